@@ -1,0 +1,53 @@
+"""What all tests share: hypothesis profiles, the shared folder, goldens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+hypothesis.settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=80,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+)
+hypothesis.settings.register_profile(
+    "deep", hypothesis.settings.get_profile("ci"), derandomize=False, max_examples=5000
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --update-golden: write the goldens instead of comparing with them."""
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+
+
+def shared_dir() -> Path:
+    """Return the folder `shared` beside the repository; without it fail in CI, skip the test elsewhere."""
+    folder = REPOSITORY.parent / "shared"
+    if not folder.is_dir():
+        if "CI" in os.environ:
+            pytest.fail(f"{folder} is not there; in CI the tests need it")
+        pytest.skip(f"{folder} is not there")
+    return folder
+
+
+def needed_program(name: str) -> str:
+    """Return the path of a program that a test uses as its oracle; without it the test fails."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.fail(f"{name} is not installed: this test needs it as its oracle (apt-get install {name})")
+    return path
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether goldens are to be written."""
+    return bool(request.config.getoption("--update-golden"))
