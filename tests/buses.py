@@ -7,6 +7,7 @@ it) and long seeded runs.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -266,7 +267,7 @@ def drive(transactions: list[Transaction], fill: Random, wide_bus: bool = False,
     clocks += [idle_clock(fill, wide_bus, parked) for _ in range(4)]
     for n, line in pulled:
         setattr(clocks[n], line, 0)
-    for n, (clock, after) in enumerate(zip(clocks, clocks[1:], strict=False)):
+    for n, (clock, after) in enumerate(itertools.pairwise(clocks)):
         if clock.ad is not None and clock.cbe is not None:
             after.par = (clock.ad.bit_count() + clock.cbe.bit_count() + (n in bad)) % 2
     return traffic
