@@ -1,0 +1,95 @@
+"""The command ``pcitrace``.
+
+Each subcommand is a module of this package with ``add_arguments(parser)`` and ``run(args) -> int``. Only the module of
+the command that was asked for is imported, and none imports pandas before it makes a table: short jobs stay short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from pcitrace.errors import PciTraceError
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "info": "what is in a capture: channels, buses, and which channel is which line",
+    "decode": "write the transactions of a capture to CSV, Parquet or JSON lines",
+    "stats": "count: use of the bus, commands, terminations, burst lengths, retries, throughput",
+}
+"""Subcommands in the order of the help, each with its line there."""
+
+_EPILOG = """\
+examples:
+  pcitrace info capture.sr                       is everything wired as I think?
+  pcitrace decode capture.sr -o transactions.csv
+  pcitrace stats capture.sr --window-us 1000     how busy is the bus, millisecond by millisecond?
+
+Captures: sigrok (.sr), VCD, FST, GHW, CSV (sigrok, Saleae), DSView (.dsl), Saleae (.bin); told by their content.
+Exit status: 0 well (bad traffic on the bus included), 1 problems found and --strict given, 2 wrong usage, 3 bad input.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    args = _parser(next((word for word in arguments if word in COMMANDS), None)).parse_args(arguments)
+    try:
+        status = int(import_module(f"pcitrace.cli.{args.command}").run(args))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader of our output (head, less) has seen enough; Python must not complain when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("pcitrace: interrupted", file=sys.stderr)
+        return 130
+    except (PciTraceError, OSError) as error:
+        print(f"pcitrace: {_one_line(error)}", file=sys.stderr)
+        return 3
+
+
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser, with the arguments of one subcommand only: the others need not be imported."""
+    parser = argparse.ArgumentParser(
+        prog="pcitrace",
+        description="Exact PCI transactions from logic-analyser captures, and what follows from them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, help="show the version and exit")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, line in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=line,
+            description=f"{line[0].upper()}{line[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == command:
+            import_module(f"pcitrace.cli.{name}").add_arguments(sub)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks up the version only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import pcitrace
+
+        print(f"pcitrace {pcitrace.__version__}")
+        parser.exit()
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())

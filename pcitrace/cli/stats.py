@@ -1,0 +1,115 @@
+"""``pcitrace stats``: what happened on the buses of a capture, counted."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from pcitrace.cli.options import add_capture, add_json, add_strict, choose_buses, open_run, positive, print_json
+from pcitrace.run import format_duration
+
+_EPILOG = """\
+examples:
+  pcitrace stats capture.sr
+  pcitrace stats capture.sr --window-us 100      the use of the bus every 100 us as well
+  pcitrace stats capture.sr --json
+
+Occupancy: clocks in which FRAME# or IRDY# is asserted, over all clocks whose state is known. Efficiency: clocks in
+which data moves, over those. Every clock is counted in exactly one class.
+"""
+
+_CLASSES = ("idle", "address", "data", "stop", "abort", "wait", "unknown")
+_WAITS = ("turnaround", "decode", "both", "target", "initiator")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_capture(parser)
+    parser.add_argument(
+        "--window-us", metavar="US", type=positive, help="count clocks in windows of this length as well"
+    )
+    add_strict(parser)
+    add_json(parser, "print JSON")
+    parser.epilog = _EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Count and print."""
+    from pcitrace.stats import bus_statistics, window_records
+
+    buses = choose_buses(open_run(args), args.bus)
+    result = {bus.name: bus_statistics(bus) for bus in buses}
+    if args.window_us is not None:
+        for bus in buses:
+            result[bus.name]["windows"] = window_records(bus, args.window_us)
+    if args.json:
+        print_json(result)
+    else:
+        print("\n\n".join(f"bus {name}\n" + "\n".join(_lines(statistics)) for name, statistics in result.items()))
+    found = sum(statistics["problems"] for statistics in result.values())
+    if args.strict and found:
+        print(f"pcitrace: {args.file}: {found} problems (--strict)", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _lines(statistics: dict[str, Any]) -> list[str]:
+    clocks = statistics["clocks"]
+    span = format_duration((clocks["end_us"] - clocks["start_us"]) * 1e-6)
+    bound = " at most (C/BE# not captured)" if statistics["throughput_is_upper_bound"] else ""
+    lines = [
+        f"  {'window':<14}{clocks['start_us']:.3f} to {clocks['end_us']:.3f} us ({span}), {clocks['total']} clocks",
+        f"  {'clocks':<14}" + ", ".join(_share(clocks, name) for name in _CLASSES if clocks[name]),
+    ]
+    if clocks["wait"]:
+        lines.append(f"  {'of the waits':<14}" + ", ".join(_share(clocks, name) for name in _WAITS if clocks[name]))
+    lines += [
+        f"  {'occupancy':<14}{_percent(clocks['occupancy'])}, with data {_percent(clocks['data_occupancy'])}; "
+        f"efficiency {_percent(clocks['efficiency'])}",
+        f"  {'throughput':<14}{_number(clocks['throughput_mb_s'])} MB/s{bound}, {clocks['bytes']} bytes",
+        f"  {'transactions':<14}{statistics['transactions']}",
+    ]
+    for title, key in (("commands", "commands"), ("ended by", "terminations"), ("initiators", "initiators")):
+        lines.append(f"  {title:<14}{_listed(statistics[key])}")
+    for title, key, unit in (
+        ("bursts", "burst_data_phases", "data phases"),
+        ("", "burst_bytes", f"bytes{bound}"),
+        ("first data", "first_data_clks", "clocks after the address phase"),
+    ):
+        if statistics[key] is not None:
+            lines.append(f"  {title:<14}{_distribution(statistics[key])} {unit}")
+    retry = statistics["retry_rate"]
+    lines.append(
+        f"  {'retries':<14}{_percent(retry['per_attempt'])} of the attempts, {_number(retry['per_completed'])} a "
+        f"transaction that moved data, {_number(retry['per_second'])} a second"
+    )
+    lines.append(f"  {'problems':<14}{_listed(statistics['problem_kinds'])}")
+    if "windows" in statistics:
+        lines.append(f"  {'start us':>14}{'clocks':>10}{'occupancy':>12}{'data':>9}{'MB/s':>9}")
+        lines += [
+            f"  {window['start_us']:>14.3f}{window['total']:>10}{_percent(window['occupancy']):>12}"
+            f"{_percent(window['data_occupancy']):>9}{_number(window['throughput_mb_s']):>9}"
+            for window in statistics["windows"]
+        ]
+    return lines
+
+
+def _share(clocks: dict[str, Any], name: str) -> str:
+    return f"{name} {clocks[name]} ({100 * clocks[name] / clocks['total']:.3g} %)"
+
+
+def _distribution(values: dict[str, Any]) -> str:
+    return f"{values['min']} to {values['max']}, median {values['median']:g}, mean {values['mean']:.4g}"
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{100 * value:.3g} %"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"

@@ -1,0 +1,142 @@
+"""Captures to tables: calls the kernel, remembers what it gave, and hands it on as Arrow and pandas."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pcitrace import _kernel
+from pcitrace.errors import DecodeError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["Decoder", "progress", "to_arrow", "to_pandas"]
+
+
+class Decoder:
+    """Decodes buses of one capture, each table once.
+
+    Parameters
+    ----------
+    capture : pcitrace._kernel.Capture
+        As the kernel opened it.
+    path : pathlib.Path
+        For messages.
+    rate_hz, clock_mhz, recover_clock, strict
+        As in :func:`pcitrace.open`.
+    """
+
+    def __init__(
+        self,
+        capture: _kernel.Capture,
+        path: Path,
+        rate_hz: float | None,
+        clock_mhz: float | None,
+        recover_clock: bool,
+        strict: bool,
+    ) -> None:
+        self.capture = capture
+        self.path = path
+        self.strict = strict
+        self.options: dict[str, Any] = {"rate_hz": rate_hz, "clock_mhz": clock_mhz, "recover_clock": recover_clock}
+        self._decoded: dict[tuple[str, bool, float | None], _kernel.Decoded] = {}
+
+    def table(self, spec: Mapping[str, Any], table: str, window_us: float | None = None) -> Any:
+        """One table of one bus, with ``__arrow_c_stream__``.
+
+        Data phases and windows are decoded only when asked for; the other tables come from whatever was decoded first.
+        """
+        if window_us is not None and not 0 < window_us < float("inf"):
+            raise DecodeError(f"window_us = {window_us!r}; it must be a positive number of microseconds")
+        name, wanted = spec["name"], (table == "data_phases", window_us)
+        usable = [key for key in self._decoded if key[0] == name and _serves(table, key, wanted)]
+        key = usable[0] if usable else (name, *wanted)
+        if key not in self._decoded:
+            with progress(f"decode {self.path.name}") as report:
+                [decoded] = _kernel.decode(
+                    self.capture, [spec], data_phases=wanted[0], window_us=window_us, progress=report, **self.options
+                )
+            if self.strict:
+                refuse_problems(self.path, {name: to_arrow(decoded.problems).to_pylist()})
+            self._decoded[key] = decoded
+        return getattr(self._decoded[key], table)
+
+    def write(
+        self,
+        specs: Sequence[Mapping[str, Any]],
+        *,
+        transactions: Path,
+        data_phases: Path | None = None,
+        problems: Path | None = None,
+    ) -> dict[str, Any]:
+        """Decode straight into files (CSV, Parquet or JSON lines by suffix), in bounded memory; a summary a bus."""
+        with progress(f"decode {self.path.name}") as report:
+            return _kernel.decode_to_files(
+                self.capture,
+                specs,
+                transactions=str(transactions),
+                data_phases=None if data_phases is None else str(data_phases),
+                problems=None if problems is None else str(problems),
+                progress=report,
+                **self.options,
+            )
+
+
+def _serves(table: str, key: tuple[str, bool, float | None], wanted: tuple[bool, float | None]) -> bool:
+    if table == "clocks":
+        return key[2] == wanted[1]
+    return key[1] or not wanted[0]
+
+
+def refuse_problems(path: Path, problems: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Raise a DecodeError that names the first of the problems, by bus, if there is any."""
+    for bus, rows in problems.items():
+        if rows:
+            when = "" if rows[0]["time_us"] is None else f" at {rows[0]['time_us']:.3f} us"
+            more = f" and {len(rows) - 1} more problems" if len(rows) > 1 else ""
+            raise DecodeError(f"{path}, bus {bus}: {rows[0]['kind']}{when}: {rows[0]['text']}{more}")
+
+
+def to_arrow(table: Any) -> pa.Table:
+    """A table of the kernel as a pyarrow Table that shares its memory."""
+    import pyarrow as pa
+
+    return pa.table(table)
+
+
+def to_pandas(table: pa.Table) -> pd.DataFrame:
+    """A DataFrame on the memory of an Arrow table: integers stay integers, unknown values stay null."""
+    import pandas as pd
+
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return frame
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[float], None] | None]:
+    """A hook for the kernel that shows a bar once a second has gone by; None where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    started, bar = time.monotonic(), None
+
+    def report(fraction: float) -> None:
+        nonlocal bar
+        if bar is None and time.monotonic() - started > 1:
+            from tqdm import tqdm
+
+            bar = tqdm(total=100, desc=title, unit="%", bar_format="{l_bar}{bar}| {remaining} left", leave=False)
+        if bar is not None:
+            bar.update(100 * fraction - bar.n)
+
+    try:
+        yield report
+    finally:
+        if bar is not None:
+            bar.close()

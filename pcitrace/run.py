@@ -1,0 +1,392 @@
+"""``open()`` and the three nouns: a run has captures, and captures have buses. Everything is decoded when asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pcitrace import _kernel
+from pcitrace.decode import Decoder, to_arrow, to_pandas
+from pcitrace.errors import CaptureFormatError, WiringError
+from pcitrace.wiring import BusWiring, Wiring, WiringSource, resolve_wiring
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+    import pyarrow as pa
+
+    from pcitrace.runfolder import RunFolder
+
+__all__ = ["Bus", "Capture", "Run", "open"]
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    wiring: WiringSource | None = None,
+    rate_hz: float | None = None,
+    clock_mhz: float | None = None,
+    recover_clock: bool = False,
+    strict: bool = False,
+) -> Run:
+    """Open a capture file or a run folder.
+
+    Parameters
+    ----------
+    path : str or path
+        A capture: sigrok ``.sr``, VCD, FST or GHW (also gzipped), CSV as sigrok or Saleae export it, DSView ``.dsl``,
+        Saleae ``.bin``; told by its content, not by its name. Or a folder with a ``run.toml``.
+    wiring : path or mapping, optional
+        Which channel is which line, where their names do not say it; see ``pcitrace.overrides``.
+    rate_hz : float, optional
+        Sampling rate in Hz, where the file states none or a wrong one.
+    clock_mhz : float, optional
+        State mode: every sample is one clock of this frequency, in MHz.
+    recover_clock : bool
+        Recover CLK from its noisy samples (timing mode, at least 6 samples a clock) instead of trusting every edge.
+    strict : bool
+        Raise a DecodeError if decoding finds any problem, instead of listing it in ``problems``.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    CaptureFormatError
+        The file cannot be read; the message names the place.
+    WiringError
+        `wiring` names a line or channel that does not exist. That a bus is incomplete is an error only when the bus is
+        asked for: any readable capture can be opened.
+    ConfigurationError
+        The folder's ``run.toml`` is not valid.
+    """
+    options: dict[str, Any] = {
+        "rate_hz": rate_hz,
+        "clock_mhz": clock_mhz,
+        "recover_clock": recover_clock,
+        "strict": strict,
+    }
+    place = Path(path)
+    if place.is_dir() or place.name == "run.toml":
+        return _open_folder(place, wiring, options)
+    capture = Capture(place, wiring, **options)
+    return Run(place, [capture], {name: (capture, name) for name in capture.wiring.complete})
+
+
+def _open_folder(path: Path, wiring: WiringSource | None, options: dict[str, Any]) -> Run:
+    """A run with the buses of its hosts; options that are given win over what run.toml says."""
+    from pcitrace import runfolder
+
+    if wiring is not None:
+        raise WiringError(f"{path}: the wiring of a run folder stands in its run.toml (hosts.NAME.wiring)")
+    folder = runfolder.load(path)
+    hosts: Mapping[str, Any] = folder.run["hosts"]
+    captures = []
+    for number, (entry, file) in enumerate(zip(folder.run["captures"], folder.capture_paths, strict=True)):
+        stated = {
+            host["bus"]: host["wiring"] for host in hosts.values() if host["capture"] == number and "wiring" in host
+        }
+        rates = {key: options[key] or entry.get(key) for key in ("rate_hz", "clock_mhz")}
+        captures.append(Capture(file, {"bus": stated} if stated else None, **(options | rates)))
+    sources = {name: (captures[host["capture"]], host["bus"]) for name, host in hosts.items()}
+    return Run(folder.path, captures, sources, folder)
+
+
+class Run:
+    """Captures that belong together, and the buses in them; made by :func:`pcitrace.open`.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The file or folder.
+    captures : list of Capture
+        In the order of ``run.toml``; one for a capture file.
+    folder : pcitrace.runfolder.RunFolder or None
+        What ``run.toml`` says; None for a capture file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        captures: list[Capture],
+        sources: Mapping[str, tuple[Capture, str]],
+        folder: RunFolder | None = None,
+    ) -> None:
+        self.path = path
+        self.captures = captures
+        self.folder = folder
+        self._sources = sources
+
+    @cached_property
+    def buses(self) -> dict[str, Bus]:
+        """The buses that can be decoded, by name; in a run folder by the name of the host."""
+        complete = {name: source for name, source in self._sources.items() if source[1] in source[0].wiring.complete}
+        return {name: Bus(capture, bus, name) for name, (capture, bus) in complete.items()}
+
+    @property
+    def bus(self) -> Bus:
+        """The only bus; WiringError if there is none or there are several."""
+        if len(self.buses) == 1:
+            return next(iter(self.buses.values()))
+        if self.buses:
+            raise WiringError(f"{self.path}: several buses: {', '.join(self.buses)}; name one", available=self.buses)
+        for name in self._sources:
+            self[name]
+        return Bus(self.captures[0], None)
+
+    def __getitem__(self, name: str) -> Bus:
+        if name in self.buses:
+            return self.buses[name]
+        if name in self._sources:
+            return Bus(*self._sources[name], name)
+        if self.folder is not None:
+            hosts = ", ".join(self._sources)
+            raise WiringError(f"{self.path}: no host {name}; there are {hosts}", (name,), self._sources)
+        return Bus(self.captures[0], name)
+
+    def __repr__(self) -> str:
+        what = ", ".join(self.buses) or "no PCI bus"
+        return f"<Run {self.path.name}: {'; '.join(capture.summary for capture in self.captures)}; {what}>"
+
+
+class Capture:
+    """One capture file.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The file.
+    wiring : pcitrace.wiring.Wiring
+        Its buses, complete or not.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        wiring: WiringSource | None = None,
+        *,
+        rate_hz: float | None = None,
+        clock_mhz: float | None = None,
+        recover_clock: bool = False,
+        strict: bool = False,
+    ) -> None:
+        self.path = path
+        self._kernel = _kernel.open(str(path))
+        try:
+            self.wiring: Wiring = resolve_wiring(self._kernel.channels, wiring)
+        except WiringError as error:
+            raise WiringError(f"{path}: {error}", error.missing, error.available) from None
+        self._rate_hz = rate_hz or self.wiring.rate_hz
+        self.clock_mhz = clock_mhz or self.wiring.clock_mhz
+        self.decoder = Decoder(self._kernel, path, self._rate_hz, self.clock_mhz, recover_clock, strict)
+
+    @property
+    def format(self) -> str:
+        """``sigrok``, ``vcd``, ``fst``, ``ghw``, ``csv``, ``dsview`` or ``saleae``."""
+        return self._kernel.format
+
+    @property
+    def channels(self) -> list[str]:
+        """Names of the channels as in the file, with their scopes; their widths are in ``wiring.channels``."""
+        return [channel.name for channel in self.wiring.channels]
+
+    @property
+    def rate_hz(self) -> float | None:
+        """Samples a second: as given to ``open``, else as the file says. None: not known, or a capture of changes."""
+        return self._rate_hz or self._kernel.rate_hz
+
+    @property
+    def sample_count(self) -> int | None:
+        """Number of samples; None in a capture of changes."""
+        return self._kernel.sample_count
+
+    @property
+    def duration_s(self) -> float | None:
+        """Length of the capture in seconds; None if the file has no rate and none was given."""
+        if self.sample_count is None:
+            return self._kernel.duration_s
+        rate = self.clock_mhz * 1e6 if self.clock_mhz else self.rate_hz
+        return self.sample_count / rate if rate else None
+
+    def samples(self) -> npt.NDArray[np.uint8]:
+        """Read all samples.
+
+        Returns
+        -------
+        numpy.ndarray of uint8, shape (samples, unit size)
+            The bytes of each sample as in the file; channel 0 is usually bit 0 of byte 0.
+
+        Raises
+        ------
+        CaptureFormatError
+            The capture lists changes (VCD, FST, GHW, Saleae) instead of samples.
+        """
+        import numpy as np
+
+        if self._kernel.unit_size is None:
+            raise CaptureFormatError(
+                f"{self.path}: a {self.format} capture lists changes and has no samples; decode its buses instead",
+                self.path,
+            )
+        return np.frombuffer(self._kernel.read_samples(), np.uint8).reshape(-1, self._kernel.unit_size)
+
+    def wire(self, name: str) -> pd.DataFrame:
+        """Frames on the wire that host `name` sends: ``start_us`` and ``end_us`` (rise and fall of TXEN), ``bytes``.
+
+        ``bytes`` is null where TXCLK and TXDATA were not captured; a time is null where the capture cut the frame.
+        """
+        bus = self.wiring.buses.get(name)
+        if bus is None or "TXEN" not in bus.lines:
+            raise WiringError(f"{self.path}: no channel for TXEN of {name}", ("TXEN",), self.channels)
+        lines = {key: (line.channel, line.bit, line.active_low) for key, line in bus.wire.items()}
+        return to_pandas(to_arrow(_kernel.wire(self._kernel, lines, rate_hz=self.rate_hz)))
+
+    def measure_clock_mhz(self, bus: BusWiring) -> float | None:
+        """Frequency of CLK in MHz: as stated in state mode, else from its first edges."""
+        clk = bus.lines["CLK"]
+        if self.clock_mhz is not None:
+            return self.clock_mhz
+        return _kernel.measure_clock(self._kernel, (clk.channel, clk.bit, clk.active_low), rate_hz=self.rate_hz)
+
+    @property
+    def summary(self) -> str:
+        """Format, channels, rate and length in a few words."""
+        parts = [self.format, f"{len(self.channels)} channels"]
+        if self.clock_mhz is not None:
+            parts.append(f"state mode at {self.clock_mhz:g} MHz")
+        elif self.sample_count is not None:
+            parts.append(f"{self.rate_hz / 1e6:g} MS/s" if self.rate_hz else "no rate")
+        if self.sample_count is not None:
+            parts.append(f"{self.sample_count} samples")
+        if self.duration_s is not None:
+            parts.append(format_duration(self.duration_s))
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<Capture {self.path.name}: {self.summary}>"
+
+
+class Bus:
+    """One PCI bus of a capture; made by ``run["A"]`` or ``run.bus``.
+
+    Attributes
+    ----------
+    name : str
+        As in the column ``bus``: the host's name in a run folder, else the bus's own.
+    capture : Capture
+        Where it was recorded.
+    wiring : pcitrace.wiring.BusWiring
+        Its lines.
+    spec : dict
+        The bus as the kernel takes it.
+    """
+
+    def __init__(self, capture: Capture, bus: str | None, name: str | None = None) -> None:
+        self.capture = capture
+        try:
+            self.wiring = capture.wiring.bus(bus)
+        except WiringError as error:
+            raise WiringError(f"{capture.path}: {error}", error.missing, error.available) from None
+        self.name = name or self.wiring.name
+        self.spec = {**self.wiring.spec(), "name": self.name}
+        self._frames: dict[tuple[str, float | None], pd.DataFrame] = {}
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines that were captured, such as ``FRAME#`` and ``AD31``."""
+        return tuple(self.wiring.pci)
+
+    @cached_property
+    def clock_mhz(self) -> float | None:
+        """Frequency of CLK in MHz: as stated in state mode, else measured; None if CLK does not move."""
+        return self.capture.measure_clock_mhz(self.wiring)
+
+    @property
+    def transactions(self) -> pd.DataFrame:
+        """One row a transaction (``schema.TRANSACTIONS``)."""
+        return self._frame("transactions")
+
+    @property
+    def data_phases(self) -> pd.DataFrame:
+        """One row a data phase in which data moved (``schema.DATA_PHASES``)."""
+        return self._frame("data_phases")
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What was wrong on the bus or in the capture (``schema.PROBLEMS``)."""
+        return self._frame("problems")
+
+    @property
+    def wire(self) -> pd.DataFrame:
+        """The frames that this host sends: see :meth:`Capture.wire`."""
+        return self.capture.wire(self.wiring.name)
+
+    def clocks(self, window_us: float | None = None) -> pd.DataFrame:
+        """Account for every clock of the bus (``schema.CLOCKS``).
+
+        Parameters
+        ----------
+        window_us : float, optional
+            Length of a window in us; one row a window. Without it one row for the whole capture.
+        """
+        return self._frame("clocks", window_us)
+
+    def arrow(self, table: str, window_us: float | None = None) -> pa.Table:
+        """Return a table as the kernel made it, without a copy.
+
+        Parameters
+        ----------
+        table : str
+            ``transactions``, ``data_phases``, ``problems`` or ``clocks``.
+        window_us : float, optional
+            As for :meth:`clocks`.
+
+        Returns
+        -------
+        pyarrow.Table
+            Takes part in the Arrow C stream protocol: ``polars.from_arrow(table)`` and DuckDB read it as it is.
+        """
+        return to_arrow(self.capture.decoder.table(self.spec, table, window_us))
+
+    def _frame(self, table: str, window_us: float | None = None) -> pd.DataFrame:
+        """The DataFrame of a table, made once; a shallow copy, so that added columns do not come back."""
+        key = (table, window_us)
+        if key not in self._frames:
+            self._frames[key] = to_pandas(self.arrow(table, window_us))
+        return self._frames[key].copy(deep=False)
+
+    def __repr__(self) -> str:
+        clock = "no clock" if self.clock_mhz is None else f"{self.clock_mhz:.4g} MHz"
+        lines = " ".join(joined(self.lines))
+        return f"<Bus {self.name} of {self.capture.path.name}: {clock}, {self.capture.summary}; {lines}>"
+
+
+def format_duration(seconds: float) -> str:
+    """Format a length of time with the unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
+
+
+def joined(lines: Iterable[str]) -> list[str]:
+    """Line names with runs of numbers drawn together: ``AD0-31``, ``CBE0-3#``."""
+    import re
+
+    runs: list[list[Any]] = []
+    for line in lines:
+        match = re.fullmatch(r"([A-Z]+?)(\d+)(#?)", line) if not line.startswith(("REQ64", "ACK64", "PAR64")) else None
+        stem, number, suffix = (match[1], int(match[2]), match[3]) if match else (line, None, "")
+        if runs and number is not None and runs[-1][0] == stem and runs[-1][2] + 1 == number:
+            runs[-1][2] = number
+        else:
+            runs.append([stem, number, number, suffix])
+    return [
+        f"{stem}{'' if first is None else first}{'' if first == last else f'-{last}'}{suffix}"
+        for stem, first, last, suffix in runs
+    ]

@@ -1,0 +1,105 @@
+"""What happened on a bus, counted: its use, commands, terminations, bursts, latencies, retries and throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pcitrace.schema import Termination
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pcitrace.run import Bus
+
+__all__ = ["bus_statistics", "window_records"]
+
+
+def bus_statistics(bus: Bus) -> dict[str, Any]:
+    """Count what happened on a bus.
+
+    Parameters
+    ----------
+    bus : pcitrace.Bus
+
+    Returns
+    -------
+    dict
+        ``transactions``, ``problems``: their counts.
+        ``clocks``: the accounting of the whole capture (``schema.CLOCKS``).
+        ``commands``, ``terminations``, ``initiators``, ``problem_kinds``: value -> count.
+        ``burst_data_phases``, ``burst_bytes``, ``first_data_clks``: n, min, median, mean, max over the transactions that
+        moved data; the last counts from the address phase to the first data phase.
+        ``retry_rate``: retries over all transactions (``per_attempt``), over those that moved data
+        (``per_completed``), and ``per_second``.
+        ``throughput_is_upper_bound``: whether bytes had to be counted without C/BE#.
+    """
+    transactions = bus.transactions
+    problems = bus.problems
+    [clocks] = bus.clocks().to_dict("records")
+    moved = transactions[transactions["data_phases"] > 0]
+    clock_mhz = bus.clock_mhz
+    first_data_clks = None if clock_mhz is None else ((moved["first_data_us"] - moved["start_us"]) * clock_mhz).round()
+    return {
+        "transactions": len(transactions),
+        "problems": len(problems),
+        "clocks": {str(key): _plain(value) for key, value in clocks.items()},
+        "commands": _counts(transactions["command_name"]),
+        "terminations": _counts(transactions["termination"]),
+        "initiators": _counts(transactions["initiator"]),
+        "problem_kinds": _counts(problems["kind"]),
+        "burst_data_phases": _distribution(moved["data_phases"]),
+        "burst_bytes": _distribution(moved["bytes"]),
+        "first_data_clks": None if first_data_clks is None else _distribution(first_data_clks),
+        "retry_rate": _retry_rate(transactions, clocks),
+        "throughput_is_upper_bound": not clocks["bytes_exact"],
+    }
+
+
+def window_records(bus: Bus, window_us: float) -> list[dict[str, Any]]:
+    """The clock accounting of every window of a bus, as plain values (``schema.CLOCKS``)."""
+    records = bus.clocks(window_us=window_us).to_dict("records")
+    return [{str(key): _plain(value) for key, value in record.items()} for record in records]
+
+
+def _retry_rate(transactions: pd.DataFrame, clocks: Mapping[Hashable, Any]) -> dict[str, float | None]:
+    """The three ways in which retry rates are published."""
+    retries = int((transactions["termination"] == Termination.RETRY).sum())
+    completed = int((transactions["data_phases"] > 0).sum())
+    seconds = (clocks["end_us"] - clocks["start_us"]) * 1e-6
+    return {
+        "per_attempt": _ratio(retries, len(transactions)),
+        "per_completed": _ratio(retries, completed),
+        "per_second": _ratio(retries, seconds),
+    }
+
+
+def _ratio(count: float, of: float) -> float | None:
+    return count / of if of > 0 else None
+
+
+def _counts(column: pd.Series[Any]) -> dict[str, int]:
+    counted = column.dropna().value_counts()
+    return {str(value): int(count) for value, count in counted.items()}
+
+
+def _distribution(column: pd.Series[Any]) -> dict[str, float | int] | None:
+    known = column.dropna()
+    if known.empty:
+        return None
+    return {
+        "n": len(known),
+        "min": int(known.min()),
+        "median": float(known.median()),
+        "mean": float(known.mean()),
+        "max": int(known.max()),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value of a DataFrame as JSON has it."""
+    import pandas as pd
+
+    if value is None or value is pd.NA:
+        return None
+    return value.item() if hasattr(value, "item") else value
