@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = [
+    "BURSTS",
     "CLOCKS",
     "COMMAND_NAMES",
+    "CSR_ACCESSES",
     "DATA_PHASES",
+    "DROP_LOG",
+    "FRAMES",
+    "PIECES",
     "PROBLEMS",
     "TABLES",
     "TRANSACTIONS",
@@ -248,5 +253,136 @@ CLOCKS = Table(
     ),
 )
 
-TABLES = {table.name: table for table in (TRANSACTIONS, DATA_PHASES, PROBLEMS, CLOCKS)}
+BURSTS = Table(
+    "bursts",
+    "One logical DMA burst of the NIC: the pieces that retry, disconnect, latency timer or burst limit made of it, joined.",
+    (
+        _BUS,
+        Column("burst", "uint64", "", "Number within the bus, from 0."),
+        Column("start_us", "double", "us", "Address phase of its first attempt."),
+        Column("first_data_us", "double", "us", "First data phase.", True),
+        Column("last_data_us", "double", "us", "Last data phase.", True),
+        Column("kind", "string", "", "`descriptor_fetch`, `send_data`, `receive_data`, `status_write` or `unknown`."),
+        Column("direction", "string", "", "`read` (from memory) or `write`. Null where nothing tells.", True),
+        Column("address", "uint64", "", "Address of its first piece.", True),
+        Column("data_phases", "uint64", "", "Data phases of all pieces."),
+        Column("bytes", "uint64", "bytes", "Bytes moved; an upper bound where C/BE# was not captured.", True),
+        Column("pieces", "uint64", "", "Transactions that make it up, retried ones included."),
+        Column("frame", "uint64", "", "Row of `frames` it belongs to.", True),
+        Column("why", "string", "", "What the kind rests on."),
+    ),
+)
+
+PIECES = Table(
+    "pieces",
+    "One DMA transaction of the NIC, before joining.",
+    (
+        _BUS,
+        Column("burst", "uint64", "", "The burst it belongs to."),
+        Column("transaction", "uint64", "", "Its number in `transactions`."),
+        Column("start_us", "double", "us", "Address phase."),
+        Column("first_data_us", "double", "us", "First data phase.", True),
+        Column("last_data_us", "double", "us", "Last data phase.", True),
+        Column("address", "uint64", "", "Address.", True),
+        Column("data_phases", "uint64", "", "Data phases; 0 for a retried attempt."),
+        Column("bytes", "uint64", "bytes", "Bytes moved; an upper bound where C/BE# was not captured.", True),
+        Column("kind", "string", "", "As in `bursts`."),
+        Column("direction", "string", "", "As in `bursts`.", True),
+    ),
+)
+
+CSR_ACCESSES = Table(
+    "csr_accesses",
+    "One access of the host to the NIC's registers or configuration space, with all its attempts.",
+    (
+        _BUS,
+        Column("first_attempt_us", "double", "us", "Address phase of the first attempt."),
+        Column("last_attempt_us", "double", "us", "Address phase of the last attempt."),
+        Column("data_us", "double", "us", "Its data phase.", True),
+        Column("command_name", "string", "", "The command in words. Null without C/BE#.", True),
+        Column("address", "uint64", "", "Address on the bus. Null without AD.", True),
+        Column("register", "string", "", "Register, or `window+0xoffset`. Null where no window is known.", True),
+        Column("value", "uint64", "", "Data read or written, all byte lanes as on the bus.", True),
+        Column("attempts", "uint64", "", "Transactions it took: 1 without a retry."),
+        Column("frame", "uint64", "", "Row of `frames` whose send it starts.", True),
+        Column("why", "string", "", "What makes it an access of the NIC."),
+    ),
+)
+
+FRAMES = Table(
+    "frames",
+    "One frame on its way from memory to memory; all times on the run's axis.",
+    (
+        Column("frame", "uint64", "", "Number of the row, from 0, in order of time."),
+        Column(
+            "sequence", "uint64", "", "The frame's own number, or the order per sender from 0: see `sequence_source`."
+        ),
+        Column("sequence_source", "string", "", "`frame` (read in its data), `log` (a frame log) or `order`."),
+        Column("sender", "string", "", "Sending host."),
+        Column("receiver", "string", "", "Receiving host. Null where the run has one host.", True),
+        Column(
+            "length_bytes", "uint64", "bytes", "User bytes b: the frame without header and frame check sequence.", True
+        ),
+        Column(
+            "length_exact", "bool", "", "Whether `length_bytes` is exact; else an upper bound from the data phases."
+        ),
+        Column("csr_first_us", "double", "us", "Address phase of the first CSR access that starts this send.", True),
+        Column(
+            "csr_last_us", "double", "us", "Address phase of the last CSR access that starts it, before its DMA.", True
+        ),
+        Column("csr_done_us", "double", "us", "First CSR access after its DMA and status: the update.", True),
+        Column("dma_start_us", "double", "us", "First data phase of the frame's data, sending side.", True),
+        Column("dma_end_us", "double", "us", "Last data phase of the frame's data, sending side.", True),
+        Column("status_us", "double", "us", "First status write after the sending DMA.", True),
+        Column("wire_start_us", "double", "us", "TX_EN rises, preamble included.", True),
+        Column("wire_end_us", "double", "us", "TX_EN falls.", True),
+        Column("rx_dma_start_us", "double", "us", "First data phase of the frame's data, receiving side.", True),
+        Column("rx_dma_end_us", "double", "us", "Last data phase of the frame's data, receiving side.", True),
+        Column("rx_status_us", "double", "us", "First status write after the receiving DMA.", True),
+        Column("rx_csr_us", "double", "us", "First CSR access after the receiving DMA.", True),
+        Column("dma_us", "double", "us", "`dma_end_us` - `dma_start_us`.", True),
+        Column("gap_us", "double", "us", "`rx_dma_start_us` - `dma_end_us`.", True),
+        Column("rx_dma_us", "double", "us", "`rx_dma_end_us` - `rx_dma_start_us`.", True),
+        Column("wire_us", "double", "us", "Wire time (max(b, 46) + 18 + preamble) R_net.", True),
+        Column("t_nic_us", "double", "us", "(`gap_us` - `wire_us`)/2; negative: wire and DMA overlap.", True),
+        Column("t_nic_tx_us", "double", "us", "`wire_start_us` - `dma_end_us`; negative: overlap.", True),
+        Column("t_nic_rx_us", "double", "us", "`rx_dma_start_us` - `wire_end_us`; negative: overlap.", True),
+        Column("queued", "bool", "", "Whether wire or receiving bus was still busy with an earlier frame.", True),
+        Column(
+            "fcs_ok", "bool", "", "Whether the frame check sequence on the wire is right. Null without its bytes.", True
+        ),
+        Column("pieces", "uint64", "", "DMA transactions of the send.", True),
+        Column("rx_pieces", "uint64", "", "DMA transactions of the receive.", True),
+        Column("send_burst", "uint64", "", "Row of the sender's `bursts`.", True),
+        Column("receive_burst", "uint64", "", "Row of the receiver's `bursts`.", True),
+    ),
+)
+
+DROP_LOG = Table(
+    "drop_log",
+    "Something that belongs to no row of `frames`, or a frame that is not complete, with the reason.",
+    (
+        Column("host", "string", "", "Host on whose bus or wire it was seen."),
+        Column("kind", "string", "", "`send_data`, `receive_data` or `wire`."),
+        Column("time_us", "double", "us", "Its first data phase, or the rise of TX_EN."),
+        Column("length_bytes", "uint64", "bytes", "User bytes, as far as they are known.", True),
+        Column("frame", "uint64", "", "Row of `frames` that stays incomplete.", True),
+        Column("reason", "string", "", "Why."),
+    ),
+)
+
+TABLES = {
+    table.name: table
+    for table in (
+        TRANSACTIONS,
+        DATA_PHASES,
+        PROBLEMS,
+        CLOCKS,
+        BURSTS,
+        PIECES,
+        CSR_ACCESSES,
+        FRAMES,
+        DROP_LOG,
+    )
+}
 """Every table, by name."""

@@ -1,0 +1,89 @@
+"""Columns of Arrow-backed tables as numpy arrays and back; nulls are kept apart, never turned into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from pcitrace.schema import Table
+
+__all__ = ["booleans", "floats", "integers", "strings", "table"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+
+def _arrow(frame: pd.DataFrame, name: str) -> pa.Array:
+    array = pa.array(frame[name], from_pandas=True)
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def floats(frame: pd.DataFrame, name: str) -> Floats:
+    """Return a column as float64; null is NaN."""
+    return np.asarray(_arrow(frame, name).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def integers(frame: pd.DataFrame, name: str, missing: int = -1) -> Integers:
+    """Return a column as int64; null is `missing`, which no value may be (values from 2**63 on wrap)."""
+    array = _arrow(frame, name)
+    if pa.types.is_floating(array.type) or pa.types.is_null(array.type):
+        array = array.cast(pa.int64())
+    if array.null_count:
+        array = array.fill_null(pa.scalar(0, array.type))
+        values = np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.int64)
+        values[np.asarray(_arrow(frame, name).is_null().to_numpy(zero_copy_only=False))] = missing
+        return values
+    return np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def strings(frame: pd.DataFrame, name: str) -> tuple[Integers, list[str]]:
+    """Return a text column as codes and the texts they stand for; null is -1."""
+    array = _arrow(frame, name)
+    if pa.types.is_null(array.type):
+        return np.full(len(array), -1, dtype=np.int64), []
+    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    codes = np.asarray(coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)).astype(np.int64)
+    return codes, [str(text) for text in coded.dictionary.to_pylist()]
+
+
+def booleans(frame: pd.DataFrame, name: str, missing: bool = False) -> Booleans:
+    """Return a column as bool; null is `missing`."""
+    return np.asarray(_arrow(frame, name).cast(pa.bool_()).fill_null(missing).to_numpy(zero_copy_only=False))
+
+
+def table(schema: Table, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Build an Arrow-backed table with the columns of a schema.
+
+    Parameters
+    ----------
+    schema : Table
+        What the columns are.
+    columns : mapping
+        Values by column; NaN in a float array is null, a numpy masked array's masked values are null.
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    arrays = {}
+    for column in schema.columns:
+        values = columns[column.name]
+        kind = pa.type_for_alias(column.dtype)
+        if isinstance(values, np.ma.MaskedArray):
+            array = pa.array(values.data, mask=np.ma.getmaskarray(values)).cast(kind)
+        elif isinstance(values, np.ndarray) and values.dtype.kind == "f":
+            array = pa.array(values, from_pandas=True).cast(kind)
+        elif isinstance(values, np.ndarray):
+            array = pa.array(values).cast(kind)
+        elif isinstance(values, pa.Array):
+            array = values.cast(kind)
+        else:
+            array = pa.array(values, type=kind)
+        arrays[column.name] = array
+    return pa.table(arrays).to_pandas(types_mapper=pd.ArrowDtype)

@@ -1,0 +1,377 @@
+"""NIC transactions -> DMA bursts, where AD was captured.
+
+What each transaction is follows from where it reads or writes: the rings and buffers that the run or the trace names,
+else what the data itself shows. Pieces whose addresses follow each other are then one burst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from pcitrace.bustable import READS, WRITES, BusTable
+from pcitrace.columns import Booleans, Integers
+from pcitrace.csr import Accesses
+from pcitrace.phases import Phases
+from pcitrace.profiles import Descriptor, Profile
+
+__all__ = ["KINDS", "REASONS", "Dma", "Kind", "Memory", "by_address"]
+
+
+class Kind(IntEnum):
+    """What a DMA burst carries."""
+
+    UNKNOWN = 0
+    DESCRIPTOR_FETCH = 1
+    SEND_DATA = 2
+    RECEIVE_DATA = 3
+    STATUS_WRITE = 4
+
+
+KINDS = ("unknown", "descriptor_fetch", "send_data", "receive_data", "status_write")
+"""Names of the kinds, in the order of :class:`Kind`."""
+
+REASONS = (
+    "nothing tells what it is",
+    "in the descriptor ring the trace or the run names",
+    "in the buffers the run names",
+    "in the status block the run names",
+    "at a buffer address that a descriptor or register holds",
+    "holds the address of a later burst",
+    "writes into a descriptor that was read",
+    "long read outside the descriptors",
+    "long write outside the descriptors",
+    "write shorter than any received frame",
+    "read that begins with the sender's own address",
+    "short read, no descriptors in host memory",
+    "short read: a descriptor or a short frame",
+    "no data moved",
+    "neither a memory read nor a memory write",
+    "its lengths add up to the frame on the wire",
+    "shorter than a frame and part of none on the wire",
+    "direction from the clocks before the first data",
+    "no frame on the wire has room for it",
+    "joined by burst limit and pauses; no wire was captured",
+)
+"""What a kind rests on; indices into this are stored."""
+(
+    NOTHING,
+    IN_RING,
+    IN_BUFFERS,
+    IN_STATUS,
+    AT_POINTER,
+    HOLDS_POINTER,
+    INTO_DESCRIPTOR,
+    LONG_READ,
+    LONG_WRITE,
+    SHORT_WRITE,
+    OWN_ADDRESS,
+    NO_DESCRIPTORS,
+    SHORT_READ,
+    NO_DATA,
+    NOT_MEMORY,
+    WIRE_LENGTHS,
+    SHORT_NO_FRAME,
+    BY_LATENCY,
+    NO_ROOM,
+    BY_RULE,
+) = range(len(REASONS))
+
+SHORTEST_RECEIVED = 60
+"""Bytes of the shortest Ethernet frame without its frame check sequence (IEEE 802.3 minFrameSize 64)."""
+
+Ranges = Sequence[Sequence[int]]
+Settle = Callable[[Booleans, "Kind", int], None]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Windows of host memory that the run names, as [base, size] lists."""
+
+    send_buffers: Ranges = ()
+    receive_buffers: Ranges = ()
+    send_descriptors: Ranges = ()
+    receive_descriptors: Ranges = ()
+    status: Ranges = ()
+
+
+@dataclass(frozen=True)
+class Dma:
+    """NIC transactions with their kinds and the bursts they form.
+
+    Attributes
+    ----------
+    bus : BusTable
+        The NIC's transactions.
+    write : array of int
+        1 write (towards memory), 0 read, -1 unknown.
+    kind, reason : arrays of int
+        Values of :class:`Kind`, indices into :data:`REASONS`.
+    burst : array of int
+        Number of the burst each belongs to, from 0 in order of the first attempts.
+    """
+
+    bus: BusTable
+    write: Integers
+    kind: Integers
+    reason: Integers
+    burst: Integers
+
+
+def directions(bus: BusTable) -> Integers:
+    """Return 1 for writes, 0 for reads, -1 where C/BE# was not captured or it is neither."""
+    return np.where(np.isin(bus.command, WRITES), 1, np.where(np.isin(bus.command, READS), 0, -1))
+
+
+def by_address(
+    bus: BusTable, phases: Phases | None, profile: Profile, csr: Accesses, memory: Memory, write: Integers
+) -> Dma:
+    """Find kinds and bursts of NIC transactions whose addresses are known.
+
+    Parameters
+    ----------
+    bus : BusTable
+        Transactions that the NIC began, in order of time.
+    phases : Phases or None
+        Data phases of the whole bus.
+    profile : Profile
+    csr : Accesses
+        CSR accesses of the same bus: they teach rings and buffer addresses.
+    memory : Memory
+    write : array of int
+        Direction, as :func:`directions` gives it.
+
+    Returns
+    -------
+    Dma
+    """
+    kind = np.zeros(len(bus), dtype=np.int64)
+    reason = np.zeros(len(bus), dtype=np.int64)
+
+    def settle(rows: Booleans, what: Kind, why: int) -> None:
+        rows = rows & (kind == Kind.UNKNOWN)
+        kind[rows] = what
+        reason[rows] = why
+
+    read, written = write == 0, write == 1
+    rings = [*memory.send_descriptors, *memory.receive_descriptors, *_rings(profile, csr)]
+    in_ring = _inside(bus.address, rings)
+    settle(in_ring & read, Kind.DESCRIPTOR_FETCH, IN_RING)
+    settle(in_ring & written, Kind.STATUS_WRITE, IN_RING)
+    settle(_inside(bus.address, memory.status) & written, Kind.STATUS_WRITE, IN_STATUS)
+    settle(_inside(bus.address, memory.send_buffers) & read, Kind.SEND_DATA, IN_BUFFERS)
+    settle(_inside(bus.address, memory.receive_buffers) & written, Kind.RECEIVE_DATA, IN_BUFFERS)
+    reason[write < 0] = NOT_MEMORY
+
+    # What is left is told by its shape and its data: first as chains of addresses that follow each other.
+    starts = _pointers(bus, phases, profile, csr, kind)
+    for rows, is_write in ((np.flatnonzero(read & (kind == 0)), False), (np.flatnonzero(written & (kind == 0)), True)):
+        if not len(rows):
+            continue
+        chain = _chains(bus.take(rows), starts, np.zeros(len(rows), dtype=np.int64))
+        size = np.bincount(chain, weights=bus.bytes[rows])[chain]
+        head = rows[np.unique(chain, return_index=True)[1]][chain]
+        if is_write:
+            _settle_writes(bus, kind, profile, settle, rows, size, head, starts)
+        else:
+            _settle_reads(bus, phases, profile, kind, settle, rows, size, head, starts)
+    reason[(kind == Kind.UNKNOWN) & (bus.data_phases == 0) & (reason == NOTHING)] = NO_DATA
+
+    # Descriptors and status writes are joined only where one was cut short; frame data also over pauses.
+    join_always = np.isin(kind, (Kind.SEND_DATA, Kind.RECEIVE_DATA))
+    burst = np.empty(len(bus), dtype=np.int64)
+    first_us = []
+    total = 0
+    for what in Kind:
+        rows = np.flatnonzero(kind == what)
+        if len(rows):
+            chain = _chains(bus.take(rows), starts, (~join_always[rows]).astype(np.int64))
+            burst[rows] = chain + total
+            heads = rows[np.unique(chain, return_index=True)[1]]
+            first_us.append(bus.start_us[heads])
+            total += len(heads)
+    if total:
+        rank = np.empty(total, dtype=np.int64)
+        rank[np.argsort(np.concatenate(first_us), kind="stable")] = np.arange(total)
+        burst = rank[burst]
+    return Dma(bus, write, kind, reason, burst)
+
+
+def _inside(address: Integers, ranges: Ranges) -> Booleans:
+    inside = np.zeros(len(address), dtype=bool)
+    for base, size in ranges:
+        inside |= (address >= base) & (address < base + size)
+    return inside
+
+
+def _rings(profile: Profile, csr: Accesses) -> list[list[int]]:
+    """Return the descriptor rings that were written into ring registers."""
+    rings = []
+    for side, descriptor in (("send", profile.send_descriptor), ("receive", profile.receive_descriptor)):
+        sizes = [row for row in csr.of_role(f"{side}_ring_size").tolist() if _is_write(csr, row)]
+        unit = next((r.unit_bytes for r in profile.registers if r.role == f"{side}_ring_size"), 1)
+        for row in csr.of_role(f"{side}_ring").tolist():
+            base = int(csr.value[row])
+            if not _is_write(csr, row) or base <= 0:
+                continue
+            # The size is the one in force when the ring is used: written about the same time as its base.
+            near = min(sizes, key=lambda size: abs(size - row), default=None)
+            one = descriptor.size_bytes if descriptor else 16
+            rings.append([base, int(csr.value[near]) * unit if near is not None else one * 256])
+    return rings
+
+
+def _is_write(csr: Accesses, row: int) -> bool:
+    return csr.command[row] in WRITES and csr.value[row] >= 0
+
+
+def _pointers(
+    bus: BusTable, phases: Phases | None, profile: Profile, csr: Accesses, kind: Integers
+) -> dict[bool, Integers]:
+    """Return the addresses at which buffers start, for writes (True) and reads (False), as far as they are told."""
+    found: dict[bool, list[Integers]] = {False: [], True: []}
+    for is_write, role in ((False, "send_buffer"), (True, "receive_buffer")):
+        rows = csr.of_role(role)
+        rows = rows[np.isin(csr.command[rows], WRITES) & (csr.value[rows] > 0)]
+        found[is_write].append(csr.value[rows])
+    if phases is not None:
+        fetches = np.flatnonzero(kind == Kind.DESCRIPTOR_FETCH)
+        for is_write, descriptor in ((False, profile.send_descriptor), (True, profile.receive_descriptor)):
+            if descriptor is not None and descriptor.address_offset is not None and len(fetches):
+                found[is_write].append(_words(phases, bus.transaction[fetches], descriptor, bus.address[fetches]))
+    return {is_write: np.unique(np.concatenate(parts)) for is_write, parts in found.items()}
+
+
+def _words(phases: Phases, transactions: Integers, descriptor: Descriptor, address: Integers) -> Integers:
+    """Return the word at the descriptor's address field, of every descriptor read."""
+    assert descriptor.address_offset is not None
+    begin, length = phases.ranges(transactions)
+    words = []
+    per = descriptor.size_bytes // 4
+    for start, count, base in zip(begin.tolist(), length.tolist(), address.tolist(), strict=True):
+        data = phases.data[start : start + count]
+        # A fetch cut in the middle of a descriptor goes on inside it.
+        skip = (descriptor.address_offset // 4 - base // 4) % per
+        words.append(data[skip::per])
+    return np.concatenate(words) if words else np.zeros(0, dtype=np.int64)
+
+
+def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Integers) -> Integers:
+    """Number the runs of transactions of which each goes on where the one before it ended."""
+    if not len(bus):
+        return np.zeros(0, dtype=np.int64)
+    word = bus.address & ~3
+    end = word + 4 * bus.data_phases
+    wide = (bus.address & ~7) + 8 * bus.data_phases
+    goes_on = (word[1:] == end[:-1]) | ((word[1:] == wide[:-1]) & (bus.bytes[:-1] > 4 * bus.data_phases[:-1]))
+    moved = bus.data_phases[:-1] > 0
+    goes_on |= ~moved & (word[1:] == word[:-1])
+    goes_on &= (only_if_cut[1:] == 0) | bus.cut[:-1]
+    buffers = np.union1d(starts[False], starts[True])
+    goes_on &= ~(np.isin(bus.address[1:], buffers) & moved)
+    number = np.zeros(len(bus), dtype=np.int64)
+    number[1:] = np.cumsum(~goes_on)
+    return number
+
+
+LONGEST_FETCH = 256
+"""Bytes; a longer read is not taken for descriptors unless its place says so."""
+
+PAGE = 4096
+
+
+def _settle_reads(
+    bus: BusTable,
+    phases: Phases | None,
+    profile: Profile,
+    kind: Integers,
+    settle: Settle,
+    rows: Integers,
+    size: Integers,
+    head: Integers,
+    starts: Mapping[bool, Integers],
+) -> None:
+    """Tell reads of descriptors from reads of frames, by what the chain they belong to shows."""
+
+    def mark(which: Booleans) -> Booleans:
+        marked = np.zeros(len(bus), dtype=bool)
+        marked[rows[which]] = True
+        return marked
+
+    settle(mark(np.isin(bus.address[head], starts[False])), Kind.SEND_DATA, AT_POINTER)
+    if profile.descriptors in ("card", "none"):
+        settle(mark(size > 0), Kind.SEND_DATA, NO_DESCRIPTORS)
+        return
+    if phases is not None:
+        # A descriptor holds the address at which another burst begins; where one was found, its page holds descriptors.
+        small = size <= LONGEST_FETCH
+        begin, length = phases.ranges(bus.transaction[rows[small]])
+        flat, owner = _expand(begin, length)
+        heads = np.setdiff1d(bus.address[(bus.data_phases > 0) & (kind != Kind.DESCRIPTOR_FETCH)], [0])
+        holds = np.bincount(owner[np.isin(phases.data[flat], heads)], minlength=int(small.sum())) > 0
+        pages = np.unique(bus.address[rows[small][holds]] // PAGE)
+        settle(mark(small & np.isin(bus.address[rows] // PAGE, pages)), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
+    settle(mark(size >= SHORTEST_RECEIVED), Kind.SEND_DATA, LONG_READ)
+    if phases is not None:
+        own = _source_address(bus, phases, np.unique(head[(kind[head] == Kind.SEND_DATA)]))
+        short = head[kind[head] == Kind.UNKNOWN]
+        if own is not None and len(short):
+            header = _header(phases, bus.transaction[short])
+            same = np.isin(head, short[header == own])
+            settle(mark(same), Kind.SEND_DATA, OWN_ADDRESS)
+    settle(mark(size > 0), Kind.UNKNOWN, SHORT_READ)
+
+
+def _settle_writes(
+    bus: BusTable,
+    kind: Integers,
+    profile: Profile,
+    settle: Settle,
+    rows: Integers,
+    size: Integers,
+    head: Integers,
+    starts: Mapping[bool, Integers],
+) -> None:
+    """Tell status writes from frames, by what the chain they belong to shows."""
+
+    def mark(which: Booleans) -> Booleans:
+        marked = np.zeros(len(bus), dtype=bool)
+        marked[rows[which]] = True
+        return marked
+
+    settle(mark(np.isin(bus.address[head], starts[True])), Kind.RECEIVE_DATA, AT_POINTER)
+    fetched = np.flatnonzero(kind == Kind.DESCRIPTOR_FETCH)
+    words, _ = _expand(bus.address[fetched] // 4, bus.data_phases[fetched])
+    settle(mark(np.isin(bus.address[rows] // 4, np.unique(words))), Kind.STATUS_WRITE, INTO_DESCRIPTOR)
+    settle(mark(size >= SHORTEST_RECEIVED), Kind.RECEIVE_DATA, LONG_WRITE)
+    if profile.descriptors == "card" and not profile.status_bytes:
+        settle(mark(size > 0), Kind.RECEIVE_DATA, NO_DESCRIPTORS)
+    settle(mark(size > 0), Kind.STATUS_WRITE, SHORT_WRITE)
+
+
+def _expand(begin: Integers, length: Integers) -> tuple[Integers, Integers]:
+    """Return the integers of ranges one behind the other, and the number of the range of each."""
+    owner = np.repeat(np.arange(len(begin)), length)
+    flat = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length) + np.repeat(begin, length)
+    return flat, owner
+
+
+def _header(phases: Phases, transactions: Integers) -> Integers:
+    """Return the source address (bytes 6 to 11) of frames that begin with these transactions; -1 if cut before it."""
+    begin, length = phases.ranges(transactions)
+    at = np.minimum(begin, max(len(phases) - 3, 0))
+    source = (phases.data[at + 1] >> 16 & 0xFFFF) << 32 | phases.data[at + 2] & 0xFFFFFFFF
+    return np.where(length >= 3, source, -1)
+
+
+def _source_address(bus: BusTable, phases: Phases, heads: Integers) -> int | None:
+    """Return the source address that nearly all long sends have."""
+    sources = _header(phases, bus.transaction[heads])
+    sources = sources[sources >= 0]
+    if not len(sources):
+        return None
+    values, counts = np.unique(sources, return_counts=True)
+    return int(values[counts.argmax()]) if counts.max() >= 0.9 * counts.sum() else None

@@ -1,0 +1,238 @@
+"""The run folder: ``run.toml`` beside captures and frame logs, the contract with the capture tooling.
+
+What each key means is in ``docs/run-folder.md``; the schema is ``run-folder.schema.json``.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcitrace import configuration
+from pcitrace.errors import ConfigurationError
+from pcitrace.profiles import Profile
+from pcitrace.profiles import load as load_profile
+
+__all__ = ["FRAME_LOG", "RunFolder", "load", "read_frame_log", "write"]
+
+SCHEMA = "run-folder.schema.json"
+
+FRAME_LOG = np.dtype(
+    [
+        ("sequence", "<u4"),
+        ("stream", "<u2"),
+        ("node", "<u2"),
+        ("length_bytes", "<u4"),
+        ("flags", "<u4"),
+        ("send_ns", "<i8"),
+        ("receive_ns", "<i8"),
+        ("lateness_ns", "<i4"),
+    ]
+)
+"""One record of a frame log; a time that is not known is the smallest number of its type."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A validated run folder.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The folder.
+    run : dict
+        The content of ``run.toml`` with the defaults of the schema filled in.
+    """
+
+    path: Path
+    run: dict[str, Any]
+
+    def __repr__(self) -> str:
+        hosts = ", ".join(self.run["hosts"])
+        whole = "" if self.run["complete"] else ", incomplete"
+        return f"<RunFolder {self.path.name}: {self.run['origin']}{whole}, hosts {hosts}>"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no real bus stands behind the captures, also where a simulated capture was played back."""
+        return "simulated" in (self.run["origin"], self.run.get("source_origin"))
+
+    @property
+    def capture_paths(self) -> list[Path]:
+        """Files of the captures in their order."""
+        return [self.path / capture["file"] for capture in self.run["captures"]]
+
+    def profile(self, host: str) -> Profile:
+        """Return the NIC profile of a host."""
+        try:
+            return load_profile(self.run["hosts"][host]["nic"], folder=self.path)
+        except ConfigurationError as error:
+            if error.key:
+                raise
+            raise ConfigurationError(f"{self.path / 'run.toml'}: hosts.{host}.nic: {error}", error.path) from error
+
+    def run_time_us(self, capture: int, time_us: Any) -> Any:
+        """Return times of one capture on the run's time axis (us, scalar or array)."""
+        entry = self.run["captures"][capture]
+        return time_us * (1 + entry["drift_ppm"] * 1e-6) + entry["offset_us"]
+
+    def verify(self) -> list[str]:
+        """Compare captures with their SHA-256 in ``run.toml``; return the names of the files that differ."""
+        return [
+            entry["file"]
+            for entry, path in zip(self.run["captures"], self.capture_paths, strict=True)
+            if "sha256" in entry and _sha256(path) != entry["sha256"]
+        ]
+
+
+def load(path: str | Path) -> RunFolder:
+    """Read and check a run folder.
+
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        The folder, or its ``run.toml``.
+
+    Returns
+    -------
+    RunFolder
+
+    Raises
+    ------
+    ConfigurationError
+        ``run.toml`` is missing or wrong, or a file it names is not there; the message names the key.
+    """
+    file = Path(path)
+    if file.name != "run.toml":
+        file = file / "run.toml"
+    run = configuration.load(file, SCHEMA)
+    _fill_defaults(run)
+    _check(run, file)
+    return RunFolder(file.parent, run)
+
+
+def write(path: str | Path, run: Mapping[str, Any]) -> RunFolder:
+    """Check a run's description and write it as ``run.toml`` into a folder that holds the files it names.
+
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        The folder; it exists.
+    run : mapping
+        What ``run.toml`` shall say.
+
+    Returns
+    -------
+    RunFolder
+        The folder, read back.
+
+    Raises
+    ------
+    ConfigurationError
+        As :func:`load`; nothing is written then.
+    """
+    import tomli_w
+
+    file = Path(path) / "run.toml"
+    configuration.validate(dict(run), SCHEMA, file)
+    filled = copy.deepcopy(dict(run))
+    _fill_defaults(filled)
+    _check(filled, file)
+    file.write_text(tomli_w.dumps(dict(run)), encoding="utf-8")
+    return load(file)
+
+
+def read_frame_log(path: str | Path) -> npt.NDArray[np.void]:
+    """Read a frame log.
+
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        A ``.npy`` file.
+
+    Returns
+    -------
+    numpy.ndarray
+        Records of type :data:`FRAME_LOG`, shape (frames,).
+
+    Raises
+    ------
+    ConfigurationError
+        The file is not a frame log.
+    """
+    file = Path(path)
+    try:
+        log = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ConfigurationError(f"{file}: not a frame log: {error}", file) from error
+    if log.dtype != FRAME_LOG or log.ndim != 1:
+        names = ", ".join(FRAME_LOG.names or ())
+        raise ConfigurationError(f"{file}: not a frame log: records are {log.dtype}; expected the fields {names}", file)
+    return np.asarray(log)
+
+
+def _fill_defaults(run: dict[str, Any]) -> None:
+    run.setdefault("complete", True)
+    run.setdefault("frames_on_bus", True)
+    for capture in run["captures"]:
+        capture.setdefault("offset_us", 0.0)
+        capture.setdefault("drift_ppm", 0.0)
+    for name, host in run["hosts"].items():
+        host.setdefault("capture", 0)
+        host.setdefault("bus", name)
+        host.setdefault("nic", "generic")
+    if "link" in run:
+        run["link"].setdefault("preamble_bytes", 8)
+        run["link"].setdefault("gap_bytes", 12)
+
+
+def _check(run: dict[str, Any], file: Path) -> None:
+    """Check what a schema cannot say."""
+
+    def refuse(key: str, text: str) -> None:
+        raise ConfigurationError(f"{file}: {key}: {text}", file, key)
+
+    for i, capture in enumerate(run["captures"]):
+        key = f"captures[{i}]"
+        if not (file.parent / capture["file"]).is_file():
+            refuse(f"{key}.file", f"{capture['file']} is not in the run folder")
+        if "rate_hz" in capture and "clock_mhz" in capture:
+            refuse(f"{key}.clock_mhz", "state mode (clock_mhz) has no sampling rate; give rate_hz or clock_mhz")
+        _check_unit(capture, "rate_hz", key, 1e5, 1e11, "samples a second: 100 MS/s is 100e6", refuse)
+        _check_unit(capture, "clock_mhz", key, 0.1, 200, "MHz: 33 MHz is 33.0", refuse)
+    for name, host in run["hosts"].items():
+        key = f"hosts.{name}"
+        if host["capture"] >= len(run["captures"]):
+            refuse(f"{key}.capture", f"{host['capture']}, but there are {len(run['captures'])} captures, from 0")
+        _check_unit(host, "clock_mhz", key, 0.1, 200, "MHz: 33 MHz is 33.0", refuse)
+    buses = [(host["capture"], host["bus"]) for host in run["hosts"].values()]
+    if len(set(buses)) < len(buses):
+        refuse("hosts", f"two hosts have the same bus {buses[0][1]}; give each its own `bus`")
+    if "link" in run:
+        _check_unit(run["link"], "rate_mbit_s", "link", 1, 1e6, "Mbit/s: gigabit Ethernet is 1000", refuse)
+    for i, log in enumerate(run.get("frame_logs", ())):
+        if log["host"] not in run["hosts"]:
+            refuse(f"frame_logs[{i}].host", f"{log['host']!r} is none of the hosts {', '.join(run['hosts'])}")
+        if not (file.parent / log["file"]).is_file():
+            refuse(f"frame_logs[{i}].file", f"{log['file']} is not in the run folder")
+    for i, latency in enumerate(run.get("latency", ())):
+        if not (file.parent / latency["file"]).is_file():
+            refuse(f"latency[{i}].file", f"{latency['file']} is not in the run folder")
+
+
+def _check_unit(table: dict[str, Any], name: str, key: str, low: float, high: float, unit: str, refuse: Any) -> None:
+    """Refuse a value that can only be in another unit."""
+    if name in table and not low <= table[name] <= high:
+        refuse(f"{key}.{name}", f"{table[name]:g} cannot be right; the unit is {unit}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

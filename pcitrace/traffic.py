@@ -1,0 +1,259 @@
+"""Transactions of one bus -> DMA bursts and CSR accesses of its NIC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pcitrace import csr as csr_module
+from pcitrace import dma as dma_module
+from pcitrace import initiators
+from pcitrace.bustable import BusTable
+from pcitrace.columns import Floats, Integers, table
+from pcitrace.csr import Accesses, accesses
+from pcitrace.dma import KINDS, Dma, Kind, Memory
+from pcitrace.initiators import Initiator
+from pcitrace.phases import Phases
+from pcitrace.profiles import Profile
+from pcitrace.schema import BURSTS, COMMAND_NAMES, CSR_ACCESSES, PIECES
+from pcitrace.windows import Windows, place
+
+__all__ = ["Bursts", "Traffic", "analyse"]
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """Logical DMA bursts of one bus in the order of their first attempts; -1 or NaN where unknown.
+
+    Attributes
+    ----------
+    start_us, first_data_us, last_data_us : arrays of float
+        Address phase of the first attempt; first and last data phase.
+    kind, write, reason : arrays of int
+        As in :class:`pcitrace.dma.Dma`.
+    address, data_phases, bytes, pieces : arrays of int
+    """
+
+    start_us: Floats
+    first_data_us: Floats
+    last_data_us: Floats
+    kind: Integers
+    write: Integers
+    reason: Integers
+    address: Integers
+    data_phases: Integers
+    bytes: Integers
+    pieces: Integers
+
+    def __len__(self) -> int:
+        return len(self.start_us)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the transactions of one bus are.
+
+    Attributes
+    ----------
+    bus : str
+        Name of the bus.
+    csr : Accesses
+    dma : Dma
+    joined : Bursts
+    windows : Windows
+    unknown : dict of str to int
+        How many transactions could not be told, by reason.
+    other : int
+        Transactions of other agents, or of the host with other devices.
+    findings : tuple of str
+        What the user should know, in words.
+    """
+
+    bus: str
+    csr: Accesses
+    dma: Dma
+    joined: Bursts
+    windows: Windows
+    unknown: dict[str, int]
+    other: int
+    findings: tuple[str, ...]
+    burst_frame: Integers | None = None
+    csr_frame: Integers | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Traffic of bus {self.bus}: {len(self.csr)} CSR accesses, {len(self.joined)} bursts, "
+            f"{sum(self.unknown.values())} transactions unknown>"
+        )
+
+    @property
+    def bursts(self) -> pd.DataFrame:
+        """The table `bursts`: one row a logical DMA burst."""
+        one = self.joined
+        n = len(one)
+        frame = self.burst_frame if self.burst_frame is not None else np.full(n, -1)
+        return table(
+            BURSTS,
+            {
+                "bus": [self.bus] * n,
+                "burst": np.arange(n),
+                "start_us": one.start_us,
+                "first_data_us": one.first_data_us,
+                "last_data_us": one.last_data_us,
+                "kind": _texts(KINDS, one.kind),
+                "direction": _texts(("read", "write", None), np.where(one.write < 0, 2, one.write)),
+                "address": _masked(one.address),
+                "data_phases": one.data_phases,
+                "bytes": one.bytes,
+                "pieces": one.pieces,
+                "frame": _masked(frame),
+                "why": _texts(dma_module.REASONS, one.reason),
+            },
+        )
+
+    @property
+    def pieces(self) -> pd.DataFrame:
+        """The table `pieces`: one row a DMA transaction, before joining."""
+        dma = self.dma
+        return table(
+            PIECES,
+            {
+                "bus": [self.bus] * len(dma.bus),
+                "burst": dma.burst,
+                "transaction": dma.bus.transaction,
+                "start_us": dma.bus.start_us,
+                "first_data_us": dma.bus.first_data_us,
+                "last_data_us": dma.bus.last_data_us,
+                "address": _masked(dma.bus.address),
+                "data_phases": dma.bus.data_phases,
+                "bytes": dma.bus.bytes,
+                "kind": _texts(KINDS, dma.kind),
+                "direction": _texts(("read", "write", None), np.where(dma.write < 0, 2, dma.write)),
+            },
+        )
+
+    @property
+    def csr_accesses(self) -> pd.DataFrame:
+        """The table `csr_accesses`: one row an access."""
+        csr = self.csr
+        frame = self.csr_frame if self.csr_frame is not None else np.full(len(csr), -1)
+        return table(
+            CSR_ACCESSES,
+            {
+                "bus": [self.bus] * len(csr),
+                "first_attempt_us": csr.first_attempt_us,
+                "last_attempt_us": csr.last_attempt_us,
+                "data_us": csr.data_us,
+                "command_name": _texts((*COMMAND_NAMES, None), np.where(csr.command < 0, 16, csr.command)),
+                "address": _masked(csr.address),
+                "register": csr.register,
+                "value": _masked(csr.value),
+                "attempts": csr.attempts,
+                "frame": _masked(frame),
+                "why": _texts(csr_module.REASONS, csr.reason),
+            },
+        )
+
+
+def analyse(
+    transactions: pd.DataFrame,
+    data_phases: pd.DataFrame | None = None,
+    *,
+    bus: str,
+    profile: Profile,
+    lines: Sequence[str] = (),
+    nic_grant: str | None = None,
+    memory: Memory | None = None,
+) -> Traffic:
+    """Tell what the transactions of one bus are.
+
+    Parameters
+    ----------
+    transactions, data_phases : pandas.DataFrame
+        Tables of this bus; `data_phases` may be missing: registers then have no values and bursts no content.
+    bus : str
+        Name of the bus.
+    profile : Profile
+        Of the NIC on it.
+    lines : sequence of str
+        PCI lines that were captured.
+    nic_grant : str, optional
+        The NIC's GNT# line, where its name does not tell.
+    memory : Memory, optional
+        Windows of host memory that are known.
+
+    Returns
+    -------
+    Traffic
+
+    Raises
+    ------
+    WiringError
+        Several GNT# lines were captured and nothing tells which is the NIC's.
+    """
+    whole = BusTable.of(transactions)
+    phases = Phases.of(data_phases) if data_phases is not None and len(data_phases) else None
+    if phases is not None and not whole.has_address:
+        phases = None
+    first = phases.first(whole.transaction) if phases is not None else np.full(len(whole), -1)
+    windows = place(profile, whole, first)
+    grants = [line for line in lines if line.startswith("GNT")]
+    grant = initiators.nic_grant_line(lines, nic_grant)
+    who, why = initiators.decide(whole, grant, len(grants) == 1, windows.contain(whole))
+    hosts, nics = whole.take(who == Initiator.HOST), whole.take(who == Initiator.NIC)
+    csr, outside = _within(accesses(hosts, phases, windows))
+    dma = dma_module.by_address(nics, phases, profile, csr, memory or Memory(), dma_module.directions(nics))
+    unknown = _counted(initiators.REASONS, why[who == Initiator.UNKNOWN])
+    unknown |= _counted(dma_module.REASONS, dma.reason[dma.kind == Kind.UNKNOWN])
+    other = int((who == Initiator.OTHER).sum()) + outside
+    return Traffic(bus, csr, dma, join(dma), windows, unknown, other, windows.findings)
+
+
+def join(dma: Dma) -> Bursts:
+    """Put the pieces of each burst together."""
+    bus, number = dma.bus, dma.burst
+    count = int(number.max()) + 1 if len(bus) else 0
+    order = np.lexsort((bus.start_us, number))
+    head = order[np.searchsorted(number[order], np.arange(count))]
+    moved = order[bus.data_phases[order] > 0]
+    begin = np.searchsorted(number[moved], np.arange(count))
+    end = np.searchsorted(number[moved], np.arange(count), side="right")
+    some = end > begin
+    first = np.full(count, np.nan)
+    last = np.full(count, np.nan)
+    first[some] = bus.first_data_us[moved[begin[some]]]
+    last[some] = bus.last_data_us[moved[end[some] - 1]]
+    return Bursts(
+        start_us=bus.start_us[head],
+        first_data_us=first,
+        last_data_us=last,
+        kind=dma.kind[head],
+        write=dma.write[head],
+        reason=dma.reason[head],
+        address=bus.address[head],
+        data_phases=np.bincount(number, weights=bus.data_phases, minlength=count).astype(np.int64),
+        bytes=np.bincount(number, weights=bus.bytes, minlength=count).astype(np.int64),
+        pieces=np.bincount(number, minlength=count),
+    )
+
+
+def _within(csr: Accesses) -> tuple[Accesses, int]:
+    """Leave out host accesses of other devices; return how many there were."""
+    keep = csr.reason != csr_module.OUTSIDE
+    return (csr, 0) if keep.all() else (csr.take(np.flatnonzero(keep)), int((~keep).sum()))
+
+
+def _counted(reasons: Sequence[str], which: Integers) -> dict[str, int]:
+    counts = np.bincount(which, minlength=len(reasons)) if len(which) else np.zeros(len(reasons), dtype=np.int64)
+    return {reason: int(count) for reason, count in zip(reasons, counts, strict=True) if count}
+
+
+def _texts(texts: Sequence[str | None], which: Integers) -> list[str | None]:
+    return [texts[i] for i in which]
+
+
+def _masked(values: Integers) -> np.ma.MaskedArray:  # type: ignore[type-arg]
+    return np.ma.masked_array(values, mask=values < 0)
