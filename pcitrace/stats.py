@@ -28,8 +28,8 @@ def bus_statistics(bus: Bus) -> dict[str, Any]:
         ``transactions``, ``problems``: their counts.
         ``clocks``: the accounting of the whole capture (``schema.CLOCKS``).
         ``commands``, ``terminations``, ``initiators``, ``problem_kinds``: value -> count.
-        ``burst_data_phases``, ``burst_bytes``, ``first_data_clks``: n, min, median, mean, max over the transactions that
-        moved data; the last counts from the address phase to the first data phase.
+        ``burst_data_phases``, ``burst_bytes``, ``first_data_clks``: n, min, median, mean, max over the transactions
+        that moved data; the last counts from the address phase to the first data phase.
         ``retry_rate``: retries over all transactions (``per_attempt``), over those that moved data
         (``per_completed``), and ``per_second``.
         ``throughput_is_upper_bound``: whether bytes had to be counted without C/BE#.
@@ -38,8 +38,9 @@ def bus_statistics(bus: Bus) -> dict[str, Any]:
     problems = bus.problems
     [clocks] = bus.clocks().to_dict("records")
     moved = transactions[transactions["data_phases"] > 0]
-    clock_mhz = bus.clock_mhz
-    first_data_clks = None if clock_mhz is None else ((moved["first_data_us"] - moved["start_us"]) * clock_mhz).round()
+    # A transaction is its own ruler: this is exact where the clock drifts, and needs no frequency.
+    span = moved["end_us"] - moved["start_us"]
+    first_data_clks = ((moved["first_data_us"] - moved["start_us"]) / span * (moved["clocks"] - 1)).round()
     return {
         "transactions": len(transactions),
         "problems": len(problems),
@@ -50,7 +51,7 @@ def bus_statistics(bus: Bus) -> dict[str, Any]:
         "problem_kinds": _counts(problems["kind"]),
         "burst_data_phases": _distribution(moved["data_phases"]),
         "burst_bytes": _distribution(moved["bytes"]),
-        "first_data_clks": None if first_data_clks is None else _distribution(first_data_clks),
+        "first_data_clks": _distribution(first_data_clks),
         "retry_rate": _retry_rate(transactions, clocks),
         "throughput_is_upper_bound": not clocks["bytes_exact"],
     }

@@ -1,0 +1,95 @@
+# Two commands do everything: `make demo` and `make test`. Both set up .venv themselves; nothing is done twice.
+# Stamps of what was done are in .make/.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+
+RUST := Cargo.toml Cargo.lock pcitrace/kernel/Cargo.toml $(shell find pcitrace/kernel/src -name '*.rs')
+
+# What `make test` goes through, in this order. Later parts of the project add theirs here.
+TESTS := lint types rust python package
+
+.PHONY: help demo test $(TESTS) format bench clean
+
+help:
+	@echo "make demo     decode a capture that lies in the repository, and show what comes out"
+	@echo "make test     everything CI runs: $(TESTS)"
+	@echo "make format   format Python and Rust"
+	@echo "make clean    remove what was built, .venv too"
+
+# ---- set-up ---------------------------------------------------------------------------------------------------------
+
+.make/prerequisites-%: tools/prerequisites.sh
+	@mkdir -p .make
+	@PYTHON=$(PYTHON) tools/prerequisites.sh $*
+	@touch $@
+
+.make/venv: | .make/prerequisites-demo
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1' 'maturin>=1.9,<2'
+	@touch $@
+
+# The library in editable form, its kernel compiled in place.
+.make/pcitrace: pyproject.toml $(RUST) | .make/venv
+	$(BIN)/maturin develop --quiet --release --locked --extras plot
+	@touch $@
+
+.make/dev: pyproject.toml .make/pcitrace | .make/prerequisites-test
+	$(BIN)/pip install --quiet --group dev
+	@touch $@
+
+# ---- the main job on data of the repository -------------------------------------------------------------------------
+
+TRACE := fixtures/traces/blue33_seq6/ctl_250MSs.sr
+
+demo: .make/pcitrace
+	@mkdir -p demo
+	$(BIN)/pcitrace info $(TRACE)
+	@echo
+	$(BIN)/pcitrace decode $(TRACE) -o demo/transactions.csv
+	@cut -d, -f3,7-9,12-13,19-20 demo/transactions.csv | head -n 6
+	@echo
+	$(BIN)/pcitrace stats $(TRACE)
+
+# ---- tests ----------------------------------------------------------------------------------------------------------
+
+test: $(TESTS)
+	@echo "all passed: $(TESTS)"
+
+lint: .make/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+
+types: .make/dev
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest pcitrace._kernel
+
+rust: .make/dev
+	cargo test --quiet --locked --workspace
+
+python: .make/dev
+	$(BIN)/pytest -n auto
+
+# Wheel and sdist as a user gets them, each installed into a clean environment and tried there.
+package: .make/dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tools/check_package.py dist
+
+# ---- the rest -------------------------------------------------------------------------------------------------------
+
+format: .make/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	cargo fmt --all
+
+bench: .make/dev
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .make .venv dist demo target docs/_build
+	find pcitrace tests -name '__pycache__' -prune -exec rm -rf {} +

@@ -1,0 +1,64 @@
+#!/bin/sh
+# Says by name what is missing for `make demo` or `make test`; as root on Debian it installs it instead.
+# usage: prerequisites.sh demo|test     PYTHON names the interpreter to use
+set -eu
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-python3}
+packages='' problems=''
+
+# want COMMAND PACKAGE: the package that has the command is to be installed if the command is not there.
+want() {
+    command -v "$1" >/dev/null 2>&1 || packages="$packages $2"
+}
+
+# version_below A B: whether version A is lower than version B.
+version_below() {
+    [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
+want "$PYTHON" python3
+if command -v "$PYTHON" >/dev/null 2>&1; then
+    "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || packages="$packages python3-venv"
+else
+    packages="$packages python3-venv"
+fi
+command -v cc >/dev/null 2>&1 || packages="$packages gcc libc6-dev"
+if [ "$1" = test ]; then
+    want sigrok-cli sigrok-cli # reads captures beside our own readers, and records in the tests of pcicap
+    want ip iproute2           # network namespaces, between which the tests send frames
+    want ethtool ethtool       # settings of their interfaces
+fi
+
+if [ -n "$packages" ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        echo "installing$packages"
+        apt-get update -qq
+        # shellcheck disable=SC2086  # a list of words
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
+    else
+        problems="$problems
+  packages:$packages    (apt-get install$packages)"
+    fi
+fi
+
+if command -v "$PYTHON" >/dev/null 2>&1; then
+    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || problems="$problems
+  Python 3.11 or later: $PYTHON is $("$PYTHON" -c 'import platform; print(platform.python_version())')    (PYTHON=python3.12 make ... chooses another)"
+fi
+
+msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+if ! command -v cargo >/dev/null 2>&1; then
+    problems="$problems
+  cargo $msrv or later: not found    (https://rustup.rs)"
+else
+    cargo=$(cargo --version | cut -d ' ' -f 2)
+    if version_below "$cargo" "$msrv"; then
+        problems="$problems
+  cargo $msrv or later: found $cargo    (rustup update, or https://rustup.rs)"
+    fi
+fi
+
+if [ -n "$problems" ]; then
+    echo "missing:$problems" >&2
+    exit 1
+fi
