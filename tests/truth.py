@@ -12,6 +12,9 @@ BLUE = [
 ]  # fmt: skip
 NIC = ["nic_g_a", "nic_g_d", "nic_ocg_a_sf"]
 
+COMMANDS = {"MR": 6, "MW": 7, "CFGR": 10, "CFGW": 11, "MRM": 12, "MRL": 14}
+"""Commands as the nic_* truth calls them."""
+
 TERMINATIONS = {"special_cycle_end": "special_cycle"}
 
 

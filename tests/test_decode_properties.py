@@ -1,0 +1,251 @@
+"""The kernel equals the oracle on any traffic, and what must not matter does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import buses
+import numpy as np
+import oracle
+import pytest
+import waveforms
+from decoding import Tables, assert_equals_oracle, assert_same_rows, decode
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+ANALYSERS = [  # sampling rate in MS/s, clock in MHz, T_val in ns
+    (100.0, 33.0, (2.0, 11.0)),
+    (200.0, 33.333, (2.0, 11.0)),
+    (200.0, 66.0, (2.0, 6.0)),
+    (500.0, 66.6, (2.0, 6.0)),
+    (1000.0, 25.0, (2.0, 11.0)),
+]
+
+subsets = st.sets(st.sampled_from(sorted(oracle.ALL_LINES))).map(
+    # The minimum is always there; a half of AD or C/BE# is not recorded without the other half.
+    lambda lines: (
+        frozenset(lines | {"FRAME#", "IRDY#", "TRDY#"})
+        - ({"AD_HIGH"} if "AD" not in lines else set())
+        - ({"C/BE_HIGH#"} if "C/BE#" not in lines else set())
+    )
+)
+seeds = st.integers(0, 2**32)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("captures")
+
+
+@given(buses.legal(), subsets, st.sampled_from(ANALYSERS), seeds)
+def test_timing_mode_equals_oracle(
+    folder: Path,
+    traffic: buses.Traffic,
+    captured: frozenset[str],
+    analyser: tuple[float, float, tuple[float, float]],
+    seed: int,
+) -> None:
+    rng = Random(seed)
+    clocks = waveforms.settle(traffic.clocks, rng)
+    rate_mhz, clock_mhz, valid_ns = analyser
+    sampled, edges = waveforms.timing_mode(
+        waveforms.wires(clocks, captured), rng, rate_mhz=rate_mhz, clock_mhz=clock_mhz, valid_ns=valid_ns
+    )
+    seen, stamps, suspect = waveforms.samples_to_clocks(sampled)
+    assert stamps == edges.tolist()  # no clock was lost on the way to the analyser
+    unit_size = rng.choice((None, 8, 17, 23))
+    tables = decode(waveforms.write_sr(folder / "timing.sr", sampled, unit_size=unit_size))
+    assert_equals_oracle(tables, seen, captured, stamps, 1 / rate_mhz, suspect)
+
+
+@given(buses.legal(), seeds)
+def test_generated_transactions_come_back(folder: Path, traffic: buses.Traffic, seed: int) -> None:
+    rng = Random(seed)
+    changes, edges = waveforms.waves(waveforms.wires(traffic.clocks, fill=rng), rng)
+    tables = decode(waveforms.write_vcd(folder / "back.vcd", changes, vectors=rng.random() < 0.5))
+    columns = [*traffic.transactions[0]]
+    assert_same_rows([{key: row[key] for key in columns} for row in tables.transactions], traffic.transactions)
+    assert [row["start_sample"] for row in tables.transactions] == [
+        edges[row["start_clk"]] for row in traffic.transactions
+    ]
+    assert_same_rows(
+        [{key: value for key, value in row.items() if key not in ("bus", "time_us")} for row in tables.data_phases],
+        [{key: value for key, value in row.items() if key != "clk"} for row in traffic.data_phases],
+    )
+
+
+@given(buses.illegal(unknown=False), subsets, seeds)
+def test_illegal_traffic_in_state_mode_equals_oracle(
+    folder: Path, clocks: list[oracle.Clock], captured: frozenset[str], seed: int
+) -> None:
+    clocks = waveforms.settle(clocks, Random(seed))
+    sampled = waveforms.state_mode(waveforms.wires(clocks, captured))
+    tables = decode(waveforms.write_sr(folder / "state.sr", sampled), clock_mhz=33.0)
+    assert_equals_oracle(tables, clocks, captured, range(len(clocks)), 1 / 33.0)
+
+
+@given(buses.illegal(unknown=True), subsets, seeds)
+def test_illegal_and_unknown_levels_equal_oracle(
+    folder: Path, clocks: list[oracle.Clock], captured: frozenset[str], seed: int
+) -> None:
+    rng = Random(seed)
+    changes, edges = waveforms.waves(waveforms.wires(clocks, captured, rng), rng)
+    tables = decode(waveforms.write_vcd(folder / "unknown.vcd", changes, vectors=rng.random() < 0.5))
+    assert_equals_oracle(tables, clocks, captured, edges, 1e-6)
+
+
+@given(seeds, st.integers(2, 400), st.floats(0.05, 0.95))
+def test_noise_in_every_sample_equals_oracle(folder: Path, seed: int, count: int, density: float) -> None:
+    """No clock, no protocol: every sample of every channel is random."""
+    noise = np.random.default_rng(seed)
+    names = ["CLK", *waveforms.wires([oracle.Clock(gnt=(1, 1, 1))]).names]
+    bits = (noise.random((count, len(names))) < density).astype(np.uint8)
+    bits[:2, 0] = 0, 1  # at least one clock
+    sampled = waveforms.Sampled(names, bits, 1e8)
+    clocks, stamps, suspect = waveforms.samples_to_clocks(sampled)
+    tables = decode(waveforms.write_sr(folder / "noise.sr", sampled))
+    assert_equals_oracle(tables, clocks, oracle.ALL_LINES, stamps, 0.01, suspect)
+
+
+@pytest.fixture(scope="module")
+def long_capture() -> waveforms.Sampled:
+    """Thousands of transactions in timing mode, several hundred thousand samples."""
+    traffic = buses.long_run(seed=11, count=1500)
+    bus = waveforms.wires(waveforms.settle(traffic.clocks, Random(3)), oracle.ALL_LINES - {"AD_HIGH", "C/BE_HIGH#"})
+    sampled, _ = waveforms.timing_mode(bus, Random(4))
+    return waveforms.Sampled(sampled.names, np.tile(sampled.bits, (6, 1)), sampled.rate_hz)
+
+
+@pytest.fixture(scope="module")
+def long_tables(folder: Path, long_capture: waveforms.Sampled) -> Tables:
+    """As one thread makes them of one chunk."""
+    return decode(waveforms.write_sr(folder / "whole.sr", long_capture, single=True), threads=1, window_us=100)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize("chunks", ["one", "odd", "tiny"])
+def test_chunks_threads_and_processor_change_nothing(
+    folder: Path, long_capture: waveforms.Sampled, long_tables: Tables, threads: int, portable: bool, chunks: str
+) -> None:
+    rng = Random(threads)
+    total = len(long_capture.units())
+    lengths = {
+        "one": None,
+        "odd": [rng.randrange(1, total // 10) for _ in range(8)],
+        "tiny": [rng.randrange(0, 5000) for _ in range(300)],
+    }[chunks]
+    path = waveforms.write_sr(folder / f"{chunks}{threads}.sr", long_capture, chunk_bytes=lengths)
+    assert decode(path, threads=threads, portable=portable, window_us=100) == long_tables
+
+
+@given(buses.illegal(unknown=False), seeds, st.integers(1, 4), st.booleans())
+def test_cutting_anywhere_changes_nothing(
+    folder: Path, clocks: list[oracle.Clock], seed: int, threads: int, portable: bool
+) -> None:
+    rng = Random(seed)
+    sampled = waveforms.state_mode(waveforms.wires(waveforms.settle(clocks, rng)))
+    whole = decode(waveforms.write_sr(folder / "a.sr", sampled, single=True), clock_mhz=66.0, threads=1)
+    lengths = [rng.randrange(0, 200) for _ in range(rng.randrange(20))]
+    cut = waveforms.write_sr(folder / "b.sr", sampled, chunk_bytes=lengths)
+    assert decode(cut, clock_mhz=66.0, threads=threads, portable=portable) == whole
+
+
+@given(buses.illegal(unknown=True), st.floats(0.02, 3.0), seeds)
+def test_windows_sum_to_the_whole(folder: Path, clocks: list[oracle.Clock], window_us: float, seed: int) -> None:
+    rng = Random(seed)
+    changes, edges = waveforms.waves(waveforms.wires(clocks, fill=rng), rng)
+    path = waveforms.write_vcd(folder / "windows.vcd", changes)
+    [whole] = decode(path).clocks
+    windows = decode(path, window_us=window_us).clocks
+    classes = ("unknown", "idle", "address", "data", "stop", "abort", "wait")
+    waits = ("turnaround", "decode", "both", "target", "initiator")
+    for row in (whole, *windows):
+        assert sum(row[name] for name in classes) == row["total"]
+        assert sum(row[name] for name in waits) == row["wait"]
+        assert row["busy"] == row["total"] - row["idle"] - row["unknown"]
+        known = row["total"] - row["unknown"]
+        assert row["occupancy"] == row["utilisation"] == (row["busy"] / known if known else None)
+        assert row["data_occupancy"] == (row["data"] / known if known else None)
+        assert row["efficiency"] == (row["data"] / row["busy"] if row["busy"] else None)
+    assert whole["total"] == len(clocks)
+    counted = oracle.decode(clocks, grants=buses.GRANTS).classes
+    for row in windows:
+        inside = [c for c, edge in zip(counted, edges, strict=True) if row["start_us"] <= edge * 1e-6 < row["end_us"]]
+        assert {key: row[key] for key in (*classes, *waits)} == {
+            key: oracle.account(inside)[key] for key in (*classes, *waits)
+        }
+    for name in (*classes, *waits, "total", "busy"):
+        assert sum(row[name] for row in windows) == whole[name]
+
+
+@given(buses.legal(), seeds)
+def test_control_columns_do_not_need_ad(folder: Path, traffic: buses.Traffic, seed: int) -> None:
+    clocks = waveforms.settle(traffic.clocks, Random(seed))
+    control = oracle.CONTROL | {"GNT#", "PERR#", "SERR#"}
+    full = waveforms.state_mode(waveforms.wires(clocks))
+    bare = waveforms.state_mode(waveforms.wires(clocks, control))
+    a = decode(waveforms.write_sr(folder / "full.sr", full), clock_mhz=33.0)
+    b = decode(waveforms.write_sr(folder / "bare.sr", bare), clock_mhz=33.0)
+    same = ("start_clk", "clocks", "data_phases", "initiator_wait_clks", "initiator", "fast_back_to_back")
+    single = [row for row, known in zip(b.transactions, a.transactions, strict=True) if not known["dac"]]
+    full_single = [row for row in a.transactions if not row["dac"]]
+    for column in same:
+        assert [row[column] for row in b.transactions] == [row[column] for row in a.transactions]
+    for column in ("wait_clks", "target_wait_clks", "devsel_clks", "perr", "serr", "start_us", "end_us"):
+        assert [row[column] for row in single] == [row[column] for row in full_single]
+    for column in ("command", "command_name", "dac", "address", "address_parity_ok"):
+        assert {row[column] for row in b.transactions} == {None}
+    unclaimed = {"special_cycle": "master_abort"}  # what it was cannot be told without C/BE#
+    assert [row["termination"] for row in b.transactions] == [
+        unclaimed.get(row["termination"], row["termination"]) for row in a.transactions
+    ]
+
+
+@given(buses.illegal(unknown=False), seeds)
+def test_oversampling_and_shifting_change_only_times(folder: Path, clocks: list[oracle.Clock], seed: int) -> None:
+    rng = Random(seed)
+    sampled, _ = waveforms.timing_mode(waveforms.wires(waveforms.settle(clocks, rng)), rng)
+    plain = decode(waveforms.write_sr(folder / "plain.sr", sampled))
+    assert sampled.rate_hz is not None
+    twice = waveforms.Sampled(sampled.names, np.repeat(sampled.bits, 2, axis=0), 2 * sampled.rate_hz)
+    late = rng.randint(1, 300)
+    shifted = waveforms.Sampled(
+        sampled.names, np.vstack([np.repeat(sampled.bits[:1], late, axis=0), sampled.bits]), sampled.rate_hz
+    )
+    times = ("start_us", "end_us", "first_data_us", "last_data_us")
+    moved = [
+        {**row, **{key: None if row[key] is None else row[key] + late * 0.01 for key in times}}
+        | {"start_sample": row["start_sample"] + late, "end_sample": row["end_sample"] + late}
+        for row in plain.transactions
+    ]
+    # The sample before a first edge may be new: then there is one more pair to compare.
+    without = [{key: value for key, value in row.items() if key != "suspect"} for row in moved]
+    got = decode(waveforms.write_sr(folder / "shifted.sr", shifted)).transactions
+    assert_same_rows([{key: value for key, value in row.items() if key != "suspect"} for row in got], without)
+    doubled = [
+        row | {"start_sample": 2 * row["start_sample"], "end_sample": 2 * row["end_sample"], "suspect": False}
+        for row in plain.transactions
+    ]
+    assert_same_rows(decode(waveforms.write_sr(folder / "twice.sr", twice)).transactions, doubled)
+
+
+@settings(max_examples=30)
+@given(buses.legal(), seeds)
+def test_recovered_clock_survives_glitches(folder: Path, traffic: buses.Traffic, seed: int) -> None:
+    """Single wrong samples on CLK, away from its edges, make clocks for a decoder that trusts every edge."""
+    rng = Random(seed)
+    clocks = waveforms.settle(traffic.clocks, rng)
+    sampled, edges = waveforms.timing_mode(waveforms.wires(clocks), rng, rate_mhz=500.0)
+    clean = decode(waveforms.write_sr(folder / "clean.sr", sampled), recover_clock=True)
+    assert [row["start_clk"] for row in clean.transactions] == [row["start_clk"] for row in traffic.transactions]
+    assert [row["termination"] for row in clean.transactions] == [row["termination"] for row in traffic.transactions]
+    bits = sampled.bits.copy()
+    for edge in edges[:-1]:
+        if rng.random() < 0.2:
+            bits[edge + 3, 0] ^= 1  # in the middle of the high phase: 7 samples long at 500 MS/s
+    glitched = waveforms.Sampled(sampled.names, bits, sampled.rate_hz)
+    again = decode(waveforms.write_sr(folder / "glitched.sr", glitched), recover_clock=True)
+    for column in ("start_clk", "clocks", "command", "address", "data_phases", "termination", "wait_clks"):
+        assert [row[column] for row in again.transactions] == [row[column] for row in clean.transactions]
