@@ -130,7 +130,7 @@ def test_chunks_threads_and_processor_change_nothing(
     folder: Path, long_capture: waveforms.Sampled, long_tables: Tables, threads: int, portable: bool, chunks: str
 ) -> None:
     rng = Random(threads)
-    total = len(long_capture.units())
+    total = len(long_capture.bits) * 8
     lengths = {
         "one": None,
         "odd": [rng.randrange(1, total // 10) for _ in range(8)],

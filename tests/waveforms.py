@@ -49,13 +49,11 @@ class Sampled:
     bits: np.ndarray  # uint8, samples x channels
     rate_hz: float | None
 
-    def units(self, unit_size: int | None = None) -> bytes:
-        """The samples as units of so many bytes, channel k in bit k, little endian."""
-        needed = (len(self.names) + 7) // 8
-        packed = np.packbits(self.bits, axis=1, bitorder="little")
-        unit_size = unit_size or needed
-        assert unit_size >= needed
-        return np.pad(packed, ((0, 0), (0, unit_size - needed))).tobytes()
+    def units(self, unit_size: int, places: Sequence[int]) -> bytes:
+        """The samples as units of so many bytes, little endian; channel k is bit `places[k]`, the others are 0."""
+        unit = np.zeros((len(self.bits), 8 * unit_size), np.uint8)
+        unit[:, list(places)] = self.bits
+        return np.packbits(unit, axis=1, bitorder="little").tobytes()
 
 
 @dataclass
@@ -203,6 +201,7 @@ def write_sr(
     sampled: Sampled,
     *,
     unit_size: int | None = None,
+    places: Sequence[int] | None = None,
     chunk_bytes: Sequence[int] | None = None,
     single: bool = False,
     version: int = 2,
@@ -210,16 +209,21 @@ def write_sr(
 ) -> Path:
     """A sigrok session file.
 
-    `chunk_bytes` are the lengths of all but the last chunk (they may cut a sample); `single` writes one member
-    `logic-1`; `rate` replaces the samplerate line's value, "" leaves the line out.
+    `places` are the bits of the channels in a sample (probe numbers less 1), by default 0, 1, 2 ...; `chunk_bytes` are
+    the lengths of all but the last chunk (they may cut a sample); `single` writes one member `logic-1`; `rate` replaces
+    the samplerate line's value, "" leaves the line out.
     """
-    data = sampled.units(unit_size)
-    unit_size = unit_size or (len(sampled.names) + 7) // 8
+    places = range(len(sampled.names)) if places is None else places
+    unit_size = unit_size or max(places) // 8 + 1
+    data = sampled.units(unit_size, places)
     if rate is None:
         rate = "" if sampled.rate_hz is None else f"{sampled.rate_hz:.0f} Hz"
     metadata = ["[global]", "sigrok version=0.5.2", "", "[device 1]", "capturefile=logic-1"]
-    metadata += [f"total probes={len(sampled.names)}", *([f"samplerate={rate}"] if rate else []), "total analog=0"]
-    metadata += [f"probe{k + 1}={name}" for k, name in enumerate(sampled.names)] + [f"unitsize={unit_size}", ""]
+    metadata += [f"total probes={max(places) + 1}", *([f"samplerate={rate}"] if rate else []), "total analog=0"]
+    metadata += [f"probe{place + 1}={name}" for place, name in zip(places, sampled.names, strict=True)] + [
+        f"unitsize={unit_size}",
+        "",
+    ]
     members = [data]
     if chunk_bytes is not None:
         members, rest = [], data

@@ -1,0 +1,92 @@
+"""Who may import whom: the two packages only meet in the run folder, and the simulator does not mark its own work."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# What simulation and analysis may both use: the contract between them, and the words for what goes wrong.
+CONTRACT = {"pcitrace", "pcitrace.configuration", "pcitrace.errors", "pcitrace.profiles", "pcitrace.runfolder"}
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """Modules below a package's folder, by dotted name."""
+    found = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+PCITRACE = modules(REPOSITORY / "pcitrace")
+PCICAP = modules(REPOSITORY / "capture" / "pcicap")
+
+
+def imports(name: str, path: Path) -> set[str]:
+    """Modules that a file imports anywhere in it, in functions too."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def reached(*starts: str) -> set[str]:
+    """Modules of pcitrace that the given ones and all below them need; the package's own __init__ is not followed."""
+    todo = [name for name in PCITRACE for start in starts if name == start or name.startswith(f"{start}.")]
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name != "pcitrace":
+            todo += [other for other in imports(name, PCITRACE[name]) if other in PCITRACE]
+    return seen
+
+
+def test_there_are_modules_to_look_at() -> None:
+    assert {"pcitrace.run", "pcitrace.wiring", "pcitrace.cli.decode"} <= set(PCITRACE)
+    assert imports("pcitrace.run", PCITRACE["pcitrace.run"]) >= {"pcitrace.wiring", "numpy", "pcitrace._kernel"}
+
+
+@pytest.mark.parametrize(
+    ("package", "other"), [("pcitrace", "pcicap"), ("pcicap", "pcitrace")], ids=["pcitrace", "pcicap"]
+)
+def test_the_packages_do_not_import_each_other(package: str, other: str) -> None:
+    files = PCITRACE if package == "pcitrace" else PCICAP
+    assert files
+    guilty = {
+        name for name, path in files.items() for used in imports(name, path) if used.split(".", maxsplit=1)[0] == other
+    }
+    assert not guilty
+
+
+def test_the_simulator_shares_no_code_with_the_analysis() -> None:
+    simulation = reached("pcitrace.simulate")
+    analysis = reached("pcitrace.traffic", "pcitrace.frames", "pcitrace.timing")
+    assert "pcitrace.traffic" in analysis
+    assert not (simulation & analysis) - CONTRACT
+    assert not {name for name in analysis if name.startswith("pcitrace.simulate")}
+
+
+def test_the_contract_holds_no_analysis() -> None:
+    assert reached(*(CONTRACT - {"pcitrace"})) <= CONTRACT
+
+
+def test_importing_pcitrace_is_light() -> None:
+    script = "import sys, pcitrace, pcitrace.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+    assert "pcitrace.run" in loaded
+    assert not {"numpy", "pandas", "pyarrow", "matplotlib", "tqdm", "scipy"} & set(loaded)

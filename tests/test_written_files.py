@@ -1,0 +1,94 @@
+"""What is written to CSV, JSON lines and Parquet is what is in the tables, value by value, nulls included."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import buses
+import pyarrow.parquet as pq
+import pytest
+import waveforms
+from decoding import Tables, assert_same_rows, decode
+
+from pcitrace import _kernel, schema
+from pcitrace.wiring import resolve_wiring
+
+TABLES = {"transactions": schema.TRANSACTIONS, "data_phases": schema.DATA_PHASES, "problems": schema.PROBLEMS}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A 64-bit bus with unknown levels and illegal traffic: every kind of null and the largest numbers."""
+    rng = Random(4)
+    clocks = buses.disturb(buses.long_run(9, 150, wide_bus=True).clocks, rng, unknown=True, flips=40)
+    changes, _ = waveforms.waves(waveforms.wires(clocks, fill=rng), rng)
+    return waveforms.write_vcd(tmp_path_factory.mktemp("written") / "a.vcd", changes)
+
+
+@pytest.fixture(scope="module")
+def tables(source: Path) -> Tables:
+    """The same in memory."""
+    return decode(source)
+
+
+def read(path: Path, table: schema.Table) -> list[dict]:
+    """Rows of a written file; in CSV an empty field is null, but in a text column of the problems' it is text."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    kinds = {column.name: column.dtype for column in table.columns}
+
+    def value(name: str, text: str) -> Any:
+        if text == "":
+            return None
+        if kinds[name] == "bool":
+            return {"true": True, "false": False}[text]
+        return text if kinds[name] == "string" else float(text) if kinds[name] == "double" else int(text)
+
+    with path.open(newline="") as file:
+        return [{name: value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_files_equal_tables(suffix: str, source: Path, tables: Tables, tmp_path: Path) -> None:
+    capture = _kernel.open(str(source))
+    paths = {name: tmp_path / f"{name}.{suffix}" for name in TABLES}
+    summary = _kernel.decode_to_files(
+        capture, [resolve_wiring(capture.channels).bus().spec()], **{name: str(path) for name, path in paths.items()}
+    )
+    for name, table in TABLES.items():
+        wanted = getattr(tables, name)
+        assert wanted
+        rows = read(paths[name], table)
+        assert [*rows[0]] == [column.name for column in table.columns]
+        assert_same_rows(rows, wanted)
+    assert summary["PCI"]["transactions"] == len(tables.transactions)
+    assert summary["PCI"]["problems"] == len(tables.problems)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(path.name for path in paths.values())
+
+
+def test_columns_are_those_of_the_schema(source: Path) -> None:
+    import pyarrow as pa
+
+    capture = _kernel.open(str(source))
+    spec = resolve_wiring(capture.channels).bus().spec()
+    [decoded] = _kernel.decode(capture, [spec], data_phases=True)
+    for name, table in (*TABLES.items(), ("clocks", schema.CLOCKS)):
+        got = pa.table(getattr(decoded, name)).schema
+        assert got.names == [column.name for column in table.columns]
+        for column in table.columns:
+            kind = got.field(column.name).type
+            text = kind.value_type if pa.types.is_dictionary(kind) else kind
+            assert str(text).replace("large_", "").replace("_view", "") == column.dtype, column.name
+
+
+def test_no_null_where_the_schema_promises_none(tables: Tables) -> None:
+    for name, table in (*TABLES.items(), ("clocks", schema.CLOCKS)):
+        for column in table.columns:
+            values = [row[column.name] for row in getattr(tables, name)]
+            assert column.nullable or None not in values, f"{name}.{column.name}"
