@@ -95,9 +95,10 @@ def assert_equals_oracle(
     stamps: Sequence[int],
     tick_us: float,
     suspect: Sequence[bool] | None = None,
+    width: int | None = None,
 ) -> None:
     """The kernel's tables are what the oracle says of these clocks."""
-    decoded = oracle.decode(clocks, captured, GRANTS)
+    decoded = oracle.decode(clocks, captured, GRANTS, width)
     rows, phases = expected(decoded, stamps, tick_us, suspect)
     assert_same_rows(tables.transactions, rows)
     assert_same_rows(tables.data_phases, phases)

@@ -226,7 +226,7 @@ def describe(
     if claims and all(clocks[n].devsel is not None for n in range(body.start, claims[0])):
         devsel_clks = claims[0] - body.start + 1
 
-    phases = [data_phase(clocks, n, first_address, captured) for n in moved]
+    phases = [data_phase(clocks, n, first_address, captured, width) for n in moved]
     counted = [enabled_bytes(clocks[n], first_address, captured, width) for n in moved]
 
     row = {
@@ -342,17 +342,24 @@ def account(classes: Iterable[str], captured: frozenset[str] = ALL_LINES) -> dic
     return counts
 
 
-def is_64_bit(clock: Clock, first_address: Clock, captured: frozenset[str]) -> bool:
-    """A 64-bit data phase: asked for with REQ64# in the address phase, granted with ACK64# in the data phase."""
-    return {"REQ64#", "ACK64#"} <= captured and first_address.req64 == 0 and clock.ack64 == 0
+def is_64_bit(clock: Clock, first_address: Clock, captured: frozenset[str], width: int | None) -> bool:
+    """A 64-bit data phase: asked for with REQ64# in the address phase, granted with ACK64# in the data phase.
+
+    Where REQ64# was not captured, ACK64# alone says it, for it is only an answer; where ACK64# was not, the wiring does.
+    """
+    asked = "REQ64#" not in captured or first_address.req64 == 0
+    granted = clock.ack64 == 0 if "ACK64#" in captured else width == 64
+    return asked and granted
 
 
-def data_phase(clocks: Sequence[Clock], n: int, first_address: Clock, captured: frozenset[str]) -> dict:
+def data_phase(
+    clocks: Sequence[Clock], n: int, first_address: Clock, captured: frozenset[str], width: int | None
+) -> dict:
     """Data, byte enables and parity of the data phase that ended at clock `n`."""
     clock = clocks[n]
     data = clock.ad if "AD" in captured else None
     enables = clock.cbe if "C/BE#" in captured else None
-    if is_64_bit(clock, first_address, captured):
+    if is_64_bit(clock, first_address, captured, width):
         high = clock.ad_high if "AD_HIGH" in captured else None
         data = None if data is None or high is None else high << 32 | data
         enables_high = clock.cbe_high if "C/BE_HIGH#" in captured else None
@@ -362,9 +369,9 @@ def data_phase(clocks: Sequence[Clock], n: int, first_address: Clock, captured: 
 
 def enabled_bytes(clock: Clock, first_address: Clock, captured: frozenset[str], width: int | None) -> tuple[int, bool]:
     """Bytes of one data phase and whether that is exact; a lane whose enable is not known counts as enabled."""
-    wide = is_64_bit(clock, first_address, captured)
+    wide = is_64_bit(clock, first_address, captured, width)
     if "C/BE#" not in captured:
-        return (8 if wide or width == 64 else 4), False
+        return (8 if wide else 4), False
     lanes = [(clock.cbe, True)]
     if wide:
         lanes.append((clock.cbe_high, "C/BE_HIGH#" in captured))

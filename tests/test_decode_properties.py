@@ -75,14 +75,15 @@ def test_generated_transactions_come_back(folder: Path, traffic: buses.Traffic, 
     )
 
 
-@given(buses.illegal(unknown=False), subsets, seeds)
+@given(buses.illegal(unknown=False), subsets, seeds, st.sampled_from((None, 64)))
 def test_illegal_traffic_in_state_mode_equals_oracle(
-    folder: Path, clocks: list[oracle.Clock], captured: frozenset[str], seed: int
+    folder: Path, clocks: list[oracle.Clock], captured: frozenset[str], seed: int, width: int | None
 ) -> None:
     clocks = waveforms.settle(clocks, Random(seed))
     sampled = waveforms.state_mode(waveforms.wires(clocks, captured))
-    tables = decode(waveforms.write_sr(folder / "state.sr", sampled), clock_mhz=33.0)
-    assert_equals_oracle(tables, clocks, captured, range(len(clocks)), 1 / 33.0)
+    path = waveforms.write_sr(folder / "state.sr", sampled)
+    tables = decode(path, wiring=width and {"width": width}, clock_mhz=33.0)
+    assert_equals_oracle(tables, clocks, captured, range(len(clocks)), 1 / 33.0, width=width)
 
 
 @given(buses.illegal(unknown=True), subsets, seeds)

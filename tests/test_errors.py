@@ -10,7 +10,9 @@ from pcitrace import errors
 
 
 def test_all_errors_have_one_root_and_are_public() -> None:
-    classes = {name for name, value in vars(errors).items() if inspect.isclass(value)}
+    classes = {
+        name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__
+    }
     assert classes == set(errors.__all__)
     for name in classes:
         assert issubclass(getattr(errors, name), errors.PciTraceError)
