@@ -1,0 +1,1 @@
+"""Logic analysers behind one small interface, `base.Analyser`."""

@@ -1,0 +1,182 @@
+"""Command line of pcicap.
+
+Exit status: 0 the run is complete; 2 wrong use; 3 bad input (plan, capture); 4 not recorded, or incomplete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from pcicap import __version__, devices, runfolder
+from pcicap.errors import PcicapError
+from pcicap.plan import Plan, load
+from pcicap.plan import points as sweep_points
+from pcicap.progress import Progress, count
+from pcicap.record import record
+from pcicap.replay_server import Fault, ReplayServer
+from pcicap.replay_source import open_source
+from pcicap.sweep import record_sweep
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except PcicapError as error:
+        print(f"pcicap: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return 4
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 4
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pcicap",
+        description="Record the PCI buses of two hosts while raw Ethernet frames pass between them.",
+        epilog="Start with 'pcicap devices', then 'pcicap plan --example > plan.toml'.",
+    )
+    parser.add_argument("--version", action="version", version=f"pcicap {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    command = commands.add_parser("record", help="carry out a plan and write a run folder")
+    command.add_argument("plan", type=Path, help="plan (TOML)")
+    command.add_argument("-o", "--output", type=Path, required=True, metavar="RUN", help="run folder to make")
+    command.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    command.set_defaults(run=_record)
+
+    command = commands.add_parser("plan", help="check a plan, or print an example")
+    command.add_argument("plan", type=Path, nargs="?", help="plan (TOML)")
+    command.add_argument("--check", action="store_true", help="check the plan and say what it would do (the default)")
+    command.add_argument("--example", action="store_true", help="print a plan with every key explained")
+    command.set_defaults(run=_plan)
+
+    command = commands.add_parser("replay", help="serve a capture as an analyser (BeagleLogic on loopback)")
+    command.add_argument("capture", type=Path, help=".sr file or run folder, up to 100 MS/s")
+    command.add_argument("--channels", metavar="NAME,...", help="channels to serve, in this order (at most 14)")
+    command.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1 (a free one by default)")
+    command.add_argument(
+        "--paced", action="store_true", help="at the capture's own rate instead of as fast as possible"
+    )
+    command.add_argument("--loop", action="store_true", help="begin again at the end")
+    command.add_argument("--rate-hz", type=float, help="sample rate, for a capture that states none")
+    command.add_argument(
+        "--fault", choices=[fault.value for fault in Fault], default="none", help="go wrong on purpose"
+    )
+    command.add_argument("--json", action="store_true", help="say what is served as one line of JSON")
+    command.set_defaults(run=_replay)
+
+    command = commands.add_parser("devices", help="analysers and network interfaces, and what suits PCI")
+    command.add_argument(
+        "--device", action="append", default=[], metavar="DRIVER:conn=CONN", help="ask this one too (may be repeated)"
+    )
+    command.add_argument("--json", action="store_true", help="as JSON")
+    command.set_defaults(run=_devices)
+
+    command = commands.add_parser("recover", help="make a run folder of one whose recording was killed")
+    command.add_argument("folder", type=Path, help="NAME.partial")
+    command.set_defaults(run=_recover)
+    return parser
+
+
+def _record(options: argparse.Namespace) -> int:
+    plan = load(options.plan)
+    progress = Progress(options.quiet)
+    for warning in plan.warnings:
+        progress.step(f"warning: {warning}")
+    if plan.sweep:
+        reason = record_sweep(plan, options.plan.parent, options.output, progress)
+    else:
+        reason = record(plan, options.output, progress)
+    if reason is None:
+        return 0
+    print(f"pcicap: {options.output}: incomplete: {reason}", file=sys.stderr)
+    return 4
+
+
+def _plan(options: argparse.Namespace) -> int:
+    if options.example:
+        print(resources.files("pcicap").joinpath("example-plan.toml").read_text(encoding="utf-8"), end="")
+        return 0
+    if options.plan is None:
+        print("pcicap: plan: give a plan to check, or --example", file=sys.stderr)
+        return 2
+    plan = load(options.plan)
+    for line in _describe(plan):
+        print(line)
+    if plan.sweep:
+        print(f"sweep: {plan.sweep.key} over {len(sweep_points(plan, options.plan.parent))} values, a run folder each")
+    for warning in plan.warnings:
+        print(f"warning: {warning}")
+    print(f"{options.plan}: ok")
+    return 0
+
+
+def _describe(plan: Plan) -> list[str]:
+    lines = []
+    for analyser in plan.analysers:
+        spec = analyser.spec
+        if analyser.replay:
+            lines.append(f"analyser {spec.name}: a replay of {analyser.replay.source}")
+            continue
+        rate = f"at {spec.rate_hz / 1e6:g} MS/s" if spec.rate_hz else f"clocked by the bus at {spec.clock_mhz:g} MHz"
+        length = f"{count(spec.samples)} samples" if spec.samples else "until the frames are through"
+        lines.append(f"analyser {spec.name}: {spec.driver}, {len(spec.channels)} lines, {rate}, {length}")
+    for host in plan.hosts:
+        where = plan.analysers[host.analyser].spec.name if host.analyser is not None else "not recorded"
+        lines.append(f"host {host.name}: bus {host.bus} on {where}")
+    if plan.test and plan.steering:
+        command = " ".join(plan.test.arguments())
+        lines.append(f"frames: {command} from {plan.steering.interface} to {', '.join(plan.peers)}")
+    else:
+        lines.append("frames: none")
+    return lines
+
+
+def _replay(options: argparse.Namespace) -> int:
+    names = options.channels.split(",") if options.channels else ()
+    source = open_source(options.capture, names, options.rate_hz)
+    try:
+        server = ReplayServer(source, options.port, paced=options.paced, loop=options.loop, fault=Fault(options.fault))
+    except (OSError, OverflowError) as error:
+        print(f"pcicap: port {options.port}: {error}; leave --port out to take a free one", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps({"conn": server.conn, **source.facts()}), flush=True)
+    else:
+        print(
+            f"beaglelogic:conn={server.conn}  {len(source.channels)} channels at {source.rate_hz / 1e6:g} MS/s, "
+            f"{count(source.info.samples)} samples; Ctrl-C ends it",
+            flush=True,
+        )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        server.serve()
+    except KeyboardInterrupt:
+        server.close()
+    return 0
+
+
+def _devices(options: argparse.Namespace) -> int:
+    specs = []
+    for text in options.device:
+        driver, _, conn = text.partition(":conn=")
+        specs.append((driver, conn))
+    found = devices.report(specs)
+    print(json.dumps(found, indent=2) if options.json else devices.text(found))
+    return 0
+
+
+def _recover(options: argparse.Namespace) -> int:
+    folder = runfolder.recover(options.folder)
+    print(f"{folder}: readable, marked incomplete" if folder else f"{options.folder}: nothing was recorded; removed")
+    return 0

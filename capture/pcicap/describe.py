@@ -1,0 +1,163 @@
+"""What a recording writes into run.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pcicap import runfolder
+from pcicap.analysers.base import Analyser, Outcome, Settings
+from pcicap.framegen import Framegen
+from pcicap.hostfacts import host_facts, versions
+from pcicap.plan import HostPlan, Plan
+from pcicap.srfile import salvage
+
+_START_SIGMA_US = 100_000.0
+"""How well the time is known at which an analyser really begins after libsigrok says so: not to better than this."""
+UNPREFIXED_BUS = "PCI"
+"""What a bus is called whose lines have no prefix (docs/run-folder.md)."""
+_TEST_KEYS = ("kind", "sizes", "count", "seconds", "spacing_us", "arrivals", "seed", "burst", "request_bytes")
+
+
+def capture_file(name: str) -> str:
+    """Where in the folder the capture of an analyser is."""
+    return f"captures/{name}.sr"
+
+
+def run_toml(
+    plan: Plan,
+    analysers: Sequence[tuple[Analyser, Settings, Mapping[str, Any]]],
+    sweep: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What is known before the first sample.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was asked for.
+    analysers : sequence of (Analyser, Settings, mapping)
+        Each with its settings and, where it is a replay, the facts of its source.
+    sweep : mapping or None
+        ``[sweep]``.
+    """
+    run: dict[str, Any] = {"format": runfolder.FORMAT, "title": plan.title or None, "created": runfolder.now()}
+    run.update(_origin(plan, [facts for _, _, facts in analysers]))
+    run["versions"] = versions()
+    run["captures"] = [_capture(analyser, settings) for analyser, settings, _ in analysers]
+    lines = [set(analyser.spec.channels.values()) for analyser, _, _ in analysers]
+    run["hosts"] = {host.name: _host(host, lines[host.analyser or 0]) for host in plan.hosts}
+    if plan.link:
+        run["link"] = dict(plan.link)
+    if plan.test:
+        run["test"] = {"kind": plan.test.kind, "parameters": {"command": plan.test.arguments()}}
+    if sweep:
+        run["sweep"] = dict(sweep)
+    return run
+
+
+def add_outcomes(run: dict[str, Any], folder: Path, outcomes: Sequence[Outcome], settings: Sequence[Settings]) -> None:
+    """Add what came of the captures; one that delivered nothing becomes a file without samples."""
+    begun = [outcome.started_ns for outcome in outcomes if outcome.started_ns is not None]
+    for capture, outcome, setting in zip(run["captures"], outcomes, settings, strict=True):
+        file = folder / capture["file"]
+        if file.exists():
+            salvage(file)  # a full disk may have had no room for the last bytes of a file
+        else:
+            runfolder.empty_capture(file, setting.bits, capture.get("rate_hz"))
+        capture.update(
+            sha256=runfolder.sha256(file),
+            samples=outcome.samples,
+            complete=outcome.reason is None,
+            reason=outcome.reason,
+            trigger_sample=outcome.trigger_sample,
+            started_ns=outcome.started_ns,
+        )
+        if len(outcomes) > 1 and outcome.started_ns is not None:
+            capture["offset_us"] = (outcome.started_ns - min(begun)) / 1e3
+            capture["offset_sigma_us"] = _START_SIGMA_US
+
+
+def add_frames(run: dict[str, Any], folder: Path, plan: Plan, framegen: Framegen) -> None:
+    """Add the frame logs, the test as it was carried out, and the facts of the other hosts."""
+    steering = plan.steering
+    assert steering
+    others = [host.name for host in plan.hosts if host.mac]
+    run["frame_logs"] = runfolder.frame_logs(folder, [steering.name, *others])
+    if (folder / "frames/summary.json").is_file():
+        run["frame_summary"] = "frames/summary.json"
+    if framegen.summary is None:
+        return
+    test = dict(framegen.summary["test"])
+    run["test"] = {key: test.pop(key) for key in _TEST_KEYS if test.get(key) is not None}
+    run["test"]["parameters"] = {
+        key: value for key, value in test.items() if value is not None and key not in _TEST_KEYS
+    }
+    for name, node in zip(others, framegen.summary["nodes"][1:], strict=False):
+        keep = ("host", "kernel", "version", "cpu", "interface")
+        run["hosts"][name]["facts"] = {key: node[key] for key in keep if node.get(key) is not None}
+
+
+def _origin(plan: Plan, facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    replayed = [entry for entry in facts if entry]
+    if replayed:
+        # several replays: the first one's source stands for them, their origin is the least real one
+        origins = [str(entry["source_origin"]) for entry in replayed]
+        origin = next((known for known in ("simulated", "unknown", "replayed") if known in origins), origins[0])
+        return {
+            "origin": "replayed",
+            "frames_on_bus": False,
+            "source": replayed[0]["source"],
+            "source_origin": origin,
+            "source_sha256": replayed[0]["source_sha256"],
+        }
+    if any(analyser.spec.driver == "demo" for analyser in plan.analysers):
+        # sigrok's demo device makes its samples up
+        return {"origin": "simulated", "frames_on_bus": False, "simulation": {"preset": "sigrok demo driver"}}
+    return {"origin": "captured"}
+
+
+def _capture(analyser: Analyser, settings: Settings) -> dict[str, Any]:
+    spec = analyser.spec
+    details: dict[str, Any] = {
+        "bits": {str(bit): line for bit, line in sorted(settings.bits.items())},
+        "channels": dict(spec.channels),
+        "config": dict(spec.config),
+        "options": dict(spec.options),
+        "requested_rate_hz": spec.rate_hz,
+        "rate_read_back": settings.rate_read_back,
+    }
+    if spec.trigger:
+        details["trigger"] = spec.trigger.condition
+        details["trigger_by"] = spec.trigger.by.value
+        details["pre_samples"] = spec.trigger.pre_samples
+    return {
+        "file": capture_file(spec.name),
+        "rate_hz": settings.rate_hz,
+        "clock_mhz": spec.clock_mhz,
+        "analyser": {
+            "name": spec.name,
+            "driver": spec.driver,
+            "model": settings.model,
+            "conn": spec.conn or None,
+            "settings": details,
+        },
+    }
+
+
+def _host(host: HostPlan, lines: Collection[str]) -> dict[str, Any]:
+    bus = host.bus if any(line.startswith(f"{host.bus}_") for line in lines) else UNPREFIXED_BUS
+    entry: dict[str, Any] = {
+        "capture": host.analyser,
+        "bus": bus if host.analyser is not None else None,
+        "clock_mhz": host.clock_mhz,
+        "width": host.width,
+        "nic": host.nic,
+        "interface": host.interface,
+        "mac": host.mac,
+    }
+    if host.wiring:
+        entry["wiring"] = dict(host.wiring)
+    if host.interface:
+        entry["facts"] = host_facts(host.interface)
+    return entry

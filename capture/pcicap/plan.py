@@ -1,0 +1,301 @@
+"""A plan: which analysers record which lines of which hosts, while which frames are sent."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pcicap.analysers.base import AnalyserSpec
+from pcicap.errors import PlanError
+from pcicap.fields import Fields
+from pcicap.plan_analysers import AnalyserPlan, read_analyser
+from pcicap.plan_frames import MAC, FrameTest, read_test
+
+_MINIMUM = ("CLK", "FRAME#", "IRDY#", "TRDY#")
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """A host with its bus, or with its network interface, or both.
+
+    Attributes
+    ----------
+    name : str
+        As in run.toml, usually A or B.
+    analyser : int or None
+        Which analyser records its bus.
+    bus : str
+        Prefix of its lines; by default the host's name.
+    clock_mhz : float or None
+        Nominal PCI clock.
+    width : int or None
+        Bits of the bus.
+    nic : str or None
+        NIC profile.
+    interface : str or None
+        Interface on *this* machine; the host that has one steers the test.
+    mac : str or None
+        On the other host: address of the interface where ``framegen serve`` runs.
+    wiring : mapping
+        PCI line -> channel, passed on to run.toml.
+    """
+
+    name: str
+    analyser: int | None
+    bus: str
+    clock_mhz: float | None
+    width: int | None
+    nic: str | None
+    interface: str | None
+    mac: str | None
+    wiring: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One key of the plan that takes several values; a run folder each."""
+
+    key: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked plan.
+
+    Attributes
+    ----------
+    text : str
+        The file as it is, copied into the run folder.
+    title : str
+        Of the run; may be empty.
+    analysers : tuple of AnalyserPlan
+        At least one.
+    hosts : tuple of HostPlan
+        One or two.
+    link : mapping
+        ``[link]`` of run.toml; empty where the plan has none.
+    test : FrameTest or None
+        None records without sending.
+    sweep : Sweep or None
+        What varies.
+    warnings : tuple of str
+        What will work but may not be what is wanted.
+    """
+
+    text: str
+    title: str
+    analysers: tuple[AnalyserPlan, ...]
+    hosts: tuple[HostPlan, ...]
+    link: Mapping[str, Any]
+    test: FrameTest | None
+    sweep: Sweep | None
+    warnings: tuple[str, ...]
+
+    @property
+    def steering(self) -> HostPlan | None:
+        """The host whose interface is on this machine."""
+        return next((host for host in self.hosts if host.interface), None)
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Addresses of the hosts that take part in the test."""
+        extra = self.test.extra_peers if self.test else ()
+        return (*(host.mac for host in self.hosts if host.mac), *extra)
+
+
+def load(path: Path) -> Plan:
+    """Read and check a plan.
+
+    Raises
+    ------
+    PlanError
+        Names the key, what was found and what to write.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PlanError(str(path), f"cannot be read ({error.strerror})", "give the path of a plan") from None
+    except UnicodeDecodeError:
+        raise PlanError(str(path), "is not UTF-8 text", "give the path of a plan") from None
+    plan = parse(text, path.parent)
+    if plan.sweep:
+        points(plan, path.parent)
+    return plan
+
+
+def parse(text: str, folder: Path) -> Plan:
+    """Check a plan's text; paths in it are relative to `folder`."""
+    return _check(_toml(text), text, folder)
+
+
+def points(plan: Plan, folder: Path) -> list[tuple[Any, Plan]]:
+    """Value and plan of every point of a sweep, each checked."""
+    assert plan.sweep
+    values = _toml(plan.text)
+    del values["sweep"]
+    out = []
+    for value in plan.sweep.values:
+        point = copy.deepcopy(values)
+        _set(point, plan.sweep.key, value)
+        out.append((value, _check(point, plan.text, folder)))
+    return out
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError("plan", f"is not TOML ({error})", "correct that line") from None
+
+
+def _set(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set ``test.spacing_us`` or ``analysers.0.rate_hz``; the key must be in the plan."""
+    here: Any = values
+    *path, last = key.split(".")
+    try:
+        for step in path:
+            here = here[int(step)] if isinstance(here, list) else here[step]
+        slot: Any = int(last) if isinstance(here, list) else last
+        here[slot]  # a sweep replaces what the plan has: a misspelt key is found here
+        here[slot] = value
+    except (KeyError, IndexError, ValueError, TypeError):
+        raise PlanError(
+            "sweep.key",
+            f"{key!r} is not in the plan",
+            "name a key that is, e.g. test.spacing_us or analysers.0.rate_hz",
+        ) from None
+
+
+def _check(values: Mapping[str, Any], text: str, folder: Path) -> Plan:
+    fields = Fields(values)
+    if fields.integer("format", least=1) != 1:
+        raise PlanError("format", f"is {values['format']}", "this pcicap reads format 1; install a newer one")
+    title = fields.text("title", "")
+    tables = fields.tables("analysers")
+    if not tables:
+        raise PlanError("analysers", "is missing", "describe at least one analyser under [[analysers]]")
+    analysers = tuple(read_analyser(table, index, folder) for index, table in enumerate(tables))
+    names = [analyser.spec.name for analyser in analysers]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise PlanError(f"analysers[{index}].name", f"{name!r} is taken", "give every analyser a name of its own")
+    hosts = tuple(_host(table, name, names) for name, table in fields.named_tables("hosts"))
+    if not 1 <= len(hosts) <= 2:
+        raise PlanError(
+            "hosts", f"{len(hosts)} hosts", "describe one or two under [hosts.NAME]; more peers go to test.extra_peers"
+        )
+    link = _link(fields.table("link")) if fields.has("link") else {}
+    test = read_test(fields.table("test"), folder) if fields.has("test") else None
+    sweep = _sweep(fields.table("sweep")) if fields.has("sweep") else None
+    fields.end()
+    plan = Plan(text, title, analysers, hosts, link, test, sweep, ())
+    _check_ends(plan)
+    warnings = [warning for host in hosts for warning in _check_bus(host, analysers)]
+    return Plan(text, title, analysers, hosts, link, test, sweep, tuple(warnings))
+
+
+def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
+    analyser = None
+    if fields.has("analyser"):
+        analyser = analysers.index(fields.choice("analyser", analysers))
+    mac = fields.text("mac") if fields.has("mac") else None
+    if mac is not None and not MAC.fullmatch(mac):
+        raise PlanError(fields.key("mac"), f"{mac!r} is no address", "write six bytes like 02:00:00:00:00:0b")
+    width = fields.integer("width") if fields.has("width") else None
+    if width not in (None, 32, 64):
+        raise PlanError(fields.key("width"), f"is {width}", "write 32 or 64")
+    host = HostPlan(
+        name=name,
+        analyser=analyser if analyser is not None else (0 if len(analysers) == 1 else None),
+        bus=fields.text("bus", name),
+        clock_mhz=fields.number("clock_mhz") if fields.has("clock_mhz") else None,
+        width=width,
+        nic=fields.text("nic") if fields.has("nic") else None,
+        interface=fields.text("interface") if fields.has("interface") else None,
+        mac=mac,
+        wiring=fields.strings("wiring"),
+    )
+    fields.end()
+    if host.interface and host.mac:
+        raise PlanError(
+            fields.key("mac"), "given beside interface", "interface names the host that steers, mac the one it talks to"
+        )
+    return host
+
+
+def _link(fields: Fields) -> dict[str, Any]:
+    link: dict[str, Any] = {"rate_mbit_s": fields.number("rate_mbit_s")}
+    if fields.has("medium"):
+        link["medium"] = fields.text("medium")
+    for key in ("preamble_bytes", "gap_bytes"):
+        if fields.has(key):
+            link[key] = fields.integer(key)
+    fields.end()
+    return link
+
+
+def _sweep(fields: Fields) -> Sweep:
+    sweep = Sweep(fields.text("key"), tuple(fields.anything("values")))
+    fields.end()
+    if not sweep.values:
+        raise PlanError(fields.key("values"), "is empty", "list the values to go through")
+    return sweep
+
+
+def _check_ends(plan: Plan) -> None:
+    """A test needs one end here and at least one elsewhere."""
+    if plan.test is None:
+        for analyser in plan.analysers:
+            spec = analyser.spec
+            if spec.samples is None and analyser.replay is None:
+                raise PlanError(
+                    f"analysers[{plan.analysers.index(analyser)}]",
+                    "records until the frames are through, but the plan sends none",
+                    "give samples or duration_ms, or a [test]",
+                )
+        return
+    here = [host.name for host in plan.hosts if host.interface]
+    if len(here) != 1:
+        raise PlanError(
+            "hosts", f"{len(here)} of them have an interface", "give interface to the one host this machine is"
+        )
+    if not plan.peers:
+        raise PlanError("hosts", "no host has a mac", "give the mac that 'framegen serve' prints on the other host")
+
+
+def _check_bus(host: HostPlan, analysers: tuple[AnalyserPlan, ...]) -> list[str]:
+    """Lines and rate of a host's bus."""
+    if host.analyser is None:
+        return [f"hosts.{host.name}: no analyser records its bus"]
+    spec = analysers[host.analyser].spec
+    lines = set(spec.channels.values()) | {f"{host.bus}_{line}" for line in host.wiring}
+    if lines and not host.wiring:
+        prefix = f"{host.bus}_" if any(line.startswith(f"{host.bus}_") for line in lines) else ""
+        if missing := [prefix + line for line in _MINIMUM if prefix + line not in lines]:
+            raise PlanError(
+                f"analysers[{host.analyser}].channels",
+                f"without {', '.join(missing)} the bus of host {host.name} cannot be decoded",
+                f"name the channels so; lines of host {host.name} begin with {host.bus}_ if it is not alone",
+            )
+    return _check_rate(host, spec)
+
+
+def _check_rate(host: HostPlan, spec: AnalyserSpec) -> list[str]:
+    if host.clock_mhz is None or spec.rate_hz is None:
+        return []
+    ratio = spec.rate_hz / (host.clock_mhz * 1e6)
+    where = f"{spec.name}: {spec.rate_hz / 1e6:g} MS/s for a clock of {host.clock_mhz:g} MHz"
+    if ratio < 2:
+        raise PlanError(
+            f"hosts.{host.name}.clock_mhz",
+            f"{where} misses edges",
+            f"record at {3 * host.clock_mhz:.0f} MS/s or more, or in state mode (clock_mhz of the analyser)",
+        )
+    if ratio < 2.95:
+        return [f"{where} is under 3 samples a clock: edges may be missed"]
+    return []

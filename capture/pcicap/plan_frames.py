@@ -1,0 +1,153 @@
+"""``[test]`` of a plan: which frames framegen sends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pcicap.errors import PlanError
+from pcicap.fields import Fields
+
+MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+"""An Ethernet address."""
+
+KINDS = (
+    "request-response",
+    "ping-pong",
+    "stream",
+    "max-rate",
+    "background",
+    "one-to-many",
+    "many-to-one",
+    "clock",
+)
+_ALLOW = ("default-route", "multicast", "broadcast", "unknown")
+_CHOICES = {
+    "arrivals": ("regular", "poisson", "burst", "file"),
+    "late": ("slip", "catch-up", "skip"),
+    "direction": ("to-peer", "from-peer", "both"),
+    "payload": ("constant", "ramp", "random"),
+    "receive": ("busy", "batch", "ring"),
+    "transmit": ("send", "ring"),
+}
+_INTEGERS = ("count", "seed", "burst", "request_bytes", "marks", "cpu", "max_frames", "max_bytes", "max_rate_mbit")
+_NUMBERS = ("seconds", "spacing_us", "max_seconds")
+_FLAGS = ("ethertype", "timestamps")
+_SIZES = re.compile(r"\d+(,\d+)*|\d+:\d+(:\d+)?|\d+\+-\d+")
+
+
+@dataclass(frozen=True)
+class FrameTest:
+    """Frames to send.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    sizes : str or None
+        User bytes, as framegen takes them: ``64,512``, ``64:1500:1``, ``1000+-3``.
+    options : mapping
+        framegen's options by name; paths are resolved.
+    allow : tuple of str
+        Safety rules that are lifted on purpose.
+    extra_peers : tuple of str
+        Addresses of peers beyond the second host.
+    max_seconds : float
+        Bound of the whole test.
+    """
+
+    kind: str
+    sizes: str | None
+    options: Mapping[str, Any]
+    allow: tuple[str, ...]
+    extra_peers: tuple[str, ...]
+    max_seconds: float
+
+    def arguments(self) -> list[str]:
+        """Command line of framegen, without interface and peers."""
+        out = [self.kind]
+        if self.sizes:
+            out += ["--sizes", self.sizes]
+        for key, value in self.options.items():
+            option = "--" + key.replace("_", "-")
+            if value is True:
+                out.append(option)
+            elif value is not False:
+                out += [option, str(value)]
+        return out + [f"--allow-{rule}" for rule in self.allow]
+
+
+def read_test(fields: Fields, folder: Path) -> FrameTest:
+    """Check ``[test]``.
+
+    Raises
+    ------
+    PlanError
+        Names the key, what was found and what to write.
+    """
+    kind = fields.choice("kind", KINDS)
+    options: dict[str, Any] = {}
+    for key, choices in _CHOICES.items():
+        if fields.has(key):
+            options[key] = fields.choice(key, choices)
+    for key in _INTEGERS:
+        if fields.has(key):
+            options[key] = fields.integer(key, least=1 if key in ("count", "burst") else 0)
+    for key in _NUMBERS:
+        if fields.has(key):
+            options[key] = fields.number(key, positive=key != "spacing_us")
+    for key in _FLAGS:
+        if fields.has(key):
+            options[key] = fields.flag(key)
+    if fields.has("times"):
+        times = (folder / fields.text("times")).resolve()
+        if not times.is_file():
+            raise PlanError(fields.key("times"), f"{times} does not exist", "give a file with one time in µs a line")
+        options["times"] = times
+    if "count" in options and "seconds" in options:
+        raise PlanError(fields.key("seconds"), "given beside count", "give one of them")
+    if (options.get("arrivals") == "file") != ("times" in options):
+        raise PlanError(fields.key("times"), 'goes with arrivals = "file"', "give both or neither")
+    test = FrameTest(
+        kind,
+        _sizes(fields),
+        options,
+        tuple(_listed(fields, "allow", _ALLOW)),
+        tuple(fields.texts("extra_peers", [])),
+        float(options.get("max_seconds", 60.0)),
+    )
+    for index, mac in enumerate(test.extra_peers):
+        if not MAC.fullmatch(mac):
+            raise PlanError(
+                f"{fields.key('extra_peers')}[{index}]", f"{mac!r} is no address", "write like 02:00:00:00:00:0c"
+            )
+    fields.end()
+    return test
+
+
+def _listed(fields: Fields, name: str, known: tuple[str, ...]) -> list[str]:
+    values = fields.texts(name, [])
+    for index, value in enumerate(values):
+        if value not in known:
+            raise PlanError(
+                f"{fields.key(name)}[{index}]", f"{value!r} is not known", f"write some of {', '.join(known)}"
+            )
+    return values
+
+
+def _sizes(fields: Fields) -> str | None:
+    """A list of sizes, one size, or framegen's own short forms."""
+    if not fields.has("sizes"):
+        return None
+    value = fields.raw("sizes")
+    values = value if isinstance(value, list) else [value]
+    if values and all(type(size) is int and size > 0 for size in values):
+        return ",".join(map(str, values))
+    if isinstance(value, str) and _SIZES.fullmatch(value):
+        return value
+    raise PlanError(
+        fields.key("sizes"), f"is {value!r}", 'write user bytes: [64, 512], "64:1500:1" (first:last:step) or "1000+-3"'
+    )

@@ -1,0 +1,259 @@
+"""``pcicap record``: hosts checked, clocks compared, analysers armed, frames sent, captures ended, folder written."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pcicap import describe
+from pcicap.analysers.base import Analyser, OpenWriter, Outcome, Settings
+from pcicap.analysers.replay import ReplayAnalyser, ask_replay
+from pcicap.analysers.sigrok import SigrokAnalyser
+from pcicap.errors import AnalyserError, PcicapError
+from pcicap.framegen import Framegen
+from pcicap.plan import Plan
+from pcicap.plan_analysers import AnalyserPlan
+from pcicap.progress import Progress, count
+from pcicap.runfolder import RunFolder
+from pcicap.samplewriter import SampleWriter
+from pcicap.srfile import SrFile
+
+_TICK_S = 0.02
+
+
+class InterruptionError(PcicapError):
+    """Somebody wants the recording to end now."""
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], None]]:
+    """Turn SIGINT, SIGTERM and SIGHUP into `InterruptionError`, raised where the recording looks for it.
+
+    Yields
+    ------
+    callable
+        Raises `InterruptionError` once a signal has come.
+    """
+    seen: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        seen.append(number)
+
+    def check() -> None:
+        if seen:
+            raise InterruptionError(f"interrupted by {signal.Signals(seen[0]).name}")
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, note) for number in numbers]
+    try:
+        yield check
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def record(plan: Plan, target: Path, progress: Progress, sweep: Mapping[str, Any] | None = None) -> str | None:
+    """Record one run.
+
+    Parameters
+    ----------
+    plan : Plan
+        Without its sweep: one point.
+    target : Path
+        Run folder to make.
+    progress : Progress
+        Where to say what happens.
+    sweep : mapping, optional
+        ``[sweep]`` of run.toml.
+
+    Returns
+    -------
+    str or None
+        Why the run is incomplete; None when it is whole. Either way the folder is there.
+
+    Raises
+    ------
+    PcicapError
+        Nothing could be recorded; there is no folder.
+    """
+    recording = _Recording(plan, progress)
+    with interruptible() as check:
+        try:
+            return recording.run(target, check, sweep)
+        finally:
+            recording.close()
+
+
+class _Recording:
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._analysers = [_analyser(entry) for entry in plan.analysers]
+        self._settings: list[Settings] = []
+        self._framegen: Framegen | None = None
+
+    def run(self, target: Path, check: Callable[[], None], sweep: Mapping[str, Any] | None) -> str | None:
+        facts = self._configure(check)
+        folder = RunFolder(target, self._plan.text)
+        started = 0
+        reason: str | None = None
+        try:
+            run = describe.run_toml(self._plan, list(zip(self._analysers, self._settings, facts, strict=True)), sweep)
+            folder.begin(run)
+            self._meet_peers(folder.path, check)
+        except BaseException:
+            # no analyser was armed, no frame was sent
+            self.close()
+            folder.abandon()
+            raise
+        try:
+            for analyser, settings in zip(self._analysers, self._settings, strict=True):
+                check()
+                analyser.start(_opener(folder.path, analyser, settings))
+                started += 1
+            for analyser in self._analysers:
+                analyser.wait_armed()
+            self._progress.step("analysers armed")
+            self._send(check)
+            self._end_captures(check)
+        except PcicapError as error:
+            reason = str(error)
+        except OSError as error:
+            reason = f"{error.filename or folder.path}: {error.strerror}"
+        for analyser in self._analysers[:started]:
+            analyser.stop()
+        outcomes = [analyser.wait() for analyser in self._analysers[:started]]
+        outcomes += [Outcome(0, None, None, "not started")] * (len(self._analysers) - started)
+        folder.release()
+        reason = self._end_frames(check, reason)
+        reason = reason or next((o.reason for o in outcomes if o.reason), None)
+        describe.add_outcomes(run, folder.path, outcomes, self._settings)
+        if self._framegen:
+            describe.add_frames(run, folder.path, self._plan, self._framegen)
+        folder.finish({**run, "complete": reason is None, "reason": reason})
+        samples = ", ".join(f"{count(outcome.samples)} samples" for outcome in outcomes)
+        self._progress.step(f"{target}: {samples}{', complete' if reason is None else ', incomplete: ' + reason}")
+        return reason
+
+    def close(self) -> None:
+        """End what may still run."""
+        if self._framegen:
+            self._framegen.stop()
+        for analyser in self._analysers:
+            if isinstance(analyser, ReplayAnalyser):
+                analyser.close()
+
+    def _configure(self, check: Callable[[], None]) -> list[Mapping[str, Any]]:
+        """Check the hosts' analysers and what framegen would do; facts of replayed sources."""
+        facts: list[Mapping[str, Any]] = []
+        for analyser in self._analysers:
+            check()
+            settings = analyser.configure()
+            self._settings.append(settings)
+            facts.append(_replay_facts(analyser))
+            asked = analyser.spec.rate_hz
+            said = f"{analyser.spec.name}: {settings.model}, {len(settings.bits)} lines"
+            if settings.rate_hz is not None:
+                said += f" at {settings.rate_hz / 1e6:g} MS/s"
+                if settings.rate_hz != asked:
+                    said += f" ({(asked or 0) / 1e6:g} MS/s were asked for)"
+            self._progress.step(said + (", a replay" if facts[-1] else ""))
+        return facts
+
+    def _meet_peers(self, folder: Path, check: Callable[[], None]) -> None:
+        plan = self._plan
+        if plan.test is None:
+            return
+        assert plan.steering
+        assert plan.steering.interface
+        longest = max(analyser.spec.timeouts.total_s for analyser in self._analysers)
+        self._framegen = Framegen(plan.test, plan.steering.interface, plan.peers, folder / "frames", longest + 30)
+        self._framegen.start()
+        self._framegen.wait_ready(check)
+        self._progress.step("peers met, clocks compared")
+
+    def _send(self, check: Callable[[], None]) -> None:
+        if self._framegen is None:
+            return
+        self._framegen.go()
+        self._framegen.wait_sent(lambda: self._watch(check))
+        self._progress.step("frames sent")
+
+    def _end_captures(self, check: Callable[[], None]) -> None:
+        """Stop analysers that record until the frames are through, wait for the others."""
+        if self._framegen:
+            waiting = [a for a in self._analysers if a.spec.samples is None]
+            until = time.monotonic() + max((a.spec.margin_s for a in waiting), default=0.0)
+            while time.monotonic() < until:
+                self._watch(check)
+                time.sleep(_TICK_S)
+            for analyser in waiting:
+                analyser.stop()
+        while any(analyser.running() for analyser in self._analysers):
+            self._watch(check)
+            time.sleep(_TICK_S)
+
+    def _end_frames(self, check: Callable[[], None], reason: str | None) -> str | None:
+        """Compare the clocks again and fetch the logs, or stop at once; why the run is incomplete."""
+        if self._framegen is None:
+            return reason
+        if reason is None:
+            try:
+                self._framegen.finish(check)
+                self._progress.step("clocks compared, frame logs fetched")
+            except PcicapError as error:
+                reason = str(error)
+        self._framegen.stop()
+        return reason or self._framegen.reason()
+
+    def _watch(self, check: Callable[[], None]) -> None:
+        """Called while frames pass: signals, dead analysers, progress."""
+        check()
+        for analyser in self._analysers:
+            if not analyser.running() and (reason := analyser.wait().reason):
+                raise AnalyserError(f"{analyser.spec.name}: {reason}")
+        self._progress.update(self._state())
+
+    def _state(self) -> str:
+        parts, left = [], 0.0
+        for analyser in self._analysers:
+            spec, samples = analyser.spec, analyser.samples
+            part = f"{spec.name} {count(samples)} samples"
+            rate = spec.rate_hz or (spec.clock_mhz or 0) * 1e6
+            if spec.samples and rate:
+                part += f" ({100 * min(1.0, samples / spec.samples):.0f} %)"
+                left = max(left, (spec.samples - samples) / rate)
+            parts.append(part)
+        if self._framegen:
+            done = self._framegen.progress
+            parts.append(f"frames {done.sent} sent, {done.received} received, {done.lost} lost")
+            left = max(left, done.seconds_left or 0.0)
+        return "  ".join(parts) + (f"  {left:.0f} s left" if left >= 1 else "")
+
+
+def _analyser(entry: AnalyserPlan) -> Analyser:
+    return ReplayAnalyser(entry.spec, entry.replay) if entry.replay else SigrokAnalyser(entry.spec)
+
+
+def _replay_facts(analyser: Analyser) -> Mapping[str, Any]:
+    """Facts of the source where what is acquired from is a replay, started by this recording or by somebody else."""
+    if isinstance(analyser, ReplayAnalyser):
+        return analyser.facts
+    spec = analyser.spec
+    if spec.driver == "beaglelogic" and spec.conn.startswith("tcp/"):
+        return ask_replay(spec.conn) or {}
+    return {}
+
+
+def _opener(folder: Path, analyser: Analyser, settings: Settings) -> OpenWriter:
+    path = folder / describe.capture_file(analyser.spec.name)
+
+    def open_writer(unit_size: int) -> SampleWriter:
+        return SampleWriter(SrFile(path, settings.bits, unit_size, settings.rate_hz), unit_size)
+
+    return open_writer
