@@ -1,0 +1,9 @@
+"""A simulated test bench: two hosts with PCI bus, NIC and driver, and a link; it writes run folders with their truth."""
+
+from __future__ import annotations
+
+from pcitrace.simulate.config import Simulation, SimulationError
+from pcitrace.simulate.presets import PRESETS
+from pcitrace.simulate.run import find_preset, simulate
+
+__all__ = ["PRESETS", "Simulation", "SimulationError", "find_preset", "simulate"]

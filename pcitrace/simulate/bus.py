@@ -1,0 +1,339 @@
+"""A simulated PCI bus: arbiter, memory target, the NIC's registers as a target, and what was on its lines."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, replace
+from math import ceil, log
+from operator import itemgetter
+from random import Random
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pcitrace.simulate.config import BusParameters, NicParameters
+from pcitrace.simulate.events import Scheduler, Signal
+from pcitrace.simulate.pci import READS, Shape, Wait, shape
+
+ARBITRATION_CLKS = 3  # REQ# to the address phase where GNT# has to move
+
+
+@dataclass(slots=True)
+class Access:
+    """What an initiator asks of the bus: one transaction, of as many data phases as the target will take."""
+
+    agent: str  # host | nic
+    command: int
+    address: int
+    bytes: int
+    purpose: str
+    frame: int | None = None
+    target: str = "memory"  # memory | registers | configuration
+    data: bytes | None = None  # what moves, where AD is captured
+    retried: bool = False  # the target of a delayed read is not ready yet
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One transaction as it was on the bus."""
+
+    number: int
+    access: Access
+    start_clk: int
+    shape: Shape
+    termination: str
+    bytes: int  # enabled and moved
+    wide: bool  # 64-bit data phases
+    phase_bytes: int
+    start_ns: float
+    end_ns: float
+    first_data_ns: float | None
+    last_data_ns: float | None
+
+
+@dataclass(slots=True)
+class _Active:
+    """The transaction under way, with its planned course."""
+
+    access: Access
+    done: Signal
+    start_clk: int
+    plan: Shape
+    termination: str
+    phase_bytes: int
+    waits: tuple[Wait, ...] = ()
+
+
+class Runs(NamedTuple):
+    """Equal clocks in a row: the first clock of each run, the lines asserted in it, its class."""
+
+    clks: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.uint8]
+    classes: npt.NDArray[np.uint8]
+
+
+class Steps(NamedTuple):
+    """From a clock on, a value."""
+
+    clks: npt.NDArray[np.int64]
+    values: npt.NDArray[np.int64]
+
+
+class LineHistory(NamedTuple):
+    """What the lines of a bus did; final, and given out once."""
+
+    runs: Runs
+    grants: Steps  # 1: the NIC's GNT# is asserted
+    requests: Steps  # +1: the NIC wants the bus once more; -1: it has it
+    transactions: list[Transaction]  # those with contents, where contents are wanted
+
+
+class BusLog(Protocol):
+    """Where a bus reports its transactions."""
+
+    def transaction(self, bus: str, done: Transaction) -> None:
+        """Take a finished transaction."""
+
+
+class Bus:
+    """One bus. Initiators call `request` and wait for the signal it returns."""
+
+    def __init__(
+        self,
+        name: str,
+        parameters: BusParameters,
+        nic: NicParameters,
+        scheduler: Scheduler,
+        random: Random,
+        log: BusLog,
+        *,
+        command_captured: bool,
+        contents: bool,
+    ) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.period_ns = 1e3 / parameters.clock_mhz
+        self.nic = nic
+        self.width_bytes = {"host": 4, "nic": nic.bus_width // 8}
+        self._scheduler = scheduler
+        self._random = random
+        self._log = log
+        self._turnaround = command_captured
+        self._contents = contents
+        self._queue: deque[tuple[int, Access, Signal]] = deque()
+        self._active: _Active | None = None
+        self._generation = 0  # a transaction cut short by the latency timer voids its planned end
+        self._granted: str | None = "host"
+        self._free_clk = 2
+        self._count = 0
+        # What changed on the lines, and at which clock, until `take_history`.
+        self._runs: list[tuple[int, int, int]] = []
+        self._grants: list[tuple[int, int]] = []
+        self._requests: list[tuple[int, int]] = []
+        self._transactions: list[Transaction] = []
+
+    def edge_ns(self, clk: int) -> float:
+        """Time of a rise of CLK."""
+        return self.parameters.phase_ns + clk * self.period_ns
+
+    def next_clk(self, time_ns: float) -> int:
+        """Return the first rise of CLK at or after a time."""
+        return max(0, ceil((time_ns - self.parameters.phase_ns) / self.period_ns - 1e-9))
+
+    def settled_clk(self, now_ns: float) -> int:
+        """Clocks before this one can no longer change, now that nothing happens before `now_ns`."""
+        clk = self.next_clk(now_ns)
+        return max(0, (min(clk, self._active.start_clk) if self._active else clk) - ARBITRATION_CLKS - 1)
+
+    def request(self, access: Access) -> Signal:
+        """Ask for the bus; the signal fires with the `Transaction` in its last clock."""
+        done = Signal()
+        clk = self.next_clk(self._scheduler.now_ns)
+        self._queue.append((clk, access, done))
+        if access.agent == "nic":
+            self._requests.append((clk, 1))
+        if self._active is None:
+            self._decide()
+        elif self.parameters.latency_timer_clks is not None and self._active.access.agent != access.agent:
+            self._preempt(clk)
+        return done
+
+    def take_history(self, before_clk: int) -> LineHistory:
+        """Hand out what happened before a clock that is settled, and forget it."""
+        runs = _take(self._runs, before_clk)
+        grants = _take(self._grants, before_clk)
+        requests = _take(self._requests, before_clk)
+        done = [item for item in self._transactions if item.start_clk < before_clk]
+        del self._transactions[: len(done)]
+        return LineHistory(
+            Runs(runs[:, 0], runs[:, 1].astype(np.uint8), runs[:, 2].astype(np.uint8)),
+            Steps(grants[:, 0], grants[:, 1]),
+            Steps(requests[:, 0], requests[:, 1]),
+            done,
+        )
+
+    def _grant(self, clk: int, agent: str | None) -> None:
+        """GNT# as the initiators sample it from a clock on."""
+        self._granted = agent
+        self._grants.append((clk, int(agent == "nic")))
+
+    def _decide(self) -> None:
+        """Give the idle bus to the next in turn: the other agent first, where both ask."""
+        if not self._queue:
+            return
+        last = self._granted
+        turn = next((n for n, item in enumerate(self._queue) if item[1].agent != last), 0)
+        clk, access, done = self._queue[turn]
+        del self._queue[turn]
+        if self._granted == access.agent:
+            start = max(clk + 1, self._free_clk)
+        else:
+            start = max(clk + ARBITRATION_CLKS, self._free_clk)
+            # A clock with nobody granted lies between two grants.
+            self._grant(start - 2, None)
+            self._grant(start - 1, access.agent)
+        if access.agent == "nic":
+            self._requests.append((start + 1, -1))
+        plan = self._plan_memory if access.target == "memory" else self._plan_registers
+        self._begin(plan(access, done, start))
+
+    def _begin(self, active: _Active) -> None:
+        self._active = active
+        self._generation += 1
+        self._scheduler.at(self.edge_ns(active.start_clk + active.plan.clocks - 1), self._finish, self._generation)
+
+    def _plan_memory(self, access: Access, done: Signal, start_clk: int) -> _Active:
+        """Draw what the memory and the initiator will do."""
+        bus = self.parameters
+        phase_bytes = self.width_bytes[access.agent]
+        wanted = phases = ceil((access.address % phase_bytes + access.bytes) / phase_bytes)
+        termination = "completion"
+        if bus.retry_probability and self._random.random() < bus.retry_probability:
+            phases, termination = 0, "retry"
+        else:
+            if bus.disconnect_boundary_bytes:
+                room = bus.disconnect_boundary_bytes - access.address % bus.disconnect_boundary_bytes
+                if ceil(room / phase_bytes) < phases:
+                    phases, termination = ceil(room / phase_bytes), "disconnect_with_data"
+            cut = self._geometric(bus.disconnect_probability)
+            if cut < phases - 1:
+                phases = cut + 1
+                termination = "disconnect_with_data" if self._random.random() < 0.5 else "disconnect_without_data"
+        waits = self._waits(phases)
+        plan = self._memory_shape(access, phases, waits, termination, single=wanted == 1)
+        return _Active(access, done, start_clk, plan, termination, phase_bytes, waits)
+
+    def _memory_shape(
+        self, access: Access, phases: int, waits: tuple[Wait, ...], termination: str, *, single: bool
+    ) -> Shape:
+        bus = self.parameters
+        read = access.command in READS
+        return shape(
+            phases,
+            read=read,
+            devsel_clks=bus.memory_devsel_clks,
+            target_first_clks=bus.memory_read_first_clks if read else bus.memory_write_first_clks,
+            waits=waits,
+            termination=termination,
+            single=single,
+            turnaround=self._turnaround,
+        )
+
+    def _plan_registers(self, access: Access, done: Signal, start_clk: int) -> _Active:
+        """Registers and configuration space: one dword, which a delayed read retries until it has it."""
+        nic = self.nic
+        read = access.command in READS
+        termination = "retry" if access.retried else "completion"
+        plan = shape(
+            0 if access.retried else 1,
+            read=read,
+            devsel_clks=nic.csr_devsel_clks,
+            target_first_clks=nic.csr_read_first_clks if read and not access.retried else nic.csr_write_first_clks,
+            termination=termination,
+            single=True,
+            turnaround=self._turnaround,
+        )
+        return _Active(access, done, start_clk, plan, termination, 4)
+
+    def _geometric(self, probability: float) -> int:
+        """Draw how many phases pass before something of this probability happens."""
+        if not probability:
+            return 1 << 30
+        return int(log(1.0 - self._random.random()) / log(1.0 - probability))
+
+    def _waits(self, phases: int) -> tuple[Wait, ...]:
+        bus = self.parameters
+        if phases < 2 or not (bus.wait_probability or bus.initiator_wait_probability):
+            return ()
+        waits: dict[int, list[int]] = {}
+        for who, probability in enumerate((bus.initiator_wait_probability, bus.wait_probability)):
+            phase = 1 + self._geometric(probability)
+            while phase < phases:
+                waits.setdefault(phase, [0, 0])[who] = self._random.randint(*bus.wait_clks)
+                phase += 1 + self._geometric(probability)
+        return tuple(Wait(phase, *waits[phase]) for phase in sorted(waits))
+
+    def _preempt(self, clk: int) -> None:
+        """Take GNT# away; when the latency timer has run out too, the initiator ends after the next phase."""
+        active = self._active
+        timer = self.parameters.latency_timer_clks
+        assert active is not None and timer is not None
+        if self._granted == active.access.agent:
+            self._grant(max(clk + 1, active.start_clk), None)
+        cut = max(clk + 1, active.start_clk + timer) - active.start_clk
+        # The phase under way keeps FRAME#; the one after it is the last.
+        phases = sum(1 for end in active.plan.phase_ends if end <= cut) + 2
+        if active.access.target != "memory" or phases >= len(active.plan.phase_ends):
+            return
+        waits = tuple(wait for wait in active.waits if wait.phase < phases)
+        plan = self._memory_shape(active.access, phases, waits, "completion", single=False)
+        self._begin(replace(active, plan=plan, waits=waits, termination="completion"))
+
+    def _finish(self, generation: int) -> None:
+        active = self._active
+        if generation != self._generation or active is None:
+            return
+        access, start, plan, phase_bytes = active.access, active.start_clk, active.plan, active.phase_bytes
+        end = start + plan.clocks
+        self._runs.extend((start + offset, code, kind) for offset, code, kind in plan.runs)
+        self._runs.append((end, 0, 0))
+        ends = plan.phase_ends
+        first = access.address % phase_bytes
+        transaction = Transaction(
+            number=self._count,
+            access=access,
+            start_clk=start,
+            shape=plan,
+            termination=active.termination,
+            bytes=min(access.bytes, len(ends) * phase_bytes - first) if ends else 0,
+            wide=phase_bytes == 8,
+            phase_bytes=phase_bytes,
+            start_ns=self.edge_ns(start),
+            end_ns=self.edge_ns(end - 1),
+            first_data_ns=self.edge_ns(start + ends[0]) if ends else None,
+            last_data_ns=self.edge_ns(start + ends[-1]) if ends else None,
+        )
+        self._count += 1
+        self._active = None
+        self._free_clk = end + 1  # one idle clock between transactions
+        if self._contents:
+            self._transactions.append(transaction)
+        self._log.transaction(self.name, transaction)
+        if self._queue:
+            self._decide()
+        elif self.parameters.park != "last" and self._granted == "nic":
+            self._grant(end, None)
+            if self.parameters.park == "host":
+                self._grant(end + 1, "host")
+        active.done.fire(transaction)
+
+
+def _take(rows: list[tuple[int, ...]], before_clk: int) -> npt.NDArray[np.int64]:
+    """Cut the rows before a clock off a list, in order of their clocks."""
+    rows.sort(key=itemgetter(0))
+    count = bisect_left(rows, before_clk, key=itemgetter(0))
+    taken = np.array(rows[:count], np.int64)
+    del rows[:count]
+    return taken if count else np.empty((0, 3), np.int64)

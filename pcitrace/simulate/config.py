@@ -1,0 +1,292 @@
+"""What a simulated bench is made of. Every field can be set by its dotted name, e.g. ``host.nic.burst_limit_bytes``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from difflib import get_close_matches
+from typing import Any, get_type_hints
+
+from pcitrace.errors import PciTraceError
+
+
+class SimulationError(PciTraceError):
+    """The bench cannot be set up as asked."""
+
+
+@dataclass(frozen=True)
+class BusParameters:
+    """A PCI bus, its memory target and its arbiter."""
+
+    clock_mhz: float = 33.333
+    width: int = 32
+    phase_ns: float = 7.0  # the first rise of CLK after the capture's start
+    memory_devsel_clks: int = 2
+    memory_read_first_clks: int = 6  # address phase to the first TRDY#
+    memory_write_first_clks: int = 2
+    wait_probability: float = 0.0  # per data phase after the first, by the memory
+    wait_clks: tuple[int, int] = (1, 3)
+    initiator_wait_probability: float = 0.0
+    retry_probability: float = 0.0  # per transaction of the NIC
+    disconnect_probability: float = 0.0  # per data phase of the NIC
+    disconnect_boundary_bytes: int | None = 4096
+    latency_timer_clks: int | None = None  # None: long enough for any burst
+    park: str = "last"  # GNT# of an idle bus: last | host | none
+    tval_ns: float = 6.0  # outputs change so long after the rise of CLK
+    clock_jitter_ns: float = 0.0
+
+
+@dataclass(frozen=True)
+class Access:
+    """One CSR access of the driver: a register of the NIC, read or written."""
+
+    register: str
+    offset: int
+    write: bool = True
+
+
+@dataclass(frozen=True)
+class NicParameters:
+    """A NIC: where its registers are, how it moves data, how long a frame takes inside it."""
+
+    profile: str = "generic"
+    base_address: int = 0xE800_0000
+    register_bytes: int = 0x1000
+    csr_devsel_clks: int = 2
+    csr_write_first_clks: int = 2
+    csr_read_first_clks: int = 4
+    csr_read_retries: tuple[int, int] = (0, 0)  # delayed reads: so many attempts are retried first
+    bus_width: int = 32
+    burst_limit_bytes: int | None = None
+    send_burst_limit_bytes: int | None = None  # None: one burst
+    piece_pause_us: float = 0.0  # end of a piece to the request for the next
+    piece_pause_jitter_us: float = 0.0
+    descriptor_bytes: int = 0  # 0: descriptors are written into the card by CSR accesses
+    descriptors_per_fetch: int = 1
+    descriptor_to_data_us: float = 0.2
+    status_bytes: int = 0
+    send_status: bool = False
+    receive_status: bool = False
+    status_us: float = 0.3
+    send_start_us: float = 1.0  # doorbell to the first request for the bus
+    send_interval_us: float = 0.0  # at least so long from one send DMA to the next
+    send_transit_us: float = 2.0  # last data phase of the send to the frame's start on the wire
+    receive_transit_us: float = 2.0  # end of the frame on the wire to the request for the bus
+    receive_transit_us_per_byte: float = 0.0
+    transit_jitter_us: float = 0.0  # uniform, both ways
+    cut_through_send_bytes: int | None = None  # the wire starts after so many bytes; None: store and forward
+    cut_through_receive_bytes: int | None = None
+    send_fifo_bytes: int = 4096
+    receive_fcs: bool = False
+
+
+@dataclass(frozen=True)
+class DriverParameters:
+    """CPU and driver of a host."""
+
+    call_us: float = 0.3  # the application's call to the first CSR access
+    access_spacing_us: float = 0.18  # from one CSR access to the next
+    send: tuple[Access, ...] = (Access("TX_PRODUCER", 0x10),)
+    sent_update_us: float | None = 6.0  # send DMA's end to the sent queue's update
+    sent_update: tuple[Access, ...] = (Access("TX_CONSUMER", 0x14),)
+    blocking: bool = False  # the call returns after the sent queue's update
+    receive_us: float = 5.0  # receive DMA's end to the CSR access
+    receive: tuple[Access, ...] = (Access("INTERRUPT_STATUS", 0x20, write=False),)
+    queue_update_us: float | None = 3.0  # that access to the receive queue's update
+    queue_update: tuple[Access, ...] = (Access("RX_PRODUCER", 0x24),)
+    deliver_us: float = 6.0  # receive DMA's end to the application
+    jitter_us: float = 0.0  # uniform, on each of these
+    group_frames: int = 1  # sends are collected and given to the NIC in groups
+    group_spread: int = 0
+    group_frame_us: float = 1.6  # CSR writes of one frame of a group to those of the next
+    group_hold_us: tuple[float, float] = (60.0, 80.0)  # last CSR write of a group to its first DMA
+    group_long_hold_us: float = 0.0
+    group_long_hold_probability: float = 0.0
+
+
+@dataclass(frozen=True)
+class HostParameters:
+    """One computer."""
+
+    bus: BusParameters = field(default_factory=BusParameters)
+    nic: NicParameters = field(default_factory=NicParameters)
+    driver: DriverParameters = field(default_factory=DriverParameters)
+
+
+@dataclass(frozen=True)
+class LinkParameters:
+    """The Ethernet between the hosts, full duplex."""
+
+    rate_mbit_s: float = 1000.0
+    medium: str = "1000BASE-SX"
+    preamble_bytes: int = 8
+    gap_bytes: int = 12
+    loss: float = 0.0  # probability that a frame is damaged on the wire
+
+
+@dataclass(frozen=True)
+class TestParameters:
+    """The frames that are sent."""
+
+    kind: str = "request-response"  # request-response | ping-pong | stream | bidirectional
+    sizes: tuple[int, ...] = (64, 512, 1024, 1500)  # user bytes
+    request_bytes: int = 64
+    count: int = 100  # frames a sender, or loops
+    spacing_us: float = 50.0
+    arrivals: str = "regular"  # regular | poisson
+    turnaround_us: float = 1.5  # reply received to the next request
+    timeout_us: float = 500.0
+    start_us: float = 20.0
+    configure: bool = True  # configuration cycles first (in the NIC's BAR)
+
+
+@dataclass(frozen=True)
+class AnalyserParameters:
+    """The logic analyser."""
+
+    mode: str = "timing"  # timing | state (clocked by the bus: one capture a host)
+    rate_mhz: float = 100.0
+    wires: str = "control16"  # control14 | control16 | command | full
+    skew_ns: float = 0.0  # largest delay between probes
+    jitter_ns: float = 0.0  # sigma, of every edge
+    offset_us: float = 0.0  # state mode: host B's capture starts so long after A's
+    offset_sigma_us: float = 0.0
+    tail_us: float = 5.0  # captured after the last event
+    duration_us: float | None = None  # None: until everything has happened
+
+
+@dataclass(frozen=True)
+class SweepParameters:
+    """The latency sweep of the same bench, not captured: what Equation 2.1 is fitted to."""
+
+    sizes: tuple[int, ...] = ()
+    loops: int = 100
+    noise_us: float = 0.5  # sigma of one round trip
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A whole bench with its test."""
+
+    name: str = "custom"
+    title: str = "simulated bench"
+    published: str = ""
+    given: Mapping[str, float] = field(default_factory=dict)  # inputs, never results
+    a: HostParameters = field(default_factory=HostParameters)
+    b: HostParameters = field(default_factory=HostParameters)
+    link: LinkParameters = field(default_factory=LinkParameters)
+    test: TestParameters = field(default_factory=TestParameters)
+    analyser: AnalyserParameters = field(default_factory=AnalyserParameters)
+    sweep: SweepParameters = field(default_factory=SweepParameters)
+
+    def with_values(self, values: Mapping[str, Any]) -> Simulation:
+        """Return a copy with fields changed, by dotted name; `host.` means both hosts.
+
+        Raises
+        ------
+        SimulationError
+            For a name that is not there or a value of the wrong type.
+        """
+        result = self
+        for name, value in values.items():
+            head, _, rest = name.partition(".")
+            for path in ([f"a.{rest}", f"b.{rest}"] if head == "host" else [name]):
+                result = _set(result, path.split("."), value, path)
+        result.check()
+        return result
+
+    def parameters(self) -> dict[str, Any]:
+        """Return all fields that are not None as nested plain values."""
+        return _plain(asdict(self))
+
+    def check(self) -> None:
+        """Refuse what cannot be built.
+
+        Raises
+        ------
+        SimulationError
+        """
+        for letter, host in (("a", self.a), ("b", self.b)):
+            _require(host.bus.width in (32, 64), f"{letter}.bus.width", host.bus.width, "32 or 64")
+            _require(1 <= host.bus.clock_mhz <= 133, f"{letter}.bus.clock_mhz", host.bus.clock_mhz, "1 to 133")
+            _require(host.nic.bus_width in (32, host.bus.width), f"{letter}.nic.bus_width", host.nic.bus_width,
+                     "32, or the width of the bus")
+            _require(host.bus.park in ("last", "host", "none"), f"{letter}.bus.park", host.bus.park,
+                     "last, host or none")
+            for name in ("burst_limit_bytes", "send_burst_limit_bytes"):
+                limit = getattr(host.nic, name)
+                _require(limit is None or limit >= 8, f"{letter}.nic.{name}", limit, "at least 8")
+        kinds = ("request-response", "ping-pong", "stream", "bidirectional")
+        _require(self.test.kind in kinds, "test.kind", self.test.kind, ", ".join(kinds))
+        _require(self.test.arrivals in ("regular", "poisson"), "test.arrivals", self.test.arrivals,
+                 "regular or poisson")
+        _require(bool(self.test.sizes) and all(1 <= size <= 9000 for size in self.test.sizes), "test.sizes",
+                 self.test.sizes, "1 to 9000 user bytes each")
+        _require(1 <= self.test.request_bytes <= 9000, "test.request_bytes", self.test.request_bytes, "1 to 9000")
+        _require(self.test.count >= 0, "test.count", self.test.count, "0 or more")
+        _require(0 <= self.link.loss < 1, "link.loss", self.link.loss, "0 to below 1")
+        _require(self.link.rate_mbit_s > 0, "link.rate_mbit_s", self.link.rate_mbit_s, "above 0")
+        _require(self.analyser.mode in ("timing", "state"), "analyser.mode", self.analyser.mode, "timing or state")
+        wires = ("control14", "control16", "command", "full")
+        _require(self.analyser.wires in wires, "analyser.wires", self.analyser.wires, ", ".join(wires))
+        _require(self.analyser.rate_mhz > 0, "analyser.rate_mhz", self.analyser.rate_mhz, "above 0")
+
+
+def _require(good: bool, name: str, found: object, allowed: str) -> None:
+    if not good:
+        raise SimulationError(f"{name} = {found!r}: it must be {allowed}")
+
+
+def _set(owner: Any, path: list[str], value: Any, whole: str) -> Any:
+    name = path[0]
+    names = [item.name for item in fields(owner)]
+    if name not in names:
+        near = get_close_matches(name, names, n=3, cutoff=0.4) or names
+        raise SimulationError(f"{whole}: there is no {name!r} here; nearest: {', '.join(near)}")
+    current = getattr(owner, name)
+    if len(path) > 1:
+        if not is_dataclass(current):
+            raise SimulationError(f"{whole}: {name!r} has no parts")
+        return replace(owner, **{name: _set(current, path[1:], value, whole)})
+    if is_dataclass(current):
+        if not isinstance(value, type(current)):
+            raise SimulationError(f"{whole}: name one of its fields: {', '.join(f.name for f in fields(current))}")
+        return replace(owner, **{name: value})
+    return replace(owner, **{name: _convert(value, get_type_hints(type(owner))[name], current, whole)})
+
+
+def _convert(value: Any, wanted: Any, current: Any, whole: str) -> Any:
+    """Accept what the field holds, or its text as written after ``--set``."""
+    text = str(wanted)
+    if isinstance(value, str) and "str" not in text:
+        try:
+            value = None if value == "none" else tomllib.loads(f"v = {value}")["v"]
+        except tomllib.TOMLDecodeError:
+            raise SimulationError(f"{whole} = {value!r}: not a value ({text})") from None
+    if isinstance(value, list | tuple):
+        value = tuple(value)
+        good = "tuple" in text
+    elif isinstance(value, bool):
+        good = "bool" in text
+    elif isinstance(value, int | float):
+        good = "float" in text or (isinstance(value, int) and "int" in text)
+        if "tuple" in text and "..." in text:
+            value, good = (value,), True
+        elif "float" in text and "int" not in text:
+            value = float(value)
+    elif value is None:
+        good = "None" in text
+    else:
+        good = isinstance(value, Mapping) if "Mapping" in text else "str" in text
+    if not good:
+        raise SimulationError(f"{whole} = {value!r}: not a value of the kind of {current!r}")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
