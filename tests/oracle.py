@@ -345,7 +345,7 @@ def account(classes: Iterable[str], captured: frozenset[str] = ALL_LINES) -> dic
 def is_64_bit(clock: Clock, first_address: Clock, captured: frozenset[str], width: int | None) -> bool:
     """A 64-bit data phase: asked for with REQ64# in the address phase, granted with ACK64# in the data phase.
 
-    Where REQ64# was not captured, ACK64# alone says it, for it is only an answer; where ACK64# was not, the wiring does.
+    Where REQ64# was not captured, ACK64# alone says it, for it is only an answer; where ACK64# was not, the wiring.
     """
     asked = "REQ64#" not in captured or first_address.req64 == 0
     granted = clock.ack64 == 0 if "ACK64#" in captured else width == 64

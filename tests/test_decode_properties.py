@@ -10,7 +10,7 @@ import numpy as np
 import oracle
 import pytest
 import waveforms
-from decoding import Tables, assert_equals_oracle, assert_same_rows, decode
+from decoding import Tables, assert_equals_oracle, assert_same_rows, decode, expected
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -250,3 +250,26 @@ def test_recovered_clock_survives_glitches(folder: Path, traffic: buses.Traffic,
     again = decode(waveforms.write_sr(folder / "glitched.sr", glitched), recover_clock=True)
     for column in ("start_clk", "clocks", "command", "address", "data_phases", "termination", "wait_clks"):
         assert [row[column] for row in again.transactions] == [row[column] for row in clean.transactions]
+
+
+@given(buses.legal(most=6), buses.illegal(unknown=False), seeds, st.booleans())
+def test_two_buses_of_one_capture_do_not_touch_each_other(
+    folder: Path, traffic: buses.Traffic, clocks: list[oracle.Clock], seed: int, own_clocks: bool
+) -> None:
+    rng = Random(seed)
+    sides = {}
+    for name, side, clock_mhz in (("A", traffic.clocks, 33.0), ("B", clocks, 31.7 if own_clocks else 33.0)):
+        bus = waveforms.wires(waveforms.settle(side, rng))
+        sides[name], _ = waveforms.timing_mode(bus, rng, clock_mhz=clock_mhz)
+    length = min(len(sampled.bits) for sampled in sides.values())
+    names = [f"{bus}_{name}" for bus, sampled in sides.items() for name in sampled.names]
+    both = waveforms.Sampled(names, np.hstack([sampled.bits[:length] for sampled in sides.values()]), 1e8)
+    path = waveforms.write_sr(folder / "both.sr", both)
+    for bus, sampled in sides.items():
+        clocks, stamps, suspect = waveforms.samples_to_clocks(
+            waveforms.Sampled(sampled.names, sampled.bits[:length], sampled.rate_hz)
+        )
+        rows, phases = expected(oracle.decode(clocks, grants=buses.GRANTS), stamps, 0.01, suspect, bus)
+        tables = decode(path, bus=bus)
+        assert_same_rows(tables.transactions, rows)
+        assert_same_rows(tables.data_phases, phases)

@@ -1,8 +1,12 @@
-"""Damaged files of every format are read or refused, never anything else: the fixed-seed part of the fuzzing."""
+"""Damaged files of every format are read or refused, never anything else.
+
+A smoke run with a fixed seed; `FUZZ_SEED=2 FUZZ_ROUNDS=100000 pytest tests/test_mutated_files.py` goes on for longer.
+"""
 
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 from random import Random
 
@@ -29,19 +33,20 @@ def valid_files(folder: Path) -> dict[str, bytes]:
     }
 
 
+SEED, ROUNDS = os.environ.get("FUZZ_SEED", ""), int(os.environ.get("FUZZ_ROUNDS", "150"))
 FORMATS = ["f.sr", "f.dsl", "sigrok.csv", "saleae.csv", "f.vcd", "f.vcd.gz", "f.fst", "f.ghw", "digital_0.bin"]
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_mutated_files_are_read_or_refused(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Fixed seed; anything but an answer or one of our errors is a bug (a panic is no Exception and fails here)."""
+    """Anything but an answer or one of our errors is a bug (a panic is no Exception and fails here)."""
     good = valid_files(tmp_path)[name]
-    rng = Random(name)
+    rng = Random(name + SEED)
     folder = tmp_path / "fuzz"
     folder.mkdir()
     path = folder / name
     refusals = []
-    for _ in range(150):
+    for _ in range(ROUNDS):
         path.write_bytes(mutated(good, rng))
         try:
             run = pcitrace.open(path)
