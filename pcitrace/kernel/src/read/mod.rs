@@ -1,4 +1,64 @@
 //! One reader a format. `open` looks at the content, not at the name.
 
 pub mod archive;
+mod csv;
+mod dsview;
 pub mod ini;
+mod saleae;
+mod sigrok;
+mod text;
+mod vcd;
+mod waveform;
+
+use crate::capture::Capture;
+use crate::error::{Error, Result};
+use archive::Archive;
+use std::path::Path;
+use text::{GZIP_MAGIC, Text, fill};
+
+const FORMATS: &str = "sigrok .sr, DSView .dsl, VCD, FST, GHW, sigrok and Saleae CSV, and Saleae digital_N.bin are read";
+
+/// Opens a capture of any format that is read.
+pub fn open(path: &Path) -> Result<Capture> {
+    let wrong = |what: &str| Err(Error::format(path, format!("{what}; {FORMATS}")));
+    let plain = Text::new(path, false);
+    let head = begin(&plain)?;
+    if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+        let archive = Archive::open(path)?;
+        if archive.member("version").is_some() || archive.member("metadata").is_some() {
+            return sigrok::open(archive);
+        }
+        if archive.member("header").is_some() {
+            return dsview::open(archive);
+        }
+        return wrong("is a zip, but holds neither sigrok's `metadata` nor DSView's `header`");
+    }
+    let (text, head) = if head.starts_with(GZIP_MAGIC) {
+        let text = Text::new(path, true);
+        let head = begin(&text)?;
+        (text, head)
+    } else {
+        (plain, head)
+    };
+    if head.is_empty() {
+        wrong("is empty")
+    } else if head.starts_with(saleae::MAGIC) {
+        saleae::open(path)
+    } else if waveform::is_fst(&head) || waveform::is_ghw(&head) {
+        waveform::open(text)
+    } else if head.trim_ascii_start().starts_with(b"$") {
+        vcd::open(text)
+    } else if head.iter().any(|&c| c < b' ' && !c.is_ascii_whitespace()) {
+        wrong("is not a capture")
+    } else {
+        csv::open(text)
+    }
+}
+
+/// The first bytes of a file.
+fn begin(text: &Text) -> Result<Vec<u8>> {
+    let mut head = vec![0; 512];
+    let read = fill(&mut text.read_from(0)?, &mut head).map_err(|e| text.unreadable(e))?;
+    head.truncate(read);
+    Ok(head)
+}

@@ -1,0 +1,118 @@
+//! What a reader gives: the channels of a capture file and a way to their values.
+
+use crate::error::Result;
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+/// A named input of the analyser, or a net of a waveform file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Channel {
+    pub name: String,
+    /// 1 for a wire; more for a vector of a waveform file, whose bit 0 is the least significant.
+    pub width: u32,
+}
+
+pub struct Capture {
+    pub path: PathBuf,
+    pub format: &'static str,
+    pub channels: Vec<Channel>,
+    pub data: Data,
+}
+
+pub enum Data {
+    Sampled(Box<dyn Sampled>),
+    Changes(Box<dyn Changes>),
+}
+
+/// Equidistant samples of `unit_size` bytes; channel `k` is bit `bits()[k]`, little endian.
+pub trait Sampled: Send + Sync {
+    fn unit_size(&self) -> usize;
+    /// Position of each channel in the unit.
+    fn bits(&self) -> &[usize];
+    /// As stated in the file; a reader refuses rates that are not positive and finite.
+    fn rate_hz(&self) -> Option<f64>;
+    /// Total number of bytes, where the file states it before it is read.
+    fn total_bytes(&self) -> Option<u64>;
+    /// The samples in order, as chunks that can be loaded on any thread. Chunks may cut a sample in two.
+    fn chunks(&self) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_>;
+}
+
+/// A contiguous run of bytes of a sampled capture.
+pub struct Chunk<'a> {
+    /// Of its first byte from the start of the capture.
+    pub offset: u64,
+    bytes: Bytes<'a>,
+}
+
+enum Bytes<'a> {
+    Ready(Cow<'a, [u8]>),
+    /// Fills a buffer that is used again; on any thread.
+    Load(Box<dyn FnOnce(&mut Vec<u8>) -> Result<()> + Send + 'a>),
+}
+
+impl<'a> Chunk<'a> {
+    pub fn ready(offset: u64, bytes: impl Into<Cow<'a, [u8]>>) -> Self {
+        Chunk { offset, bytes: Bytes::Ready(bytes.into()) }
+    }
+
+    /// `load` replaces what is in the buffer.
+    pub fn load(offset: u64, load: impl FnOnce(&mut Vec<u8>) -> Result<()> + Send + 'a) -> Self {
+        Chunk { offset, bytes: Bytes::Load(Box::new(load)) }
+    }
+
+    /// The bytes, in `buffer` or where they are.
+    pub fn bytes<'b>(self, buffer: &'b mut Vec<u8>) -> Result<Cow<'b, [u8]>>
+    where
+        'a: 'b,
+    {
+        match self.bytes {
+            Bytes::Ready(bytes) => Ok(bytes),
+            Bytes::Load(load) => {
+                load(buffer)?;
+                Ok(Cow::Borrowed(buffer))
+            }
+        }
+    }
+}
+
+/// A capture that lists what changed and when.
+pub trait Changes: Send + Sync {
+    /// Seconds per tick as an exact fraction: `(numerator, denominator)`, e.g. (1, 10^12) for 1 ps.
+    fn tick(&self) -> (u64, u64);
+    /// Last time of the capture, in ticks from time 0 of the file.
+    fn end(&self) -> u64;
+    /// Time spans (ticks) in which nothing was recorded, in order.
+    fn gaps(&self) -> &[(u64, u64)];
+    /// All changes of the given channels (indices into `Capture::channels`), in the order asked.
+    fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>>;
+}
+
+/// The changes of one channel. Before the first one every bit is unknown.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Signal {
+    /// Ticks, never decreasing; of several changes at one time the last holds.
+    pub times: Vec<u64>,
+    /// The value after each change; the lowest 64 bits of wider vectors, `unknown` and `high_z` bits read 0.
+    pub values: Vec<u64>,
+    /// Bits that are `x` (or any state that is neither 0, 1 nor z); empty if there are none at all.
+    pub unknown: Vec<u64>,
+    /// Bits that are `z`; empty if there are none at all.
+    pub high_z: Vec<u64>,
+}
+
+impl Signal {
+    /// Appends a change; the masks appear with the first bit that needs them.
+    #[inline]
+    pub fn push(&mut self, time: u64, value: u64, unknown: u64, high_z: u64) {
+        if unknown != 0 || !self.unknown.is_empty() {
+            self.unknown.resize(self.times.len(), 0);
+            self.unknown.push(unknown);
+        }
+        if high_z != 0 || !self.high_z.is_empty() {
+            self.high_z.resize(self.times.len(), 0);
+            self.high_z.push(high_z);
+        }
+        self.times.push(time);
+        self.values.push(value);
+    }
+}

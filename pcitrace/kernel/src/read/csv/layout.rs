@@ -1,0 +1,237 @@
+//! What the head of a CSV file says: channels, rate, and whether a column holds times.
+//!
+//! sigrok writes comments (`; Channels (2/8): CLK, FRAME#`, `; Samplerate: 100 MHz`), then a row of types, names or
+//! neither, then a row a sample. Saleae and DSView write a row of names, then times and values where something changed.
+
+use super::rows::cells;
+use crate::read::ini;
+
+#[derive(Debug, PartialEq)]
+pub struct Layout {
+    pub names: Vec<String>,
+    pub rate_hz: Option<f64>,
+    pub separator: u8,
+    /// Unit of the first column, if it is a time.
+    pub time: Option<TimeUnit>,
+    /// Cells in a row; more than channels and time where sigrok adds its trigger column.
+    pub columns: usize,
+    /// Where the rows begin: byte and line number (from 1).
+    pub body: u64,
+    pub first_line: u64,
+}
+
+/// One unit of the time column as a fraction of a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeUnit {
+    pub denominator: u64,
+}
+
+/// `head` is the begin of the text, all of it if it is short. The error is a line number and what is wrong there.
+pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
+    let mut names: Option<Vec<String>> = None;
+    let mut rate_hz = None;
+    let mut body = 0;
+    let mut number = 0;
+    let mut label_row: Option<Vec<String>> = None;
+    for line in head.split_inclusive(|&c| c == b'\n') {
+        number += 1;
+        let complete = is_all || line.ends_with(b"\n");
+        let text = String::from_utf8_lossy(line).trim().to_owned();
+        if !complete {
+            return Err((
+                number,
+                "the first lines are too long for a CSV of samples".into(),
+            ));
+        }
+        let wrong = |what: String| Err((number, what));
+        if text.is_empty() {
+            body += line.len() as u64;
+            continue;
+        }
+        if let Some(comment) = text.strip_prefix(';') {
+            body += line.len() as u64;
+            if let Some((key, value)) = comment.split_once(':') {
+                let key = key.trim().to_ascii_lowercase();
+                if key.starts_with("channels (") {
+                    names = Some(value.split(',').map(|name| name.trim().into()).collect());
+                } else if key == "samplerate" || key == "sample rate" {
+                    let rate = ini::parse_rate(value).filter(|&hz| hz > 0.0);
+                    if rate.is_none() {
+                        return wrong(format!("`{}` is not a positive rate", value.trim()));
+                    }
+                    rate_hz = rate;
+                }
+            }
+            continue;
+        }
+        let separator = separator(line);
+        let row: Vec<String> = cells(&text, separator);
+        if label_row.is_none() && !row.iter().all(|cell| is_number(cell)) {
+            body += line.len() as u64;
+            label_row = Some(row);
+            continue;
+        }
+        return finish(names, rate_hz, label_row, &row, separator)
+            .map(|layout| Layout {
+                body,
+                first_line: number,
+                ..layout
+            })
+            .map_err(|what| (number, what));
+    }
+    Err((number, "there is no row of samples".into()))
+}
+
+fn finish(
+    names: Option<Vec<String>>,
+    rate_hz: Option<f64>,
+    labels: Option<Vec<String>>,
+    row: &[String],
+    separator: u8,
+) -> Result<Layout, String> {
+    let columns = row.len();
+    if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != columns) {
+        return Err(format!(
+            "{columns} cells where the row of names has {}",
+            labels.len()
+        ));
+    }
+    let label = labels.as_ref().map(|labels| labels[0].to_ascii_lowercase());
+    let time = match label {
+        Some(label) => time_unit(&label, rate_hz)?,
+        // Without labels sigrok's comment says how many columns are channels.
+        None if names.as_ref().is_some_and(|n| n.len() < columns) => time_unit("time", rate_hz)?,
+        None => None,
+    };
+    let first = usize::from(time.is_some());
+    let names = match (names, labels) {
+        (Some(names), _) => names,
+        (None, Some(labels)) => labels[first..].to_vec(),
+        (None, None) => (1..=columns).map(|n| format!("column_{n}")).collect(),
+    };
+    if names.is_empty() || first + names.len() > columns {
+        return Err(format!(
+            "{columns} cells where {} channels are named",
+            names.len()
+        ));
+    }
+    for (k, name) in names.iter().enumerate() {
+        if names[..k].contains(name) {
+            return Err(format!(
+                "two channels have the name `{name}`; rename one column"
+            ));
+        }
+    }
+    Ok(Layout {
+        names,
+        rate_hz,
+        separator,
+        time,
+        columns,
+        body: 0,
+        first_line: 0,
+    })
+}
+
+/// The unit that the first column's label gives, `None` if it labels a channel.
+fn time_unit(label: &str, rate_hz: Option<f64>) -> Result<Option<TimeUnit>, String> {
+    let per = |denominator| Ok(Some(TimeUnit { denominator }));
+    let unit = label
+        .strip_prefix("time")
+        .map(|rest| rest.trim_matches([' ', '_', '[', ']', '(', ')']));
+    match (label, unit) {
+        ("seconds", _) | (_, Some("s")) => per(1),
+        ("milliseconds", _) | (_, Some("ms")) => per(1_000),
+        ("microseconds", _) | (_, Some("us" | "µs" | "μs")) => per(1_000_000),
+        ("nanoseconds", _) | (_, Some("ns")) => per(1_000_000_000),
+        ("picoseconds", _) | (_, Some("ps")) => per(1_000_000_000_000),
+        // sigrok leaves the unit to the rate.
+        (_, Some("")) => match rate_hz {
+            Some(hz) if hz > 1e9 => per(1_000_000_000_000),
+            Some(hz) if hz > 1e6 => per(1_000_000_000),
+            Some(hz) if hz > 1e3 => per(1_000_000),
+            Some(hz) if hz > 1.0 => per(1_000),
+            Some(_) => per(1),
+            None => Err("the time column has no unit; name it e.g. `Time [s]`".into()),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn separator(line: &[u8]) -> u8 {
+    *b",\t;".iter().find(|s| line.contains(s)).unwrap_or(&b',')
+}
+
+fn is_number(cell: &str) -> bool {
+    cell.parse::<f64>().is_ok_and(f64::is_finite)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(layout: &Layout) -> Vec<&str> {
+        layout.names.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn sigrok_types_names_or_nothing() {
+        let head = "; CSV generated by libsigrok 0.5.2\n; Channels (2/8): CLK, FRAME#\n; Samplerate: 100 MHz\n";
+        for labels in ["logic,logic\n", "CLK,FRAME#\n", ""] {
+            let layout = find(format!("{head}{labels}0,1\n").as_bytes(), true).unwrap();
+            assert_eq!(names(&layout), ["CLK", "FRAME#"]);
+            assert_eq!(
+                (layout.rate_hz, layout.time, layout.columns),
+                (Some(1e8), None, 2)
+            );
+            assert_eq!(layout.body as usize, head.len() + labels.len());
+        }
+    }
+
+    #[test]
+    fn sigrok_time_and_trigger_columns() {
+        let head = "; Channels (2/2): A, B\n; Samplerate: 33.333333 MHz\n";
+        for labels in ["Time,A,B,Trigger", "nanoseconds,logic,logic,Trigger"] {
+            let layout = find(format!("{head}{labels}\n30,1,0,0\n").as_bytes(), true).unwrap();
+            assert_eq!(names(&layout), ["A", "B"]);
+            assert_eq!(
+                layout.time,
+                Some(TimeUnit {
+                    denominator: 1_000_000_000
+                })
+            );
+            assert_eq!(layout.columns, 4);
+        }
+    }
+
+    #[test]
+    fn saleae_forms() {
+        for head in [
+            "Time [s],Channel 0,Channel 1\n0.0,1,0\n",
+            "Time[s], Channel 0, Channel 1\n-0.1, 1, 0\n",
+        ] {
+            let layout = find(head.as_bytes(), true).unwrap();
+            assert_eq!(names(&layout), ["Channel 0", "Channel 1"]);
+            assert_eq!(layout.time, Some(TimeUnit { denominator: 1 }));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be() {
+        let wrong = |text: &str| find(text.as_bytes(), true).unwrap_err();
+        assert_eq!(wrong("A,B\n").1, "there is no row of samples");
+        assert!(
+            wrong("A,A\n0,1\n")
+                .1
+                .contains("two channels have the name `A`")
+        );
+        assert!(wrong("Time,A\n0,1\n").1.contains("has no unit"));
+        assert!(wrong("A,B\n0,1,1\n").1.starts_with("3 cells"));
+        assert!(
+            wrong("; Samplerate: 0 Hz\nA\n1\n")
+                .1
+                .contains("not a positive rate")
+        );
+        assert_eq!(wrong("hello\nworld\n").0, 2);
+    }
+}

@@ -1,0 +1,275 @@
+//! DSView session files (`.dsl`, format version 3): a zip with an ini `header` and, for each channel, blocks
+//! `L-<channel>/<block>` of one bit a sample (2^24 samples in all but the last).
+
+use super::archive::{Archive, Member};
+use super::ini;
+use crate::capture::{Capture, Channel, Chunk, Data, Sampled};
+use crate::error::{Error, Result};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A block is handed out in pieces of this many samples, so that decoding begins before it is all transposed.
+const CHUNK_SAMPLES: u64 = 1 << 20;
+
+struct DsView {
+    archive: Archive,
+    unit_size: usize,
+    bits: Vec<usize>,
+    rate_hz: Option<f64>,
+    blocks: Vec<Block>,
+    samples: u64,
+}
+
+struct Block {
+    first_sample: u64,
+    samples: u64,
+    /// One a channel.
+    members: Vec<Member>,
+}
+
+/// The inflated members of a block, shared by its chunks.
+type Planes = Arc<Mutex<Option<Arc<Vec<Vec<u8>>>>>>;
+
+/// A zip with a `header` member.
+pub fn open(archive: Archive) -> Result<Capture> {
+    let path = archive.path().to_owned();
+    let wrong = |what: String| Error::format(&path, what).within("header");
+    let text = archive
+        .text("header")?
+        .ok_or_else(|| wrong("is missing; is this a DSView file?".into()))?;
+    let sections = ini::parse(&text).map_err(wrong)?;
+    let find = |section: &str, key: &str| {
+        sections
+            .iter()
+            .filter(|s| s.name == section)
+            .find_map(|s| s.get(key))
+    };
+    match find("version", "version") {
+        Some("3") => {}
+        other => {
+            return Err(wrong(format!(
+                "the format version is {}; version 3 is read, which DSView 1.0 and later write: save the file with such a one",
+                other.unwrap_or("not given")
+            )));
+        }
+    }
+    let number = |key: &str| -> Result<u64> {
+        let value = find("header", key).ok_or_else(|| wrong(format!("`{key}` is missing")))?;
+        value
+            .parse()
+            .map_err(|_| wrong(format!("`{key} = {value}` is not a number")))
+    };
+    if number("device mode")? != 0 {
+        return Err(wrong(
+            "holds analog samples (device mode is not 0); record logic channels".into(),
+        ));
+    }
+    let rate_hz = match find("header", "samplerate") {
+        None => None,
+        Some(value) => Some(
+            ini::parse_rate(value)
+                .filter(|&hz| hz > 0.0)
+                .ok_or_else(|| wrong(format!("`samplerate = {value}` is not a positive rate")))?,
+        ),
+    };
+    let header = sections
+        .iter()
+        .filter(|s| s.name == "header")
+        .flat_map(|s| s.entries());
+    let mut probes: Vec<(usize, String)> = header
+        .filter_map(|(key, name)| Some((key.strip_prefix("probe")?.parse().ok()?, name.into())))
+        .collect();
+    probes.sort_unstable();
+    check_probes(&probes, number("total probes")?).map_err(wrong)?;
+    let samples = number("total samples")?;
+    if samples == 0 {
+        return Err(wrong("`total samples = 0`: the capture is empty".into()));
+    }
+    let blocks = find_blocks(&archive, &probes, number("total blocks")?, samples)?;
+    Ok(Capture {
+        path,
+        format: "dsview",
+        channels: probes
+            .iter()
+            .map(|(_, name)| Channel {
+                name: name.clone(),
+                width: 1,
+            })
+            .collect(),
+        data: Data::Sampled(Box::new(DsView {
+            archive,
+            unit_size: probes.len().div_ceil(8).next_power_of_two(),
+            bits: (0..probes.len()).collect(),
+            rate_hz,
+            blocks,
+            samples,
+        })),
+    })
+}
+
+fn check_probes(probes: &[(usize, String)], total: u64) -> std::result::Result<(), String> {
+    if probes.is_empty() || probes.len() as u64 != total {
+        return Err(format!(
+            "`total probes = {total}`, but {} are named",
+            probes.len()
+        ));
+    }
+    let mut names = HashSet::new();
+    match probes.iter().find(|(_, name)| !names.insert(name)) {
+        Some((_, name)) => Err(format!(
+            "two probes have the name `{name}`; rename one in DSView"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn find_blocks(
+    archive: &Archive,
+    probes: &[(usize, String)],
+    count: u64,
+    samples: u64,
+) -> Result<Vec<Block>> {
+    let by_name: std::collections::HashMap<&str, &Member> = archive
+        .members()
+        .iter()
+        .map(|m| (m.name.as_str(), m))
+        .collect();
+    let mut blocks = Vec::new();
+    let mut first_sample = 0;
+    for block in 0..count {
+        let members = probes
+            .iter()
+            .map(|(probe, _)| {
+                let name = format!("L-{probe}/{block}");
+                by_name
+                    .get(name.as_str())
+                    .map(|&m| m.clone())
+                    .ok_or_else(|| {
+                        Error::format(
+                            archive.path(),
+                            "this block of samples is missing; save the file again",
+                        )
+                        .within(name)
+                    })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let size = members[0].size;
+        if let Some(other) = members.iter().find(|m| m.size != size) {
+            let what = format!(
+                "is {} bytes long where {} has {size}",
+                other.size, members[0].name
+            );
+            return Err(Error::format(archive.path(), what).within(&other.name));
+        }
+        // The last block is padded to whole bytes or words.
+        let here = (size * 8).min(samples - first_sample);
+        blocks.push(Block {
+            first_sample,
+            samples: here,
+            members,
+        });
+        first_sample += here;
+    }
+    if first_sample < samples {
+        let what = format!(
+            "`total samples = {samples}`, but the blocks hold {first_sample}; save the file again"
+        );
+        return Err(Error::format(archive.path(), what).within("header"));
+    }
+    Ok(blocks)
+}
+
+impl Sampled for DsView {
+    fn unit_size(&self) -> usize {
+        self.unit_size
+    }
+
+    fn bits(&self) -> &[usize] {
+        &self.bits
+    }
+
+    fn rate_hz(&self) -> Option<f64> {
+        self.rate_hz
+    }
+
+    fn total_bytes(&self) -> Option<u64> {
+        Some(self.samples * self.unit_size as u64)
+    }
+
+    fn chunks(&self) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_> {
+        let unit = self.unit_size as u64;
+        Box::new(self.blocks.iter().flat_map(move |block| {
+            let planes = Planes::default();
+            (0..block.samples)
+                .step_by(CHUNK_SAMPLES as usize)
+                .map(move |start| {
+                    let planes = planes.clone();
+                    let end = block.samples.min(start + CHUNK_SAMPLES);
+                    Ok(Chunk::load(
+                        (block.first_sample + start) * unit,
+                        move |out| {
+                            let planes = self.inflate(block, &planes)?;
+                            transpose(&planes, start as usize, end as usize, self.unit_size, out);
+                            Ok(())
+                        },
+                    ))
+                })
+        }))
+    }
+}
+
+impl DsView {
+    /// The first chunk of a block that is loaded inflates it for all.
+    fn inflate(&self, block: &Block, planes: &Planes) -> Result<Arc<Vec<Vec<u8>>>> {
+        let mut shared = planes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(planes) = &*shared {
+            return Ok(planes.clone());
+        }
+        let inflate = |member| {
+            let mut plane = Vec::new();
+            self.archive.inflate(member, &mut plane).map(|()| plane)
+        };
+        let planes = Arc::new(
+            block
+                .members
+                .iter()
+                .map(inflate)
+                .collect::<Result<Vec<_>>>()?,
+        );
+        *shared = Some(planes.clone());
+        Ok(planes)
+    }
+}
+
+/// Bit planes to samples `start..end` (`start` a multiple of 8): channel k becomes bit k of each unit.
+fn transpose(planes: &[Vec<u8>], start: usize, end: usize, unit_size: usize, out: &mut Vec<u8>) {
+    let eights = (end - start).div_ceil(8);
+    out.clear();
+    out.resize(eights * 8 * unit_size, 0);
+    for (byte, group) in planes.chunks(8).enumerate() {
+        for eight in 0..eights {
+            let mut rows = [0; 8];
+            for (row, plane) in rows.iter_mut().zip(group) {
+                *row = plane[start / 8 + eight];
+            }
+            let columns = transpose8(u64::from_le_bytes(rows)).to_le_bytes();
+            for (sample, column) in columns.into_iter().enumerate() {
+                out[(eight * 8 + sample) * unit_size + byte] = column;
+            }
+        }
+    }
+    out.truncate((end - start) * unit_size);
+}
+
+/// Transposes an 8 x 8 bit matrix: bit c of byte r becomes bit r of byte c, by swapping ever larger blocks.
+fn transpose8(mut m: u64) -> u64 {
+    for (shift, mask) in [
+        (7, 0x00aa_00aa_00aa_00aa),
+        (14, 0x0000_cccc_0000_cccc),
+        (28, 0x0000_0000_f0f0_f0f0),
+    ] {
+        let swapped = (m ^ (m >> shift)) & mask;
+        m ^= swapped ^ (swapped << shift);
+    }
+    m
+}

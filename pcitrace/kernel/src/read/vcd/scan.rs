@@ -1,0 +1,277 @@
+//! The value changes of a VCD: one pass over a piece of the body that checks every statement.
+//! Ref: IEEE Std 1364-2005 section 18.2 (four-state VCD).
+
+use super::header::Nets;
+use crate::capture::Signal;
+
+/// What a piece of the body holds.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// One for each slot that was asked for.
+    pub signals: Vec<Signal>,
+    pub first_time: Option<u64>,
+    pub last_time: Option<u64>,
+    /// The piece ends within a comment or between a vector's value and its identifier.
+    pub unfinished: bool,
+}
+
+/// What is wrong at which byte of the piece.
+#[derive(Debug)]
+pub struct Wrong {
+    pub at: usize,
+    pub what: String,
+}
+
+/// Scans `text`, which begins between two statements. `slots[net]` says where the changes of a net go, `None` that they
+/// are only checked. Changes before the first time stamp are at time 0.
+pub fn scan(
+    text: &[u8],
+    nets: &Nets,
+    slots: &[Option<u32>],
+    slot_count: usize,
+) -> Result<Scan, Wrong> {
+    let mut out = Scan {
+        signals: vec![Signal::default(); slot_count],
+        ..Scan::default()
+    };
+    let mut time = 0;
+    let mut tokens = Tokens { text, at: 0 };
+    while let Some(start) = tokens.next_start() {
+        let wrong = |what: String| Err(Wrong { at: start, what });
+        match text[start] {
+            b'#' => {
+                let token = tokens.token();
+                let Some(stamp) = parse_time(&token[1..]) else {
+                    return wrong(format!("`{}` is not a time", show(token)));
+                };
+                if out.last_time.is_some_and(|last| stamp < last) {
+                    return wrong(format!("time runs backwards from {time} to {stamp}"));
+                }
+                time = stamp;
+                out.first_time.get_or_insert(stamp);
+                out.last_time = Some(stamp);
+            }
+            c if bit(c).is_some() => {
+                tokens.at += 1;
+                let id = tokens.token();
+                let Some(net) = nets.find(id) else {
+                    return wrong(unknown_id(&text[start..tokens.at], id));
+                };
+                if let Some(slot) = slots[net] {
+                    let (ones, unknown, high_z) = extend(&[c], nets.width(net));
+                    out.signals[slot as usize].push(time, ones, unknown, high_z);
+                }
+            }
+            b'b' | b'B' => {
+                tokens.at += 1;
+                let digits = tokens.token();
+                let Some(id_start) = tokens.next_start() else {
+                    out.unfinished = true;
+                    break;
+                };
+                let id = tokens.token();
+                let Some(net) = nets.find(id) else {
+                    return Err(Wrong {
+                        at: id_start,
+                        what: unknown_id(&text[start..tokens.at], id),
+                    });
+                };
+                let width = nets.width(net);
+                if digits.is_empty() || digits.len() > width as usize {
+                    return wrong(format!(
+                        "`{}` is {} bits for a net of {width}",
+                        show(&text[start..tokens.at]),
+                        digits.len()
+                    ));
+                }
+                let Some((ones, unknown, high_z)) = vector(digits, width) else {
+                    return wrong(format!("`b{}` is not a value", show(digits)));
+                };
+                if let Some(slot) = slots[net] {
+                    out.signals[slot as usize].push(time, ones, unknown, high_z);
+                }
+            }
+            // Reals and strings carry no bits; their nets are not channels.
+            b'r' | b'R' | b's' | b'S' => {
+                tokens.token();
+                if tokens.next_start().is_none() {
+                    out.unfinished = true;
+                    break;
+                }
+                let id = tokens.token();
+                if nets.find(id).is_none() {
+                    return wrong(unknown_id(&text[start..tokens.at], id));
+                }
+            }
+            b'$' => match tokens.token() {
+                b"$comment" => {
+                    if !tokens.skip_to_end() {
+                        out.unfinished = true;
+                        break;
+                    }
+                }
+                b"$dumpvars" | b"$dumpall" | b"$dumpon" | b"$dumpoff" | b"$end" => {}
+                other => {
+                    return wrong(format!(
+                        "`{}` has no place among the value changes",
+                        show(other)
+                    ));
+                }
+            },
+            _ => {
+                let token = tokens.token();
+                return wrong(format!(
+                    "`{}` is neither a time nor a value change",
+                    show(token)
+                ));
+            }
+        }
+    }
+    Ok(out)
+}
+
+pub struct Tokens<'a> {
+    pub text: &'a [u8],
+    pub at: usize,
+}
+
+impl<'a> Tokens<'a> {
+    /// Skips white space; where the next token begins.
+    #[inline]
+    pub fn next_start(&mut self) -> Option<usize> {
+        while *self.text.get(self.at)? <= b' ' {
+            self.at += 1;
+        }
+        Some(self.at)
+    }
+
+    /// From here to the next white space; empty if it is here.
+    #[inline]
+    pub fn token(&mut self) -> &'a [u8] {
+        let start = self.at;
+        while self.text.get(self.at).is_some_and(|&c| c > b' ') {
+            self.at += 1;
+        }
+        &self.text[start..self.at]
+    }
+
+    /// Behind the next `$end`; false if there is none.
+    pub fn skip_to_end(&mut self) -> bool {
+        while self.next_start().is_some() {
+            if self.token() == b"$end" {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn parse_time(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |time, &c| {
+        let digit = c.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        time.checked_mul(10)?.checked_add(digit.into())
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Bit {
+    Zero,
+    One,
+    Unknown,
+    HighZ,
+}
+
+/// Four states, and the nine of std_logic that VHDL simulators write.
+#[inline]
+fn bit(c: u8) -> Option<Bit> {
+    match c {
+        b'0' | b'l' | b'L' => Some(Bit::Zero),
+        b'1' | b'h' | b'H' => Some(Bit::One),
+        b'x' | b'X' | b'u' | b'U' | b'w' | b'W' | b'-' => Some(Bit::Unknown),
+        b'z' | b'Z' => Some(Bit::HighZ),
+        _ => None,
+    }
+}
+
+/// The lowest 64 bits as (ones, unknown, high_z); `None` if a digit is no value.
+#[inline]
+fn vector(digits: &[u8], width: u32) -> Option<(u64, u64, u64)> {
+    let mut ones = 0u64;
+    let mut eights = digits.chunks_exact(8);
+    for eight in &mut eights {
+        let word = u64::from_be_bytes(eight.try_into().expect("eight bytes"));
+        if word & !0x0101_0101_0101_0101 != 0x3030_3030_3030_3030 {
+            return digits
+                .iter()
+                .all(|&c| bit(c).is_some())
+                .then(|| extend(digits, width));
+        }
+        // Bit 0 of each byte, gathered into the top byte with the last digit lowest.
+        let gathered = (word & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        ones = ones << 8 | gathered;
+    }
+    for &c in eights.remainder() {
+        if c & !1 != b'0' {
+            return digits
+                .iter()
+                .all(|&c| bit(c).is_some())
+                .then(|| extend(digits, width));
+        }
+        ones = ones << 1 | u64::from(c & 1);
+    }
+    Some((ones, 0, 0))
+}
+
+/// Left-extends a value as the standard says: with x or z if that comes first, else with 0.
+fn extend(digits: &[u8], width: u32) -> (u64, u64, u64) {
+    let (mut ones, mut unknown, mut high_z) = match digits.first().and_then(|&c| bit(c)) {
+        Some(Bit::Unknown) => (0, u64::MAX, 0),
+        Some(Bit::HighZ) => (0, 0, u64::MAX),
+        _ => (0, 0, 0),
+    };
+    for &c in digits {
+        (ones, unknown, high_z) = (ones << 1, unknown << 1, high_z << 1);
+        match bit(c) {
+            Some(Bit::One) => ones |= 1,
+            Some(Bit::HighZ) => high_z |= 1,
+            Some(Bit::Zero) => {}
+            Some(Bit::Unknown) | None => unknown |= 1,
+        }
+    }
+    let mask = if width >= 64 {
+        u64::MAX
+    } else {
+        (1 << width) - 1
+    };
+    (ones & mask, unknown & mask, high_z & mask)
+}
+
+fn unknown_id(statement: &[u8], id: &[u8]) -> String {
+    if id.is_empty() {
+        return format!(
+            "`{}` changes no net: its identifier is missing",
+            show(statement)
+        );
+    }
+    format!(
+        "`{}` changes a net `{}` that the header does not declare",
+        show(statement),
+        show(id)
+    )
+}
+
+/// A token for a message, at most 40 bytes of it.
+pub fn show(token: &[u8]) -> String {
+    let short = String::from_utf8_lossy(&token[..token.len().min(40)]).into_owned();
+    if token.len() > 40 {
+        short + "..."
+    } else {
+        short
+    }
+}

@@ -1,0 +1,245 @@
+//! The blocks of an FST file: whether they are all there, whether the sizes they declare are possible, and when the
+//! simulator had its dump turned off (a gap).
+//! Ref: GTKWave's block_format.txt.
+
+const HEADER_BYTES: u64 = 329;
+/// Best cases of the compressions that FST uses.
+const ZLIB_EXPANSION: u64 = 1032;
+const LZ4_EXPANSION: u64 = 255;
+
+const HEADER: u8 = 0;
+const BLACKOUT: u8 = 2;
+const GEOMETRY: u8 = 3;
+const HIERARCHY_GZIP: u8 = 4;
+const HIERARCHY_LZ4: u8 = 6;
+const HIERARCHY_LZ4_TWICE: u8 = 7;
+const SKIP: u8 = 255;
+
+/// What is wrong at which byte.
+#[derive(Debug)]
+pub struct Wrong {
+    pub at: usize,
+    pub what: String,
+}
+
+/// Begins with a header block, whose length is always the same.
+pub fn is_fst(head: &[u8]) -> bool {
+    head.len() >= 9 && head[0] == HEADER && head[1..9] == HEADER_BYTES.to_be_bytes()
+}
+
+/// The gaps, in ticks.
+pub fn check(file: &[u8]) -> Result<Vec<(u64, u64)>, Wrong> {
+    let mut gaps = Vec::new();
+    let (mut geometry, mut hierarchy) = (None, false);
+    let mut data = Vec::new();
+    let mut at = 0;
+    while at < file.len() {
+        let wrong = |what: &str| Wrong {
+            at,
+            what: what.into(),
+        };
+        let kind = file[at];
+        let mut fields = Fields {
+            bytes: &file[at + 1..],
+        };
+        let length = fields
+            .u64()
+            .ok_or_else(|| wrong("the FST file is cut off; record it again"))?;
+        let end = usize::try_from(length)
+            .ok()
+            .filter(|&length| length >= 8)
+            .and_then(|length| (at + 1).checked_add(length))
+            .filter(|&end| end <= file.len())
+            .ok_or_else(|| wrong("an FST block does not end within the file: it is damaged or cut off; record it again"))?;
+        fields.bytes = &file[at + 9..end];
+        let possible = match kind {
+            HEADER => length == HEADER_BYTES,
+            BLACKOUT => fields.blackouts(&mut gaps),
+            GEOMETRY => {
+                geometry = fields.geometry();
+                geometry.is_some()
+            }
+            HIERARCHY_GZIP | HIERARCHY_LZ4 | HIERARCHY_LZ4_TWICE => {
+                let first = !std::mem::replace(&mut hierarchy, true);
+                first && fields.hierarchy(kind).is_some()
+            }
+            1 | 5 | 8 => {
+                data.push((at, at + 9..end, kind));
+                true
+            }
+            SKIP => {
+                return Err(wrong(
+                    "the FST file was not finished by its simulator; let it end and record again",
+                ));
+            }
+            other => {
+                return Err(wrong(&format!(
+                    "FST block type {other} is not known; the file is damaged"
+                )));
+            }
+        };
+        if !possible {
+            return Err(wrong(
+                "this FST block declares sizes that it cannot have; the file is damaged",
+            ));
+        }
+        at = end;
+    }
+    let Some(nets) = geometry.filter(|_| hierarchy) else {
+        let what =
+            "the FST file has no list of nets: it is cut off or its simulator did not finish it"
+                .into();
+        return Err(Wrong { at, what });
+    };
+    for (at, range, kind) in data {
+        let block = Fields {
+            bytes: &file[range],
+        };
+        if block.value_changes(kind, nets).is_none() {
+            let what = "this FST block of value changes declares sizes that it cannot have; the file is damaged";
+            return Err(Wrong {
+                at,
+                what: what.into(),
+            });
+        }
+    }
+    Ok(gaps)
+}
+
+/// Big-endian fields and variable-length integers, one after the other.
+#[derive(Clone, Copy)]
+struct Fields<'a> {
+    bytes: &'a [u8],
+}
+
+impl Fields<'_> {
+    fn u64(&mut self) -> Option<u64> {
+        let (field, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(u64::from_be_bytes(*field))
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.bytes.split_first()?;
+            self.bytes = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn skip(&mut self, count: u64) -> Option<()> {
+        self.bytes = self.bytes.get(usize::try_from(count).ok()?..)?;
+        Some(())
+    }
+
+    /// The last `count` bytes, taken off.
+    fn tail(&mut self, count: u64) -> Option<Self> {
+        let at = self.bytes.len().checked_sub(usize::try_from(count).ok()?)?;
+        let (rest, tail) = self.bytes.split_at(at);
+        self.bytes = rest;
+        Some(Fields { bytes: tail })
+    }
+
+    /// Times at which the dump was turned off (0) and on (1).
+    fn blackouts(mut self, gaps: &mut Vec<(u64, u64)>) -> bool {
+        let mut read = || {
+            let count = self.varint()?;
+            let (mut time, mut off) = (0u64, None);
+            for _ in 0..count {
+                let (&on, rest) = self.bytes.split_first()?;
+                self.bytes = rest;
+                time = time.checked_add(self.varint()?)?;
+                match (on, off) {
+                    (0, None) => off = Some(time),
+                    (1.., Some(since)) => {
+                        gaps.push((since, time));
+                        off = None;
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(since) = off {
+                gaps.push((since, u64::MAX));
+            }
+            self.bytes.is_empty().then_some(())
+        };
+        read().is_some()
+    }
+
+    /// The number of nets.
+    fn geometry(mut self) -> Option<u64> {
+        let (inflated, nets) = (self.u64()?, self.u64()?);
+        (nets <= inflated && self.can_inflate_to(inflated, ZLIB_EXPANSION)).then_some(nets)
+    }
+
+    fn hierarchy(mut self, kind: u8) -> Option<()> {
+        let inflated = self.u64()?;
+        let possible = match kind {
+            HIERARCHY_GZIP => {
+                self.bytes.len() >= 10 && self.can_inflate_to(inflated, ZLIB_EXPANSION)
+            }
+            HIERARCHY_LZ4 => self.can_inflate_to(inflated, LZ4_EXPANSION),
+            _ => {
+                let once = self.varint()?;
+                self.can_inflate_to(once, LZ4_EXPANSION)
+                    && inflated <= once.saturating_mul(LZ4_EXPANSION)
+            }
+        };
+        possible.then_some(())
+    }
+
+    fn value_changes(mut self, kind: u8, nets: u64) -> Option<()> {
+        self.skip(3 * 8)?;
+        let (frame_inflated, frame_length, frame_nets) =
+            (self.varint()?, self.varint()?, self.varint()?);
+        let frame = Fields {
+            bytes: self.bytes.get(..usize::try_from(frame_length).ok()?)?,
+        };
+        self.skip(frame_length)?;
+        // From the end: the time table, then the chain that says where each net's changes are.
+        let mut sizes = self.tail(24)?;
+        let (times_inflated, times_length, times) = (sizes.u64()?, sizes.u64()?, sizes.u64()?);
+        let time_table = self.tail(times_length)?;
+        let chain_length = self.tail(8)?.u64()?;
+        let chain = self.tail(chain_length)?;
+        let chain_nets = self.varint()?;
+        let possible = frame_nets == nets
+            && chain_nets == nets
+            && frame.can_inflate_to(frame_inflated, ZLIB_EXPANSION)
+            && times <= times_inflated
+            && time_table.can_inflate_to(times_inflated, ZLIB_EXPANSION)
+            && chain.names_at_most(nets, kind)?;
+        possible.then_some(())
+    }
+
+    /// Whether the chain stays within the nets.
+    fn names_at_most(mut self, nets: u64, kind: u8) -> Option<bool> {
+        let mut named = 0u64;
+        while let Some(&first) = self.bytes.first() {
+            let entry = self.varint()?;
+            named = named.checked_add(match (kind, entry) {
+                // Version 2: odd entries are one net, even ones a run without changes.
+                (8, _) if first & 1 == 1 => 1,
+                (8, run) => run >> 1,
+                // Before: 0 is an alias, whose number follows.
+                (_, 0) => {
+                    self.varint()?;
+                    1
+                }
+                (_, entry) if entry & 1 == 1 => 1,
+                (_, run) => run >> 1,
+            })?;
+        }
+        Some(named <= nets)
+    }
+
+    /// Equal lengths mean stored as it is.
+    fn can_inflate_to(&self, inflated: u64, expansion: u64) -> bool {
+        inflated <= (self.bytes.len() as u64).saturating_mul(expansion)
+    }
+}
