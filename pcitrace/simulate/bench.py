@@ -39,7 +39,7 @@ class Bench:
             # Each part draws from its own stream, so that a parameter of one does not shift the others.
             bus = Bus(
                 name, host.bus, host.nic, self.scheduler, Random(f"{seed} bus {name}"), log,
-                command_captured=wires in ("command", "full"), contents=wires == "full",
+                command_captured=wires in ("command", "full"),
             )
             nic = Nic(
                 name, host.nic, bus, simulation.link, self.scheduler, Random(f"{seed} nic {name}"), log,

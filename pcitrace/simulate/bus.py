@@ -87,7 +87,7 @@ class LineHistory(NamedTuple):
     runs: Runs
     grants: Steps  # 1: the NIC's GNT# is asserted
     requests: Steps  # +1: the NIC wants the bus once more; -1: it has it
-    transactions: list[Transaction]  # those with contents, where contents are wanted
+    transactions: list[Transaction]  # where C/BE# is captured
 
 
 class BusLog(Protocol):
@@ -110,7 +110,6 @@ class Bus:
         log: BusLog,
         *,
         command_captured: bool,
-        contents: bool,
     ) -> None:
         self.name = name
         self.parameters = parameters
@@ -120,8 +119,7 @@ class Bus:
         self._scheduler = scheduler
         self._random = random
         self._log = log
-        self._turnaround = command_captured
-        self._contents = contents
+        self._command_captured = command_captured
         self._queue: deque[tuple[int, Access, Signal]] = deque()
         self._active: _Active | None = None
         self._generation = 0  # a transaction cut short by the latency timer voids its planned end
@@ -238,7 +236,7 @@ class Bus:
             waits=waits,
             termination=termination,
             single=single,
-            turnaround=self._turnaround,
+            turnaround=self._command_captured,
         )
 
     def _plan_registers(self, access: Access, done: Signal, start_clk: int) -> _Active:
@@ -253,7 +251,7 @@ class Bus:
             target_first_clks=nic.csr_read_first_clks if read and not access.retried else nic.csr_write_first_clks,
             termination=termination,
             single=True,
-            turnaround=self._turnaround,
+            turnaround=self._command_captured,
         )
         return _Active(access, done, start_clk, plan, termination, 4)
 
@@ -318,7 +316,7 @@ class Bus:
         self._count += 1
         self._active = None
         self._free_clk = end + 1  # one idle clock between transactions
-        if self._contents:
+        if self._command_captured:  # what AD and C/BE# carry is worked out from these
             self._transactions.append(transaction)
         self._log.transaction(self.name, transaction)
         if self._queue:

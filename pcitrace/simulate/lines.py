@@ -85,8 +85,8 @@ def _contents(transaction: Transaction) -> dict[str, Changes]:
     ends = np.array([row[0] - start for row in rows])
     spans = np.diff(ends, prepend=0)
     address = access.address & ~3
-    ad = np.concatenate([[address], np.repeat(np.array([row[1] for row in rows], np.uint64), spans)]).astype(np.uint64)
-    cbe = np.concatenate([[access.command], np.repeat([row[2] for row in rows], spans)]).astype(np.uint64)
+    ad = np.repeat(np.array([address, *(row[1] for row in rows)], np.uint64), [1, *spans])
+    cbe = np.repeat(np.array([access.command, *(row[2] for row in rows)], np.uint64), [1, *spans])
     after = plan.clocks - len(ad)
     ad, cbe = np.append(ad, np.full(after, ad[-1])), np.append(cbe, np.full(after, cbe[-1]))
     if access.command in READS and plan.clocks > 1:
