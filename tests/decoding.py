@@ -29,7 +29,8 @@ class Tables:
 def decode(path: Path, bus: str | None = None, wiring: Mapping[str, Any] | None = None, **options: Any) -> Tables:
     """Decode one bus of a capture file with the kernel; options as of `_kernel.decode`."""
     capture = _kernel.open(str(path))
-    spec = resolve_wiring(capture.channels, wiring).bus(bus).spec()
+    stated = {"clock_mhz": options["clock_mhz"]} if "clock_mhz" in options else {}  # then there need be no CLK
+    spec = resolve_wiring(capture.channels, {**stated, **(wiring or {})}).bus(bus).spec()
     options.setdefault("data_phases", True)
     [decoded] = _kernel.decode(capture, [spec], **options)
     names = ("transactions", "data_phases", "problems", "clocks")

@@ -29,7 +29,7 @@ ALL_LINES = CONTROL | {
 """What a bus may have had captured. AD and AD_HIGH are AD[31:0] and AD[63:32], C/BE# alike; GNT# is all grants."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Clock:
     """What was on the wires at one rising edge: levels, so 0 is asserted for a line whose name ends in #."""
 
@@ -50,6 +50,13 @@ class Clock:
     ack64: Level = 1
     rst: Level = 1
     gap: bool = False  # samples are missing between the clock before and this one
+
+    def __repr__(self) -> str:
+        levels = (self.frame, self.irdy, self.trdy, self.stop, self.devsel)
+        control = "".join(
+            "?" if level is None else "." if level else name for name, level in zip("FITSD", levels, strict=True)
+        )
+        return f"<{control} AD {self.ad} C/BE {self.cbe} RST {self.rst}>"
 
 
 @dataclass(slots=True)
