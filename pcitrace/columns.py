@@ -12,7 +12,19 @@ import pyarrow as pa
 
 from pcitrace.schema import Table
 
-__all__ = ["booleans", "floats", "integers", "strings", "table"]
+__all__ = [
+    "Booleans",
+    "Floats",
+    "Integers",
+    "booleans",
+    "floats",
+    "integers",
+    "next_us",
+    "pick",
+    "pick_us",
+    "strings",
+    "table",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -87,3 +99,24 @@ def table(schema: Table, columns: Mapping[str, Any]) -> pd.DataFrame:
             array = pa.array(values, type=kind)
         arrays[column.name] = array
     return pa.table(arrays).to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def pick(values: Integers, rows: Integers) -> Integers:
+    """Return the values at rows; -1 where the row is -1."""
+    if not len(values):
+        return np.full(len(rows), -1)
+    return np.where(rows >= 0, values[np.maximum(rows, 0)], -1)
+
+
+def pick_us(values: Floats, rows: Integers) -> Floats:
+    """Return the times at rows; NaN where the row is -1."""
+    if not len(values):
+        return np.full(len(rows), np.nan)
+    return np.where(rows >= 0, values[np.maximum(rows, 0)], np.nan)
+
+
+def next_us(times: Floats, after: Floats) -> Floats:
+    """Return the first of the ascending times after each given one; NaN where there is none."""
+    at = np.searchsorted(times, after, side="right")
+    known = ~np.isnan(after) & (at < len(times))
+    return pick_us(times, np.where(known, at, -1))

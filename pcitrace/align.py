@@ -1,0 +1,233 @@
+"""Matching two sequences of frames that keep their order: what was sent with what was seen later.
+
+Frames with a content that occurs once are matched by it; what is left between them by order, length and time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.content import Keys
+
+__all__ = ["Side", "match"]
+
+SKIP = 1.0
+"""Cost of leaving one frame of either side unmatched, in the cost of the worst lag."""
+
+BLOCK = 256
+"""Frames of the later side that are matched at a time."""
+
+WIDEST = 48
+"""Most frames that one frame is compared with, where nothing but order and time tells them apart."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two sequences, in order of time.
+
+    Attributes
+    ----------
+    start_us, end_us : arrays of float
+        When each frame begins and ends here.
+    shortest, longest : arrays of int
+        Bounds of its length in bytes.
+    key : array of uint64
+        Key of its content, 0 if not known.
+    other_keys : tuple of arrays
+        Keys it has if its buffer begins unaligned.
+    damaged : array of bool
+        Whether its content may differ from the same frame's elsewhere.
+    """
+
+    start_us: Floats
+    end_us: Floats
+    shortest: Integers
+    longest: Integers
+    key: Keys
+    damaged: Booleans
+
+    def __len__(self) -> int:
+        return len(self.start_us)
+
+
+def match(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Integers]:
+    """Match the frames of two sides.
+
+    Parameters
+    ----------
+    earlier, later : Side
+        A frame begins and ends on the later side no sooner than on the earlier one.
+    after_end : bool
+        Whether it also begins there only after it has ended on the earlier side (store and forward).
+
+    Returns
+    -------
+    i, j : arrays of int
+        Matched rows of both sides, both ascending.
+    """
+    lag_from = earlier.end_us if after_end else earlier.start_us
+    anchors = _anchors(earlier, later, after_end)
+    lag = np.median(later.start_us[anchors[1]] - lag_from[anchors[0]]) if len(anchors[0]) else None
+    i_parts, j_parts = [anchors[0]], [anchors[1]]
+    edges_i = np.r_[-1, anchors[0], len(earlier)]
+    edges_j = np.r_[-1, anchors[1], len(later)]
+    holes = np.flatnonzero((np.diff(edges_i) > 1) & (np.diff(edges_j) > 1))
+    for hole in holes.tolist():
+        rows_i = np.arange(edges_i[hole] + 1, edges_i[hole + 1])
+        rows_j = np.arange(edges_j[hole] + 1, edges_j[hole + 1])
+        found = _between(earlier, later, rows_i, rows_j, after_end, lag)
+        i_parts.append(found[0])
+        j_parts.append(found[1])
+    i, j = np.concatenate(i_parts), np.concatenate(j_parts)
+    order = np.argsort(i, kind="stable")
+    return i[order], j[order]
+
+
+def possible(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool) -> Booleans:
+    """Return which of the pairs can be one frame: by time, by length, by content."""
+    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
+    time = (later.start_us[j] >= begins) & (later.end_us[j] >= earlier.end_us[i])
+    length = (earlier.shortest[i] <= later.longest[j]) & (later.shortest[j] <= earlier.longest[i])
+    a, b = earlier.key[i], later.key[j]
+    content = (a == b) | (a == 0) | (b == 0) | earlier.damaged[i] | later.damaged[j]
+    # A damaged frame may have been cut short as well.
+    length |= (earlier.damaged[i] | later.damaged[j]) & (a == b) & (a != 0)
+    return np.asarray(time & length & content)
+
+
+def _anchors(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Integers]:
+    """Return pairs whose content occurs once on each side, in the same order on both."""
+    keys, first, count = np.unique(earlier.key, return_index=True, return_counts=True)
+    once = dict(zip(keys[(count == 1) & (keys != 0)].tolist(), first[(count == 1) & (keys != 0)].tolist(), strict=True))
+    keys, first, count = np.unique(later.key, return_index=True, return_counts=True)
+    single = (count == 1) & (keys != 0)
+    pairs = [
+        (once[key], at) for key, at in zip(keys[single].tolist(), first[single].tolist(), strict=True) if key in once
+    ]
+    pairs.sort()
+    i = np.array([pair[0] for pair in pairs], dtype=np.int64)
+    j = np.array([pair[1] for pair in pairs], dtype=np.int64)
+    able = possible(earlier, later, i, j, after_end)
+    i, j = i[able], j[able]
+    keep = _rising(j)
+    return i[keep], j[keep]
+
+
+def _rising(values: Integers) -> Integers:
+    """Return the rows of a longest rising subsequence."""
+    if len(values) < 2 or (np.diff(values) > 0).all():
+        return np.arange(len(values))
+    tails: list[int] = []
+    rows: list[int] = []
+    before = np.full(len(values), -1)
+    for row, value in enumerate(values.tolist()):
+        at = bisect_left(tails, value)
+        before[row] = rows[at - 1] if at else -1
+        if at == len(tails):
+            tails.append(value)
+            rows.append(row)
+        else:
+            tails[at] = value
+            rows[at] = row
+    out = []
+    row = rows[-1]
+    while row >= 0:
+        out.append(row)
+        row = int(before[row])
+    return np.array(out[::-1], dtype=np.int64)
+
+
+def _between(
+    earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float | None
+) -> tuple[Integers, Integers]:
+    """Match frames that content does not single out: one to one if that fits, else at the least cost."""
+    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
+    starts = later.start_us[j]
+    # The last frame that had begun when this one came: if they are all different ones that fit, no lag can be shorter.
+    latest = np.searchsorted(begins, starts, side="right") - 1
+    if lag is None:
+        some = latest >= 0
+        lag = float(np.median(starts[some] - begins[latest[some]])) if some.any() else 0.0
+    fits = (latest >= 0) & possible(earlier, later, i[np.maximum(latest, 0)], j, after_end)
+    if fits.all() and (np.diff(latest) > 0).all():
+        return i[latest], j
+    if len(j) <= BLOCK:
+        return _cheapest(earlier, later, i, j, after_end, lag)
+    if len(i) == len(j) and possible(earlier, later, i, j, after_end).all():
+        return i, j
+    return _in_blocks(earlier, later, i, j, after_end, lag)
+
+
+def _in_blocks(
+    earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float
+) -> tuple[Integers, Integers]:
+    """Match a long stretch piece by piece; each piece looks half a block further than it decides."""
+    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
+    out_i, out_j = [], []
+    at_i = at_j = 0
+    while at_i < len(i) and at_j < len(j):
+        block_j = j[at_j : at_j + BLOCK]
+        stop = int(np.searchsorted(begins, later.start_us[block_j[-1]], side="right"))
+        block_i = i[at_i : max(stop, at_i)]
+        found_i, found_j = _cheapest(earlier, later, block_i, block_j, after_end, lag)
+        last = at_j + BLOCK >= len(j)
+        keep = np.ones(len(found_j), dtype=bool) if last else found_j < block_j[BLOCK // 2]
+        out_i.append(found_i[keep])
+        out_j.append(found_j[keep])
+        if last:
+            break
+        at_j += BLOCK // 2
+        if keep.any():
+            at_i = int(np.searchsorted(i, found_i[keep][-1])) + 1
+    return np.concatenate(out_i or [i[:0]]), np.concatenate(out_j or [j[:0]])
+
+
+def _cheapest(
+    earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float
+) -> tuple[Integers, Integers]:
+    """Match at the least cost: every frame left out costs, and every lag that is unlike the others.
+
+    Dynamic programming over the later frames; each is compared with the frames that had begun before it.
+    """
+    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
+    starts = later.start_us[j]
+    high = np.searchsorted(begins, starts, side="right")
+    n = len(i)
+    scale = 20 * (abs(lag) + 1.0)
+    best = np.arange(n + 1) * SKIP
+    back = []
+    # best[k]: least cost of the later frames so far with the first k earlier frames dealt with.
+    for row in range(len(j)):
+        low = max(0, int(high[row]) - WIDEST)
+        candidates = np.arange(low, int(high[row]))
+        skip = best + SKIP
+        new = skip.copy()
+        choice = np.full(n + 1, -1)
+        if len(candidates):
+            fit = possible(earlier, later, i[candidates], np.full(len(candidates), j[row]), after_end)
+            off = np.abs(starts[row] - begins[candidates] - lag) / scale
+            cost = np.where(fit, best[candidates] + 0.5 * np.minimum(off, 1.0), np.inf)
+            better = cost < new[candidates + 1]
+            new[candidates[better] + 1] = cost[better]
+            choice[candidates[better] + 1] = candidates[better]
+        # Earlier frames left out after this one: carry the least cost onwards.
+        steps = np.arange(n + 1) * SKIP
+        carried = np.minimum.accumulate(new - steps) + steps
+        origin = np.where(new <= carried + 1e-12, np.arange(n + 1), 0)
+        origin = np.maximum.accumulate(origin)
+        back.append((choice, origin))
+        best = carried
+    out_i, out_j = [], []
+    k = n
+    for row in range(len(j) - 1, -1, -1):
+        choice, origin = back[row]
+        k = int(origin[k])
+        if choice[k] >= 0:
+            out_i.append(int(choice[k]))
+            out_j.append(row)
+            k = int(choice[k])
+    return i[np.array(out_i[::-1], dtype=np.int64)], j[np.array(out_j[::-1], dtype=np.int64)]

@@ -1,0 +1,189 @@
+"""What frames hold, as far as it is seen: their first bytes, a key made of them, their length.
+
+The same frame read from memory, sent on the wire and written to memory has the same bytes; so it has the same key.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pcitrace.columns import Booleans, Floats, Integers, floats
+from pcitrace.dma import Dma
+from pcitrace.phases import Phases
+
+__all__ = ["HEADER", "Heads", "WireFrames", "heads", "keys", "wire_frames"]
+
+HEADER = 14
+"""Bytes of the Ethernet header: two addresses and a type or length (IEEE 802.3)."""
+
+FCS = 4
+"""Bytes of the frame check sequence."""
+
+KEY_BYTES = 60
+"""Bytes that make up a key: what every frame has on the wire, check sequence apart."""
+
+HEAD = KEY_BYTES + 8
+"""Bytes kept of each frame: a key may begin up to 7 bytes later, where a buffer is not aligned."""
+
+START_OF_FRAME = 0xD5
+
+# Powers of an odd multiplier modulo 2**64: a polynomial hash of bytes, computed as one matrix product.
+_POWERS = np.cumprod(np.full(KEY_BYTES, 0x9E3779B97F4A7C15, dtype=np.uint64), dtype=np.uint64)
+
+Bytes = npt.NDArray[np.uint8]
+Keys = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """First bytes of frames: `data` has shape (frames, HEAD), `length` says how many are there."""
+
+    data: Bytes
+    length: Integers
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+
+def keys(head: Heads, offset: int = 0) -> Keys:
+    """Return a key of each frame's first 60 bytes; 0 where they are not all there."""
+    window = head.data[:, offset : offset + KEY_BYTES].astype(np.uint64) + np.uint64(1)
+    value = (window * _POWERS).sum(axis=1, dtype=np.uint64)
+    value[value == 0] = 1
+    value[head.length < KEY_BYTES + offset] = 0
+    return np.asarray(value)
+
+
+def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
+    """Return the first bytes of DMA bursts, enabled byte lanes only.
+
+    Parameters
+    ----------
+    dma : Dma
+    phases : Phases
+        Data phases of the same bus.
+    bursts : array of int
+        Numbers of the bursts wanted, ascending.
+
+    Returns
+    -------
+    Heads
+        One row a burst.
+    """
+    rows = np.flatnonzero(np.isin(dma.burst, bursts) & (dma.bus.data_phases > 0))
+    rows = rows[np.lexsort((dma.bus.start_us[rows], dma.burst[rows]))]
+    which = np.searchsorted(bursts, dma.burst[rows])
+    begin, length = phases.ranges(dma.bus.transaction[rows])
+    before = _within(which, length)
+    most = HEAD // 4 + 1
+    length = np.clip(most - before, 0, length)
+    owner = np.repeat(np.arange(len(rows)), length)
+    at = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length, length) + np.repeat(begin, length)
+    wide = (dma.bus.bytes > 4 * dma.bus.data_phases)[rows][owner]
+    data = phases.data[at].view(np.uint64)
+    enables = np.where(phases.byte_enables[at] < 0, 0, phases.byte_enables[at])
+    lanes = np.arange(8)
+    byte = (data[:, None] >> (8 * lanes).astype(np.uint64) & np.uint64(0xFF)).astype(np.uint8)
+    enabled = (enables[:, None] >> lanes & 1 == 0) & ((lanes < 4) | wide[:, None])
+    burst = np.repeat(which[owner], 8).reshape(-1, 8)[enabled]
+    place = _within(burst, np.ones(len(burst), dtype=np.int64))
+    out = np.zeros((len(bursts), HEAD), dtype=np.uint8)
+    fits = place < HEAD
+    out[burst[fits], place[fits]] = byte[enabled][fits]
+    return Heads(out, np.minimum(np.bincount(burst, minlength=len(bursts)), HEAD))
+
+
+def _within(group: Integers, amount: Integers) -> Integers:
+    """Return for each row the sum of the amounts of the rows before it in its group; groups are ascending."""
+    total = np.cumsum(amount) - amount
+    starts = np.r_[True, group[1:] != group[:-1]] if len(group) else np.zeros(0, dtype=bool)
+    base = total[starts]
+    return total - base[np.cumsum(starts) - 1] if len(group) else total
+
+
+@dataclass(frozen=True)
+class WireFrames:
+    """Frames on the wire of one sender, in order of time; NaN and -1 where not known.
+
+    Attributes
+    ----------
+    start_us, end_us : arrays of float
+        Rise and fall of TX_EN.
+    length : array of int
+        Bytes of the frame without preamble and frame check sequence, padding included.
+    slack : array of int
+        By how many bytes `length` may be wrong: 0 where the bytes were captured.
+    head : Heads or None
+        First bytes, where they were captured.
+    fcs_ok : array of int
+        1 right, 0 wrong, -1 not known.
+    """
+
+    start_us: Floats
+    end_us: Floats
+    length: Integers
+    slack: Integers
+    head: Heads | None
+    fcs_ok: Integers
+
+    def __len__(self) -> int:
+        return len(self.start_us)
+
+
+def wire_frames(wire: pd.DataFrame, byte_us: float | None, preamble_bytes: int, step_us: float) -> WireFrames:
+    """Read the table of a wire probe.
+
+    Parameters
+    ----------
+    wire : pandas.DataFrame
+        Columns `start_us`, `end_us`, `bytes`; rows that the capture cuts have nulls.
+    byte_us : float or None
+        Time of one byte on the wire; None if the link is not described.
+    preamble_bytes : int
+        Preamble and start of frame.
+    step_us : float
+        Sampling step of the capture: how far each edge of TX_EN may be off.
+
+    Returns
+    -------
+    WireFrames
+    """
+    start, end = floats(wire, "start_us"), floats(wire, "end_us")
+    contents = wire["bytes"].tolist() if "bytes" in wire.columns else [None] * len(wire)
+    seen = [isinstance(content, bytes) and len(content) > 0 for content in contents]
+    n = len(wire)
+    length = np.full(n, -1)
+    slack = np.zeros(n, dtype=np.int64)
+    fcs = np.full(n, -1)
+    if byte_us is not None:
+        known = ~np.isnan(start) & ~np.isnan(end)
+        length[known] = np.rint((end - start)[known] / byte_us).astype(np.int64) - preamble_bytes - FCS
+        slack[known] = np.ceil(step_us / byte_us - 0.5)
+    data = np.zeros((n, HEAD), dtype=np.uint8)
+    there = np.zeros(n, dtype=np.int64)
+    for row in np.flatnonzero(seen).tolist():
+        content = contents[row]
+        sfd = content.find(START_OF_FRAME, 0, 16)
+        frame = content[sfd + 1 :]
+        length[row], slack[row] = max(len(frame) - FCS, 0), 0
+        fcs[row] = int(len(frame) > FCS and zlib.crc32(frame[:-FCS]) == int.from_bytes(frame[-FCS:], "little"))
+        part = frame[: min(HEAD, max(len(frame) - FCS, 0))]
+        data[row, : len(part)] = np.frombuffer(part, dtype=np.uint8)
+        there[row] = len(part)
+    head = Heads(data, there) if any(seen) else None
+    return WireFrames(start, end, length, slack, head, fcs)
+
+
+def numbers(head: Heads, at: int, size: int, big: bool) -> tuple[Integers, Booleans]:
+    """Read an unsigned number at a place in the frame; return the numbers and where they are known."""
+    known = head.length >= at + size
+    parts = head.data[:, at : at + size].astype(np.int64)
+    order: Sequence[int] = range(size - 1, -1, -1) if big else range(size)
+    value = sum((parts[:, i] << 8 * shift for shift, i in enumerate(order)), np.zeros(len(head), dtype=np.int64))
+    return value, known

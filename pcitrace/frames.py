@@ -1,0 +1,212 @@
+"""Bursts and CSR accesses of all hosts -> one row a frame, on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.columns import Booleans, pick, pick_us, table
+from pcitrace.content import FCS, HEADER
+from pcitrace.identity import LEAST_USER_BYTES, SequenceField
+from pcitrace.matching import Ends, HostTraffic, Link, one_direction
+from pcitrace.schema import DROP_LOG, FRAMES
+from pcitrace.traffic import Traffic
+
+__all__ = ["Frames", "HostTraffic", "Link", "SequenceField", "build"]
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The frames of a run.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a frame: the table `frames`.
+    drop_log : pandas.DataFrame
+        What belongs to no frame, and frames that stay incomplete, with the reason.
+    hosts : dict of str to Traffic
+        Traffic of each host; `bursts` and `csr_accesses` say which frame each row belongs to.
+    findings : tuple of str
+        What the user should know, in words.
+
+    Examples
+    --------
+    >>> frames["length_bytes >= 1000"]                        # doctest: +SKIP
+    <Frames: 60 frames, 60 received; 0 dropped>
+    """
+
+    table: pd.DataFrame
+    drop_log: pd.DataFrame
+    hosts: dict[str, Traffic]
+    findings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        received = int(self.table["rx_dma_start_us"].notna().sum())
+        return f"<Frames: {len(self)} frames, {received} received; {len(self.drop_log)} dropped>"
+
+    def __getitem__(self, query: str) -> Frames:
+        """Return the frames that fulfil a condition on the columns; null fulfils none."""
+        chosen = self.table.eval(query)
+        return replace(self, table=self.table[chosen.fillna(False).astype(bool)])
+
+
+def build(
+    hosts: Mapping[str, HostTraffic], *, link: Link | None = None, sequence: SequenceField | None = None
+) -> Frames:
+    """Follow every frame from the sender's memory to the receiver's.
+
+    Parameters
+    ----------
+    hosts : mapping of str to HostTraffic
+        One or two hosts, by name.
+    link : Link, optional
+        Without it, wire times and what depends on them are null.
+    sequence : SequenceField, optional
+        Where frames carry their number.
+
+    Returns
+    -------
+    Frames
+    """
+    names = list(hosts)
+    ends = {name: Ends.of(hosts[name], link) for name in names}
+    parts, drops = [], []
+    for name in names:
+        other = next((one for one in names if one != name), None)
+        part, dropped = one_direction(name, other, ends, sequence)
+        parts.append(part)
+        drops.append(dropped)
+    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    order = np.argsort(columns.pop("order_us"), kind="stable")
+    columns = {key: values[order] for key, values in columns.items()}
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    base = 0
+    for part, dropped in zip(parts, drops, strict=True):
+        dropped["frame"] = np.where(dropped["frame"] >= 0, rank[np.maximum(dropped["frame"], 0) + base], -1)
+        base += len(part["order_us"])
+    _timing(columns, link, names)
+    drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
+    drop_order = np.argsort(drop_log["time_us"], kind="stable")
+    traffic = _with_frames(hosts, ends, columns, names)
+    found = _findings(hosts, ends, columns, drop_log)
+    return Frames(
+        _frames_table(columns),
+        table(
+            DROP_LOG,
+            {key: _nullable(key, values[drop_order]) for key, values in drop_log.items()},
+        ),
+        traffic,
+        found,
+    )
+
+
+def _timing(columns: dict[str, Any], link: Link | None, names: list[str]) -> None:
+    """Add durations, transit times, and whether each frame had to wait for an earlier one."""
+    dma_end, rx_start = columns["dma_end_us"], columns["rx_dma_start_us"]
+    columns["dma_us"] = dma_end - columns["dma_start_us"]
+    columns["gap_us"] = rx_start - dma_end
+    columns["rx_dma_us"] = columns["rx_dma_end_us"] - rx_start
+    if link is None:
+        columns["wire_us"] = np.full(len(dma_end), np.nan)
+    else:
+        user = columns["length_bytes"]
+        on_wire = np.maximum(user, LEAST_USER_BYTES) + HEADER + FCS + link.preamble_bytes
+        columns["wire_us"] = np.where(user >= 0, on_wire * link.byte_us, np.nan)
+    columns["t_nic_us"] = (columns["gap_us"] - columns["wire_us"]) / 2
+    columns["t_nic_tx_us"] = columns["wire_start_us"] - dma_end
+    columns["t_nic_rx_us"] = rx_start - columns["wire_end_us"]
+    columns["queued"] = _queued(columns, names)
+
+
+def _queued(columns: dict[str, Any], names: list[str]) -> Booleans:
+    """Return which frames waited: the wire busy when their DMA ended, or the receiving bus when they had arrived."""
+    n = len(columns["sender"])
+    queued = np.zeros(n, dtype=bool)
+    for name in names:
+        sent = np.flatnonzero(columns["sender"] == name)
+        if not len(sent):
+            continue
+        # When the wire was free again: its own fall, or without a probe the arrival of the frame before.
+        free = np.where(np.isnan(columns["wire_end_us"]), columns["rx_dma_start_us"], columns["wire_end_us"])[sent]
+        before = np.r_[-np.inf, np.fmax.accumulate(np.where(np.isnan(free), -np.inf, free))[:-1]]
+        queued[sent] |= before > columns["dma_end_us"][sent]
+        # DMA of other frames on the receiving bus between the frame's arrival and its own DMA.
+        arrived = np.where(
+            np.isnan(columns["wire_end_us"]), columns["dma_end_us"] + columns["wire_us"], columns["wire_end_us"]
+        )[sent]
+        begun = columns["rx_dma_start_us"][sent]
+        receiver = columns["receiver"][sent[0]]
+        busy_from = np.r_[columns["rx_dma_start_us"][sent], columns["dma_start_us"][columns["sender"] == receiver]]
+        busy_to = np.r_[columns["rx_dma_end_us"][sent], columns["dma_end_us"][columns["sender"] == receiver]]
+        known = ~np.isnan(busy_from) & ~np.isnan(busy_to)
+        order = np.argsort(busy_from[known])
+        busy_from, busy_to = busy_from[known][order], np.maximum.accumulate(busy_to[known][order])
+        earlier = np.searchsorted(busy_from, begun, side="left") - 1
+        queued[sent] |= pick_us(busy_to, earlier) > arrived
+    return queued
+
+
+def _with_frames(
+    hosts: Mapping[str, HostTraffic], ends: Mapping[str, Ends], columns: dict[str, Any], names: list[str]
+) -> dict[str, Traffic]:
+    """Return the traffic of each host with the frame that each burst and each CSR access belongs to."""
+    out = {}
+    number = np.arange(len(columns["sender"]))
+    for name in names:
+        traffic = hosts[name].traffic
+        burst_frame = np.full(len(traffic.joined), -1)
+        sent, got = columns["sender"] == name, columns["receiver"] == name
+        for rows, bursts in ((sent, columns["send_burst"]), (got, columns["receive_burst"])):
+            rows = rows & (bursts >= 0)
+            burst_frame[bursts[rows]] = number[rows]
+        frame_of_send = np.full(len(ends[name].sends), -1)
+        rows = sent & (columns["send_row"] >= 0)
+        frame_of_send[columns["send_row"][rows]] = number[rows]
+        csr_frame = pick(frame_of_send, ends[name].starts.send)
+        out[name] = replace(traffic, burst_frame=burst_frame, csr_frame=csr_frame)
+    return out
+
+
+def _findings(
+    hosts: Mapping[str, HostTraffic], ends: Mapping[str, Ends], columns: dict[str, Any], drop_log: dict[str, Any]
+) -> tuple[str, ...]:
+    """Say in words what a user must not overlook."""
+    found = [f"{name}: {text}" for name, host in hosts.items() for text in host.traffic.findings]
+    for name, end in ends.items():
+        if not len(end.host.traffic.dma.bus):
+            found.append(f"{name}: no transaction was begun by the NIC: no NIC traffic, or its GNT# is another line")
+        if end.wire is not None and len(end.sends) and not (columns["wire_row"][columns["sender"] == name] >= 0).any():
+            found.append(
+                f"{name}: none of its {len(end.sends)} sends fits a frame on its wire; is the wire the other host's?"
+            )
+    both = len(ends) == 2
+    if both and len(columns["sender"]) and np.isnan(columns["rx_dma_start_us"]).all():
+        dropped = int((drop_log["kind"] == "receive_data").sum())
+        found.append(
+            f"no frame could be matched between the hosts ({len(columns['sender'])} sent, {dropped} received): "
+            "do the captures overlap in time, and is the wiring of the hosts right?"
+        )
+    return tuple(found)
+
+
+def _nullable(name: str, values: Any) -> Any:
+    column = next(one for one in (*FRAMES.columns, *DROP_LOG.columns) if one.name == name)
+    if column.dtype == "bool" and values.dtype != bool:
+        return np.ma.masked_array(values > 0, mask=values < 0)
+    if values.dtype == object:
+        return values.tolist()
+    return np.ma.masked_array(values, mask=values < 0) if column.dtype == "uint64" else values
+
+
+def _frames_table(columns: dict[str, Any]) -> pd.DataFrame:
+    columns["frame"] = np.arange(len(columns["sender"]))
+    return table(FRAMES, {column.name: _nullable(column.name, columns[column.name]) for column in FRAMES.columns})

@@ -1,0 +1,335 @@
+"""The frames that one host sends, matched with the wire and with what the other host receives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.align import Side, match
+from pcitrace.columns import Integers, next_us, pick, pick_us
+from pcitrace.content import FCS, HEADER, Heads, Keys, WireFrames, heads, keys, wire_frames
+from pcitrace.csr import CONFIGURATION
+from pcitrace.dma import SHORTEST_RECEIVED, Kind
+from pcitrace.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
+from pcitrace.phases import Phases
+from pcitrace.profiles import Profile
+from pcitrace.sendstart import Starts, find
+from pcitrace.traffic import Bursts, Traffic
+
+__all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
+
+LOG_TYPES = {"host": object, "kind": object, "time_us": float, "length_bytes": int, "frame": int, "reason": object}
+"""Columns of the drop log."""
+
+UNALIGNED = 3
+"""Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """What is between the hosts."""
+
+    rate_mbit_s: float
+    preamble_bytes: int = 8
+    gap_bytes: int = 12
+
+    @property
+    def byte_us(self) -> float:
+        """Time of one byte."""
+        return 8 / self.rate_mbit_s
+
+
+@dataclass(frozen=True)
+class HostTraffic:
+    """One host of a run.
+
+    Attributes
+    ----------
+    traffic : Traffic
+        Of its bus, times on the run's axis.
+    profile : Profile
+        Of its NIC.
+    data_phases : pandas.DataFrame or None
+        Of its bus, where AD was captured.
+    wire : pandas.DataFrame or None
+        What it sent on the wire: `start_us`, `end_us`, `bytes`.
+    step_us : float
+        Sampling step of the wire's capture; 0 where changes are exact.
+    """
+
+    traffic: Traffic
+    profile: Profile
+    data_phases: pd.DataFrame | None = None
+    wire: pd.DataFrame | None = None
+    step_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What one host shows of frames: sends and receives on its bus, its sends on the wire."""
+
+    sends: Integers
+    receives: Integers
+    send_head: Heads | None
+    receive_head: Heads | None
+    wire: WireFrames | None
+    starts: Starts
+    host: HostTraffic
+
+    @classmethod
+    def of(cls, host: HostTraffic, link: Link | None) -> Ends:
+        joined = host.traffic.joined
+        moved = joined.data_phases > 0
+        sends = np.flatnonzero((joined.kind == Kind.SEND_DATA) & moved)
+        receives = np.flatnonzero((joined.kind == Kind.RECEIVE_DATA) & moved)
+        sends = sends[np.argsort(joined.first_data_us[sends], kind="stable")]
+        receives = receives[np.argsort(joined.first_data_us[receives], kind="stable")]
+        send_head = receive_head = None
+        if host.data_phases is not None and len(host.data_phases):
+            phases = Phases.of(host.data_phases)
+            send_head = _heads(host.traffic, phases, sends)
+            receive_head = _heads(host.traffic, phases, receives)
+        wire = None
+        if host.wire is not None:
+            byte_us = link.byte_us if link else None
+            wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
+        starts = find(host.traffic.csr, host.profile, joined.first_data_us[sends], joined.address[sends])
+        return cls(sends, receives, send_head, receive_head, wire, starts, host)
+
+
+def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
+    order = np.argsort(bursts)
+    head = heads(traffic.dma, phases, bursts[order])
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = np.arange(len(order))
+    return Heads(head.data[back], head.length[back])
+
+
+def one_direction(
+    sender: str, receiver: str | None, ends: Mapping[str, Ends], sequence: SequenceField | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Match what one host sends with what is on the wire and what the other host receives."""
+    mine = ends[sender]
+    theirs = ends[receiver] if receiver is not None else None
+    joined = mine.host.traffic.joined
+    send = _memory_side(joined, mine.sends, 0, 0)
+    wire = mine.wire
+    n_send, n_wire = len(mine.sends), len(wire) if wire is not None else 0
+    n_receive = len(theirs.receives) if theirs is not None else 0
+
+    references = _reference_keys(wire, theirs)
+    send = replace(send, key=_own_keys(mine.send_head, references, n_send))
+    wire_side = _wire_side(wire) if wire is not None else None
+    store_and_forward = mine.host.profile.send == "store_and_forward"
+    wire_of_send = np.full(n_send, -1)
+    send_of_wire = np.full(n_wire, -1)
+    if wire_side is not None:
+        i, j = match(send, wire_side, store_and_forward)
+        wire_of_send[i], send_of_wire[j] = j, i
+        # A wire whose bytes were not captured has the content of what was read for it.
+        inherited = np.where(
+            (wire_side.key == 0) & (send_of_wire >= 0), send.key[np.maximum(send_of_wire, 0)], wire_side.key
+        )
+        wire_side = replace(wire_side, key=inherited)
+
+    receive_of_send = np.full(n_send, -1)
+    receive_of_wire = np.full(n_wire, -1)
+    if theirs is not None:
+        fcs_least, fcs_most = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[theirs.host.profile.receive_fcs]
+        receive = _memory_side(theirs.host.traffic.joined, theirs.receives, fcs_least, fcs_most)
+        known = np.union1d(send.key, wire_side.key) if wire_side is not None else send.key
+        receive = replace(receive, key=_own_keys(theirs.receive_head, known, n_receive))
+        after_end = theirs.host.profile.receive == "store_and_forward"
+        if wire_side is not None:
+            i, j = match(_arriving(wire_side, after_end), receive, after_end)
+            receive_of_wire[i] = j
+            both = send_of_wire[i] >= 0
+            receive_of_send[send_of_wire[i[both]]] = j[both]
+        else:
+            i, j = match(send, receive, store_and_forward and after_end)
+            receive_of_send[i] = j
+
+    only_wire = np.flatnonzero(send_of_wire < 0) if wire is not None else np.zeros(0, dtype=np.int64)
+    used = np.zeros(n_receive, dtype=bool)
+    used[receive_of_send[receive_of_send >= 0]] = True
+    used[receive_of_wire[receive_of_wire >= 0]] = True
+    rows = _columns(sender, receiver, mine, theirs, wire_of_send, receive_of_send, only_wire, receive_of_wire)
+    user_lengths(rows, mine, theirs)
+    sequence_numbers(rows, mine, theirs, sequence)
+    dropped = _dropped(sender, receiver, mine, theirs, rows, np.flatnonzero(~used))
+    return rows, dropped
+
+
+def _memory_side(joined: Bursts, bursts: Integers, fcs_least: int, fcs_most: int) -> Side:
+    """Describe DMA bursts for matching; their lengths are those the frames have on the wire."""
+    size = joined.bytes[bursts]
+    return Side(
+        start_us=joined.first_data_us[bursts],
+        end_us=joined.last_data_us[bursts],
+        shortest=np.maximum(size - ROUNDED - UNALIGNED - fcs_most, SHORTEST_RECEIVED),
+        longest=np.maximum(size - fcs_least, SHORTEST_RECEIVED),
+        key=np.zeros(len(bursts), dtype=np.uint64),
+        damaged=np.zeros(len(bursts), dtype=bool),
+    )
+
+
+def _wire_side(wire: WireFrames) -> Side:
+    known = wire.length >= 0
+    return Side(
+        start_us=np.where(np.isnan(wire.start_us), -np.inf, wire.start_us),
+        end_us=np.where(np.isnan(wire.end_us), np.inf, wire.end_us),
+        shortest=np.where(known, wire.length - wire.slack, 0),
+        longest=np.where(known, wire.length + wire.slack, np.iinfo(np.int64).max),
+        key=keys(wire.head) if wire.head is not None else np.zeros(len(wire), dtype=np.uint64),
+        damaged=wire.fcs_ok == 0,
+    )
+
+
+def _arriving(wire: Side, after_end: bool) -> Side:
+    """Let a cut-through receiver be done with a frame's data before its check sequence has gone by."""
+    if after_end:
+        return wire
+    length = np.where(wire.longest < np.iinfo(np.int64).max, wire.longest, 0)
+    byte_us = np.where(length > 0, (wire.end_us - wire.start_us) / np.maximum(length, 1), 0.0)
+    return replace(wire, end_us=wire.end_us - 2 * FCS * np.where(np.isfinite(byte_us), byte_us, 0.0))
+
+
+def _reference_keys(wire: WireFrames | None, theirs: Ends | None) -> Keys:
+    parts = [np.zeros(0, dtype=np.uint64)]
+    if wire is not None and wire.head is not None:
+        parts.append(keys(wire.head))
+    if theirs is not None and theirs.receive_head is not None:
+        parts.append(keys(theirs.receive_head))
+    return np.concatenate(parts)
+
+
+def _own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
+    """Return keys of bursts; a buffer that is not aligned begins where the key is one seen elsewhere."""
+    if head is None:
+        return np.zeros(count, dtype=np.uint64)
+    chosen = keys(head)
+    found = np.isin(chosen, references) & (chosen != 0)
+    for offset in range(1, UNALIGNED + 1):
+        if found.all():
+            break
+        shifted = keys(head, offset)
+        better = ~found & (shifted != 0) & np.isin(shifted, references)
+        chosen[better] = shifted[better]
+        found |= better
+    return chosen
+
+
+def _columns(
+    sender: str,
+    receiver: str | None,
+    mine: Ends,
+    theirs: Ends | None,
+    wire_of_send: Integers,
+    receive_of_send: Integers,
+    only_wire: Integers,
+    receive_of_wire: Integers,
+) -> dict[str, Any]:
+    """Put the rows of one sender together: every send, and every frame on the wire whose send was not seen."""
+    joined = mine.host.traffic.joined
+    none = np.full(len(only_wire), -1)
+    send = np.r_[np.arange(len(mine.sends)), none]
+    wire = np.r_[wire_of_send, only_wire]
+    receive = np.r_[receive_of_send, receive_of_wire[only_wire]]
+    burst = pick(mine.sends, send)
+    csr = mine.host.traffic.csr
+    first, last = pick(mine.starts.first, send), pick(mine.starts.last, send)
+    dma_end = pick_us(joined.last_data_us, burst)
+    wire_end = pick_us(mine.wire.end_us, wire) if mine.wire is not None else np.full(len(send), np.nan)
+    status = joined.first_data_us[np.flatnonzero((joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0))]
+    done_from = np.fmax(dma_end, wire_end) if mine.host.profile.send == "store_and_forward" else dma_end
+    status_us = next_us(np.sort(status), done_from)
+    updates = csr.first_attempt_us[(mine.starts.send < 0) & (csr.reason != CONFIGURATION)]
+    rows: dict[str, Any] = {
+        "sender": np.full(len(send), sender, dtype=object),
+        "receiver": np.full(len(send), receiver, dtype=object),
+        "csr_first_us": pick_us(csr.first_attempt_us, first),
+        "csr_last_us": pick_us(csr.first_attempt_us, last),
+        "csr_done_us": next_us(updates, dma_end),
+        "dma_start_us": pick_us(joined.first_data_us, burst),
+        "dma_end_us": dma_end,
+        "status_us": status_us,
+        "wire_start_us": pick_us(mine.wire.start_us, wire) if mine.wire is not None else np.full(len(send), np.nan),
+        "wire_end_us": wire_end,
+        "fcs_ok": pick(mine.wire.fcs_ok, wire) if mine.wire is not None else np.full(len(send), -1),
+        "pieces": pick(joined.pieces, burst),
+        "send_burst": burst,
+        "send_bytes": pick(joined.bytes, burst),
+        "wire_row": wire,
+        "send_row": send,
+        "receive_row": receive,
+    }
+    if theirs is not None:
+        other = theirs.host.traffic.joined
+        got = pick(theirs.receives, receive)
+        end = pick_us(other.last_data_us, got)
+        status = other.first_data_us[np.flatnonzero((other.kind == Kind.STATUS_WRITE) & (other.data_phases > 0))]
+        reads = theirs.host.traffic.csr
+        rows |= {
+            "rx_dma_start_us": pick_us(other.first_data_us, got),
+            "rx_dma_end_us": end,
+            "rx_status_us": next_us(np.sort(status), end),
+            "rx_csr_us": next_us(reads.first_attempt_us[reads.reason != CONFIGURATION], end),
+            "rx_pieces": pick(other.pieces, got),
+            "receive_burst": got,
+            "receive_bytes": pick(other.bytes, got),
+        }
+    else:
+        nothing = np.full(len(send), np.nan)
+        rows |= dict.fromkeys(("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us"), nothing)
+        rows |= {name: np.full(len(send), -1) for name in ("rx_pieces", "receive_burst", "receive_bytes")}
+    first_us = np.where(np.isnan(rows["dma_start_us"]), rows["wire_start_us"], rows["dma_start_us"])
+    rows["order_us"] = first_us
+    return rows
+
+
+def _dropped(
+    sender: str, receiver: str | None, mine: Ends, theirs: Ends | None, rows: dict[str, Any], unused: Integers
+) -> dict[str, Any]:
+    """Say why what was seen makes no whole frame."""
+    log: dict[str, list[Any]] = {key: [] for key in LOG_TYPES}
+
+    def note(host: str, kind: str, time_us: float, length: int, frame: int, reason: str) -> None:
+        for key, value in zip(log, (host, kind, time_us, length, frame, reason), strict=True):
+            log[key].append(value)
+
+    last_wire = np.nanmax(mine.wire.end_us) if mine.wire is not None and len(mine.wire) else -np.inf
+    for row in np.flatnonzero((rows["wire_row"] < 0) & (mine.wire is not None)).tolist():
+        late = rows["dma_end_us"][row] > last_wire
+        reason = "the capture ends before it is on the wire" if late else "no frame on the wire fits it"
+        note(sender, "send_data", rows["dma_start_us"][row], int(rows["length_bytes"][row]), row, reason)
+    first_send = np.nanmin(rows["dma_start_us"]) if np.isfinite(rows["dma_start_us"]).any() else np.inf
+    for row in np.flatnonzero(rows["send_row"] < 0).tolist():
+        early = rows["wire_start_us"][row] < first_send
+        reason = "its send was before the capture began" if early else "no send fits it"
+        note(sender, "wire", rows["wire_start_us"][row], int(rows["length_bytes"][row]), row, reason)
+    if theirs is None or receiver is None:
+        return {key: np.array(values, dtype=LOG_TYPES[key]) for key, values in log.items()}
+    other = theirs.host.traffic.joined
+    ends = other.last_data_us[theirs.receives]
+    last_receive = ends.max() if len(ends) else -np.inf
+    for row in np.flatnonzero(rows["receive_row"] < 0).tolist():
+        sent = np.nanmax([rows["dma_end_us"][row], rows["wire_end_us"][row]])
+        if rows["fcs_ok"][row] == 0:
+            reason = "not received: its frame check sequence is wrong on the wire"
+        elif sent > last_receive:
+            reason = "not received before the capture ends"
+        else:
+            reason = "not received"
+        kind = "send_data" if rows["send_row"][row] >= 0 else "wire"
+        note(sender, kind, rows["order_us"][row], int(rows["length_bytes"][row]), row, reason)
+    first = np.nanmin(rows["order_us"]) if len(rows["order_us"]) else np.inf
+    for row in unused.tolist():
+        burst = theirs.receives[row]
+        begin = other.first_data_us[burst]
+        reason = "sent before the capture began" if begin < first else "no frame that was sent fits it"
+        note(receiver, "receive_data", begin, int(other.bytes[burst]) - HEADER, -1, reason)
+    return {key: np.array(values, dtype=LOG_TYPES[key]) for key, values in log.items()}

@@ -1,0 +1,179 @@
+"""Which CSR accesses start which send: doorbells and buffer registers where they are known, else groups of accesses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.bustable import WRITES
+from pcitrace.columns import Floats, Integers
+from pcitrace.csr import CONFIGURATION, Accesses
+from pcitrace.profiles import Profile
+
+__all__ = ["Starts", "find"]
+
+GROUP_US = 3.0
+"""Accesses of the host with shorter pauses between them belong to one group."""
+
+NOT_STARTING = ("interrupt", "receive_doorbell", "receive_buffer", "receive_ring", "receive_ring_size")
+"""Roles of registers that start no send."""
+
+
+@dataclass(frozen=True)
+class Starts:
+    """The CSR accesses that start sends.
+
+    Attributes
+    ----------
+    first, last : arrays of int
+        For each send the first and last access that start it, as rows of `Accesses`; -1 if not known.
+    send : array of int
+        For each access the send it starts, the first of them if it starts several; -1 for none.
+    """
+
+    first: Integers
+    last: Integers
+    send: Integers
+
+
+def find(csr: Accesses, profile: Profile, dma_start_us: Floats, address: Integers) -> Starts:
+    """Find the CSR accesses that start each send.
+
+    Parameters
+    ----------
+    csr : Accesses
+        In order of time.
+    profile : Profile
+    dma_start_us : array of float
+        First data phase of each send, ascending.
+    address : array of int
+        Where in memory each send's data begins; -1 if not known.
+
+    Returns
+    -------
+    Starts
+    """
+    if not len(csr) or not len(dma_start_us):
+        none = np.full(len(dma_start_us), -1)
+        return Starts(none, none.copy(), np.full(len(csr), -1))
+    if csr.doorbell.any() and len(csr.of_role("send_buffer")):
+        return _by_buffer(csr, dma_start_us, address)
+    if csr.doorbell.any():
+        return _by_doorbell(csr, profile, dma_start_us)
+    return _by_group(csr, dma_start_us)
+
+
+def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts:
+    """Descriptors on the card: the one that holds the buffer's address is the frame's own."""
+    rows = csr.of_role("send_buffer")
+    rows = rows[np.isin(csr.command[rows], WRITES) & (csr.value[rows] >= 0)]
+    sends = pd.DataFrame({"time": dma_start_us, "address": address, "send": np.arange(len(address))})
+    buffers = pd.DataFrame({"time": csr.first_attempt_us[rows], "address": csr.value[rows], "buffer": rows})
+    buffers["index"] = csr.index[rows]
+    found = pd.merge_asof(sends, buffers.sort_values("time"), on="time", by="address")
+    bells = np.flatnonzero(csr.doorbell)
+    doorbells = pd.DataFrame({"time": csr.first_attempt_us[bells], "index": csr.index[bells], "bell": bells})
+    found["index"] = found["index"].fillna(-1).astype(np.int64)
+    found = pd.merge_asof(found, doorbells.sort_values("time"), on="time", by="index").sort_values("send")
+    buffer = found["buffer"].fillna(-1).to_numpy(dtype=np.int64)
+    bell = found["bell"].fillna(-1).to_numpy(dtype=np.int64)
+    # An address that stays in its register from one frame to the next is not written for this one.
+    stale = np.zeros(len(bell), dtype=bool)
+    previous: dict[int, int] = {}
+    for send, (one, ring) in enumerate(zip(buffer.tolist(), bell.tolist(), strict=True)):
+        stale[send] = one >= 0 and previous.get(one, -1) >= 0
+        previous[one] = ring
+    own = np.where(stale | (buffer < 0), bell, buffer)
+    first = np.where(bell < 0, -1, np.minimum(own, bell))
+    last = np.where(bell < 0, -1, np.maximum(own, bell))
+    send = np.full(len(csr), -1)
+    for which in (own, bell):
+        known = (which >= 0) & (bell >= 0)
+        send[which[known][::-1]] = np.flatnonzero(known)[::-1]
+    return Starts(first, last, send)
+
+
+def _by_doorbell(csr: Accesses, profile: Profile, dma_start_us: Floats) -> Starts:
+    """One doorbell releases one frame, or as many as its value is ahead of the one before."""
+    bells = np.flatnonzero(csr.doorbell)
+    released = np.cumsum(_released(csr, profile, bells))
+    rung = csr.first_attempt_us[bells]
+    count = len(dma_start_us)
+    # Sends released before the capture began have no doorbell: as few as let every doorbell come before its DMA.
+    low, high = 0, count
+    while low < high:
+        early = (low + high) // 2
+        which = np.searchsorted(released, np.arange(count - early), side="right")
+        if (which < len(bells)).all() and (rung[which] <= dma_start_us[early:]).all():
+            high = early
+        else:
+            low = early + 1
+    which = np.searchsorted(released, np.arange(count - low), side="right")
+    last = np.r_[np.full(low, -1), bells[which]]
+    # Writes just before a doorbell, such as descriptors on the card, belong to it.
+    writes = np.isin(csr.command, WRITES) & (csr.reason != CONFIGURATION)
+    usable = writes & ~np.isin(np.array(csr.role, dtype=object), NOT_STARTING) & ~csr.doorbell
+    begin = np.arange(len(csr))
+    end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)
+    near = np.r_[False, csr.first_attempt_us[1:] - end_us[:-1] < GROUP_US] & np.r_[False, usable[:-1]]
+    begin = np.maximum.accumulate(np.where(near, 0, begin))
+    first = np.where(last >= 0, begin[np.maximum(last, 0)], -1)
+    send = np.full(len(csr), -1)
+    for one in range(count - 1, -1, -1):
+        if last[one] >= 0:
+            send[first[one] : last[one] + 1] = one
+    return Starts(first, last, send)
+
+
+def _released(csr: Accesses, profile: Profile, bells: Integers) -> Integers:
+    """Return how many sends each doorbell releases."""
+    register = next((one for one in profile.registers if one.role == "send_doorbell"), None)
+    if register is None or register.value != "tail" or profile.send_descriptor is None:
+        return np.ones(len(bells), dtype=np.int64)
+    sizes = csr.of_role("send_ring_size")
+    unit = next((one.unit_bytes for one in profile.registers if one.role == "send_ring_size"), 1)
+    entries = int(csr.value[sizes[-1]]) * unit // profile.send_descriptor.size_bytes if len(sizes) else 0
+    value = csr.value[bells]
+    ahead = np.diff(value, prepend=value[:1])
+    ahead = ahead % entries if entries else np.where(ahead < 0, 1, ahead)
+    # The first value seen says how far it went only from a known start: a ring just set up begins at 0.
+    fresh = len(sizes) and sizes[0] < bells[0]
+    ahead[0] = value[0] if fresh else 1
+    return ahead
+
+
+def _by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
+    """Nothing names the registers: the group of accesses before the DMA starts it; a batch shares its group evenly."""
+    usable = np.flatnonzero(csr.reason != CONFIGURATION)
+    if not len(usable):
+        none = np.full(len(dma_start_us), -1)
+        return Starts(none, none.copy(), np.full(len(csr), -1))
+    end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)[usable]
+    begins = np.r_[True, csr.first_attempt_us[usable][1:] - end_us[:-1] >= GROUP_US]
+    group_start = np.flatnonzero(begins)
+    group = np.cumsum(begins) - 1
+    before = np.searchsorted(csr.first_attempt_us[usable], dma_start_us, side="right") - 1
+    known = before >= 0
+    own = np.where(known, group[np.maximum(before, 0)], -1)
+    first = np.where(known, group_start[np.maximum(own, 0)], -1)
+    last = before.copy()
+    # Sends of one group, in order: the k-th of n has the k-th n-th part of it, if it divides.
+    run_start = np.flatnonzero(np.r_[True, own[1:] != own[:-1]])
+    length = np.diff(np.r_[run_start, len(own)])
+    for start, many in zip(run_start[length > 1].tolist(), length[length > 1].tolist(), strict=True):
+        if own[start] < 0:
+            continue
+        size = last[start] - first[start] + 1
+        if size % many == 0:
+            part = size // many
+            begin = first[start] + part * np.arange(many)
+            first[start : start + many], last[start : start + many] = begin, begin + part - 1
+        else:
+            last[start : start + many] = last[start]
+    send = np.full(len(csr), -1)
+    for one in np.flatnonzero(known)[::-1].tolist():
+        send[usable[first[one] : last[one] + 1]] = one
+    pick = np.maximum(first, 0)
+    return Starts(np.where(known, usable[pick], -1), np.where(known, usable[np.maximum(last, 0)], -1), send)
