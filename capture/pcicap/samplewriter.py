@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pcicap.srfile import SrFile
 
 _CHUNK_BYTES = 4 << 20
-_CHUNK_SECONDS = 1.0
+_CHUNK_SECONDS = 0.25
 _PACKERS = 2
 _WAITING_DEFLATED = 6
 _WAITING_AT_ALL = 64
@@ -22,7 +22,7 @@ _Packed = tuple[bytes, int, int, int]
 
 
 class SampleWriter:
-    """Writes samples as they come; what was handed over for longer than a second is in the file.
+    """Writes samples as they come; what was handed over for longer than a quarter of a second is in the file.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class SampleWriter:
         self.flush_old()
 
     def flush_old(self) -> None:
-        """Hand on a chunk that has been filling for a second; call it when nothing arrives."""
+        """Hand on a chunk that has been filling for a while; call it when nothing arrives."""
         if self._buffer and time.monotonic() - self._begun > _CHUNK_SECONDS:
             self._submit(len(self._buffer) - len(self._buffer) % self._unit_size)
 
