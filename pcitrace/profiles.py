@@ -56,10 +56,6 @@ class Descriptor:
     size_bytes: int
     fetch_max: int = 1
     address_offset: int | None = None
-    address_bytes: int = 4
-    length_offset: int | None = None
-    length_bytes: int = 2
-    byte_order: str = "little"
 
 
 @dataclass(frozen=True)
