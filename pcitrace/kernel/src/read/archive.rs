@@ -513,8 +513,17 @@ fn le64(bytes: &[u8]) -> u64 {
 pub(crate) mod testing {
     use std::io::Write;
 
-    /// A deflated member each. `CRC` and sizes are right.
+    /// A deflated member each; sizes and CRC are right.
     pub fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+        write(members, false)
+    }
+
+    /// The same with sizes, offsets and the end in their zip64 form.
+    pub fn zip64(members: &[(&str, &[u8])]) -> Vec<u8> {
+        write(members, true)
+    }
+
+    fn write(members: &[(&str, &[u8])], wide: bool) -> Vec<u8> {
         let mut file = Vec::new();
         let mut directory = Vec::new();
         for (name, data) in members {
@@ -522,34 +531,199 @@ pub(crate) mod testing {
                 flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
             encoder.write_all(data).unwrap();
             let compressed = encoder.finish().unwrap();
-            let header_offset = file.len() as u32;
-            let mut fields = Vec::new();
-            fields.extend([20, 0, 0, 0, 8, 0, 0, 0, 0, 0]);
+            let numbers = [data.len() as u64, compressed.len() as u64, file.len() as u64];
+            let field = |n: usize| if wide { u32::MAX } else { numbers[n] as u32 };
+            let mut extra = Vec::new();
+            if wide {
+                extra.extend([9, 0, 1, 0, 7]); // a field of some other kind comes first
+                extra.extend([1, 0, 24, 0]);
+                numbers.iter().for_each(|n| extra.extend(n.to_le_bytes()));
+            }
+            let mut fields = vec![20, 0, 0, 0, 8, 0, 0, 0, 0, 0];
             fields.extend(libdeflater::crc32(data).to_le_bytes());
-            fields.extend((compressed.len() as u32).to_le_bytes());
-            fields.extend((data.len() as u32).to_le_bytes());
+            fields.extend(field(1).to_le_bytes());
+            fields.extend(field(0).to_le_bytes());
             fields.extend((name.len() as u16).to_le_bytes());
-            fields.extend([0, 0]);
             file.extend(super::LOCAL_HEADER);
             file.extend(&fields);
+            file.extend([0, 0]);
             file.extend(name.as_bytes());
             file.extend(&compressed);
             directory.extend(super::DIRECTORY_ENTRY);
             directory.extend([20, 0]);
             directory.extend(&fields);
+            directory.extend((extra.len() as u16).to_le_bytes());
             directory.extend([0; 10]);
-            directory.extend(header_offset.to_le_bytes());
+            directory.extend(field(2).to_le_bytes());
             directory.extend(name.as_bytes());
+            directory.extend(&extra);
         }
-        let start = file.len() as u32;
+        let start = file.len() as u64;
+        let (count, size) = (members.len() as u64, directory.len() as u64);
         file.extend(&directory);
+        if wide {
+            let end = file.len() as u64;
+            file.extend(super::END64);
+            file.extend(44u64.to_le_bytes());
+            file.extend([45, 0, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            [count, count, size, start].iter().for_each(|n| file.extend(n.to_le_bytes()));
+            file.extend(super::END64_LOCATOR);
+            file.extend([0; 4]);
+            file.extend(end.to_le_bytes());
+            file.extend([1, 0, 0, 0]);
+        }
+        let short = |n: u64| if wide { u32::MAX } else { n as u32 };
         file.extend(super::END);
         file.extend([0; 4]);
-        file.extend((members.len() as u16).to_le_bytes());
-        file.extend((members.len() as u16).to_le_bytes());
-        file.extend((directory.len() as u32).to_le_bytes());
-        file.extend(start.to_le_bytes());
+        file.extend((short(count) as u16).to_le_bytes());
+        file.extend((short(count) as u16).to_le_bytes());
+        file.extend(short(size).to_le_bytes());
+        file.extend(short(start).to_le_bytes());
         file.extend([0, 0]);
         file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::testing::TempFile;
+
+    /// Long enough that a stream is filled more than once.
+    fn samples() -> Vec<u8> {
+        (0..30_000u32).map(|n| (n / 100) as u8).collect()
+    }
+
+    fn example() -> Vec<u8> {
+        testing::zip(&[("version", b"2"), ("logic-1-1", &samples()), ("empty", b"")])
+    }
+
+    fn open(bytes: &[u8]) -> (TempFile, Result<Archive>) {
+        let file = TempFile::new("a.zip", bytes);
+        let archive = Archive::open(file.path());
+        (file, archive)
+    }
+
+    fn refusal(bytes: &[u8]) -> String {
+        let (_file, archive) = open(bytes);
+        archive.map(|_| ()).unwrap_err().to_string()
+    }
+
+    fn read_both_ways(archive: &Archive, name: &str) -> Result<Vec<u8>> {
+        let member = archive.member(name).unwrap();
+        let mut whole = vec![99; 7];
+        archive.inflate(member, &mut whole)?;
+        let mut stream = archive.stream(member);
+        let mut pieces = Vec::new();
+        let mut piece = [0; 1000];
+        loop {
+            match stream.fill(&mut piece)? {
+                0 => break,
+                n => pieces.extend(&piece[..n]),
+            }
+        }
+        assert_eq!(whole, pieces);
+        Ok(whole)
+    }
+
+    #[test]
+    fn members_come_back_whole_and_in_pieces() {
+        for bytes in [
+            example(),
+            testing::zip64(&[("version", b"2"), ("logic-1-1", &samples()), ("empty", b"")]),
+        ] {
+            let (_file, archive) = open(&bytes);
+            let archive = archive.unwrap();
+            assert_eq!(archive.members().len(), 3);
+            assert_eq!(archive.text("version").unwrap().as_deref(), Some("2"));
+            assert_eq!(archive.text("metadata").unwrap(), None);
+            assert_eq!(read_both_ways(&archive, "logic-1-1").unwrap(), samples());
+            assert_eq!(read_both_ways(&archive, "empty").unwrap(), b"");
+        }
+    }
+
+    #[test]
+    fn every_cut_is_refused() {
+        let bytes = example();
+        for length in 0..bytes.len() {
+            assert!(open(&bytes[..length]).1.is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_crc_or_size_is_named() {
+        let good = example();
+        let entry = good.windows(4).rposition(|w| w == DIRECTORY_ENTRY).unwrap();
+        let second = good[..entry].windows(4).rposition(|w| w == DIRECTORY_ENTRY).unwrap();
+        for (at, expected) in [(16, "CRC-32"), (24, "inflates to")] {
+            let mut bytes = good.clone();
+            bytes[second + at] ^= 1;
+            let (_file, archive) = open(&bytes);
+            let error = read_both_ways(&archive.unwrap(), "logic-1-1").unwrap_err().to_string();
+            assert!(error.contains("logic-1-1, byte "), "{error}");
+            assert!(error.contains(expected), "{error}");
+        }
+        // One more than there is, and no end to a stream of fewer.
+        let mut bytes = good.clone();
+        bytes[second + 24] -= 1;
+        let (_file, archive) = open(&bytes);
+        let archive = archive.unwrap();
+        let member = archive.member("logic-1-1").unwrap();
+        let mut all = vec![0; member.size as usize];
+        let error = archive.stream(member).fill(&mut all).unwrap_err().to_string();
+        assert!(error.contains("more than its declared 29999 bytes"), "{error}");
+    }
+
+    #[test]
+    fn damaged_data_is_never_given_out() {
+        let good = example();
+        let (_file, archive) = open(&good);
+        let member = archive.unwrap().member("logic-1-1").unwrap().clone();
+        for at in 0..member.compressed_size {
+            let mut bytes = good.clone();
+            bytes[(member.data_offset + at) as usize] ^= 0x10;
+            let (_file, archive) = open(&bytes);
+            let archive = archive.unwrap();
+            let mut whole = Vec::new();
+            let mut piece = vec![0; member.size as usize];
+            let refused = archive.inflate(&member, &mut whole).is_err();
+            assert_eq!(archive.stream(&member).fill(&mut piece).is_err(), refused, "{at}");
+            // The last byte has bits that mean nothing.
+            assert!(refused || (whole == samples() && piece == samples()), "{at}");
+        }
+    }
+
+    #[test]
+    fn what_no_capture_has_is_refused() {
+        let twice = testing::zip(&[("logic-1-1", b"a"), ("logic-1-1", b"b")]);
+        assert!(refusal(&twice).contains("lists this member twice"));
+
+        let change = |find: &[u8], at: usize, value: &[u8]| {
+            let mut bytes = example();
+            let found = bytes.windows(4).position(|w| w == find).unwrap();
+            bytes[found + at..found + at + value.len()].copy_from_slice(value);
+            refusal(&bytes)
+        };
+        assert!(change(DIRECTORY_ENTRY, 8, &[1]).contains("version, byte 0: is encrypted"));
+        assert!(change(DIRECTORY_ENTRY, 10, &[93]).contains("zip method 93"));
+        assert!(change(DIRECTORY_ENTRY, 24, &[255; 3]).contains("16777215 bytes cannot come from 3"));
+        assert!(change(DIRECTORY_ENTRY, 20, &[255; 3]).contains("do not fit in the file"));
+        assert!(change(DIRECTORY_ENTRY, 20, &[60]).contains("overlaps another member"));
+        assert!(change(DIRECTORY_ENTRY, 42, &[1]).contains("no header of its own"));
+        assert!(change(DIRECTORY_ENTRY, 42, &[255; 3]).contains("behind the last member"));
+        assert!(change(END, 10, &[9]).contains("lists 3 members where its end says 9"));
+        assert!(change(END, 4, &[1]).contains("one part of several"));
+        assert!(refusal(b"").contains("cut off"));
+    }
+
+    #[test]
+    fn members_are_read_from_several_threads() {
+        let (_file, archive) = open(&example());
+        let archive = archive.unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(read_both_ways(&archive, "logic-1-1").unwrap(), samples()));
+            }
+        });
     }
 }

@@ -62,3 +62,36 @@ fn begin(text: &Text) -> Result<Vec<u8>> {
     head.truncate(read);
     Ok(head)
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A file in a folder of its own, removed with it at the end.
+    pub struct TempFile {
+        path: PathBuf,
+    }
+
+    impl TempFile {
+        pub fn new(name: &str, bytes: &[u8]) -> Self {
+            static COUNT: AtomicU64 = AtomicU64::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let folder = std::env::temp_dir().join(format!("pcitrace-{}-{number}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let path = folder.join(name);
+            std::fs::write(&path, bytes).unwrap();
+            TempFile { path }
+        }
+
+        pub fn path(&self) -> &Path {
+            &self.path
+        }
+    }
+
+    impl Drop for TempFile {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(self.path.parent().unwrap());
+        }
+    }
+}

@@ -71,6 +71,10 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
             label_row = Some(row);
             continue;
         }
+        // The first cell may be a time in a form that the row's reader refuses by name.
+        if !row.iter().skip(1).chain(row.first().filter(|_| row.len() == 1)).all(|cell| is_number(cell)) {
+            return wrong(format!("`{}` is not a row of samples; is this a capture?", shown(&text)));
+        }
         return finish(names, rate_hz, label_row, &row, separator)
             .map(|layout| Layout {
                 body,
@@ -158,6 +162,10 @@ fn time_unit(label: &str, rate_hz: Option<f64>) -> Result<Option<TimeUnit>, Stri
     }
 }
 
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
 fn separator(line: &[u8]) -> u8 {
     *b",\t;".iter().find(|s| line.contains(s)).unwrap_or(&b',')
 }
@@ -232,6 +240,6 @@ mod tests {
                 .1
                 .contains("not a positive rate")
         );
-        assert_eq!(wrong("hello\nworld\n").0, 2);
+        assert_eq!(wrong("hello\nworld\n"), (2, "`world` is not a row of samples; is this a capture?".into()));
     }
 }
