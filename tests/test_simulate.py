@@ -8,7 +8,7 @@ import oracle
 import pytest
 import simulated
 
-from pcitrace.simulate import simulate
+from pcitrace.simulate import Simulation, simulate
 
 BENCHES = {
     "control": {},
@@ -64,7 +64,7 @@ COMPARED = (
 @pytest.fixture(scope="module", params=BENCHES)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("simulated") / "run"
-    return simulate("custom", folder, seed=3, test__count=12, values=BENCHES[request.param])
+    return simulate(Simulation(), folder, seed=3, test__count=12, values=BENCHES[request.param])
 
 
 def captures(run: Path) -> dict[str, tuple[Path, int]]:

@@ -117,6 +117,7 @@ class Bench:
             yield max(0.0, due_ns - self.scheduler.now_ns)
             self.scheduler.spawn(host.send(self._new_frame(sender, size)))
             due_ns += gap_us * US
+        yield 0.0  # the last call has been made
         host.flush()
 
     def _gaps(self, test: TestParameters) -> Iterator[float]:

@@ -6,7 +6,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pcitrace.errors import PciTraceError
 
@@ -51,6 +52,7 @@ class NicParameters:
     """A NIC: where its registers are, how it moves data, how long a frame takes inside it."""
 
     profile: str = "generic"
+    device_id: int = 0x1000_FEED  # device and vendor, as configuration space has them
     base_address: int = 0xE800_0000
     register_bytes: int = 0x1000
     csr_devsel_clks: int = 2
@@ -64,6 +66,8 @@ class NicParameters:
     piece_pause_jitter_us: float = 0.0
     descriptor_bytes: int = 0  # 0: descriptors are written into the card by CSR accesses
     descriptors_per_fetch: int = 1
+    descriptor_address_offset: int = 0
+    descriptor_length_offset: int = 8
     descriptor_to_data_us: float = 0.2
     status_bytes: int = 0
     send_status: bool = False
@@ -88,14 +92,17 @@ class DriverParameters:
     call_us: float = 0.3  # the application's call to the first CSR access
     access_spacing_us: float = 0.18  # from one CSR access to the next
     send: tuple[Access, ...] = (Access("TX_PRODUCER", 0x10),)
+    doorbell_value: int | None = None  # what the last of these writes; None: the index behind the last descriptor
     sent_update_us: float | None = 6.0  # send DMA's end to the sent queue's update
     sent_update: tuple[Access, ...] = (Access("TX_CONSUMER", 0x14),)
     blocking: bool = False  # the call returns after the sent queue's update
+    ring_frames: int = 48  # the call waits while so many frames are in the NIC's hands
     receive_us: float = 5.0  # receive DMA's end to the CSR access
     receive: tuple[Access, ...] = (Access("INTERRUPT_STATUS", 0x20, write=False),)
     queue_update_us: float | None = 3.0  # that access to the receive queue's update
     queue_update: tuple[Access, ...] = (Access("RX_PRODUCER", 0x24),)
     deliver_us: float = 6.0  # receive DMA's end to the application
+    deliver_us_per_byte: float = 0.0
     jitter_us: float = 0.0  # uniform, on each of these
     group_frames: int = 1  # sends are collected and given to the NIC in groups
     group_spread: int = 0
@@ -259,29 +266,43 @@ def _set(owner: Any, path: list[str], value: Any, whole: str) -> Any:
 def _convert(value: Any, wanted: Any, current: Any, whole: str) -> Any:
     """Accept what the field holds, or its text as written after ``--set``."""
     text = str(wanted)
-    if isinstance(value, str) and "str" not in text:
-        try:
-            value = None if value == "none" else tomllib.loads(f"v = {value}")["v"]
-        except tomllib.TOMLDecodeError:
-            raise SimulationError(f"{whole} = {value!r}: not a value ({text})") from None
-    if isinstance(value, list | tuple):
+    if isinstance(value, str) and wanted is not str:
+        value = _parse(value, whole, listed="tuple" in text)
+    if isinstance(value, list):
         value = tuple(value)
-        good = "tuple" in text
-    elif isinstance(value, bool):
-        good = "bool" in text
-    elif isinstance(value, int | float):
-        good = "float" in text or (isinstance(value, int) and "int" in text)
-        if "tuple" in text and "..." in text:
-            value, good = (value,), True
-        elif "float" in text and "int" not in text:
-            value = float(value)
-    elif value is None:
-        good = "None" in text
-    else:
-        good = isinstance(value, Mapping) if "Mapping" in text else "str" in text
-    if not good:
-        raise SimulationError(f"{whole} = {value!r}: not a value of the kind of {current!r}")
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not _fits(value, wanted):
+        name = wanted.__name__ if isinstance(wanted, type) else text.replace("pcitrace.simulate.config.", "")
+        raise SimulationError(f"{whole} = {value!r}: it must be {name}, such as {current!r}")
     return value
+
+
+def _parse(text: str, whole: str, *, listed: bool) -> Any:
+    if text == "none":
+        return None
+    try:
+        return tomllib.loads(f"v = [{text}]" if listed and not text.startswith("[") else f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        raise SimulationError(f"{whole} = {text}: not a number, true, false, none or a list of numbers") from None
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value is of an annotated type (those that occur here)."""
+    if isinstance(wanted, UnionType):
+        return any(_fits(value, part) for part in get_args(wanted))
+    if get_origin(wanted) is tuple:
+        parts = get_args(wanted)
+        if not isinstance(value, tuple):
+            return False
+        if parts[-1] is Ellipsis:
+            return all(_fits(item, parts[0]) for item in value)
+        return len(value) == len(parts) and all(map(_fits, value, parts))
+    if get_origin(wanted) is not None:
+        return isinstance(value, get_origin(wanted))
+    if isinstance(value, bool):
+        return wanted is bool
+    return isinstance(value, (int, float) if wanted is float else wanted)
 
 
 def _plain(value: Any) -> Any:

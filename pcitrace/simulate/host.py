@@ -11,7 +11,7 @@ from pcitrace.simulate.bus import Bus, Transaction
 from pcitrace.simulate.config import Access, HostParameters
 from pcitrace.simulate.events import Lock, Process, Scheduler, Signal
 from pcitrace.simulate.frame import Frame
-from pcitrace.simulate.nic import US, Nic
+from pcitrace.simulate.nic import SLOTS, US, Nic
 from pcitrace.simulate.pci import CONFIG_READ, CONFIG_WRITE, MEMORY_READ, MEMORY_WRITE
 
 RETRY_CLKS = 4  # a host bridge repeats a retried read so soon
@@ -46,6 +46,7 @@ class Host:
         self._calling = Lock()
         self._grouped: list[Frame] = []
         self._group_size = self._draw_group()
+        self._sending_group = Lock()
         self._received: list[Frame] = []
         self._wake_handler = Signal()
         scheduler.spawn(self._handler())
@@ -62,6 +63,8 @@ class Host:
                 self.flush()
             return
         yield from self._calling.acquire()
+        while self.nic.outstanding >= driver.ring_frames:
+            yield self.nic.sent
         yield self._wait(driver.call_us)
         yield from self._cpu.acquire()
         yield from self._write_send(frame)
@@ -87,6 +90,7 @@ class Host:
     def _send_group(self, group: list[Frame]) -> Process:
         driver = self.driver
         released = Signal()
+        yield from self._sending_group.acquire()
         yield from self._cpu.acquire()
         for frame in group:
             start_ns = self._scheduler.now_ns
@@ -102,16 +106,22 @@ class Host:
             hold_us = driver.group_long_hold_us
         yield hold_us * US
         released.fire()
+        yield group[-1].sent
+        self._sending_group.release()
 
     def _write_send(self, frame: Frame) -> Process:
         for number, access in enumerate(self.driver.send):
             if number:
                 yield self._spacing()
-            value = (frame.sequence + 1) & 0xFFFF if number == len(self.driver.send) - 1 else self._value(access, frame)
-            done = yield from self._access(access, value, frame)
+            last = number == len(self.driver.send) - 1
+            done = yield from self._access(access, self._doorbell(frame) if last else self._value(access, frame), frame)
             if number == 0:
                 frame.csr_first_ns = done[0].start_ns
             frame.csr_last_ns = done[-1].start_ns
+
+    def _doorbell(self, frame: Frame) -> int:
+        value = self.driver.doorbell_value
+        return (frame.sequence + 1) % SLOTS if value is None else value
 
     def _value(self, access: Access, frame: Frame) -> int:
         """What the driver writes before the doorbell: a stand-in that differs from register to register."""
@@ -125,7 +135,7 @@ class Host:
         yield self._wait(self.driver.sent_update_us)
         yield from self._cpu.acquire()
         for access in self.driver.sent_update:
-            done = yield from self._access(access, (frame.sequence + 1) & 0xFFFF, frame)
+            done = yield from self._access(access, (frame.sequence + 1) % SLOTS, frame)
             if frame.csr_done_ns is None:
                 frame.csr_done_ns = done[0].start_ns
         self._cpu.release()
@@ -157,14 +167,15 @@ class Host:
             for frame in frames:
                 frame.served_ns = start_ns
                 assert frame.rx_dma_end_ns is not None
-                self._scheduler.at(frame.rx_dma_end_ns + self._wait(driver.deliver_us), self._deliver, frame)
+                deliver_us = driver.deliver_us + driver.deliver_us_per_byte * frame.length_bytes
+                self._scheduler.at(frame.rx_dma_end_ns + self._wait(deliver_us), self._deliver, frame)
             if driver.queue_update_us is not None:
                 yield self._wait(driver.queue_update_us)
                 # The driver is one thread: while a blocking send runs, the receive queue waits.
                 yield from self._calling.acquire()
                 yield from self._cpu.acquire()
                 for access in driver.queue_update:
-                    yield from self._access(access, frames[-1].sequence & 0xFFFF, frames[-1])
+                    yield from self._access(access, (frames[-1].sequence + 1) % SLOTS, frames[-1])
                 self._cpu.release()
                 self._calling.release()
 
@@ -178,7 +189,7 @@ class Host:
         """Find the NIC and set its base address, as a BIOS does."""
         base = self.nic.parameters.base_address
         steps = (
-            ("VENDOR_ID", 0x00, False, 0x1000_FEED),
+            ("VENDOR_ID", 0x00, False, self.nic.parameters.device_id),
             ("CLASS_CODE", 0x08, False, 0x0200_0001),
             ("BAR0", 0x10, True, 0xFFFF_FFFF),
             ("BAR0", 0x10, False, ~(self.nic.parameters.register_bytes - 1) & 0xFFFF_FFFF),

@@ -49,6 +49,8 @@ class Nic:
         self._random = random
         self._log = log
         self._contents = contents
+        self.outstanding = 0  # frames taken and not yet sent
+        self.sent = Signal()  # fires with each frame that has left
         self._to_send: deque[Frame] = deque()
         self._wake_sender = Signal()
         self._to_wire: deque[tuple[Frame, float]] = deque()
@@ -70,6 +72,7 @@ class Nic:
 
     def doorbell(self, frame: Frame) -> None:
         """Take a frame that the driver has given to the NIC."""
+        self.outstanding += 1
         self._to_send.append(frame)
         wake, self._wake_sender = self._wake_sender, Signal()
         wake.fire()
@@ -95,7 +98,6 @@ class Nic:
                 yield nic.descriptor_to_data_us * US
             self._descriptors -= 1
             while self._fifo_bytes and self._fifo_bytes + frame.pci_bytes > nic.send_fifo_bytes:
-                frame.waited = True
                 yield self._fifo_space
             self._fifo_bytes += frame.pci_bytes
             next_ns = self._scheduler.now_ns + nic.send_interval_us * US
@@ -129,6 +131,9 @@ class Nic:
             self._fifo_bytes -= frame.pci_bytes
             space, self._fifo_space = self._fifo_space, Signal()
             space.fire()
+            self.outstanding -= 1
+            sent, self.sent = self.sent, Signal()
+            sent.fire()
 
     # --- receiving
 
@@ -234,12 +239,18 @@ class Nic:
         if kind in ("send", "receive"):
             return frame.content(position, size)
         if kind == "descriptor":
-            entry = self.parameters.descriptor_bytes
-            rows = []
-            for number in range(self._descriptors):
-                of = frame if number == 0 else self._to_send[number - 1]
-                words = (SEND_BUFFERS + of.sequence % SLOTS * SLOT_BYTES, of.pci_bytes, 0, 0)
-                rows.append(b"".join(word.to_bytes(4, "little") for word in words)[:entry].ljust(entry, b"\0"))
-            return b"".join(rows)[position : position + size]
+            queued = [frame, *self._to_send][: self._descriptors]
+            return b"".join(self._descriptor(of) for of in queued)[position : position + size]
         words = (1, frame.pci_bytes << 16 | 1, frame.sequence & 0xFFFF_FFFF, 0)
         return b"".join(word.to_bytes(4, "little") for word in words).ljust(position + size, b"\0")[position:][:size]
+
+    def _descriptor(self, frame: Frame) -> bytes:
+        nic = self.parameters
+        entry = bytearray(nic.descriptor_bytes)
+        address = SEND_BUFFERS + frame.sequence % SLOTS * SLOT_BYTES
+        for offset, value, size in (
+            (nic.descriptor_address_offset, address, 4),
+            (nic.descriptor_length_offset, frame.pci_bytes, 2),
+        ):
+            entry[offset : offset + size] = value.to_bytes(size, "little")
+        return bytes(entry)

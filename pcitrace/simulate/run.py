@@ -19,6 +19,7 @@ from pcitrace.simulate.presets import PRESETS
 from pcitrace.simulate.recording import Recording
 from pcitrace.simulate.truth import Truth, write_json
 
+
 def simulate(
     preset: str | Simulation,
     out: str | Path,

@@ -17,7 +17,7 @@ from pcitrace.simulate.bus import Transaction
 from pcitrace.simulate.config import Simulation
 from pcitrace.simulate.frame import MINIMUM_USER_BYTES, Frame
 from pcitrace.simulate.lines import phase_data
-from pcitrace.simulate.pci import COMMAND_NAMES, READS
+from pcitrace.simulate.pci import COMMAND_NAMES
 
 US_PER_NS = 1e-3
 KEEP_NS = 5e6  # a delivered frame may still get its last CSR accesses so long
