@@ -13,11 +13,13 @@ from pcitrace import dma as dma_module
 from pcitrace import initiators
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Floats, Integers, table
+from pcitrace.content import WireFrames
 from pcitrace.csr import Accesses, accesses
 from pcitrace.dma import KINDS, Dma, Kind, Memory
 from pcitrace.initiators import Initiator
 from pcitrace.phases import Phases
 from pcitrace.profiles import Profile
+from pcitrace.segment import by_lengths
 from pcitrace.schema import BURSTS, COMMAND_NAMES, CSR_ACCESSES, PIECES
 from pcitrace.windows import Windows, place
 
@@ -167,6 +169,8 @@ def analyse(
     lines: Sequence[str] = (),
     nic_grant: str | None = None,
     memory: Memory | None = None,
+    sent: WireFrames | None = None,
+    received: WireFrames | None = None,
 ) -> Traffic:
     """Tell what the transactions of one bus are.
 
@@ -184,6 +188,9 @@ def analyse(
         The NIC's GNT# line, where its name does not tell.
     memory : Memory, optional
         Windows of host memory that are known.
+    sent, received : WireFrames, optional
+        Frames on the wire that this host sends and receives. Where AD was not captured they say which transactions
+        make up a frame.
 
     Returns
     -------
@@ -205,7 +212,11 @@ def analyse(
     who, why = initiators.decide(whole, grant, len(grants) == 1, windows.contain(whole))
     hosts, nics = whole.take(who == Initiator.HOST), whole.take(who == Initiator.NIC)
     csr, outside = _within(accesses(hosts, phases, windows))
-    dma = dma_module.by_address(nics, phases, profile, csr, memory or Memory(), dma_module.directions(nics))
+    write = dma_module.directions(nics)
+    if whole.has_address:
+        dma = dma_module.by_address(nics, phases, profile, csr, memory or Memory(), write)
+    else:
+        dma = by_lengths(nics, profile, sent, received, write)
     unknown = _counted(initiators.REASONS, why[who == Initiator.UNKNOWN])
     unknown |= _counted(dma_module.REASONS, dma.reason[dma.kind == Kind.UNKNOWN])
     other = int((who == Initiator.OTHER).sum()) + outside

@@ -1,0 +1,344 @@
+"""NIC transactions -> DMA bursts, where AD was not captured.
+
+The wire says how long each frame is; so the pieces that add up to it, in order and in time, are its DMA. Whether a
+transaction reads or writes shows in the clocks before its first data: a read waits for memory and for a turnaround.
+Without a wire probe pieces are joined by the burst limit and the pauses between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcitrace.bustable import BusTable
+from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.content import FCS, WireFrames
+from pcitrace.dma import (
+    BY_RULE,
+    NO_DATA,
+    NO_ROOM,
+    SHORT_NO_FRAME,
+    SHORTEST_RECEIVED,
+    WIRE_LENGTHS,
+    Dma,
+    Kind,
+)
+from pcitrace.profiles import Descriptor, Profile
+
+__all__ = ["by_lengths"]
+
+HEADER = 14
+PENDING = 64
+"""Frames on the wire that may be waiting for their DMA at one time."""
+
+REACH = 40
+"""Transactions that are looked at to find the pieces of one frame."""
+
+PAUSE_US = 3.0
+"""Without a wire probe, pieces of one frame have shorter pauses between them."""
+
+TRIALS = 400
+"""Frames of each side that are tried to find where reads begin and writes end."""
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """Frames to be found: bounds of their data phases, and of the time of their DMA."""
+
+    least: list[int]
+    most: list[int]
+    earliest: list[float]
+    latest: list[float]
+
+    def head(self, count: int) -> _Expected:
+        return _Expected(self.least[:count], self.most[:count], self.earliest[:count], self.latest[:count])
+
+
+def by_lengths(
+    bus: BusTable, profile: Profile, sent: WireFrames | None, received: WireFrames | None, write: Integers
+) -> Dma:
+    """Find kinds and bursts of NIC transactions whose addresses are not known.
+
+    Parameters
+    ----------
+    bus : BusTable
+        Transactions that the NIC began, in order of time.
+    profile : Profile
+    sent, received : WireFrames or None
+        Frames on the wire that this host sends and receives; None where they were not captured.
+    write : array of int
+        Direction where C/BE# was captured; -1 where not.
+
+    Returns
+    -------
+    Dma
+    """
+    moved = np.flatnonzero(bus.data_phases > 0)
+    pieces = bus.take(moved)
+    per_phase = 8 if len(moved) and (pieces.bytes > 4 * pieces.data_phases).all() else 4
+    expected_send = _expected_sends(sent, profile, per_phase) if sent is not None else None
+    expected_receive = _expected_receives(received, profile, per_phase) if received is not None else None
+    fetch = _fetch_sizes(profile, per_phase)
+    status = _status_sizes(profile, per_phase)
+    direction = write[moved]
+    if (direction < 0).any():
+        direction = _directions(pieces, expected_send, expected_receive, fetch, status)
+
+    burst = np.full(len(moved), -1)
+    kind = np.zeros(len(moved), dtype=np.int64)
+    reason = np.zeros(len(moved), dtype=np.int64)
+    total = 0
+    for side, expected, what, optional, aside in (
+        (0, expected_send, Kind.SEND_DATA, fetch, Kind.DESCRIPTOR_FETCH),
+        (1, expected_receive, Kind.RECEIVE_DATA, status, Kind.STATUS_WRITE),
+    ):
+        rows = np.flatnonzero(direction == side)
+        some = pieces.take(rows)
+        if expected is not None:
+            found = _parse(some, expected, optional, side == 0)
+            why = WIRE_LENGTHS
+        else:
+            found = _join(some, profile, optional, per_phase)
+            why = BY_RULE
+        in_frame = found >= 0
+        burst[rows[in_frame]] = found[in_frame] + total
+        total += int(found.max()) + 1 if in_frame.any() else 0
+        kind[rows[in_frame]] = what
+        reason[rows[in_frame]] = why
+        left = rows[~in_frame]
+        small = np.isin(pieces.data_phases[left], list(optional))
+        kind[left[small]] = aside
+        reason[left[small]] = SHORT_NO_FRAME
+        reason[left[~small]] = NO_ROOM
+    return _whole(bus, moved, direction, kind, reason, burst)
+
+
+def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> _Expected:
+    """Return what the sends of these frames must look like: read before, or where it cuts through during, the wire."""
+    least, most = _phases(wire, per_phase, 0, 0)
+    # A frame padded on the wire may be shorter in memory.
+    least = np.where(wire.length - wire.slack <= SHORTEST_RECEIVED, -(-HEADER // per_phase), least)
+    latest = wire.start_us if profile.send == "store_and_forward" else wire.end_us
+    latest = np.where(np.isnan(latest), np.inf, latest)
+    return _Expected(least.tolist(), most.tolist(), [-np.inf] * len(wire), latest.tolist())
+
+
+def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> _Expected:
+    """Return what the receives of these frames must look like: written after, or during, the wire."""
+    fcs = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[profile.receive_fcs]
+    least, most = _phases(wire, per_phase, *fcs)
+    earliest = wire.end_us if profile.receive == "store_and_forward" else wire.start_us
+    earliest = np.where(np.isnan(earliest), -np.inf, earliest)
+    return _Expected(least.tolist(), most.tolist(), earliest.tolist(), [np.inf] * len(wire))
+
+
+def _phases(wire: WireFrames, per_phase: int, fcs_least: int, fcs_most: int) -> tuple[Integers, Integers]:
+    """Return how many data phases frames take at least and at most, their buffers aligned or not."""
+    known = wire.length >= 0
+    least = -(-(wire.length - wire.slack + fcs_least) // per_phase)
+    most = -(-(wire.length + wire.slack + fcs_most + per_phase - 1) // per_phase)
+    return np.where(known, least, 1), np.where(known, most, 0)
+
+
+def _fetch_sizes(profile: Profile, per_phase: int) -> frozenset[int]:
+    """Return the data phases that a read of descriptors may have."""
+    if profile.descriptors in ("card", "none"):
+        return frozenset()
+    descriptors = [one for one in (profile.send_descriptor, profile.receive_descriptor) if one is not None]
+    if not descriptors:
+        descriptors = [Descriptor(8, 8)]
+    return frozenset(
+        -(-count * one.size_bytes // per_phase) for one in descriptors for count in range(1, one.fetch_max + 1)
+    )
+
+
+def _status_sizes(profile: Profile, per_phase: int) -> frozenset[int]:
+    """Return the data phases that a status write may have."""
+    if profile.status_bytes:
+        return frozenset(-(-size // per_phase) for size in profile.status_bytes)
+    if profile.descriptors in ("card", "none"):
+        return frozenset()
+    return frozenset(range(1, 32 // per_phase + 1))
+
+
+def _directions(
+    pieces: BusTable,
+    sends: _Expected | None,
+    receives: _Expected | None,
+    fetch: frozenset[int],
+    status: frozenset[int],
+) -> Integers:
+    """Tell writes from reads by the clocks before the first data: where most frames come out whole."""
+    latency = pieces.latency_clks
+    values = np.unique(latency)
+    if len(values) < 2:
+        return np.ones(len(latency), dtype=np.int64) if len(values) and values[0] < 2 else np.zeros_like(latency)
+    best, chosen = -1.0, float(values[0])
+    counts = np.array([(latency == value).sum() for value in values])
+    for low, high in zip(values[:-1].tolist(), values[1:].tolist(), strict=True):
+        limit = (low + high) / 2
+        write = latency < limit
+        score = 0.0
+        for side, expected, optional in ((0, sends, fetch), (1, receives, status)):
+            if expected is not None:
+                some = pieces.take(np.flatnonzero(write == bool(side))[: TRIALS * 8])
+                tried = expected.head(TRIALS)
+                found = _parse(some, tried, optional, side == 0)
+                score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
+        # Where frames do not decide, the widest gap in an otherwise dense spread does.
+        score += 1e-3 * (high - low) * counts.min() / max(counts.max(), 1)
+        if score > best:
+            best, chosen = score, limit
+    return (latency < chosen).astype(np.int64)
+
+
+def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], sending: bool) -> Integers:
+    """Number the pieces by the frame they make up; -1 for those of none.
+
+    Sends: the earliest frame that is not on the wire yet. Receives: of the frames that have come, the one whose lag is
+    most like that of the frames before; a frame may have been lost.
+    """
+    count = pieces.data_phases.tolist()
+    first, last = pieces.first_data_us.tolist(), pieces.last_data_us.tolist()
+    cut = pieces.cut.tolist()
+    out = np.full(len(count), -1)
+    at = frame = number = 0
+    lag = None
+    frames = len(expected.least)
+    while at < len(count) and frame < frames:
+        found: list[int] = []
+        if sending:
+            while frame < frames and expected.latest[frame] <= first[at]:
+                frame += 1
+            for ahead in range(frame, min(frame + 4, frames)):
+                found = _fit(count, cut, last, at, expected.least[ahead], expected.most[ahead], expected.latest[ahead], optional)
+                if found:
+                    frame = ahead + 1
+                    break
+        else:
+            stop = frame
+            while stop < frames and expected.earliest[stop] <= first[at]:
+                stop += 1
+            frame = max(frame, stop - PENDING)
+            best = np.inf
+            for came in range(frame, stop):
+                trial = _fit(count, cut, last, at, expected.least[came], expected.most[came], np.inf, optional)
+                if trial:
+                    off = abs(first[trial[0]] - expected.earliest[came] - (lag if lag is not None else 0.0))
+                    if off < best:
+                        best, found, chosen = off, trial, came
+            if found:
+                now = first[found[0]] - expected.earliest[chosen]
+                lag = now if lag is None else lag + 0.1 * (now - lag)
+                frame = chosen + 1
+        if not found:
+            at += 1
+            continue
+        out[found] = number
+        number += 1
+        at = found[-1] + 1
+    return out
+
+
+def _fit(
+    count: Sequence[int],
+    cut: Sequence[bool],
+    last: Sequence[float],
+    at: int,
+    least: int,
+    most: int,
+    latest: float,
+    optional: frozenset[int],
+) -> list[int]:
+    """Return the pieces from `at` on that add up to a frame; none if there are none.
+
+    Descriptors and status between them are left out where that fits, taken in only where it is needed. A piece that
+    was cut short has a next one.
+    """
+    total = 0
+    members = []
+    stop = min(len(count), at + REACH * 8)
+    for row in range(at, stop):
+        size = count[row]
+        if size in optional:
+            continue
+        total += size
+        if total > most or last[row] > latest:
+            break
+        members.append(row)
+        if total >= least and not cut[row]:
+            return members if members[0] == at or at in _leading(count, at, members[0], optional) else []
+    # Some piece is as short as a descriptor: try with such pieces taken in.
+    sums: dict[int, list[int]] = {0: []}
+    for row in range(at, min(len(count), at + REACH)):
+        size = count[row]
+        grown = {}
+        for total, members in sums.items():
+            if total + size <= most:
+                grown[total + size] = [*members, row]
+            if size in optional or not members:
+                grown.setdefault(total, members)
+        if size not in optional and 0 in grown and not grown[0] and row > at:
+            del grown[0]
+        whole = [members for total, members in grown.items() if total >= least and members and members[-1] == row]
+        whole = [members for members in whole if not cut[row] and last[row] <= latest]
+        if whole:
+            return max(whole, key=lambda members: members[0])
+        if not grown or last[row] > latest:
+            return []
+        sums = grown
+    return []
+
+
+def _leading(count: Sequence[int], at: int, first: int, optional: frozenset[int]) -> range:
+    """Return the pieces before the first one of a frame: all as short as descriptors."""
+    return range(at, first) if all(size in optional for size in count[at:first]) else range(0)
+
+
+def _join(pieces: BusTable, profile: Profile, optional: frozenset[int], per_phase: int) -> Integers:
+    """Join pieces by the burst limit and the pauses between them; short ones that stand alone are no frames."""
+    if not len(pieces):
+        return np.zeros(0, dtype=np.int64)
+    size = pieces.data_phases
+    limit = profile.burst_limit_bytes // per_phase if profile.burst_limit_bytes else int(size.max())
+    full = (size >= limit - 1) | pieces.cut
+    pause = pieces.start_us[1:] - pieces.end_us[:-1]
+    goes_on = np.r_[False, full[:-1] & (pause < PAUSE_US)]
+    number = np.cumsum(~goes_on) - 1
+    phases = np.bincount(number, weights=size)
+    alone = np.isin(size, list(optional)) & (phases[number] == size)
+    frame = np.where(alone, -1, number)
+    _, dense = np.unique(frame[frame >= 0], return_inverse=True)
+    frame[frame >= 0] = dense
+    return frame
+
+
+def _whole(
+    bus: BusTable, moved: Integers, direction: Integers, kind: Integers, reason: Integers, burst: Integers
+) -> Dma:
+    """Put retried attempts with what repeats them, number the bursts in order of time."""
+    n = len(bus)
+    single = np.flatnonzero(burst < 0)
+    burst[single] = (burst.max(initial=-1)) + 1 + np.arange(len(single))
+    # A retried attempt belongs to the next transaction that moved data: PCI obliges its initiator to repeat it.
+    owner = np.searchsorted(moved, np.arange(n))
+    repeated = owner < len(moved)
+    owner = np.minimum(owner, max(len(moved) - 1, 0))
+    if not len(moved):
+        none = np.full(n, -1)
+        return Dma(bus, none, np.zeros(n, dtype=np.int64), np.full(n, NO_DATA), np.arange(n))
+    whole_burst = np.where(repeated, burst[owner], burst.max() + 1 + np.arange(n))
+    starts = np.full(int(whole_burst.max()) + 1, np.inf)
+    np.minimum.at(starts, whole_burst, bus.start_us)
+    used = np.unique(whole_burst)
+    rank = np.empty(len(starts), dtype=np.int64)
+    rank[used[np.argsort(starts[used], kind="stable")]] = np.arange(len(used))
+    return Dma(
+        bus,
+        np.where(repeated, direction[owner], -1),
+        np.where(repeated, kind[owner], Kind.UNKNOWN),
+        np.where(repeated, reason[owner], NO_DATA),
+        rank[whole_burst],
+    )
