@@ -131,9 +131,7 @@ def one_direction(
         i, j = match(send, wire_side, store_and_forward)
         wire_of_send[i], send_of_wire[j] = j, i
         # A wire whose bytes were not captured has the content of what was read for it.
-        inherited = np.where(
-            (wire_side.key == 0) & (send_of_wire >= 0), send.key[np.maximum(send_of_wire, 0)], wire_side.key
-        )
+        inherited = np.where(wire_side.key == 0, pick_keys(send.key, send_of_wire), wire_side.key)
         wire_side = replace(wire_side, key=inherited)
 
     receive_of_send = np.full(n_send, -1)
@@ -162,6 +160,11 @@ def one_direction(
     sequence_numbers(rows, mine, theirs, sequence)
     dropped = _dropped(sender, receiver, mine, theirs, rows, np.flatnonzero(~used))
     return rows, dropped
+
+
+def pick_keys(key: Keys, rows: Integers) -> Keys:
+    """Return the keys at rows; 0 where the row is -1."""
+    return np.where(rows >= 0, key[np.maximum(rows, 0)], np.uint64(0)) if len(key) else np.zeros(len(rows), np.uint64)
 
 
 def _memory_side(joined: Bursts, bursts: Integers, fcs_least: int, fcs_most: int) -> Side:

@@ -197,48 +197,48 @@ def _directions(
 def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], sending: bool) -> Integers:
     """Number the pieces by the frame they make up; -1 for those of none.
 
-    Sends: the earliest frame that is not on the wire yet. Receives: of the frames that have come, the one whose lag is
-    most like that of the frames before; a frame may have been lost.
+    Frames keep their order: it is the earliest one that is due and fits. A fit that stops at a full piece with no
+    status behind it may be only the beginning of a longer frame, so other fits go before it. This says only which
+    pieces are one frame; which frame it is where some were lost is for :mod:`pcitrace.align` to find.
     """
     count = pieces.data_phases.tolist()
     first, last = pieces.first_data_us.tolist(), pieces.last_data_us.tolist()
     cut = pieces.cut.tolist()
+    full = max(count, default=0)
     out = np.full(len(count), -1)
-    at = frame = number = 0
-    lag = None
+    at = frame = number = due = 0
     frames = len(expected.least)
     while at < len(count) and frame < frames:
-        found: list[int] = []
         if sending:
             while frame < frames and expected.latest[frame] <= first[at]:
                 frame += 1
-            for ahead in range(frame, min(frame + 4, frames)):
-                found = _fit(count, cut, last, at, expected.least[ahead], expected.most[ahead], expected.latest[ahead], optional)
-                if found:
-                    frame = ahead + 1
-                    break
+            due = min(frame + 4, frames)
         else:
-            stop = frame
-            while stop < frames and expected.earliest[stop] <= first[at]:
-                stop += 1
-            frame = max(frame, stop - PENDING)
-            best = np.inf
-            for came in range(frame, stop):
-                trial = _fit(count, cut, last, at, expected.least[came], expected.most[came], np.inf, optional)
-                if trial:
-                    off = abs(first[trial[0]] - expected.earliest[came] - (lag if lag is not None else 0.0))
-                    if off < best:
-                        best, found, chosen = off, trial, came
-            if found:
-                now = first[found[0]] - expected.earliest[chosen]
-                lag = now if lag is None else lag + 0.1 * (now - lag)
-                frame = chosen + 1
-        if not found:
+            while due < frames and expected.earliest[due] <= first[at]:
+                due += 1
+            frame = max(frame, due - PENDING)
+        found: list[int] = []
+        chosen = frame
+        tried = set()
+        for one in range(frame, due):
+            size = (expected.least[one], expected.most[one])
+            if not sending and size in tried:
+                continue
+            tried.add(size)
+            fit = _fit(count, cut, last, at, *size, expected.latest[one], optional)
+            if not fit:
+                continue
+            ends = count[fit[-1]] < full or fit[-1] + 1 == len(count) or count[fit[-1] + 1] in optional
+            if not found or ends:
+                found, chosen = fit, one
+            if ends:
+                break
+        if found:
+            out[found] = number
+            number += 1
+            at, frame = found[-1] + 1, chosen + 1
+        else:
             at += 1
-            continue
-        out[found] = number
-        number += 1
-        at = found[-1] + 1
     return out
 
 
