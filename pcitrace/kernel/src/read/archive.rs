@@ -531,7 +531,11 @@ pub(crate) mod testing {
                 flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
             encoder.write_all(data).unwrap();
             let compressed = encoder.finish().unwrap();
-            let numbers = [data.len() as u64, compressed.len() as u64, file.len() as u64];
+            let numbers = [
+                data.len() as u64,
+                compressed.len() as u64,
+                file.len() as u64,
+            ];
             let field = |n: usize| if wide { u32::MAX } else { numbers[n] as u32 };
             let mut extra = Vec::new();
             if wide {
@@ -566,7 +570,9 @@ pub(crate) mod testing {
             file.extend(super::END64);
             file.extend(44u64.to_le_bytes());
             file.extend([45, 0, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-            [count, count, size, start].iter().for_each(|n| file.extend(n.to_le_bytes()));
+            [count, count, size, start]
+                .iter()
+                .for_each(|n| file.extend(n.to_le_bytes()));
             file.extend(super::END64_LOCATOR);
             file.extend([0; 4]);
             file.extend(end.to_le_bytes());
@@ -654,12 +660,17 @@ mod tests {
     fn a_wrong_crc_or_size_is_named() {
         let good = example();
         let entry = good.windows(4).rposition(|w| w == DIRECTORY_ENTRY).unwrap();
-        let second = good[..entry].windows(4).rposition(|w| w == DIRECTORY_ENTRY).unwrap();
+        let second = good[..entry]
+            .windows(4)
+            .rposition(|w| w == DIRECTORY_ENTRY)
+            .unwrap();
         for (at, expected) in [(16, "CRC-32"), (24, "inflates to")] {
             let mut bytes = good.clone();
             bytes[second + at] ^= 1;
             let (_file, archive) = open(&bytes);
-            let error = read_both_ways(&archive.unwrap(), "logic-1-1").unwrap_err().to_string();
+            let error = read_both_ways(&archive.unwrap(), "logic-1-1")
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("logic-1-1, byte "), "{error}");
             assert!(error.contains(expected), "{error}");
         }
@@ -670,8 +681,15 @@ mod tests {
         let archive = archive.unwrap();
         let member = archive.member("logic-1-1").unwrap();
         let mut all = vec![0; member.size as usize];
-        let error = archive.stream(member).fill(&mut all).unwrap_err().to_string();
-        assert!(error.contains("more than its declared 29999 bytes"), "{error}");
+        let error = archive
+            .stream(member)
+            .fill(&mut all)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("more than its declared 29999 bytes"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -687,9 +705,16 @@ mod tests {
             let mut whole = Vec::new();
             let mut piece = vec![0; member.size as usize];
             let refused = archive.inflate(&member, &mut whole).is_err();
-            assert_eq!(archive.stream(&member).fill(&mut piece).is_err(), refused, "{at}");
+            assert_eq!(
+                archive.stream(&member).fill(&mut piece).is_err(),
+                refused,
+                "{at}"
+            );
             // The last byte has bits that mean nothing.
-            assert!(refused || (whole == samples() && piece == samples()), "{at}");
+            assert!(
+                refused || (whole == samples() && piece == samples()),
+                "{at}"
+            );
         }
     }
 
@@ -706,7 +731,9 @@ mod tests {
         };
         assert!(change(DIRECTORY_ENTRY, 8, &[1]).contains("version, byte 0: is encrypted"));
         assert!(change(DIRECTORY_ENTRY, 10, &[93]).contains("zip method 93"));
-        assert!(change(DIRECTORY_ENTRY, 24, &[255; 3]).contains("16777215 bytes cannot come from 3"));
+        assert!(
+            change(DIRECTORY_ENTRY, 24, &[255; 3]).contains("16777215 bytes cannot come from 3")
+        );
         assert!(change(DIRECTORY_ENTRY, 20, &[255; 3]).contains("do not fit in the file"));
         assert!(change(DIRECTORY_ENTRY, 20, &[60]).contains("overlaps another member"));
         assert!(change(DIRECTORY_ENTRY, 42, &[1]).contains("no header of its own"));
@@ -722,7 +749,9 @@ mod tests {
         let archive = archive.unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| assert_eq!(read_both_ways(&archive, "logic-1-1").unwrap(), samples()));
+                scope.spawn(|| {
+                    assert_eq!(read_both_ways(&archive, "logic-1-1").unwrap(), samples())
+                });
             }
         });
     }

@@ -77,7 +77,8 @@ pub(crate) mod testing {
         pub fn new(name: &str, bytes: &[u8]) -> Self {
             static COUNT: AtomicU64 = AtomicU64::new(0);
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let folder = std::env::temp_dir().join(format!("pcitrace-{}-{number}", std::process::id()));
+            let folder =
+                std::env::temp_dir().join(format!("pcitrace-{}-{number}", std::process::id()));
             std::fs::create_dir_all(&folder).unwrap();
             let path = folder.join(name);
             std::fs::write(&path, bytes).unwrap();

@@ -72,8 +72,16 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
             continue;
         }
         // The first cell may be a time in a form that the row's reader refuses by name.
-        if !row.iter().skip(1).chain(row.first().filter(|_| row.len() == 1)).all(|cell| is_number(cell)) {
-            return wrong(format!("`{}` is not a row of samples; is this a capture?", shown(&text)));
+        if !row
+            .iter()
+            .skip(1)
+            .chain(row.first().filter(|_| row.len() == 1))
+            .all(|cell| is_number(cell))
+        {
+            return wrong(format!(
+                "`{}` is not a row of samples; is this a capture?",
+                shown(&text)
+            ));
         }
         return finish(names, rate_hz, label_row, &row, separator)
             .map(|layout| Layout {
@@ -240,6 +248,12 @@ mod tests {
                 .1
                 .contains("not a positive rate")
         );
-        assert_eq!(wrong("hello\nworld\n"), (2, "`world` is not a row of samples; is this a capture?".into()));
+        assert_eq!(
+            wrong("hello\nworld\n"),
+            (
+                2,
+                "`world` is not a row of samples; is this a capture?".into()
+            )
+        );
     }
 }

@@ -1,0 +1,321 @@
+//! Samples to bitmaps: 64 samples at a time, bit `i` of a bitmap is sample `i`.
+//!
+//! Two implementations of one trait: AVX2 + BMI2 where the processor has them, portable integer arithmetic elsewhere.
+//! The choice is made once a decoder ([`has_fast_path`]); both give the same bitmaps (tested below).
+
+/// One line in a sample: `byte & mask`, seen through `flip` so that 1 is the wanted sense.
+#[derive(Debug, Clone, Copy)]
+pub struct Bit {
+    pub byte: usize,
+    pub mask: u8,
+    /// All ones where the level has to be inverted.
+    pub flip: u64,
+}
+
+impl Bit {
+    pub fn new(position: usize, invert: bool) -> Self {
+        Bit {
+            byte: position / 8,
+            mask: 1 << (position % 8),
+            flip: if invert { !0 } else { 0 },
+        }
+    }
+
+    pub fn get(&self, sample: &[u8]) -> bool {
+        (sample[self.byte] & self.mask != 0) ^ (self.flip != 0)
+    }
+}
+
+/// How 64 samples become bitmaps.
+///
+/// # Safety
+/// `data` must be valid for `64 * unit` bytes, `byte < unit`, and the processor must have what the implementation uses.
+pub trait Backend {
+    /// One byte of each of 64 samples.
+    type Plane: Copy;
+    unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane;
+    unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64;
+    /// Are all bits of `mask` set in every byte of `plane ^ flip`?
+    unsafe fn all_set(plane: Self::Plane, flip: u8, mask: u8) -> bool;
+    /// The bits of `x` selected by `mask`, packed to the low end.
+    unsafe fn compress(x: u64, mask: u64) -> u64;
+    /// The low bits of `x` spread to the positions set in `mask`.
+    unsafe fn expand(x: u64, mask: u64) -> u64;
+}
+
+pub fn has_fast_path() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("lzcnt")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+pub struct Portable;
+
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+
+impl Backend for Portable {
+    type Plane = [u64; 8];
+
+    #[inline(always)]
+    unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
+        std::array::from_fn(|word| {
+            let bytes = std::array::from_fn(|i| unsafe { *data.add((word * 8 + i) * unit + byte) });
+            u64::from_le_bytes(bytes)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64 {
+        let shift = mask.trailing_zeros();
+        let mut out = 0;
+        for (word, bytes) in plane.into_iter().enumerate() {
+            // The product moves bit 0 of byte i to bit 56 + i; no two of its terms meet.
+            let byte = ((bytes >> shift) & LOW_BITS).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            out |= byte << (8 * word);
+        }
+        out
+    }
+
+    #[inline(always)]
+    unsafe fn all_set(plane: Self::Plane, flip: u8, mask: u8) -> bool {
+        let (flip, mask) = (LOW_BITS * u64::from(flip), LOW_BITS * u64::from(mask));
+        plane
+            .into_iter()
+            .fold(mask, |all, bytes| all & (bytes ^ flip))
+            == mask
+    }
+
+    #[inline(always)]
+    unsafe fn compress(x: u64, mut mask: u64) -> u64 {
+        let (mut out, mut to) = (0, 0);
+        while mask != 0 {
+            out |= ((x >> mask.trailing_zeros()) & 1) << to;
+            to += 1;
+            mask &= mask - 1;
+        }
+        out
+    }
+
+    #[inline(always)]
+    unsafe fn expand(mut x: u64, mut mask: u64) -> u64 {
+        let mut out = 0;
+        while mask != 0 {
+            let lowest = mask & mask.wrapping_neg();
+            if x & 1 != 0 {
+                out |= lowest;
+            }
+            x >>= 1;
+            mask ^= lowest;
+        }
+        out
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub struct Avx2;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{Avx2, Backend};
+    use std::arch::x86_64::*;
+
+    impl Backend for Avx2 {
+        type Plane = [__m256i; 2];
+
+        #[inline(always)]
+        unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
+            unsafe {
+                match unit {
+                    1 => [load(data), load(data.add(32))],
+                    2 => [pack16(data, byte), pack16(data.add(64), byte)],
+                    4 => [pack32(data, byte), pack32(data.add(128), byte)],
+                    8 => [pack64(data, byte), pack64(data.add(256), byte)],
+                    _ => {
+                        let bytes: [u8; 64] = std::array::from_fn(|i| *data.add(i * unit + byte));
+                        [load(bytes.as_ptr()), load(bytes.as_ptr().add(32))]
+                    }
+                }
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64 {
+            unsafe {
+                let mask = _mm256_set1_epi8(mask as i8);
+                let [low, high] = plane.map(|half| {
+                    let set = _mm256_cmpeq_epi8(_mm256_and_si256(half, mask), mask);
+                    u64::from(_mm256_movemask_epi8(set) as u32)
+                });
+                low | high << 32
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn all_set(plane: Self::Plane, flip: u8, mask: u8) -> bool {
+            unsafe {
+                let both = {
+                    let flip = _mm256_set1_epi8(flip as i8);
+                    let [low, high] = plane.map(|half| _mm256_xor_si256(half, flip));
+                    _mm256_and_si256(low, high)
+                };
+                _mm256_testc_si256(both, _mm256_set1_epi8(mask as i8)) == 1
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn compress(x: u64, mask: u64) -> u64 {
+            unsafe { _pext_u64(x, mask) }
+        }
+
+        #[inline(always)]
+        unsafe fn expand(x: u64, mask: u64) -> u64 {
+            unsafe { _pdep_u64(x, mask) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load(data: *const u8) -> __m256i {
+        unsafe { _mm256_loadu_si256(data.cast()) }
+    }
+
+    /// One byte of each of 32 two-byte samples, in order.
+    #[inline(always)]
+    unsafe fn pack16(data: *const u8, byte: usize) -> __m256i {
+        unsafe {
+            let count = _mm_cvtsi32_si128(8 * byte as i32);
+            let pick = |v| _mm256_and_si256(_mm256_srl_epi16(v, count), _mm256_set1_epi16(0xff));
+            let packed = _mm256_packus_epi16(pick(load(data)), pick(load(data.add(32))));
+            _mm256_permute4x64_epi64(packed, 0b11_01_10_00)
+        }
+    }
+
+    /// One byte of each of 32 four-byte samples, in order.
+    #[inline(always)]
+    unsafe fn pack32(data: *const u8, byte: usize) -> __m256i {
+        unsafe {
+            let count = _mm_cvtsi32_si128(8 * byte as i32);
+            let pick = |i: usize| {
+                let v = _mm256_srl_epi32(load(data.add(32 * i)), count);
+                _mm256_and_si256(v, _mm256_set1_epi32(0xff))
+            };
+            let low = _mm256_packus_epi32(pick(0), pick(1));
+            let high = _mm256_packus_epi32(pick(2), pick(3));
+            // Both packs work within 128-bit lanes; this puts the eight groups of four back in order.
+            let mixed = _mm256_packus_epi16(low, high);
+            _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+        }
+    }
+
+    /// One byte of each of 32 eight-byte samples, in order.
+    #[inline(always)]
+    unsafe fn pack64(data: *const u8, byte: usize) -> __m256i {
+        unsafe {
+            let count = _mm_cvtsi32_si128(8 * byte as i32);
+            let low_byte = _mm256_set1_epi64x(0xff);
+            // Two neighbouring vectors of four samples each, as eight 32-bit values: a0 b0 a1 b1 | a2 b2 a3 b3.
+            let pair = |i: usize| {
+                let a = _mm256_and_si256(_mm256_srl_epi64(load(data.add(64 * i)), count), low_byte);
+                let b = _mm256_and_si256(
+                    _mm256_srl_epi64(load(data.add(64 * i + 32)), count),
+                    low_byte,
+                );
+                _mm256_or_si256(a, _mm256_slli_epi64(b, 32))
+            };
+            let low = _mm256_packus_epi32(pair(0), pair(1));
+            let high = _mm256_packus_epi32(pair(2), pair(3));
+            let mixed = _mm256_packus_epi16(low, high);
+            // Lane 0 holds a0 b0 a1 b1 of the four pairs, lane 1 a2 b2 a3 b3; order them a0 a1 a2 a3 b0 b1 b2 b3.
+            let within = _mm256_setr_epi8(
+                0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15, 0, 2, 1, 3, 4, 6, 5, 7, 8,
+                10, 9, 11, 12, 14, 13, 15,
+            );
+            let sorted = _mm256_shuffle_epi8(mixed, within);
+            let (first, last) = (
+                _mm256_castsi256_si128(sorted),
+                _mm256_extracti128_si256(sorted, 1),
+            );
+            _mm256_set_m128i(
+                _mm_unpackhi_epi16(first, last),
+                _mm_unpacklo_epi16(first, last),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bitmap_by_hand(data: &[u8], unit: usize, bit: usize) -> u64 {
+        (0..64).fold(0, |map, i| {
+            map | u64::from(data[i * unit + bit / 8] >> (bit % 8) & 1) << i
+        })
+    }
+
+    fn check<B: Backend>(data: &[u8], unit: usize) -> Result<(), TestCaseError> {
+        for bit in 0..8 * unit {
+            let expected = bitmap_by_hand(data, unit, bit);
+            let mask = 1 << (bit % 8);
+            unsafe {
+                let plane = B::plane(data.as_ptr(), unit, bit / 8);
+                prop_assert_eq!(B::bitmap(plane, mask), expected);
+                prop_assert_eq!(B::all_set(plane, 0, mask), expected == !0);
+                prop_assert_eq!(B::all_set(plane, 0xff, mask), expected == 0);
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn planes_and_bitmaps_equal_the_samples(unit in 1usize..18, seed in proptest::collection::vec(any::<u8>(), 64 * 17)) {
+            let data = &seed[..64 * unit];
+            check::<Portable>(data, unit)?;
+            #[cfg(target_arch = "x86_64")]
+            if has_fast_path() {
+                check::<Avx2>(data, unit)?;
+            }
+        }
+
+        #[test]
+        fn compress_and_expand_are_inverse(x: u64, mask: u64) {
+            let packed = unsafe { Portable::compress(x, mask) };
+            prop_assert_eq!(unsafe { Portable::expand(packed, mask) }, x & mask);
+            #[cfg(target_arch = "x86_64")]
+            if has_fast_path() {
+                prop_assert_eq!(unsafe { Avx2::compress(x, mask) }, packed);
+                prop_assert_eq!(unsafe { Avx2::expand(packed, mask) }, x & mask);
+            }
+        }
+    }
+
+    #[test]
+    fn constant_planes_are_all_set() {
+        let data = [0x5au8; 64];
+        unsafe {
+            assert!(Portable::all_set(
+                Portable::plane(data.as_ptr(), 1, 0),
+                0,
+                0x5a
+            ));
+            assert!(Portable::all_set(
+                Portable::plane(data.as_ptr(), 1, 0),
+                0xff,
+                0xa5
+            ));
+            assert!(!Portable::all_set(
+                Portable::plane(data.as_ptr(), 1, 0),
+                0,
+                0x5b
+            ));
+        }
+    }
+}

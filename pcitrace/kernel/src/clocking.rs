@@ -1,0 +1,683 @@
+//! Samples to clock words: finds the clock edges, reads the lines there and feeds the protocol.
+//!
+//! In timing mode a line's value at a clock is that of the last sample in which CLK was low (`pci-reference`, "Sampling").
+
+use crate::bits::{Backend, Bit, Portable, has_fast_path};
+use crate::layout::Layout;
+use crate::protocol::{Block, Protocol, Stamps, Word};
+use std::marker::PhantomData;
+
+/// Samples per block.
+const BLOCK: usize = 64;
+
+/// Consecutive windows of equal length, for the accounting.
+#[derive(Debug, Clone, Copy)]
+pub struct Windows {
+    /// In stamps; infinite for one window over the whole capture.
+    pub length: f64,
+}
+
+impl Windows {
+    pub const WHOLE: Windows = Windows {
+        length: f64::INFINITY,
+    };
+
+    /// First stamp of window `number`.
+    fn start(&self, number: u64) -> u64 {
+        match number {
+            0 => 0,
+            _ => (number as f64 * self.length).ceil() as u64,
+        }
+    }
+
+    pub fn number_of(&self, stamp: u64) -> u64 {
+        let mut number = (stamp as f64 / self.length) as u64;
+        while self.start(number + 1) <= stamp {
+            number += 1;
+        }
+        while self.start(number) > stamp {
+            number -= 1;
+        }
+        number
+    }
+}
+
+/// One control line: which of the control planes, which bit.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    plane: usize,
+    mask: u8,
+    flip: u64,
+}
+
+/// The control lines of a layout, arranged so that each byte of the samples is gathered once.
+struct Control {
+    /// Bytes of the sample that hold control lines; the first `scanned` of them tell whether the bus is idle.
+    bytes: Vec<usize>,
+    scanned: usize,
+    /// Per scanned byte: flip and mask with which every bit is 1 while the bus is idle.
+    idle: Vec<(u8, u8)>,
+    clk: Option<Line>,
+    frame: Line,
+    irdy: Line,
+    trdy: Line,
+    stop: Option<Line>,
+    devsel: Option<Line>,
+    rst: Option<Line>,
+    unknown: Option<Line>,
+    /// The lines whose change just before an edge is suspect, for one sample by itself.
+    watched: Vec<(usize, u8)>,
+}
+
+/// A layout has no more control lines than these.
+const MAX_PLANES: usize = 8;
+
+impl Control {
+    fn new(layout: &Layout) -> Self {
+        let mut bytes: Vec<usize> = Vec::new();
+        let mut line = |bit: Bit| {
+            let plane = bytes
+                .iter()
+                .position(|&byte| byte == bit.byte)
+                .unwrap_or_else(|| {
+                    bytes.push(bit.byte);
+                    bytes.len() - 1
+                });
+            Line {
+                plane,
+                mask: bit.mask,
+                flip: bit.flip,
+            }
+        };
+        let clk = layout.clk.map(&mut line);
+        let frame = line(layout.frame);
+        let irdy = line(layout.irdy);
+        let rst = layout.rst.map(&mut line);
+        let unknown = layout.unknown.map(&mut line);
+        let released = [Some(frame), Some(irdy), rst, unknown];
+        let trdy = line(layout.trdy);
+        let stop = layout.stop.map(&mut line);
+        let devsel = layout.devsel.map(&mut line);
+        let scanned = released
+            .iter()
+            .flatten()
+            .chain(&clk)
+            .map(|l| l.plane + 1)
+            .max()
+            .unwrap_or(0);
+        let mut idle = vec![(0, 0); scanned];
+        for line in released.iter().flatten() {
+            let (flip, mask) = &mut idle[line.plane];
+            *mask |= line.mask;
+            // A line reads 1 when asserted; where that is a high level, idle is a low one.
+            if line.flip == 0 {
+                *flip |= line.mask;
+            }
+        }
+        Control {
+            bytes,
+            scanned,
+            idle,
+            clk,
+            frame,
+            irdy,
+            trdy,
+            stop,
+            devsel,
+            rst,
+            unknown,
+            watched: layout.control_bytes(),
+        }
+    }
+
+    /// The bus is idle in all 64 samples.
+    #[inline(always)]
+    unsafe fn is_idle<B: Backend>(&self, planes: &[Option<B::Plane>; MAX_PLANES]) -> bool {
+        self.idle.iter().zip(planes).all(|(&(flip, mask), plane)| {
+            plane.is_some_and(|plane| unsafe { B::all_set(plane, flip, mask) })
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn load<B: Backend>(
+        &self,
+        planes: &mut [Option<B::Plane>; MAX_PLANES],
+        which: std::ops::Range<usize>,
+        data: &[u8],
+        unit: usize,
+    ) {
+        for i in which {
+            planes[i] = Some(unsafe { B::plane(data.as_ptr(), unit, self.bytes[i]) });
+        }
+    }
+
+    /// 1 = asserted, for all 64 samples.
+    #[inline(always)]
+    unsafe fn samples<B: Backend>(
+        &self,
+        planes: &[Option<B::Plane>; MAX_PLANES],
+        line: Line,
+    ) -> u64 {
+        planes[line.plane].map_or(
+            0,
+            |plane| unsafe { B::bitmap(plane, line.mask) } ^ line.flip,
+        )
+    }
+
+    fn changed_before(&self, before: &[u8], sample: &[u8]) -> bool {
+        self.watched
+            .iter()
+            .any(|&(byte, mask)| (before[byte] ^ sample[byte]) & mask != 0)
+    }
+}
+
+/// Decodes the samples of one bus, given in pieces of any size.
+pub struct Decoder {
+    pub protocol: Protocol,
+    control: Control,
+    fast: bool,
+    windows: Windows,
+    /// First stamp of the next window.
+    window_end: u64,
+    /// Bytes that wait for the ones after them: fewer than 65 samples.
+    carry: Vec<u8>,
+    carry_stamps: Vec<u64>,
+    /// Number of the first sample in `carry`.
+    next_sample: u64,
+    /// The sample of the last clock, and the last sample before `carry`.
+    last_clock: Option<Vec<u8>>,
+    last_sample: Option<Vec<u8>>,
+    /// Stamps of the first and the last clock.
+    pub first_clock: Option<u64>,
+    pub last_clock_stamp: Option<u64>,
+}
+
+impl Decoder {
+    /// A decoder that knows nothing of what came before sample number `first`.
+    pub fn new(
+        layout: Layout,
+        want_data_phases: bool,
+        windows: Windows,
+        first: u64,
+        portable: bool,
+    ) -> Self {
+        Self::starting(
+            Protocol::new(layout, want_data_phases, false, windows.number_of(first)),
+            windows,
+            first,
+            portable,
+        )
+    }
+
+    /// A decoder that starts behind a sync point; `clock` is the sample of that clock, just before `first`.
+    fn in_step(
+        layout: Layout,
+        want_data_phases: bool,
+        windows: Windows,
+        first: u64,
+        portable: bool,
+        clock: &[u8],
+    ) -> Self {
+        let protocol = Protocol::new(layout, want_data_phases, true, windows.number_of(first));
+        Decoder {
+            last_clock: Some(clock.to_vec()),
+            last_sample: Some(clock.to_vec()),
+            ..Self::starting(protocol, windows, first, portable)
+        }
+    }
+
+    fn starting(protocol: Protocol, windows: Windows, first: u64, portable: bool) -> Self {
+        Decoder {
+            control: Control::new(protocol.layout()),
+            fast: has_fast_path() && !portable,
+            windows,
+            window_end: windows.start(windows.number_of(first) + 1),
+            protocol,
+            carry: Vec::new(),
+            carry_stamps: Vec::new(),
+            next_sample: first,
+            last_clock: None,
+            last_sample: None,
+            first_clock: None,
+            last_clock_stamp: None,
+        }
+    }
+
+    fn unit(&self) -> usize {
+        self.protocol.layout().unit
+    }
+
+    fn is_timing(&self) -> bool {
+        self.control.clk.is_some()
+    }
+
+    /// The next bytes of the capture.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        let unit = self.unit();
+        let whole = (BLOCK + 1) * unit;
+        while !self.carry.is_empty() {
+            let carried = self.carry.len();
+            let wanted = whole - carried;
+            if bytes.len() < wanted {
+                self.carry.extend_from_slice(bytes);
+                return;
+            }
+            self.carry.extend_from_slice(&bytes[..wanted]);
+            let block = std::mem::take(&mut self.carry);
+            self.run(&block, 1, !0, &[]);
+            match (BLOCK * unit).checked_sub(carried) {
+                Some(used) => bytes = &bytes[used..],
+                None => {
+                    self.carry.extend_from_slice(&block[BLOCK * unit..]);
+                    bytes = &bytes[wanted..];
+                }
+            }
+        }
+        let blocks = (bytes.len() / unit).saturating_sub(1) / BLOCK;
+        self.run(bytes, blocks, !0, &[]);
+        self.carry
+            .extend_from_slice(&bytes[blocks * BLOCK * unit..]);
+    }
+
+    /// Whole samples with a stamp each (state mode: each is a clock).
+    pub fn push_stamped(&mut self, bytes: &[u8], stamps: &[u64]) {
+        let unit = self.unit();
+        self.carry.extend_from_slice(bytes);
+        self.carry_stamps.extend_from_slice(stamps);
+        let blocks = self.carry_stamps.len().saturating_sub(1) / BLOCK;
+        let (data, stamps) = (
+            std::mem::take(&mut self.carry),
+            std::mem::take(&mut self.carry_stamps),
+        );
+        self.run(&data, blocks, !0, &stamps);
+        self.carry.extend_from_slice(&data[blocks * BLOCK * unit..]);
+        self.carry_stamps
+            .extend_from_slice(&stamps[blocks * BLOCK..]);
+    }
+
+    /// Nothing is known between the samples so far and the next ones.
+    pub fn gap(&mut self) {
+        self.flush();
+        let stamp = self
+            .carry_stamps
+            .last()
+            .copied()
+            .unwrap_or(self.next_sample);
+        self.protocol.gap(stamp);
+        self.carry_stamps.clear();
+        self.last_clock = None;
+        self.last_sample = None;
+    }
+
+    /// The capture is over.
+    pub fn finish(&mut self) {
+        self.flush();
+        self.protocol.break_off();
+    }
+
+    /// Decodes what waits for more samples. In timing mode the last sample cannot be before an edge.
+    fn flush(&mut self) {
+        let unit = self.unit();
+        let mut data = std::mem::take(&mut self.carry);
+        let samples = data.len() / unit;
+        let clocks = if self.is_timing() {
+            samples.saturating_sub(1)
+        } else {
+            samples
+        };
+        data.resize((BLOCK + 1) * unit, 0);
+        let mut stamps = self.carry_stamps.clone();
+        if let Some(&last) = stamps.last() {
+            stamps.resize(BLOCK, last);
+        }
+        if clocks == BLOCK {
+            self.run(&data, 1, !0, &stamps);
+        } else if clocks > 0 {
+            self.run(&data, 1, (1 << clocks) - 1, &stamps);
+        }
+        self.next_sample += samples as u64;
+        self.next_sample -= if clocks > 0 { BLOCK as u64 } else { 0 };
+    }
+
+    /// `blocks` blocks of `data`, which holds at least one sample more.
+    fn run(&mut self, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
+        if blocks == 0 {
+            return;
+        }
+        let unit = self.unit();
+        assert!(
+            data.len() >= (blocks * BLOCK + 1) * unit
+                || !self.is_timing() && data.len() >= blocks * BLOCK * unit
+        );
+        #[cfg(target_arch = "x86_64")]
+        if self.fast {
+            // Safety: `fast` is only set where the processor has what this needs.
+            unsafe { run_avx2(self, data, blocks, valid, stamps) };
+            self.remember(data, blocks);
+            return;
+        }
+        run::<Portable, 0>(self, data, blocks, valid, stamps);
+        self.remember(data, blocks);
+    }
+
+    fn remember(&mut self, data: &[u8], blocks: usize) {
+        let unit = self.unit();
+        let end = blocks * BLOCK * unit;
+        self.last_sample = Some(data[end - unit..end].to_vec());
+        self.next_sample += (blocks * BLOCK) as u64;
+    }
+
+    /// No row that is still to come starts before this stamp.
+    pub fn reached(&self) -> u64 {
+        let next = self
+            .carry_stamps
+            .first()
+            .copied()
+            .unwrap_or(self.next_sample);
+        self.protocol.oldest_pending().unwrap_or(next)
+    }
+
+    /// Rows that are complete.
+    pub fn take_rows(&mut self) -> crate::rows::Rows {
+        self.protocol.take_rows()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+fn run_avx2(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
+    use crate::bits::Avx2;
+    match decoder.unit() {
+        1 => run::<Avx2, 1>(decoder, data, blocks, valid, stamps),
+        2 => run::<Avx2, 2>(decoder, data, blocks, valid, stamps),
+        4 => run::<Avx2, 4>(decoder, data, blocks, valid, stamps),
+        8 => run::<Avx2, 8>(decoder, data, blocks, valid, stamps),
+        _ => run::<Avx2, 0>(decoder, data, blocks, valid, stamps),
+    }
+}
+
+/// `UNIT` is the unit size where the compiler should know it, else 0.
+#[inline(always)]
+fn run<B: Backend, const UNIT: usize>(
+    decoder: &mut Decoder,
+    data: &[u8],
+    blocks: usize,
+    valid: u64,
+    stamps: &[u64],
+) {
+    let Decoder {
+        protocol,
+        control,
+        windows,
+        window_end,
+        next_sample,
+        last_clock,
+        last_sample,
+        first_clock,
+        last_clock_stamp,
+        ..
+    } = decoder;
+    let unit = if UNIT == 0 {
+        protocol.layout().unit
+    } else {
+        UNIT
+    };
+    let timing = control.clk.is_some();
+    // The stamp of a clock in timing mode is the first sample with CLK high, one after the sample that is read.
+    let first_stamp = *next_sample + u64::from(timing);
+    let stamps_of = |start: usize| match stamps {
+        [] => Stamps::From(first_stamp + start as u64),
+        listed => Stamps::Listed(&listed[start..]),
+    };
+    // The last block with an edge, for the sample of the clock before.
+    let mut clock_before: Option<(usize, u64)> = None;
+    let mut planes: [Option<B::Plane>; MAX_PLANES] = [None; MAX_PLANES];
+    for index in 0..blocks {
+        let start = index * BLOCK;
+        let block = &data[start * unit..];
+        // Safety: 64 samples follow (asserted by the caller), and the control bytes lie within the unit.
+        unsafe { control.load::<B>(&mut planes, 0..control.scanned, block, unit) };
+        let edges = valid
+            & match control.clk {
+                // Safety: as above.
+                Some(clk) => unsafe {
+                    let level = control.samples::<B>(&planes, clk);
+                    let after = block[BLOCK * unit + control.bytes[clk.plane]] & clk.mask != 0;
+                    let after = after ^ (clk.flip != 0);
+                    !level & (level >> 1 | u64::from(after) << 63)
+                },
+                None => !0,
+            };
+        let block_stamps = stamps_of(start);
+        if first_clock.is_none() && edges != 0 {
+            *first_clock = Some(block_stamps.at(edges.trailing_zeros() as usize));
+        }
+        let ends_window = block_stamps.at(BLOCK - 1) >= *window_end;
+        // Safety: as above.
+        if protocol.is_quiet() && !ends_window && unsafe { control.is_idle::<B>(&planes) } {
+            protocol.skip_idle(edges.count_ones());
+            if edges != 0 {
+                clock_before = Some((start, edges));
+            }
+            continue;
+        }
+        // Safety: as above.
+        unsafe {
+            control.load::<B>(
+                &mut planes,
+                control.scanned..control.bytes.len(),
+                block,
+                unit,
+            )
+        };
+        let word = Samples::read::<B>(control, &planes, timing);
+        let mut suspect = word.suspect & !1;
+        if timing && edges & 1 != 0 {
+            let before = match start {
+                0 => last_sample.as_deref(),
+                _ => Some(&data[(start - 1) * unit..]),
+            };
+            suspect |=
+                u64::from(before.is_some_and(|before| control.changed_before(before, block)));
+        }
+        let mut left = edges;
+        while left != 0 {
+            let mut part = left;
+            if ends_window {
+                let first = block_stamps.at(left.trailing_zeros() as usize);
+                if first >= *window_end {
+                    let number = windows.number_of(first);
+                    protocol.begin_window(number);
+                    *window_end = windows.start(number + 1);
+                }
+                for sample in 0..BLOCK {
+                    if block_stamps.at(sample) >= *window_end {
+                        part &= (1 << sample) - 1;
+                        break;
+                    }
+                }
+            }
+            let previous = match clock_before {
+                Some((start, edges)) => {
+                    Some(&data[(start + 63 - edges.leading_zeros() as usize) * unit..])
+                }
+                None => last_clock.as_deref(),
+            };
+            let clocks = Block::<B> {
+                data: block,
+                unit,
+                edges: part,
+                stamps: block_stamps,
+                previous,
+                backend: PhantomData,
+            };
+            protocol.push(&clocks, &word.at::<B>(part, suspect));
+            left &= !part;
+            clock_before = Some((start, part));
+        }
+    }
+    if let Some((start, edges)) = clock_before {
+        let within = 63 - edges.leading_zeros() as usize;
+        let at = (start + within) * unit;
+        *last_clock = Some(data[at..at + unit].to_vec());
+        *last_clock_stamp = Some(stamps_of(start).at(within));
+    }
+}
+
+/// The control lines in 64 samples, 1 = asserted.
+struct Samples {
+    frame: u64,
+    irdy: u64,
+    trdy: u64,
+    stop: u64,
+    devsel: u64,
+    reset: u64,
+    unknown: u64,
+    suspect: u64,
+}
+
+impl Samples {
+    #[inline(always)]
+    fn read<B: Backend>(
+        control: &Control,
+        planes: &[Option<B::Plane>; MAX_PLANES],
+        timing: bool,
+    ) -> Self {
+        // Safety: the planes were loaded by the same backend.
+        let samples = |line: Option<Line>| {
+            line.map_or(0, |line| unsafe { control.samples::<B>(planes, line) })
+        };
+        let frame = samples(Some(control.frame));
+        let irdy = samples(Some(control.irdy));
+        let trdy = samples(Some(control.trdy));
+        let stop = samples(control.stop);
+        let devsel = samples(control.devsel);
+        let changed = |line: u64| line ^ line << 1;
+        Samples {
+            frame,
+            irdy,
+            trdy,
+            stop,
+            devsel,
+            reset: samples(control.rst),
+            unknown: samples(control.unknown),
+            suspect: match timing {
+                true => {
+                    changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel)
+                }
+                false => 0,
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn at<B: Backend>(&self, edges: u64, suspect: u64) -> Word {
+        // Safety: the backend fits the processor.
+        let clocks = |samples: u64| unsafe { B::compress(samples, edges) };
+        let frame = clocks(self.frame);
+        let irdy = clocks(self.irdy);
+        let trdy = clocks(self.trdy);
+        let stop = clocks(self.stop);
+        let devsel = clocks(self.devsel);
+        Word {
+            frame,
+            irdy,
+            trdy,
+            stop,
+            devsel,
+            unknown: if self.unknown == 0 {
+                0
+            } else {
+                clocks(self.unknown)
+            },
+            reset: if self.reset == 0 {
+                0
+            } else {
+                clocks(self.reset)
+            },
+            suspect: if suspect == 0 { 0 } else { clocks(suspect) },
+        }
+    }
+}
+
+/// How a chunk in the middle of a capture is decoded without knowing what came before it.
+pub struct Cut {
+    /// Bytes that the decoder of the chunk before has to be given; it ends in step.
+    pub head: Vec<u8>,
+    /// The decoder of all that follows; None where the chunk has no sync point.
+    pub rest: Option<Decoder>,
+}
+
+/// Decodes `bytes`, which begin at byte `offset` of the capture, from their first sync point on.
+pub fn decode_chunk(
+    layout: &Layout,
+    want_data_phases: bool,
+    windows: Windows,
+    portable: bool,
+    offset: u64,
+    bytes: &[u8],
+) -> Cut {
+    let unit = layout.unit;
+    let skip = (unit - (offset % unit as u64) as usize) % unit;
+    let samples = bytes.get(skip..).unwrap_or_default();
+    let Some(sync) = sync_point(layout, samples) else {
+        return Cut {
+            head: bytes.to_vec(),
+            rest: None,
+        };
+    };
+    let first = (offset + skip as u64) / unit as u64 + sync as u64 + 1;
+    let clock = &samples[sync * unit..(sync + 1) * unit];
+    let mut rest = Decoder::in_step(
+        layout.clone(),
+        want_data_phases,
+        windows,
+        first,
+        portable,
+        clock,
+    );
+    rest.push(&samples[(sync + 1) * unit..]);
+    // The sample after the sync point shows the edge to the decoder before.
+    let head = skip + (sync + 1 + usize::from(layout.clk.is_some())) * unit;
+    Cut {
+        head: bytes[..head].to_vec(),
+        rest: Some(rest),
+    }
+}
+
+impl Decoder {
+    /// Ends a decoder at a sync point: it was given the head of the next chunk.
+    pub fn end_at_sync_point(&mut self) {
+        self.flush();
+        assert!(self.protocol.is_quiet(), "a sync point leaves nothing open");
+    }
+}
+
+/// The third of three idle clocks in a row, as a sample number in `samples`. Nothing of what was on the bus before can
+/// matter after it: PERR#, SERR# and PAR come at most two clocks after a transaction.
+fn sync_point(layout: &Layout, samples: &[u8]) -> Option<usize> {
+    let unit = layout.unit;
+    let lines = [
+        Some(layout.frame),
+        Some(layout.irdy),
+        layout.rst,
+        layout.unknown,
+    ];
+    let is_idle = |sample: &[u8]| lines.iter().flatten().all(|bit| !bit.get(sample));
+    let mut idle = 0;
+    let mut all = samples.chunks_exact(unit).enumerate().peekable();
+    while let Some((index, sample)) = all.next() {
+        let is_clock = match (layout.clk, all.peek()) {
+            (Some(clk), Some((_, after))) => !clk.get(sample) && clk.get(after),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        if is_clock {
+            idle = if is_idle(sample) { idle + 1 } else { 0 };
+            if idle == 3 {
+                return Some(index);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,297 @@
+//! Where the lines of one bus are in a sample, as the decoder needs them.
+
+use crate::bits::Bit;
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+
+/// A channel bit and its polarity, as the wiring gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    pub channel: usize,
+    pub bit: u32,
+    /// The line is asserted, or 1, when the channel is low.
+    pub active_low: bool,
+}
+
+/// The lines of one bus by their canonical names (`FRAME#`, `AD0`, `CBE0#`, `GNT_NIC#` ...).
+#[derive(Debug, Clone)]
+pub struct BusSpec {
+    pub name: String,
+    /// Data width where the user stated it.
+    pub width: Option<u32>,
+    pub lines: BTreeMap<String, Source>,
+}
+
+impl BusSpec {
+    pub fn line(&self, name: &str) -> Result<Source> {
+        self.lines.get(name).copied().ok_or_else(|| {
+            Error::Decode(format!(
+                "bus {}: no channel is wired to {name}; CLK FRAME# IRDY# TRDY# are the minimum",
+                self.name
+            ))
+        })
+    }
+
+    /// Lines whose names are `stem` + number or `_name` (+ `#`), sorted by number, then name.
+    pub fn agents(&self, stem: &str) -> Vec<(String, Source)> {
+        let number = |name: &str| {
+            name.trim_start_matches(stem)
+                .trim_end_matches('#')
+                .parse()
+                .unwrap_or(u32::MAX)
+        };
+        let mut found: Vec<_> = self
+            .lines
+            .iter()
+            .filter(|(name, _)| name.starts_with(stem))
+            .map(|(name, &source)| (name.clone(), source))
+            .collect();
+        found.sort_by_key(|(name, _)| (number(name), name.clone()));
+        found
+    }
+
+    /// All of `stem0..stemN` + `suffix`, or nothing where one of them is missing.
+    fn group(&self, stem: &str, range: std::ops::Range<u32>, suffix: &str) -> Option<Vec<Source>> {
+        range
+            .map(|i| self.lines.get(&format!("{stem}{i}{suffix}")).copied())
+            .collect()
+    }
+}
+
+/// Collects scattered bits of a sample into one integer.
+#[derive(Debug, Clone)]
+pub struct Gather {
+    parts: Vec<Part>,
+    flip: u64,
+}
+
+/// Neighbouring bits that stay neighbours: `(load_le(byte) >> shift & mask) << to`.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    byte: usize,
+    shift: u32,
+    mask: u64,
+    to: u32,
+}
+
+impl Gather {
+    /// `positions[i]` is the place of bit `i` in the sample, and whether it is stored inverted.
+    pub fn new(positions: &[(usize, bool)]) -> Self {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut flip = 0;
+        let mut previous = None;
+        for (to, &(position, inverted)) in positions.iter().enumerate() {
+            flip |= u64::from(inverted) << to;
+            // A part is one unaligned 8-byte load: up to 57 bits wherever it starts.
+            match (parts.last_mut(), previous) {
+                (Some(part), Some(before))
+                    if before + 1 == position && part.mask.count_ones() < 57 =>
+                {
+                    part.mask = part.mask << 1 | 1;
+                }
+                _ => parts.push(Part {
+                    byte: position / 8,
+                    shift: position as u32 % 8,
+                    mask: 1,
+                    to: to as u32,
+                }),
+            }
+            previous = Some(position);
+        }
+        Gather { parts, flip }
+    }
+
+    /// `sample` starts at the sample; bytes after its end may follow and are ignored.
+    #[inline(always)]
+    pub fn get(&self, sample: &[u8]) -> u64 {
+        let mut out = self.flip;
+        for part in &self.parts {
+            let bytes = &sample[part.byte..];
+            let word = match bytes.first_chunk::<8>() {
+                Some(whole) => u64::from_le_bytes(*whole),
+                None => {
+                    let mut padded = [0; 8];
+                    padded[..bytes.len()].copy_from_slice(bytes);
+                    u64::from_le_bytes(padded)
+                }
+            };
+            out ^= (word >> part.shift & part.mask) << part.to;
+        }
+        out
+    }
+}
+
+/// Lines of one bus in a sample. Bitmap lines read 1 when asserted; `cbe` bits read as they are on the bus.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    pub unit: usize,
+    /// None in state mode, where every sample is a clock.
+    pub clk: Option<Bit>,
+    pub frame: Bit,
+    pub irdy: Bit,
+    pub trdy: Bit,
+    pub stop: Option<Bit>,
+    pub devsel: Option<Bit>,
+    pub rst: Option<Bit>,
+    /// Set where F, I, T or S has no known value (captures of changes).
+    pub unknown: Option<Bit>,
+    pub perr: Option<Bit>,
+    pub serr: Option<Bit>,
+    pub req64: Option<Bit>,
+    pub ack64: Option<Bit>,
+    pub par: Option<Bit>,
+    /// One bit a byte lane, 0 = enabled; 4 or 8 of them.
+    pub cbe: Vec<Bit>,
+    pub cbe_word: Option<Gather>,
+    pub ad: Option<Gather>,
+    pub ad_high: Option<Gather>,
+    /// AD[31:0], C/BE[3:0]# and nothing else: what PAR covers.
+    pub parity: Option<Gather>,
+    pub grants: Option<Gather>,
+    pub grant_names: Vec<String>,
+    /// Captures of changes: set where AD[31:0], AD[63:32], C/BE# or PAR has no known value.
+    pub ad_unknown: Option<Bit>,
+    pub ad_high_unknown: Option<Bit>,
+    pub cbe_unknown: Option<Bit>,
+    pub par_unknown: Option<Bit>,
+    /// The same for DEVSEL#, PERR#, SERR# and any GNT#.
+    pub devsel_unknown: Option<Bit>,
+    pub perr_unknown: Option<Bit>,
+    pub serr_unknown: Option<Bit>,
+    pub grants_unknown: Option<Bit>,
+    /// The user stated a width of 64.
+    pub wide: bool,
+}
+
+impl Layout {
+    /// `place` turns a channel bit into its position in the sample.
+    pub fn new(
+        spec: &BusSpec,
+        unit: usize,
+        state_mode: bool,
+        place: impl Fn(Source) -> usize,
+    ) -> Result<Self> {
+        let bit = |s: Source| Bit::new(place(s), s.active_low);
+        let optional = |name: &str| spec.lines.get(name).copied().map(bit);
+        // C/BE# is named active low but read as it is on the bus.
+        let as_on_bus = |s: Source| (place(s), !s.active_low);
+        let as_stated = |s: Source| (place(s), s.active_low);
+        let gather = |sources: Option<Vec<Source>>, how: &dyn Fn(Source) -> (usize, bool)| {
+            sources.map(|s| Gather::new(&s.into_iter().map(how).collect::<Vec<_>>()))
+        };
+        let cbe_low = spec.group("CBE", 0..4, "#");
+        let cbe_high = spec.group("CBE", 4..8, "#");
+        let cbe: Vec<Source> = match (&cbe_low, &cbe_high) {
+            (Some(low), Some(high)) => low.iter().chain(high).copied().collect(),
+            (Some(low), None) => low.clone(),
+            _ => Vec::new(),
+        };
+        let ad_low = spec.group("AD", 0..32, "");
+        let grants = spec.agents("GNT");
+        if grants.len() > 64 {
+            return Err(Error::Decode(format!(
+                "bus {}: more than 64 GNT# lines",
+                spec.name
+            )));
+        }
+        let parity = match (&ad_low, &cbe_low) {
+            (Some(ad), Some(cbe)) => {
+                let positions: Vec<_> = ad
+                    .iter()
+                    .map(|&s| as_stated(s))
+                    .chain(cbe.iter().map(|&s| as_on_bus(s)))
+                    .collect();
+                Some(Gather::new(&positions))
+            }
+            _ => None,
+        };
+        Ok(Layout {
+            unit,
+            clk: if state_mode {
+                None
+            } else {
+                Some(bit(spec.line("CLK")?))
+            },
+            frame: bit(spec.line("FRAME#")?),
+            irdy: bit(spec.line("IRDY#")?),
+            trdy: bit(spec.line("TRDY#")?),
+            stop: optional("STOP#"),
+            devsel: optional("DEVSEL#"),
+            rst: optional("RST#"),
+            unknown: None,
+            perr: optional("PERR#"),
+            serr: optional("SERR#"),
+            req64: optional("REQ64#"),
+            ack64: optional("ACK64#"),
+            par: optional("PAR"),
+            cbe: cbe
+                .iter()
+                .map(|&s| Bit::new(place(s), !s.active_low))
+                .collect(),
+            cbe_word: (!cbe.is_empty())
+                .then(|| Gather::new(&cbe.iter().map(|&s| as_on_bus(s)).collect::<Vec<_>>())),
+            ad: gather(ad_low, &as_stated),
+            ad_high: gather(spec.group("AD", 32..64, ""), &as_stated),
+            parity,
+            grants: (!grants.is_empty()).then(|| {
+                Gather::new(
+                    &grants
+                        .iter()
+                        .map(|(_, s)| as_stated(*s))
+                        .collect::<Vec<_>>(),
+                )
+            }),
+            grant_names: grants.into_iter().map(|(name, _)| name).collect(),
+            ad_unknown: None,
+            ad_high_unknown: None,
+            cbe_unknown: None,
+            par_unknown: None,
+            devsel_unknown: None,
+            perr_unknown: None,
+            serr_unknown: None,
+            grants_unknown: None,
+            wide: spec.width == Some(64),
+        })
+    }
+
+    /// Bytes of the sample that hold the lines a decoder looks at clock by clock, with the bits of those lines.
+    pub fn control_bytes(&self) -> Vec<(usize, u8)> {
+        let mut bytes: BTreeMap<usize, u8> = BTreeMap::new();
+        for bit in [
+            Some(self.frame),
+            Some(self.irdy),
+            Some(self.trdy),
+            self.stop,
+            self.devsel,
+        ]
+        .into_iter()
+        .flatten()
+        {
+            *bytes.entry(bit.byte).or_default() |= bit.mask;
+        }
+        bytes.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn gather_equals_bit_by_bit(
+            sample in proptest::collection::vec(any::<u8>(), 20),
+            positions in proptest::collection::vec((0usize..128, any::<bool>()), 1..64),
+            start in 0usize..64,
+        ) {
+            let neighbours: Vec<_> = (start..start + 64).map(|p| (p, false)).collect();
+            for positions in [&positions, &neighbours] {
+                let expected = positions.iter().enumerate().fold(0u64, |word, (i, &(p, inverted))| {
+                    word | u64::from((sample[p / 8] >> (p % 8) & 1 == 1) ^ inverted) << i
+                });
+                prop_assert_eq!(Gather::new(positions).get(&sample[..16]), expected);
+            }
+        }
+    }
+}

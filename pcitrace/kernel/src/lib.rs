@@ -1,0 +1,20 @@
+//! The decode kernel of pcitrace: capture files in, PCI transactions out. See `docs/design.md`.
+
+pub mod bits;
+pub mod capture;
+pub mod clocking;
+pub mod error;
+pub mod layout;
+pub mod memory;
+pub mod pipeline;
+pub mod protocol;
+pub mod read;
+pub mod records;
+pub mod recover;
+pub mod rows;
+pub mod tables;
+pub mod wire;
+pub mod write;
+
+#[cfg(feature = "python")]
+mod python;

@@ -1,0 +1,321 @@
+//! Captures of changes as one packed record a clock: state-mode samples for the decoder.
+//!
+//! A record holds the values in force just before CLK rises. Beside each group of lines it has a bit that says that one
+//! of them has no known value; control lines that are `z` read 1, as they are pulled up (`pci-reference`, "Sampling").
+
+use crate::bits::Bit;
+use crate::capture::{Changes, Signal};
+use crate::clocking::Decoder;
+use crate::error::Result;
+use crate::layout::{BusSpec, Layout, Source};
+use std::collections::BTreeMap;
+
+/// Lines whose unknown values are noted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// FRAME#, IRDY#, TRDY#, STOP#: without one of them the clock means nothing.
+    Control,
+    Devsel,
+    Grants,
+    Perr,
+    Serr,
+    AdLow,
+    AdHigh,
+    ByteEnables,
+    Parity,
+    /// RST# and the others: unknown reads released.
+    Other,
+}
+
+impl Group {
+    fn of(line: &str) -> Group {
+        match line {
+            "FRAME#" | "IRDY#" | "TRDY#" | "STOP#" => Group::Control,
+            "DEVSEL#" => Group::Devsel,
+            "PERR#" => Group::Perr,
+            "SERR#" => Group::Serr,
+            "PAR" => Group::Parity,
+            _ if line.starts_with("GNT") => Group::Grants,
+            _ if line.starts_with("CBE") => Group::ByteEnables,
+            _ => match line
+                .strip_prefix("AD")
+                .and_then(|digits| digits.parse::<u32>().ok())
+            {
+                Some(0..32) => Group::AdLow,
+                Some(_) => Group::AdHigh,
+                None => Group::Other,
+            },
+        }
+    }
+
+    /// Pulled-up lines read 1 when nobody drives them.
+    fn is_pulled_up(self) -> bool {
+        !matches!(
+            self,
+            Group::AdLow | Group::AdHigh | Group::ByteEnables | Group::Parity
+        )
+    }
+}
+
+/// Neighbouring bits of one channel that are neighbours in the record too, within one 64-bit word of it.
+#[derive(Debug, Clone)]
+struct Part {
+    channel: usize,
+    shift: u32,
+    /// Ones as wide as the part, at the low end.
+    mask: u64,
+    word: usize,
+    to: u32,
+    group: Group,
+    /// What unknown bits read (group `Other`).
+    released: u64,
+    has_unknown: bool,
+}
+
+/// How a bus is packed into records.
+pub struct Packing {
+    pub layout: Layout,
+    parts: Vec<Part>,
+    /// Position of each group's "unknown" bit.
+    flags: BTreeMap<Group, usize>,
+    words: usize,
+    clk: Source,
+}
+
+impl Packing {
+    pub fn new(spec: &BusSpec) -> Result<Self> {
+        let clk = spec.line("CLK")?;
+        let mut lines: Vec<(&String, &Source)> = spec
+            .lines
+            .iter()
+            .filter(|(name, _)| *name != "CLK")
+            .collect();
+        lines.sort_by_key(|(_, source)| **source);
+        let mut parts: Vec<Part> = Vec::new();
+        let mut places: BTreeMap<Source, usize> = BTreeMap::new();
+        let mut next = 0;
+        for (name, source) in lines {
+            let group = Group::of(name);
+            let released = u64::from(source.active_low);
+            places.insert(*source, next);
+            match parts.last_mut() {
+                Some(part)
+                    if part.channel == source.channel
+                        && part.shift + part.mask.count_ones() == source.bit
+                        && part.group == group
+                        && next % 64 != 0 =>
+                {
+                    part.released |= released << part.mask.count_ones();
+                    part.mask = part.mask << 1 | 1;
+                }
+                _ => parts.push(Part {
+                    channel: source.channel,
+                    shift: source.bit,
+                    mask: 1,
+                    word: next / 64,
+                    to: next as u32 % 64,
+                    group,
+                    released,
+                    has_unknown: true,
+                }),
+            }
+            next += 1;
+        }
+        let mut flags = BTreeMap::new();
+        for part in parts.iter().filter(|part| part.group != Group::Other) {
+            flags.entry(part.group).or_insert_with(|| {
+                next += 1;
+                next - 1
+            });
+        }
+        let words = next.div_ceil(64);
+        let mut layout = Layout::new(spec, words * 8, true, |source| places[&source])?;
+        let flag = |group| flags.get(&group).map(|&position| Bit::new(position, false));
+        layout.unknown = flag(Group::Control);
+        layout.devsel_unknown = flag(Group::Devsel);
+        layout.grants_unknown = flag(Group::Grants);
+        layout.perr_unknown = flag(Group::Perr);
+        layout.serr_unknown = flag(Group::Serr);
+        layout.ad_unknown = flag(Group::AdLow);
+        layout.ad_high_unknown = flag(Group::AdHigh);
+        layout.cbe_unknown = flag(Group::ByteEnables);
+        layout.par_unknown = flag(Group::Parity);
+        Ok(Packing {
+            layout,
+            parts,
+            flags,
+            words,
+            clk,
+        })
+    }
+
+    fn channels(&self) -> Vec<usize> {
+        let mut channels: Vec<usize> = self.parts.iter().map(|part| part.channel).collect();
+        channels.sort_unstable();
+        channels.dedup();
+        channels
+    }
+
+    /// Writes the part of `channel` into the record, and its groups' flags.
+    fn update(
+        &mut self,
+        record: &mut [u64],
+        channel: usize,
+        value: u64,
+        unknown: u64,
+        high_z: u64,
+    ) {
+        let first = self.parts.partition_point(|part| part.channel < channel);
+        let count = self.parts[first..]
+            .iter()
+            .take_while(|part| part.channel == channel)
+            .count();
+        for index in first..first + count {
+            let part = &mut self.parts[index];
+            let cut = |map: u64| map >> part.shift & part.mask;
+            let (mut value, unknown, high_z) = (cut(value), cut(unknown), cut(high_z));
+            let bad = if part.group.is_pulled_up() {
+                value |= high_z;
+                unknown
+            } else {
+                unknown | high_z
+            };
+            if part.group == Group::Other {
+                value = value & !bad | part.released & bad;
+            }
+            record[part.word] = record[part.word] & !(part.mask << part.to) | value << part.to;
+            let (group, changed) = (part.group, part.has_unknown != (bad != 0));
+            part.has_unknown = bad != 0;
+            if let Some(&flag) = self.flags.get(&group).filter(|_| changed) {
+                let any = self
+                    .parts
+                    .iter()
+                    .any(|part| part.group == group && part.has_unknown);
+                record[flag / 64] =
+                    record[flag / 64] & !(1 << (flag % 64)) | u64::from(any) << (flag % 64);
+            }
+        }
+    }
+}
+
+/// Reads one signal forward in time.
+struct Cursor {
+    channel: usize,
+    signal: Signal,
+    next: usize,
+}
+
+impl Cursor {
+    /// Goes on to the last change before `time`; the values, if there was one.
+    fn advance(&mut self, time: u64) -> Option<(u64, u64, u64)> {
+        let times = &self.signal.times;
+        let before = self.next;
+        while self.next < times.len() && times[self.next] < time {
+            self.next += 1;
+        }
+        (self.next > before).then(|| {
+            let at = self.next - 1;
+            let of = |bits: &[u64]| bits.get(at).copied().unwrap_or(0);
+            (
+                self.signal.values[at],
+                of(&self.signal.unknown),
+                of(&self.signal.high_z),
+            )
+        })
+    }
+}
+
+/// Times at which CLK goes from 0 to 1.
+fn rises(clk: &Signal, source: Source, gaps: &[(u64, u64)]) -> Vec<u64> {
+    let level = |at: usize| {
+        let bad = |bits: &[u64]| bits.get(at).is_some_and(|bits| bits >> source.bit & 1 != 0);
+        (!bad(&clk.unknown) && !bad(&clk.high_z))
+            .then(|| (clk.values[at] >> source.bit & 1 != 0) ^ source.active_low)
+    };
+    let mut rises = Vec::new();
+    let mut before = None;
+    for (at, &time) in clk.times.iter().enumerate() {
+        if clk.times.get(at + 1) == Some(&time) {
+            continue;
+        }
+        let now = level(at);
+        if before == Some(false)
+            && now == Some(true)
+            && !gaps.iter().any(|&(from, to)| from < time && time <= to)
+        {
+            rises.push(time);
+        }
+        before = now;
+    }
+    rises
+}
+
+/// Records pushed at a time.
+const BATCH: usize = 4096;
+
+/// Decodes one bus of a capture of changes. `make` builds its decoder; `batch` is called after each batch of records with the
+/// share that is done.
+pub fn decode(
+    changes: &dyn Changes,
+    spec: &BusSpec,
+    make: impl FnOnce(Layout) -> Decoder,
+    mut batch: impl FnMut(&mut Decoder, f64) -> Result<()>,
+) -> Result<Decoder> {
+    let mut packing = Packing::new(spec)?;
+    let mut decoder = make(packing.layout.clone());
+    let channels = packing.channels();
+    let clk = changes
+        .signals(&[packing.clk.channel])?
+        .pop()
+        .unwrap_or_default();
+    let rises = rises(&clk, packing.clk, changes.gaps());
+    drop(clk);
+    let signals = changes.signals(&channels)?;
+    let mut cursors: Vec<Cursor> = channels
+        .into_iter()
+        .zip(signals)
+        .map(|(channel, signal)| Cursor {
+            channel,
+            signal,
+            next: 0,
+        })
+        .collect();
+
+    // Before its first change every line is unknown.
+    let mut record = vec![0u64; packing.words];
+    for &flag in packing.flags.values() {
+        record[flag / 64] |= 1 << (flag % 64);
+    }
+    for channel in packing.channels() {
+        packing.update(&mut record, channel, 0, !0, 0);
+    }
+    let mut gaps = changes.gaps().iter().peekable();
+    let mut bytes = Vec::with_capacity(BATCH * packing.words * 8);
+    for (done, times) in rises.chunks(BATCH).enumerate() {
+        let mut from = 0;
+        for (index, &time) in times.iter().enumerate() {
+            if gaps.next_if(|&&(_, end)| end < time).is_some() {
+                while gaps.next_if(|&&(_, end)| end < time).is_some() {}
+                decoder.push_stamped(&bytes, &times[from..index]);
+                bytes.clear();
+                from = index;
+                decoder.gap();
+            }
+            for cursor in &mut cursors {
+                if let Some((value, unknown, high_z)) = cursor.advance(time) {
+                    packing.update(&mut record, cursor.channel, value, unknown, high_z);
+                }
+            }
+            bytes.extend(record.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        decoder.push_stamped(&bytes, &times[from..]);
+        bytes.clear();
+        batch(
+            &mut decoder,
+            (done * BATCH + times.len()) as f64 / rises.len() as f64,
+        )?;
+    }
+    decoder.finish();
+    batch(&mut decoder, 1.0)?;
+    Ok(decoder)
+}

@@ -1,0 +1,195 @@
+//! Clock recovery for asynchronous captures with at least six samples a clock: the edges are smoothed by a phase-locked loop,
+//! and every line is read by a majority of three samples about a quarter of a period before the edge.
+//!
+//! What it is good for, and what not, was measured: `docs/decoding.md`, "Which sample is read".
+
+use crate::bits::Bit;
+use crate::clocking::Decoder;
+
+/// Fewer samples a clock than this leave no room for a majority.
+const MIN_SAMPLES: f64 = 6.0;
+/// Rises used to find the period before the loop starts.
+const TRAINING: usize = 32;
+/// Loop gains for phase and period.
+const PHASE_GAIN: f64 = 0.1;
+const PERIOD_GAIN: f64 = 0.005;
+/// Periods without a rise after which the clock counts as stopped.
+const COAST: u32 = 4;
+
+/// Follows CLK of one bus and gives its decoder one sample a clock.
+pub struct Recovery {
+    clk: Bit,
+    unit: usize,
+    /// Samples not yet left behind; the first has number `first`.
+    buffer: Vec<u8>,
+    first: u64,
+    /// The next sample to look at for a rise, and the level before it.
+    at: u64,
+    high: bool,
+    /// Rises not yet used.
+    rises: Vec<u64>,
+    state: Option<Loop>,
+    trained: bool,
+}
+
+struct Loop {
+    period: f64,
+    /// Time of the next rise, in samples.
+    next: f64,
+    missed: u32,
+}
+
+impl Recovery {
+    pub fn new(clk: Bit, unit: usize) -> Self {
+        Recovery {
+            clk,
+            unit,
+            buffer: Vec::new(),
+            first: 0,
+            at: 0,
+            high: true,
+            rises: Vec::new(),
+            state: None,
+            trained: false,
+        }
+    }
+
+    pub fn push(&mut self, bytes: &[u8], decoder: &mut Decoder) {
+        self.buffer.extend_from_slice(bytes);
+        self.find_rises();
+        self.follow(decoder, false);
+        self.forget();
+    }
+
+    /// The capture is over; what is wrong if no clock could be followed.
+    pub fn finish(&mut self, decoder: &mut Decoder) -> Result<(), String> {
+        self.follow(decoder, true);
+        if self.trained {
+            return Ok(());
+        }
+        Err(format!(
+            "the clock cannot be recovered: it needs {TRAINING} rises of CLK, at least {MIN_SAMPLES} samples apart; decode \
+             without clock recovery"
+        ))
+    }
+
+    fn level(&self, sample: u64) -> bool {
+        self.clk
+            .get(&self.buffer[(sample - self.first) as usize * self.unit..])
+    }
+
+    fn end(&self) -> u64 {
+        self.first + (self.buffer.len() / self.unit) as u64
+    }
+
+    /// Rises of the debounced clock: the level is the majority of three samples.
+    fn find_rises(&mut self) {
+        while self.at + 2 < self.end() {
+            let votes = (0..3).filter(|i| self.level(self.at + i)).count();
+            let high = votes >= 2;
+            if high && !self.high {
+                self.rises.push(self.at + 1);
+            }
+            self.high = high;
+            self.at += 1;
+        }
+    }
+
+    fn follow(&mut self, decoder: &mut Decoder, to_the_end: bool) {
+        let mut used = 0;
+        loop {
+            let Some(state) = &mut self.state else {
+                let waiting = &self.rises[used..];
+                if waiting.len() < TRAINING {
+                    break;
+                }
+                let mut periods: Vec<u64> = waiting[..TRAINING]
+                    .windows(2)
+                    .map(|pair| pair[1] - pair[0])
+                    .collect();
+                periods.sort_unstable();
+                let median = periods[periods.len() / 2] as f64;
+                if median < MIN_SAMPLES {
+                    used += 1;
+                    continue;
+                }
+                // The mean of the periods that are about the median: lost and false rises do not count.
+                let good: Vec<f64> = periods
+                    .iter()
+                    .map(|&p| p as f64)
+                    .filter(|p| (p - median).abs() < 0.3 * median)
+                    .collect();
+                let period = good.iter().sum::<f64>() / good.len() as f64;
+                self.state = Some(Loop {
+                    period,
+                    next: waiting[0] as f64,
+                    missed: 0,
+                });
+                self.trained = true;
+                continue;
+            };
+            // All rises up to half a period after the expected one have to be known.
+            let horizon = state.next + state.period / 2.0;
+            if horizon >= self.at as f64 && !to_the_end || state.next + 2.0 >= self.at as f64 {
+                break;
+            }
+            let from = state.next - state.period / 2.0;
+            while used < self.rises.len() && (self.rises[used] as f64) < from {
+                used += 1;
+            }
+            let candidates = self.rises[used..]
+                .iter()
+                .take_while(|&&rise| (rise as f64) < horizon);
+            let nearest = candidates
+                .map(|&rise| rise as f64 - state.next)
+                .min_by(|a, b| a.abs().total_cmp(&b.abs()));
+            match nearest {
+                Some(error) => {
+                    state.next += PHASE_GAIN * error;
+                    state.period += PERIOD_GAIN * error;
+                    state.missed = 0;
+                }
+                None => state.missed += 1,
+            }
+            if state.missed > COAST {
+                self.state = None;
+                decoder.gap();
+                continue;
+            }
+            let (edge, period) = (state.next, state.period);
+            state.next += period;
+            let middle = (edge - period / 4.0).round() as u64;
+            if middle <= self.first {
+                continue;
+            }
+            let at = (middle - self.first) as usize * self.unit;
+            let sample: Vec<u8> = (at..at + self.unit)
+                .map(|i| {
+                    let (a, b, c) = (
+                        self.buffer[i - self.unit],
+                        self.buffer[i],
+                        self.buffer[i + self.unit],
+                    );
+                    a & b | b & c | a & c
+                })
+                .collect();
+            decoder.push_stamped(&sample, &[edge.round() as u64]);
+        }
+        self.rises.drain(..used);
+    }
+
+    /// Drops the samples that no later clock can need.
+    fn forget(&mut self) {
+        let needed = match (&self.state, self.rises.first()) {
+            (Some(state), _) => (state.next - state.period) as u64,
+            (None, Some(&rise)) => rise.saturating_sub(1000),
+            (None, None) => self.at,
+        };
+        let drop = needed
+            .saturating_sub(2)
+            .min(self.at)
+            .saturating_sub(self.first);
+        self.buffer.drain(..drop as usize * self.unit);
+        self.first += drop;
+    }
+}

@@ -1,0 +1,205 @@
+//! The rows a decoder produces, before they become tables.
+
+/// How a transaction ended. The names are those of `pci-reference` and of the column `termination`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Termination {
+    Completion,
+    Retry,
+    DisconnectWithData,
+    DisconnectWithoutData,
+    TargetAbort,
+    MasterAbort,
+    SpecialCycle,
+    Truncated,
+    Unknown,
+}
+
+impl Termination {
+    pub fn name(self) -> &'static str {
+        match self {
+            Termination::Completion => "completion",
+            Termination::Retry => "retry",
+            Termination::DisconnectWithData => "disconnect_with_data",
+            Termination::DisconnectWithoutData => "disconnect_without_data",
+            Termination::TargetAbort => "target_abort",
+            Termination::MasterAbort => "master_abort",
+            Termination::SpecialCycle => "special_cycle",
+            Termination::Truncated => "truncated",
+            Termination::Unknown => "unknown",
+        }
+    }
+}
+
+/// Names of the sixteen bus commands.
+pub const COMMAND_NAMES: [&str; 16] = [
+    "interrupt_acknowledge",
+    "special_cycle",
+    "io_read",
+    "io_write",
+    "reserved_4",
+    "reserved_5",
+    "memory_read",
+    "memory_write",
+    "reserved_8",
+    "reserved_9",
+    "config_read",
+    "config_write",
+    "memory_read_multiple",
+    "dual_address_cycle",
+    "memory_read_line",
+    "memory_write_invalidate",
+];
+
+/// One transaction. Stamps are sample numbers, or ticks of a capture of changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transaction {
+    pub start: u64,
+    pub end: u64,
+    pub start_clk: u64,
+    pub clocks: u64,
+    /// The real command after a dual address cycle.
+    pub command: Option<u8>,
+    pub dac: Option<bool>,
+    pub address: Option<u64>,
+    pub address_phases: u8,
+    pub data_phases: u64,
+    pub first_data: Option<u64>,
+    pub last_data: Option<u64>,
+    /// Enabled bytes; lanes whose byte enable is not known count as enabled.
+    pub bytes: u64,
+    /// Every byte enable that counts was captured and known.
+    pub bytes_exact: bool,
+    pub target_wait_clks: Option<u64>,
+    pub initiator_wait_clks: u64,
+    pub devsel_clks: Option<u64>,
+    pub termination: Termination,
+    /// Index into the bus's GNT# lines.
+    pub initiator: Option<u8>,
+    pub fast_back_to_back: bool,
+    pub address_parity_ok: Option<bool>,
+    pub perr: Option<bool>,
+    pub serr: Option<bool>,
+    pub suspect: Option<bool>,
+}
+
+/// One data phase in which data moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataPhase {
+    /// Number of its transaction within the bus.
+    pub transaction: u64,
+    pub stamp: u64,
+    pub data: Option<u64>,
+    pub byte_enables: Option<u8>,
+    pub parity_ok: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProblemKind {
+    Gap,
+    UnknownLevel,
+    StartsInside,
+    Truncated,
+    IllegalSequence,
+    AddressParity,
+    DataParity,
+    ParityError,
+    SystemError,
+    Suspect,
+}
+
+impl ProblemKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            ProblemKind::Gap => "gap",
+            ProblemKind::UnknownLevel => "unknown_level",
+            ProblemKind::StartsInside => "starts_inside",
+            ProblemKind::Truncated => "truncated",
+            ProblemKind::IllegalSequence => "illegal_sequence",
+            ProblemKind::AddressParity => "address_parity",
+            ProblemKind::DataParity => "data_parity",
+            ProblemKind::ParityError => "perr",
+            ProblemKind::SystemError => "serr",
+            ProblemKind::Suspect => "suspect",
+        }
+    }
+}
+
+/// Something wrong on the bus or in the capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    pub stamp: u64,
+    pub kind: ProblemKind,
+    pub transaction: Option<u64>,
+    pub text: &'static str,
+}
+
+/// Clocks of one window by class (`pci-reference`, "Exact clock accounting").
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub unknown: u64,
+    pub idle: u64,
+    pub address: u64,
+    pub data: u64,
+    pub stop: u64,
+    pub abort: u64,
+    pub turnaround: u64,
+    pub decode: u64,
+    pub both: u64,
+    pub target: u64,
+    pub initiator: u64,
+    /// As in [`Transaction`].
+    pub bytes: u64,
+    /// Data phases in which a lane counted as enabled without being known.
+    pub inexact_phases: u64,
+}
+
+impl Counts {
+    pub fn wait(&self) -> u64 {
+        self.turnaround + self.decode + self.both + self.target + self.initiator
+    }
+
+    pub fn busy(&self) -> u64 {
+        self.address + self.data + self.stop + self.abort + self.wait()
+    }
+
+    pub fn total(&self) -> u64 {
+        self.unknown + self.idle + self.busy()
+    }
+
+    pub fn add(&mut self, other: &Counts) {
+        self.unknown += other.unknown;
+        self.idle += other.idle;
+        self.address += other.address;
+        self.data += other.data;
+        self.stop += other.stop;
+        self.abort += other.abort;
+        self.turnaround += other.turnaround;
+        self.decode += other.decode;
+        self.both += other.both;
+        self.target += other.target;
+        self.initiator += other.initiator;
+        self.bytes += other.bytes;
+        self.inexact_phases += other.inexact_phases;
+    }
+}
+
+/// What one decoder found. Transaction numbers and clocks count from the decoder's own start.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Rows {
+    pub transactions: Vec<Transaction>,
+    pub data_phases: Vec<DataPhase>,
+    pub problems: Vec<Problem>,
+}
+
+/// Class counts of consecutive windows: `(window number, counts)`.
+pub type WindowCounts = Vec<(u64, Counts)>;
+
+/// Appends `more`; the first of it may continue the last window there is.
+pub fn append_windows(windows: &mut WindowCounts, more: WindowCounts) {
+    for (number, counts) in more {
+        match windows.last_mut() {
+            Some((last, sum)) if *last == number => sum.add(&counts),
+            _ => windows.push((number, counts)),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What is beside the PCI bus in a capture: frames on the Ethernet wire (TX_EN, TX_CLK, TXD), and the rate of a clock line.
+//!
+//! Ref: IEEE Std 802.3, clause 22 (MII, nibbles, low one first) and clause 35 (GMII, bytes). Data are launched at the rising
+//! edge of the clock and read at the falling one.
+
+use crate::bits::Bit;
+use crate::capture::{Capture, Changes, Data, Sampled, Signal};
+use crate::error::{Error, Result};
+use crate::layout::Source;
+use crate::pipeline::TimeBase;
+use arrow::array::{ArrayRef, BinaryBuilder, Float64Builder, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+use std::sync::Arc;
+
+/// The lines of one direction of the wire.
+#[derive(Debug, Clone)]
+pub struct WireSpec {
+    pub enable: Source,
+    pub clock: Option<Source>,
+    /// TXD lines from bit 0 on.
+    pub data: Vec<Source>,
+}
+
+/// One frame: from the rise of TX_EN to its fall; None where the capture begins or ends inside.
+struct Frame {
+    start: Option<u64>,
+    end: Option<u64>,
+    bytes: Option<Vec<u8>>,
+}
+
+struct Scan {
+    /// 4 or 8 data lines and a clock were captured.
+    symbol_bits: Option<usize>,
+    enabled: Option<bool>,
+    start: Option<u64>,
+    symbols: Vec<u8>,
+    frames: Vec<Frame>,
+}
+
+impl Scan {
+    fn new(spec: &WireSpec) -> Self {
+        let symbol_bits = spec
+            .clock
+            .and(Some(spec.data.len()))
+            .filter(|bits| matches!(bits, 4 | 8));
+        Scan {
+            symbol_bits,
+            enabled: None,
+            start: None,
+            symbols: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+
+    fn enable(&mut self, stamp: u64, enabled: bool) {
+        match (self.enabled.replace(enabled), enabled) {
+            (Some(false), true) => {
+                self.start = Some(stamp);
+                self.symbols.clear();
+            }
+            (Some(true), false) => self.frame(Some(stamp)),
+            _ => {}
+        }
+    }
+
+    /// A falling edge of the clock.
+    fn symbol(&mut self, value: u8) {
+        if self.enabled == Some(true) {
+            self.symbols.push(value);
+        }
+    }
+
+    fn frame(&mut self, end: Option<u64>) {
+        let symbols = std::mem::take(&mut self.symbols);
+        let whole = self.start.is_some() && end.is_some();
+        let bytes = match self.symbol_bits.filter(|_| whole) {
+            Some(8) => Some(symbols),
+            Some(_) => Some(
+                symbols
+                    .chunks_exact(2)
+                    .map(|pair| pair[0] & 0xf | pair[1] << 4)
+                    .collect(),
+            ),
+            None => None,
+        };
+        self.frames.push(Frame {
+            start: self.start.take(),
+            end,
+            bytes,
+        });
+    }
+
+    fn finish(mut self) -> Vec<Frame> {
+        if self.enabled == Some(true) {
+            self.frame(None);
+        }
+        self.frames
+    }
+}
+
+/// The frames on one direction of the wire: `start_us`, `end_us`, `bytes` (with preamble and FCS).
+pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Result<RecordBatch> {
+    let (frames, time) = match &capture.data {
+        Data::Sampled(sampled) => {
+            let rate = rate_hz.or(sampled.rate_hz()).ok_or_else(|| {
+                Error::format(&capture.path, "states no sample rate; give it with --rate")
+            })?;
+            (
+                scan_samples(sampled.as_ref(), spec)?,
+                TimeBase::per_second(rate),
+            )
+        }
+        Data::Changes(changes) => (
+            scan_changes(changes.as_ref(), spec)?,
+            TimeBase::ticks(changes.tick()),
+        ),
+    };
+    let mut start = Float64Builder::new();
+    let mut end = Float64Builder::new();
+    let mut bytes = BinaryBuilder::new();
+    for frame in &frames {
+        start.append_option(frame.start.map(|stamp| time.us(stamp)));
+        end.append_option(frame.end.map(|stamp| time.us(stamp)));
+        bytes.append_option(frame.bytes.as_ref());
+    }
+    let schema = Schema::new(vec![
+        Field::new("start_us", DataType::Float64, true),
+        Field::new("end_us", DataType::Float64, true),
+        Field::new("bytes", DataType::Binary, true),
+    ]);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(start.finish()),
+        Arc::new(end.finish()),
+        Arc::new(bytes.finish()),
+    ];
+    Ok(RecordBatch::try_new(Arc::new(schema), columns).expect("three columns of one length"))
+}
+
+fn scan_samples(sampled: &dyn Sampled, spec: &WireSpec) -> Result<Vec<Frame>> {
+    let unit = sampled.unit_size();
+    let bit = |source: &Source| Bit::new(sampled.bits()[source.channel], source.active_low);
+    let enable = bit(&spec.enable);
+    let clock = spec.clock.as_ref().map(bit);
+    let data: Vec<Bit> = spec.data.iter().map(bit).collect();
+    let mut scan = Scan::new(spec);
+    let mut before: Option<Vec<u8>> = None;
+    let mut stamp = 0;
+    for_each_sample(sampled, |samples| {
+        for sample in samples.chunks_exact(unit) {
+            // Most samples are like the one before.
+            if before.as_deref() != Some(sample) {
+                let level = enable.get(sample);
+                if let (Some(clock), Some(before)) = (clock, &before)
+                    && clock.get(before)
+                    && !clock.get(sample)
+                {
+                    scan.symbol(
+                        data.iter()
+                            .enumerate()
+                            .fold(0, |byte, (i, bit)| byte | u8::from(bit.get(before)) << i),
+                    );
+                }
+                if scan.enabled != Some(level) {
+                    scan.enable(stamp, level);
+                }
+                before = Some(sample.to_vec());
+            }
+            stamp += 1;
+        }
+        true
+    })?;
+    Ok(scan.finish())
+}
+
+/// Gives whole samples, in pieces; `take` says whether to go on.
+fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
+    let unit = sampled.unit_size();
+    let (mut buffer, mut carry) = (Vec::new(), Vec::new());
+    for chunk in sampled.chunks() {
+        let bytes = chunk?.bytes(&mut buffer)?;
+        let mut rest: &[u8] = &bytes;
+        if !carry.is_empty() {
+            let wanted = (unit - carry.len()).min(rest.len());
+            carry.extend_from_slice(&rest[..wanted]);
+            rest = &rest[wanted..];
+            if carry.len() < unit {
+                continue;
+            }
+            if !take(&carry) {
+                return Ok(());
+            }
+            carry.clear();
+        }
+        let whole = rest.len() / unit * unit;
+        if !take(&rest[..whole]) {
+            return Ok(());
+        }
+        carry.extend_from_slice(&rest[whole..]);
+    }
+    Ok(())
+}
+
+/// The level of one line over time: `(time, level)`, None where it is not known; of several changes at one time the last.
+fn levels(signal: &Signal, source: &Source) -> impl Iterator<Item = (u64, Option<bool>)> {
+    let set =
+        |bits: &[u64], at: usize| bits.get(at).is_some_and(|bits| bits >> source.bit & 1 != 0);
+    (0..signal.times.len())
+        .filter(|&at| signal.times.get(at + 1) != Some(&signal.times[at]))
+        .map(move |at| {
+            let known = !set(&signal.unknown, at) && !set(&signal.high_z, at);
+            (
+                signal.times[at],
+                known.then(|| set(&signal.values, at) ^ source.active_low),
+            )
+        })
+}
+
+fn scan_changes(changes: &dyn Changes, spec: &WireSpec) -> Result<Vec<Frame>> {
+    let mut channels = vec![spec.enable.channel];
+    channels.extend(spec.clock.map(|source| source.channel));
+    channels.extend(spec.data.iter().map(|source| source.channel));
+    let signals = changes.signals(&channels)?;
+    let mut enables = levels(&signals[0], &spec.enable).peekable();
+    let mut scan = Scan::new(spec);
+    if let Some(clock) = &spec.clock {
+        let mut data: Vec<_> = spec
+            .data
+            .iter()
+            .zip(&signals[2..])
+            .map(|(source, signal)| (levels(signal, source).peekable(), false))
+            .collect();
+        let mut high = None;
+        for (time, level) in levels(&signals[1], clock) {
+            if high == Some(true) && level == Some(false) {
+                while let Some((at, level)) = enables.next_if(|&(at, _)| at < time) {
+                    scan.enable(at, level == Some(true));
+                }
+                let mut value = 0;
+                for (i, (levels, now)) in data.iter_mut().enumerate() {
+                    while let Some((_, level)) = levels.next_if(|&(at, _)| at < time) {
+                        *now = level == Some(true);
+                    }
+                    value |= u8::from(*now) << i;
+                }
+                scan.symbol(value);
+            }
+            high = level;
+        }
+    }
+    for (at, level) in enables {
+        scan.enable(at, level == Some(true));
+    }
+    Ok(scan.finish())
+}
+
+/// Clock rises looked at to measure a rate.
+const MEASURED_RISES: usize = 10_000;
+/// Samples looked at.
+const MEASURED_SAMPLES: u64 = 1 << 20;
+
+/// Frequency of a clock line from the first part of a capture, in MHz; None without two rises or without a rate.
+pub fn clock_mhz(capture: &Capture, clk: Source, rate_hz: Option<f64>) -> Result<Option<f64>> {
+    let mut rises = Vec::new();
+    let time = match &capture.data {
+        Data::Sampled(sampled) => {
+            let Some(rate) = rate_hz.or(sampled.rate_hz()) else {
+                return Ok(None);
+            };
+            let bit = Bit::new(sampled.bits()[clk.channel], clk.active_low);
+            let (mut high, mut stamp) = (true, 0);
+            for_each_sample(sampled.as_ref(), |samples| {
+                for sample in samples.chunks_exact(sampled.unit_size()) {
+                    let level = bit.get(sample);
+                    if level && !high {
+                        rises.push(stamp);
+                    }
+                    high = level;
+                    stamp += 1;
+                }
+                stamp < MEASURED_SAMPLES && rises.len() < MEASURED_RISES
+            })?;
+            TimeBase::per_second(rate)
+        }
+        Data::Changes(changes) => {
+            let signals = changes.signals(&[clk.channel])?;
+            let mut high = Some(true);
+            for (time, level) in levels(&signals[0], &clk) {
+                if high == Some(false) && level == Some(true) {
+                    rises.push(time);
+                    if rises.len() == MEASURED_RISES {
+                        break;
+                    }
+                }
+                high = level;
+            }
+            TimeBase::ticks(changes.tick())
+        }
+    };
+    Ok(match rises[..] {
+        [first, .., last] => Some((rises.len() - 1) as f64 / (time.us(last) - time.us(first))),
+        _ => None,
+    })
+}

@@ -1,0 +1,372 @@
+//! Tables to files as they come, and to memory.
+
+use crate::error::{Error, Result};
+use crate::pipeline::{BusTables, Sink};
+use crate::rows::{DataPhase, Rows, Transaction};
+use crate::tables::{self, Context};
+use arrow::array::RecordBatch;
+use arrow::csv::Writer as CsvWriter;
+use arrow::datatypes::SchemaRef;
+use arrow::json::{LineDelimitedWriter, WriterBuilder as JsonBuilder};
+use parquet::arrow::ArrowWriter;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Rows per record batch.
+const BATCH: usize = 8192;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Csv,
+    JsonLines,
+    Parquet,
+}
+
+impl Format {
+    /// By the ending of the file name.
+    pub fn of(path: &Path) -> Result<Self> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => Ok(Format::Csv),
+            Some("jsonl") => Ok(Format::JsonLines),
+            Some("parquet") => Ok(Format::Parquet),
+            _ => Err(Error::Decode(format!(
+                "{}: the ending says the format of a table; use .csv, .jsonl or .parquet",
+                path.display()
+            ))),
+        }
+    }
+}
+
+enum Encoder {
+    Csv(CsvWriter<Box<dyn Write + Send>>),
+    JsonLines(LineDelimitedWriter<Box<dyn Write + Send>>),
+    Parquet(Box<ArrowWriter<Box<dyn Write + Send>>>),
+}
+
+/// A table being written. The file appears under its name when the table is whole.
+pub struct TableFile {
+    path: PathBuf,
+    /// Where it is until then.
+    partial: Option<PathBuf>,
+    encoder: Option<Encoder>,
+}
+
+impl TableFile {
+    pub fn create(path: &Path, schema: SchemaRef) -> Result<Self> {
+        let format = Format::of(path)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let partial = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let file = File::create(&partial).map_err(|source| Error::Write {
+            path: path.into(),
+            source,
+        })?;
+        let mut table = TableFile {
+            path: path.into(),
+            partial: Some(partial),
+            encoder: None,
+        };
+        table.encoder = Some(table.encode(
+            Box::new(BufWriter::with_capacity(1 << 16, file)),
+            format,
+            schema,
+        )?);
+        Ok(table)
+    }
+
+    fn encode(
+        &self,
+        out: Box<dyn Write + Send>,
+        format: Format,
+        schema: SchemaRef,
+    ) -> Result<Encoder> {
+        Ok(match format {
+            Format::Csv => {
+                let mut writer = CsvWriter::new(out);
+                // The header, also of a table without rows.
+                writer
+                    .write(&RecordBatch::new_empty(schema))
+                    .map_err(|error| self.failed(error))?;
+                Encoder::Csv(writer)
+            }
+            Format::JsonLines => {
+                Encoder::JsonLines(JsonBuilder::new().with_explicit_nulls(true).build(out))
+            }
+            Format::Parquet => {
+                let properties = parquet::file::properties::WriterProperties::builder()
+                    .set_compression(parquet::basic::Compression::SNAPPY)
+                    .build();
+                let writer = ArrowWriter::try_new(out, schema, Some(properties))
+                    .map_err(|error| self.failed(error))?;
+                Encoder::Parquet(Box::new(writer))
+            }
+        })
+    }
+
+    fn failed(&self, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::Write {
+            path: self.path.clone(),
+            source: std::io::Error::other(error),
+        }
+    }
+
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let result = match &mut self.encoder {
+            Some(Encoder::Csv(writer)) => writer.write(batch).map_err(std::io::Error::other),
+            Some(Encoder::JsonLines(writer)) => writer.write(batch).map_err(std::io::Error::other),
+            Some(Encoder::Parquet(writer)) => writer.write(batch).map_err(std::io::Error::other),
+            None => Ok(()),
+        };
+        result.map_err(|error| self.failed(error))
+    }
+
+    pub fn finish(mut self) -> Result<()> {
+        let done = |out: Box<dyn Write + Send>| {
+            let mut out = out;
+            out.flush()
+        };
+        let result = match self.encoder.take() {
+            Some(Encoder::Csv(writer)) => done(writer.into_inner()),
+            Some(Encoder::JsonLines(mut writer)) => writer
+                .finish()
+                .map_err(std::io::Error::other)
+                .and_then(|()| done(writer.into_inner())),
+            Some(Encoder::Parquet(writer)) => writer
+                .into_inner()
+                .map_err(std::io::Error::other)
+                .and_then(done),
+            None => Ok(()),
+        };
+        result.map_err(|source| Error::Write {
+            path: self.path.clone(),
+            source,
+        })?;
+        if let Some(partial) = self.partial.take() {
+            std::fs::rename(&partial, &self.path).map_err(|source| {
+                let _ = std::fs::remove_file(&partial);
+                Error::Write {
+                    path: self.path.clone(),
+                    source,
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TableFile {
+    /// A table that was not finished leaves nothing behind.
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            let _ = std::fs::remove_file(partial);
+        }
+    }
+}
+
+/// Rows of several buses in order of time.
+struct Merge<R> {
+    queues: Vec<VecDeque<(u64, R)>>,
+    /// Per bus: rows that are still to come start here or later.
+    reached: Vec<u64>,
+    stamp: fn(&R) -> u64,
+}
+
+impl<R> Merge<R> {
+    fn new(buses: usize, stamp: fn(&R) -> u64) -> Self {
+        Merge {
+            queues: (0..buses).map(|_| VecDeque::new()).collect(),
+            reached: vec![0; buses],
+            stamp,
+        }
+    }
+
+    /// The rows that no later row can come before, with bus and number.
+    fn pop(&mut self) -> Vec<(usize, u64, R)> {
+        let limit = self.reached.iter().copied().min().unwrap_or(u64::MAX);
+        let mut out = Vec::new();
+        loop {
+            let next = self
+                .queues
+                .iter()
+                .enumerate()
+                .filter_map(|(bus, queue)| queue.front().map(|(_, row)| ((self.stamp)(row), bus)))
+                .min();
+            match next {
+                Some((stamp, bus)) if stamp < limit || limit == u64::MAX => {
+                    if let Some((number, row)) = self.queues[bus].pop_front() {
+                        out.push((bus, number, row));
+                    }
+                }
+                _ => return out,
+            }
+        }
+    }
+}
+
+/// Writes the tables of all buses into one file each, in order of time.
+pub struct FileSink {
+    transactions_path: PathBuf,
+    data_phases_path: Option<PathBuf>,
+    buses: Vec<BusTables>,
+    numbers: Vec<u64>,
+    transactions: Merge<Transaction>,
+    data_phases: Merge<DataPhase>,
+    transactions_file: Option<TableFile>,
+    data_phases_file: Option<TableFile>,
+}
+
+impl FileSink {
+    pub fn new(transactions: &Path, data_phases: Option<&Path>) -> Result<Self> {
+        for path in std::iter::once(transactions).chain(data_phases) {
+            Format::of(path)?;
+        }
+        Ok(FileSink {
+            transactions_path: transactions.into(),
+            data_phases_path: data_phases.map(Path::to_path_buf),
+            buses: Vec::new(),
+            numbers: Vec::new(),
+            transactions: Merge::new(0, |t| t.start),
+            data_phases: Merge::new(0, |d| d.stamp),
+            transactions_file: None,
+            data_phases_file: None,
+        })
+    }
+
+    fn write_ready(&mut self) -> Result<()> {
+        fn context<R>(buses: &[BusTables], rows: Vec<(usize, u64, R)>) -> Vec<(Context<'_>, R)> {
+            rows.into_iter()
+                .map(|(bus, number, row)| {
+                    (
+                        Context {
+                            bus: &buses[bus],
+                            number,
+                        },
+                        row,
+                    )
+                })
+                .collect()
+        }
+        if let Some(file) = &mut self.transactions_file {
+            for rows in context(&self.buses, self.transactions.pop()).chunks(BATCH) {
+                file.write(&tables::transactions(rows))?;
+            }
+        }
+        if let Some(file) = &mut self.data_phases_file {
+            for rows in context(&self.buses, self.data_phases.pop()).chunks(BATCH) {
+                file.write(&tables::data_phases(rows))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything was decoded.
+    pub fn finish(mut self) -> Result<()> {
+        self.write_ready()?;
+        // Both tables are whole before the first one appears.
+        for file in [self.transactions_file.take(), self.data_phases_file.take()]
+            .into_iter()
+            .flatten()
+        {
+            file.finish()?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for FileSink {
+    fn begin(&mut self, buses: &[BusTables]) -> Result<()> {
+        self.buses = buses.to_vec();
+        self.numbers = vec![0; buses.len()];
+        self.transactions = Merge::new(buses.len(), |t| t.start);
+        self.data_phases = Merge::new(buses.len(), |d| d.stamp);
+        self.transactions_file = Some(TableFile::create(
+            &self.transactions_path,
+            tables::transactions_schema(),
+        )?);
+        self.data_phases_file = match &self.data_phases_path {
+            Some(path) => Some(TableFile::create(path, tables::data_phases_schema())?),
+            None => None,
+        };
+        Ok(())
+    }
+
+    fn rows(&mut self, bus: usize, rows: Rows) -> Result<()> {
+        let number = &mut self.numbers[bus];
+        self.transactions.queues[bus].extend(rows.transactions.into_iter().map(|row| {
+            *number += 1;
+            (*number - 1, row)
+        }));
+        if self.data_phases_file.is_some() {
+            self.data_phases.queues[bus].extend(rows.data_phases.into_iter().map(|row| (0, row)));
+        }
+        Ok(())
+    }
+
+    fn reached(&mut self, bus: usize, stamp: u64) -> Result<()> {
+        self.transactions.reached[bus] = stamp;
+        self.data_phases.reached[bus] = stamp;
+        self.write_ready()
+    }
+}
+
+/// Keeps the tables of each bus as record batches.
+#[derive(Default)]
+pub struct MemorySink {
+    buses: Vec<BusTables>,
+    numbers: Vec<u64>,
+    pub transactions: Vec<Vec<RecordBatch>>,
+    pub data_phases: Vec<Vec<RecordBatch>>,
+}
+
+impl Sink for MemorySink {
+    fn begin(&mut self, buses: &[BusTables]) -> Result<()> {
+        self.buses = buses.to_vec();
+        self.numbers = vec![0; buses.len()];
+        self.transactions = vec![Vec::new(); buses.len()];
+        self.data_phases = vec![Vec::new(); buses.len()];
+        Ok(())
+    }
+
+    fn rows(&mut self, bus: usize, rows: Rows) -> Result<()> {
+        let tables = &self.buses[bus];
+        let first = self.numbers[bus];
+        self.numbers[bus] += rows.transactions.len() as u64;
+        let numbered: Vec<_> = (first..)
+            .zip(rows.transactions)
+            .map(|(number, row)| {
+                (
+                    Context {
+                        bus: tables,
+                        number,
+                    },
+                    row,
+                )
+            })
+            .collect();
+        if !numbered.is_empty() {
+            self.transactions[bus].push(tables::transactions(&numbered));
+        }
+        let phases: Vec<_> = rows
+            .data_phases
+            .into_iter()
+            .map(|row| {
+                (
+                    Context {
+                        bus: tables,
+                        number: 0,
+                    },
+                    row,
+                )
+            })
+            .collect();
+        if !phases.is_empty() {
+            self.data_phases[bus].push(tables::data_phases(&phases));
+        }
+        Ok(())
+    }
+
+    fn reached(&mut self, _bus: usize, _stamp: u64) -> Result<()> {
+        Ok(())
+    }
+}
