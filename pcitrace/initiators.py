@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -34,8 +34,15 @@ REASONS = (
     "several data phases: hosts access registers singly",
     "DEVSEL# timing of the target that only single accesses reach",
     "DEVSEL# timing of the target that bursts reach",
+    "address in memory that bursts reach",
+    "address far from all that bursts reach",
 )
 """What the decision rests on; :func:`decide` gives indices into this."""
+
+REGION = 1 << 20
+"""Bytes; host memory that a NIC uses lies in few regions of this size, its registers in another."""
+
+Settle = Callable[[Booleans, Initiator, int], None]
 
 # Commands that no NIC gives: interrupt acknowledge, special cycle, I/O, configuration.
 HOST_COMMANDS = (0x0, 0x1, 0x2, 0x3, 0xA, 0xB)
@@ -125,19 +132,24 @@ def decide(
     return who, why
 
 
-def _by_target(bus: BusTable, who: Integers, settle: object) -> None:
-    """Tell the rest by length, and single accesses by how fast their target claims them."""
-    assert callable(settle)
+def _by_target(bus: BusTable, who: Integers, settle: Settle) -> None:
+    """Tell the rest by length; single accesses by their target: where it is, or how fast it claims them."""
     settle(bus.data_phases > 1, Initiator.NIC, 7)
-    burst = (who == Initiator.NIC) & (bus.data_phases > 1) & (bus.devsel_clks > 0)
+    burst = (who == Initiator.NIC) & (bus.data_phases > 1)
+    if not burst.any():
+        return
+    known = (who == Initiator.UNKNOWN) & (bus.address >= 0)
+    if known.any():
+        near = np.isin(bus.address // REGION, np.unique(bus.address[burst] // REGION))
+        settle(known & near, Initiator.NIC, 10)
+        settle(known & ~near, Initiator.HOST, 11)
+    # A target's DEVSEL# timing is its own: where singles show another one, they reach another target, the NIC itself.
+    burst &= bus.devsel_clks > 0
     single = (who == Initiator.UNKNOWN) & (bus.devsel_clks > 0)
     if not burst.any() or not single.any():
         return
     memory = np.bincount(bus.devsel_clks[burst]).argmax()
-    if (bus.devsel_clks[burst] == memory).mean() < 0.95:
-        return
-    # A target's DEVSEL# timing is its own: where singles show another one, they reach another target, the NIC itself.
-    other = bus.devsel_clks[single] != memory
-    if other.any():
-        settle(single & (bus.devsel_clks != memory), Initiator.HOST, 8)
+    other = single & (bus.devsel_clks != memory)
+    if (bus.devsel_clks[burst] == memory).mean() >= 0.95 and other.any():
+        settle(other, Initiator.HOST, 8)
         settle(single & (bus.devsel_clks == memory), Initiator.NIC, 9)

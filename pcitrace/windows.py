@@ -18,6 +18,9 @@ MEMORY_COMMANDS = (0x6, 0x7, 0xC, 0xE, 0xF)
 ALL_ONES = 0xFFFFFFFF
 BAR_0, BAR_5 = 0x10, 0x24
 
+LARGEST_UNNAMED = 1 << 20
+"""Bytes; size taken for a window that the profile does not name, if its base allows it."""
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -120,6 +123,12 @@ def place(profile: Profile, bus: BusTable, data: Integers) -> Windows:
         else:
             continue
         placed.append(Placed(window.name, base, window.size_bytes, window.space, why))
+    named = {window.bar for window in profile.windows}
+    for bar, base in bars.items():
+        if bar not in named:
+            # A window is aligned to its size, so it is no larger than the lowest bit of its base.
+            size = min(base & -base, LARGEST_UNNAMED)
+            placed.append(Placed(f"BAR{bar}", base, size, "memory", "base address register written in the trace"))
     return Windows(profile, tuple(placed), tuple(findings))
 
 
