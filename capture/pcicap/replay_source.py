@@ -101,7 +101,7 @@ def open_source(path: Path, channels: Sequence[str] = (), rate_hz: float | None 
     """
     file, origin, stated = _locate(path)
     info = read_info(file)
-    rate = rate_hz or info.rate_hz or stated
+    rate = next((known for known in (rate_hz, info.rate_hz, stated) if known is not None), None)
     if rate is None:
         raise CaptureFileError(f"{file}: states no sample rate; give it with --rate-hz")
     if rate > MAX_RATE_HZ:

@@ -173,6 +173,9 @@ def recover(path: Path) -> Path | None:
     except OSError:
         shutil.rmtree(path)
         return None
+    if run["complete"]:  # all that was missing is the name
+        close(path, target, run)
+        return target
     (path / "reserve").unlink(missing_ok=True)
     for capture in run["captures"]:
         _recover_capture(path / capture["file"], capture)

@@ -49,6 +49,8 @@ def record_sweep(plan: Plan, plan_folder: Path, target: Path, progress: Progress
     todo = points(plan, plan_folder)
     for number, (value, point) in enumerate(todo):
         folder = target / point_name(number, len(todo), value)
+        if (unfinished := runfolder.partial(folder)).is_dir():
+            runfolder.recover(unfinished)
         if _done(folder):
             progress.step(f"{folder}: complete already")
             continue
@@ -81,9 +83,6 @@ def _done(folder: Path) -> bool:
 
 def _set_aside(folder: Path) -> None:
     """Keep what an earlier attempt at a point left, under another name."""
-    unfinished = runfolder.partial(folder)
-    if unfinished.is_dir():
-        runfolder.recover(unfinished)
     if not folder.exists():
         return
     attempt = 1

@@ -125,7 +125,10 @@ class SigrokAnalyser:
         """Wait for the end and for the last sample to be written."""
         self._thread.join()
         assert self._intake
-        return Outcome(self._intake.written, self._intake.trigger_sample, self._log.header_ns, self._reason)
+        trigger_sample = self._intake.trigger_sample
+        if self._log.trigger_byte is not None and self._log.unit_size:  # the device's own trigger
+            trigger_sample = self._log.trigger_byte // self._log.unit_size
+        return Outcome(self._intake.written, trigger_sample, self._log.header_ns, self._reason)
 
     @property
     def _continuous(self) -> bool:
