@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from pcitrace.simulate.config import BusParameters, NicParameters
 from pcitrace.simulate.events import Scheduler, Signal
-from pcitrace.simulate.pci import READS, Shape, Wait, shape
+from pcitrace.simulate.pci import CLASS_BITS, CODE_BITS, READS, Shape, Wait, shape
 
 ARBITRATION_CLKS = 3  # REQ# to the address phase where GNT# has to move
 
@@ -127,7 +128,7 @@ class Bus:
         self._free_clk = 2
         self._count = 0
         # What changed on the lines, and at which clock, until `take_history`.
-        self._runs: list[tuple[int, int, int]] = []
+        self._runs = array("q")  # packed: first clock, lines, class
         self._grants: list[tuple[int, int]] = []
         self._requests: list[tuple[int, int]] = []
         self._transactions: list[Transaction] = []
@@ -160,13 +161,19 @@ class Bus:
 
     def take_history(self, before_clk: int) -> LineHistory:
         """Hand out what happened before a clock that is settled, and forget it."""
-        runs = _take(self._runs, before_clk)
+        count = bisect_left(self._runs, before_clk << CLASS_BITS + CODE_BITS)
+        runs = np.array(self._runs[:count], np.int64)
+        del self._runs[:count]
         grants = _take(self._grants, before_clk)
         requests = _take(self._requests, before_clk)
         done = [item for item in self._transactions if item.start_clk < before_clk]
         del self._transactions[: len(done)]
         return LineHistory(
-            Runs(runs[:, 0], runs[:, 1].astype(np.uint8), runs[:, 2].astype(np.uint8)),
+            Runs(
+                runs >> CLASS_BITS + CODE_BITS,
+                (runs >> CLASS_BITS & (1 << CODE_BITS) - 1).astype(np.uint8),
+                (runs & (1 << CLASS_BITS) - 1).astype(np.uint8),
+            ),
             Steps(grants[:, 0], grants[:, 1]),
             Steps(requests[:, 0], requests[:, 1]),
             done,
@@ -295,8 +302,9 @@ class Bus:
             return
         access, start, plan, phase_bytes = active.access, active.start_clk, active.plan, active.phase_bytes
         end = start + plan.clocks
-        self._runs.extend((start + offset, code, kind) for offset, code, kind in plan.runs)
-        self._runs.append((end, 0, 0))
+        base = start << CLASS_BITS + CODE_BITS
+        self._runs.extend([base + run for run in plan.packed_runs])
+        self._runs.append(end << CLASS_BITS + CODE_BITS)
         ends = plan.phase_ends
         first = access.address % phase_bytes
         transaction = Transaction(
@@ -328,10 +336,10 @@ class Bus:
         active.done.fire(transaction)
 
 
-def _take(rows: list[tuple[int, ...]], before_clk: int) -> npt.NDArray[np.int64]:
+def _take(rows: list[tuple[int, int]], before_clk: int) -> npt.NDArray[np.int64]:
     """Cut the rows before a clock off a list, in order of their clocks."""
     rows.sort(key=itemgetter(0))
     count = bisect_left(rows, before_clk, key=itemgetter(0))
     taken = np.array(rows[:count], np.int64)
     del rows[:count]
-    return taken if count else np.empty((0, 3), np.int64)
+    return taken if count else np.empty((0, 2), np.int64)

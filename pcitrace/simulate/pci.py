@@ -13,6 +13,7 @@ from typing import NamedTuple
 F, I, T, S, D = 1, 2, 4, 8, 16  # noqa: E741 - the specification's letters
 LINES = ("FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#")  # in the order of the bits above
 
+CODE_BITS, CLASS_BITS = 5, 4  # of the lines and of the class in a packed run
 READS = frozenset((0x0, 0x2, 0x6, 0xA, 0xC, 0xE))
 IO_READ, IO_WRITE, MEMORY_READ, MEMORY_WRITE = 0x2, 0x3, 0x6, 0x7
 CONFIG_READ, CONFIG_WRITE, READ_MULTIPLE, READ_LINE, WRITE_INVALIDATE = 0xA, 0xB, 0xC, 0xE, 0xF
@@ -57,6 +58,7 @@ class Shape(NamedTuple):
 
     clocks: int
     runs: tuple[tuple[int, int, int], ...]  # first clock of the run (0: the address phase), lines, class
+    packed_runs: tuple[int, ...]  # the same, each as one number
     phase_ends: tuple[int, ...]  # the clock in which each data phase completes with data
     wait_clks: int  # after the address phase, no data moved
     target_wait_clks: int  # I & !T & !S
@@ -196,6 +198,7 @@ def _finish(
     return Shape(
         clocks=len(clocks),
         runs=tuple(runs),
+        packed_runs=tuple((first << CODE_BITS | code) << CLASS_BITS | kind for first, code, kind in runs),
         phase_ends=tuple(phase_ends),
         wait_clks=len(rest) - len(phase_ends),
         target_wait_clks=sum(1 for code in rest if code & I and not code & (T | S)),
