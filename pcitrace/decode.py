@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["Decoder", "progress", "to_arrow", "to_pandas"]
+__all__ = ["Decoder", "describe_problems", "progress", "to_arrow", "to_pandas"]
 
 
 class Decoder:
@@ -62,8 +62,9 @@ class Decoder:
                 [decoded] = _kernel.decode(
                     self.capture, [spec], data_phases=wanted[0], window_us=window_us, progress=report, **self.options
                 )
-            if self.strict:
-                refuse_problems(self.path, {name: to_arrow(decoded.problems).to_pylist()})
+            if self.strict and decoded.problems.num_rows:
+                problems = describe_problems(to_arrow(decoded.problems).to_pylist())
+                raise DecodeError(f"{self.path}, bus {name}: {problems}")
             self._decoded[key] = decoded
         return getattr(self._decoded[key], table)
 
@@ -75,7 +76,10 @@ class Decoder:
         data_phases: Path | None = None,
         problems: Path | None = None,
     ) -> dict[str, Any]:
-        """Decode straight into files (CSV, Parquet or JSON lines by suffix), in bounded memory; a summary a bus."""
+        """Decode straight into files (CSV, Parquet or JSON lines by suffix), in bounded memory.
+
+        Returns ``transactions`` (count), ``problems`` (rows), ``clock_mhz`` and ``duration_us`` by bus.
+        """
         with progress(f"decode {self.path.name}") as report:
             return _kernel.decode_to_files(
                 self.capture,
@@ -94,13 +98,11 @@ def _serves(table: str, key: tuple[str, bool, float | None], wanted: tuple[bool,
     return key[1] or not wanted[0]
 
 
-def refuse_problems(path: Path, problems: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Raise a DecodeError that names the first of the problems, by bus, if there is any."""
-    for bus, rows in problems.items():
-        if rows:
-            when = "" if rows[0]["time_us"] is None else f" at {rows[0]['time_us']:.3f} us"
-            more = f" and {len(rows) - 1} more problems" if len(rows) > 1 else ""
-            raise DecodeError(f"{path}, bus {bus}: {rows[0]['kind']}{when}: {rows[0]['text']}{more}")
+def describe_problems(problems: Sequence[Mapping[str, Any]]) -> str:
+    """The first of the problems of a bus in words, and how many more there are."""
+    first, more = problems[0], len(problems) - 1
+    when = "" if first["time_us"] is None else f" at {first['time_us']:.3f} us"
+    return f"{first['kind']}{when}: {first['text']}" + (f", and {more} more problems" if more else "")
 
 
 def to_arrow(table: Any) -> pa.Table:

@@ -29,6 +29,7 @@ from pcitrace.wiring import (
     SINGLE_BUS,
     BusWiring,
     Channel,
+    Guess,
     Line,
     Wiring,
     WiringSource,
@@ -56,7 +57,7 @@ class Overrides:
         self.numbers = {channel.name: number for number, channel in enumerate(channels)}
         self.where, self.given = _load(given)
 
-    def apply(self, guessed: dict[str, BusWiring]) -> Wiring:
+    def apply(self, guessed: Guess) -> Wiring:
         """The guessed buses with what is stated put over them."""
         top = dict(self.given)
         rates = {key: self._positive(key, top.pop(key)) for key in ("rate_hz", "clock_mhz") if key in top}
@@ -66,10 +67,11 @@ class Overrides:
         if top and stated:
             raise WiringError(f"{self.where}: {next(iter(top))} belongs into one of [bus.{'], [bus.'.join(stated)}]")
         if top:
-            stated = {self._only(guessed): top}
-        buses = dict(guessed)
+            stated = {self._only(guessed.buses): top}
+        buses = dict(guessed.buses)
+        known = {**guessed.loose, **guessed.buses}
         for name, entries in stated.items():
-            buses[name] = self._bus(name, entries, guessed.get(name, BusWiring(name, {})))
+            buses[name] = self._bus(name, entries, known.get(name, BusWiring(name, {})))
         return Wiring(self.channels, self._without_taken(buses), **rates)
 
     def _only(self, guessed: Mapping[str, BusWiring]) -> str:

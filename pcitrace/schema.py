@@ -153,7 +153,7 @@ TRANSACTIONS = Table(
         Column("initiator_wait_clks", "uint64", "clocks", "Clocks after the address phases without IRDY#."),
         Column(
             "devsel_clks",
-            "uint32",
+            "uint64",
             "clocks",
             "Last address phase to DEVSEL#: 1 fast, 2 medium, 3 slow, 4 subtractive. Null: never, or not captured.",
             True,

@@ -202,16 +202,23 @@ def resolve_wiring(channels: Iterable[tuple[str, int]], given: WiringSource | No
     (['A', 'B'], 'shared')
     """
     known = tuple(Channel(name, width) for name, width in channels)
-    buses = _guess(known)
+    guessed = _guess(known)
     if given is None:
-        return Wiring(known, buses)
+        return Wiring(known, guessed.buses)
     from pcitrace.overrides import Overrides
 
-    return Overrides(known, given).apply(buses)
+    return Overrides(known, given).apply(guessed)
 
 
-def _guess(channels: Sequence[Channel]) -> dict[str, BusWiring]:
-    """Buses as the names of the channels say."""
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What the names of the channels say: buses, and loose lines that only become one by what the user states."""
+
+    buses: dict[str, BusWiring]
+    loose: dict[str, BusWiring]
+
+
+def _guess(channels: Sequence[Channel]) -> Guess:
     claims: dict[tuple[str, ...], dict[str, list[tuple[Channel, Line]]]] = {}
     parsed = [(number, item) for number, channel in enumerate(channels) for item in parse_name(*channel)]
     bus_groups = {item.group for _, item in parsed if item.line in _MAKE_A_BUS}
@@ -221,7 +228,11 @@ def _guess(channels: Sequence[Channel]) -> dict[str, BusWiring]:
         claims.setdefault(group, {}).setdefault(name, []).append((channels[number], line))
     groups = [group for group, lines in claims.items() if group in bus_groups or "TXEN" in lines]
     named = _names(groups)
-    return {named[group]: _claimed(named[group], claims[group], _shared(group, claims, bus_groups)) for group in groups}
+    buses = {
+        named[group]: _claimed(named[group], claims[group], _shared(group, claims, bus_groups)) for group in groups
+    }
+    loose = {(group[-1] if group else SINGLE_BUS): lines for group, lines in claims.items() if group not in groups}
+    return Guess(buses, {name: _claimed(name, lines, {}) for name, lines in loose.items() if name not in buses})
 
 
 def _adopted(item: LineName, bus_groups: set[tuple[str, ...]]) -> tuple[tuple[str, ...], str]:

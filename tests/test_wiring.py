@@ -232,6 +232,11 @@ class TestStated:
         assert bus.lines["IRDY#"].active_low
         assert wiring.unused == self.DEFAULT[4:]
 
+    def test_lines_whose_names_are_known_need_not_be_stated(self) -> None:
+        given = {name: f"D{n}" for n, name in enumerate(CONTROL)}
+        assert "GNT0#" in wired(*self.DEFAULT, "GNT0#", "STOP#", given=given).bus("PCI").lines
+        assert "STOP#" in wired(*self.DEFAULT, "A_STOP#", given={"bus": {"A": given}}).bus("A").lines
+
     def test_a_toml_file_names_buses_rates_and_polarity(self, tmp_path: Any) -> None:
         path = tmp_path / "w.toml"
         path.write_text(

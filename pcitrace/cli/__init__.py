@@ -20,6 +20,9 @@ COMMANDS = {
     "info": "what is in a capture: channels, buses, and which channel is which line",
     "decode": "write the transactions of a capture to CSV, Parquet or JSON lines",
     "stats": "count: use of the bus, commands, terminations, burst lengths, retries, throughput",
+    "frames": "follow every frame from memory to memory: one row a frame",
+    "bursts": "list the DMA bursts of the NICs, their pieces joined",
+    "csr": "list the accesses to the NICs' registers, retried attempts joined",
     "simulate": "simulate a test bench: two hosts, their NICs and a link; writes a run folder with its truth",
 }
 """Subcommands in the order of the help, each with its line there."""

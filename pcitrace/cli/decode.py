@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pcitrace.cli.options import add_capture, add_json, add_strict, choose_buses, open_run, print_json
+from pcitrace.decode import describe_problems
 from pcitrace.errors import WiringError
 from pcitrace.run import Bus
 
@@ -65,16 +66,16 @@ def _decode(buses: list[Bus], args: argparse.Namespace, output: Path) -> dict[st
 
 def _show(summary: dict[str, Any], args: argparse.Namespace) -> None:
     if args.json:
-        print_json(summary)
+        print_json({name: {**bus, "problems": len(bus["problems"])} for name, bus in summary.items()})
         return
-    for name, counts in summary.items():
-        print(f"bus {name}: {counts['transactions']} transactions, {counts['problems']} problems -> {args.output}")
+    for name, bus in summary.items():
+        print(f"bus {name}: {bus['transactions']} transactions, {len(bus['problems'])} problems -> {args.output}")
 
 
 def _strict(summary: dict[str, Any]) -> int:
-    bad = {name: counts["problems"] for name, counts in summary.items() if counts["problems"]}
-    for name, count in bad.items():
-        print(f"pcitrace: bus {name}: {count} problems (--strict); --problems OUT lists them", file=sys.stderr)
+    bad = {name: bus["problems"] for name, bus in summary.items() if bus["problems"]}
+    for name, problems in bad.items():
+        print(f"pcitrace: bus {name}: {describe_problems(problems)} (--strict)", file=sys.stderr)
     return 1 if bad else 0
 
 

@@ -1,0 +1,55 @@
+"""``pcitrace frames``: one row a frame, from the sender's memory to the receiver's."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pcitrace.cli.options import add_capture, open_run, print_json
+from pcitrace.cli.tables import add_output, emit, output, write
+
+_EPILOG = """\
+examples:
+  pcitrace frames RUN -o frames.csv
+  pcitrace frames RUN -o big.parquet --where "length_bytes >= 1000 and not queued"
+  pcitrace frames RUN -o frames.csv --drop-log dropped.csv      and why the rest was left out
+
+RUN is a run folder: its run.toml names the hosts, their NIC profiles and the link. Times are on the run's one axis;
+what is not known is empty. The columns are explained in the table reference of the documentation.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_capture(parser)
+    parser.add_argument("--profile", metavar="NIC", help="NIC profile instead of what run.toml says: a name or a .toml")
+    parser.add_argument("--where", metavar="CONDITION", help="only frames that fulfil it: 'length_bytes >= 1000'")
+    parser.add_argument("--drop-log", metavar="OUT", type=output, help="what belongs to no whole frame, and why")
+    add_output(parser, "frames")
+    parser.epilog = _EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Match, write, and say what was found."""
+    from pcitrace import analysis
+
+    frames = analysis.frames(open_run(args), profile=args.profile)
+    if args.where is not None:
+        frames = frames[args.where]
+    emit(frames.table, args)
+    if args.drop_log is not None:
+        write(frames.drop_log, args.drop_log)
+    for finding in frames.findings:
+        print(f"pcitrace: finding: {finding}", file=sys.stderr)
+    if args.output is None:
+        return 0
+    received = int(frames.table["rx_dma_start_us"].notna().sum())
+    dropped = {str(reason): int(count) for reason, count in frames.drop_log["reason"].value_counts().items()}
+    if args.json:
+        print_json(
+            {"frames": len(frames), "received": received, "dropped": dropped, "findings": list(frames.findings)}
+        )
+    else:
+        why = "".join(f"; {count} x {reason}" for reason, count in dropped.items())
+        print(f"{len(frames)} frames, {received} received{why} -> {args.output}")
+    return 0
