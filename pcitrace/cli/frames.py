@@ -46,9 +46,7 @@ def run(args: argparse.Namespace) -> int:
     received = int(frames.table["rx_dma_start_us"].notna().sum())
     dropped = {str(reason): int(count) for reason, count in frames.drop_log["reason"].value_counts().items()}
     if args.json:
-        print_json(
-            {"frames": len(frames), "received": received, "dropped": dropped, "findings": list(frames.findings)}
-        )
+        print_json({"frames": len(frames), "received": received, "dropped": dropped, "findings": list(frames.findings)})
     else:
         why = "".join(f"; {count} x {reason}" for reason, count in dropped.items())
         print(f"{len(frames)} frames, {received} received{why} -> {args.output}")

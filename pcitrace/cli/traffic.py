@@ -18,7 +18,9 @@ __all__ = ["add_profile", "of_buses", "show"]
 
 def add_profile(parser: argparse.ArgumentParser) -> None:
     """Add --profile."""
-    parser.add_argument("--profile", metavar="NIC", help="NIC profile: a name or a .toml (default: run.toml, or generic)")
+    parser.add_argument(
+        "--profile", metavar="NIC", help="NIC profile: a name or a .toml (default: run.toml, or generic)"
+    )
 
 
 def of_buses(run: Run, args: argparse.Namespace) -> dict[str, Traffic]:

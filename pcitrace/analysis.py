@@ -1,0 +1,160 @@
+"""From an opened run to its traffic and its frames: what ``run.toml`` says, put to use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcitrace.content import WireFrames, wire_frames
+from pcitrace.dma import Memory
+from pcitrace.errors import FrameMatchError
+from pcitrace.frames import Frames, build
+from pcitrace.identity import SequenceField
+from pcitrace.matching import HostTraffic, Link
+from pcitrace.profiles import Profile
+from pcitrace.profiles import load as load_profile
+from pcitrace.run import Run
+from pcitrace.traffic import Traffic, analyse
+
+__all__ = ["frames", "traffic"]
+
+TIMES = ("start_us", "end_us", "first_data_us", "last_data_us", "time_us")
+"""Columns that are moved to the run's time axis."""
+
+
+def traffic(run: Run, bus: str, *, profile: Profile | str | None = None) -> Traffic:
+    """Tell what the transactions of one bus are: CSR accesses and DMA bursts.
+
+    Parameters
+    ----------
+    run : Run
+        A run folder or a bare capture.
+    bus : str
+        Name of the host or bus.
+    profile : Profile or str, optional
+        Of the NIC; default: what ``run.toml`` says, for a bare capture the generic one.
+
+    Returns
+    -------
+    Traffic
+
+    Raises
+    ------
+    WiringError
+        The bus is not complete, or nothing tells which GNT# is the NIC's.
+    ConfigurationError
+        There is no such profile.
+    """
+    return _host(run, bus, profile).traffic
+
+
+def frames(run: Run, *, profile: Profile | str | None = None) -> Frames:
+    """Follow every frame of a run from the sender's memory to the receiver's.
+
+    Parameters
+    ----------
+    run : Run
+        A run folder; of a bare capture the buses are the hosts, and the link is not known.
+    profile : Profile or str, optional
+        Of the NICs, instead of what ``run.toml`` says.
+
+    Returns
+    -------
+    Frames
+
+    Raises
+    ------
+    FrameMatchError
+        The run has more than two buses, or none.
+    """
+    names = list(run.folder.run["hosts"]) if run.folder is not None else list(run.buses)
+    if not 1 <= len(names) <= 2:
+        raise FrameMatchError(
+            f"{run.path}: frames are followed between two hosts, and there are {len(names)} buses ({', '.join(names)}); "
+            "name the hosts in a run.toml"
+        )
+    place = run.folder.run.get("frames", {}).get("sequence") if run.folder is not None else None
+    return build(
+        {name: _host(run, name, profile) for name in names},
+        link=_link(run),
+        sequence=SequenceField(**place) if place else None,
+    )
+
+
+def _link(run: Run) -> Link | None:
+    link = run.folder.run.get("link") if run.folder is not None else None
+    return Link(link["rate_mbit_s"], link["preamble_bytes"], link["gap_bytes"]) if link else None
+
+
+def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
+    host = run.folder.run["hosts"][name] if run.folder is not None else {}
+    chosen = _profile(run, name, profile)
+    bus = run[name]
+    transactions = _on_axis(run, name, bus.transactions)
+    has_address = any(line.startswith("AD") for line in bus.lines)
+    data_phases = _on_axis(run, name, bus.data_phases) if has_address else None
+    others = [one for one in (run.folder.run["hosts"] if run.folder is not None else run.buses) if one != name]
+    sent, step_us = _wire(run, name)
+    received = _wire(run, others[0])[0] if len(others) == 1 else None
+    link = _link(run)
+    found = analyse(
+        transactions,
+        data_phases,
+        bus=name,
+        profile=chosen,
+        lines=bus.lines,
+        nic_grant=host.get("nic_grant"),
+        memory=Memory(**host.get("memory", {})),
+        sent=_wire_frames(sent, link, step_us),
+        received=_wire_frames(received, link, step_us),
+    )
+    return HostTraffic(found, chosen, data_phases, sent, step_us)
+
+
+def _profile(run: Run, name: str, profile: Profile | str | None) -> Profile:
+    if isinstance(profile, Profile):
+        return profile
+    if profile is not None:
+        return load_profile(profile, folder=Path())
+    return run.folder.profile(name) if run.folder is not None else load_profile("generic")
+
+
+def _wire(run: Run, name: str) -> tuple[pd.DataFrame | None, float]:
+    """Return the wire of a host on the run's axis with the sampling step of its capture; None if not captured."""
+    source = _source(run, name)
+    if source is None:
+        return None, 0.0
+    capture, bus = source
+    wiring = capture.wiring.buses.get(bus)
+    if wiring is None or "TXEN" not in wiring.lines:
+        return None, 0.0
+    step_us = 1e6 / capture.rate_hz if capture.sample_count is not None and capture.rate_hz else 0.0
+    return _on_axis(run, name, capture.wire(bus)), step_us
+
+
+def _source(run: Run, name: str) -> tuple[Any, str] | None:
+    """Return the capture in which a host's wire is, and its name there."""
+    if run.folder is None:
+        return run.captures[0], name
+    host = run.folder.run["hosts"][name]
+    return run.captures[host["capture"]], host["bus"]
+
+
+def _on_axis(run: Run, name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Move the times of a table to the run's time axis."""
+    if run.folder is None:
+        return table
+    number = run.folder.run["hosts"][name]["capture"]
+    entry = run.folder.run["captures"][number]
+    if entry["offset_us"] == 0 and entry["drift_ppm"] == 0:
+        return table
+    moved = {column: run.folder.run_time_us(number, table[column]) for column in TIMES if column in table.columns}
+    return table.assign(**moved)
+
+
+def _wire_frames(wire: pd.DataFrame | None, link: Link | None, step_us: float) -> WireFrames | None:
+    if wire is None or (link is None and wire["bytes"].isna().all()):
+        return None
+    return wire_frames(wire, link.byte_us if link else None, link.preamble_bytes if link else 8, step_us)
