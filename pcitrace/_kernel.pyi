@@ -1,6 +1,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+__all__ = [
+    "Capture",
+    "Decoded",
+    "Table",
+    "__version__",
+    "decode",
+    "decode_to_files",
+    "from_samples",
+    "measure_clock",
+    "open",
+    "wire",
+]
+
 __version__: str
 
 @final
