@@ -1,0 +1,112 @@
+//! This host: the interface used, its clock, and what the operating system says about disturbances.
+
+use crate::clock::Clock;
+use crate::control::Identity;
+use crate::frame::Mac;
+use crate::netlink::{Counters, Link, links};
+use std::io;
+
+#[derive(Clone, Debug)]
+pub struct Host {
+    pub interface: u32,
+    pub name: String,
+    pub mac: Mac,
+    pub mtu: u32,
+    pub clock: Clock,
+    /// CPUs for the thread that sends and the thread that receives.
+    pub cpus: Vec<usize>,
+    /// SCHED_FIFO priority of both.
+    pub priority: Option<i32>,
+}
+
+impl Host {
+    pub fn identity(&self) -> Identity {
+        Identity {
+            program: env!("CARGO_PKG_VERSION").into(),
+            host: kernel_word("hostname"),
+            kernel: kernel_word("osrelease"),
+            interface: self.name.clone(),
+            mtu: self.mtu,
+        }
+    }
+
+    pub fn link(&self) -> io::Result<Link> {
+        let found = links()?
+            .into_iter()
+            .find(|link| link.index == self.interface);
+        found.ok_or_else(|| io::Error::other(format!("interface {} is gone", self.name)))
+    }
+
+    pub fn counters(&self) -> io::Result<Counters> {
+        Ok(self.link()?.counters)
+    }
+
+    /// Settle the calling thread on its CPU.
+    pub fn settle(&self, role: Role) -> io::Result<()> {
+        let cpu = match role {
+            Role::Send => self.cpus.first(),
+            Role::Receive => self.cpus.last(),
+            Role::ReceiveBesideSender => self.cpus.get(1),
+        };
+        if let Some(&cpu) = cpu {
+            // SAFETY: all-zero is an empty CPU set; `cpu` is checked against its size by the command line.
+            let result = unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(cpu, &mut set);
+                libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set)
+            };
+            crate::socket::check(result).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot run on CPU {cpu}: {error}"))
+            })?;
+        }
+        if let Some(priority) = self.priority {
+            let parameter = libc::sched_param {
+                sched_priority: priority,
+            };
+            // SAFETY: a valid structure; 0 is the calling thread.
+            let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) };
+            crate::socket::check(result).map_err(|error| {
+                io::Error::new(error.kind(), format!("no SCHED_FIFO {priority}: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Send,
+    Receive,
+    /// Another thread sends: one CPU for both would be worse than none.
+    ReceiveBesideSender,
+}
+
+fn kernel_word(name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// Involuntary context switches of the calling thread so far.
+pub fn involuntary_switches() -> u64 {
+    // SAFETY: all-zero is a valid rusage, which the call fills in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    usage.ru_nivcsw as u64
+}
+
+/// CPU time stolen by the hypervisor so far, all CPUs together, in ms.
+pub fn stolen_ms() -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    // cpu user nice system idle iowait irq softirq steal ...
+    let ticks: u64 = text
+        .split_whitespace()
+        .nth(8)
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0);
+    // SAFETY: no preconditions.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    ticks * 1000 / per_second
+}

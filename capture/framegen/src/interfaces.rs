@@ -1,0 +1,171 @@
+//! What the interfaces of this host are good for.
+
+use crate::netlink::{default_route_interfaces, links};
+use crate::socket::{PacketSocket, Traffic, check};
+use serde::Serialize;
+use std::ffi::{CStr, c_char};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Interface {
+    pub name: String,
+    pub index: u32,
+    pub mac: Option<crate::frame::Mac>,
+    pub mtu: u32,
+    pub up: bool,
+    pub running: bool,
+    pub speed_mbit_s: Option<u32>,
+    pub ethernet: bool,
+    pub default_route: bool,
+    pub driver: Option<String>,
+    pub timestamping: Option<Timestamping>,
+    pub raw_frames: bool,
+    pub usable: bool,
+    pub why: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Timestamping {
+    pub software_receive: bool,
+    pub hardware_receive: bool,
+    pub hardware_transmit: bool,
+    /// Number of the card's clock (/dev/ptpN).
+    pub phc: Option<u32>,
+}
+
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let links = links()?;
+    let carriers = default_route_interfaces(&links)?;
+    let raw = PacketSocket::new(Traffic::Control);
+    let query = Query::new()?;
+    let describe = |link: &crate::netlink::Link| {
+        let default_route = carriers.contains(&link.index);
+        let obstacle = if link.mac.is_none() {
+            Some("not an Ethernet interface".to_owned())
+        } else if let Err(error) = &raw {
+            Some(format!(
+                "raw frames are not allowed ({error}); run as root or `setcap cap_net_raw+ep` on framegen"
+            ))
+        } else if !link.up {
+            Some("down".to_owned())
+        } else if !link.running {
+            Some("no carrier".to_owned())
+        } else if default_route {
+            Some("carries the default route: only with --allow-default-route".to_owned())
+        } else {
+            None
+        };
+        Interface {
+            name: link.name.clone(),
+            index: link.index,
+            mac: link.mac,
+            mtu: link.mtu,
+            up: link.up,
+            running: link.running,
+            speed_mbit_s: query.speed(&link.name),
+            ethernet: link.mac.is_some(),
+            default_route,
+            driver: query.driver(&link.name),
+            timestamping: query.timestamping(&link.name),
+            raw_frames: raw.is_ok() && link.mac.is_some(),
+            usable: obstacle.is_none(),
+            why: obstacle.unwrap_or_else(|| "can send and receive test frames".into()),
+        }
+    };
+    Ok(links.iter().map(describe).collect())
+}
+
+// linux/ethtool.h; the structures have been frozen since they were published.
+const ETHTOOL_GSET: u32 = 0x01;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+const RX_SOFTWARE: u32 = 1 << 3;
+const TX_HARDWARE: u32 = 1 << 0;
+const RX_HARDWARE: u32 = 1 << 2;
+
+#[repr(C)]
+struct Request {
+    name: [c_char; libc::IFNAMSIZ],
+    data: *mut u32,
+    padding: [u8; 16],
+}
+
+struct Query {
+    socket: OwnedFd,
+}
+
+impl Query {
+    fn new() -> io::Result<Query> {
+        // SAFETY: creates a descriptor that `OwnedFd` then owns.
+        let socket = unsafe {
+            OwnedFd::from_raw_fd(check(libc::socket(
+                libc::AF_INET,
+                libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+                0,
+            ))?)
+        };
+        Ok(Query { socket })
+    }
+
+    /// The answer to an ethtool command: `words` 32-bit words, of which the first is the command.
+    fn ask<const WORDS: usize>(&self, name: &str, command: u32) -> Option<[u32; WORDS]> {
+        let mut answer = [0u32; WORDS];
+        answer[0] = command;
+        let mut request = Request {
+            name: [0; libc::IFNAMSIZ],
+            data: answer.as_mut_ptr(),
+            padding: [0; 16],
+        };
+        for (place, byte) in request.name[..libc::IFNAMSIZ - 1]
+            .iter_mut()
+            .zip(name.bytes())
+        {
+            *place = byte as c_char;
+        }
+        // SAFETY: a struct ifreq whose data points at the whole structure of the command.
+        let result =
+            unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &mut request) };
+        (result == 0).then_some(answer)
+    }
+
+    /// Mbit/s, where the card knows.
+    fn speed(&self, name: &str) -> Option<u32> {
+        // struct ethtool_cmd: 44 bytes; speed is a u16 at 12, its upper half one at 28.
+        let answer: [u32; 11] = self.ask(name, ETHTOOL_GSET)?;
+        let bytes: Vec<u8> = answer.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let half = |at: usize| u32::from(u16::from_ne_bytes([bytes[at], bytes[at + 1]]));
+        let speed = half(28) << 16 | half(12);
+        (speed != 0 && speed != 0xFFFF && speed != u32::MAX).then_some(speed)
+    }
+
+    fn driver(&self, name: &str) -> Option<String> {
+        // struct ethtool_drvinfo: 196 bytes; the driver's name is 32 characters at 4.
+        let answer: [u32; 49] = self.ask(name, ETHTOOL_GDRVINFO)?;
+        let bytes: Vec<u8> = answer[1..9]
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        Some(
+            CStr::from_bytes_until_nul(&bytes)
+                .ok()?
+                .to_string_lossy()
+                .into_owned(),
+        )
+    }
+
+    fn timestamping(&self, name: &str) -> Option<Timestamping> {
+        // struct ethtool_ts_info: command, capabilities, clock, transmit types, 3 reserved, filters, 3 reserved.
+        let answer: [u32; 11] = self.ask(name, ETHTOOL_GET_TS_INFO)?;
+        Some(Timestamping {
+            software_receive: answer[1] & RX_SOFTWARE != 0,
+            hardware_receive: answer[1] & RX_HARDWARE != 0,
+            hardware_transmit: answer[1] & TX_HARDWARE != 0,
+            phc: u32::try_from(answer[2] as i32).ok(),
+        })
+    }
+}
+
+const _: () = assert!(mem::size_of::<Request>() >= 32 && mem::offset_of!(Request, data) == 16);

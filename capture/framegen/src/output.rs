@@ -1,0 +1,29 @@
+//! What the program says while it works: lines of text, or one JSON object a line.
+
+use serde_json::{Value, json};
+use std::io::Write;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub json: bool,
+}
+
+impl Output {
+    /// Tell of an event: `fields` with --json, otherwise `text` (nothing if it is empty).
+    pub fn event(&self, name: &str, fields: &Value, text: &str) {
+        let line = if self.json {
+            let mut object = json!({"event": name});
+            if let (Some(object), Some(fields)) = (object.as_object_mut(), fields.as_object()) {
+                object.extend(fields.clone());
+            }
+            object.to_string()
+        } else if text.is_empty() {
+            return;
+        } else {
+            text.to_owned()
+        };
+        // Whoever read this may be gone; the run does not depend on it.
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    }
+}

@@ -1,0 +1,189 @@
+//! Asks and waits: request-response, ping-pong, one-to-many. Request and reply are timed by one thread.
+
+use super::Shared;
+use super::receiver::{Counting, Source};
+use crate::frame::{ETHERNET_HEADER, HEADER, Header, Kind, Mac, build, ethernet_header};
+use crate::host::{Host, Role, involuntary_switches};
+use crate::job::{Job, Sent};
+use crate::log::{LogWriter, Record, UNKNOWN_NS};
+use crate::pacing::Ceiling;
+use crate::payload::{Pattern, mark};
+use crate::socket::PacketSocket;
+use std::sync::atomic::Ordering;
+
+/// What the steering node asks, beside its [`Job`] (which says whom it expects to answer).
+#[derive(Clone, Debug)]
+pub struct Asking {
+    /// One peer or a group.
+    pub destination: Mac,
+    pub loops: u32,
+    pub seconds: Option<f64>,
+    pub request_length: u16,
+    pub response_length: u16,
+    /// From one request to the next, at least.
+    pub spacing_ns: i64,
+    /// A response that has not come by then is lost.
+    pub timeout_ns: i64,
+    pub max_rate_mbit: f64,
+    pub marks: u32,
+}
+
+pub struct Requester {
+    pub host: Host,
+    pub job: Job,
+    pub asking: Asking,
+    pub socket: PacketSocket,
+    pub source: Source,
+    pub log: LogWriter,
+}
+
+impl Requester {
+    /// Returns what was sent and the receiving socket's drops.
+    pub fn run(mut self, counting: &mut Counting, shared: &Shared) -> (Sent, u64) {
+        let before = involuntary_switches();
+        if let Err(error) = self.host.settle(Role::Send) {
+            shared.fail(error.to_string());
+        }
+        while !shared.started() && !shared.stopped() {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        self.marks(shared);
+        let sent = self.loops(counting, shared);
+        self.marks(shared);
+        shared
+            .switches
+            .fetch_add(involuntary_switches() - before, Ordering::Relaxed);
+        (sent, self.source.socket.drops().unwrap_or(0))
+    }
+
+    fn header(&self, kind: Kind) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            test: self.job.test,
+            stream: 1,
+            node: self.job.node,
+            sequence: 0,
+            send_ns: 0,
+            length: self.asking.request_length,
+            response: self.asking.response_length,
+        }
+    }
+
+    fn marks(&mut self, shared: &Shared) {
+        let payload = mark(usize::from(self.asking.request_length) - HEADER);
+        for sequence in 0..self.asking.marks {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let header = Header {
+                sequence,
+                send_ns: self.host.clock.now(),
+                ..self.header(Kind::Mark)
+            };
+            let frame = build(
+                self.asking.destination,
+                self.host.mac,
+                self.job.framing,
+                &header,
+                &payload,
+            );
+            if let Err(error) = self.socket.send(&frame) {
+                shared.fail(format!("MARK frame {sequence} could not be sent: {error}"));
+            }
+        }
+    }
+
+    fn loops(&mut self, counting: &mut Counting, shared: &Shared) -> Sent {
+        let asking = &self.asking;
+        let user = usize::from(asking.request_length);
+        let pattern = Pattern::new(self.job.payload, self.job.test);
+        let mut header = self.header(Kind::Request);
+        let mut frame =
+            ethernet_header(asking.destination, self.host.mac, self.job.framing, user).to_vec();
+        frame.resize(ETHERNET_HEADER + user, 0);
+        let mut clock = self.host.clock.clone();
+        let start = clock.now();
+        let end = start + (self.job.max_seconds * 1e9) as i64;
+        let asked_end = asking.seconds.map(|seconds| start + (seconds * 1e9) as i64);
+        let responders = self.job.expect.len();
+        let mut ceiling = Ceiling::new(asking.max_rate_mbit);
+        let exchange_bytes = crate::frame::wire_bytes(user)
+            + responders as u64 * crate::frame::wire_bytes(usize::from(asking.response_length));
+        let mut sent = Sent {
+            stream: header.stream,
+            ..Sent::default()
+        };
+        let mut next = start;
+
+        while header.sequence < asking.loops && !shared.stopped() {
+            frame[ETHERNET_HEADER + HEADER..]
+                .copy_from_slice(pattern.of(header.sequence, user - HEADER));
+            let earliest = next.max(ceiling.not_before());
+            if asked_end.is_some_and(|end| earliest >= end) {
+                break;
+            }
+            if earliest >= end {
+                shared.fail(format!(
+                    "the limit of {} s came before the last loop",
+                    self.job.max_seconds
+                ));
+                break;
+            }
+            let now = clock.wait_until(earliest, || !shared.stopped());
+            if shared.stopped() || asked_end.is_some_and(|end| now >= end) {
+                break;
+            }
+            header.send_ns = now;
+            header.write(&mut frame[ETHERNET_HEADER..]);
+            if let Err(error) = self.socket.send(&frame) {
+                sent.failed += 1;
+                shared.fail(format!("{} takes no frames: {error}", self.host.name));
+                break;
+            }
+            sent.sent += 1;
+            sent.first_ns.get_or_insert(now);
+            sent.last_ns = Some(now);
+            shared.sent.store(sent.sent, Ordering::Relaxed);
+            self.log.push(Record {
+                sequence: header.sequence,
+                stream: header.stream,
+                node: header.node,
+                length_bytes: user as u32,
+                flags: 0,
+                send_ns: now,
+                receive_ns: UNKNOWN_NS,
+                lateness_ns: (now - earliest).clamp(0, i64::from(i32::MAX)) as i32,
+            });
+            ceiling.sent(now, exchange_bytes);
+            next = now + asking.spacing_ns;
+
+            let mut waiting = responders;
+            let give_up = now + asking.timeout_ns;
+            while waiting > 0 && !shared.stopped() && clock.now() < give_up {
+                let result = self.source.receive(&mut clock, |bytes, time| {
+                    let answer = counting.arrived(bytes, time, Kind::Response);
+                    if answer.is_some_and(|(answer, first)| {
+                        first && answer.header.sequence == header.sequence
+                    }) {
+                        waiting -= 1;
+                    }
+                });
+                if let Err(error) = result {
+                    shared.fail(format!("receiving on {}: {error}", self.host.name));
+                }
+            }
+            shared.received.store(counting.received, Ordering::Relaxed);
+            header.sequence += 1;
+        }
+        // Responses that come after their timeout are late, not lost.
+        let quiet = clock.now() + asking.timeout_ns.min(10_000_000);
+        while clock.now() < quiet {
+            let late = self.source.receive(&mut clock, |bytes, time| {
+                counting.arrived(bytes, time, Kind::Response);
+            });
+            if late.is_err() {
+                break;
+            }
+        }
+        sent
+    }
+}

@@ -1,0 +1,471 @@
+//! Steers a test: handshake, clocks, every point on every node, logs, summary.
+
+use crate::clock::unix_ns;
+use crate::control::{LogKind, Progress};
+use crate::engine::Engine;
+use crate::frame::Mac;
+use crate::host::Host;
+use crate::job::Report;
+use crate::keepalive::KeepAlive;
+use crate::log::{FrameLog, Record};
+use crate::output::Output;
+use crate::plan::{Point, Test, TestKind};
+use crate::random::Random;
+use crate::session::{Session, SessionError};
+use crate::signals;
+use crate::step::{Step, Steps};
+use crate::store::Store;
+use crate::summary::{
+    LogFile, Node, NodeResult, PointSummary, Summary, flows, quality, round_trips,
+};
+use crate::sync::{ClockFit, fit};
+use serde_json::json;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Clock exchanges with each peer before and after.
+const EXCHANGES: usize = 200;
+const TELL_EVERY: Duration = Duration::from_millis(250);
+const STORE_EVERY: Duration = Duration::from_millis(500);
+
+pub struct Run<'a> {
+    pub host: &'a Host,
+    pub test: &'a Test,
+    pub peers: &'a [Mac],
+    pub output: &'a Output,
+    pub steps: Steps,
+    pub store: Store,
+    sessions: Vec<Session>,
+    begin: Instant,
+    /// Time spent waiting for the user does not count against the limit.
+    waited: Duration,
+}
+
+/// A point before its times can be compared: that needs the clocks of the whole run.
+struct RawPoint {
+    point: Point,
+    index: usize,
+    started_unix_ns: i64,
+    elapsed_s: f64,
+    reason: Option<String>,
+    reports: Vec<Option<Report>>,
+    sent: Vec<Logged>,
+    received: Vec<Logged>,
+    frame_logs: Vec<LogFile>,
+}
+
+enum Logged {
+    Here(std::sync::Arc<FrameLog>),
+    Fetched(Vec<Record>),
+}
+
+impl Logged {
+    fn records(&self) -> &[Record] {
+        match self {
+            Logged::Here(log) => log.records(),
+            Logged::Fetched(records) => records,
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Shake hands with every peer and hold it.
+    pub fn open(
+        host: &'a Host,
+        test: &'a Test,
+        peers: &'a [Mac],
+        output: &'a Output,
+        steps: Steps,
+        store: Store,
+    ) -> Result<Run<'a>, SessionError> {
+        let mut sessions: Vec<Session> = Vec::new();
+        if !test.unknown_peer {
+            for (node, &peer) in (1..).zip(peers) {
+                let claimed =
+                    Session::hello(host, peer, test.framing, node).and_then(|mut session| {
+                        session.claim()?;
+                        Ok(session)
+                    });
+                match claimed {
+                    Ok(session) => sessions.push(session),
+                    Err(error) => {
+                        sessions
+                            .iter_mut()
+                            .for_each(|session| drop(session.release()));
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        let begin = Instant::now();
+        Ok(Run {
+            host,
+            test,
+            peers,
+            output,
+            steps,
+            store,
+            sessions,
+            begin,
+            waited: Duration::ZERO,
+        })
+    }
+
+    /// The whole test. What went wrong on the way stands in the summary.
+    pub fn run(mut self) -> io::Result<Summary> {
+        let mut reason = self.prologue().err().map(|error| error.to_string());
+        let mut raw: Vec<RawPoint> = Vec::new();
+        if reason.is_none() {
+            let mut random = Random::from_kernel();
+            for (index, &length) in self.test.sizes.iter().enumerate() {
+                let id = (random.next() >> 32) as u32;
+                match self.point(index, id, length) {
+                    Ok(point) => {
+                        reason = point.reason.clone();
+                        raw.push(point);
+                    }
+                    Err(SessionError::Io(error)) => return Err(error),
+                    Err(error) => reason = Some(error.to_string()),
+                }
+                if reason.is_some() {
+                    break;
+                }
+            }
+        }
+        if let Err(error) = self.epilogue(reason.is_some()) {
+            reason.get_or_insert(error.to_string());
+        }
+        Ok(self.summary(&raw, reason))
+    }
+
+    fn prologue(&mut self) -> Result<(), SessionError> {
+        for session in &mut self.sessions {
+            let (mac, identity) = (session.peer, &session.identity);
+            self.output.event(
+                "peer",
+                &json!({"node": session.node, "mac": mac, "host": identity.host, "version": identity.program,
+                        "kernel": identity.kernel, "interface": identity.interface}),
+                &format!("peer {mac}: {} ({}), framegen {}", identity.host, identity.interface, identity.program),
+            );
+            session.synchronise(EXCHANGES)?;
+        }
+        self.tell_clocks();
+        self.pause(Step::Ready)?;
+        match self.test.seconds {
+            Some(seconds) if self.test.kind == TestKind::Clock => self.wait(seconds),
+            _ => Ok(()),
+        }
+    }
+
+    /// Only the keep-alives' exchanges, for a while.
+    fn wait(&mut self, seconds: f64) -> Result<(), SessionError> {
+        let begin = Instant::now();
+        let alive = KeepAlive::start(std::mem::take(&mut self.sessions))?;
+        let mut result = Ok(());
+        while result.is_ok() && begin.elapsed().as_secs_f64() < seconds {
+            std::thread::sleep(Duration::from_millis(10));
+            result = attention(&alive);
+        }
+        self.sessions = alive.finish();
+        result
+    }
+
+    /// Clocks again, peers released. After a failure only those who still answer.
+    fn epilogue(&mut self, failed: bool) -> Result<(), SessionError> {
+        let mut result = if failed {
+            Ok(())
+        } else {
+            self.pause(Step::Sent)
+        };
+        for session in &mut self.sessions {
+            let again = session
+                .synchronise(EXCHANGES)
+                .and_then(|()| session.release());
+            if !failed && result.is_ok() {
+                result = again;
+            }
+        }
+        self.tell_clocks();
+        result
+    }
+
+    fn tell_clocks(&self) {
+        for clock in self.clocks() {
+            let text = format!(
+                "clock of node {}: {:+.3} µs ± {:.3}",
+                clock.node, clock.offset_us, clock.offset_sigma_us
+            );
+            self.output.event("clock", &json!(clock), &text);
+        }
+    }
+
+    fn clocks(&self) -> Vec<ClockFit> {
+        self.sessions
+            .iter()
+            .filter_map(|session| fit(session.node, &session.exchanges))
+            .collect()
+    }
+
+    /// Wait for the user at a step, keeping the peers.
+    fn pause(&mut self, step: Step) -> Result<(), SessionError> {
+        if !self.steps.wanted() {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        let alive = KeepAlive::start(std::mem::take(&mut self.sessions))?;
+        let result = self.steps.wait(step, self.output, || attention(&alive));
+        self.sessions = alive.finish();
+        self.waited += begin.elapsed();
+        result
+    }
+
+    fn point(&mut self, index: usize, id: u32, length: u16) -> Result<RawPoint, SessionError> {
+        let used = (self.begin.elapsed() - self.waited).as_secs_f64();
+        let left = self.test.limits.max_seconds - used;
+        let reachable = if self.test.unknown_peer {
+            self.peers
+        } else {
+            &self.peers[..self.sessions.len()]
+        };
+        let point = self
+            .test
+            .point(id, length, self.host.mac, reachable, left.max(1e-3));
+        let mut raw = RawPoint {
+            index,
+            started_unix_ns: unix_ns(),
+            elapsed_s: 0.0,
+            reason: None,
+            reports: Vec::new(),
+            sent: Vec::new(),
+            received: Vec::new(),
+            frame_logs: Vec::new(),
+            point,
+        };
+        if left <= 0.0 {
+            raw.reason = Some(format!(
+                "the limit of {} s was reached",
+                self.test.limits.max_seconds
+            ));
+            raw.reports = vec![None; reachable.len() + 1];
+            return Ok(raw);
+        }
+        for (session, job) in self.sessions.iter_mut().zip(&raw.point.peers) {
+            session.prepare(job.clone())?;
+        }
+        let mut engine = Engine::prepare(self.host, &raw.point.local, raw.point.extra.clone())?;
+        self.store
+            .begin(index, &engine.sent_log, &engine.received_log)?;
+        for session in &mut self.sessions {
+            session.start()?;
+        }
+        let begin = Instant::now();
+        let alive = KeepAlive::start(std::mem::take(&mut self.sessions))?;
+        engine.start();
+        let watched = self.watch(index, &engine, &alive);
+        self.sessions = alive.finish();
+        if watched.is_ok() {
+            self.drain(&engine);
+        }
+        raw.elapsed_s = begin.elapsed().as_secs_f64();
+        let local = engine.finish();
+        raw.reason = watched
+            .err()
+            .map(|error| error.to_string())
+            .or(local.fault.clone());
+        raw.reports.push(Some(local));
+        raw.sent.push(Logged::Here(engine.sent_log.clone()));
+        raw.received.push(Logged::Here(engine.received_log.clone()));
+        self.collect(&mut raw);
+        raw.frame_logs = self.store.end()?;
+        Ok(raw)
+    }
+
+    /// Until everything is sent, or something ends it.
+    fn watch(
+        &mut self,
+        index: usize,
+        engine: &Engine,
+        alive: &KeepAlive,
+    ) -> Result<(), SessionError> {
+        let (mut told, mut stored) = (Instant::now(), Instant::now());
+        loop {
+            let peers = alive.progress();
+            let local = engine.progress();
+            let ended = engine.shared.stopped();
+            let waiting_for_peers = self.test.peers_send() && !peers.iter().all(|peer| peer.done);
+            if ended || (local.done && !waiting_for_peers) {
+                self.tell_progress(index, local, &peers);
+                return Ok(());
+            }
+            attention(alive)?;
+            if told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                self.tell_progress(index, local, &peers);
+            }
+            if stored.elapsed() >= STORE_EVERY {
+                stored = Instant::now();
+                self.store.append()?;
+            }
+            if local.done {
+                alive.hurry();
+                std::thread::sleep(Duration::from_millis(10));
+            } else {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    fn tell_progress(&self, index: usize, local: Progress, peers: &[Progress]) {
+        let planned: u64 = self
+            .test
+            .sizes
+            .get(index)
+            .map_or(0, |&length| u64::from(self.test.planned(length)));
+        let (sent, received): (u64, u64) = if self.test.peers_send() && local.sent == 0 {
+            (peers.iter().map(|peer| peer.sent).sum(), local.received)
+        } else if self.test.kind.asks() {
+            (local.sent, local.received)
+        } else {
+            (local.sent, peers.iter().map(|peer| peer.received).sum())
+        };
+        let fields = json!({"point": index, "points": self.test.sizes.len(), "sent": sent, "received": received,
+                            "planned": planned, "elapsed_s": (self.begin.elapsed() - self.waited).as_secs_f64()});
+        let text = format!(
+            "point {} of {}: {sent} sent, {received} received",
+            index + 1,
+            self.test.sizes.len()
+        );
+        self.output.event("progress", &fields, &text);
+    }
+
+    /// Until what was sent has come, or it has had time enough.
+    fn drain(&mut self, engine: &Engine) {
+        let begin = Instant::now();
+        let patience = Duration::from_secs_f64(self.test.drain_ms / 1e3);
+        while begin.elapsed() < patience && !self.sessions.is_empty() && !self.test.kind.asks() {
+            for session in &mut self.sessions {
+                // Silence shows soon enough when the peer is asked to stop.
+                let _ = session.exchange(5_000_000);
+            }
+            let local = engine.progress();
+            let sent: u64 = self
+                .sessions
+                .iter()
+                .map(|session| session.progress.sent)
+                .sum();
+            let all = |sent: u64, received: u64| received >= sent;
+            if all(sent, local.received)
+                && self
+                    .sessions
+                    .iter()
+                    .all(|s| all(local.sent, s.progress.received))
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Reports and logs of the peers; what a peer no longer gives stays unknown.
+    fn collect(&mut self, raw: &mut RawPoint) {
+        for session in &mut self.sessions {
+            let mut logs = [Vec::new(), Vec::new()];
+            let report = session.stop().and_then(|report| {
+                for (kind, records, log) in [
+                    (LogKind::Sent, report.sent_records, 0),
+                    (LogKind::Received, report.received_records, 1),
+                ] {
+                    logs[log] = session.fetch(kind, records)?;
+                    self.store
+                        .fetched(raw.index, session.node, kind, &logs[log])?;
+                }
+                Ok(report)
+            });
+            if let Err(error) = &report {
+                raw.reason.get_or_insert(error.to_string());
+            }
+            if let Some(fault) = report.as_ref().ok().and_then(|report| report.fault.clone()) {
+                raw.reason
+                    .get_or_insert(format!("node {}: {fault}", session.node));
+            }
+            raw.reports.push(report.ok());
+            let [sent, received] = logs;
+            raw.sent.push(Logged::Fetched(sent));
+            raw.received.push(Logged::Fetched(received));
+        }
+        for _ in raw.reports.len()..=raw.point.peers.len() {
+            raw.reports.push(None);
+        }
+    }
+
+    fn summary(&self, raw: &[RawPoint], reason: Option<String>) -> Summary {
+        let clocks = self.clocks();
+        let points: Vec<PointSummary> = raw
+            .iter()
+            .map(|raw| summarise(raw, &clocks, self.test.kind.asks()))
+            .collect();
+        let node = |node: u16, mac: Mac, identity| Node {
+            node,
+            mac,
+            identity,
+        };
+        let own = node(0, self.host.mac, self.host.identity());
+        let peers = self
+            .sessions
+            .iter()
+            .map(|session| node(session.node, session.peer, session.identity.clone()));
+        Summary {
+            format: 1,
+            framegen: env!("CARGO_PKG_VERSION").into(),
+            complete: reason.is_none(),
+            suspect: points.iter().any(|point| point.suspect),
+            reason,
+            test: self.test.clone(),
+            nodes: std::iter::once(own).chain(peers).collect(),
+            clocks,
+            points,
+        }
+    }
+}
+
+/// What ends a run from outside.
+fn attention(alive: &KeepAlive) -> Result<(), SessionError> {
+    match alive.silent() {
+        Some(mac) => Err(SessionError::Silent(mac)),
+        None if signals::stop_requested() => Err(SessionError::Interrupted),
+        None => Ok(()),
+    }
+}
+
+fn summarise(raw: &RawPoint, clocks: &[ClockFit], asks: bool) -> PointSummary {
+    let none: &[Record] = &[];
+    let results: Vec<NodeResult> = raw
+        .reports
+        .iter()
+        .enumerate()
+        .map(|(node, report)| NodeResult {
+            report: report.clone(),
+            sent: raw.sent.get(node).map_or(none, Logged::records),
+            received: raw.received.get(node).map_or(none, Logged::records),
+        })
+        .collect();
+    let quality = quality(&results);
+    PointSummary {
+        point: raw.index,
+        length_bytes: raw.point.length,
+        test_id: raw.point.test,
+        started_unix_ns: raw.started_unix_ns,
+        elapsed_s: raw.elapsed_s,
+        complete: raw.reason.is_none(),
+        reason: raw.reason.clone(),
+        suspect: quality.iter().any(|node| !node.reasons.is_empty()),
+        flows: flows(&raw.point, &results, clocks),
+        round_trip_us: if asks {
+            round_trips(&raw.point, results[0].sent, results[0].received)
+        } else {
+            Vec::new()
+        },
+        quality,
+        frame_logs: raw.frame_logs.clone(),
+    }
+}

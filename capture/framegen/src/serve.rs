@@ -1,0 +1,283 @@
+//! `framegen serve`: waits for a master and does what it asks, within this node's own limits.
+
+use crate::clock::Clock;
+use crate::control::{LogKind, Outgoing, Progress, Refusal, Reply, reply};
+use crate::engine::{Engine, Extra};
+use crate::frame::{Frame, Framing, Mac, Malformed, build, parse, stamp};
+use crate::host::Host;
+use crate::job::{Job, Limits, Report};
+use crate::log::Record;
+use crate::output::Output;
+use crate::random::Random;
+use crate::server::{Event, Server, Workshop};
+use crate::signals;
+use crate::socket::{Batch, PacketSocket, Traffic, wait_readable};
+use serde_json::json;
+use std::io;
+use std::time::Duration;
+
+/// Streams one job of a peer can expect, so that its report fits a frame.
+const MAX_PEER_STREAMS: usize = 2;
+
+#[derive(Clone, Debug)]
+pub struct Serving {
+    pub limits: Limits,
+    /// Serve this host only.
+    pub only: Option<Mac>,
+    /// End after one session.
+    pub once: bool,
+    /// End after this time.
+    pub seconds: Option<f64>,
+    pub allow_multicast: bool,
+}
+
+struct Shop {
+    host: Host,
+    limits: Limits,
+    allow_multicast: bool,
+    engine: Option<Engine>,
+}
+
+impl Workshop for Shop {
+    fn prepare(&mut self, master: Mac, job: &Job) -> Result<(), String> {
+        job.check(&self.limits, self.host.mtu)?;
+        if job.expect.len() > MAX_PEER_STREAMS {
+            return Err(format!(
+                "{} streams expected: a peer takes {MAX_PEER_STREAMS}",
+                job.expect.len()
+            ));
+        }
+        let elsewhere = |mac: Mac| mac != master;
+        if job
+            .send
+            .as_ref()
+            .is_some_and(|send| elsewhere(send.destination))
+        {
+            return Err("a peer sends to its master only".into());
+        }
+        if job.expect.iter().any(|expect| elsewhere(expect.source)) {
+            return Err("a peer receives from its master only".into());
+        }
+        if job.send.is_some() && job.respond {
+            return Err("a peer sends a stream or answers, not both".into());
+        }
+        if job.group.is_some() && !self.allow_multicast {
+            return Err(
+                "this node joins no multicast group: it was started without --allow-multicast"
+                    .into(),
+            );
+        }
+        let engine = Engine::prepare(&self.host, job, Extra::Nothing);
+        self.engine = Some(engine.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    fn start(&mut self) {
+        if let Some(engine) = &self.engine {
+            engine.start();
+        }
+    }
+
+    fn stop(&mut self) -> Report {
+        self.engine.as_mut().map(Engine::finish).unwrap_or_default()
+    }
+
+    fn log(&self, kind: LogKind) -> &[Record] {
+        let Some(engine) = &self.engine else {
+            return &[];
+        };
+        match kind {
+            LogKind::Sent => engine.sent_log.records(),
+            LogKind::Received => engine.received_log.records(),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.engine
+            .as_ref()
+            .map(Engine::progress)
+            .unwrap_or_default()
+    }
+
+    fn clear(&mut self) {
+        self.engine = None;
+    }
+}
+
+/// Serve until told to end (a signal, `once`, `seconds`). Returns false if a job was cut short by it.
+pub fn serve(host: Host, serving: &Serving, output: &Output) -> io::Result<bool> {
+    let mut sockets = Vec::new();
+    for framing in [Framing::Length, Framing::Ethertype] {
+        let socket = PacketSocket::new(Traffic::Control)?;
+        socket.timestamps()?;
+        socket.bind(host.interface, Some(framing))?;
+        sockets.push((socket, framing));
+    }
+    let descriptors: Vec<_> = sockets.iter().map(|(socket, _)| socket.raw()).collect();
+    let identity = host.identity();
+    output.event(
+        "listening",
+        &json!({"interface": host.name, "mac": host.mac, "host": identity.host, "version": identity.program,
+                "clock": host.clock.source()}),
+        &format!("listening on {} ({})", host.name, host.mac),
+    );
+    let shop = Shop {
+        host: host.clone(),
+        limits: serving.limits,
+        allow_multicast: serving.allow_multicast,
+        engine: None,
+    };
+    let mut server = Server::new(shop, identity, Random::from_kernel());
+    let mut clock = host.clock.clone();
+    let mut batch = Batch::default();
+    let end = serving
+        .seconds
+        .map(|seconds| clock.now() + (seconds * 1e9) as i64);
+    let mut whole = true;
+    loop {
+        if let Err(error) = wait_readable(&descriptors, Duration::from_millis(100)) {
+            if error.raw_os_error() != Some(libc::ENETDOWN) {
+                return Err(error);
+            }
+        }
+        for (socket, framing) in &sockets {
+            exchange(
+                &mut server,
+                serving,
+                &host,
+                &mut clock,
+                &mut batch,
+                socket,
+                *framing,
+            )?;
+        }
+        server.tick(clock.now());
+        let mut ended = false;
+        for event in std::mem::take(&mut server.events) {
+            ended |= matches!(event, Event::Released(_) | Event::Lost(..));
+            whole &= !matches!(event, Event::Lost(_, Some(_)));
+            tell(output, &event);
+        }
+        let late = end.is_some_and(|end| clock.now() >= end && !server.is_held());
+        if signals::stop_requested() || late || (ended && serving.once) {
+            break;
+        }
+    }
+    server.shut_down();
+    for event in std::mem::take(&mut server.events) {
+        whole &= !matches!(event, Event::Lost(_, Some(_)));
+        tell(output, &event);
+    }
+    Ok(whole)
+}
+
+/// Read one socket's frames and send the answers over it.
+fn exchange(
+    server: &mut Server<Shop>,
+    serving: &Serving,
+    host: &Host,
+    clock: &mut Clock,
+    batch: &mut Batch,
+    socket: &PacketSocket,
+    framing: Framing,
+) -> io::Result<()> {
+    let mut sending = clock.clone();
+    let mut send = |to: Mac, out: Outgoing| {
+        let mut frame = build(to, host.mac, framing, &out.header, &out.payload);
+        stamp(&mut frame, sending.now());
+        // What cannot be sent is asked for again.
+        let _ = socket.send(&frame);
+    };
+    let result = batch.receive(socket, clock, |bytes, time| match parse(bytes) {
+        Ok(frame) if is_for(&frame, host.mac, serving.only) => {
+            for out in server.handle(&frame, time) {
+                send(frame.source, out);
+            }
+        }
+        Err(Malformed::Version(version)) => {
+            let source = Mac(bytes[6..12].try_into().expect("parse saw the addresses"));
+            if bytes[..6] == host.mac.0 && !source.is_multicast() && server.admit_stranger(time) {
+                let text = format!(
+                    "this node speaks version {}, not {version}",
+                    crate::frame::VERSION
+                );
+                send(
+                    source,
+                    reply(
+                        0,
+                        0,
+                        &Reply::Refused {
+                            why: Refusal::Version,
+                            text,
+                        },
+                    ),
+                );
+            }
+        }
+        _ => {}
+    });
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_for(frame: &Frame, own: Mac, only: Option<Mac>) -> bool {
+    frame.destination == own && only.is_none_or(|only| only == frame.source)
+}
+
+fn tell(output: &Output, event: &Event) {
+    match event {
+        Event::Claimed(master) => output.event(
+            "claimed",
+            &json!({"master": master}),
+            &format!("claimed by {master}"),
+        ),
+        Event::Prepared(master) => {
+            output.event(
+                "prepared",
+                &json!({"master": master}),
+                &format!("job of {master} prepared"),
+            );
+        }
+        Event::Ended(master, report) => {
+            output.event(
+                "ended",
+                &json!({"master": master, "report": report}),
+                &format!("job ended: {}", words(report)),
+            );
+        }
+        Event::Released(master) => {
+            output.event(
+                "released",
+                &json!({"master": master}),
+                &format!("released by {master}"),
+            );
+        }
+        Event::Lost(master, report) => {
+            let text = report.as_ref().map_or(String::new(), |report| {
+                format!(", job ended: {}", words(report))
+            });
+            output.event(
+                "lost",
+                &json!({"master": master, "report": report}),
+                &format!("{master} is gone{text}"),
+            );
+        }
+    }
+}
+
+fn words(report: &Report) -> String {
+    let sent = report.sent.as_ref().map_or(0, |sent| sent.sent);
+    let received: u64 = report
+        .received
+        .iter()
+        .map(|received| received.counts.received)
+        .sum();
+    let fault = report
+        .fault
+        .as_ref()
+        .map_or(String::new(), |fault| format!(" ({fault})"));
+    format!("{sent} frames sent, {received} received{fault}")
+}

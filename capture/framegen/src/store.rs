@@ -1,0 +1,142 @@
+//! Frame logs on disk: this node's grow while it runs, the peers' follow.
+
+use crate::control::LogKind;
+use crate::log::{FrameLog, NpyFile, Record};
+use crate::summary::LogFile;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The logs of one point under way.
+struct Growing {
+    log: Arc<FrameLog>,
+    file: NpyFile,
+    name: String,
+    kind: LogKind,
+}
+
+impl Growing {
+    fn append(&mut self) -> io::Result<()> {
+        self.file
+            .append(&self.log.records()[self.file.rows() as usize..])
+    }
+}
+
+/// Writes to a folder, or nowhere.
+pub struct Store {
+    folder: Option<PathBuf>,
+    growing: Vec<Growing>,
+    files: Vec<LogFile>,
+}
+
+fn name(point: usize, node: u16, kind: LogKind) -> String {
+    format!("p{point:03}-node{node}-{}.npy", word(kind))
+}
+
+fn word(kind: LogKind) -> &'static str {
+    match kind {
+        LogKind::Sent => "sent",
+        LogKind::Received => "received",
+    }
+}
+
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+impl Store {
+    pub fn new(folder: Option<PathBuf>) -> io::Result<Store> {
+        if let Some(folder) = &folder {
+            std::fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
+        }
+        Ok(Store {
+            folder,
+            growing: Vec::new(),
+            files: Vec::new(),
+        })
+    }
+
+    /// Node 0's logs of a point; a log without room is not kept.
+    pub fn begin(
+        &mut self,
+        point: usize,
+        sent: &Arc<FrameLog>,
+        received: &Arc<FrameLog>,
+    ) -> io::Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        for (kind, log) in [(LogKind::Sent, sent), (LogKind::Received, received)] {
+            if log.capacity() > 0 {
+                let name = name(point, 0, kind);
+                let path = folder.join(&name);
+                let file = NpyFile::create(&path).map_err(|error| named(&path, error))?;
+                self.growing.push(Growing {
+                    log: log.clone(),
+                    file,
+                    name,
+                    kind,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Write what has come since.
+    pub fn append(&mut self) -> io::Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        self.growing.iter_mut().try_for_each(|log| {
+            log.append()
+                .map_err(|error| named(&folder.join(&log.name), error))
+        })
+    }
+
+    /// The log of a peer.
+    pub fn fetched(
+        &mut self,
+        point: usize,
+        node: u16,
+        kind: LogKind,
+        records: &[Record],
+    ) -> io::Result<()> {
+        let Some(folder) = self.folder.as_ref().filter(|_| !records.is_empty()) else {
+            return Ok(());
+        };
+        let name = name(point, node, kind);
+        let path = folder.join(&name);
+        let write = || NpyFile::create(&path)?.append(records);
+        write().map_err(|error| named(&path, error))?;
+        self.files.push(LogFile {
+            file: name,
+            node,
+            kind: word(kind),
+            records: records.len() as u64,
+        });
+        Ok(())
+    }
+
+    /// Everything of the point is there; the list of its files.
+    pub fn end(&mut self) -> io::Result<Vec<LogFile>> {
+        self.append()?;
+        let own = self.growing.drain(..).map(|log| LogFile {
+            file: log.name,
+            node: 0,
+            kind: word(log.kind),
+            records: log.file.rows(),
+        });
+        Ok(own.chain(self.files.drain(..)).collect())
+    }
+
+    /// summary.json, whole or not at all.
+    pub fn summary(folder: &Path, text: &str) -> io::Result<()> {
+        let (path, partial) = (
+            folder.join("summary.json"),
+            folder.join("summary.json.partial"),
+        );
+        std::fs::write(&partial, text)
+            .and_then(|()| std::fs::rename(&partial, &path))
+            .map_err(|error| named(&path, error))
+    }
+}

@@ -1,0 +1,367 @@
+//! The account of a run: from reports and frame logs to summary.json.
+
+use crate::control::Identity;
+use crate::frame::{Mac, wire_bytes};
+use crate::job::{Quality, Report};
+use crate::log::{RECORD_CORRUPT, RECORD_DUPLICATE, Record, UNKNOWN_LATENESS};
+use crate::plan::{Flow, Point, Test};
+use crate::stats::{Distribution, distribution};
+use crate::sync::ClockFit;
+use serde::Serialize;
+use std::collections::HashMap;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    pub format: u32,
+    pub framegen: String,
+    pub complete: bool,
+    pub reason: Option<String>,
+    pub suspect: bool,
+    pub test: Test,
+    pub nodes: Vec<Node>,
+    pub clocks: Vec<ClockFit>,
+    pub points: Vec<PointSummary>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Node {
+    pub node: u16,
+    pub mac: Mac,
+    #[serde(flatten)]
+    pub identity: Identity,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PointSummary {
+    pub point: usize,
+    pub length_bytes: u16,
+    pub test_id: u32,
+    pub started_unix_ns: i64,
+    pub elapsed_s: f64,
+    pub complete: bool,
+    pub reason: Option<String>,
+    pub suspect: bool,
+    pub flows: Vec<FlowSummary>,
+    pub round_trip_us: Vec<RoundTrip>,
+    pub quality: Vec<NodeQuality>,
+    pub frame_logs: Vec<LogFile>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowSummary {
+    pub stream: u16,
+    pub from: u16,
+    pub to: u16,
+    pub length_bytes: u16,
+    pub planned: Option<u32>,
+    pub skipped: Option<u64>,
+    pub sent: Option<u64>,
+    pub received: Option<u64>,
+    pub lost: Option<u64>,
+    pub duplicated: Option<u64>,
+    pub reordered: Option<u64>,
+    pub corrupt: Option<u64>,
+    pub loss: Option<Loss>,
+    pub send_spacing_us: Option<Distribution>,
+    pub lateness_us: Option<Distribution>,
+    pub receive_spacing_us: Option<Distribution>,
+    pub latency_us: Option<Distribution>,
+    pub latency_sigma_us: Option<f64>,
+    pub sent_rate: Option<Rate>,
+    pub received_rate: Option<Rate>,
+}
+
+/// Where the lost frames were lost; the four add up to `lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// Dropped by the sending interface.
+    pub sender: u64,
+    /// Neither dropped here nor there.
+    pub network: u64,
+    /// Dropped by the receiving interface or at its full socket.
+    pub kernel: u64,
+    /// Arrived damaged, and were not counted as received.
+    pub application: u64,
+}
+
+/// Over the N - 1 intervals between N frames.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rate {
+    pub frames_per_s: f64,
+    pub user_mbit_s: f64,
+    /// Preamble, header, padding, FCS and gap included.
+    pub wire_mbit_s: f64,
+    pub intervals: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RoundTrip {
+    pub node: u16,
+    #[serde(flatten)]
+    pub distribution: Distribution,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeQuality {
+    pub node: u16,
+    #[serde(flatten)]
+    pub quality: Quality,
+    pub foreign: u64,
+    pub damaged: u64,
+    pub marks: u64,
+    /// Why the run is suspect.
+    pub reasons: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct LogFile {
+    pub file: String,
+    pub node: u16,
+    pub kind: &'static str,
+    pub records: u64,
+}
+
+/// What one node left behind at a point. None: it could not be asked.
+pub struct NodeResult<'a> {
+    pub report: Option<Report>,
+    pub sent: &'a [Record],
+    pub received: &'a [Record],
+}
+
+fn rate(first: Option<i64>, last: Option<i64>, frames: u64, length: u16) -> Option<Rate> {
+    let seconds = (last? - first?) as f64 / 1e9;
+    if frames < 2 || seconds <= 0.0 {
+        return None;
+    }
+    let frames_per_s = (frames - 1) as f64 / seconds;
+    Some(Rate {
+        frames_per_s,
+        user_mbit_s: frames_per_s * f64::from(length) * 8e-6,
+        wire_mbit_s: frames_per_s * wire_bytes(usize::from(length)) as f64 * 8e-6,
+        intervals: frames - 1,
+    })
+}
+
+/// Intervals between one time and the next, µs.
+fn spacing(times: impl Iterator<Item = i64>) -> Option<Distribution> {
+    let times: Vec<i64> = times.collect();
+    distribution(
+        times
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as f64 / 1e3)
+            .collect(),
+    )
+}
+
+/// `ns` of a node's clock on node 0's; None where the clocks were never compared.
+fn on_ours(clocks: &[ClockFit], node: u16, ns: i64) -> Option<f64> {
+    if node == 0 {
+        return Some(ns as f64);
+    }
+    clocks
+        .iter()
+        .find(|clock| clock.node == node)
+        .map(|clock| clock.to_ours(ns))
+}
+
+fn first_copies<'a>(
+    records: &'a [Record],
+    flow: &Flow,
+) -> impl Iterator<Item = &'a Record> + use<'a> {
+    let (stream, from) = (flow.stream, flow.from);
+    let damaged = RECORD_CORRUPT | RECORD_DUPLICATE;
+    records
+        .iter()
+        .filter(move |r| r.stream == stream && r.node == from && r.flags & damaged == 0)
+}
+
+fn latency(received: &[Record], flow: &Flow, clocks: &[ClockFit]) -> Option<(Distribution, f64)> {
+    // Both clocks minus a common time, so that a difference keeps its nanoseconds.
+    let first = first_copies(received, flow).next()?;
+    let zero = on_ours(clocks, flow.to, first.receive_ns)?;
+    let mut middle = 0.0;
+    let mut values = Vec::new();
+    for record in first_copies(received, flow) {
+        let arrived = on_ours(clocks, flow.to, record.receive_ns)? - zero;
+        let left = on_ours(clocks, flow.from, record.send_ns)? - zero;
+        values.push((arrived - left) / 1e3);
+        middle += arrived;
+    }
+    let at = zero + middle / values.len() as f64;
+    let peer = flow.from.max(flow.to);
+    let sigma = clocks.iter().find(|clock| clock.node == peer)?.sigma_us(at);
+    Some((distribution(values)?, sigma))
+}
+
+/// Round trips as the asking node saw them: first answer of each node to each request, µs.
+pub fn round_trips(point: &Point, sent: &[Record], received: &[Record]) -> Vec<RoundTrip> {
+    let left: HashMap<u32, i64> = sent
+        .iter()
+        .map(|record| (record.sequence, record.send_ns))
+        .collect();
+    let answers = point.flows.iter().filter(|flow| flow.to == 0);
+    answers
+        .filter_map(|flow| {
+            let trips = first_copies(received, flow).filter_map(|answer| {
+                Some((answer.receive_ns - left.get(&answer.sequence)?) as f64 / 1e3)
+            });
+            Some(RoundTrip {
+                node: flow.from,
+                distribution: distribution(trips.collect())?,
+            })
+        })
+        .collect()
+}
+
+/// The account of each flow of a point. `results` is by node.
+pub fn flows(point: &Point, results: &[NodeResult], clocks: &[ClockFit]) -> Vec<FlowSummary> {
+    // Drops of a receiver that several streams share are theirs in turn.
+    let mut drops: Vec<u64> = results
+        .iter()
+        .map(|result| {
+            result.report.as_ref().map_or(0, |report| {
+                let interface = report.quality.interface;
+                report.quality.socket_drops + interface.rx_dropped + interface.rx_missed
+            })
+        })
+        .collect();
+    point
+        .flows
+        .iter()
+        .map(|flow| summarise(flow, results, clocks, &mut drops))
+        .collect()
+}
+
+fn summarise(
+    flow: &Flow,
+    results: &[NodeResult],
+    clocks: &[ClockFit],
+    drops: &mut [u64],
+) -> FlowSummary {
+    let (from, to) = (
+        &results[usize::from(flow.from)],
+        &results[usize::from(flow.to)],
+    );
+    let sent = from
+        .report
+        .as_ref()
+        .and_then(|report| report.sent.as_ref())
+        .filter(|sent| sent.stream == flow.stream);
+    let received = to.report.as_ref().and_then(|report| {
+        let mine = |index: usize| report.received[index].stream == flow.stream;
+        // Answers of several nodes share a stream and stand in the order of the nodes.
+        let index = (0..report.received.len()).filter(|&index| mine(index));
+        let nth = if flow.to == 0 && report.received.iter().all(|r| r.stream == flow.stream) {
+            flow.from - 1
+        } else {
+            0
+        };
+        index
+            .clone()
+            .nth(usize::from(nth))
+            .map(|index| (&report.received[index], report))
+    });
+    // With one stream a damaged header can only have been one of it.
+    let corrupt = received.map(|(r, report)| {
+        r.counts.corrupt
+            + if report.received.len() == 1 {
+                report.damaged
+            } else {
+                0
+            }
+    });
+    let lost = sent
+        .zip(received)
+        .map(|(sent, (received, _))| sent.sent.saturating_sub(received.counts.received));
+    let loss = lost.zip(corrupt).map(|(lost, corrupt)| {
+        let mut left = lost;
+        let mut take = |available: u64| {
+            let taken = left.min(available);
+            left -= taken;
+            taken
+        };
+        let interface = from
+            .report
+            .as_ref()
+            .map(|report| report.quality.interface)
+            .unwrap_or_default();
+        let application = take(corrupt);
+        let pool = &mut drops[usize::from(flow.to)];
+        let kernel = take(*pool);
+        *pool -= kernel;
+        let sender = take(interface.tx_dropped + interface.tx_errors);
+        Loss {
+            sender,
+            network: left,
+            kernel,
+            application,
+        }
+    });
+    let departures = || {
+        from.sent
+            .iter()
+            .filter(|record| record.stream == flow.stream)
+    };
+    let lateness = departures()
+        .filter(|r| r.lateness_ns != UNKNOWN_LATENESS)
+        .map(|r| f64::from(r.lateness_ns) / 1e3);
+    let latency = latency(to.received, flow, clocks);
+    FlowSummary {
+        stream: flow.stream,
+        from: flow.from,
+        to: flow.to,
+        length_bytes: flow.length,
+        planned: flow.planned,
+        skipped: sent.map(|sent| sent.skipped),
+        sent: sent.map(|sent| sent.sent),
+        received: received.map(|(r, _)| r.counts.received),
+        lost,
+        duplicated: received.map(|(r, _)| r.counts.duplicated),
+        reordered: received.map(|(r, _)| r.counts.reordered),
+        corrupt,
+        loss,
+        send_spacing_us: spacing(departures().map(|record| record.send_ns)),
+        lateness_us: distribution(lateness.collect()),
+        receive_spacing_us: spacing(
+            first_copies(to.received, flow).map(|record| record.receive_ns),
+        ),
+        latency_sigma_us: latency.as_ref().map(|(_, sigma)| *sigma),
+        latency_us: latency.map(|(distribution, _)| distribution),
+        sent_rate: sent.and_then(|s| rate(s.first_ns, s.last_ns, s.sent, flow.length)),
+        received_rate: received
+            .and_then(|(r, _)| rate(r.first_ns, r.last_ns, r.counts.received, flow.length)),
+    }
+}
+
+/// Quality of each node that could be asked, with what makes it suspect.
+pub fn quality(results: &[NodeResult]) -> Vec<NodeQuality> {
+    let of_node = |(node, result): (u16, &NodeResult)| {
+        let report = result.report.as_ref()?;
+        let quality = &report.quality;
+        let mut reasons = Vec::new();
+        let mut note = |count: u64, text: &str| {
+            if count > 0 {
+                reasons.push(format!("{count} {text}"));
+            }
+        };
+        note(
+            quality.involuntary_switches,
+            "involuntary context switches of a timing thread",
+        );
+        note(quality.stolen_ms, "ms of CPU time stolen by the hypervisor");
+        note(quality.socket_drops, "frames dropped at a full socket");
+        note(
+            quality.unlogged,
+            "frames without a record: the log was full",
+        );
+        Some(NodeQuality {
+            node,
+            quality: quality.clone(),
+            foreign: report.foreign,
+            damaged: report.damaged,
+            marks: report.marks,
+            reasons,
+        })
+    };
+    (0..).zip(results).filter_map(of_node).collect()
+}
