@@ -1,4 +1,4 @@
-"""A simulated test bench: two hosts with PCI bus, NIC and driver, and a link; it writes run folders with their truth."""
+"""A simulated test bench: two hosts with PCI bus, NIC and driver, and a link; writes run folders with truth."""
 
 from __future__ import annotations
 

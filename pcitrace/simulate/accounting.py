@@ -24,10 +24,10 @@ class Accounting:
 
     def add(self, runs: Runs, until_clk: int) -> None:
         """Take more runs and count up to a clock; what lies beyond it waits."""
-        runs = Runs(*(np.concatenate([old, new]) for old, new in zip(self._ahead, runs, strict=True)))
+        runs = self._ahead.then(runs)
         now = runs.clks < until_clk
-        self._ahead = Runs(*(part[~now] for part in runs))
-        runs = Runs(*(part[now] for part in runs))
+        self._ahead = runs.where(~now)
+        runs = runs.where(now)
         if until_clk <= self._next_clk:
             self._class = int(runs.classes[-1]) if len(runs.classes) else self._class
             return

@@ -63,7 +63,9 @@ class Recorder:
         full, command = parameters.wires == "full", parameters.wires in ("command", "full")
         if full:  # bundles first, so that none crosses a 64-bit word
             for bus in buses:
-                self._probe(bus, "AD", bus.parameters.width, [f"AD{n}" for n in range(bus.parameters.width)], high=False)
+                self._probe(
+                    bus, "AD", bus.parameters.width, [f"AD{n}" for n in range(bus.parameters.width)], high=False
+                )
         for bus in buses:
             lines = ([] if self.state_mode else ["CLK"]) + [*LINES, "GNT_NIC#"]
             for line in lines:
@@ -81,8 +83,9 @@ class Recorder:
             for bus in buses:
                 self._probe(bus, "TXEN", 1, ["TXEN"], high=False)
         channels = len(self.names)
-        self._dtype = next((d for d in (np.uint8, np.uint16, np.uint32, np.uint64) if channels <= 8 * d().itemsize),
-                           np.uint64)
+        self._dtype = next(
+            (d for d in (np.uint8, np.uint16, np.uint32, np.uint64) if channels <= 8 * d().itemsize), np.uint64
+        )
         self._lanes = max(1, -(-channels // 64))
         self.unit_bytes = self._dtype().itemsize if self._lanes == 1 else -(-channels // 8)
         words = [self._initial >> 64 * lane & (1 << 64) - 1 for lane in range(self._lanes)]
@@ -130,7 +133,7 @@ class Recorder:
         if probe is None:
             return
         times = np.array(edges_ns) + probe.delay_ns
-        probe.add(np.ceil(times * self._rate - 1e-6).astype(np.int64), np.ones(len(times), np.uint64))
+        probe.add(self._sample_after(times), np.ones(len(times), np.uint64))
 
     def _first_sample(self, bus: Bus, probe: Probe, clks: Samples, after_ns: float) -> Samples:
         """Return the first sample that sees what a rise of CLK brought about."""
@@ -140,8 +143,14 @@ class Recorder:
         if bus.parameters.clock_jitter_ns:
             times = times + self._table[clks % JITTER_TABLE] * bus.parameters.clock_jitter_ns
         if self._parameters.jitter_ns:
-            times = times + self._table[(clks * 31 + probe.salt + int(after_ns)) % JITTER_TABLE] * self._parameters.jitter_ns
-        return np.ceil(times * self._rate - 1e-6).astype(np.int64)
+            drawn = self._table[(clks * 31 + probe.salt + int(after_ns)) % JITTER_TABLE]
+            times = times + drawn * self._parameters.jitter_ns
+        return self._sample_after(times)
+
+    def _sample_after(self, times_ns: npt.NDArray[np.float64]) -> Samples:
+        # The small amount keeps a change that falls on a sample's own time from slipping to the next.
+        samples: Samples = np.ceil(times_ns * self._rate - 1e-6).astype(np.int64)
+        return samples
 
     def _clock(self, bus: Bus, until_clk: int) -> None:
         """Let CLK run up to a clock."""

@@ -38,11 +38,22 @@ class Bench:
         for name, host in (("A", simulation.a), ("B", simulation.b)):
             # Each part draws from its own stream, so that a parameter of one does not shift the others.
             bus = Bus(
-                name, host.bus, host.nic, self.scheduler, Random(f"{seed} bus {name}"), log,
+                name,
+                host.bus,
+                host.nic,
+                self.scheduler,
+                Random(f"{seed} bus {name}"),
+                log,
                 command_captured=wires in ("command", "full"),
             )
             nic = Nic(
-                name, host.nic, bus, simulation.link, self.scheduler, Random(f"{seed} nic {name}"), log,
+                name,
+                host.nic,
+                bus,
+                simulation.link,
+                self.scheduler,
+                Random(f"{seed} nic {name}"),
+                log,
                 contents=wires == "full",
             )
             self.hosts[name] = Host(name, host, bus, nic, self.scheduler, Random(f"{seed} host {name}"), log)

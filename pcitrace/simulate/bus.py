@@ -28,7 +28,7 @@ class Access:
     agent: str  # host | nic
     command: int
     address: int
-    bytes: int
+    size_bytes: int
     purpose: str
     frame: int | None = None
     target: str = "memory"  # memory | registers | configuration
@@ -45,7 +45,7 @@ class Transaction:
     start_clk: int
     shape: Shape
     termination: str
-    bytes: int  # enabled and moved
+    moved_bytes: int  # enabled ones
     wide: bool  # 64-bit data phases
     phase_bytes: int
     start_ns: float
@@ -73,6 +73,18 @@ class Runs(NamedTuple):
     clks: npt.NDArray[np.int64]
     codes: npt.NDArray[np.uint8]
     classes: npt.NDArray[np.uint8]
+
+    def then(self, later: Runs) -> Runs:
+        """Append later runs."""
+        return Runs(
+            np.concatenate([self.clks, later.clks]),
+            np.concatenate([self.codes, later.codes]),
+            np.concatenate([self.classes, later.classes]),
+        )
+
+    def where(self, wanted: npt.NDArray[np.bool_]) -> Runs:
+        """Return some of the runs."""
+        return Runs(self.clks[wanted], self.codes[wanted], self.classes[wanted])
 
 
 class Steps(NamedTuple):
@@ -213,7 +225,7 @@ class Bus:
         """Draw what the memory and the initiator will do."""
         bus = self.parameters
         phase_bytes = self.width_bytes[access.agent]
-        wanted = phases = ceil((access.address % phase_bytes + access.bytes) / phase_bytes)
+        wanted = phases = ceil((access.address % phase_bytes + access.size_bytes) / phase_bytes)
         termination = "completion"
         if bus.retry_probability and self._random.random() < bus.retry_probability:
             phases, termination = 0, "retry"
@@ -284,7 +296,8 @@ class Bus:
         """Take GNT# away; when the latency timer has run out too, the initiator ends after the next phase."""
         active = self._active
         timer = self.parameters.latency_timer_clks
-        assert active is not None and timer is not None
+        assert active is not None
+        assert timer is not None
         if self._granted == active.access.agent:
             self._grant(max(clk + 1, active.start_clk), None)
         cut = max(clk + 1, active.start_clk + timer) - active.start_clk
@@ -313,7 +326,7 @@ class Bus:
             start_clk=start,
             shape=plan,
             termination=active.termination,
-            bytes=min(access.bytes, len(ends) * phase_bytes - first) if ends else 0,
+            moved_bytes=min(access.size_bytes, len(ends) * phase_bytes - first) if ends else 0,
             wide=phase_bytes == 8,
             phase_bytes=phase_bytes,
             start_ns=self.edge_ns(start),

@@ -198,14 +198,14 @@ class Simulation:
         result = self
         for name, value in values.items():
             head, _, rest = name.partition(".")
-            for path in ([f"a.{rest}", f"b.{rest}"] if head == "host" else [name]):
+            for path in [f"a.{rest}", f"b.{rest}"] if head == "host" else [name]:
                 result = _set(result, path.split("."), value, path)
         result.check()
         return result
 
     def parameters(self) -> dict[str, Any]:
         """Return all fields that are not None as nested plain values."""
-        return _plain(asdict(self))
+        return {name: _plain(value) for name, value in asdict(self).items()}
 
     def check(self) -> None:
         """Refuse what cannot be built.
@@ -217,19 +217,29 @@ class Simulation:
         for letter, host in (("a", self.a), ("b", self.b)):
             _require(host.bus.width in (32, 64), f"{letter}.bus.width", host.bus.width, "32 or 64")
             _require(1 <= host.bus.clock_mhz <= 133, f"{letter}.bus.clock_mhz", host.bus.clock_mhz, "1 to 133")
-            _require(host.nic.bus_width in (32, host.bus.width), f"{letter}.nic.bus_width", host.nic.bus_width,
-                     "32, or the width of the bus")
-            _require(host.bus.park in ("last", "host", "none"), f"{letter}.bus.park", host.bus.park,
-                     "last, host or none")
+            _require(
+                host.nic.bus_width in (32, host.bus.width),
+                f"{letter}.nic.bus_width",
+                host.nic.bus_width,
+                "32, or the width of the bus",
+            )
+            _require(
+                host.bus.park in ("last", "host", "none"), f"{letter}.bus.park", host.bus.park, "last, host or none"
+            )
             for name in ("burst_limit_bytes", "send_burst_limit_bytes"):
                 limit = getattr(host.nic, name)
                 _require(limit is None or limit >= 8, f"{letter}.nic.{name}", limit, "at least 8")
         kinds = ("request-response", "ping-pong", "stream", "bidirectional")
         _require(self.test.kind in kinds, "test.kind", self.test.kind, ", ".join(kinds))
-        _require(self.test.arrivals in ("regular", "poisson"), "test.arrivals", self.test.arrivals,
-                 "regular or poisson")
-        _require(bool(self.test.sizes) and all(1 <= size <= 9000 for size in self.test.sizes), "test.sizes",
-                 self.test.sizes, "1 to 9000 user bytes each")
+        _require(
+            self.test.arrivals in ("regular", "poisson"), "test.arrivals", self.test.arrivals, "regular or poisson"
+        )
+        _require(
+            bool(self.test.sizes) and all(1 <= size <= 9000 for size in self.test.sizes),
+            "test.sizes",
+            self.test.sizes,
+            "1 to 9000 user bytes each",
+        )
         _require(1 <= self.test.request_bytes <= 9000, "test.request_bytes", self.test.request_bytes, "1 to 9000")
         _require(self.test.count >= 0, "test.count", self.test.count, "0 or more")
         _require(0 <= self.link.loss < 1, "link.loss", self.link.loss, "0 to below 1")

@@ -31,7 +31,13 @@ class Host:
     """One computer: applications call `send`; `on_delivery` is called with each frame that reaches them."""
 
     def __init__(
-        self, name: str, parameters: HostParameters, bus: Bus, nic: Nic, scheduler: Scheduler, random: Random,
+        self,
+        name: str,
+        parameters: HostParameters,
+        bus: Bus,
+        nic: Nic,
+        scheduler: Scheduler,
+        random: Random,
         log: CsrLog,
     ) -> None:
         self.name = name
@@ -215,7 +221,14 @@ class Host:
         return done
 
     def _transfer(
-        self, register: str, offset: int, command: int, address: int, target: str, value: int, frame: int | None,
+        self,
+        register: str,
+        offset: int,
+        command: int,
+        address: int,
+        target: str,
+        value: int,
+        frame: int | None,
         retries: int,
     ) -> Process:
         attempts = []

@@ -60,7 +60,7 @@ def phase_data(transaction: Transaction) -> list[tuple[int, int, int]]:
     size = transaction.phase_bytes
     first = transaction.access.address % size
     content = bytes(first) + (transaction.access.data or b"")
-    end = first + transaction.access.bytes
+    end = first + transaction.access.size_bytes
     rows = []
     for phase, clk in enumerate(transaction.shape.phase_ends):
         begin = phase * size
@@ -78,7 +78,7 @@ def _contents(transaction: Transaction) -> dict[str, Changes]:
     rows = phase_data(transaction)
     first = access.address % size
     lanes = (1 << size) - 1
-    unmoved = ~sum(1 << lane for lane in range(first, min(size, first + access.bytes))) & lanes
+    unmoved = ~sum(1 << lane for lane in range(first, min(size, first + access.size_bytes))) & lanes
     if not rows:  # nothing moves, but a write shows its data and byte enables all the same
         data = int.from_bytes((bytes(first) + (access.data or b""))[:size], "little")
         rows = [(start + plan.clocks - 1, data, unmoved)]
@@ -94,9 +94,9 @@ def _contents(transaction: Transaction) -> dict[str, Changes]:
     wide = transaction.wide
     low = (np.bitwise_count(ad & np.uint64(0xFFFF_FFFF)) + np.bitwise_count(cbe & np.uint64(0xF))) & 1
     high = (np.bitwise_count(ad >> np.uint64(32)) + np.bitwise_count(cbe >> np.uint64(4))) & 1
-    codes = np.repeat(
-        [run[1] for run in plan.runs], np.diff([run[0] for run in plan.runs], append=plan.clocks)
-    ).astype(np.uint64)
+    codes = np.repeat([run[1] for run in plan.runs], np.diff([run[0] for run in plan.runs], append=plan.clocks)).astype(
+        np.uint64
+    )
     idle = np.array([start + plan.clocks], np.int64)
     one = np.ones(1, np.uint64)
     selected = access.target == "configuration" and address >> IDSEL_BIT & 1

@@ -35,8 +35,16 @@ class Nic:
     """One NIC, on one bus, with one link to its peer."""
 
     def __init__(
-        self, name: str, parameters: NicParameters, bus: Bus, link: LinkParameters, scheduler: Scheduler,
-        random: Random, log: BurstLog, *, contents: bool,
+        self,
+        name: str,
+        parameters: NicParameters,
+        bus: Bus,
+        link: LinkParameters,
+        scheduler: Scheduler,
+        random: Random,
+        log: BurstLog,
+        *,
+        contents: bool,
     ) -> None:
         self.name = name
         self.parameters = parameters
@@ -96,7 +104,7 @@ class Nic:
                 address = SEND_DESCRIPTORS + slot * nic.descriptor_bytes
                 yield from self._dma("descriptor", address, nic.descriptor_bytes * self._descriptors, frame)
                 yield nic.descriptor_to_data_us * US
-            self._descriptors -= 1
+            self._descriptors = max(0, self._descriptors - 1)
             while self._fifo_bytes and self._fifo_bytes + frame.pci_bytes > nic.send_fifo_bytes:
                 yield self._fifo_space
             self._fifo_bytes += frame.pci_bytes
@@ -204,9 +212,9 @@ class Nic:
                 if self._contents:
                     access.data = self._content(kind, position, left, frame)
                 done: Transaction = yield self.bus.request(access)
-                if done.bytes:
+                if done.moved_bytes:
                     moved.append(done)
-                    position += done.bytes
+                    position += done.moved_bytes
                 if done.termination != "completion":
                     yield RETRY_CLKS * self.bus.period_ns
             if kind == "send":
@@ -218,7 +226,7 @@ class Nic:
     def _send_progress(self, frame: Frame, position: int, size: int, moved: list[Transaction]) -> None:
         """Hand the frame to the wire when enough of it is on the card."""
         enough = self.parameters.cut_through_send_bytes
-        before = position - moved[-1].bytes
+        before = position - moved[-1].moved_bytes
         if frame.wire_start_ns is not None:
             needed_ns = frame.wire_start_ns + (self._link.preamble_bytes + before) * self.byte_ns
             if needed_ns < (moved[-1].first_data_ns or 0.0):

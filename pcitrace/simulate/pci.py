@@ -106,7 +106,7 @@ def shape(
     Shape
     """
     clocks = [F]
-    phase_ends = []
+    phase_ends: list[int] = []
     irdy = max(1, initiator_first_clks)
     cut = termination in ("retry", "disconnect_with_data", "disconnect_without_data", "target_abort")
 
@@ -146,8 +146,8 @@ def shape(
     for phase in range(1, phases):
         last = phase == phases - 1 and not wants_more
         stop = S if phase == phases - 1 and termination == "disconnect_with_data" else 0
-        wait = by_phase.get(phase)
-        for clock in range(max(wait.initiator_clks, wait.target_clks) if wait else 0):
+        wait = by_phase.get(phase, Wait(phase, 0, 0))
+        for clock in range(max(wait.initiator_clks, wait.target_clks)):
             on = clock >= wait.initiator_clks
             ready = clock >= wait.target_clks
             clocks.append(frame(last, on) | (I if on else 0) | D | ((T | stop) if ready else 0))

@@ -120,7 +120,13 @@ FIGURE_4_2B = ACENIC.with_values(
         "name": "acenic-fig4.2b",
         "title": "Figure 4.2b: streaming 1500 bytes at 20 us, too fast for the Alteon ACEnic",
         "published": "~40 us of rapid CSR writes, 60-80 us without activity, then the DMAs: ~25 frames a group",
-        "given": {"spacing_us": 20.0, "group_frames": 25, "group_csr_us": 40.0, "idle_us_from": 60.0, "idle_us_to": 80.0},
+        "given": {
+            "spacing_us": 20.0,
+            "group_frames": 25,
+            "group_csr_us": 40.0,
+            "idle_us_from": 60.0,
+            "idle_us_to": 80.0,
+        },
         **_stream(1500, 20.0, 500),
         "host.driver.group_frames": 25,
         "host.driver.group_spread": 2,
@@ -273,8 +279,8 @@ PRO1000_P4DP6 = PRO1000_370DLE.with_values(
         "name": "pro1000-p4dp6-8us",
         "title": "Intel Pro/1000 in a P4DP6, 64-bit 66 MHz PCI: 1400-byte UDP frames, one every 8 us",
         "published": (
-            "5.14 us of the sending bus in 7.615 us, 67-68 % busy (faster than the line, so the run is short); 2 us for "
-            "receive data, which a 64-bit 66 MHz bus cannot do with 1442 bytes: here it takes the least possible, 2.8 us"
+            "5.14 us of the sending bus in 7.615 us, 67-68 % busy (faster than the line, so the run is short); "
+            "2 us for receive data, which 64 bits at 66 MHz cannot do with 1442 bytes: here it is the least possible, 2.8"
         ),
         "given": {"spacing_us": 7.615, "send_busy_us": 5.14},
         "test.spacing_us": 7.615,

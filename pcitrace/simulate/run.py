@@ -126,8 +126,11 @@ def _write(
             "preset": simulation.name,
             "seed": seed,
             "truth": "truth/",
-            "parameters": {"changed": {name: value for name, value in changes.items() if value is not None},
-                           "given": dict(simulation.given), "bench": simulation.parameters()},
+            "parameters": {
+                "changed": {name: value for name, value in changes.items() if value is not None},
+                "given": dict(simulation.given),
+                "bench": simulation.parameters(),
+            },
         },
     }
     latency = None

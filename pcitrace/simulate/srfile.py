@@ -28,9 +28,17 @@ class SrWriter:
         rate_hz = round(rate_mhz * 1e6)
         probes = [f"probe{number}={name}" for number, name in enumerate(names, start=1)]
         metadata = [
-            "[global]", "sigrok version=0.5.2", "", "[device 1]", "capturefile=logic-1",
-            f"total probes={len(names)}", f"samplerate={rate_hz} Hz", "total analog=0", *probes,
-            f"unitsize={unit_bytes}", "",
+            "[global]",
+            "sigrok version=0.5.2",
+            "",
+            "[device 1]",
+            "capturefile=logic-1",
+            f"total probes={len(names)}",
+            f"samplerate={rate_hz} Hz",
+            "total analog=0",
+            *probes,
+            f"unitsize={unit_bytes}",
+            "",
         ]
         self._add("version", b"2")
         self._add("metadata", "\n".join(metadata).encode())

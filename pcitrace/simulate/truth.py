@@ -27,12 +27,8 @@ COLUMNS = {
         "target_wait_clks,initiator_wait_clks,devsel_clks,termination,initiator,first_data_us,last_data_us,purpose,frame"
     ),
     "data_phases": "bus,transaction,time_us,data,byte_enables",
-    "bursts": (
-        "bus,start_us,first_data_us,last_data_us,kind,direction,address,data_phases,bytes,pieces,frame"
-    ),
-    "csr": (
-        "bus,first_attempt_us,last_attempt_us,data_us,command_name,address,register,value,attempts,frame"
-    ),
+    "bursts": ("bus,start_us,first_data_us,last_data_us,kind,direction,address,data_phases,bytes,pieces,frame"),
+    "csr": ("bus,first_attempt_us,last_attempt_us,data_us,command_name,address,register,value,attempts,frame"),
     "frames": (
         "frame,sequence,sender,receiver,length_bytes,csr_first_us,csr_last_us,csr_done_us,dma_start_us,dma_end_us,"
         "wire_start_us,wire_end_us,rx_dma_start_us,rx_dma_end_us,rx_csr_us,t_nic_us,t_nic_tx_us,t_nic_rx_us,waited,lost,"
@@ -111,7 +107,7 @@ class Truth:
         self._files["transactions"].write(
             f"{bus},{done.number},{done.start_ns * US_PER_NS:.6f},{done.end_ns * US_PER_NS:.6f},{done.start_clk},"
             f"{plan.clocks},{access.command},{COMMAND_NAMES[access.command]},{access.address},{len(plan.phase_ends)},"
-            f"{done.bytes},{plan.wait_clks},{plan.target_wait_clks},{plan.initiator_wait_clks},{plan.devsel_clks},"
+            f"{done.moved_bytes},{plan.wait_clks},{plan.target_wait_clks},{plan.initiator_wait_clks},{plan.devsel_clks},"
             f"{done.termination},{access.agent},{_us(done.first_data_ns)},{_us(done.last_data_ns)},{access.purpose},"
             f"{'' if access.frame is None else access.frame}\n"
         )
@@ -125,7 +121,7 @@ class Truth:
         """Log a logical DMA burst."""
         first, last = pieces[0], pieces[-1]
         phases = sum(len(piece.shape.phase_ends) for piece in pieces)
-        size = sum(piece.bytes for piece in pieces)
+        size = sum(piece.moved_bytes for piece in pieces)
         self.counts[bus][kind] += 1
         self._files["bursts"].write(
             f"{bus},{_us(first.start_ns)},{_us(first.first_data_ns)},{_us(last.last_data_ns)},{kind},"
@@ -197,9 +193,19 @@ class Truth:
             + ",".join(
                 _us(time_ns)
                 for time_ns in (
-                    frame.csr_first_ns, frame.csr_last_ns, frame.csr_done_ns, frame.dma_start_ns, frame.dma_end_ns,
-                    frame.wire_start_ns, frame.wire_end_ns, frame.rx_dma_start_ns, frame.rx_dma_end_ns,
-                    frame.rx_csr_ns, t_nic, t_tx, t_rx,
+                    frame.csr_first_ns,
+                    frame.csr_last_ns,
+                    frame.csr_done_ns,
+                    frame.dma_start_ns,
+                    frame.dma_end_ns,
+                    frame.wire_start_ns,
+                    frame.wire_end_ns,
+                    frame.rx_dma_start_ns,
+                    frame.rx_dma_end_ns,
+                    frame.rx_csr_ns,
+                    t_nic,
+                    t_tx,
+                    t_rx,
                 )
             )
             + f",{frame.waited},{frame.lost},{_us(frame.call_ns)},{_us(frame.served_ns)},{_us(frame.deliver_ns)}\n"
@@ -212,8 +218,14 @@ class Truth:
         """Add what the application of a host would have logged."""
         self.frame_logs.setdefault((host, kind), bytearray()).extend(
             _LOG_RECORD.pack(
-                frame.sequence, 0, "AB".index(frame.sender), frame.length_bytes, 0, round(frame.call_ns),
-                _NOT_KNOWN_64 if receive_ns is None else round(receive_ns), _NOT_KNOWN_32,
+                frame.sequence,
+                0,
+                "AB".index(frame.sender),
+                frame.length_bytes,
+                0,
+                round(frame.call_ns),
+                _NOT_KNOWN_64 if receive_ns is None else round(receive_ns),
+                _NOT_KNOWN_32,
             )
         )
 
