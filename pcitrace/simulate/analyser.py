@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +46,22 @@ class Recorder:
     """Records some buses (and wires) into one capture."""
 
     def __init__(
-        self, buses: list[Bus], parameters: AnalyserParameters, random: Random, *, wire: bool, start_clk: int = 0
+        self,
+        buses: list[Bus],
+        parameters: AnalyserParameters,
+        random: Random,
+        *,
+        wire: bool,
+        start_ns: float = 0.0,
+        drift_ppm: float = 0.0,
     ) -> None:
         self.state_mode = parameters.mode == "state"
         self.names: list[str] = []
         self._parameters = parameters
         self._random = random
-        self._rate = parameters.rate_mhz / 1e3  # samples a ns
-        self._start_clk = start_clk
+        self._rate = parameters.rate_mhz / 1e3 / (1 + drift_ppm * 1e-6)  # samples a ns
+        self._start_ns = start_ns
+        self._start_clk = buses[0].next_clk(start_ns)  # state mode: the clock of the first sample
         self._table = np.clip(np.random.default_rng(random.getrandbits(64)).normal(size=JITTER_TABLE), -3, 3)
         self._written = 0
         self._initial = 0
@@ -147,9 +156,9 @@ class Recorder:
             times = times + drawn * self._parameters.jitter_ns
         return self._sample_after(times)
 
-    def _sample_after(self, times_ns: npt.NDArray[np.float64]) -> Samples:
+    def _sample_after(self, times_ns: npt.NDArray[np.floating[Any]]) -> Samples:
         # The small amount keeps a change that falls on a sample's own time from slipping to the next.
-        samples: Samples = np.ceil(times_ns * self._rate - 1e-6).astype(np.int64)
+        samples: Samples = np.ceil((times_ns - self._start_ns) * self._rate - 1e-6).astype(np.int64)
         return samples
 
     def _clock(self, bus: Bus, until_clk: int) -> None:
@@ -170,7 +179,7 @@ class Recorder:
             bus = next(iter(self._buses.values()))
             end = bus.next_clk(time_ns) - self._start_clk
         else:
-            end = int(time_ns * self._rate)
+            end = int((time_ns - self._start_ns) * self._rate)
             for bus in self._buses.values():
                 self._clock(bus, bus.next_clk(time_ns) + 4)
         count = end - self._written
@@ -192,7 +201,7 @@ class Recorder:
         """Return the clocks of a bus whose rise is in the samples so far, counted from its first."""
         if self.state_mode:
             return self._start_clk + self._written
-        near = bus.next_clk(self._written / self._rate)
+        near = bus.next_clk(self._start_ns + self._written / self._rate)
         clks = np.arange(max(0, near - 8), near + 8, dtype=np.int64)
         seen = clks[self._first_sample(bus, self._probes[bus.name]["CLK"], clks, 0.0) < self._written]
         return int(seen[-1]) + 1 if len(seen) else 0

@@ -153,12 +153,15 @@ class AnalyserParameters:
     """The logic analyser."""
 
     mode: str = "timing"  # timing | state (clocked by the bus: one capture a host)
+    separate: bool = False  # timing mode: an analyser for each host, each with its own timebase
     rate_mhz: float = 100.0
     wires: str = "control16"  # control14 | control16 | command | full
     skew_ns: float = 0.0  # largest delay between probes
     jitter_ns: float = 0.0  # sigma, of every edge
-    offset_us: float = 0.0  # state mode: host B's capture starts so long after A's
-    offset_sigma_us: float = 0.0
+    offset_us: float = 0.0  # of two captures: B's starts so long after A's
+    offset_sigma_us: float = 0.0  # how well run.toml knows that
+    drift_ppm: float = 0.0  # of two timebases: B's second is longer by so much
+    drift_sigma_ppm: float = 0.0
     tail_us: float = 5.0  # captured after the last event
     duration_us: float | None = None  # None: until everything has happened
 

@@ -280,7 +280,7 @@ PRO1000_P4DP6 = PRO1000_370DLE.with_values(
         "title": "Intel Pro/1000 in a P4DP6, 64-bit 66 MHz PCI: 1400-byte UDP frames, one every 8 us",
         "published": (
             "5.14 us of the sending bus in 7.615 us, 67-68 % busy (faster than the line, so the run is short); "
-            "2 us for receive data, which 64 bits at 66 MHz cannot do with 1442 bytes: here it is the least possible, 2.8"
+            "2 us for receive data, which 64 bits at 66 MHz cannot do with 1442 bytes: it takes the least, 2.8"
         ),
         "given": {"spacing_us": 7.615, "send_busy_us": 5.14},
         "test.spacing_us": 7.615,

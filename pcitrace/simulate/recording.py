@@ -12,6 +12,7 @@ from typing import Any
 from pcitrace.simulate.accounting import Accounting
 from pcitrace.simulate.analyser import Recorder
 from pcitrace.simulate.bench import Bench
+from pcitrace.simulate.bus import Bus
 from pcitrace.simulate.srfile import SrWriter
 from pcitrace.simulate.truth import Truth
 
@@ -39,23 +40,30 @@ class Recording:
         self._folder = folder
         self._random = Random(f"{seed} analyser")
         self.recorded_us = 0.0
-        first_clk = {bus.name: 0 for bus in bench.buses}
-        if analyser.mode == "state":  # the bus clocks the analyser: one capture a bus
-            first_clk["B"] = bench.buses[1].next_clk(analyser.offset_us * 1e3)
-            self._captures = {
-                bus.name: _Capture(
-                    folder / f"{bus.name}.sr",
-                    Recorder([bus], analyser, self._random, wire=False, start_clk=first_clk[bus.name]),
-                    bus.parameters.clock_mhz,
-                )
-                for bus in bench.buses
-            }
+        # Two captures start at different times; the first is what the run's time axis begins with.
+        self._start_ns = {bus.name: 0.0 for bus in bench.buses}
+        if analyser.mode == "state" or analyser.separate:
+            self._start_ns["B"] = analyser.offset_us * 1e3
+            self._captures = {bus.name: self._capture(f"{bus.name}.sr", [bus]) for bus in bench.buses}
         else:
-            recorder = Recorder(bench.buses, analyser, self._random, wire=analyser.wires in TX_EN)
-            capture = _Capture(folder / "bus.sr", recorder, analyser.rate_mhz)
-            self._captures = {bus.name: capture for bus in bench.buses}
+            self._captures = dict.fromkeys(("A", "B"), self._capture("bus.sr", bench.buses))
+        first_clk = {bus.name: bus.next_clk(self._start_ns[bus.name]) for bus in bench.buses}
         self._accounts = {bus.name: Accounting(bus, WINDOW_US, first_clk[bus.name]) for bus in bench.buses}
         self._first_clk = first_clk
+
+    def _capture(self, file: str, buses: list[Bus]) -> _Capture:
+        analyser, name = self._analyser, buses[0].name
+        state = analyser.mode == "state"  # the bus clocks the analyser, which sees no wire then
+        recorder = Recorder(
+            buses,
+            analyser,
+            self._random,
+            wire=analyser.wires in TX_EN and not state,
+            start_ns=self._start_ns[name],
+            drift_ppm=analyser.drift_ppm if name == "B" and not state else 0.0,
+        )
+        rate_mhz = buses[0].parameters.clock_mhz if state else analyser.rate_mhz
+        return _Capture(self._folder / file, recorder, rate_mhz)
 
     def run(self, truth: Truth, progress: Callable[[float], None] | None) -> None:
         """Run the bench to its end and write captures and truth."""
@@ -101,22 +109,31 @@ class Recording:
 
     def captures(self) -> list[dict[str, Any]]:
         """Return the entries of ``run.toml``."""
-        entries = []
+        analyser, entries = self._analyser, []
         for name, capture in self._captures.items():
             entry: dict[str, Any] = {
                 "file": capture.path.name,
                 "sha256": _sha256(capture.path),
                 "samples": capture.recorder.samples,
             }
-            if self._analyser.mode == "timing":
-                return [entry | {"rate_hz": capture.rate_mhz * 1e6}]
-            bus = self._bench.hosts[name].bus
-            entry |= {"clock_mhz": capture.rate_mhz, "offset_us": bus.edge_ns(self._first_clk[name]) / 1e3}
-            if name == "B":
-                # What a user would have measured: the true offset with an error.
-                entry["offset_us"] += self._random.gauss(0.0, self._analyser.offset_sigma_us)
-                entry["offset_sigma_us"] = self._analyser.offset_sigma_us
             entries.append(entry)
+            start_ns = self._start_ns[name]
+            if analyser.mode == "state":
+                bus = self._bench.hosts[name].bus
+                start_ns = bus.edge_ns(self._first_clk[name])
+                entry["clock_mhz"] = capture.rate_mhz
+            else:
+                entry["rate_hz"] = capture.rate_mhz * 1e6
+            if len(self._captures) > len(set(self._captures.values())):
+                break
+            entry["offset_us"] = start_ns / 1e3
+            if name == "B":
+                # What a user would have measured: the true values, each with an error.
+                entry["offset_us"] += self._random.gauss(0.0, analyser.offset_sigma_us)
+                entry["offset_sigma_us"] = analyser.offset_sigma_us
+                if analyser.mode == "timing":
+                    entry["drift_ppm"] = analyser.drift_ppm + self._random.gauss(0.0, analyser.drift_sigma_ppm)
+                    entry["drift_sigma_ppm"] = analyser.drift_sigma_ppm
         return entries
 
     def clock_totals(self) -> dict[str, Any]:

@@ -96,15 +96,16 @@ def _write(
     bench = Bench(simulation, seed, truth)
     recording = Recording(bench, seed, folder)
     recording.run(truth, progress)
+    captures = recording.captures()
     run: dict[str, Any] = {
         "format": 1,
         "origin": "simulated",
         "complete": True,
         "title": simulation.title,
-        "captures": recording.captures(),
+        "captures": captures,
         "hosts": {
             name: {
-                "capture": number if simulation.analyser.mode == "state" else 0,
+                "capture": min(number, len(captures) - 1),
                 "bus": name,
                 "clock_mhz": host.bus.clock_mhz,
                 "width": host.bus.width,
