@@ -13,7 +13,7 @@ from pcicap.analysers.base import AnalyserSpec
 from pcicap.errors import PlanError
 from pcicap.fields import Fields
 from pcicap.plan_analysers import AnalyserPlan, read_analyser
-from pcicap.plan_frames import MAC, FrameTest, read_test
+from pcicap.plan_frames import FrameTest, check_address, read_test
 
 _MINIMUM = ("CLK", "FRAME#", "IRDY#", "TRDY#")
 
@@ -203,9 +203,7 @@ def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
     analyser = None
     if fields.has("analyser"):
         analyser = analysers.index(fields.choice("analyser", analysers))
-    mac = fields.text("mac") if fields.has("mac") else None
-    if mac is not None and not MAC.fullmatch(mac):
-        raise PlanError(fields.key("mac"), f"{mac!r} is no address", "write six bytes like 02:00:00:00:00:0b")
+    mac = check_address(fields.text("mac"), fields.key("mac")) if fields.has("mac") else None
     width = fields.integer("width") if fields.has("width") else None
     if width not in (None, 32, 64):
         raise PlanError(fields.key("width"), f"is {width}", "write 32 or 64")

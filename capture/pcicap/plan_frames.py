@@ -11,8 +11,7 @@ from typing import Any
 from pcicap.errors import PlanError
 from pcicap.fields import Fields
 
-MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
-"""An Ethernet address."""
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 
 KINDS = (
     "request-response",
@@ -33,9 +32,9 @@ _CHOICES = {
     "receive": ("busy", "batch", "ring"),
     "transmit": ("send", "ring"),
 }
-_INTEGERS = ("count", "seed", "burst", "request_bytes", "marks", "cpu", "max_frames", "max_bytes", "max_rate_mbit")
-_NUMBERS = ("seconds", "spacing_us", "max_seconds")
-_FLAGS = ("ethertype", "timestamps")
+_INTEGERS = ("count", "seed", "burst", "request_bytes", "marks", "priority", "max_frames", "max_bytes", "max_rate_mbit")
+_NUMBERS = ("seconds", "spacing_us", "timeout_ms", "drain_ms", "max_seconds")
+_CPUS = re.compile(r"\d+(,\d+)?")
 _SIZES = re.compile(r"\d+(,\d+)*|\d+:\d+(:\d+)?|\d+\+-\d+")
 
 
@@ -99,9 +98,14 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
     for key in _NUMBERS:
         if fields.has(key):
             options[key] = fields.number(key, positive=key != "spacing_us")
-    for key in _FLAGS:
-        if fields.has(key):
-            options[key] = fields.flag(key)
+    if fields.has("ethertype"):
+        options["ethertype"] = fields.flag("ethertype")
+    if fields.has("cpu"):
+        options["cpu"] = fields.text("cpu")
+        if not _CPUS.fullmatch(options["cpu"]):
+            raise PlanError(fields.key("cpu"), f"is {options['cpu']!r}", 'write "2", or "2,3": sending and receiving')
+    if fields.has("group"):
+        options["group"] = check_address(fields.text("group"), fields.key("group"))
     if fields.has("times"):
         times = (folder / fields.text("times")).resolve()
         if not times.is_file():
@@ -120,12 +124,16 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
         float(options.get("max_seconds", 60.0)),
     )
     for index, mac in enumerate(test.extra_peers):
-        if not MAC.fullmatch(mac):
-            raise PlanError(
-                f"{fields.key('extra_peers')}[{index}]", f"{mac!r} is no address", "write like 02:00:00:00:00:0c"
-            )
+        check_address(mac, f"{fields.key('extra_peers')}[{index}]")
     fields.end()
     return test
+
+
+def check_address(mac: str, key: str) -> str:
+    """An Ethernet address as it is, or a `PlanError`."""
+    if not _MAC.fullmatch(mac):
+        raise PlanError(key, f"{mac!r} is no address", "write six bytes like 02:00:00:00:00:0b")
+    return mac
 
 
 def _listed(fields: Fields, name: str, known: tuple[str, ...]) -> list[str]:

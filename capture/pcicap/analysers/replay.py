@@ -53,8 +53,8 @@ class ReplayAnalyser:
         AnalyserError
             The capture cannot be replayed.
         """
-        conn = self._serve()
-        self.facts = ask_replay(conn) or {}
+        self.facts = self._serve()
+        conn = self.facts.pop("conn")
         names: list[str] = self.facts["channels"]
         options = {"logic_channels": "8"} if len(names) <= 8 else {}
         device = sigrok_cli.show("beaglelogic", conn, options)
@@ -103,7 +103,8 @@ class ReplayAnalyser:
                 if pipe:
                     pipe.close()
 
-    def _serve(self) -> str:
+    def _serve(self) -> dict[str, Any]:
+        """Start the server; what it serves and where."""
         plan = self._replay
         command = [sys.executable, "-m", "pcicap", "replay", str(plan.source), "--json", "--fault", plan.fault.value]
         if plan.channels:
@@ -114,8 +115,9 @@ class ReplayAnalyser:
         assert self._server.stdout
         assert self._server.stderr
         if select.select([self._server.stdout], [], [], _START_SECONDS)[0]:
-            with contextlib.suppress(ValueError, KeyError):
-                return str(json.loads(self._server.stdout.readline())["conn"])
+            with contextlib.suppress(ValueError):
+                facts: dict[str, Any] = json.loads(self._server.stdout.readline())
+                return facts
         children.stop(self._server)
         said = self._server.stderr.read().decode("utf-8", "replace").strip()
         raise AnalyserError(said or f"{plan.source}: the replay did not start in {_START_SECONDS:g} s")
