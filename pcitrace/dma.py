@@ -171,8 +171,12 @@ def by_address(
     for rows, is_write in ((np.flatnonzero(read & (kind == 0)), False), (np.flatnonzero(written & (kind == 0)), True)):
         if not len(rows):
             continue
-        chain = _chains(bus.take(rows), starts, np.zeros(len(rows), dtype=np.int64))
+        chain = _chains(bus.take(rows), starts, np.zeros(len(rows), dtype=bool))
         size = np.bincount(chain, weights=bus.bytes[rows])[chain]
+        longest = np.zeros(int(chain.max()) + 1, dtype=np.int64)
+        np.maximum.at(longest, chain, bus.bytes[rows])
+        # Neighbouring descriptors or status words form chains too, but of short pieces only.
+        size = np.where(longest[chain] > LONGEST_STATUS, size, np.minimum(size, SHORTEST_RECEIVED - 1))
         head = rows[np.unique(chain, return_index=True)[1]][chain]
         if is_write:
             _settle_writes(bus, kind, profile, settle, rows, size, head, starts)
@@ -188,7 +192,7 @@ def by_address(
     for what in Kind:
         rows = np.flatnonzero(kind == what)
         if len(rows):
-            chain = _chains(bus.take(rows), starts, (~join_always[rows]).astype(np.int64))
+            chain = _chains(bus.take(rows), starts, ~join_always[rows])
             burst[rows] = chain + total
             heads = rows[np.unique(chain, return_index=True)[1]]
             first_us.append(bus.start_us[heads])
@@ -259,26 +263,48 @@ def _words(phases: Phases, transactions: Integers, descriptor: Descriptor, addre
     return np.concatenate(words) if words else np.zeros(0, dtype=np.int64)
 
 
-def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Integers) -> Integers:
-    """Number the runs of transactions of which each goes on where the one before it ended."""
-    if not len(bus):
+def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Booleans) -> Integers:
+    """Number the chains of transactions of which each goes on where an earlier one ended.
+
+    Other transactions may come between. What goes on where is the latest that ended there and that nothing else has
+    gone on from; so a buffer that is used again begins a new chain.
+    """
+    n = len(bus)
+    if not n:
         return np.zeros(0, dtype=np.int64)
-    word = bus.address & ~3
-    end = word + 4 * bus.data_phases
-    wide = (bus.address & ~7) + 8 * bus.data_phases
-    goes_on = (word[1:] == end[:-1]) | ((word[1:] == wide[:-1]) & (bus.bytes[:-1] > 4 * bus.data_phases[:-1]))
-    moved = bus.data_phases[:-1] > 0
-    goes_on |= ~moved & (word[1:] == word[:-1])
-    goes_on &= (only_if_cut[1:] == 0) | bus.cut[:-1]
+    row = np.arange(n)
+    begin = bus.address & ~3
+    moved = bus.data_phases > 0
+    wide = bus.bytes > 4 * bus.data_phases
+    end = np.where(wide, (bus.address & ~7) + 8 * bus.data_phases, begin + 4 * bus.data_phases)
+    # Ends and beginnings in one order: by address, then by row, a beginning before the end of the same row.
+    address = np.r_[end, begin]
+    is_end = np.r_[np.ones(n, dtype=bool), np.zeros(n, dtype=bool)]
+    rows = np.r_[row, row]
+    order = np.lexsort((is_end, rows, address))
+    address, is_end, rows = address[order], is_end[order], rows[order]
+    follows = is_end[:-1] & ~is_end[1:] & (address[:-1] == address[1:])
+    before = np.full(n, -1)
+    before[rows[1:][follows]] = rows[:-1][follows]
+    linked = before >= 0
+    linked &= ~only_if_cut | bus.cut[np.maximum(before, 0)]
     buffers = np.union1d(starts[False], starts[True])
-    goes_on &= ~(np.isin(bus.address[1:], buffers) & moved)
-    number = np.zeros(len(bus), dtype=np.int64)
-    number[1:] = np.cumsum(~goes_on)
-    return number
+    linked &= ~(np.isin(bus.address, buffers) & moved[np.maximum(before, 0)])
+    # Each row points at the one it goes on from; following the pointers, doubling, gives the head of its chain.
+    head = np.where(linked, before, row)
+    while True:
+        further = head[head]
+        if (further == head).all():
+            break
+        head = further
+    return np.asarray(np.unique(head, return_inverse=True)[1])
 
 
 LONGEST_FETCH = 256
 """Bytes; a longer read is not taken for descriptors unless its place says so."""
+
+LONGEST_STATUS = 16
+"""Bytes; a chain of pieces no longer than this is not taken for a frame."""
 
 PAGE = 4096
 
@@ -307,7 +333,7 @@ def _settle_reads(
         return
     if phases is not None:
         # A descriptor holds the address at which another burst begins; where one was found, its page holds descriptors.
-        small = size <= LONGEST_FETCH
+        small = bus.bytes[rows] <= LONGEST_FETCH
         begin, length = phases.ranges(bus.transaction[rows[small]])
         flat, owner = _expand(begin, length)
         heads = np.setdiff1d(bus.address[(bus.data_phases > 0) & (kind != Kind.DESCRIPTOR_FETCH)], [0])

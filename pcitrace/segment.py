@@ -173,22 +173,23 @@ def _directions(
     """Tell writes from reads by the clocks before the first data: where most frames come out whole."""
     latency = pieces.latency_clks
     values = np.unique(latency)
-    if len(values) < 2:
-        return np.ones(len(latency), dtype=np.int64) if len(values) and values[0] < 2 else np.zeros_like(latency)
-    best, chosen = -1.0, float(values[0])
     counts = np.array([(latency == value).sum() for value in values])
-    for low, high in zip(values[:-1].tolist(), values[1:].tolist(), strict=True):
-        limit = (low + high) / 2
+    # A limit between any two values that occur, or none: the host may only send, or only receive.
+    limits = np.r_[0.0, (values[:-1] + values[1:]) / 2, values[-1] + 1.0]
+    best, chosen = -1.0, 0.0
+    for number, limit in enumerate(limits.tolist()):
         write = latency < limit
         score = 0.0
         for side, expected, optional in ((0, sends, fetch), (1, receives, status)):
             if expected is not None:
                 some = pieces.take(np.flatnonzero(write == bool(side))[: TRIALS * 8])
-                tried = expected.head(TRIALS)
-                found = _parse(some, tried, optional, side == 0)
-                score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
-        # Where frames do not decide, the widest gap in an otherwise dense spread does.
-        score += 1e-3 * (high - low) * counts.min() / max(counts.max(), 1)
+                found = _parse(some, expected.head(TRIALS), optional, side == 0)
+                # Data phases that find their place in frames, of those tried.
+                score += float(some.data_phases[found >= 0].sum())
+        # Where frames do not decide, a wide gap between well-filled values does.
+        if 0 < number < len(values):
+            gap = values[number] - values[number - 1]
+            score += 1e-3 * gap * min(counts[number], counts[number - 1]) / counts.max()
         if score > best:
             best, chosen = score, limit
     return (latency < chosen).astype(np.int64)
