@@ -108,7 +108,7 @@ def by_lengths(
         kind[rows[in_frame]] = what
         reason[rows[in_frame]] = why
         left = rows[~in_frame]
-        small = np.isin(pieces.data_phases[left], list(optional))
+        small = pieces.data_phases[left] <= max(optional, default=0)
         kind[left[small]] = aside
         reason[left[small]] = SHORT_NO_FRAME
         reason[left[~small]] = NO_ROOM
@@ -135,10 +135,10 @@ def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> _E
 
 
 def _phases(wire: WireFrames, per_phase: int, fcs_least: int, fcs_most: int) -> tuple[Integers, Integers]:
-    """Return how many data phases frames take at least and at most, their buffers aligned or not."""
+    """Return how many data phases frames take at least and at most, if their buffers are aligned."""
     known = wire.length >= 0
     least = -(-(wire.length - wire.slack + fcs_least) // per_phase)
-    most = -(-(wire.length + wire.slack + fcs_most + per_phase - 1) // per_phase)
+    most = -(-(wire.length + wire.slack + fcs_most) // per_phase)
     return np.where(known, least, 1), np.where(known, most, 0)
 
 
@@ -173,7 +173,6 @@ def _directions(
     """Tell writes from reads by the clocks before the first data: where most frames come out whole."""
     latency = pieces.latency_clks
     values = np.unique(latency)
-    counts = np.array([(latency == value).sum() for value in values])
     # A limit between any two values that occur, or none: the host may only send, or only receive.
     limits = np.r_[0.0, (values[:-1] + values[1:]) / 2, values[-1] + 1.0]
     best, chosen = -1.0, 0.0
@@ -183,13 +182,12 @@ def _directions(
         for side, expected, optional in ((0, sends, fetch), (1, receives, status)):
             if expected is not None:
                 some = pieces.take(np.flatnonzero(write == bool(side))[: TRIALS * 8])
-                found = _parse(some, expected.head(TRIALS), optional, side == 0)
-                # Data phases that find their place in frames, of those tried.
-                score += float(some.data_phases[found >= 0].sum())
-        # Where frames do not decide, a wide gap between well-filled values does.
+                tried = expected.head(TRIALS)
+                found = _parse(some, tried, optional, side == 0)
+                score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
+        # Where that hardly decides, a gap in the latencies does: memory is slower to be read than to be written.
         if 0 < number < len(values):
-            gap = values[number] - values[number - 1]
-            score += 1e-3 * gap * min(counts[number], counts[number - 1]) / counts.max()
+            score += 0.05 * min(values[number] - values[number - 1] - 1, 4) / 4
         if score > best:
             best, chosen = score, limit
     return (latency < chosen).astype(np.int64)
@@ -202,9 +200,12 @@ def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], send
     status behind it may be only the beginning of a longer frame, so other fits go before it. This says only which
     pieces are one frame; which frame it is where some were lost is for :mod:`pcitrace.align` to find.
     """
-    count = pieces.data_phases.tolist()
-    first, last = pieces.first_data_us.tolist(), pieces.last_data_us.tolist()
-    cut = pieces.cut.tolist()
+    # What the target cut short goes on in the next transaction: together they are one.
+    unit = np.cumsum(np.r_[False, ~pieces.cut[:-1]]) if len(pieces) else np.zeros(0, dtype=np.int64)
+    heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]]) if len(pieces) else unit
+    count = np.bincount(unit, weights=pieces.data_phases).astype(int).tolist() if len(pieces) else []
+    first = pieces.first_data_us[heads].tolist()
+    last = pieces.last_data_us[np.r_[heads[1:] - 1, len(pieces) - 1]].tolist() if len(pieces) else []
     full = max(count, default=0)
     out = np.full(len(count), -1)
     at = frame = number = due = 0
@@ -226,7 +227,10 @@ def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], send
             if not sending and size in tried:
                 continue
             tried.add(size)
-            fit = _fit(count, cut, last, at, *size, expected.latest[one], optional)
+            fit = _fit(count, last, at, *size, expected.latest[one], optional)
+            if not fit:
+                # A buffer that is not aligned takes one data phase more.
+                fit = _fit(count, last, at, size[1] + 1, size[1] + 1, expected.latest[one], optional)
             if not fit:
                 continue
             ends = count[fit[-1]] < full or fit[-1] + 1 == len(count) or count[fit[-1] + 1] in optional
@@ -240,12 +244,11 @@ def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], send
             at, frame = found[-1] + 1, chosen + 1
         else:
             at += 1
-    return out
+    return out[unit]
 
 
 def _fit(
     count: Sequence[int],
-    cut: Sequence[bool],
     last: Sequence[float],
     at: int,
     least: int,
@@ -255,8 +258,7 @@ def _fit(
 ) -> list[int]:
     """Return the pieces from `at` on that add up to a frame; none if there are none.
 
-    Descriptors and status between them are left out where that fits, taken in only where it is needed. A piece that
-    was cut short has a next one.
+    Descriptors and status between them are left out where that fits, taken in only where it is needed.
     """
     total = 0
     members = []
@@ -269,8 +271,8 @@ def _fit(
         if total > most or last[row] > latest:
             break
         members.append(row)
-        if total >= least and not cut[row]:
-            return members if members[0] == at or at in _leading(count, at, members[0], optional) else []
+        if total >= least:
+            return members
     # Some piece is as short as a descriptor: try with such pieces taken in.
     sums: dict[int, list[int]] = {0: []}
     for row in range(at, min(len(count), at + REACH)):
@@ -279,23 +281,16 @@ def _fit(
         for total, members in sums.items():
             if total + size <= most:
                 grown[total + size] = [*members, row]
-            if size in optional or not members:
+            if size in optional:
                 grown.setdefault(total, members)
-        if size not in optional and 0 in grown and not grown[0] and row > at:
-            del grown[0]
         whole = [members for total, members in grown.items() if total >= least and members and members[-1] == row]
-        whole = [members for members in whole if not cut[row] and last[row] <= latest]
+        whole = [members for members in whole if last[row] <= latest]
         if whole:
             return max(whole, key=lambda members: members[0])
         if not grown or last[row] > latest:
             return []
         sums = grown
     return []
-
-
-def _leading(count: Sequence[int], at: int, first: int, optional: frozenset[int]) -> range:
-    """Return the pieces before the first one of a frame: all as short as descriptors."""
-    return range(at, first) if all(size in optional for size in count[at:first]) else range(0)
 
 
 def _join(pieces: BusTable, profile: Profile, optional: frozenset[int], per_phase: int) -> Integers:
