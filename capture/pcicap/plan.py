@@ -274,7 +274,9 @@ def _check_bus(host: HostPlan, analysers: tuple[AnalyserPlan, ...]) -> list[str]
     lines = set(spec.channels.values()) | {f"{host.bus}_{line}" for line in host.wiring}
     if lines and not host.wiring:
         prefix = f"{host.bus}_" if any(line.startswith(f"{host.bus}_") for line in lines) else ""
-        if missing := [prefix + line for line in _MINIMUM if prefix + line not in lines]:
+        # in state mode every sample is a clock, and CLK is what clocks the analyser
+        needed = [line for line in _MINIMUM if line != "CLK" or spec.clock_mhz is None]
+        if missing := [prefix + line for line in needed if prefix + line not in lines]:
             raise PlanError(
                 f"analysers[{host.analyser}].channels",
                 f"without {', '.join(missing)} the bus of host {host.name} cannot be decoded",

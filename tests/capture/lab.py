@@ -187,3 +187,84 @@ def read_run(folder: Path) -> dict[str, Any]:
     run = tomllib.loads((folder / "run.toml").read_text())
     jsonschema.validate(run, SCHEMA)
     return run
+
+
+class TwoHosts:
+    """Two network namespaces joined by a veth pair; they end with the processes that hold them.
+
+    Without root the namespaces lie in a user namespace of this user's own.
+    """
+
+    def __init__(self) -> None:
+        unshare, nsenter = needed("unshare"), needed("nsenter")
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        keep = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        hold = ["sh", "-c", "echo; read _"]
+        self._holders = [self._hold([unshare, *user, "--net", *hold])]
+        self.a = [nsenter, "--target", str(self._holders[0].pid), *keep, "--net"]
+        # the second one in the first one's user namespace
+        enter = [nsenter, "--target", str(self._holders[0].pid), *keep] if keep else []
+        self._holders.append(self._hold([*enter, unshare, "--net", *hold]))
+        self.b = [nsenter, "--target", str(self._holders[1].pid), *keep, "--net"]
+        ip = needed("ip")
+        _run(
+            *self.a,
+            ip,
+            "link",
+            "add",
+            "left",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "right",
+            "netns",
+            str(self._holders[1].pid),
+        )
+        for host, name in ((self.a, "left"), (self.b, "right")):
+            _run(*host, ip, "link", "set", "lo", "up")
+            _run(*host, ip, "link", "set", name, "up")
+        self._servers: list[subprocess.Popen[str]] = []
+
+    @staticmethod
+    def _hold(command: list[str]) -> subprocess.Popen[str]:
+        holder = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert holder.stdout
+        if not holder.stdout.readline():
+            pytest.fail(f"no network namespace can be made here: {holder.communicate()[1]}")
+        return holder
+
+    def serve(self) -> tuple[subprocess.Popen[str], str]:
+        """Start ``framegen serve`` on host B; the process and its address."""
+        server = subprocess.Popen(
+            [*self.b, needed_framegen(), "serve", "-i", "right", "--json"], stdout=subprocess.PIPE, text=True
+        )
+        self._servers.append(server)
+        assert server.stdout
+        return server, json.loads(server.stdout.readline())["mac"]
+
+    def link(self, state: str) -> None:
+        """Set B's end of the link up or down."""
+        _run(*self.b, needed("ip"), "link", "set", "right", state)
+
+    def close(self) -> None:
+        """End servers and namespaces."""
+        for server in self._servers:
+            server.terminate()
+            server.communicate(timeout=10)
+        for holder in self._holders:
+            holder.communicate("\n", timeout=10)
+
+
+def needed_framegen() -> str:
+    """framegen beside this Python, where installing pcicap has put it."""
+    program = Path(sys.executable).with_name("framegen")
+    if not program.exists():
+        pytest.fail("framegen is not installed; pip install ./capture")
+    return str(program)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, timeout=20)

@@ -33,7 +33,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("stall-before", 0, "no data within 1 s"),
         ("stall", 150_000, "no data for 1 s"),
         ("close", 150_000, "150000 of 300000 samples"),
-        ("reset", None, "no data for 1 s|of 300000 samples"),
+        ("reset", None, "no data|of 300000 samples"),
         ("short", 299_998, "299998 of 300000 samples"),
     ],
 )
@@ -52,7 +52,7 @@ def test_faulty_analyser(tmp_path: Path, capture: Path, fault: str, samples: int
     if samples is not None:
         assert entry["samples"] == samples
     else:
-        assert 0 < entry["samples"] <= 150_000, "a reset may take what was not read yet"
+        assert entry["samples"] <= 150_000, "a reset may take what was not read yet"
 
 
 def test_odd_pieces_are_no_fault(tmp_path: Path, capture: Path) -> None:

@@ -1,0 +1,181 @@
+"""From a simulated capture to a report: replayed to the real sigrok-cli while frames pass between two namespaces."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lab import Pcicap, TwoHosts, bus_samples, noise, read_run, record, replay_plan, sr_bytes, write_sr
+
+SAMPLES = bus_samples(300_000)
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sr(tmp_path_factory.mktemp("source") / "bus.sr", SAMPLES.tobytes())
+
+
+@pytest.fixture
+def hosts() -> Iterator[TwoHosts]:
+    hosts = TwoHosts()
+    try:
+        yield hosts
+    finally:
+        hosts.close()
+
+
+def frames_plan(source: Path, mac: str, test: str, **options: str) -> str:
+    rest = f"[link]\nrate_mbit_s = 10_000\n[test]\nmax_seconds = 20\n{test}\n"
+    text = replay_plan(source, rest=rest, **options)
+    return text.replace("[hosts.A]", '[hosts.A]\ninterface = "left"').replace("[hosts.B]", f'[hosts.B]\nmac = "{mac}"')
+
+
+def logs(folder: Path, run: dict[str, Any]) -> dict[tuple[str, str], np.ndarray]:
+    return {(entry["host"], entry["kind"]): np.load(folder / entry["file"]) for entry in run["frame_logs"]}
+
+
+def test_stream(tmp_path: Path, capture: Path, hosts: TwoHosts) -> None:
+    _, mac = hosts.serve()
+    test = 'kind = "stream"\nsizes = [512]\ncount = 5000\nspacing_us = 50'
+    done, folder = record(tmp_path, frames_plan(capture, mac, test), before=hosts.a)
+    assert done.status == 0, done.err
+    run = read_run(folder)
+    assert sr_bytes(folder / "captures/la.sr") == SAMPLES.tobytes()
+    assert (run["origin"], run["frames_on_bus"], run["complete"]) == ("replayed", False, True)
+    assert (run["test"]["kind"], run["test"]["sizes"], run["test"]["count"]) == ("stream", [512], 5000)
+    summary = json.loads((folder / run["frame_summary"]).read_text())
+    (flow,) = summary["points"][0]["flows"]
+    assert [flow[key] for key in ("sent", "received", "lost", "duplicated", "reordered", "corrupt")] == [
+        5000,
+        5000,
+        0,
+        0,
+        0,
+        0,
+    ]
+    found = logs(folder, run)
+    assert set(found) == {("A", "sent"), ("B", "received")}
+    for log in found.values():
+        assert np.array_equal(log["sequence"], np.arange(5000))
+        assert set(log["length_bytes"]) == {512}
+    assert len(summary["clocks"]) == 1, "the clocks were compared"
+    assert run["hosts"]["A"]["facts"]["interface"]["name"] == "left"
+    assert run["hosts"]["B"]["facts"]["interface"] == "right"
+
+
+def test_request_response(tmp_path: Path, capture: Path, hosts: TwoHosts) -> None:
+    _, mac = hosts.serve()
+    test = 'kind = "request-response"\nsizes = [64, 1000]\ncount = 200'
+    done, folder = record(tmp_path, frames_plan(capture, mac, test), before=hosts.a)
+    assert done.status == 0, done.err
+    run = read_run(folder)
+    assert sr_bytes(folder / "captures/la.sr") == SAMPLES.tobytes()
+    summary = json.loads((folder / run["frame_summary"]).read_text())
+    assert [point["length_bytes"] for point in summary["points"]] == [64, 1000]
+    for point in summary["points"]:
+        assert [(flow["sent"], flow["received"], flow["lost"]) for flow in point["flows"]] == [(200, 200, 0)] * 2
+        assert point["round_trip_us"][0]["n"] == 200
+
+
+def test_until_the_frames_are_through(tmp_path: Path, hosts: TwoHosts) -> None:
+    """An analyser that is not told how much: it ends when the frames do."""
+    source = write_sr(tmp_path / "long.sr", noise(4_000_000).tobytes(), rate="1 MHz")
+    _, mac = hosts.serve()
+    test = 'kind = "stream"\ncount = 1000\nspacing_us = 300'
+    plan = frames_plan(source, mac, test, replay="paced = true", analyser="samples = 4_000_000")
+    server = Pcicap("replay", source, "--paced", "--json", before=hosts.a)
+    assert server.process.stdout
+    facts = json.loads(server.process.stdout.readline())
+    channels = ["P8_45", "P8_46", "P8_43", "P8_44", "P8_41", "P8_42", "P8_39", "P8_40"]
+    lines = "\n".join(f'{channel} = "{line}"' for channel, line in zip(channels, facts["channels"], strict=False))
+    device = (
+        f'driver = "beaglelogic"\nconn = "{facts["conn"]}"\noptions = {{ logic_channels = 8 }}\nrate_hz = 1_000_000\n'
+    )
+    head, _, tail = plan.partition("samples = 4_000_000")
+    tail = tail[tail.index("[hosts.A]") :].replace("[hosts.B]", '[hosts.B]\nwiring = { CLK = "B_CLK" }')
+    done, folder = record(tmp_path, f"{head}{device}[analysers.channels]\n{lines}\n{tail}", before=hosts.a)
+    server.kill(signal.SIGTERM)
+    assert server.done().status == 0
+    assert done.status == 0, done.err
+    samples = read_run(folder)["captures"][0]["samples"]
+    assert 300_000 <= samples < 4_000_000, "the 0.3 s of the stream, and not the 4 s of the capture"
+    low = (noise(4_000_000) & 0xFF).astype(np.uint8).tobytes()
+    assert sr_bytes(folder / "captures/la.sr") == low[:samples]
+
+
+def test_peer_absent(tmp_path: Path, capture: Path, hosts: TwoHosts) -> None:
+    test = 'kind = "stream"\ncount = 10'
+    done, folder = record(tmp_path, frames_plan(capture, "02:00:00:00:00:77", test), before=hosts.a, timeout=60)
+    assert done.status == 4
+    assert done.err.count("\n") <= 4
+    assert not folder.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.toml"]
+
+
+@pytest.mark.parametrize("death", ["peer", "link", "analyser", "interrupted"])
+def test_death_half_way(tmp_path: Path, hosts: TwoHosts, death: str) -> None:
+    source = write_sr(tmp_path / "slow.sr", noise(12_000_000).tobytes(), rate="1 MHz")
+    server, mac = hosts.serve()
+    test = 'kind = "stream"\ncount = 40_000\nspacing_us = 250'
+    replay = 'fault = "close"' if death == "analyser" else "paced = true"
+    (tmp_path / "plan.toml").write_text(frames_plan(source, mac, test, replay=replay))
+    running = Pcicap("record", tmp_path / "plan.toml", "-o", tmp_path / "run", before=hosts.a)
+    until = time.monotonic() + 30
+    while not list((tmp_path / "run.partial/frames").glob("*sent.npy")):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    time.sleep(1.0)
+    match death:
+        case "peer":
+            server.kill()
+        case "link":
+            hosts.link("down")
+        case "interrupted":
+            running.kill(signal.SIGINT)
+    done = running.done(60)
+    assert done.status == 4, done.err
+    run = read_run(tmp_path / "run")
+    assert run["complete"] is False
+    assert run["reason"] in done.err
+    kept = sr_bytes(tmp_path / "run/captures/la.sr")
+    assert len(kept) == 2 * run["captures"][0]["samples"] > 0
+    assert noise(12_000_000).tobytes().startswith(kept)
+    sent = logs(tmp_path / "run", run)["A", "sent"]
+    assert np.array_equal(sent["sequence"], np.arange(len(sent)))
+    assert 0 < len(sent) <= 40_000
+
+
+def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts) -> None:
+    pcitrace = [sys.executable, "-m", "pcitrace"]
+    simulate = [
+        *pcitrace,
+        "simulate",
+        "acenic-fig3.1",
+        "-o",
+        str(tmp_path / "simulated"),
+        "--set",
+        "analyser.wires=control14",
+    ]
+    subprocess.run(simulate, check=True, capture_output=True, timeout=120)
+    _, mac = hosts.serve()
+    test = 'kind = "request-response"\nsizes = [64, 1500]\ncount = 100'
+    done, folder = record(tmp_path, frames_plan(tmp_path / "simulated", mac, test), before=hosts.a)
+    assert done.status == 0, done.err
+    run = read_run(folder)
+    assert run["source_origin"] == "simulated"
+    (source,) = (tmp_path / "simulated").rglob("*.sr")
+    assert sr_bytes(folder / "captures/la.sr") == sr_bytes(source)
+    done_report = subprocess.run(
+        [*pcitrace, "report", str(folder), "--json"], check=True, capture_output=True, text=True, timeout=120
+    )
+    report = json.loads(done_report.stdout)
+    assert set(report["buses"]) == {"A", "B"}
+    assert report["buses"]["A"]["transactions"] > 0
