@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pcitrace.simulate.config import Simulation, SimulationError
+from pcitrace.simulate.config import Simulation
 from pcitrace.simulate.draw import random_bench
 from pcitrace.simulate.presets import PRESETS
 from pcitrace.simulate.run import find_preset, simulate
+from pcitrace.simulate.values import SimulationError
 
 __all__ = ["PRESETS", "Simulation", "SimulationError", "find_preset", "random_bench", "simulate"]

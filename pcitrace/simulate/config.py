@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from difflib import get_close_matches
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from pcitrace.errors import PciTraceError
+from pcitrace.simulate.values import check_numbers, plain, require, set_value
 
-
-class SimulationError(PciTraceError):
-    """The bench cannot be set up as asked."""
+MAXIMUM_USER_BYTES = 1500
 
 
 @dataclass(frozen=True)
@@ -202,13 +197,13 @@ class Simulation:
         for name, value in values.items():
             head, _, rest = name.partition(".")
             for path in [f"a.{rest}", f"b.{rest}"] if head == "host" else [name]:
-                result = _set(result, path.split("."), value, path)
+                result = set_value(result, path.split("."), value, name)
         result.check()
         return result
 
     def parameters(self) -> dict[str, Any]:
         """Return all fields that are not None as nested plain values."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        return {name: plain(value) for name, value in asdict(self).items()}
 
     def check(self) -> None:
         """Refuse what cannot be built.
@@ -217,110 +212,36 @@ class Simulation:
         ------
         SimulationError
         """
+        check_numbers(self)
         for letter, host in (("a", self.a), ("b", self.b)):
-            _require(host.bus.width in (32, 64), f"{letter}.bus.width", host.bus.width, "32 or 64")
-            _require(1 <= host.bus.clock_mhz <= 133, f"{letter}.bus.clock_mhz", host.bus.clock_mhz, "1 to 133")
-            _require(
-                host.nic.bus_width in (32, host.bus.width),
-                f"{letter}.nic.bus_width",
-                host.nic.bus_width,
-                "32, or the width of the bus",
-            )
-            _require(
-                host.bus.park in ("last", "host", "none"), f"{letter}.bus.park", host.bus.park, "last, host or none"
-            )
+            bus, nic, driver = host.bus, host.nic, host.driver
+            require(bus.width in (32, 64), f"{letter}.bus.width", bus.width, "32 or 64")
+            require(1 <= bus.clock_mhz <= 133, f"{letter}.bus.clock_mhz", bus.clock_mhz, "1 to 133")
+            require(bus.park in ("last", "host", "none"), f"{letter}.bus.park", bus.park, "last, host or none")
+            widths = (32, bus.width)
+            require(nic.bus_width in widths, f"{letter}.nic.bus_width", nic.bus_width, "32, or the width of the bus")
+            for part, name in ((bus, "bus.memory_devsel_clks"), (nic, "nic.csr_devsel_clks")):
+                clks = getattr(part, name.partition(".")[2])
+                require(1 <= clks <= 4, f"{letter}.{name}", clks, "1 (fast) to 4 (subtractive)")
             for name in ("burst_limit_bytes", "send_burst_limit_bytes"):
-                limit = getattr(host.nic, name)
-                _require(limit is None or limit >= 8, f"{letter}.nic.{name}", limit, "at least 8")
-        kinds = ("request-response", "ping-pong", "stream", "bidirectional")
-        _require(self.test.kind in kinds, "test.kind", self.test.kind, ", ".join(kinds))
-        _require(
-            self.test.arrivals in ("regular", "poisson"), "test.arrivals", self.test.arrivals, "regular or poisson"
-        )
-        _require(
-            bool(self.test.sizes) and all(1 <= size <= 9000 for size in self.test.sizes),
-            "test.sizes",
-            self.test.sizes,
-            "1 to 9000 user bytes each",
-        )
-        _require(1 <= self.test.request_bytes <= 9000, "test.request_bytes", self.test.request_bytes, "1 to 9000")
-        _require(self.test.count >= 0, "test.count", self.test.count, "0 or more")
-        _require(0 <= self.link.loss < 1, "link.loss", self.link.loss, "0 to below 1")
-        _require(self.link.rate_mbit_s > 0, "link.rate_mbit_s", self.link.rate_mbit_s, "above 0")
-        _require(self.analyser.mode in ("timing", "state"), "analyser.mode", self.analyser.mode, "timing or state")
-        wires = ("control14", "control16", "command", "full")
-        _require(self.analyser.wires in wires, "analyser.wires", self.analyser.wires, ", ".join(wires))
-        _require(self.analyser.rate_mhz > 0, "analyser.rate_mhz", self.analyser.rate_mhz, "above 0")
-
-
-def _require(good: bool, name: str, found: object, allowed: str) -> None:
-    if not good:
-        raise SimulationError(f"{name} = {found!r}: it must be {allowed}")
-
-
-def _set(owner: Any, path: list[str], value: Any, whole: str) -> Any:
-    name = path[0]
-    names = [item.name for item in fields(owner)]
-    if name not in names:
-        near = get_close_matches(name, names, n=3, cutoff=0.4) or names
-        raise SimulationError(f"{whole}: there is no {name!r} here; nearest: {', '.join(near)}")
-    current = getattr(owner, name)
-    if len(path) > 1:
-        if not is_dataclass(current):
-            raise SimulationError(f"{whole}: {name!r} has no parts")
-        return replace(owner, **{name: _set(current, path[1:], value, whole)})
-    if is_dataclass(current):
-        if not isinstance(value, type(current)):
-            raise SimulationError(f"{whole}: name one of its fields: {', '.join(f.name for f in fields(current))}")
-        return replace(owner, **{name: value})
-    return replace(owner, **{name: _convert(value, get_type_hints(type(owner))[name], current, whole)})
-
-
-def _convert(value: Any, wanted: Any, current: Any, whole: str) -> Any:
-    """Accept what the field holds, or its text as written after ``--set``."""
-    text = str(wanted)
-    if isinstance(value, str) and wanted is not str:
-        value = _parse(value, whole, listed="tuple" in text)
-    if isinstance(value, list):
-        value = tuple(value)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not _fits(value, wanted):
-        name = wanted.__name__ if isinstance(wanted, type) else text.replace("pcitrace.simulate.config.", "")
-        raise SimulationError(f"{whole} = {value!r}: it must be {name}, such as {current!r}")
-    return value
-
-
-def _parse(text: str, whole: str, *, listed: bool) -> Any:
-    if text == "none":
-        return None
-    try:
-        return tomllib.loads(f"v = [{text}]" if listed and not text.startswith("[") else f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
-        raise SimulationError(f"{whole} = {text}: not a number, true, false, none or a list of numbers") from None
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a value is of an annotated type (those that occur here)."""
-    if isinstance(wanted, UnionType):
-        return any(_fits(value, part) for part in get_args(wanted))
-    if get_origin(wanted) is tuple:
-        parts = get_args(wanted)
-        if not isinstance(value, tuple):
-            return False
-        if parts[-1] is Ellipsis:
-            return all(_fits(item, parts[0]) for item in value)
-        return len(value) == len(parts) and all(map(_fits, value, parts))
-    if get_origin(wanted) is not None:
-        return isinstance(value, get_origin(wanted))
-    if isinstance(value, bool):
-        return wanted is bool
-    return isinstance(value, (int, float) if wanted is float else wanted)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+                limit = getattr(nic, name)
+                require(limit is None or limit >= 8, f"{letter}.nic.{name}", limit, "none, or at least 8")
+            for name in ("send", "sent_update", "receive", "queue_update"):
+                require(bool(getattr(driver, name)), f"{letter}.driver.{name}", (), "one access at least")
+            for name, least in (("group_frames", 1), ("ring_frames", 1)):
+                require(getattr(driver, name) >= least, f"{letter}.driver.{name}", getattr(driver, name), "1 or more")
+            spread = driver.group_spread
+            require(spread < driver.group_frames, f"{letter}.driver.group_spread", spread, "below group_frames")
+        test, link, analyser = self.test, self.link, self.analyser
+        for name, value, allowed in (
+            ("test.kind", test.kind, ("request-response", "ping-pong", "stream", "bidirectional")),
+            ("test.arrivals", test.arrivals, ("regular", "poisson")),
+            ("analyser.mode", analyser.mode, ("timing", "state")),
+            ("analyser.wires", analyser.wires, ("control14", "control16", "command", "full")),
+        ):
+            require(value in allowed, name, value, ", ".join(allowed))
+        for name, sizes in (("test.sizes", test.sizes), ("test.request_bytes", (test.request_bytes,))):
+            good = bool(sizes) and all(1 <= size <= MAXIMUM_USER_BYTES for size in sizes)
+            require(good, name, sizes, f"1 to {MAXIMUM_USER_BYTES} user bytes each")
+        for name, number in (("link.rate_mbit_s", link.rate_mbit_s), ("analyser.rate_mhz", analyser.rate_mhz)):
+            require(number > 0, name, number, "above 0")

@@ -7,10 +7,11 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from pcitrace.simulate.bus import Access, Bus, Transaction
-from pcitrace.simulate.config import LinkParameters, NicParameters, SimulationError
+from pcitrace.simulate.config import LinkParameters, NicParameters
 from pcitrace.simulate.events import Process, Scheduler, Signal
 from pcitrace.simulate.frame import CRC_BYTES, Frame
 from pcitrace.simulate.pci import MEMORY_READ, MEMORY_WRITE, READ_LINE
+from pcitrace.simulate.values import SimulationError
 
 if TYPE_CHECKING:
     from pcitrace.simulate.host import Host

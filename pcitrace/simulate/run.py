@@ -13,11 +13,12 @@ import numpy as np
 from pcitrace import runfolder
 from pcitrace.simulate import sweep
 from pcitrace.simulate.bench import Bench
-from pcitrace.simulate.config import Simulation, SimulationError
+from pcitrace.simulate.config import Simulation
 from pcitrace.simulate.frame import MAC, SEQUENCE
 from pcitrace.simulate.presets import PRESETS
 from pcitrace.simulate.recording import Recording
 from pcitrace.simulate.truth import Truth, write_json
+from pcitrace.simulate.values import SimulationError
 
 
 def simulate(
