@@ -195,9 +195,9 @@ class Simulation:
         """
         result = self
         for name, value in values.items():
-            head, _, rest = name.partition(".")
-            for path in [f"a.{rest}", f"b.{rest}"] if head == "host" else [name]:
-                result = set_value(result, path.split("."), value, name)
+            first, *rest = name.split(".")
+            for path in [["a", *rest], ["b", *rest]] if first == "host" else [[first, *rest]]:
+                result = set_value(result, path, value, name)
         result.check()
         return result
 
