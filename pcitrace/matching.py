@@ -17,7 +17,7 @@ from pcitrace.dma import SHORTEST_RECEIVED, Kind
 from pcitrace.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
 from pcitrace.phases import Phases
 from pcitrace.profiles import Profile
-from pcitrace.sendstart import Starts, find
+from pcitrace.sendstart import Starts, find, updates
 from pcitrace.traffic import Bursts, Traffic
 
 __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
@@ -250,13 +250,13 @@ def _columns(
     status = joined.first_data_us[np.flatnonzero((joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0))]
     done_from = np.fmax(dma_end, wire_end) if mine.host.profile.send == "store_and_forward" else dma_end
     status_us = next_us(np.sort(status), done_from)
-    updates = csr.first_attempt_us[(mine.starts.send < 0) & (csr.reason != CONFIGURATION)]
+    done = updates(csr, mine.starts, joined.last_data_us[mine.sends])
     rows: dict[str, Any] = {
         "sender": np.full(len(send), sender, dtype=object),
         "receiver": np.full(len(send), receiver, dtype=object),
         "csr_first_us": pick_us(csr.first_attempt_us, first),
         "csr_last_us": pick_us(csr.first_attempt_us, last),
-        "csr_done_us": next_us(updates, dma_end),
+        "csr_done_us": pick_us(done, send),
         "dma_start_us": pick_us(joined.first_data_us, burst),
         "dma_end_us": dma_end,
         "status_us": status_us,

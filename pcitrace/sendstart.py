@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.bustable import WRITES
-from pcitrace.columns import Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers, next_us
 from pcitrace.csr import CONFIGURATION, Accesses
 from pcitrace.profiles import Profile
 
-__all__ = ["Starts", "find"]
+__all__ = ["Starts", "find", "updates"]
 
-GROUP_US = 3.0
+GROUP_US = 1.0
 """Accesses of the host with shorter pauses between them belong to one group."""
 
 NOT_STARTING = ("interrupt", "receive_doorbell", "receive_buffer", "receive_ring", "receive_ring_size")
@@ -61,7 +61,10 @@ def find(csr: Accesses, profile: Profile, dma_start_us: Floats, address: Integer
     if csr.doorbell.any() and len(csr.of_role("send_buffer")):
         return _by_buffer(csr, dma_start_us, address)
     if csr.doorbell.any():
-        return _by_doorbell(csr, profile, dma_start_us)
+        return _by_doorbell(csr, np.flatnonzero(csr.doorbell), _released(csr, profile), dma_start_us)
+    bells = _unnamed_doorbell(csr, dma_start_us)
+    if bells is not None:
+        return _by_doorbell(csr, bells, np.ones(len(bells), dtype=np.int64), dma_start_us)
     return _by_group(csr, dma_start_us)
 
 
@@ -95,10 +98,9 @@ def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts
     return Starts(first, last, send)
 
 
-def _by_doorbell(csr: Accesses, profile: Profile, dma_start_us: Floats) -> Starts:
-    """One doorbell releases one frame, or as many as its value is ahead of the one before."""
-    bells = np.flatnonzero(csr.doorbell)
-    released = np.cumsum(_released(csr, profile, bells))
+def _by_doorbell(csr: Accesses, bells: Integers, ahead: Integers, dma_start_us: Floats) -> Starts:
+    """Take the doorbells in order: each releases as many sends as `ahead` says."""
+    released = np.cumsum(ahead)
     rung = csr.first_attempt_us[bells]
     count = len(dma_start_us)
     # Sends released before the capture began have no doorbell: as few as let every doorbell come before its DMA.
@@ -114,11 +116,11 @@ def _by_doorbell(csr: Accesses, profile: Profile, dma_start_us: Floats) -> Start
     last = np.r_[np.full(low, -1), bells[which]]
     # Writes just before a doorbell, such as descriptors on the card, belong to it.
     writes = np.isin(csr.command, WRITES) & (csr.reason != CONFIGURATION)
-    usable = writes & ~np.isin(np.array(csr.role, dtype=object), NOT_STARTING) & ~csr.doorbell
-    begin = np.arange(len(csr))
+    usable = writes & ~np.isin(np.array(csr.role, dtype=object), NOT_STARTING)
+    usable[bells] = False
     end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)
-    near = np.r_[False, csr.first_attempt_us[1:] - end_us[:-1] < GROUP_US] & np.r_[False, usable[:-1]]
-    begin = np.maximum.accumulate(np.where(near, 0, begin))
+    near = np.r_[False, (csr.first_attempt_us[1:] - end_us[:-1] < GROUP_US) & usable[:-1]]
+    begin = np.maximum.accumulate(np.where(near, 0, np.arange(len(csr))))
     first = np.where(last >= 0, begin[np.maximum(last, 0)], -1)
     send = np.full(len(csr), -1)
     for one in range(count - 1, -1, -1):
@@ -127,8 +129,9 @@ def _by_doorbell(csr: Accesses, profile: Profile, dma_start_us: Floats) -> Start
     return Starts(first, last, send)
 
 
-def _released(csr: Accesses, profile: Profile, bells: Integers) -> Integers:
-    """Return how many sends each doorbell releases."""
+def _released(csr: Accesses, profile: Profile) -> Integers:
+    """Return how many sends each doorbell releases: one, or as many as its value is ahead of the one before."""
+    bells = np.flatnonzero(csr.doorbell)
     register = next((one for one in profile.registers if one.role == "send_doorbell"), None)
     if register is None or register.value != "tail" or profile.send_descriptor is None:
         return np.ones(len(bells), dtype=np.int64)
@@ -139,9 +142,53 @@ def _released(csr: Accesses, profile: Profile, bells: Integers) -> Integers:
     ahead = np.diff(value, prepend=value[:1])
     ahead = ahead % entries if entries else np.where(ahead < 0, 1, ahead)
     # The first value seen says how far it went only from a known start: a ring just set up begins at 0.
-    fresh = len(sizes) and sizes[0] < bells[0]
+    fresh = len(sizes) > 0 and sizes[0] < bells[0]
     ahead[0] = value[0] if fresh else 1
     return ahead
+
+
+def updates(csr: Accesses, starts: Starts, dma_end_us: Floats) -> Floats:
+    """Return when the driver updated its sent queue, for each send.
+
+    Parameters
+    ----------
+    csr : Accesses
+    starts : Starts
+    dma_end_us : array of float
+        Last data phase of each send, ascending.
+
+    Returns
+    -------
+    array of float
+        First attempt of the access: of the register that is accessed once after each send if there is one, else the
+        first access after the DMA that starts no send and is not of the receive side; NaN where there is none.
+    """
+    free = (starts.send < 0) & (csr.reason != CONFIGURATION)
+    free &= ~np.isin(np.array(csr.role, dtype=object), ("receive_doorbell", "receive_buffer"))
+    own = _once_each(csr, free & (csr.address >= 0), dma_end_us, after=True)
+    if own is not None:
+        return csr.first_attempt_us[own]
+    return next_us(csr.first_attempt_us[free], dma_end_us)
+
+
+def _unnamed_doorbell(csr: Accesses, dma_start_us: Floats) -> Integers | None:
+    """Return the writes of a register that is written once before each send, if there is one."""
+    written = np.isin(csr.command, WRITES) & (csr.address >= 0) & (csr.reason != CONFIGURATION)
+    return _once_each(csr, written, dma_start_us, after=False)
+
+
+def _once_each(csr: Accesses, usable: Booleans, time_us: Floats, after: bool) -> Integers | None:
+    """Return the accesses of the register that is accessed once before, or after, each of the given times."""
+    best, least = None, np.inf
+    for address in np.unique(csr.address[usable]):
+        rows = np.flatnonzero(usable & (csr.address == address))
+        if len(rows) != len(time_us):
+            continue
+        lag = csr.first_attempt_us[rows] - time_us
+        lag = lag if after else -lag
+        if (lag > 0).all() and np.median(lag) < least:
+            best, least = rows, float(np.median(lag))
+    return best
 
 
 def _by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
