@@ -88,9 +88,11 @@ def _open_folder(path: Path, wiring: WiringSource | None, options: dict[str, Any
     hosts: Mapping[str, Any] = folder.run["hosts"]
     captures = []
     for number, (entry, file) in enumerate(zip(folder.run["captures"], folder.capture_paths, strict=True)):
-        stated = {
-            host["bus"]: host["wiring"] for host in hosts.values() if host["capture"] == number and "wiring" in host
-        }
+        stated = {}
+        for host in hosts.values():
+            said = {**host.get("wiring", {}), **({"width": host["width"]} if "width" in host else {})}
+            if host["capture"] == number and said:
+                stated[host["bus"]] = said
         rates = {key: options[key] or entry.get(key) for key in ("rate_hz", "clock_mhz")}
         captures.append(Capture(file, {"bus": stated} if stated else None, **(options | rates)))
     sources = {name: (captures[host["capture"]], host["bus"]) for name, host in hosts.items()}
