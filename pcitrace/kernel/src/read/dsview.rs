@@ -273,3 +273,131 @@ fn transpose8(mut m: u64) -> u64 {
     }
     m
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::archive::testing::zip;
+    use crate::read::testing::TempFile;
+
+    fn header(probes: &[(usize, &str)], samples: usize, blocks: usize) -> String {
+        let mut text = format!(
+            "[version]\nversion = 3\n[header]\ndriver = DSLogic\ndevice mode = 0\ncapturefile = data\n\
+             total samples = {samples}\ntotal probes = {}\ntotal blocks = {blocks}\nsamplerate = 100 MHz\n\
+             trigger pos = 0\n",
+            probes.len()
+        );
+        for (number, name) in probes {
+            text += &format!("probe{number} = {name}\n");
+        }
+        text
+    }
+
+    fn open_members(members: &[(&str, &[u8])]) -> Result<(TempFile, Capture)> {
+        let file = TempFile::new("a.dsl", &zip(members));
+        let capture = open(Archive::open(file.path())?)?;
+        Ok((file, capture))
+    }
+
+    fn samples(capture: &Capture) -> (usize, Vec<u8>) {
+        let Data::Sampled(sampled) = &capture.data else {
+            panic!("DSView files are sampled");
+        };
+        let mut all = Vec::new();
+        let mut buffer = vec![1; 5];
+        for chunk in sampled.chunks() {
+            let chunk = chunk.unwrap();
+            assert_eq!(chunk.offset, all.len() as u64);
+            all.extend(&*chunk.bytes(&mut buffer).unwrap());
+        }
+        assert_eq!(sampled.total_bytes(), Some(all.len() as u64));
+        (sampled.unit_size(), all)
+    }
+
+    #[test]
+    fn planes_become_samples() {
+        let header = header(&[(0, "CLK"), (2, "FRAME#"), (11, "IRDY#")], 19, 2);
+        let members: [(&str, &[u8]); 7] = [
+            ("header", header.as_bytes()),
+            ("L-0/0", &[0b0101_0101, 0xff]),
+            ("L-2/0", &[0b0000_1111, 0x00]),
+            ("L-11/0", &[0b1000_0000, 0x0f]),
+            ("L-0/1", &[0b0000_0001]),
+            ("L-2/1", &[0b0000_0010]),
+            ("L-11/1", &[0b1111_1111]),
+        ];
+        let (_file, capture) = open_members(&members).unwrap();
+        let names: Vec<_> = capture.channels.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["CLK", "FRAME#", "IRDY#"]);
+        let expected = [3, 2, 3, 2, 1, 0, 1, 4, 5, 5, 5, 5, 1, 1, 1, 1, 5, 6, 4];
+        assert_eq!(samples(&capture), (1, expected.to_vec()));
+    }
+
+    #[test]
+    fn many_channels_over_chunk_and_block_ends() {
+        const CHANNELS: usize = 33;
+        let bit = |channel: usize, sample: usize| (sample * 7 + channel * 13) % 11 < 5;
+        let counts = [CHUNK_SAMPLES as usize + 24, 8, 13];
+        let total: usize = counts.iter().sum();
+        let mut members = Vec::new();
+        for channel in 0..CHANNELS {
+            let mut first = 0;
+            for (block, count) in counts.iter().enumerate() {
+                let mut plane = vec![0; count.div_ceil(8)];
+                for sample in 0..*count {
+                    plane[sample / 8] |= u8::from(bit(channel, first + sample)) << (sample % 8);
+                }
+                members.push((format!("L-{channel}/{block}"), plane));
+                first += count;
+            }
+        }
+        let names: Vec<String> = (0..CHANNELS).map(|n| format!("D{n}")).collect();
+        let probes: Vec<(usize, &str)> = names.iter().map(String::as_str).enumerate().collect();
+        let header = header(&probes, total, counts.len());
+        let mut all = vec![("header", header.as_bytes())];
+        all.extend(
+            members
+                .iter()
+                .map(|(name, plane)| (name.as_str(), plane.as_slice())),
+        );
+        let (_file, capture) = open_members(&all).unwrap();
+        let (unit_size, bytes) = samples(&capture);
+        assert_eq!((unit_size, bytes.len()), (8, total * 8));
+        for (sample, unit) in bytes.chunks(8).enumerate() {
+            let unit = u64::from_le_bytes(unit.try_into().unwrap());
+            let expected = (0..CHANNELS).fold(0, |all, channel| {
+                all | u64::from(bit(channel, sample)) << channel
+            });
+            assert_eq!(unit, expected, "{sample}");
+        }
+    }
+
+    #[test]
+    fn headers_and_blocks_that_cannot_be() {
+        let good = header(&[(0, "A"), (1, "B")], 16, 1);
+        let refusal = |header: &str, blocks: &[(&str, &[u8])]| {
+            let mut members = vec![("header", header.as_bytes())];
+            members.extend(blocks);
+            open_members(&members).map(|_| ()).unwrap_err().to_string()
+        };
+        let blocks: [(&str, &[u8]); 2] = [("L-0/0", b"ab"), ("L-1/0", b"cd")];
+        let with = |part: &str, other: &str| refusal(&good.replace(part, other), &blocks);
+        assert!(with("version = 3", "version = 2").contains("the format version is 2"));
+        assert!(with("device mode = 0", "device mode = 1").contains("analog"));
+        assert!(with("100 MHz", "0 Hz").contains("`samplerate = 0 Hz` is not a positive rate"));
+        assert!(with("total samples = 16", "total samples = 0").contains("the capture is empty"));
+        assert!(
+            with("total samples = 16", "total samples = 17").contains("but the blocks hold 16")
+        );
+        assert!(with("total samples = 16\n", "").contains("`total samples` is missing"));
+        assert!(
+            with("total blocks = 1", "total blocks = 2")
+                .contains("L-0/1: this block of samples is missing")
+        );
+        assert!(with("total probes = 2", "total probes = 3").contains("but 2 are named"));
+        assert!(with("probe1 = B", "probe1 = A").contains("two probes have the name `A`"));
+        assert!(refusal(&good, &blocks[..1]).contains("L-1/0: this block of samples is missing"));
+        let uneven: [(&str, &[u8]); 2] = [("L-0/0", b"ab"), ("L-1/0", b"c")];
+        assert!(refusal(&good, &uneven).contains("L-1/0: is 1 bytes long where L-0/0 has 2"));
+    }
+}

@@ -319,3 +319,144 @@ impl<'a> Fields<'a> {
         Error::format(self.path, what).at((self.at - back) as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::testing::TempFile;
+
+    fn header(version: u32) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(version.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes
+    }
+
+    fn chunk(rate: Option<f64>, initial: u32, begin: f64, end: f64, times: &[f64]) -> Vec<u8> {
+        let mut bytes = initial.to_le_bytes().to_vec();
+        let seconds = rate.into_iter().chain([begin, end]);
+        seconds.for_each(|s| bytes.extend(s.to_le_bytes()));
+        bytes.extend((times.len() as u64).to_le_bytes());
+        times.iter().for_each(|t| bytes.extend(t.to_le_bytes()));
+        bytes
+    }
+
+    fn version0(initial: u32, begin: f64, end: f64, times: &[f64]) -> Vec<u8> {
+        [header(0), chunk(None, initial, begin, end, times)].concat()
+    }
+
+    fn version1(chunks: &[Vec<u8>]) -> Vec<u8> {
+        [
+            header(1),
+            (chunks.len() as u64).to_le_bytes().to_vec(),
+            chunks.concat(),
+        ]
+        .concat()
+    }
+
+    fn changes(capture: &Capture) -> &dyn Changes {
+        let Data::Changes(changes) = &capture.data else {
+            panic!("the export lists changes");
+        };
+        &**changes
+    }
+
+    #[test]
+    fn the_files_of_a_folder_are_one_capture() {
+        let first = version0(1, -1e-6, 1e-6, &[-5e-7, 0.0]);
+        let file = TempFile::new("digital_0.bin", &first);
+        let folder = file.path().parent().unwrap();
+        // Ends early: what follows is not known.
+        std::fs::write(folder.join("digital_10.bin"), version0(0, -1e-6, 5e-7, &[])).unwrap();
+        std::fs::write(folder.join("digital_2.bin"), version0(0, -1e-6, 1e-6, &[])).unwrap();
+        std::fs::write(folder.join("digital_02.bin"), b"another").unwrap();
+        std::fs::write(folder.join("analog_1.bin"), b"another").unwrap();
+        let capture = open(&folder.join("digital_2.bin")).unwrap();
+        let names: Vec<_> = capture.channels.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["digital_0", "digital_2", "digital_10"]);
+        let saleae = changes(&capture);
+        assert_eq!(
+            (saleae.tick(), saleae.end()),
+            ((1, 1_000_000_000_000), 2_000_000)
+        );
+        let signals = saleae.signals(&[0, 2]).unwrap();
+        assert_eq!(signals[0].times, [0, 500_000, 1_000_000]);
+        assert_eq!(signals[0].values, [1, 0, 1]);
+        assert_eq!(
+            (&signals[1].times[..], &signals[1].unknown[..]),
+            (&[0, 1_500_000][..], &[0, 1][..])
+        );
+
+        std::fs::write(folder.join("digital_10.bin"), b"<SALEAE>").unwrap();
+        let error = open(file.path()).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.contains("digital_10.bin, byte 8: the file is cut off"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn chunks_have_gaps_between_them() {
+        let part =
+            |initial, begin, end, times: &[f64]| chunk(Some(1e9), initial, begin, end, times);
+        let bytes = version1(&[
+            part(0, 0.0, 1e-6, &[2e-7]),
+            part(0, 2e-6, 3e-6, &[2.5e-6]),
+            part(1, 3e-6, 4e-6, &[]),
+        ]);
+        let file = TempFile::new("one.bin", &bytes);
+        let other = version1(&[part(1, 0.0, 1.5e-6, &[]), part(1, 2.1e-6, 4e-6, &[])]);
+        let capture = open(file.path()).unwrap();
+        assert_eq!(changes(&capture).gaps(), [(1_000_000, 2_000_000)]);
+        let signals = changes(&capture).signals(&[0]).unwrap();
+        assert_eq!(
+            signals[0].times,
+            [0, 200_000, 2_000_000, 2_500_000, 3_000_000]
+        );
+        assert_eq!(signals[0].values, [0, 1, 0, 1, 1]);
+
+        let file = TempFile::new("digital_0.bin", &bytes);
+        std::fs::write(file.path().with_file_name("digital_1.bin"), other).unwrap();
+        assert_eq!(
+            changes(&open(file.path()).unwrap()).gaps(),
+            [(1_000_000, 2_100_000)]
+        );
+    }
+
+    #[test]
+    fn damage_is_refused_with_its_place() {
+        let refusal = |bytes: &[u8]| {
+            let file = TempFile::new("digital_0.bin", bytes);
+            open(file.path()).map(|_| ()).unwrap_err().to_string()
+        };
+        let good = version0(0, 0.0, 1.0, &[0.25, 0.5]);
+        for length in 0..good.len() {
+            assert!(
+                refusal(&good[..length]).contains("the file is cut off"),
+                "{length}"
+            );
+        }
+        assert!(refusal(&[&good[..], b"!"].concat()).contains("byte 60: 1 bytes follow"));
+        let with = |at: usize, value: &[u8]| {
+            let mut bytes = good.clone();
+            bytes[at..at + value.len()].copy_from_slice(value);
+            refusal(&bytes)
+        };
+        assert!(with(0, b"?").contains("does not begin"));
+        assert!(with(8, &[2]).contains("byte 8: is of version 2"));
+        assert!(with(12, &[1]).contains("holds analog samples"));
+        assert!(with(12, &[7]).contains("data of type 7"));
+        assert!(with(16, &[2]).contains("the initial state is 2"));
+        assert!(with(20, &f64::NAN.to_le_bytes()).contains("NaN s is no time"));
+        assert!(
+            with(28, &(-1f64).to_le_bytes())
+                .contains("byte 28: time runs backwards from 0 s to -1 s")
+        );
+        assert!(
+            with(36, &[255; 8])
+                .contains("18446744073709551615 transitions belong here, 2 are left")
+        );
+        assert!(with(52, &0.1f64.to_le_bytes()).contains("byte 52: time runs backwards"));
+        assert!(with(52, &1.5f64.to_le_bytes()).contains("behind the end at 1 s"));
+    }
+}

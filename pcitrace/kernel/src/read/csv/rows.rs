@@ -126,7 +126,7 @@ pub fn read_bits(
             b"1" => 1,
             other => {
                 return Err(format!(
-                    "cell {} is `{}`, neither 0 nor 1; export logic channels only",
+                    "value {} is `{}`, neither 0 nor 1; export logic channels only",
                     count + 1,
                     String::from_utf8_lossy(&other[..other.len().min(40)])
                 ));
@@ -138,7 +138,7 @@ pub fn read_bits(
         count += 1;
     }
     if count != columns {
-        return Err(format!("{count} cells where the first row has {columns}"));
+        return Err(format!("{count} values where the first row has {columns}"));
     }
     Ok(())
 }

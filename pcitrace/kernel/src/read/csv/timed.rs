@@ -65,7 +65,12 @@ impl Rows {
                     ))
                 })?;
                 if ps < last {
-                    let what = format!("time runs backwards from {last} ps to {ps} ps");
+                    let seconds = |ps: i64| ps as f64 / PS_PER_SECOND as f64;
+                    let what = format!(
+                        "time runs backwards from {} s to {} s",
+                        seconds(last),
+                        seconds(ps)
+                    );
                     return Err(wrong(what));
                 }
                 last = ps;

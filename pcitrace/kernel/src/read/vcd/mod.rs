@@ -18,7 +18,7 @@ use std::io::Read;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 19;
 /// A header or a single time step (or comment) longer than this is refused, to bound memory.
 const MAX_STEP_BYTES: usize = 256 << 20;
 
@@ -28,6 +28,8 @@ struct Vcd {
     /// Where the header ends in the text.
     body: u64,
     end: u64,
+    /// While the simulator had its dump turned off.
+    gaps: Vec<(u64, u64)>,
 }
 
 pub fn open(text: Text) -> Result<Capture> {
@@ -38,10 +40,12 @@ pub fn open(text: Text) -> Result<Capture> {
         header,
         body: header_text.len() as u64,
         end: 0,
+        gaps: Vec::new(),
     };
     // The whole body is checked now, so that a damaged file is refused by whatever opens it.
-    let (_, end) = vcd.scan_body(&[])?;
-    vcd.end = end;
+    let merged = vcd.scan_body(&[])?;
+    vcd.end = merged.end;
+    vcd.gaps = merged.gaps();
     Ok(Capture {
         path: vcd.text.path().into(),
         format: "vcd",
@@ -60,7 +64,7 @@ impl Changes for Vcd {
     }
 
     fn gaps(&self) -> &[(u64, u64)] {
-        &[]
+        &self.gaps
     }
 
     fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>> {
@@ -71,7 +75,7 @@ impl Changes for Vcd {
         let mut distinct = nets.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        let (mut signals, _) = self.scan_body(&distinct)?;
+        let mut signals = self.scan_body(&distinct)?.signals;
         let mut uses = vec![0; distinct.len()];
         let slots: Vec<usize> = nets
             .iter()
@@ -93,8 +97,8 @@ impl Changes for Vcd {
 }
 
 impl Vcd {
-    /// The changes of the given nets, and the last time.
-    fn scan_body(&self, wanted: &[usize]) -> Result<(Vec<Signal>, u64)> {
+    /// The changes of the given nets.
+    fn scan_body(&self, wanted: &[usize]) -> Result<Merged> {
         let mut slots = vec![None; self.header.nets.len()];
         for (slot, &net) in wanted.iter().enumerate() {
             slots[net] = Some(slot as u32);
@@ -106,6 +110,7 @@ impl Vcd {
         let mut merged = Merged {
             signals: vec![Signal::default(); wanted.len()],
             end: 0,
+            switches: Vec::new(),
         };
         let workers = thread::available_parallelism().map_or(1, |n| n.get());
         let mut pieces = Pieces::new(&self.text, self.body)?;
@@ -164,13 +169,14 @@ impl Vcd {
                 "the file is cut off within its last value or comment; record it again",
             ));
         }
-        Ok((merged.signals, merged.end))
+        Ok(merged)
     }
 }
 
 struct Merged {
     signals: Vec<Signal>,
     end: u64,
+    switches: Vec<(u64, bool)>,
 }
 
 impl Merged {
@@ -180,6 +186,7 @@ impl Merged {
             return Err(text.wrong_at(piece.offset, what));
         }
         self.end = scan.last_time.unwrap_or(self.end);
+        self.switches.extend(scan.switches);
         for (all, more) in self.signals.iter_mut().zip(scan.signals) {
             append_mask(
                 &mut all.unknown,
@@ -197,6 +204,26 @@ impl Merged {
             all.values.extend(more.values);
         }
         Ok(())
+    }
+}
+
+impl Merged {
+    fn gaps(&self) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        let mut off = None;
+        for &(time, on) in &self.switches {
+            match (on, off) {
+                (false, None) => off = Some(time),
+                (true, Some(since)) => {
+                    gaps.push((since, time));
+                    off = None;
+                }
+                _ => {}
+            }
+        }
+        gaps.extend(off.map(|since| (since, self.end)));
+        gaps.retain(|(from, to)| from < to);
+        gaps
     }
 }
 
@@ -304,5 +331,207 @@ fn read_header(text: &Text) -> Result<Vec<u8>> {
         if header.len() > MAX_STEP_BYTES {
             return Err(text.wrong_at(header.len() as u64, too_long("the header")));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::read::testing::TempFile;
+
+    const HEADER: &str = "$date today $end\n$timescale 10 ns $end\n$scope module top $end\n\
+        $var wire 1 ! CLK $end $var wire 4 ab AD [3:0] $end $var wire 1 % D [7] $end\n\
+        $var real 64 r V $end $scope module sub $end $var wire 1 ! c $end $upscope $end $upscope $end\n\
+        $enddefinitions $end\n";
+
+    fn open_text(text: &str) -> Result<(TempFile, Capture)> {
+        let file = TempFile::new("a.vcd", text.as_bytes());
+        let capture = open(Text::new(file.path(), false))?;
+        Ok((file, capture))
+    }
+
+    fn changes(capture: &Capture) -> &dyn Changes {
+        let Data::Changes(changes) = &capture.data else {
+            panic!("a VCD lists changes");
+        };
+        &**changes
+    }
+
+    fn refusal(body: &str) -> String {
+        match open_text(&(HEADER.to_owned() + body)) {
+            Err(Error::Format {
+                offset, message, ..
+            }) => {
+                let place = offset.expect("the place is known") as usize - HEADER.len();
+                format!("{place}: {message}")
+            }
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("{body:?} was read"),
+        }
+    }
+
+    #[test]
+    fn names_widths_values_and_times() {
+        let body = "$dumpvars 0! bxZ ab x% r1.5 r $end\n#10 1! b1 ab\n$comment #3 0! $end\n#20\n0!\nB101z ab\nz%\n#20 1!\n#30\n";
+        let (_file, capture) = open_text(&(HEADER.to_owned() + body)).unwrap();
+        let names: Vec<_> = capture
+            .channels
+            .iter()
+            .map(|c| (c.name.as_str(), c.width))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("top.CLK", 1),
+                ("top.AD[3:0]", 4),
+                ("top.D[7]", 1),
+                ("top.sub.c", 1)
+            ]
+        );
+        let vcd = changes(&capture);
+        assert_eq!((vcd.tick(), vcd.end()), ((1, 100_000_000), 30));
+        let signals = vcd.signals(&[3, 1, 2, 0]).unwrap();
+        let clk = Signal {
+            times: vec![0, 10, 20, 20],
+            values: vec![0, 1, 0, 1],
+            ..Signal::default()
+        };
+        assert_eq!((&signals[0], &signals[3]), (&clk, &clk));
+        let ad = Signal {
+            times: vec![0, 10, 20],
+            values: vec![0, 1, 0b1010],
+            unknown: vec![0b1110, 0, 0],
+            high_z: vec![0b0001, 0, 0b0001],
+        };
+        assert_eq!(signals[1], ad);
+        let d = Signal {
+            times: vec![0, 20],
+            values: vec![0, 0],
+            unknown: vec![1, 0],
+            high_z: vec![0, 1],
+        };
+        assert_eq!(signals[2], d);
+    }
+
+    #[test]
+    fn a_dump_turned_off_is_a_gap() {
+        let body = "#5 1!\n$dumpoff x! bx ab x% $end\n#9\n$dumpon 0! b0 ab 0% $end\n#12 1!\n#15 $dumpoff x! $end\n#20";
+        let (_file, capture) = open_text(&(HEADER.to_owned() + body)).unwrap();
+        assert_eq!(changes(&capture).gaps(), [(5, 9), (15, 20)]);
+    }
+
+    #[test]
+    fn what_a_simulator_does_not_write_is_refused_with_its_place() {
+        assert_eq!(
+            refusal("#10 1!\n#9 0!\n"),
+            "7: time runs backwards from 10 to 9"
+        );
+        assert_eq!(refusal("#1x"), "0: `#1x` is not a time");
+        assert_eq!(
+            refusal("#99999999999999999999"),
+            "0: `#99999999999999999999` is not a time"
+        );
+        assert_eq!(
+            refusal("1?"),
+            "0: `1?` changes a net `?` that the header does not declare"
+        );
+        assert_eq!(
+            refusal("#1 1"),
+            "3: `1` changes no net: its identifier is missing"
+        );
+        assert_eq!(
+            refusal("b1 abc"),
+            "3: `b1 abc` changes a net `abc` that the header does not declare"
+        );
+        assert_eq!(
+            refusal("b10101 ab"),
+            "0: `b10101 ab` is 5 bits for a net of 4"
+        );
+        assert_eq!(refusal("b102 ab"), "0: `b102` is not a value");
+        assert_eq!(
+            refusal("#5 pDD 6 6 !"),
+            "3: `pDD` is neither a time nor a value change"
+        );
+        assert_eq!(
+            refusal("$scope"),
+            "0: `$scope` has no place among the value changes"
+        );
+        for cut in ["#5 1!\nb10", "#5 1!\nb10 ", "#5 $comment 1!", "#5 r1.5"] {
+            let message = refusal(cut);
+            assert!(
+                message.starts_with(&format!("{}: the file is cut off", cut.len())),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn headers_that_say_too_little_are_refused() {
+        let wrong = |text: &str| open_text(text).map(|_| ()).unwrap_err().to_string();
+        let without = |part: &str| wrong(&HEADER.replace(part, ""));
+        assert!(without("$enddefinitions $end").contains("the VCD header ends without"));
+        assert!(without("$timescale 10 ns $end").contains("no `$timescale`"));
+        let instead = |part: &str, other: &str| wrong(&HEADER.replace(part, other));
+        for unit in [
+            "0 ns",
+            "10 lightyears",
+            "ns",
+            "10",
+            "99999999999999999999 s",
+        ] {
+            assert!(
+                instead("10 ns", unit).contains("is not a number and a unit"),
+                "{unit}"
+            );
+        }
+        assert!(
+            instead("wire 4 ab", "wire 4 !").contains("`!` is declared with 1 and with 4 bits")
+        );
+        assert!(
+            instead("wire 1 % D [7]", "wire 1 % CLK").contains("two nets have the name `top.CLK`")
+        );
+        assert!(
+            instead("wire 4 ab AD", "wire four ab AD")
+                .contains("is not type, width, identifier, name")
+        );
+        assert!(instead("$date today $end", "today").contains("`today` stands where"));
+    }
+
+    /// What lies across the cuts between pieces: comments with times in them, values apart from their identifiers.
+    #[test]
+    fn pieces_do_not_show() {
+        let mut text = HEADER.to_owned();
+        let mut expected = Signal::default();
+        let mut random = 1u32;
+        for time in 0.. {
+            if text.len() > 3 * PIECE_BYTES {
+                break;
+            }
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let value = u64::from(random >> 28);
+            text += &format!("#{time}\nb{value:b}");
+            text += match random >> 8 & 3 {
+                0 => " ab\n",
+                1 => "\nab\n$comment\n#3\n1!\n$end\n",
+                2 => "\n\n\n ab ",
+                _ => " ab\n1%\n",
+            };
+            expected.push(time, value, 0, 0);
+        }
+        text += "$comment";
+        while text.len() < 5 * PIECE_BYTES {
+            text += " #1\n";
+        }
+        text += "$end";
+        let (file, capture) = open_text(&text).unwrap();
+        assert_eq!(changes(&capture).signals(&[1]).unwrap(), [expected]);
+
+        std::fs::write(file.path(), text + "\n#0").unwrap();
+        let error = open(Text::new(file.path(), false))
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("time runs backwards"), "{error}");
     }
 }

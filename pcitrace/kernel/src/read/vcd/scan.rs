@@ -11,6 +11,8 @@ pub struct Scan {
     pub signals: Vec<Signal>,
     pub first_time: Option<u64>,
     pub last_time: Option<u64>,
+    /// When the simulator turned its dump off (false) and on (true).
+    pub switches: Vec<(u64, bool)>,
     /// The piece ends within a comment or between a vector's value and its identifier.
     pub unfinished: bool,
 }
@@ -110,7 +112,9 @@ pub fn scan(
                         break;
                     }
                 }
-                b"$dumpvars" | b"$dumpall" | b"$dumpon" | b"$dumpoff" | b"$end" => {}
+                b"$dumpoff" => out.switches.push((time, false)),
+                b"$dumpon" => out.switches.push((time, true)),
+                b"$dumpvars" | b"$dumpall" | b"$end" => {}
                 other => {
                     return wrong(format!(
                         "`{}` has no place among the value changes",
@@ -273,5 +277,49 @@ pub fn show(token: &[u8]) -> String {
         short + "..."
     } else {
         short
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Digit by digit, for comparison.
+    fn slow(digits: &str, width: u32) -> (u64, u64, u64) {
+        let first = digits.chars().next().unwrap();
+        let fill = if "1hl".contains(first) { '0' } else { first };
+        let full = fill.to_string().repeat(width as usize - digits.len()) + digits;
+        let mask = |of: &str| {
+            let ones: String = full
+                .chars()
+                .map(|c| if of.contains(c) { '1' } else { '0' })
+                .collect();
+            u128::from_str_radix(&ones, 2).unwrap() as u64
+        };
+        (mask("1hH"), mask("xXuUwW-"), mask("zZ"))
+    }
+
+    #[test]
+    fn vectors_by_eights_equal_digit_by_digit() {
+        for width in [1, 2, 7, 8, 9, 31, 32, 33, 64, 65, 100] {
+            for length in (1..=width).filter(|n| n % 7 < 3 || *n == width) {
+                for alphabet in ["01", "1", "0", "01xz", "zz01", "lh01", "uw-x"] {
+                    let digits: String = alphabet
+                        .chars()
+                        .cycle()
+                        .skip(length as usize % 3)
+                        .take(length as usize)
+                        .collect();
+                    assert_eq!(
+                        vector(digits.as_bytes(), width),
+                        Some(slow(&digits, width)),
+                        "{digits} in {width}"
+                    );
+                }
+            }
+        }
+        for bad in ["2", "0000000/", "0101010a0", "x2", "\u{7f}0000000"] {
+            assert_eq!(vector(bad.as_bytes(), 64), None, "{bad}");
+        }
     }
 }

@@ -67,6 +67,12 @@ pub fn open(text: Text) -> Result<Capture> {
     let tick =
         tick(&hierarchy).ok_or_else(|| damaged("the time unit is missing or below 1 as".into()))?;
     let (channels, signals) = channels(&hierarchy).map_err(|what| Error::format(&path, what))?;
+    let end = body.time_table.last().copied().unwrap_or(0);
+    let gaps = gaps
+        .into_iter()
+        .map(|(from, to)| (from, to.min(end)))
+        .filter(|(from, to)| from < to)
+        .collect();
     Ok(Capture {
         path: path.clone(),
         format,

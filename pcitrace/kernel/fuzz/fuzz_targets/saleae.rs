@@ -1,0 +1,7 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if bytes.starts_with(b"<SALEAE>") {
+        pcitrace_kernel_fuzz::read_file(bytes);
+    }
+});
