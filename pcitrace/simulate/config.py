@@ -178,6 +178,7 @@ class Simulation:
     title: str = "simulated bench"
     published: str = ""
     given: Mapping[str, float] = field(default_factory=dict)  # inputs, never results
+    truth: str = "full"  # full | frames (no rows of transactions, data phases and CSR accesses: for long runs)
     a: HostParameters = field(default_factory=HostParameters)
     b: HostParameters = field(default_factory=HostParameters)
     link: LinkParameters = field(default_factory=LinkParameters)
@@ -236,6 +237,7 @@ class Simulation:
         for name, value, allowed in (
             ("test.kind", test.kind, ("request-response", "ping-pong", "stream", "bidirectional")),
             ("test.arrivals", test.arrivals, ("regular", "poisson")),
+            ("truth", self.truth, ("full", "frames")),
             ("analyser.mode", analyser.mode, ("timing", "state")),
             ("analyser.wires", analyser.wires, ("control14", "control16", "command", "full")),
         ):

@@ -19,14 +19,14 @@ class Signal:
     def __init__(self) -> None:
         self.fired = False
         self.value: Any = None
-        self.waiting: list[Callable[[Any], None]] = []
+        self.waiting: list[tuple[Scheduler, Process]] = []
 
     def fire(self, value: Any = None) -> None:
-        """Wake everything that waits."""
+        """Let everything that waits go on."""
         self.fired, self.value = True, value
         waiting, self.waiting = self.waiting, []
-        for wake in waiting:
-            wake(value)
+        for scheduler, process in waiting:
+            scheduler.resume(process, value)
 
 
 class Scheduler:
@@ -38,7 +38,7 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.now_ns = 0.0
-        self._heap: list[tuple[float, int, Callable[..., None], Any]] = []
+        self._heap: list[tuple[float, int, Callable[..., None] | Process, Any]] = []
         self._order = count()
 
     def at(self, time_ns: float, call: Callable[[Any], None], value: Any = None) -> None:
@@ -47,27 +47,30 @@ class Scheduler:
 
     def spawn(self, process: Process) -> None:
         """Start a process now."""
-        self.at(self.now_ns, lambda value: self._step(process, value))
+        heappush(self._heap, (self.now_ns, next(self._order), process, None))
 
-    def _step(self, process: Process, value: Any) -> None:
+    def resume(self, process: Process, value: Any) -> None:
+        """Let a process go on until it waits again."""
         try:
             wanted = process.send(value)
         except StopIteration:
             return
-        if isinstance(wanted, Signal):
-            if wanted.fired:
-                self.at(self.now_ns, lambda value: self._step(process, value), wanted.value)
-            else:
-                wanted.waiting.append(lambda value: self._step(process, value))
+        if not isinstance(wanted, Signal):
+            heappush(self._heap, (self.now_ns + wanted, next(self._order), process, None))
+        elif wanted.fired:
+            heappush(self._heap, (self.now_ns, next(self._order), process, wanted.value))
         else:
-            self.at(self.now_ns + wanted, lambda value: self._step(process, value))
+            wanted.waiting.append((self, process))
 
     def run(self, until_ns: float) -> bool:
         """Run all events up to a time; False when nothing is left to happen."""
         heap = self._heap
         while heap and heap[0][0] <= until_ns:
-            self.now_ns, _, call, value = heappop(heap)
-            call(value)
+            self.now_ns, _, what, value = heappop(heap)
+            if callable(what):
+                what(value)
+            else:
+                self.resume(what, value)
         if heap:
             self.now_ns = max(self.now_ns, until_ns)
         return bool(heap)

@@ -74,10 +74,10 @@ class Truth:
         self._folder = folder
         self._files: dict[str, TextIO] = {}
         for name, columns in COLUMNS.items():
-            if name != "data_phases" or contents:
+            rows = simulation.truth == "full" and (contents or name != "data_phases")
+            if rows or name in ("bursts", "frames"):
                 self._files[name] = (folder / f"{name}.csv").open("w", encoding="utf-8", newline="")
                 self._files[name].write(columns + "\n")
-        self._contents = contents
         self._byte_us = 8 / simulation.link.rate_mbit_s
         self._frames: deque[Frame] = deque()
         self._unserved: dict[str, list[Frame]] = {"A": [], "B": []}
@@ -104,6 +104,8 @@ class Truth:
         access, plan = done.access, done.shape
         self.counts[bus]["transactions"] += 1
         self.counts[bus][done.termination] += 1
+        if "transactions" not in self._files:
+            return
         self._files["transactions"].write(
             f"{bus},{done.number},{done.start_ns * US_PER_NS:.6f},{done.end_ns * US_PER_NS:.6f},{done.start_clk},"
             f"{plan.clocks},{access.command},{COMMAND_NAMES[access.command]},{access.address},{len(plan.phase_ends)},"
@@ -111,7 +113,7 @@ class Truth:
             f"{done.termination},{access.agent},{_us(done.first_data_ns)},{_us(done.last_data_ns)},{access.purpose},"
             f"{'' if access.frame is None else access.frame}\n"
         )
-        if self._contents:
+        if "data_phases" in self._files:
             period_ns = (done.end_ns - done.start_ns) / max(1, plan.clocks - 1)
             for clk, data, enables in phase_data(done):
                 time_ns = done.start_ns + (clk - done.start_clk) * period_ns
@@ -147,6 +149,8 @@ class Truth:
         for waiting in self._unserved[bus]:
             waiting.rx_csr_ns = first.start_ns
         self._unserved[bus].clear()
+        if "csr" not in self._files:
+            return
         self._files["csr"].write(
             f"{bus},{_us(first.start_ns)},{_us(last.start_ns)},{_us(last.last_data_ns)},"
             f"{COMMAND_NAMES[last.access.command]},{last.access.address},{register},{value},{len(attempts)},"
