@@ -272,7 +272,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     arguments = ["simulate", "acenic-fig4.2a", "-o", str(run), "--seed", "5"]
     arguments += ["--set", "test.count=7", "test.sizes=64,100", "--set", "analyser.wires=control14"]
     assert cli.main(arguments) == 0
-    assert "simulated" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "simulated" in said
+    assert "3.03 samples a clock" in said
     described = simulated.run_toml(run)
     assert described["origin"] == "simulated"
     assert described["simulation"]["seed"] == 5

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+from typing import Any
 
+from pcitrace import runfolder
 from pcitrace.simulate import PRESETS, SimulationError, find_preset, simulate
 
 _EPILOG = """\
@@ -60,7 +62,23 @@ def run(args: argparse.Namespace) -> int:
     if progress is not None:
         print("\r\033[K", end="", file=sys.stderr)
     print(f"{folder}: simulated run of {args.preset}, seed {args.seed}; truth in {folder / 'truth'}")
+    described = runfolder.load(folder).run
+    for number, capture in enumerate(described["captures"]):
+        clocks_mhz = [host["clock_mhz"] for host in described["hosts"].values() if host["capture"] == number]
+        print(f"  {_capture_line(capture, max(clocks_mhz))}")
     return 0
+
+
+def _capture_line(capture: dict[str, Any], clock_mhz: float) -> str:
+    """What an analyser needs for this capture: memory and rate."""
+    samples = capture["samples"]
+    if "rate_hz" not in capture:
+        return f"{capture['file']}: {samples} samples, one a clock of {clock_mhz:g} MHz"
+    rate_mhz = capture["rate_hz"] / 1e6
+    each = rate_mhz / clock_mhz
+    line = f"{capture['file']}: {samples} samples at {rate_mhz:g} MS/s ({samples / rate_mhz / 1e3:.2f} ms)"
+    line += f", {each:.2f} samples a clock"
+    return line if each >= 3 else f"{line}: too few, edges will be missed; take at least 3"
 
 
 def _show(now_us: float) -> None:
