@@ -5,6 +5,7 @@ import re
 import subprocess
 
 from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools_rust import RustBin, Strip
 
 
@@ -17,7 +18,16 @@ def host_target() -> str:
     return match[1]
 
 
+class AnyPython(bdist_wheel):
+    """The wheel holds a program, not an extension module: it suits every Python of this platform."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Python, ABI and platform."""
+        return "py3", "none", super().get_tag()[2]
+
+
 setup(
+    cmdclass={"bdist_wheel": AnyPython},
     rust_extensions=[
         RustBin(
             "framegen",
@@ -29,5 +39,5 @@ setup(
             args=["--target", host_target()],
             env={**os.environ, "RUSTFLAGS": "-C target-feature=+crt-static"},
         )
-    ]
+    ],
 )

@@ -46,7 +46,9 @@ def run_toml(
     run["versions"] = versions()
     run["captures"] = [_capture(analyser, settings) for analyser, settings, _ in analysers]
     lines = [set(analyser.spec.channels.values()) for analyser, _, _ in analysers]
-    run["hosts"] = {host.name: _host(host, lines[host.analyser or 0]) for host in plan.hosts}
+    run["hosts"] = {
+        host.name: _host(host, lines[host.analyser or 0], analysers[host.analyser or 0][2]) for host in plan.hosts
+    }
     if plan.link:
         run["link"] = dict(plan.link)
     if plan.test:
@@ -145,14 +147,17 @@ def _capture(analyser: Analyser, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _host(host: HostPlan, lines: Collection[str]) -> dict[str, Any]:
+def _host(host: HostPlan, lines: Collection[str], replayed: Mapping[str, Any]) -> dict[str, Any]:
+    """``[hosts.X]``; what the plan leaves open about a replayed bus is as its source says."""
     bus = host.bus if any(line.startswith(f"{host.bus}_") for line in lines) else UNPREFIXED_BUS
+    recorded = host.analyser is not None
+    source = replayed.get("hosts", {}).get(host.name, {}) if recorded else {}
     entry: dict[str, Any] = {
         "capture": host.analyser,
-        "bus": bus if host.analyser is not None else None,
-        "clock_mhz": host.clock_mhz,
-        "width": host.width,
-        "nic": host.nic,
+        "bus": bus if recorded else None,
+        "clock_mhz": host.clock_mhz or source.get("clock_mhz"),
+        "width": host.width or source.get("width"),
+        "nic": host.nic or source.get("nic"),
         "interface": host.interface,
         "mac": host.mac,
     }

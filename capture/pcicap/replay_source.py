@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ MAX_RATE_HZ = 100_000_000
 """Fastest rate the BeagleLogic driver of libsigrok offers."""
 MAX_CHANNELS = 14
 """Channels of a BeagleLogic; eight of them in one-byte samples."""
+
+HOST_KEYS = ("clock_mhz", "width", "nic")
+"""What belongs to the bus that is replayed, and not to the host that sends while it is."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class ReplaySource:
         The capture's own origin (``simulated``, ``captured``, ``imported``), or ``unknown`` where nothing says it.
     sha256 : str
         Of the file.
+    hosts : mapping
+        Of each host on the capture what its run folder says of the bus: clock, width, NIC profile.
     """
 
     path: Path
@@ -46,8 +52,9 @@ class ReplaySource:
     rate_hz: int
     origin: str
     sha256: str
+    hosts: Mapping[str, Mapping[str, Any]]
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         """What the recorder writes into run.toml about a replay; JSON-ready."""
         return {
             "source": self.path.name,
@@ -56,6 +63,7 @@ class ReplaySource:
             "samples": self.info.samples,
             "rate_hz": self.rate_hz,
             "channels": [name for _, name in self.channels],
+            "hosts": self.hosts,
         }
 
     def stream(self, unit_size: int) -> Iterator[bytes]:
@@ -99,9 +107,10 @@ def open_source(path: Path, channels: Sequence[str] = (), rate_hz: float | None 
     CaptureFileError
         Not readable, faster than 100 MS/s, more than 14 channels and none chosen, or an unknown channel.
     """
-    file, origin, stated = _locate(path)
+    found = _locate(path)
+    file = found.file
     info = read_info(file)
-    rate = next((known for known in (rate_hz, info.rate_hz, stated) if known is not None), None)
+    rate = next((known for known in (rate_hz, info.rate_hz, found.rate_hz) if known is not None), None)
     if rate is None:
         raise CaptureFileError(f"{file}: states no sample rate; give it with --rate-hz")
     if rate > MAX_RATE_HZ:
@@ -114,7 +123,7 @@ def open_source(path: Path, channels: Sequence[str] = (), rate_hz: float | None 
         raise CaptureFileError(f"{file}: sample rate {rate:g} Hz is not positive; give it with --rate-hz")
     with file.open("rb") as handle:
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    return ReplaySource(file, info, _choose(file, info, channels), round(rate), origin, digest)
+    return ReplaySource(file, info, _choose(file, info, channels), round(rate), found.origin, digest, found.hosts)
 
 
 def _choose(file: Path, info: SrInfo, names: Sequence[str]) -> tuple[tuple[int, str], ...]:
@@ -136,35 +145,47 @@ def _choose(file: Path, info: SrInfo, names: Sequence[str]) -> tuple[tuple[int, 
     return tuple((bits[name], name) for name in names)
 
 
-def _locate(path: Path) -> tuple[Path, str, float | None]:
-    """The ``.sr`` file, its origin and the rate that its run folder states."""
-    if not path.is_dir():
-        folder = next((parent for parent in path.resolve().parents[:2] if (parent / "run.toml").is_file()), None)
-        entry = _entry(folder, path.resolve()) if folder else None
-        return (path, *entry) if entry else (path, "unknown", None)
-    try:
-        run = tomllib.loads((path / "run.toml").read_text())
-        files = [path / capture["file"] for capture in run["captures"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CaptureFileError(
-            f"{path}: not a run folder ({error!r}); give a .sr file or a folder with run.toml"
-        ) from None
-    readable = [file for file in files if file.suffix == ".sr"]
-    if len(readable) != 1:
-        raise CaptureFileError(f"{path}: holds {len(readable)} .sr captures; name the one file to replay")
-    entry = _entry(path, readable[0].resolve())
-    return (readable[0], *(entry or ("unknown", None)))
+@dataclass(frozen=True)
+class _Found:
+    """A capture file and what its run folder says of it, if there is one."""
+
+    file: Path
+    origin: str = "unknown"
+    rate_hz: float | None = None
+    hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def _entry(folder: Path, file: Path) -> tuple[str, float | None] | None:
-    """Origin and rate of one capture of a run folder; None if the folder does not list the file."""
+def _locate(path: Path) -> _Found:
+    if path.is_dir():
+        try:
+            run = tomllib.loads((path / "run.toml").read_text())
+            files = [path / capture["file"] for capture in run["captures"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CaptureFileError(
+                f"{path}: not a run folder ({error!r}); give a .sr file or a folder with run.toml"
+            ) from None
+        readable = [file for file in files if file.suffix == ".sr"]
+        if len(readable) != 1:
+            raise CaptureFileError(f"{path}: holds {len(readable)} .sr captures; name the one file to replay")
+        return _in_folder(path, readable[0]) or _Found(readable[0])
+    folders = (parent for parent in path.resolve().parents[:2] if (parent / "run.toml").is_file())
+    return next((found for folder in folders if (found := _in_folder(folder, path))), _Found(path))
+
+
+def _in_folder(folder: Path, file: Path) -> _Found | None:
+    """What a run folder says of one of its captures; None if it does not list the file."""
     try:
         run = tomllib.loads((folder / "run.toml").read_text())
     except (OSError, ValueError):
         return None
-    for capture in run.get("captures", []):
-        if (folder / capture.get("file", "")).resolve() == file:
+    for index, capture in enumerate(run.get("captures", [])):
+        if (folder / capture.get("file", "")).resolve() == file.resolve():
             rate = capture.get("rate_hz") or (capture["clock_mhz"] * 1e6 if "clock_mhz" in capture else None)
+            hosts = {
+                name: {key: host[key] for key in HOST_KEYS if key in host and not (folder / str(host[key])).is_file()}
+                for name, host in run.get("hosts", {}).items()
+                if host.get("capture", 0) == index
+            }
             # A replay of a replay is still of the first source.
-            return str(run.get("source_origin", run.get("origin", "unknown"))), rate
+            return _Found(file, str(run.get("source_origin", run.get("origin", "unknown"))), rate, hosts)
     return None
