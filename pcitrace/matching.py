@@ -28,6 +28,9 @@ LOG_TYPES = {"host": object, "kind": object, "time_us": float, "length_bytes": i
 UNALIGNED = 3
 """Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
 
+WIDE_SPARE = 7
+"""Bytes by which whole 64-bit data phases can exceed a frame at either end."""
+
 
 @dataclass(frozen=True)
 class Link:
@@ -170,10 +173,11 @@ def pick_keys(key: Keys, rows: Integers) -> Keys:
 def _memory_side(joined: Bursts, bursts: Integers, fcs_least: int, fcs_most: int) -> Side:
     """Describe DMA bursts for matching; their lengths are those the frames have on the wire."""
     size = joined.bytes[bursts]
+    spare = np.where(size > 4 * joined.data_phases[bursts], 2 * WIDE_SPARE, 2 * ROUNDED)
     return Side(
         start_us=joined.first_data_us[bursts],
         end_us=joined.last_data_us[bursts],
-        shortest=np.maximum(size - ROUNDED - UNALIGNED - fcs_most, SHORTEST_RECEIVED),
+        shortest=np.maximum(size - spare - fcs_most, SHORTEST_RECEIVED),
         longest=np.maximum(size - fcs_least, SHORTEST_RECEIVED),
         key=np.zeros(len(bursts), dtype=np.uint64),
         damaged=np.zeros(len(bursts), dtype=bool),

@@ -39,21 +39,36 @@ REACH = 40
 PAUSE_US = 3.0
 """Without a wire probe, pieces of one frame have shorter pauses between them."""
 
-TRIALS = 400
+TRIALS = 150
 """Frames of each side that are tried to find where reads begin and writes end."""
 
 
 @dataclass(frozen=True)
 class _Expected:
-    """Frames to be found: bounds of their data phases, and of the time of their DMA."""
+    """Frames to be found: bounds of their data phases, and of the time of their DMA.
+
+    `shortest` is how few phases a frame can have that is padded on the wire; for others it is `least`.
+    """
 
     least: list[int]
     most: list[int]
+    shortest: list[int]
     earliest: list[float]
     latest: list[float]
 
     def head(self, count: int) -> _Expected:
-        return _Expected(self.least[:count], self.most[:count], self.earliest[:count], self.latest[:count])
+        return _Expected(*(values[:count] for values in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What to look for, if a data phase carries `per_phase` bytes."""
+
+    per_phase: int
+    sends: _Expected | None
+    receives: _Expected | None
+    fetch: frozenset[int]
+    status: frozenset[int]
 
 
 def by_lengths(
@@ -77,22 +92,17 @@ def by_lengths(
     """
     moved = np.flatnonzero(bus.data_phases > 0)
     pieces = bus.take(moved)
-    per_phase = 8 if len(moved) and (pieces.bytes > 4 * pieces.data_phases).all() else 4
-    expected_send = _expected_sends(sent, profile, per_phase) if sent is not None else None
-    expected_receive = _expected_receives(received, profile, per_phase) if received is not None else None
-    fetch = _fetch_sizes(profile, per_phase)
-    status = _status_sizes(profile, per_phase)
-    direction = write[moved]
-    if (direction < 0).any():
-        direction = _directions(pieces, expected_send, expected_receive, fetch, status)
+    plans = [_plan(profile, sent, received, per_phase) for per_phase in _phase_widths(pieces)]
+    told = [_directions(pieces, plan, write[moved]) for plan in plans]
+    (direction, _), plan = max(zip(told, plans, strict=True), key=lambda one: one[0][1])
 
     burst = np.full(len(moved), -1)
     kind = np.zeros(len(moved), dtype=np.int64)
     reason = np.zeros(len(moved), dtype=np.int64)
     total = 0
     for side, expected, what, optional, aside in (
-        (0, expected_send, Kind.SEND_DATA, fetch, Kind.DESCRIPTOR_FETCH),
-        (1, expected_receive, Kind.RECEIVE_DATA, status, Kind.STATUS_WRITE),
+        (0, plan.sends, Kind.SEND_DATA, plan.fetch, Kind.DESCRIPTOR_FETCH),
+        (1, plan.receives, Kind.RECEIVE_DATA, plan.status, Kind.STATUS_WRITE),
     ):
         rows = np.flatnonzero(direction == side)
         some = pieces.take(rows)
@@ -100,7 +110,7 @@ def by_lengths(
             found = _parse(some, expected, optional, side == 0)
             why = WIRE_LENGTHS
         else:
-            found = _join(some, profile, optional, per_phase)
+            found = _join(some, profile, optional, plan.per_phase)
             why = BY_RULE
         in_frame = found >= 0
         burst[rows[in_frame]] = found[in_frame] + total
@@ -115,14 +125,34 @@ def by_lengths(
     return _whole(bus, moved, direction, kind, reason, burst)
 
 
+def _phase_widths(pieces: BusTable) -> tuple[int, ...]:
+    """Return the bytes that a data phase may carry, the likeliest first.
+
+    That of a wide bus is not known where neither REQ64# nor all byte enables were captured: the card may be narrow.
+    """
+    long = pieces.data_phases > 1
+    wide = long.any() and (pieces.bytes > 4 * pieces.data_phases)[long].mean() > 0.5
+    return (8, 4) if wide else (4,)
+
+
+def _plan(profile: Profile, sent: WireFrames | None, received: WireFrames | None, per_phase: int) -> _Plan:
+    return _Plan(
+        per_phase,
+        _expected_sends(sent, profile, per_phase) if sent is not None else None,
+        _expected_receives(received, profile, per_phase) if received is not None else None,
+        _fetch_sizes(profile, per_phase),
+        _status_sizes(profile, per_phase),
+    )
+
+
 def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> _Expected:
     """Return what the sends of these frames must look like: read before, or where it cuts through during, the wire."""
     least, most = _phases(wire, per_phase, 0, 0)
-    # A frame padded on the wire may be shorter in memory.
-    least = np.where(wire.length - wire.slack <= SHORTEST_RECEIVED, -(-HEADER // per_phase), least)
+    padded = (wire.length >= 0) & (wire.length - wire.slack <= SHORTEST_RECEIVED)
+    shortest = np.where(padded, -(-HEADER // per_phase), least)
     latest = wire.start_us if profile.send == "store_and_forward" else wire.end_us
     latest = np.where(np.isnan(latest), np.inf, latest)
-    return _Expected(least.tolist(), most.tolist(), [-np.inf] * len(wire), latest.tolist())
+    return _Expected(least.tolist(), most.tolist(), shortest.tolist(), [-np.inf] * len(wire), latest.tolist())
 
 
 def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> _Expected:
@@ -131,7 +161,7 @@ def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> _E
     least, most = _phases(wire, per_phase, *fcs)
     earliest = wire.end_us if profile.receive == "store_and_forward" else wire.start_us
     earliest = np.where(np.isnan(earliest), -np.inf, earliest)
-    return _Expected(least.tolist(), most.tolist(), earliest.tolist(), [np.inf] * len(wire))
+    return _Expected(least.tolist(), most.tolist(), least.tolist(), earliest.tolist(), [np.inf] * len(wire))
 
 
 def _phases(wire: WireFrames, per_phase: int, fcs_least: int, fcs_most: int) -> tuple[Integers, Integers]:
@@ -163,34 +193,38 @@ def _status_sizes(profile: Profile, per_phase: int) -> frozenset[int]:
     return frozenset(range(1, 32 // per_phase + 1))
 
 
-def _directions(
-    pieces: BusTable,
-    sends: _Expected | None,
-    receives: _Expected | None,
-    fetch: frozenset[int],
-    status: frozenset[int],
-) -> Integers:
-    """Tell writes from reads by the clocks before the first data: where most frames come out whole."""
+def _directions(pieces: BusTable, plan: _Plan, write: Integers) -> tuple[Integers, float]:
+    """Tell writes from reads, and how well frames come out with it.
+
+    Where C/BE# does not tell, the clocks before the first data do: the limit with which most frames come out whole.
+    """
+    if not (write < 0).any():
+        return write, _whole_frames(pieces, plan, write == 1)
     latency = pieces.latency_clks
     values = np.unique(latency)
     # A limit between any two values that occur, or none: the host may only send, or only receive.
     limits = np.r_[0.0, (values[:-1] + values[1:]) / 2, values[-1] + 1.0]
     best, chosen = -1.0, 0.0
     for number, limit in enumerate(limits.tolist()):
-        write = latency < limit
-        score = 0.0
-        for side, expected, optional in ((0, sends, fetch), (1, receives, status)):
-            if expected is not None:
-                some = pieces.take(np.flatnonzero(write == bool(side))[: TRIALS * 8])
-                tried = expected.head(TRIALS)
-                found = _parse(some, tried, optional, side == 0)
-                score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
+        score = _whole_frames(pieces, plan, latency < limit)
         # Where that hardly decides, a gap in the latencies does: memory is slower to be read than to be written.
         if 0 < number < len(values):
             score += 0.05 * min(values[number] - values[number - 1] - 1, 4) / 4
         if score > best:
             best, chosen = score, limit
-    return (latency < chosen).astype(np.int64)
+    return (latency < chosen).astype(np.int64), best
+
+
+def _whole_frames(pieces: BusTable, plan: _Plan, write: Booleans) -> float:
+    """Return the share of frames that come out whole, summed over both sides, of the first ones."""
+    score = 0.0
+    for side, expected, optional in ((0, plan.sends, plan.fetch), (1, plan.receives, plan.status)):
+        if expected is not None and expected.least:
+            some = pieces.take(np.flatnonzero(write == bool(side))[: TRIALS * 8])
+            tried = expected.head(TRIALS)
+            found = _parse(some, tried, optional, side == 0)
+            score += float(found.max(initial=-1) + 1) / len(tried.least)
+    return score
 
 
 def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], sending: bool) -> Integers:
@@ -231,6 +265,8 @@ def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], send
             if not fit:
                 # A buffer that is not aligned takes one data phase more.
                 fit = _fit(count, last, at, size[1] + 1, size[1] + 1, expected.latest[one], optional)
+            if not fit and expected.shortest[one] < size[0]:
+                fit = _fit(count, last, at, expected.shortest[one], size[0] - 1, expected.latest[one], optional)
             if not fit:
                 continue
             ends = count[fit[-1]] < full or fit[-1] + 1 == len(count) or count[fit[-1] + 1] in optional
