@@ -46,7 +46,7 @@ class Access:
 class NicParameters:
     """A NIC: where its registers are, how it moves data, how long a frame takes inside it."""
 
-    profile: str = "generic"
+    profile: str = "none"  # name of a NIC profile; none: no product, its profile goes into the run folder
     device_id: int = 0x1000_FEED  # device and vendor, as configuration space has them
     base_address: int = 0xE800_0000
     register_bytes: int = 0x1000
@@ -94,9 +94,9 @@ class DriverParameters:
     ring_frames: int = 48  # the call waits while so many frames are in the NIC's hands
     receive_us: float = 5.0  # receive DMA's end to the CSR access
     receive: tuple[Access, ...] = (Access("INTERRUPT_STATUS", 0x20, write=False),)
-    queue_update_us: float | None = 3.0  # that access to the receive queue's update
+    queue_update_us: float | None = 1.5  # that access to the receive queue's update
     queue_update: tuple[Access, ...] = (Access("RX_PRODUCER", 0x24),)
-    deliver_us: float = 6.0  # receive DMA's end to the application
+    deliver_us: float = 8.5  # receive DMA's end to the application
     deliver_us_per_byte: float = 0.0
     jitter_us: float = 0.0  # uniform, on each of these
     group_frames: int = 1  # sends are collected and given to the NIC in groups

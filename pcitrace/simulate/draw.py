@@ -41,7 +41,9 @@ def random_bench(seed: int, *, count: int = 60) -> Simulation:
         "name": f"random-{seed}",
         "title": f"bench with constants drawn at random (seed {seed})",
         "given": {"t_nic_us": t_nic_us, "clock_mhz": clock_mhz},
-        "host.bus.clock_mhz": clock_mhz,
+        "a.bus.clock_mhz": clock_mhz,
+        # Two crystals are never quite alike.
+        "b.bus.clock_mhz": round(clock_mhz * (1 + random.uniform(-50e-6, 50e-6)), 6),
         "host.bus.width": width,
         "host.bus.tval_ns": random.uniform(2.5, 5.0) if fast else random.uniform(3.0, 10.0),
         "host.bus.clock_jitter_ns": random.uniform(0.0, 0.1),
@@ -69,6 +71,7 @@ def random_bench(seed: int, *, count: int = 60) -> Simulation:
         "host.nic.receive_transit_us": 2 * t_nic_us * (1 - send_share),
         "host.nic.transit_jitter_us": random.uniform(0.0, 0.2),
         "host.nic.csr_read_retries": (0, random.randint(0, 2)),
+        "host.driver.deliver_us": random.uniform(8.0, 14.0),
         "host.driver.jitter_us": random.uniform(0.0, 0.3),
         "link.loss": random.choice((0.0, random.uniform(0.0, 0.05))),
         "test.kind": kind,

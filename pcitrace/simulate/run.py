@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from pcitrace import runfolder
 from pcitrace.simulate import sweep
 from pcitrace.simulate.bench import Bench
-from pcitrace.simulate.config import Simulation
+from pcitrace.simulate.config import HostParameters, Simulation
 from pcitrace.simulate.frame import MAC, SEQUENCE
 from pcitrace.simulate.presets import PRESETS
+from pcitrace.simulate.profile import nic_profile
 from pcitrace.simulate.recording import Recording
 from pcitrace.simulate.truth import Truth, write_json
 from pcitrace.simulate.values import SimulationError
@@ -110,7 +112,7 @@ def _write(
                 "bus": name,
                 "clock_mhz": host.bus.clock_mhz,
                 "width": host.bus.width,
-                "nic": host.nic.profile,
+                "nic": _profile(folder, name, host),
                 "mac": MAC[name],
             }
             for number, (name, host) in enumerate((("A", simulation.a), ("B", simulation.b)))
@@ -154,6 +156,15 @@ def _write(
         },
     )
     runfolder.write(folder, run)
+
+
+def _profile(folder: Path, name: str, host: HostParameters) -> str:
+    """Return what run.toml calls the NIC; where it is no product, write its profile."""
+    if host.nic.profile != "none":
+        return host.nic.profile
+    file = f"nic-{name}.toml"
+    (folder / file).write_text(tomli_w.dumps(nic_profile(host, f"bench-{name.lower()}")), encoding="utf-8")
+    return file
 
 
 def _test(simulation: Simulation, seed: int) -> dict[str, Any]:
