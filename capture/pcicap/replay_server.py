@@ -152,12 +152,14 @@ class ReplayServer:
         return self._fault not in (Fault.CLOSE, Fault.RESET, Fault.SHORT)
 
     def _pieces(self, unit_size: int) -> Iterator[memoryview]:
-        turn = 0
+        turn, largest = 0, _PIECE
+        if self._paced:  # as often as a device would: a hundred times a second
+            largest = max(1, min(_PIECE, self._source.rate_hz * unit_size // 100))
         while True:
             for block in self._source.stream(unit_size):
                 view = memoryview(block)
                 while view:
-                    size = _ODD_PIECES[turn % len(_ODD_PIECES)] if self._fault is Fault.ODD else _PIECE
+                    size = _ODD_PIECES[turn % len(_ODD_PIECES)] if self._fault is Fault.ODD else largest
                     turn += 1
                     yield view[:size]
                     view = view[size:]

@@ -38,6 +38,8 @@ class ReplaySource:
         Bit in the file and name, in the order in which they are served.
     rate_hz : int
         Samples a second.
+    clock_mhz : float or None
+        The clock of the bus, where each sample is one clock of it (state mode).
     origin : str
         The capture's own origin (``simulated``, ``captured``, ``imported``), or ``unknown`` where nothing says it.
     sha256 : str
@@ -50,6 +52,7 @@ class ReplaySource:
     info: SrInfo
     channels: tuple[tuple[int, str], ...]
     rate_hz: int
+    clock_mhz: float | None
     origin: str
     sha256: str
     hosts: Mapping[str, Mapping[str, Any]]
@@ -62,6 +65,7 @@ class ReplaySource:
             "source_sha256": self.sha256,
             "samples": self.info.samples,
             "rate_hz": self.rate_hz,
+            "clock_mhz": self.clock_mhz,
             "channels": [name for _, name in self.channels],
             "hosts": self.hosts,
         }
@@ -110,7 +114,8 @@ def open_source(path: Path, channels: Sequence[str] = (), rate_hz: float | None 
     found = _locate(path)
     file = found.file
     info = read_info(file)
-    rate = next((known for known in (rate_hz, info.rate_hz, found.rate_hz) if known is not None), None)
+    clock_hz = found.clock_mhz * 1e6 if found.clock_mhz else None  # in state mode a rate in the file is only nominal
+    rate = next((known for known in (rate_hz, clock_hz, found.rate_hz, info.rate_hz) if known is not None), None)
     if rate is None:
         raise CaptureFileError(f"{file}: states no sample rate; give it with --rate-hz")
     if rate > MAX_RATE_HZ:
@@ -123,7 +128,8 @@ def open_source(path: Path, channels: Sequence[str] = (), rate_hz: float | None 
         raise CaptureFileError(f"{file}: sample rate {rate:g} Hz is not positive; give it with --rate-hz")
     with file.open("rb") as handle:
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    return ReplaySource(file, info, _choose(file, info, channels), round(rate), found.origin, digest, found.hosts)
+    chosen = _choose(file, info, channels)
+    return ReplaySource(file, info, chosen, round(rate), found.clock_mhz, found.origin, digest, found.hosts)
 
 
 def _choose(file: Path, info: SrInfo, names: Sequence[str]) -> tuple[tuple[int, str], ...]:
@@ -152,6 +158,7 @@ class _Found:
     file: Path
     origin: str = "unknown"
     rate_hz: float | None = None
+    clock_mhz: float | None = None
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -180,12 +187,12 @@ def _in_folder(folder: Path, file: Path) -> _Found | None:
         return None
     for index, capture in enumerate(run.get("captures", [])):
         if (folder / capture.get("file", "")).resolve() == file.resolve():
-            rate = capture.get("rate_hz") or (capture["clock_mhz"] * 1e6 if "clock_mhz" in capture else None)
             hosts = {
                 name: {key: host[key] for key in HOST_KEYS if key in host and not (folder / str(host[key])).is_file()}
                 for name, host in run.get("hosts", {}).items()
                 if host.get("capture", 0) == index
             }
             # A replay of a replay is still of the first source.
-            return _Found(file, str(run.get("source_origin", run.get("origin", "unknown"))), rate, hosts)
+            origin = str(run.get("source_origin", run.get("origin", "unknown")))
+            return _Found(file, origin, capture.get("rate_hz"), capture.get("clock_mhz"), hosts)
     return None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lab import LINES, bus_samples, needed, noise, pcicap, write_sr
+from lab import LINES, bus_samples, needed, noise, pcicap, read_run, replay_plan, write_sr
 from pcicap.errors import CaptureFileError
 from pcicap.replay_server import Fault, ReplayServer
 from pcicap.replay_source import ReplaySource, open_source
@@ -112,7 +112,12 @@ def test_run_folder_tells_the_origin(tmp_path: Path) -> None:
     )
     for given in (tmp_path, path):
         source = open_source(given)
-        assert (source.origin, source.rate_hz) == ("simulated", 33_000_000)
+        assert (source.origin, source.rate_hz, source.clock_mhz) == ("simulated", 33_000_000, 33.0)
+    (tmp_path / "plan.toml").write_text(replay_plan(tmp_path))
+    assert pcicap("record", tmp_path / "plan.toml", "-o", tmp_path / "again").status == 0
+    (entry,) = read_run(tmp_path / "again")["captures"]
+    assert entry["clock_mhz"] == 33.0, "samples that are clocks stay that"
+    assert "rate_hz" not in entry
     (tmp_path / "run.toml").write_text("format = 1")
     with pytest.raises(CaptureFileError, match="not a run folder"):
         open_source(tmp_path)

@@ -64,10 +64,13 @@ class ReplayAnalyser:
             options=options,
             channels=dict(zip(device.channels, names, strict=False)),
             rate_hz=self.facts["rate_hz"],
+            clock_mhz=self.facts["clock_mhz"],
             samples=self._spec.samples or self.facts["samples"],
         )
         self._inner = SigrokAnalyser(spec)
-        return self._inner.configure()
+        settings = self._inner.configure()
+        # samples that are clocks of a bus stay that, whatever rate they are served at
+        return dataclasses.replace(settings, rate_hz=None) if spec.clock_mhz else settings
 
     def start(self, open_writer: OpenWriter) -> None:
         """Begin to acquire."""
