@@ -14,9 +14,10 @@ use crate::capture::Capture;
 use crate::error::{Error, Result};
 use archive::Archive;
 use std::path::Path;
-use text::{GZIP_MAGIC, Text, fill};
+use text::{GZIP_MAGIC, Text, append};
 
-const FORMATS: &str = "sigrok .sr, DSView .dsl, VCD, FST, GHW, sigrok and Saleae CSV, and Saleae digital_N.bin are read";
+const FORMATS: &str =
+    "sigrok .sr, DSView .dsl, VCD, FST, GHW, sigrok and Saleae CSV, and Saleae digital_N.bin are read";
 
 /// Opens a capture of any format that is read.
 pub fn open(path: &Path) -> Result<Capture> {
@@ -57,9 +58,8 @@ pub fn open(path: &Path) -> Result<Capture> {
 
 /// The first bytes of a file.
 fn begin(text: &Text) -> Result<Vec<u8>> {
-    let mut head = vec![0; 512];
-    let read = fill(&mut text.read_from(0)?, &mut head).map_err(|e| text.unreadable(e))?;
-    head.truncate(read);
+    let mut head = Vec::new();
+    append(&mut text.read_from(0)?, &mut head, 512).map_err(|e| text.unreadable(e))?;
     Ok(head)
 }
 
@@ -77,8 +77,7 @@ pub(crate) mod testing {
         pub fn new(name: &str, bytes: &[u8]) -> Self {
             static COUNT: AtomicU64 = AtomicU64::new(0);
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let folder =
-                std::env::temp_dir().join(format!("pcitrace-{}-{number}", std::process::id()));
+            let folder = std::env::temp_dir().join(format!("pcitrace-{}-{number}", std::process::id()));
             std::fs::create_dir_all(&folder).unwrap();
             let path = folder.join(name);
             std::fs::write(&path, bytes).unwrap();

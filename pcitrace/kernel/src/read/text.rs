@@ -15,10 +15,7 @@ pub struct Text {
 
 impl Text {
     pub fn new(path: &Path, gzipped: bool) -> Self {
-        Text {
-            path: path.into(),
-            gzipped,
-        }
+        Text { path: path.into(), gzipped }
     }
 
     pub fn path(&self) -> &Path {
@@ -29,13 +26,11 @@ impl Text {
     pub fn read_from(&self, offset: u64) -> Result<Box<dyn Read + Send>> {
         let mut file = File::open(&self.path).map_err(|e| self.unreadable(e))?;
         if !self.gzipped {
-            file.seek(SeekFrom::Start(offset))
-                .map_err(|e| self.unreadable(e))?;
+            file.seek(SeekFrom::Start(offset)).map_err(|e| self.unreadable(e))?;
             return Ok(Box::new(file));
         }
         let mut inflated = MultiGzDecoder::new(BufReader::with_capacity(1 << 18, file));
-        std::io::copy(&mut inflated.by_ref().take(offset), &mut std::io::sink())
-            .map_err(|e| self.unreadable(e))?;
+        std::io::copy(&mut inflated.by_ref().take(offset), &mut std::io::sink()).map_err(|e| self.unreadable(e))?;
         Ok(Box::new(inflated))
     }
 
@@ -52,24 +47,12 @@ impl Text {
     /// Something wrong at byte `offset` of the text.
     pub fn wrong_at(&self, offset: u64, what: impl Into<String>) -> Error {
         let error = Error::format(&self.path, what).at(offset);
-        if self.gzipped {
-            error.within("when inflated")
-        } else {
-            error
-        }
+        if self.gzipped { error.within("when inflated") } else { error }
     }
 }
 
-/// Reads until `out` is full or the text ends; the number of bytes read.
-pub fn fill(reader: &mut impl Read, out: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < out.len() {
-        match reader.read(&mut out[filled..]) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(filled)
+/// Reads up to `count` bytes more into `out`; fewer only at the end of the text. The number of bytes read.
+pub fn append(reader: &mut impl Read, out: &mut Vec<u8>, count: usize) -> std::io::Result<usize> {
+    out.reserve(count);
+    reader.take(count as u64).read_to_end(out)
 }

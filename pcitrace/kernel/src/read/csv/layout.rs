@@ -38,10 +38,7 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
         let complete = is_all || line.ends_with(b"\n");
         let text = String::from_utf8_lossy(line).trim().to_owned();
         if !complete {
-            return Err((
-                number,
-                "the first lines are too long for a CSV of samples".into(),
-            ));
+            return Err((number, "the first lines are too long for a CSV of samples".into()));
         }
         let wrong = |what: String| Err((number, what));
         if text.is_empty() {
@@ -72,23 +69,11 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
             continue;
         }
         // The first cell may be a time in a form that the row's reader refuses by name.
-        if !row
-            .iter()
-            .skip(1)
-            .chain(row.first().filter(|_| row.len() == 1))
-            .all(|cell| is_number(cell))
-        {
-            return wrong(format!(
-                "`{}` is not a row of samples; is this a capture?",
-                shown(&text)
-            ));
+        if !row.iter().skip(1).chain(row.first().filter(|_| row.len() == 1)).all(|cell| is_number(cell)) {
+            return wrong(format!("`{}` is not a row of samples; is this a capture?", shown(&text)));
         }
         return finish(names, rate_hz, label_row, &row, separator)
-            .map(|layout| Layout {
-                body,
-                first_line: number,
-                ..layout
-            })
+            .map(|layout| Layout { body, first_line: number, ..layout })
             .map_err(|what| (number, what));
     }
     Err((number, "there is no row of samples".into()))
@@ -103,10 +88,7 @@ fn finish(
 ) -> Result<Layout, String> {
     let columns = row.len();
     if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != columns) {
-        return Err(format!(
-            "{columns} cells where the row of names has {}",
-            labels.len()
-        ));
+        return Err(format!("{columns} cells where the row of names has {}", labels.len()));
     }
     let label = labels.as_ref().map(|labels| labels[0].to_ascii_lowercase());
     let time = match label {
@@ -122,35 +104,20 @@ fn finish(
         (None, None) => (1..=columns).map(|n| format!("column_{n}")).collect(),
     };
     if names.is_empty() || first + names.len() > columns {
-        return Err(format!(
-            "{columns} cells where {} channels are named",
-            names.len()
-        ));
+        return Err(format!("{columns} cells where {} channels are named", names.len()));
     }
     for (k, name) in names.iter().enumerate() {
         if names[..k].contains(name) {
-            return Err(format!(
-                "two channels have the name `{name}`; rename one column"
-            ));
+            return Err(format!("two channels have the name `{name}`; rename one column"));
         }
     }
-    Ok(Layout {
-        names,
-        rate_hz,
-        separator,
-        time,
-        columns,
-        body: 0,
-        first_line: 0,
-    })
+    Ok(Layout { names, rate_hz, separator, time, columns, body: 0, first_line: 0 })
 }
 
 /// The unit that the first column's label gives, `None` if it labels a channel.
 fn time_unit(label: &str, rate_hz: Option<f64>) -> Result<Option<TimeUnit>, String> {
     let per = |denominator| Ok(Some(TimeUnit { denominator }));
-    let unit = label
-        .strip_prefix("time")
-        .map(|rest| rest.trim_matches([' ', '_', '[', ']', '(', ')']));
+    let unit = label.strip_prefix("time").map(|rest| rest.trim_matches([' ', '_', '[', ']', '(', ')']));
     match (label, unit) {
         ("seconds", _) | (_, Some("s")) => per(1),
         ("milliseconds", _) | (_, Some("ms")) => per(1_000),
@@ -196,10 +163,7 @@ mod tests {
         for labels in ["logic,logic\n", "CLK,FRAME#\n", ""] {
             let layout = find(format!("{head}{labels}0,1\n").as_bytes(), true).unwrap();
             assert_eq!(names(&layout), ["CLK", "FRAME#"]);
-            assert_eq!(
-                (layout.rate_hz, layout.time, layout.columns),
-                (Some(1e8), None, 2)
-            );
+            assert_eq!((layout.rate_hz, layout.time, layout.columns), (Some(1e8), None, 2));
             assert_eq!(layout.body as usize, head.len() + labels.len());
         }
     }
@@ -210,22 +174,14 @@ mod tests {
         for labels in ["Time,A,B,Trigger", "nanoseconds,logic,logic,Trigger"] {
             let layout = find(format!("{head}{labels}\n30,1,0,0\n").as_bytes(), true).unwrap();
             assert_eq!(names(&layout), ["A", "B"]);
-            assert_eq!(
-                layout.time,
-                Some(TimeUnit {
-                    denominator: 1_000_000_000
-                })
-            );
+            assert_eq!(layout.time, Some(TimeUnit { denominator: 1_000_000_000 }));
             assert_eq!(layout.columns, 4);
         }
     }
 
     #[test]
     fn saleae_forms() {
-        for head in [
-            "Time [s],Channel 0,Channel 1\n0.0,1,0\n",
-            "Time[s], Channel 0, Channel 1\n-0.1, 1, 0\n",
-        ] {
+        for head in ["Time [s],Channel 0,Channel 1\n0.0,1,0\n", "Time[s], Channel 0, Channel 1\n-0.1, 1, 0\n"] {
             let layout = find(head.as_bytes(), true).unwrap();
             assert_eq!(names(&layout), ["Channel 0", "Channel 1"]);
             assert_eq!(layout.time, Some(TimeUnit { denominator: 1 }));
@@ -236,24 +192,10 @@ mod tests {
     fn what_cannot_be() {
         let wrong = |text: &str| find(text.as_bytes(), true).unwrap_err();
         assert_eq!(wrong("A,B\n").1, "there is no row of samples");
-        assert!(
-            wrong("A,A\n0,1\n")
-                .1
-                .contains("two channels have the name `A`")
-        );
+        assert!(wrong("A,A\n0,1\n").1.contains("two channels have the name `A`"));
         assert!(wrong("Time,A\n0,1\n").1.contains("has no unit"));
         assert!(wrong("A,B\n0,1,1\n").1.starts_with("3 cells"));
-        assert!(
-            wrong("; Samplerate: 0 Hz\nA\n1\n")
-                .1
-                .contains("not a positive rate")
-        );
-        assert_eq!(
-            wrong("hello\nworld\n"),
-            (
-                2,
-                "`world` is not a row of samples; is this a capture?".into()
-            )
-        );
+        assert!(wrong("; Samplerate: 0 Hz\nA\n1\n").1.contains("not a positive rate"));
+        assert_eq!(wrong("hello\nworld\n"), (2, "`world` is not a row of samples; is this a capture?".into()));
     }
 }

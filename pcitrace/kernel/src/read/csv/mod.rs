@@ -6,7 +6,7 @@ mod rows;
 mod sampled;
 mod timed;
 
-use super::text::{Text, fill};
+use super::text::{Text, append};
 use crate::capture::{Capture, Channel, Data};
 use crate::error::Result;
 
@@ -14,29 +14,16 @@ use crate::error::Result;
 const HEAD_BYTES: usize = 1 << 20;
 
 pub fn open(text: Text) -> Result<Capture> {
-    let mut head = vec![0; HEAD_BYTES];
-    let read = fill(&mut text.read_from(0)?, &mut head).map_err(|e| text.unreadable(e))?;
-    let layout = layout::find(&head[..read], read < HEAD_BYTES)
-        .map_err(|(line, what)| rows::wrong_line(&text, line, what))?;
+    let mut head = Vec::new();
+    let read = append(&mut text.read_from(0)?, &mut head, HEAD_BYTES).map_err(|e| text.unreadable(e))?;
+    let layout = layout::find(&head, read < HEAD_BYTES).map_err(|(line, what)| rows::wrong_line(&text, line, what))?;
     let path = text.path().to_owned();
-    let channels = layout
-        .names
-        .iter()
-        .map(|name| Channel {
-            name: name.clone(),
-            width: 1,
-        })
-        .collect();
+    let channels = layout.names.iter().map(|name| Channel { name: name.clone(), width: 1 }).collect();
     let data = match layout.time {
         None => Data::Sampled(Box::new(sampled::Rows::open(text, layout)?)),
         Some(unit) => Data::Changes(Box::new(timed::Rows::open(text, layout, unit)?)),
     };
-    Ok(Capture {
-        path,
-        format: "csv",
-        channels,
-        data,
-    })
+    Ok(Capture { path, format: "csv", channels, data })
 }
 
 #[cfg(test)]
@@ -75,26 +62,16 @@ mod tests {
     fn a_row_a_sample() {
         let head = "; Channels (3/8): CLK, FRAME#, IRDY#\n; Samplerate: 33.333333 MHz\nlogic,logic,logic\n";
         let expected = (Some(33_333_333.0), vec![1, 2, 7, 0]);
-        assert_eq!(
-            samples(&format!("{head}1,0,0\n0,1,0\n1,1,1\n0,0,0\n")),
-            expected
-        );
+        assert_eq!(samples(&format!("{head}1,0,0\n0,1,0\n1,1,1\n0,0,0\n")), expected);
         // As another program would save it again.
-        assert_eq!(
-            samples(&format!("{head}1, 0, 0\r\n0,1,0 \r\n\r\n1,1,1\r\n0,0,0")),
-            expected
-        );
+        assert_eq!(samples(&format!("{head}1, 0, 0\r\n0,1,0 \r\n\r\n1,1,1\r\n0,0,0")), expected);
         // Nothing but the samples.
         assert_eq!(samples("1\n0\n"), (None, vec![1, 0]));
     }
 
     #[test]
     fn more_rows_than_a_block() {
-        let mut text = (0..17)
-            .map(|n| format!("D{n}"))
-            .collect::<Vec<_>>()
-            .join(",")
-            + "\n";
+        let mut text = (0..17).map(|n| format!("D{n}")).collect::<Vec<_>>().join(",") + "\n";
         let mut expected = Vec::new();
         for n in 0..130_000u32 {
             let unit = n.wrapping_mul(2_654_435_761) >> 15;
@@ -113,19 +90,10 @@ mod tests {
         let Data::Changes(changes) = &capture.data else {
             panic!("there are times");
         };
-        assert_eq!(
-            (changes.tick(), changes.end()),
-            ((1, 1_000_000_000_000), 15_000)
-        );
-        let signal = |times: &[u64], values: &[u64]| Signal {
-            times: times.into(),
-            values: values.into(),
-            ..Signal::default()
-        };
-        let expected = [
-            signal(&[0, 10_000], &[0, 1]),
-            signal(&[0, 15_000, 15_000], &[1, 0, 1]),
-        ];
+        assert_eq!((changes.tick(), changes.end()), ((1, 1_000_000_000_000), 15_000));
+        let signal =
+            |times: &[u64], values: &[u64]| Signal { times: times.into(), values: values.into(), ..Signal::default() };
+        let expected = [signal(&[0, 10_000], &[0, 1]), signal(&[0, 15_000, 15_000], &[1, 0, 1])];
         assert_eq!(changes.signals(&[1, 0]).unwrap(), expected);
     }
 
@@ -135,27 +103,12 @@ mod tests {
         let row = |row: &str| refusal(&format!("{head}{row}\n"));
         assert_eq!(row("0"), "line 4: 1 values where the first row has 2");
         assert_eq!(row("0,1,1"), "line 4: 3 values where the first row has 2");
-        assert_eq!(
-            row("0,2"),
-            "line 4: value 2 is `2`, neither 0 nor 1; export logic channels only"
-        );
-        assert_eq!(
-            row("0;1"),
-            "line 4: value 1 is `0;1`, neither 0 nor 1; export logic channels only"
-        );
+        assert_eq!(row("0,2"), "line 4: value 2 is `2`, neither 0 nor 1; export logic channels only");
+        assert_eq!(row("0;1"), "line 4: value 1 is `0;1`, neither 0 nor 1; export logic channels only");
         let timed = |row: &str| refusal(&format!("Time [s],A\n0.5,1\n{row}\n"));
-        assert_eq!(
-            timed("0.4,1"),
-            "line 3: time runs backwards from 0.5 s to 0.4 s"
-        );
-        assert_eq!(
-            timed("0.6"),
-            "line 3: value 1 is ``, neither 0 nor 1; export logic channels only"
-        );
-        assert_eq!(
-            timed("0.6,1,1"),
-            "line 3: 2 values where the first row has 1"
-        );
+        assert_eq!(timed("0.4,1"), "line 3: time runs backwards from 0.5 s to 0.4 s");
+        assert_eq!(timed("0.6"), "line 3: value 1 is ``, neither 0 nor 1; export logic channels only");
+        assert_eq!(timed("0.6,1,1"), "line 3: 2 values where the first row has 1");
         assert_eq!(
             timed("2026-11-21T15:00:00Z,1"),
             "line 3: `2026-11-21T15:00:00Z` is not a time as a number; export relative times in seconds"

@@ -1,7 +1,7 @@
 //! The rows of a CSV: read in blocks of whole lines, each row checked cell by cell.
 
 use crate::error::{Error, Result};
-use crate::read::text::{Text, fill};
+use crate::read::text::{Text, append};
 use std::io::Read;
 
 const BLOCK_BYTES: usize = 4 << 20;
@@ -22,28 +22,16 @@ pub struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     pub fn new(source: &'a Text, offset: u64, first_line: u64) -> Result<Self> {
-        Ok(Blocks {
-            source,
-            reader: source.read_from(offset)?,
-            rest: Vec::new(),
-            line: first_line,
-        })
+        Ok(Blocks { source, reader: source.read_from(offset)?, rest: Vec::new(), line: first_line })
     }
 
     fn read(&mut self) -> Result<Option<Block>> {
         let mut text = std::mem::take(&mut self.rest);
-        let old = text.len();
-        text.resize(BLOCK_BYTES, 0);
-        let read =
-            fill(&mut self.reader, &mut text[old..]).map_err(|e| self.source.unreadable(e))?;
-        text.truncate(old + read);
+        let count = BLOCK_BYTES - text.len();
+        append(&mut self.reader, &mut text, count).map_err(|e| self.source.unreadable(e))?;
         if text.len() == BLOCK_BYTES {
             let Some(cut) = memchr::memrchr(b'\n', &text) else {
-                return Err(wrong_line(
-                    self.source,
-                    self.line,
-                    "is longer than any row of samples",
-                ));
+                return Err(wrong_line(self.source, self.line, "is longer than any row of samples"));
             };
             self.rest = text.split_off(cut + 1);
         }

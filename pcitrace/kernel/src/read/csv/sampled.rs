@@ -40,9 +40,7 @@ impl Rows {
 
     fn read(&self, block: &Block, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
-        let Layout {
-            separator, columns, ..
-        } = self.layout;
+        let Layout { separator, columns, .. } = self.layout;
         for (line, row) in block.rows() {
             let start = out.len();
             out.resize(start + self.unit_size, 0);

@@ -22,13 +22,7 @@ pub struct Rows {
 impl Rows {
     /// Checks every row.
     pub fn open(text: Text, layout: Layout, unit: TimeUnit) -> Result<Self> {
-        let mut rows = Rows {
-            text,
-            layout,
-            unit,
-            origin: 0,
-            end: 0,
-        };
+        let mut rows = Rows { text, layout, unit, origin: 0, end: 0 };
         let (mut origin, mut end) = (None, 0);
         rows.for_each(|time, _| {
             origin.get_or_insert(time.min(0));
@@ -41,13 +35,7 @@ impl Rows {
 
     /// Time in picoseconds and the channels' bits of every row.
     fn for_each(&self, mut row_is: impl FnMut(i64, &[u8])) -> Result<()> {
-        let Layout {
-            separator,
-            columns,
-            body,
-            first_line,
-            ..
-        } = self.layout;
+        let Layout { separator, columns, body, first_line, .. } = self.layout;
         let channels = self.layout.names.len();
         let scale = (PS_PER_SECOND / self.unit.denominator) as i64;
         let mut unit = vec![0; channels.div_ceil(8)];
@@ -66,24 +54,13 @@ impl Rows {
                 })?;
                 if ps < last {
                     let seconds = |ps: i64| ps as f64 / PS_PER_SECOND as f64;
-                    let what = format!(
-                        "time runs backwards from {} s to {} s",
-                        seconds(last),
-                        seconds(ps)
-                    );
+                    let what = format!("time runs backwards from {} s to {} s", seconds(last), seconds(ps));
                     return Err(wrong(what));
                 }
                 last = ps;
                 unit.fill(0);
                 // `cells` begins with the separator, if there are any.
-                read_bits(
-                    cells.get(1..).unwrap_or(&[]),
-                    separator,
-                    channels,
-                    columns - 1,
-                    &mut unit,
-                )
-                .map_err(wrong)?;
+                read_bits(cells.get(1..).unwrap_or(&[]), separator, channels, columns - 1, &mut unit).map_err(wrong)?;
                 row_is(ps, &unit);
             }
         }
@@ -155,9 +132,7 @@ fn parse_time(text: &[u8], scale: i64) -> Option<i64> {
             _ => return None,
         }
     }
-    let ps = whole
-        .checked_mul(scale)?
-        .checked_add(fraction + i64::from(round_up == Some(true)))?;
+    let ps = whole.checked_mul(scale)?.checked_add(fraction + i64::from(round_up == Some(true)))?;
     any.then_some(if negative { -ps } else { ps })
 }
 
@@ -176,16 +151,7 @@ mod tests {
         assert_eq!(seconds("4.82e-06"), Some(4_820_000));
         assert_eq!(parse_time(b"30", 1_000), Some(30_000));
         assert_eq!(parse_time(b"30.4999", 1), Some(30));
-        for bad in [
-            "",
-            "-",
-            ".",
-            "1.2.3",
-            "x",
-            "2026-11-21T15:00:00",
-            "99999999999999999999",
-            "1e300",
-        ] {
+        for bad in ["", "-", ".", "1.2.3", "x", "2026-11-21T15:00:00", "99999999999999999999", "1e300"] {
             assert_eq!(seconds(bad), None, "{bad}");
         }
     }

@@ -26,11 +26,7 @@ pub struct Nets {
 
 impl Nets {
     fn new() -> Self {
-        Nets {
-            short: vec![0; 1 << 16],
-            long: HashMap::new(),
-            widths: Vec::new(),
-        }
+        Nets { short: vec![0; 1 << 16], long: HashMap::new(), widths: Vec::new() }
     }
 
     #[inline]
@@ -80,22 +76,15 @@ pub fn parse(text: &[u8]) -> Result<Header, Wrong> {
         let wrong = |what: String| Wrong { at, what };
         let keyword = tokens.token();
         if !keyword.starts_with(b"$") {
-            return Err(wrong(format!(
-                "`{}` stands where the header needs a `$` keyword",
-                show(keyword)
-            )));
+            return Err(wrong(format!("`{}` stands where the header needs a `$` keyword", show(keyword))));
         }
-        let body =
-            body(&mut tokens).ok_or_else(|| wrong(format!("`{}` has no `$end`", show(keyword))))?;
+        let body = body(&mut tokens).ok_or_else(|| wrong(format!("`{}` has no `$end`", show(keyword))))?;
         match keyword {
             b"$enddefinitions" => break,
             b"$timescale" => {
                 let text = body.concat();
                 tick = Some(parse_timescale(&text).ok_or_else(|| {
-                    wrong(format!(
-                        "`$timescale {}` is not a number and a unit from s to as",
-                        show(&text)
-                    ))
+                    wrong(format!("`$timescale {}` is not a number and a unit from s to as", show(&text)))
                 })?);
             }
             b"$scope" => scopes.push(scope_name(&body)),
@@ -104,10 +93,7 @@ pub fn parse(text: &[u8]) -> Result<Header, Wrong> {
             }
             b"$var" => {
                 let var = Var::parse(&body).ok_or_else(|| {
-                    wrong(format!(
-                        "`$var {}` is not type, width, identifier, name",
-                        show(&body.join(&b' '))
-                    ))
+                    wrong(format!("`$var {}` is not type, width, identifier, name", show(&body.join(&b' '))))
                 })?;
                 let net = match nets.find(var.id) {
                     Some(net) if nets.width(net) == var.width => net,
@@ -127,10 +113,7 @@ pub fn parse(text: &[u8]) -> Result<Header, Wrong> {
                 let name = full_name(&scopes, &var.name);
                 match by_name.insert(name.clone(), net) {
                     None => {
-                        channels.push(Channel {
-                            name,
-                            width: var.width,
-                        });
+                        channels.push(Channel { name, width: var.width });
                         channel_nets.push(net);
                     }
                     Some(same) if same == net => {}
@@ -145,12 +128,7 @@ pub fn parse(text: &[u8]) -> Result<Header, Wrong> {
         at: 0,
         what: "the header has no `$timescale`, so times have no unit; add one, e.g. `$timescale 1 ns $end`".into(),
     })?;
-    Ok(Header {
-        tick,
-        channels,
-        channel_nets,
-        nets,
-    })
+    Ok(Header { tick, channels, channel_nets, nets })
 }
 
 /// The tokens up to `$end`.
@@ -195,11 +173,7 @@ fn scope_name(body: &[&[u8]]) -> String {
 }
 
 fn full_name(scopes: &[String], name: &str) -> String {
-    let mut parts: Vec<&str> = scopes
-        .iter()
-        .map(String::as_str)
-        .filter(|s| !s.is_empty())
-        .collect();
+    let mut parts: Vec<&str> = scopes.iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
     parts.push(name);
     parts.join(".")
 }
@@ -222,10 +196,8 @@ impl<'a> Var<'a> {
             return None;
         };
         let width: u32 = std::str::from_utf8(width).ok()?.parse().ok()?;
-        let has_bits = !matches!(
-            *kind,
-            b"real" | b"realtime" | b"shortreal" | b"real_parameter" | b"string" | b"event"
-        );
+        let has_bits =
+            !matches!(*kind, b"real" | b"realtime" | b"shortreal" | b"real_parameter" | b"string" | b"event");
         if has_bits && width == 0 {
             return None;
         }
@@ -238,10 +210,6 @@ impl<'a> Var<'a> {
             }
             name.push_str(&String::from_utf8_lossy(part));
         }
-        Some(Var {
-            width: if has_bits { width } else { 0 },
-            id,
-            name,
-        })
+        Some(Var { width: if has_bits { width } else { 0 }, id, name })
     }
 }

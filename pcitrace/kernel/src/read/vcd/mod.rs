@@ -9,7 +9,7 @@
 mod header;
 mod scan;
 
-use super::text::{Text, fill};
+use super::text::{Text, append};
 use crate::capture::{Capture, Changes, Data, Signal};
 use crate::error::Result;
 use header::Header;
@@ -35,13 +35,7 @@ struct Vcd {
 pub fn open(text: Text) -> Result<Capture> {
     let header_text = read_header(&text)?;
     let header = header::parse(&header_text).map_err(|w| text.wrong_at(w.at as u64, w.what))?;
-    let mut vcd = Vcd {
-        text,
-        header,
-        body: header_text.len() as u64,
-        end: 0,
-        gaps: Vec::new(),
-    };
+    let mut vcd = Vcd { text, header, body: header_text.len() as u64, end: 0, gaps: Vec::new() };
     // The whole body is checked now, so that a damaged file is refused by whatever opens it.
     let merged = vcd.scan_body(&[])?;
     vcd.end = merged.end;
@@ -68,29 +62,19 @@ impl Changes for Vcd {
     }
 
     fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>> {
-        let nets: Vec<usize> = channels
-            .iter()
-            .map(|&c| self.header.channel_nets[c])
-            .collect();
+        let nets: Vec<usize> = channels.iter().map(|&c| self.header.channel_nets[c]).collect();
         let mut distinct = nets.clone();
         distinct.sort_unstable();
         distinct.dedup();
         let mut signals = self.scan_body(&distinct)?.signals;
         let mut uses = vec![0; distinct.len()];
-        let slots: Vec<usize> = nets
-            .iter()
-            .map(|net| distinct.partition_point(|d| d < net))
-            .collect();
+        let slots: Vec<usize> = nets.iter().map(|net| distinct.partition_point(|d| d < net)).collect();
         slots.iter().for_each(|&slot| uses[slot] += 1);
         Ok(slots
             .into_iter()
             .map(|slot| {
                 uses[slot] -= 1;
-                if uses[slot] == 0 {
-                    std::mem::take(&mut signals[slot])
-                } else {
-                    signals[slot].clone()
-                }
+                if uses[slot] == 0 { std::mem::take(&mut signals[slot]) } else { signals[slot].clone() }
             })
             .collect())
     }
@@ -107,11 +91,7 @@ impl Vcd {
             scan(&piece.text, &self.header.nets, &slots, wanted.len())
                 .map_err(|Wrong { at, what }| self.text.wrong_at(piece.offset + at as u64, what))
         };
-        let mut merged = Merged {
-            signals: vec![Signal::default(); wanted.len()],
-            end: 0,
-            switches: Vec::new(),
-        };
+        let mut merged = Merged { signals: vec![Signal::default(); wanted.len()], end: 0, switches: Vec::new() };
         let workers = thread::available_parallelism().map_or(1, |n| n.get());
         let mut pieces = Pieces::new(&self.text, self.body)?;
         // Text that ended within a statement; the next piece continues it.
@@ -133,22 +113,16 @@ impl Vcd {
                 }
                 let scans: Vec<Result<Scan>> = thread::scope(|scope| {
                     let (last, others) = batch.split_last().expect("not empty");
-                    let handles: Vec<_> = others
-                        .iter()
-                        .map(|p| scope.spawn(|| scan_piece(p)))
-                        .collect();
+                    let handles: Vec<_> = others.iter().map(|p| scope.spawn(|| scan_piece(p))).collect();
                     let last = scan_piece(last);
-                    let join =
-                        |h: thread::ScopedJoinHandle<_>| h.join().expect("the scan does not panic");
+                    let join = |h: thread::ScopedJoinHandle<_>| h.join().expect("the scan does not panic");
                     handles.into_iter().map(join).chain([last]).collect()
                 });
                 for (mut piece, mut scan) in batch.into_iter().zip(scans) {
                     if let Some(mut head) = unfinished.take() {
                         head.text.append(&mut piece.text);
                         if head.text.len() > MAX_STEP_BYTES {
-                            return Err(self
-                                .text
-                                .wrong_at(head.offset, too_long("a comment or value")));
+                            return Err(self.text.wrong_at(head.offset, too_long("a comment or value")));
                         }
                         piece = head;
                         scan = scan_piece(&piece);
@@ -164,10 +138,9 @@ impl Vcd {
         })?;
         if let Some(piece) = unfinished {
             let end = piece.offset + piece.text.len() as u64;
-            return Err(self.text.wrong_at(
-                end,
-                "the file is cut off within its last value or comment; record it again",
-            ));
+            return Err(self
+                .text
+                .wrong_at(end, "the file is cut off within its last value or comment; record it again"));
         }
         Ok(merged)
     }
@@ -188,18 +161,8 @@ impl Merged {
         self.end = scan.last_time.unwrap_or(self.end);
         self.switches.extend(scan.switches);
         for (all, more) in self.signals.iter_mut().zip(scan.signals) {
-            append_mask(
-                &mut all.unknown,
-                all.times.len(),
-                more.unknown,
-                more.times.len(),
-            );
-            append_mask(
-                &mut all.high_z,
-                all.times.len(),
-                more.high_z,
-                more.times.len(),
-            );
+            append_mask(&mut all.unknown, all.times.len(), more.unknown, more.times.len());
+            append_mask(&mut all.high_z, all.times.len(), more.high_z, more.times.len());
             all.times.extend(more.times);
             all.values.extend(more.values);
         }
@@ -252,29 +215,19 @@ struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn new(source: &'a Text, body: u64) -> Result<Self> {
-        Ok(Pieces {
-            source,
-            reader: source.read_from(body)?,
-            offset: body,
-            rest: Vec::new(),
-        })
+        Ok(Pieces { source, reader: source.read_from(body)?, offset: body, rest: Vec::new() })
     }
 
     fn next(&mut self) -> Result<Option<Piece>> {
         let mut text = std::mem::take(&mut self.rest);
         loop {
             let old = text.len();
-            text.resize(old + PIECE_BYTES, 0);
-            let read =
-                fill(&mut self.reader, &mut text[old..]).map_err(|e| self.source.unreadable(e))?;
-            text.truncate(old + read);
+            let read = append(&mut self.reader, &mut text, PIECE_BYTES).map_err(|e| self.source.unreadable(e))?;
             let at_end = read < PIECE_BYTES;
             if !at_end {
                 let Some(cut) = last_stamp(&text, old) else {
                     if text.len() > MAX_STEP_BYTES {
-                        return Err(self
-                            .source
-                            .wrong_at(self.offset, too_long("what lies between two time stamps")));
+                        return Err(self.source.wrong_at(self.offset, too_long("what lies between two time stamps")));
                     }
                     continue;
                 };
@@ -307,11 +260,9 @@ fn read_header(text: &Text) -> Result<Vec<u8>> {
     let mut header = Vec::new();
     let mut searched = 0;
     loop {
-        let old = header.len();
-        header.resize(old + (1 << 16).max(old), 0);
-        let read = fill(&mut reader, &mut header[old..]).map_err(|e| text.unreadable(e))?;
-        let at_end = old + read < header.len();
-        header.truncate(old + read);
+        let count = (1 << 16).max(header.len());
+        let read = append(&mut reader, &mut header, count).map_err(|e| text.unreadable(e))?;
+        let at_end = read < count;
         if let Some(last) = memchr::memmem::find(&header[searched..], LAST) {
             let from = searched + last + LAST.len();
             if let Some(end) = memchr::memmem::find(&header[from..], END) {
@@ -360,9 +311,7 @@ mod tests {
 
     fn refusal(body: &str) -> String {
         match open_text(&(HEADER.to_owned() + body)) {
-            Err(Error::Format {
-                offset, message, ..
-            }) => {
+            Err(Error::Format { offset, message, .. }) => {
                 let place = offset.expect("the place is known") as usize - HEADER.len();
                 format!("{place}: {message}")
             }
@@ -375,28 +324,12 @@ mod tests {
     fn names_widths_values_and_times() {
         let body = "$dumpvars 0! bxZ ab x% r1.5 r $end\n#10 1! b1 ab\n$comment #3 0! $end\n#20\n0!\nB101z ab\nz%\n#20 1!\n#30\n";
         let (_file, capture) = open_text(&(HEADER.to_owned() + body)).unwrap();
-        let names: Vec<_> = capture
-            .channels
-            .iter()
-            .map(|c| (c.name.as_str(), c.width))
-            .collect();
-        assert_eq!(
-            names,
-            [
-                ("top.CLK", 1),
-                ("top.AD[3:0]", 4),
-                ("top.D[7]", 1),
-                ("top.sub.c", 1)
-            ]
-        );
+        let names: Vec<_> = capture.channels.iter().map(|c| (c.name.as_str(), c.width)).collect();
+        assert_eq!(names, [("top.CLK", 1), ("top.AD[3:0]", 4), ("top.D[7]", 1), ("top.sub.c", 1)]);
         let vcd = changes(&capture);
         assert_eq!((vcd.tick(), vcd.end()), ((1, 100_000_000), 30));
         let signals = vcd.signals(&[3, 1, 2, 0]).unwrap();
-        let clk = Signal {
-            times: vec![0, 10, 20, 20],
-            values: vec![0, 1, 0, 1],
-            ..Signal::default()
-        };
+        let clk = Signal { times: vec![0, 10, 20, 20], values: vec![0, 1, 0, 1], ..Signal::default() };
         assert_eq!((&signals[0], &signals[3]), (&clk, &clk));
         let ad = Signal {
             times: vec![0, 10, 20],
@@ -405,12 +338,7 @@ mod tests {
             high_z: vec![0b0001, 0, 0b0001],
         };
         assert_eq!(signals[1], ad);
-        let d = Signal {
-            times: vec![0, 20],
-            values: vec![0, 0],
-            unknown: vec![1, 0],
-            high_z: vec![0, 1],
-        };
+        let d = Signal { times: vec![0, 20], values: vec![0, 0], unknown: vec![1, 0], high_z: vec![0, 1] };
         assert_eq!(signals[2], d);
     }
 
@@ -423,46 +351,19 @@ mod tests {
 
     #[test]
     fn what_a_simulator_does_not_write_is_refused_with_its_place() {
-        assert_eq!(
-            refusal("#10 1!\n#9 0!\n"),
-            "7: time runs backwards from 10 to 9"
-        );
+        assert_eq!(refusal("#10 1!\n#9 0!\n"), "7: time runs backwards from 10 to 9");
         assert_eq!(refusal("#1x"), "0: `#1x` is not a time");
-        assert_eq!(
-            refusal("#99999999999999999999"),
-            "0: `#99999999999999999999` is not a time"
-        );
-        assert_eq!(
-            refusal("1?"),
-            "0: `1?` changes a net `?` that the header does not declare"
-        );
-        assert_eq!(
-            refusal("#1 1"),
-            "3: `1` changes no net: its identifier is missing"
-        );
-        assert_eq!(
-            refusal("b1 abc"),
-            "3: `b1 abc` changes a net `abc` that the header does not declare"
-        );
-        assert_eq!(
-            refusal("b10101 ab"),
-            "0: `b10101 ab` is 5 bits for a net of 4"
-        );
+        assert_eq!(refusal("#99999999999999999999"), "0: `#99999999999999999999` is not a time");
+        assert_eq!(refusal("1?"), "0: `1?` changes a net `?` that the header does not declare");
+        assert_eq!(refusal("#1 1"), "3: `1` changes no net: its identifier is missing");
+        assert_eq!(refusal("b1 abc"), "3: `b1 abc` changes a net `abc` that the header does not declare");
+        assert_eq!(refusal("b10101 ab"), "0: `b10101 ab` is 5 bits for a net of 4");
         assert_eq!(refusal("b102 ab"), "0: `b102` is not a value");
-        assert_eq!(
-            refusal("#5 pDD 6 6 !"),
-            "3: `pDD` is neither a time nor a value change"
-        );
-        assert_eq!(
-            refusal("$scope"),
-            "0: `$scope` has no place among the value changes"
-        );
+        assert_eq!(refusal("#5 pDD 6 6 !"), "3: `pDD` is neither a time nor a value change");
+        assert_eq!(refusal("$scope"), "0: `$scope` has no place among the value changes");
         for cut in ["#5 1!\nb10", "#5 1!\nb10 ", "#5 $comment 1!", "#5 r1.5"] {
             let message = refusal(cut);
-            assert!(
-                message.starts_with(&format!("{}: the file is cut off", cut.len())),
-                "{message}"
-            );
+            assert!(message.starts_with(&format!("{}: the file is cut off", cut.len())), "{message}");
         }
     }
 
@@ -473,28 +374,12 @@ mod tests {
         assert!(without("$enddefinitions $end").contains("the VCD header ends without"));
         assert!(without("$timescale 10 ns $end").contains("no `$timescale`"));
         let instead = |part: &str, other: &str| wrong(&HEADER.replace(part, other));
-        for unit in [
-            "0 ns",
-            "10 lightyears",
-            "ns",
-            "10",
-            "99999999999999999999 s",
-        ] {
-            assert!(
-                instead("10 ns", unit).contains("is not a number and a unit"),
-                "{unit}"
-            );
+        for unit in ["0 ns", "10 lightyears", "ns", "10", "99999999999999999999 s"] {
+            assert!(instead("10 ns", unit).contains("is not a number and a unit"), "{unit}");
         }
-        assert!(
-            instead("wire 4 ab", "wire 4 !").contains("`!` is declared with 1 and with 4 bits")
-        );
-        assert!(
-            instead("wire 1 % D [7]", "wire 1 % CLK").contains("two nets have the name `top.CLK`")
-        );
-        assert!(
-            instead("wire 4 ab AD", "wire four ab AD")
-                .contains("is not type, width, identifier, name")
-        );
+        assert!(instead("wire 4 ab", "wire 4 !").contains("`!` is declared with 1 and with 4 bits"));
+        assert!(instead("wire 1 % D [7]", "wire 1 % CLK").contains("two nets have the name `top.CLK`"));
+        assert!(instead("wire 4 ab AD", "wire four ab AD").contains("is not type, width, identifier, name"));
         assert!(instead("$date today $end", "today").contains("`today` stands where"));
     }
 
@@ -528,10 +413,7 @@ mod tests {
         assert_eq!(changes(&capture).signals(&[1]).unwrap(), [expected]);
 
         std::fs::write(file.path(), text + "\n#0").unwrap();
-        let error = open(Text::new(file.path(), false))
-            .map(|_| ())
-            .unwrap_err()
-            .to_string();
+        let error = open(Text::new(file.path(), false)).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("time runs backwards"), "{error}");
     }
 }

@@ -26,16 +26,8 @@ pub struct Wrong {
 
 /// Scans `text`, which begins between two statements. `slots[net]` says where the changes of a net go, `None` that they
 /// are only checked. Changes before the first time stamp are at time 0.
-pub fn scan(
-    text: &[u8],
-    nets: &Nets,
-    slots: &[Option<u32>],
-    slot_count: usize,
-) -> Result<Scan, Wrong> {
-    let mut out = Scan {
-        signals: vec![Signal::default(); slot_count],
-        ..Scan::default()
-    };
+pub fn scan(text: &[u8], nets: &Nets, slots: &[Option<u32>], slot_count: usize) -> Result<Scan, Wrong> {
+    let mut out = Scan { signals: vec![Signal::default(); slot_count], ..Scan::default() };
     let mut time = 0;
     let mut tokens = Tokens { text, at: 0 };
     while let Some(start) = tokens.next_start() {
@@ -73,10 +65,7 @@ pub fn scan(
                 };
                 let id = tokens.token();
                 let Some(net) = nets.find(id) else {
-                    return Err(Wrong {
-                        at: id_start,
-                        what: unknown_id(&text[start..tokens.at], id),
-                    });
+                    return Err(Wrong { at: id_start, what: unknown_id(&text[start..tokens.at], id) });
                 };
                 let width = nets.width(net);
                 if digits.is_empty() || digits.len() > width as usize {
@@ -116,18 +105,12 @@ pub fn scan(
                 b"$dumpon" => out.switches.push((time, true)),
                 b"$dumpvars" | b"$dumpall" | b"$end" => {}
                 other => {
-                    return wrong(format!(
-                        "`{}` has no place among the value changes",
-                        show(other)
-                    ));
+                    return wrong(format!("`{}` has no place among the value changes", show(other)));
                 }
             },
             _ => {
                 let token = tokens.token();
-                return wrong(format!(
-                    "`{}` is neither a time nor a value change",
-                    show(token)
-                ));
+                return wrong(format!("`{}` is neither a time nor a value change", show(token)));
             }
         }
     }
@@ -211,10 +194,7 @@ fn vector(digits: &[u8], width: u32) -> Option<(u64, u64, u64)> {
     for eight in &mut eights {
         let word = u64::from_be_bytes(eight.try_into().expect("eight bytes"));
         if word & !0x0101_0101_0101_0101 != 0x3030_3030_3030_3030 {
-            return digits
-                .iter()
-                .all(|&c| bit(c).is_some())
-                .then(|| extend(digits, width));
+            return digits.iter().all(|&c| bit(c).is_some()).then(|| extend(digits, width));
         }
         // Bit 0 of each byte, gathered into the top byte with the last digit lowest.
         let gathered = (word & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
@@ -222,10 +202,7 @@ fn vector(digits: &[u8], width: u32) -> Option<(u64, u64, u64)> {
     }
     for &c in eights.remainder() {
         if c & !1 != b'0' {
-            return digits
-                .iter()
-                .all(|&c| bit(c).is_some())
-                .then(|| extend(digits, width));
+            return digits.iter().all(|&c| bit(c).is_some()).then(|| extend(digits, width));
         }
         ones = ones << 1 | u64::from(c & 1);
     }
@@ -248,36 +225,21 @@ fn extend(digits: &[u8], width: u32) -> (u64, u64, u64) {
             Some(Bit::Unknown) | None => unknown |= 1,
         }
     }
-    let mask = if width >= 64 {
-        u64::MAX
-    } else {
-        (1 << width) - 1
-    };
+    let mask = if width >= 64 { u64::MAX } else { (1 << width) - 1 };
     (ones & mask, unknown & mask, high_z & mask)
 }
 
 fn unknown_id(statement: &[u8], id: &[u8]) -> String {
     if id.is_empty() {
-        return format!(
-            "`{}` changes no net: its identifier is missing",
-            show(statement)
-        );
+        return format!("`{}` changes no net: its identifier is missing", show(statement));
     }
-    format!(
-        "`{}` changes a net `{}` that the header does not declare",
-        show(statement),
-        show(id)
-    )
+    format!("`{}` changes a net `{}` that the header does not declare", show(statement), show(id))
 }
 
 /// A token for a message, at most 40 bytes of it.
 pub fn show(token: &[u8]) -> String {
     let short = String::from_utf8_lossy(&token[..token.len().min(40)]).into_owned();
-    if token.len() > 40 {
-        short + "..."
-    } else {
-        short
-    }
+    if token.len() > 40 { short + "..." } else { short }
 }
 
 #[cfg(test)]
@@ -290,10 +252,7 @@ mod tests {
         let fill = if "1hl".contains(first) { '0' } else { first };
         let full = fill.to_string().repeat(width as usize - digits.len()) + digits;
         let mask = |of: &str| {
-            let ones: String = full
-                .chars()
-                .map(|c| if of.contains(c) { '1' } else { '0' })
-                .collect();
+            let ones: String = full.chars().map(|c| if of.contains(c) { '1' } else { '0' }).collect();
             u128::from_str_radix(&ones, 2).unwrap() as u64
         };
         (mask("1hH"), mask("xXuUwW-"), mask("zZ"))
@@ -304,17 +263,9 @@ mod tests {
         for width in [1, 2, 7, 8, 9, 31, 32, 33, 64, 65, 100] {
             for length in (1..=width).filter(|n| n % 7 < 3 || *n == width) {
                 for alphabet in ["01", "1", "0", "01xz", "zz01", "lh01", "uw-x"] {
-                    let digits: String = alphabet
-                        .chars()
-                        .cycle()
-                        .skip(length as usize % 3)
-                        .take(length as usize)
-                        .collect();
-                    assert_eq!(
-                        vector(digits.as_bytes(), width),
-                        Some(slow(&digits, width)),
-                        "{digits} in {width}"
-                    );
+                    let digits: String =
+                        alphabet.chars().cycle().skip(length as usize % 3).take(length as usize).collect();
+                    assert_eq!(vector(digits.as_bytes(), width), Some(slow(&digits, width)), "{digits} in {width}");
                 }
             }
         }
