@@ -54,11 +54,7 @@ impl Archive {
         let bad = |e: std::io::Error| Error::format(path, format!("cannot be read: {e}"));
         let file = File::open(path).map_err(bad)?;
         let length = file.metadata().map_err(bad)?.len();
-        let mut archive = Archive {
-            path: path.into(),
-            file,
-            members: Vec::new(),
-        };
+        let mut archive = Archive { path: path.into(), file, members: Vec::new() };
         archive.members = archive.read_directory(length)?;
         Ok(archive)
     }
@@ -78,8 +74,7 @@ impl Archive {
 
     /// The whole member, in place of what `out` held. Fastest for members that fit in memory; see `stream`.
     pub fn inflate(&self, member: &Member, out: &mut Vec<u8>) -> Result<()> {
-        let size = usize::try_from(member.size)
-            .map_err(|_| self.damaged(member, "is too large for this machine"))?;
+        let size = usize::try_from(member.size).map_err(|_| self.damaged(member, "is too large for this machine"))?;
         out.resize(size, 0);
         match member.method {
             Method::Stored => self.read_at(member.data_offset, out)?,
@@ -90,10 +85,7 @@ impl Archive {
                     Ok(n) if n == size => {}
                     Ok(n) => return Err(self.wrong_size(member, n as u64)),
                     Err(libdeflater::DecompressionError::InsufficientSpace) => {
-                        return Err(self.damaged(
-                            member,
-                            &format!("inflates to more than its declared {size} bytes"),
-                        ));
+                        return Err(self.damaged(member, &format!("inflates to more than its declared {size} bytes")));
                     }
                     Err(libdeflater::DecompressionError::BadData) => {
                         return Err(self.damaged(member, "its deflate data is damaged"));
@@ -106,11 +98,8 @@ impl Archive {
 
     /// The member in pieces, for members too large to hold.
     pub fn stream<'a>(&'a self, member: &'a Member) -> MemberStream<'a> {
-        let section = Section {
-            file: &self.file,
-            at: member.data_offset,
-            end: member.data_offset + member.compressed_size,
-        };
+        let section =
+            Section { file: &self.file, at: member.data_offset, end: member.data_offset + member.compressed_size };
         MemberStream {
             archive: self,
             member,
@@ -130,10 +119,7 @@ impl Archive {
             return Ok(None);
         };
         if member.size > MAX_TEXT_BYTES {
-            return Err(self.damaged(
-                member,
-                &format!("is {} bytes long, which no such text is", member.size),
-            ));
+            return Err(self.damaged(member, &format!("is {} bytes long, which no such text is", member.size)));
         }
         let mut bytes = Vec::new();
         self.inflate(member, &mut bytes)?;
@@ -147,11 +133,7 @@ impl Archive {
 
     /// The file as a whole is wrong at `offset`.
     fn broken(&self, offset: u64, what: impl Into<String>) -> Error {
-        Error::format(
-            &self.path,
-            format!("{}; copy or record the file again", what.into()),
-        )
-        .at(offset)
+        Error::format(&self.path, format!("{}; copy or record the file again", what.into())).at(offset)
     }
 
     fn damaged(&self, member: &Member, what: &str) -> Error {
@@ -159,26 +141,15 @@ impl Archive {
     }
 
     fn wrong_size(&self, member: &Member, found: u64) -> Error {
-        self.damaged(
-            member,
-            &format!(
-                "inflates to {found} bytes where the directory declares {}",
-                member.size
-            ),
-        )
+        self.damaged(member, &format!("inflates to {found} bytes where the directory declares {}", member.size))
     }
 
     fn check_crc(&self, member: &Member, found: u32) -> Result<()> {
         if found == member.crc32 {
             return Ok(());
         }
-        Err(self.damaged(
-            member,
-            &format!(
-                "its CRC-32 is {found:08x} where the directory declares {:08x}",
-                member.crc32
-            ),
-        ))
+        Err(self
+            .damaged(member, &format!("its CRC-32 is {found:08x} where the directory declares {:08x}", member.crc32)))
     }
 
     fn read_directory(&self, length: u64) -> Result<Vec<Member>> {
@@ -192,28 +163,18 @@ impl Archive {
         while !rest.is_empty() {
             let at = directory.end - rest.len() as u64;
             let entry;
-            (entry, rest) = Entry::split(rest)
-                .ok_or_else(|| self.broken(at, "the zip directory is damaged here"))?;
+            (entry, rest) = Entry::split(rest).ok_or_else(|| self.broken(at, "the zip directory is damaged here"))?;
             let member = self.locate(&entry, directory.start)?;
             if !names.insert(member.name.clone()) {
-                return Err(self
-                    .broken(at, "the zip directory lists this member twice")
-                    .within(&member.name));
+                return Err(self.broken(at, "the zip directory lists this member twice").within(&member.name));
             }
-            extents.push((
-                entry.header_offset,
-                member.data_offset + member.compressed_size,
-                members.len(),
-            ));
+            extents.push((entry.header_offset, member.data_offset + member.compressed_size, members.len()));
             members.push(member);
         }
         if members.len() as u64 != entries {
             return Err(self.broken(
                 directory.start,
-                format!(
-                    "the zip directory lists {} members where its end says {entries}",
-                    members.len()
-                ),
+                format!("the zip directory lists {} members where its end says {entries}", members.len()),
             ));
         }
         extents.sort_unstable();
@@ -229,14 +190,11 @@ impl Archive {
         let tail_start = length.saturating_sub(22 + 65535);
         let mut tail = vec![0; (length - tail_start) as usize];
         self.read_at(tail_start, &mut tail)?;
-        let end = (0..tail.len().saturating_sub(21)).rev().find(|&i| {
-            tail[i..].starts_with(END) && i + 22 + usize::from(le16(&tail[i + 20..])) == tail.len()
-        });
+        let end = (0..tail.len().saturating_sub(21))
+            .rev()
+            .find(|&i| tail[i..].starts_with(END) && i + 22 + usize::from(le16(&tail[i + 20..])) == tail.len());
         let Some(end) = end else {
-            return Err(self.broken(
-                length,
-                "the zip directory at the end is missing: the file is cut off",
-            ));
+            return Err(self.broken(length, "the zip directory at the end is missing: the file is cut off"));
         };
         let record = &tail[end..];
         let end = tail_start + end as u64;
@@ -252,14 +210,8 @@ impl Archive {
         if locator.starts_with(END64_LOCATOR) {
             limit = le64(&locator[8..]);
             let mut record = [0; 56];
-            if limit
-                .checked_add(56)
-                .is_none_or(|record_end| record_end > end)
-            {
-                return Err(self.broken(
-                    end - 20,
-                    "the zip64 end record is not where it is said to be",
-                ));
+            if limit.checked_add(56).is_none_or(|record_end| record_end > end) {
+                return Err(self.broken(end - 20, "the zip64 end record is not where it is said to be"));
             }
             self.read_at(limit, &mut record)?;
             if !record.starts_with(END64) {
@@ -276,7 +228,9 @@ impl Archive {
         if start.checked_add(size) != Some(limit) {
             return Err(self.broken(
                 end,
-                format!("the zip directory of {size} bytes does not fit between its offset {start} and its end at {limit}"),
+                format!(
+                    "the zip directory of {size} bytes does not fit between its offset {start} and its end at {limit}"
+                ),
             ));
         }
         if size > MAX_DIRECTORY_BYTES {
@@ -300,9 +254,7 @@ impl Archive {
             0 => Method::Stored,
             8 => Method::Deflate,
             other => {
-                return refuse(format!(
-                    "is compressed by zip method {other}; stored (0) and deflate (8) are read"
-                ));
+                return refuse(format!("is compressed by zip method {other}; stored (0) and deflate (8) are read"));
             }
         };
         let mut header = [0; 30];
@@ -314,24 +266,15 @@ impl Archive {
             return refuse("has no header of its own where the directory says".into());
         }
         let data_offset = at + 30 + u64::from(le16(&header[26..])) + u64::from(le16(&header[28..]));
-        if data_offset
-            .checked_add(entry.compressed_size)
-            .is_none_or(|end| end > directory_start)
-        {
-            return refuse(format!(
-                "its {} compressed bytes do not fit in the file",
-                entry.compressed_size
-            ));
+        if data_offset.checked_add(entry.compressed_size).is_none_or(|end| end > directory_start) {
+            return refuse(format!("its {} compressed bytes do not fit in the file", entry.compressed_size));
         }
         let possible = match method {
             Method::Stored => entry.size == entry.compressed_size,
             Method::Deflate => entry.size <= entry.compressed_size.saturating_mul(MAX_EXPANSION),
         };
         if !possible {
-            return refuse(format!(
-                "{} bytes cannot come from {} compressed ones",
-                entry.size, entry.compressed_size
-            ));
+            return refuse(format!("{} bytes cannot come from {} compressed ones", entry.size, entry.compressed_size));
         }
         Ok(Member {
             name,
@@ -379,11 +322,7 @@ impl<'a> Entry<'a> {
 
     /// Fields that are all ones are in the zip64 extra field (id 1), in this order.
     fn widen(&mut self, mut extra: &[u8]) -> Option<()> {
-        let mut fields = [
-            &mut self.size,
-            &mut self.compressed_size,
-            &mut self.header_offset,
-        ];
+        let mut fields = [&mut self.size, &mut self.compressed_size, &mut self.header_offset];
         if fields.iter().all(|f| **f != u64::from(u32::MAX)) {
             return Some(());
         }
@@ -428,9 +367,7 @@ impl MemberStream<'_> {
         while filled < wanted {
             match self.read(&mut out[filled..wanted])? {
                 0 => {
-                    return Err(self
-                        .archive
-                        .wrong_size(self.member, self.done + filled as u64));
+                    return Err(self.archive.wrong_size(self.member, self.done + filled as u64));
                 }
                 n => filled += n,
             }
@@ -446,10 +383,7 @@ impl MemberStream<'_> {
 
     fn check_end(&mut self) -> Result<()> {
         if self.read(&mut [0])? != 0 {
-            let what = format!(
-                "inflates to more than its declared {} bytes",
-                self.member.size
-            );
+            let what = format!("inflates to more than its declared {} bytes", self.member.size);
             return Err(self.archive.damaged(self.member, &what));
         }
         self.archive.check_crc(self.member, self.crc.sum())
@@ -466,9 +400,7 @@ impl MemberStream<'_> {
                 Source::Deflate(decoder) => decoder.total_in(),
             };
             let what = format!("its data cannot be read: {e}");
-            self.archive
-                .broken(self.member.data_offset + consumed, what)
-                .within(&self.member.name)
+            self.archive.broken(self.member.data_offset + consumed, what).within(&self.member.name)
         })
     }
 }
@@ -482,9 +414,7 @@ struct Section<'a> {
 
 impl Read for Section<'_> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let n = out
-            .len()
-            .min(usize::try_from(self.end - self.at).unwrap_or(usize::MAX));
+        let n = out.len().min(usize::try_from(self.end - self.at).unwrap_or(usize::MAX));
         read_exact_at(self.file, &mut out[..n], self.at)?;
         self.at += n as u64;
         Ok(n)
@@ -527,15 +457,10 @@ pub(crate) mod testing {
         let mut file = Vec::new();
         let mut directory = Vec::new();
         for (name, data) in members {
-            let mut encoder =
-                flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
             encoder.write_all(data).unwrap();
             let compressed = encoder.finish().unwrap();
-            let numbers = [
-                data.len() as u64,
-                compressed.len() as u64,
-                file.len() as u64,
-            ];
+            let numbers = [data.len() as u64, compressed.len() as u64, file.len() as u64];
             let field = |n: usize| if wide { u32::MAX } else { numbers[n] as u32 };
             let mut extra = Vec::new();
             if wide {
@@ -570,9 +495,7 @@ pub(crate) mod testing {
             file.extend(super::END64);
             file.extend(44u64.to_le_bytes());
             file.extend([45, 0, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-            [count, count, size, start]
-                .iter()
-                .for_each(|n| file.extend(n.to_le_bytes()));
+            [count, count, size, start].iter().for_each(|n| file.extend(n.to_le_bytes()));
             file.extend(super::END64_LOCATOR);
             file.extend([0; 4]);
             file.extend(end.to_le_bytes());
@@ -634,10 +557,7 @@ mod tests {
 
     #[test]
     fn members_come_back_whole_and_in_pieces() {
-        for bytes in [
-            example(),
-            testing::zip64(&[("version", b"2"), ("logic-1-1", &samples()), ("empty", b"")]),
-        ] {
+        for bytes in [example(), testing::zip64(&[("version", b"2"), ("logic-1-1", &samples()), ("empty", b"")])] {
             let (_file, archive) = open(&bytes);
             let archive = archive.unwrap();
             assert_eq!(archive.members().len(), 3);
@@ -660,17 +580,12 @@ mod tests {
     fn a_wrong_crc_or_size_is_named() {
         let good = example();
         let entry = good.windows(4).rposition(|w| w == DIRECTORY_ENTRY).unwrap();
-        let second = good[..entry]
-            .windows(4)
-            .rposition(|w| w == DIRECTORY_ENTRY)
-            .unwrap();
+        let second = good[..entry].windows(4).rposition(|w| w == DIRECTORY_ENTRY).unwrap();
         for (at, expected) in [(16, "CRC-32"), (24, "inflates to")] {
             let mut bytes = good.clone();
             bytes[second + at] ^= 1;
             let (_file, archive) = open(&bytes);
-            let error = read_both_ways(&archive.unwrap(), "logic-1-1")
-                .unwrap_err()
-                .to_string();
+            let error = read_both_ways(&archive.unwrap(), "logic-1-1").unwrap_err().to_string();
             assert!(error.contains("logic-1-1, byte "), "{error}");
             assert!(error.contains(expected), "{error}");
         }
@@ -681,15 +596,8 @@ mod tests {
         let archive = archive.unwrap();
         let member = archive.member("logic-1-1").unwrap();
         let mut all = vec![0; member.size as usize];
-        let error = archive
-            .stream(member)
-            .fill(&mut all)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("more than its declared 29999 bytes"),
-            "{error}"
-        );
+        let error = archive.stream(member).fill(&mut all).unwrap_err().to_string();
+        assert!(error.contains("more than its declared 29999 bytes"), "{error}");
     }
 
     #[test]
@@ -705,16 +613,9 @@ mod tests {
             let mut whole = Vec::new();
             let mut piece = vec![0; member.size as usize];
             let refused = archive.inflate(&member, &mut whole).is_err();
-            assert_eq!(
-                archive.stream(&member).fill(&mut piece).is_err(),
-                refused,
-                "{at}"
-            );
+            assert_eq!(archive.stream(&member).fill(&mut piece).is_err(), refused, "{at}");
             // The last byte has bits that mean nothing.
-            assert!(
-                refused || (whole == samples() && piece == samples()),
-                "{at}"
-            );
+            assert!(refused || (whole == samples() && piece == samples()), "{at}");
         }
     }
 
@@ -731,9 +632,7 @@ mod tests {
         };
         assert!(change(DIRECTORY_ENTRY, 8, &[1]).contains("version, byte 0: is encrypted"));
         assert!(change(DIRECTORY_ENTRY, 10, &[93]).contains("zip method 93"));
-        assert!(
-            change(DIRECTORY_ENTRY, 24, &[255; 3]).contains("16777215 bytes cannot come from 3")
-        );
+        assert!(change(DIRECTORY_ENTRY, 24, &[255; 3]).contains("16777215 bytes cannot come from 3"));
         assert!(change(DIRECTORY_ENTRY, 20, &[255; 3]).contains("do not fit in the file"));
         assert!(change(DIRECTORY_ENTRY, 20, &[60]).contains("overlaps another member"));
         assert!(change(DIRECTORY_ENTRY, 42, &[1]).contains("no header of its own"));
@@ -749,9 +648,7 @@ mod tests {
         let archive = archive.unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| {
-                    assert_eq!(read_both_ways(&archive, "logic-1-1").unwrap(), samples())
-                });
+                scope.spawn(|| assert_eq!(read_both_ways(&archive, "logic-1-1").unwrap(), samples()));
             }
         });
     }

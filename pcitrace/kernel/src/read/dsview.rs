@@ -34,16 +34,9 @@ type Planes = Arc<Mutex<Option<Arc<Vec<Vec<u8>>>>>>;
 pub fn open(archive: Archive) -> Result<Capture> {
     let path = archive.path().to_owned();
     let wrong = |what: String| Error::format(&path, what).within("header");
-    let text = archive
-        .text("header")?
-        .ok_or_else(|| wrong("is missing; is this a DSView file?".into()))?;
+    let text = archive.text("header")?.ok_or_else(|| wrong("is missing; is this a DSView file?".into()))?;
     let sections = ini::parse(&text).map_err(wrong)?;
-    let find = |section: &str, key: &str| {
-        sections
-            .iter()
-            .filter(|s| s.name == section)
-            .find_map(|s| s.get(key))
-    };
+    let find = |section: &str, key: &str| sections.iter().filter(|s| s.name == section).find_map(|s| s.get(key));
     match find("version", "version") {
         Some("3") => {}
         other => {
@@ -55,14 +48,10 @@ pub fn open(archive: Archive) -> Result<Capture> {
     }
     let number = |key: &str| -> Result<u64> {
         let value = find("header", key).ok_or_else(|| wrong(format!("`{key}` is missing")))?;
-        value
-            .parse()
-            .map_err(|_| wrong(format!("`{key} = {value}` is not a number")))
+        value.parse().map_err(|_| wrong(format!("`{key} = {value}` is not a number")))
     };
     if number("device mode")? != 0 {
-        return Err(wrong(
-            "holds analog samples (device mode is not 0); record logic channels".into(),
-        ));
+        return Err(wrong("holds analog samples (device mode is not 0); record logic channels".into()));
     }
     let rate_hz = match find("header", "samplerate") {
         None => None,
@@ -72,13 +61,9 @@ pub fn open(archive: Archive) -> Result<Capture> {
                 .ok_or_else(|| wrong(format!("`samplerate = {value}` is not a positive rate")))?,
         ),
     };
-    let header = sections
-        .iter()
-        .filter(|s| s.name == "header")
-        .flat_map(|s| s.entries());
-    let mut probes: Vec<(usize, String)> = header
-        .filter_map(|(key, name)| Some((key.strip_prefix("probe")?.parse().ok()?, name.into())))
-        .collect();
+    let header = sections.iter().filter(|s| s.name == "header").flat_map(|s| s.entries());
+    let mut probes: Vec<(usize, String)> =
+        header.filter_map(|(key, name)| Some((key.strip_prefix("probe")?.parse().ok()?, name.into()))).collect();
     probes.sort_unstable();
     check_probes(&probes, number("total probes")?).map_err(wrong)?;
     let samples = number("total samples")?;
@@ -89,13 +74,7 @@ pub fn open(archive: Archive) -> Result<Capture> {
     Ok(Capture {
         path,
         format: "dsview",
-        channels: probes
-            .iter()
-            .map(|(_, name)| Channel {
-                name: name.clone(),
-                width: 1,
-            })
-            .collect(),
+        channels: probes.iter().map(|(_, name)| Channel { name: name.clone(), width: 1 }).collect(),
         data: Data::Sampled(Box::new(DsView {
             archive,
             unit_size: probes.len().div_ceil(8).next_power_of_two(),
@@ -109,31 +88,18 @@ pub fn open(archive: Archive) -> Result<Capture> {
 
 fn check_probes(probes: &[(usize, String)], total: u64) -> std::result::Result<(), String> {
     if probes.is_empty() || probes.len() as u64 != total {
-        return Err(format!(
-            "`total probes = {total}`, but {} are named",
-            probes.len()
-        ));
+        return Err(format!("`total probes = {total}`, but {} are named", probes.len()));
     }
     let mut names = HashSet::new();
     match probes.iter().find(|(_, name)| !names.insert(name)) {
-        Some((_, name)) => Err(format!(
-            "two probes have the name `{name}`; rename one in DSView"
-        )),
+        Some((_, name)) => Err(format!("two probes have the name `{name}`; rename one in DSView")),
         None => Ok(()),
     }
 }
 
-fn find_blocks(
-    archive: &Archive,
-    probes: &[(usize, String)],
-    count: u64,
-    samples: u64,
-) -> Result<Vec<Block>> {
-    let by_name: std::collections::HashMap<&str, &Member> = archive
-        .members()
-        .iter()
-        .map(|m| (m.name.as_str(), m))
-        .collect();
+fn find_blocks(archive: &Archive, probes: &[(usize, String)], count: u64, samples: u64) -> Result<Vec<Block>> {
+    let by_name: std::collections::HashMap<&str, &Member> =
+        archive.members().iter().map(|m| (m.name.as_str(), m)).collect();
     let mut blocks = Vec::new();
     let mut first_sample = 0;
     for block in 0..count {
@@ -141,39 +107,23 @@ fn find_blocks(
             .iter()
             .map(|(probe, _)| {
                 let name = format!("L-{probe}/{block}");
-                by_name
-                    .get(name.as_str())
-                    .map(|&m| m.clone())
-                    .ok_or_else(|| {
-                        Error::format(
-                            archive.path(),
-                            "this block of samples is missing; save the file again",
-                        )
-                        .within(name)
-                    })
+                by_name.get(name.as_str()).map(|&m| m.clone()).ok_or_else(|| {
+                    Error::format(archive.path(), "this block of samples is missing; save the file again").within(name)
+                })
             })
             .collect::<Result<Vec<_>>>()?;
         let size = members[0].size;
         if let Some(other) = members.iter().find(|m| m.size != size) {
-            let what = format!(
-                "is {} bytes long where {} has {size}",
-                other.size, members[0].name
-            );
+            let what = format!("is {} bytes long where {} has {size}", other.size, members[0].name);
             return Err(Error::format(archive.path(), what).within(&other.name));
         }
         // The last block is padded to whole bytes or words.
         let here = (size * 8).min(samples - first_sample);
-        blocks.push(Block {
-            first_sample,
-            samples: here,
-            members,
-        });
+        blocks.push(Block { first_sample, samples: here, members });
         first_sample += here;
     }
     if first_sample < samples {
-        let what = format!(
-            "`total samples = {samples}`, but the blocks hold {first_sample}; save the file again"
-        );
+        let what = format!("`total samples = {samples}`, but the blocks hold {first_sample}; save the file again");
         return Err(Error::format(archive.path(), what).within("header"));
     }
     Ok(blocks)
@@ -200,20 +150,15 @@ impl Sampled for DsView {
         let unit = self.unit_size as u64;
         Box::new(self.blocks.iter().flat_map(move |block| {
             let planes = Planes::default();
-            (0..block.samples)
-                .step_by(CHUNK_SAMPLES as usize)
-                .map(move |start| {
-                    let planes = planes.clone();
-                    let end = block.samples.min(start + CHUNK_SAMPLES);
-                    Ok(Chunk::load(
-                        (block.first_sample + start) * unit,
-                        move |out| {
-                            let planes = self.inflate(block, &planes)?;
-                            transpose(&planes, start as usize, end as usize, self.unit_size, out);
-                            Ok(())
-                        },
-                    ))
-                })
+            (0..block.samples).step_by(CHUNK_SAMPLES as usize).map(move |start| {
+                let planes = planes.clone();
+                let end = block.samples.min(start + CHUNK_SAMPLES);
+                Ok(Chunk::load((block.first_sample + start) * unit, move |out| {
+                    let planes = self.inflate(block, &planes)?;
+                    transpose(&planes, start as usize, end as usize, self.unit_size, out);
+                    Ok(())
+                }))
+            })
         }))
     }
 }
@@ -229,13 +174,7 @@ impl DsView {
             let mut plane = Vec::new();
             self.archive.inflate(member, &mut plane).map(|()| plane)
         };
-        let planes = Arc::new(
-            block
-                .members
-                .iter()
-                .map(inflate)
-                .collect::<Result<Vec<_>>>()?,
-        );
+        let planes = Arc::new(block.members.iter().map(inflate).collect::<Result<Vec<_>>>()?);
         *shared = Some(planes.clone());
         Ok(planes)
     }
@@ -263,11 +202,7 @@ fn transpose(planes: &[Vec<u8>], start: usize, end: usize, unit_size: usize, out
 
 /// Transposes an 8 x 8 bit matrix: bit c of byte r becomes bit r of byte c, by swapping ever larger blocks.
 fn transpose8(mut m: u64) -> u64 {
-    for (shift, mask) in [
-        (7, 0x00aa_00aa_00aa_00aa),
-        (14, 0x0000_cccc_0000_cccc),
-        (28, 0x0000_0000_f0f0_f0f0),
-    ] {
+    for (shift, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
         let swapped = (m ^ (m >> shift)) & mask;
         m ^= swapped ^ (swapped << shift);
     }
@@ -355,19 +290,13 @@ mod tests {
         let probes: Vec<(usize, &str)> = names.iter().map(String::as_str).enumerate().collect();
         let header = header(&probes, total, counts.len());
         let mut all = vec![("header", header.as_bytes())];
-        all.extend(
-            members
-                .iter()
-                .map(|(name, plane)| (name.as_str(), plane.as_slice())),
-        );
+        all.extend(members.iter().map(|(name, plane)| (name.as_str(), plane.as_slice())));
         let (_file, capture) = open_members(&all).unwrap();
         let (unit_size, bytes) = samples(&capture);
         assert_eq!((unit_size, bytes.len()), (8, total * 8));
         for (sample, unit) in bytes.chunks(8).enumerate() {
             let unit = u64::from_le_bytes(unit.try_into().unwrap());
-            let expected = (0..CHANNELS).fold(0, |all, channel| {
-                all | u64::from(bit(channel, sample)) << channel
-            });
+            let expected = (0..CHANNELS).fold(0, |all, channel| all | u64::from(bit(channel, sample)) << channel);
             assert_eq!(unit, expected, "{sample}");
         }
     }
@@ -386,14 +315,9 @@ mod tests {
         assert!(with("device mode = 0", "device mode = 1").contains("analog"));
         assert!(with("100 MHz", "0 Hz").contains("`samplerate = 0 Hz` is not a positive rate"));
         assert!(with("total samples = 16", "total samples = 0").contains("the capture is empty"));
-        assert!(
-            with("total samples = 16", "total samples = 17").contains("but the blocks hold 16")
-        );
+        assert!(with("total samples = 16", "total samples = 17").contains("but the blocks hold 16"));
         assert!(with("total samples = 16\n", "").contains("`total samples` is missing"));
-        assert!(
-            with("total blocks = 1", "total blocks = 2")
-                .contains("L-0/1: this block of samples is missing")
-        );
+        assert!(with("total blocks = 1", "total blocks = 2").contains("L-0/1: this block of samples is missing"));
         assert!(with("total probes = 2", "total probes = 3").contains("but 2 are named"));
         assert!(with("probe1 = B", "probe1 = A").contains("two probes have the name `A`"));
         assert!(refusal(&good, &blocks[..1]).contains("L-1/0: this block of samples is missing"));

@@ -10,10 +10,7 @@ pub struct Section {
 impl Section {
     /// The last value given for `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.entries()
-            .filter(|(k, _)| *k == key)
-            .last()
-            .map(|(_, v)| v)
+        self.entries().filter(|(k, _)| *k == key).last().map(|(_, v)| v)
     }
 
     /// In the order of the file, repeated keys included.
@@ -31,21 +28,11 @@ pub fn parse(text: &str) -> Result<Vec<Section>, String> {
             continue;
         }
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
-            sections.push(Section {
-                name: name.into(),
-                entries: Vec::new(),
-            });
-        } else if let (Some((key, value)), Some(section)) =
-            (line.split_once('='), sections.last_mut())
-        {
-            section
-                .entries
-                .push((key.trim().into(), unescape(value.trim())));
+            sections.push(Section { name: name.into(), entries: Vec::new() });
+        } else if let (Some((key, value)), Some(section)) = (line.split_once('='), sections.last_mut()) {
+            section.entries.push((key.trim().into(), unescape(value.trim())));
         } else {
-            return Err(format!(
-                "line {} is neither `[section]` nor `key=value` in a section: {line:?}",
-                number + 1
-            ));
+            return Err(format!("line {} is neither `[section]` nor `key=value` in a section: {line:?}", number + 1));
         }
     }
     Ok(sections)
@@ -75,22 +62,14 @@ fn unescape(value: &str) -> String {
 /// `100 MHz`, `33.333333 MHz`, `500k`, `200000` in Hz, rounded once; `None` if it is no such thing.
 pub fn parse_rate(text: &str) -> Option<f64> {
     let text = text.trim();
-    let text = text
-        .strip_suffix("Hz")
-        .or_else(|| text.strip_suffix("hz"))
-        .unwrap_or(text)
-        .trim_end();
+    let text = text.strip_suffix("Hz").or_else(|| text.strip_suffix("hz")).unwrap_or(text).trim_end();
     let exponent = match text.chars().last()? {
         'k' | 'K' => 3,
         'm' | 'M' => 6,
         'g' | 'G' => 9,
         _ => 0,
     };
-    let number = if exponent > 0 {
-        text[..text.len() - 1].trim_end()
-    } else {
-        text
-    };
+    let number = if exponent > 0 { text[..text.len() - 1].trim_end() } else { text };
     if !number.ends_with(|c: char| c.is_ascii_digit())
         || number.contains(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '-'))
     {
@@ -112,19 +91,12 @@ mod tests {
         assert_eq!(sections[0].get("sigrok version"), Some("0.5.2"));
         assert_eq!(sections[0].get("probe1"), None);
         assert_eq!(sections[1].name, "device 1");
-        assert_eq!(
-            sections[1].entries().collect::<Vec<_>>(),
-            [("probe1", "A B\\q"), ("probe1", "C=D")]
-        );
+        assert_eq!(sections[1].entries().collect::<Vec<_>>(), [("probe1", "A B\\q"), ("probe1", "C=D")]);
     }
 
     #[test]
     fn a_line_that_is_nothing_is_named() {
-        assert!(
-            parse("[a]\nb=1\nnonsense\n")
-                .unwrap_err()
-                .starts_with("line 3")
-        );
+        assert!(parse("[a]\nb=1\nnonsense\n").unwrap_err().starts_with("line 3"));
         assert!(parse("b=1\n").unwrap_err().starts_with("line 1"));
     }
 

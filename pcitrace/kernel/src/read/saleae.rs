@@ -23,10 +23,7 @@ struct Saleae {
 
 pub fn open(path: &Path) -> Result<Capture> {
     let files = siblings(path)?;
-    let recordings = files
-        .iter()
-        .map(|file| Ok(Recording::read(file)?.spans()))
-        .collect::<Result<Vec<_>>>()?;
+    let recordings = files.iter().map(|file| Ok(Recording::read(file)?.spans())).collect::<Result<Vec<_>>>()?;
     let all = || recordings.iter().flatten();
     let origin = all().map(|span| span.0).min().unwrap_or(0).min(0);
     let ticks = |ps: i64| (ps - origin) as u64;
@@ -44,24 +41,13 @@ pub fn open(path: &Path) -> Result<Capture> {
         }
         overlaps
     });
-    let channels = files
-        .iter()
-        .map(|file| Channel {
-            name: stem(file),
-            width: 1,
-        })
-        .collect();
+    let channels = files.iter().map(|file| Channel { name: stem(file), width: 1 }).collect();
     let end = ticks(all().map(|span| span.1).max().unwrap_or(origin));
     Ok(Capture {
         path: path.into(),
         format: "saleae",
         channels,
-        data: Data::Changes(Box::new(Saleae {
-            files,
-            origin,
-            end,
-            gaps,
-        })),
+        data: Data::Changes(Box::new(Saleae { files, origin, end, gaps })),
     })
 }
 
@@ -81,9 +67,7 @@ impl Changes for Saleae {
     fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>> {
         channels
             .iter()
-            .map(
-                |&channel| Ok(Recording::read(&self.files[channel])?.signal(self.origin, self.end)),
-            )
+            .map(|&channel| Ok(Recording::read(&self.files[channel])?.signal(self.origin, self.end)))
             .collect()
     }
 }
@@ -113,17 +97,11 @@ fn siblings(path: &Path) -> Result<Vec<PathBuf>> {
 fn number(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?;
     let digits = name.strip_prefix("digital_")?.strip_suffix(".bin")?;
-    digits
-        .parse()
-        .ok()
-        .filter(|n: &u32| n.to_string() == digits)
+    digits.parse().ok().filter(|n: &u32| n.to_string() == digits)
 }
 
 fn stem(path: &Path) -> String {
-    path.file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// One file: stretches of unbroken recording.
@@ -141,22 +119,14 @@ struct RecordedChunk {
 
 impl Recording {
     fn read(path: &Path) -> Result<Self> {
-        let bytes =
-            std::fs::read(path).map_err(|e| Error::format(path, format!("cannot be read: {e}")))?;
-        let mut fields = Fields {
-            path,
-            bytes: &bytes,
-            at: 0,
-        };
+        let bytes = std::fs::read(path).map_err(|e| Error::format(path, format!("cannot be read: {e}")))?;
+        let mut fields = Fields { path, bytes: &bytes, at: 0 };
         if fields.take(8)? != MAGIC {
             return Err(fields.wrong_before(8, "does not begin with `<SALEAE>`"));
         }
         let version = fields.u32()?;
         if version > 1 {
-            return Err(fields.wrong_before(
-                4,
-                format!("is of version {version}; versions 0 and 1 are read"),
-            ));
+            return Err(fields.wrong_before(4, format!("is of version {version}; versions 0 and 1 are read")));
         }
         match fields.u32()? {
             0 => {}
@@ -164,10 +134,7 @@ impl Recording {
                 return Err(fields.wrong_before(4, "holds analog samples; export digital channels"));
             }
             other => {
-                return Err(fields.wrong_before(
-                    4,
-                    format!("holds data of type {other}; type 0 (digital) is read"),
-                ));
+                return Err(fields.wrong_before(4, format!("holds data of type {other}; type 0 (digital) is read")));
             }
         }
         let count = if version == 1 { fields.u64()? } else { 1 };
@@ -177,10 +144,7 @@ impl Recording {
             chunks.push(fields.chunk(version == 1, earliest)?);
         }
         if fields.at < bytes.len() {
-            let what = format!(
-                "{} bytes follow the last transition",
-                bytes.len() - fields.at
-            );
+            let what = format!("{} bytes follow the last transition", bytes.len() - fields.at);
             return Err(fields.wrong_before(0, what));
         }
         Ok(Recording { chunks })
@@ -228,10 +192,8 @@ impl<'a> Fields<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.at..];
         if rest.len() < count {
-            let what = format!(
-                "the file is cut off: {count} bytes belong here, {} are left; export it again",
-                rest.len()
-            );
+            let what =
+                format!("the file is cut off: {count} bytes belong here, {} are left; export it again", rest.len());
             return Err(self.wrong_before(0, what));
         }
         self.at += count;
@@ -239,10 +201,7 @@ impl<'a> Fields<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        Ok(self
-            .take(N)?
-            .try_into()
-            .expect("take gives as many as asked"))
+        Ok(self.take(N)?.try_into().expect("take gives as many as asked"))
     }
 
     fn u32(&mut self) -> Result<u32> {
@@ -261,10 +220,7 @@ impl<'a> Fields<'a> {
         }
         let ps = (seconds * PS).round() as i64;
         if ps < earliest {
-            let what = format!(
-                "time runs backwards from {} s to {seconds} s",
-                earliest as f64 / PS
-            );
+            let what = format!("time runs backwards from {} s to {seconds} s", earliest as f64 / PS);
             return Err(self.wrong_before(8, what));
         }
         Ok(ps)
@@ -275,9 +231,7 @@ impl<'a> Fields<'a> {
             0 => false,
             1 => true,
             other => {
-                return Err(
-                    self.wrong_before(4, format!("the initial state is {other}, neither 0 nor 1"))
-                );
+                return Err(self.wrong_before(4, format!("the initial state is {other}, neither 0 nor 1")));
             }
         };
         if has_rate {
@@ -288,30 +242,20 @@ impl<'a> Fields<'a> {
         let count = self.u64()?;
         let left = (self.bytes.len() - self.at) / 8;
         if count > left as u64 {
-            let what = format!(
-                "the file is cut off: {count} transitions belong here, {left} are left; export it again"
-            );
+            let what =
+                format!("the file is cut off: {count} transitions belong here, {left} are left; export it again");
             return Err(self.wrong_before(0, what));
         }
         let mut toggles: Vec<i64> = Vec::with_capacity(count as usize);
         for _ in 0..count {
             let time = self.time(toggles.last().copied().unwrap_or(begin))?;
             if time > end {
-                let what = format!(
-                    "a transition at {} s is behind the end at {} s",
-                    time as f64 / PS,
-                    end as f64 / PS
-                );
+                let what = format!("a transition at {} s is behind the end at {} s", time as f64 / PS, end as f64 / PS);
                 return Err(self.wrong_before(8, what));
             }
             toggles.push(time);
         }
-        Ok(RecordedChunk {
-            initial,
-            begin,
-            end,
-            toggles,
-        })
+        Ok(RecordedChunk { initial, begin, end, toggles })
     }
 
     /// Something wrong in the last `back` bytes taken.
@@ -346,12 +290,7 @@ mod tests {
     }
 
     fn version1(chunks: &[Vec<u8>]) -> Vec<u8> {
-        [
-            header(1),
-            (chunks.len() as u64).to_le_bytes().to_vec(),
-            chunks.concat(),
-        ]
-        .concat()
+        [header(1), (chunks.len() as u64).to_le_bytes().to_vec(), chunks.concat()].concat()
     }
 
     fn changes(capture: &Capture) -> &dyn Changes {
@@ -375,52 +314,32 @@ mod tests {
         let names: Vec<_> = capture.channels.iter().map(|c| c.name.as_str()).collect();
         assert_eq!(names, ["digital_0", "digital_2", "digital_10"]);
         let saleae = changes(&capture);
-        assert_eq!(
-            (saleae.tick(), saleae.end()),
-            ((1, 1_000_000_000_000), 2_000_000)
-        );
+        assert_eq!((saleae.tick(), saleae.end()), ((1, 1_000_000_000_000), 2_000_000));
         let signals = saleae.signals(&[0, 2]).unwrap();
         assert_eq!(signals[0].times, [0, 500_000, 1_000_000]);
         assert_eq!(signals[0].values, [1, 0, 1]);
-        assert_eq!(
-            (&signals[1].times[..], &signals[1].unknown[..]),
-            (&[0, 1_500_000][..], &[0, 1][..])
-        );
+        assert_eq!((&signals[1].times[..], &signals[1].unknown[..]), (&[0, 1_500_000][..], &[0, 1][..]));
 
         std::fs::write(folder.join("digital_10.bin"), b"<SALEAE>").unwrap();
         let error = open(file.path()).map(|_| ()).unwrap_err().to_string();
-        assert!(
-            error.contains("digital_10.bin, byte 8: the file is cut off"),
-            "{error}"
-        );
+        assert!(error.contains("digital_10.bin, byte 8: the file is cut off"), "{error}");
     }
 
     #[test]
     fn chunks_have_gaps_between_them() {
-        let part =
-            |initial, begin, end, times: &[f64]| chunk(Some(1e9), initial, begin, end, times);
-        let bytes = version1(&[
-            part(0, 0.0, 1e-6, &[2e-7]),
-            part(0, 2e-6, 3e-6, &[2.5e-6]),
-            part(1, 3e-6, 4e-6, &[]),
-        ]);
+        let part = |initial, begin, end, times: &[f64]| chunk(Some(1e9), initial, begin, end, times);
+        let bytes = version1(&[part(0, 0.0, 1e-6, &[2e-7]), part(0, 2e-6, 3e-6, &[2.5e-6]), part(1, 3e-6, 4e-6, &[])]);
         let file = TempFile::new("one.bin", &bytes);
         let other = version1(&[part(1, 0.0, 1.5e-6, &[]), part(1, 2.1e-6, 4e-6, &[])]);
         let capture = open(file.path()).unwrap();
         assert_eq!(changes(&capture).gaps(), [(1_000_000, 2_000_000)]);
         let signals = changes(&capture).signals(&[0]).unwrap();
-        assert_eq!(
-            signals[0].times,
-            [0, 200_000, 2_000_000, 2_500_000, 3_000_000]
-        );
+        assert_eq!(signals[0].times, [0, 200_000, 2_000_000, 2_500_000, 3_000_000]);
         assert_eq!(signals[0].values, [0, 1, 0, 1, 1]);
 
         let file = TempFile::new("digital_0.bin", &bytes);
         std::fs::write(file.path().with_file_name("digital_1.bin"), other).unwrap();
-        assert_eq!(
-            changes(&open(file.path()).unwrap()).gaps(),
-            [(1_000_000, 2_100_000)]
-        );
+        assert_eq!(changes(&open(file.path()).unwrap()).gaps(), [(1_000_000, 2_100_000)]);
     }
 
     #[test]
@@ -431,10 +350,7 @@ mod tests {
         };
         let good = version0(0, 0.0, 1.0, &[0.25, 0.5]);
         for length in 0..good.len() {
-            assert!(
-                refusal(&good[..length]).contains("the file is cut off"),
-                "{length}"
-            );
+            assert!(refusal(&good[..length]).contains("the file is cut off"), "{length}");
         }
         assert!(refusal(&[&good[..], b"!"].concat()).contains("byte 60: 1 bytes follow"));
         let with = |at: usize, value: &[u8]| {
@@ -448,14 +364,8 @@ mod tests {
         assert!(with(12, &[7]).contains("data of type 7"));
         assert!(with(16, &[2]).contains("the initial state is 2"));
         assert!(with(20, &f64::NAN.to_le_bytes()).contains("NaN s is no time"));
-        assert!(
-            with(28, &(-1f64).to_le_bytes())
-                .contains("byte 28: time runs backwards from 0 s to -1 s")
-        );
-        assert!(
-            with(36, &[255; 8])
-                .contains("18446744073709551615 transitions belong here, 2 are left")
-        );
+        assert!(with(28, &(-1f64).to_le_bytes()).contains("byte 28: time runs backwards from 0 s to -1 s"));
+        assert!(with(36, &[255; 8]).contains("18446744073709551615 transitions belong here, 2 are left"));
         assert!(with(52, &0.1f64.to_le_bytes()).contains("byte 52: time runs backwards"));
         assert!(with(52, &1.5f64.to_le_bytes()).contains("behind the end at 1 s"));
     }

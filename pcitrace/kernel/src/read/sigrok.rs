@@ -29,27 +29,18 @@ pub fn open(archive: Archive) -> Result<Capture> {
     let version = archive.text("version")?.unwrap_or_default();
     if !matches!(version.trim(), "1" | "2") {
         let found = version.trim();
-        return Err(wrong(
-            "version",
-            format!("session format {found:?}; formats 1 and 2 are read"),
-        ));
+        return Err(wrong("version", format!("session format {found:?}; formats 1 and 2 are read")));
     }
-    let metadata = archive.text("metadata")?.ok_or_else(|| {
-        wrong(
-            "metadata",
-            "missing; the file is not a whole sigrok session".into(),
-        )
-    })?;
+    let metadata = archive
+        .text("metadata")?
+        .ok_or_else(|| wrong("metadata", "missing; the file is not a whole sigrok session".into()))?;
     let sections = ini::parse(&metadata).map_err(|message| wrong("metadata", message))?;
     let device = sections
         .iter()
         .filter(|section| section.name.starts_with("device"))
         .find(|device| device.get("capturefile").is_some())
         .ok_or_else(|| {
-            wrong(
-                "metadata",
-                "no logic channels (no capturefile); an analog-only session holds no bus".into(),
-            )
+            wrong("metadata", "no logic channels (no capturefile); an analog-only session holds no bus".into())
         })?;
     let stem = device.get("capturefile").unwrap_or_default();
 
@@ -57,10 +48,7 @@ pub fn open(archive: Archive) -> Result<Capture> {
         Some(Ok(unit @ 1..=4096)) => unit,
         Some(_) => {
             let found = device.get("unitsize").unwrap_or_default();
-            return Err(wrong(
-                "metadata",
-                format!("unitsize={found}: it has to be from 1 to 4096 bytes"),
-            ));
+            return Err(wrong("metadata", format!("unitsize={found}: it has to be from 1 to 4096 bytes")));
         }
         None => return Err(wrong("metadata", "no unitsize".into())),
     };
@@ -73,19 +61,13 @@ pub fn open(archive: Archive) -> Result<Capture> {
 
     let mut probes = BTreeMap::new();
     for (key, name) in device.entries() {
-        let Some(number) = key
-            .strip_prefix("probe")
-            .and_then(|digits| digits.parse::<usize>().ok())
-        else {
+        let Some(number) = key.strip_prefix("probe").and_then(|digits| digits.parse::<usize>().ok()) else {
             continue;
         };
         if number == 0 || number > 8 * unit {
             return Err(wrong(
                 "metadata",
-                format!(
-                    "{key}={name} does not fit into samples of {unit} bytes (probes 1 to {})",
-                    8 * unit
-                ),
+                format!("{key}={name} does not fit into samples of {unit} bytes (probes 1 to {})", 8 * unit),
             ));
         }
         if probes.insert(number, name.to_owned()).is_some() {
@@ -94,35 +76,20 @@ pub fn open(archive: Archive) -> Result<Capture> {
     }
     let mut names = std::collections::BTreeSet::new();
     if let Some(name) = probes.values().find(|name| !names.insert(name.as_str())) {
-        return Err(wrong(
-            "metadata",
-            format!("two channels are called {name:?}; rename one"),
-        ));
+        return Err(wrong("metadata", format!("two channels are called {name:?}; rename one")));
     }
 
     let members = sample_members(&archive, stem)?;
     if members.iter().map(|member| member.size).sum::<u64>() < unit as u64 {
         return Err(wrong(stem, "0 samples were recorded".into()));
     }
-    let channels = probes
-        .values()
-        .map(|name| Channel {
-            name: name.clone(),
-            width: 1,
-        })
-        .collect();
+    let channels = probes.values().map(|name| Channel { name: name.clone(), width: 1 }).collect();
     let bits = probes.keys().map(|number| number - 1).collect();
     Ok(Capture {
         path,
         format: "sigrok",
         channels,
-        data: Data::Sampled(Box::new(Session {
-            archive,
-            members,
-            unit,
-            bits,
-            rate_hz,
-        })),
+        data: Data::Sampled(Box::new(Session { archive, members, unit, bits, rate_hz })),
     })
 }
 
@@ -133,24 +100,15 @@ fn sample_members(archive: &Archive, stem: &str) -> Result<Vec<Member>> {
     }
     let mut numbered: BTreeMap<u64, &Member> = BTreeMap::new();
     for member in archive.members() {
-        let number = member
-            .name
-            .strip_prefix(stem)
-            .and_then(|rest| rest.strip_prefix('-'))
-            .and_then(|n| n.parse().ok());
+        let number =
+            member.name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')).and_then(|n| n.parse().ok());
         if let Some(number) = number {
             numbered.insert(number, member);
         }
     }
-    let missing = (1..)
-        .zip(numbered.keys())
-        .find(|(expected, found)| expected != *found);
+    let missing = (1..).zip(numbered.keys()).find(|(expected, found)| expected != *found);
     match (numbered.is_empty(), missing) {
-        (true, _) => Err(Error::format(
-            archive.path(),
-            "holds no samples: the session is incomplete",
-        )
-        .within(stem)),
+        (true, _) => Err(Error::format(archive.path(), "holds no samples: the session is incomplete").within(stem)),
         (_, Some((expected, _))) => Err(Error::format(
             archive.path(),
             "missing between other chunks of samples; the file was not written or copied whole",
@@ -186,11 +144,7 @@ impl Sampled for Session {
                 let whole = Chunk::load(start, move |buffer| self.archive.inflate(member, buffer));
                 Box::new(std::iter::once(Ok(whole))) as Box<dyn Iterator<Item = _> + Send>
             } else {
-                Box::new(Pieces {
-                    stream: Some(self.archive.stream(member)),
-                    offset: start,
-                    left: member.size,
-                })
+                Box::new(Pieces { stream: Some(self.archive.stream(member)), offset: start, left: member.size })
             }
         }))
     }

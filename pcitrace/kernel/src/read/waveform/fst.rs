@@ -34,23 +34,18 @@ pub fn check(file: &[u8]) -> Result<Vec<(u64, u64)>, Wrong> {
     let mut data = Vec::new();
     let mut at = 0;
     while at < file.len() {
-        let wrong = |what: &str| Wrong {
-            at,
-            what: what.into(),
-        };
+        let wrong = |what: &str| Wrong { at, what: what.into() };
         let kind = file[at];
-        let mut fields = Fields {
-            bytes: &file[at + 1..],
-        };
-        let length = fields
-            .u64()
-            .ok_or_else(|| wrong("the FST file is cut off; record it again"))?;
+        let mut fields = Fields { bytes: &file[at + 1..] };
+        let length = fields.u64().ok_or_else(|| wrong("the FST file is cut off; record it again"))?;
         let end = usize::try_from(length)
             .ok()
             .filter(|&length| length >= 8)
             .and_then(|length| (at + 1).checked_add(length))
             .filter(|&end| end <= file.len())
-            .ok_or_else(|| wrong("an FST block does not end within the file: it is damaged or cut off; record it again"))?;
+            .ok_or_else(|| {
+                wrong("an FST block does not end within the file: it is damaged or cut off; record it again")
+            })?;
         fields.bytes = &file[at + 9..end];
         let possible = match kind {
             HEADER => length == HEADER_BYTES,
@@ -68,39 +63,26 @@ pub fn check(file: &[u8]) -> Result<Vec<(u64, u64)>, Wrong> {
                 true
             }
             SKIP => {
-                return Err(wrong(
-                    "the FST file was not finished by its simulator; let it end and record again",
-                ));
+                return Err(wrong("the FST file was not finished by its simulator; let it end and record again"));
             }
             other => {
-                return Err(wrong(&format!(
-                    "FST block type {other} is not known; the file is damaged"
-                )));
+                return Err(wrong(&format!("FST block type {other} is not known; the file is damaged")));
             }
         };
         if !possible {
-            return Err(wrong(
-                "this FST block declares sizes that it cannot have; the file is damaged",
-            ));
+            return Err(wrong("this FST block declares sizes that it cannot have; the file is damaged"));
         }
         at = end;
     }
     let Some(nets) = geometry.filter(|_| hierarchy) else {
-        let what =
-            "the FST file has no list of nets: it is cut off or its simulator did not finish it"
-                .into();
+        let what = "the FST file has no list of nets: it is cut off or its simulator did not finish it".into();
         return Err(Wrong { at, what });
     };
     for (at, range, kind) in data {
-        let block = Fields {
-            bytes: &file[range],
-        };
+        let block = Fields { bytes: &file[range] };
         if block.value_changes(kind, nets).is_none() {
             let what = "this FST block of value changes declares sizes that it cannot have; the file is damaged";
-            return Err(Wrong {
-                at,
-                what: what.into(),
-            });
+            return Err(Wrong { at, what: what.into() });
         }
     }
     Ok(gaps)
@@ -180,14 +162,11 @@ impl Fields<'_> {
     fn hierarchy(mut self, kind: u8) -> Option<()> {
         let inflated = self.u64()?;
         let possible = match kind {
-            HIERARCHY_GZIP => {
-                self.bytes.len() >= 10 && self.can_inflate_to(inflated, ZLIB_EXPANSION)
-            }
+            HIERARCHY_GZIP => self.bytes.len() >= 10 && self.can_inflate_to(inflated, ZLIB_EXPANSION),
             HIERARCHY_LZ4 => self.can_inflate_to(inflated, LZ4_EXPANSION),
             _ => {
                 let once = self.varint()?;
-                self.can_inflate_to(once, LZ4_EXPANSION)
-                    && inflated <= once.saturating_mul(LZ4_EXPANSION)
+                self.can_inflate_to(once, LZ4_EXPANSION) && inflated <= once.saturating_mul(LZ4_EXPANSION)
             }
         };
         possible.then_some(())
@@ -195,11 +174,8 @@ impl Fields<'_> {
 
     fn value_changes(mut self, kind: u8, nets: u64) -> Option<()> {
         self.skip(3 * 8)?;
-        let (frame_inflated, frame_length, frame_nets) =
-            (self.varint()?, self.varint()?, self.varint()?);
-        let frame = Fields {
-            bytes: self.bytes.get(..usize::try_from(frame_length).ok()?)?,
-        };
+        let (frame_inflated, frame_length, frame_nets) = (self.varint()?, self.varint()?, self.varint()?);
+        let frame = Fields { bytes: self.bytes.get(..usize::try_from(frame_length).ok()?)? };
         self.skip(frame_length)?;
         // From the end: the time table, then the chain that says where each net's changes are.
         let mut sizes = self.tail(24)?;

@@ -32,12 +32,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no reason given");
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(120)
-        .collect()
+    text.lines().next().unwrap_or_default().chars().take(120).collect()
 }
 
 #[cfg(test)]

@@ -15,9 +15,7 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use wellen::{
-    Hierarchy, LoadOptions, SignalEncoding, SignalRef, SignalSource, SignalValueRef, viewers,
-};
+use wellen::{Hierarchy, LoadOptions, SignalEncoding, SignalRef, SignalSource, SignalValueRef, viewers};
 
 pub use fst::is_fst;
 pub use ghw::is_ghw;
@@ -46,33 +44,18 @@ pub fn open(text: Text) -> Result<Capture> {
         let gaps = fst::check(&bytes).map_err(|w| text.wrong_at(w.at as u64, w.what))?;
         ("fst", gaps)
     };
-    let damaged = |what: String| {
-        Error::format(
-            &path,
-            format!("cannot be read as {format}: {what}; record it again"),
-        )
-    };
+    let damaged = |what: String| Error::format(&path, format!("cannot be read as {format}: {what}; record it again"));
     let (hierarchy, body) = guarded(|| {
-        let options = LoadOptions {
-            multi_thread: false,
-            ..LoadOptions::default()
-        };
-        let header =
-            viewers::read_header(Cursor::new(bytes), &options).map_err(|e| e.to_string())?;
-        let body =
-            viewers::read_body(header.body, &header.hierarchy, None).map_err(|e| e.to_string())?;
+        let options = LoadOptions { multi_thread: false, ..LoadOptions::default() };
+        let header = viewers::read_header(Cursor::new(bytes), &options).map_err(|e| e.to_string())?;
+        let body = viewers::read_body(header.body, &header.hierarchy, None).map_err(|e| e.to_string())?;
         Ok((header.hierarchy, body))
     })
     .map_err(damaged)?;
-    let tick =
-        tick(&hierarchy).ok_or_else(|| damaged("the time unit is missing or below 1 as".into()))?;
+    let tick = tick(&hierarchy).ok_or_else(|| damaged("the time unit is missing or below 1 as".into()))?;
     let (channels, signals) = channels(&hierarchy).map_err(|what| Error::format(&path, what))?;
     let end = body.time_table.last().copied().unwrap_or(0);
-    let gaps = gaps
-        .into_iter()
-        .map(|(from, to)| (from, to.min(end)))
-        .filter(|(from, to)| from < to)
-        .collect();
+    let gaps = gaps.into_iter().map(|(from, to)| (from, to.min(end))).filter(|(from, to)| from < to).collect();
     Ok(Capture {
         path: path.clone(),
         format,
@@ -91,15 +74,9 @@ pub fn open(text: Text) -> Result<Capture> {
 
 fn read_all(text: &Text) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    text.read_from(0)?
-        .take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| text.unreadable(e))?;
+    text.read_from(0)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| text.unreadable(e))?;
     if bytes.len() as u64 > MAX_BYTES {
-        let what = format!(
-            "is longer than {} MiB, the most that is read of a waveform database",
-            MAX_BYTES >> 20
-        );
+        let what = format!("is longer than {} MiB, the most that is read of a waveform database", MAX_BYTES >> 20);
         return Err(Error::format(text.path(), what));
     }
     Ok(bytes)
@@ -109,8 +86,7 @@ fn read_all(text: &Text) -> Result<Vec<u8>> {
 fn tick(hierarchy: &Hierarchy) -> Option<(u64, u64)> {
     let timescale = hierarchy.timescale()?;
     let exponent = u32::from(timescale.unit.to_exponent()?.unsigned_abs());
-    let (mut numerator, mut denominator) =
-        (u64::from(timescale.factor), 10u64.checked_pow(exponent)?);
+    let (mut numerator, mut denominator) = (u64::from(timescale.factor), 10u64.checked_pow(exponent)?);
     while numerator % 10 == 0 && denominator % 10 == 0 && numerator > 0 {
         (numerator, denominator) = (numerator / 10, denominator / 10);
     }
@@ -129,11 +105,7 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
         let mut name = var.full_name(hierarchy).replace(".[", "[");
         if let Some(index) = var.index() {
             let (msb, lsb) = (index.msb(), index.lsb());
-            name += &if msb == lsb {
-                format!("[{msb}]")
-            } else {
-                format!("[{msb}:{lsb}]")
-            };
+            name += &if msb == lsb { format!("[{msb}]") } else { format!("[{msb}:{lsb}]") };
         }
         let signal = var.signal_ref();
         match by_name.insert(name.clone(), signal) {
@@ -166,22 +138,15 @@ impl Changes for Waveform {
         let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
         guarded(|| {
             let loaded = source.load_signals(&wanted, &self.hierarchy, false);
-            let by_ref: HashMap<SignalRef, &wellen::Signal> =
-                loaded.iter().map(|s| (s.signal_ref(), s)).collect();
-            wanted
-                .iter()
-                .map(|signal| convert(by_ref[signal], &self.times))
-                .collect()
+            let by_ref: HashMap<SignalRef, &wellen::Signal> = loaded.iter().map(|s| (s.signal_ref(), s)).collect();
+            wanted.iter().map(|signal| convert(by_ref[signal], &self.times)).collect()
         })
         .map_err(|what| unreadable(&self.path, &what))
     }
 }
 
 fn unreadable(path: &Path, what: &str) -> Error {
-    Error::format(
-        path,
-        format!("its value changes cannot be read: {what}; record it again"),
-    )
+    Error::format(path, format!("its value changes cannot be read: {what}; record it again"))
 }
 
 fn convert(from: &wellen::Signal, times: &[u64]) -> std::result::Result<Signal, String> {
@@ -193,12 +158,7 @@ fn convert(from: &wellen::Signal, times: &[u64]) -> std::result::Result<Signal, 
         let (mut ones, mut unknown, mut high_z) = (0u64, 0u64, 0u64);
         let width = bits.width().min(64);
         if let Some(bytes) = bits.be_bytes() {
-            ones = bytes
-                .iter()
-                .rev()
-                .take(8)
-                .rev()
-                .fold(0, |word, &byte| word << 8 | u64::from(byte));
+            ones = bytes.iter().rev().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
             if width < 64 {
                 ones &= (1 << width) - 1;
             }
@@ -212,9 +172,7 @@ fn convert(from: &wellen::Signal, times: &[u64]) -> std::result::Result<Signal, 
                 }
             }
         }
-        let time = *times
-            .get(index as usize)
-            .ok_or("a change is behind the last time")?;
+        let time = *times.get(index as usize).ok_or("a change is behind the last time")?;
         signal.push(time, ones, unknown, high_z);
     }
     Ok(signal)
