@@ -72,8 +72,8 @@ def frames(run: Run, *, profile: Profile | str | None = None) -> Frames:
     names = list(run.folder.run["hosts"]) if run.folder is not None else list(run.buses)
     if not 1 <= len(names) <= 2:
         raise FrameMatchError(
-            f"{run.path}: frames are followed between two hosts, and there are {len(names)} buses ({', '.join(names)}); "
-            "name the hosts in a run.toml"
+            f"{run.path}: frames are followed between two hosts; there are {len(names)} buses: {', '.join(names)}. "
+            "Name the hosts in a run.toml"
         )
     place = run.folder.run.get("frames", {}).get("sequence") if run.folder is not None else None
     return build(

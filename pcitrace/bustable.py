@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -77,7 +77,7 @@ class BusTable:
 
     def take(self, rows: Integers | Booleans) -> Self:
         """Return the given rows."""
-        columns = {
+        columns: dict[str, Any] = {
             item.name: value[rows] if isinstance(value := getattr(self, item.name), np.ndarray) else value
             for item in fields(self)
         }

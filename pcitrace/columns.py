@@ -98,7 +98,8 @@ def table(schema: Table, columns: Mapping[str, Any]) -> pd.DataFrame:
         else:
             array = pa.array(values, type=kind)
         arrays[column.name] = array
-    return pa.table(arrays).to_pandas(types_mapper=pd.ArrowDtype)
+    frame: pd.DataFrame = pa.table(arrays).to_pandas(types_mapper=pd.ArrowDtype)
+    return frame
 
 
 def pick(values: Integers, rows: Integers) -> Integers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -155,7 +156,7 @@ def wire_frames(wire: pd.DataFrame, byte_us: float | None, preamble_bytes: int, 
     WireFrames
     """
     start, end = floats(wire, "start_us"), floats(wire, "end_us")
-    contents = wire["bytes"].tolist() if "bytes" in wire.columns else [None] * len(wire)
+    contents: list[Any] = wire["bytes"].tolist()
     seen = [isinstance(content, bytes) and len(content) > 0 for content in contents]
     n = len(wire)
     length = np.full(n, -1)

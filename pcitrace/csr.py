@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Accesses:
 
     def take(self, rows: Integers) -> Self:
         """Return the given rows."""
-        columns = {}
+        columns: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             columns[item.name] = value[rows] if isinstance(value, np.ndarray) else [value[row] for row in rows]
@@ -157,10 +157,8 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
 
 
 def _reasons(command: Integers, address: Integers, no_data: Booleans, inside: Booleans | None) -> Integers:
-    if inside is None:
-        reason = np.where(address >= 0, NO_WINDOW, NO_ADDRESS)
-    else:
-        reason = np.where(inside, WINDOW, OUTSIDE)
+    unplaced = np.where(address >= 0, NO_WINDOW, NO_ADDRESS)
+    reason = unplaced if inside is None else np.where(inside, WINDOW, OUTSIDE)
     reason = np.where(np.isin(command, CONFIG_COMMANDS), CONFIGURATION, reason)
     return np.where(no_data, NO_DATA, reason)
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from pcitrace.columns import Booleans, pick, pick_us, table
 from pcitrace.content import FCS, HEADER
+from pcitrace.errors import FrameMatchError
 from pcitrace.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.matching import Ends, HostTraffic, Link, one_direction
 from pcitrace.schema import DROP_LOG, FRAMES
@@ -53,9 +54,16 @@ class Frames:
         return f"<Frames: {len(self)} frames, {received} received; {len(self.drop_log)} dropped>"
 
     def __getitem__(self, query: str) -> Frames:
-        """Return the frames that fulfil a condition on the columns; null fulfils none."""
-        chosen = self.table.eval(query)
-        return replace(self, table=self.table[chosen.fillna(False).astype(bool)])
+        """Return the frames that fulfil a condition on the columns; null fulfils none.
+
+        FrameMatchError if it is no such condition.
+        """
+        try:
+            chosen = pd.Series(self.table.eval(query), index=self.table.index)
+            return replace(self, table=self.table[chosen.fillna(False).astype(bool)])
+        except (NameError, SyntaxError, TypeError, ValueError) as error:
+            columns = ", ".join(self.table.columns)
+            raise FrameMatchError(f"{query!r} is no condition on frames: {error}; the columns are {columns}") from error
 
 
 def build(

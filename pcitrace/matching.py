@@ -85,6 +85,7 @@ class Ends:
 
     @classmethod
     def of(cls, host: HostTraffic, link: Link | None) -> Ends:
+        """Collect what a host shows."""
         joined = host.traffic.joined
         moved = joined.data_phases > 0
         sends = np.flatnonzero((joined.kind == Kind.SEND_DATA) & moved)

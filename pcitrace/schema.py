@@ -255,7 +255,7 @@ CLOCKS = Table(
 
 BURSTS = Table(
     "bursts",
-    "One logical DMA burst of the NIC: the pieces that retry, disconnect, latency timer or burst limit made of it, joined.",
+    "One logical DMA burst of the NIC: what retry, disconnect, latency timer or burst limit cut to pieces, joined.",
     (
         _BUS,
         Column("burst", "uint64", "", "Number within the bus, from 0."),

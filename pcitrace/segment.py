@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcitrace.bustable import BusTable
-from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.columns import Booleans, Integers
 from pcitrace.content import FCS, WireFrames
 from pcitrace.dma import (
     BY_RULE,
@@ -280,7 +280,7 @@ def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], send
             at, frame = found[-1] + 1, chosen + 1
         else:
             at += 1
-    return out[unit]
+    return np.asarray(out[unit])
 
 
 def _fit(

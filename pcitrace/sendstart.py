@@ -85,8 +85,8 @@ def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts
     # An address that stays in its register from one frame to the next is not written for this one.
     stale = np.zeros(len(bell), dtype=bool)
     previous: dict[int, int] = {}
-    for send, (one, ring) in enumerate(zip(buffer.tolist(), bell.tolist(), strict=True)):
-        stale[send] = one >= 0 and previous.get(one, -1) >= 0
+    for row, (one, ring) in enumerate(zip(buffer.tolist(), bell.tolist(), strict=True)):
+        stale[row] = one >= 0 and previous.get(one, -1) >= 0
         previous[one] = ring
     own = np.where(stale | (buffer < 0), bell, buffer)
     first = np.where(bell < 0, -1, np.minimum(own, bell))

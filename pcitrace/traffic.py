@@ -19,8 +19,8 @@ from pcitrace.dma import KINDS, Dma, Kind, Memory
 from pcitrace.initiators import Initiator
 from pcitrace.phases import Phases
 from pcitrace.profiles import Profile
-from pcitrace.segment import by_lengths
 from pcitrace.schema import BURSTS, COMMAND_NAMES, CSR_ACCESSES, PIECES
+from pcitrace.segment import by_lengths
 from pcitrace.windows import Windows, place
 
 __all__ = ["Bursts", "Traffic", "analyse"]
@@ -266,5 +266,5 @@ def _texts(texts: Sequence[str | None], which: Integers) -> list[str | None]:
     return [texts[i] for i in which]
 
 
-def _masked(values: Integers) -> np.ma.MaskedArray:  # type: ignore[type-arg]
+def _masked(values: Integers) -> np.ma.MaskedArray:
     return np.ma.masked_array(values, mask=values < 0)

@@ -115,9 +115,8 @@ def place(profile: Profile, bus: BusTable, data: Integers) -> Windows:
         if window.bar is not None and window.bar in bars:
             base, why = bars[window.bar], "base address register written in the trace"
             if window.base is not None and window.base != base:
-                findings.append(
-                    f"window {window.name}: the trace places it at 0x{base:x}, profile {profile.name} says 0x{window.base:x}"
-                )
+                told = f"0x{base:x}, profile {profile.name} says 0x{window.base:x}"
+                findings.append(f"window {window.name}: the trace places it at {told}")
         elif window.base is not None:
             base, why = window.base, f"profile {profile.name}"
         else:

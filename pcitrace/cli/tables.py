@@ -56,6 +56,7 @@ def write(table: pd.DataFrame, path: Path) -> None:
 
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     os.close(handle)
+    temporary = Path(name)
     try:
         arrow = pa.Table.from_pandas(table, preserve_index=False)
         if path.suffix == ".csv":
@@ -67,8 +68,8 @@ def write(table: pd.DataFrame, path: Path) -> None:
         # A temporary file is private; the table is as readable as any file the user writes.
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
     except BaseException:
-        os.unlink(name)
+        temporary.unlink()
         raise

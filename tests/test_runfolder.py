@@ -1,0 +1,188 @@
+"""run.toml: what is accepted, and that what is wrong is named."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY
+
+from pcitrace import ConfigurationError, runfolder
+
+GOOD: dict[str, Any] = {
+    "format": 1,
+    "origin": "captured",
+    "captures": [{"file": "a.sr", "rate_hz": 100e6}],
+    "hosts": {"A": {}, "B": {"bus": "pc2", "nic": "acenic"}},
+    "link": {"rate_mbit_s": 1000},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.sr").write_bytes(b"capture")
+    return tmp_path
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return GOOD with one key set, by dotted path; None removes it."""
+    run = copy.deepcopy(GOOD)
+    *parents, last = path.split(".")
+    place: Any = run
+    for part in parents:
+        place = place[int(part)] if part.isdigit() else place.setdefault(part, {})
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return run
+
+
+def test_written_and_read_again(folder: Path) -> None:
+    written = runfolder.write(folder, GOOD)
+    read = runfolder.load(folder)
+    assert read == written
+    assert runfolder.load(folder / "run.toml") == read
+    assert read.run["hosts"]["A"] == {"capture": 0, "bus": "A", "nic": "generic"}
+    assert read.run["hosts"]["B"]["bus"] == "pc2"
+    assert read.run["link"] == {"rate_mbit_s": 1000, "preamble_bytes": 8, "gap_bytes": 12}
+    assert read.run["complete"] is True
+    assert read.profile("B").name == "acenic"
+    assert repr(read) == f"<RunFolder {folder.name}: captured, hosts A, B>"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "key", "words"),
+    [
+        ("orgin", "captured", "orgin", "did you mean origin"),
+        ("hosts.A.nick", "acenic", "hosts.A.nick", "did you mean nic"),
+        ("captures.0.file", None, "captures[0].file", "missing"),
+        ("origin", None, "origin", "missing"),
+        ("origin", "measured", "origin", "allowed: 'captured'"),
+        ("format", 2, "format", "allowed: 1"),
+        ("link.rate_mbit_s", "fast", "link.rate_mbit_s", "'fast' is not of type 'number'"),
+        ("captures.0.rate_hz", 100.0, "captures[0].rate_hz", "100 MS/s is 100e6"),
+        ("hosts.A.clock_mhz", 33e6, "hosts.A.clock_mhz", "33 MHz is 33.0"),
+        ("link.rate_mbit_s", 1e9, "link.rate_mbit_s", "gigabit Ethernet is 1000"),
+        ("captures.0.clock_mhz", 33.0, "captures[0].clock_mhz", "state mode"),
+        ("captures.0.file", "b.sr", "captures[0].file", "b.sr is not in the run folder"),
+        ("hosts.A.capture", 1, "hosts.A.capture", "there are 1 captures"),
+        ("hosts.A.bus", "pc2", "hosts", "same bus pc2"),
+        ("hosts.A.width", 16, "hosts.A.width", "allowed: 32, 64"),
+        ("complete", False, "reason", "missing"),
+        ("frame_logs", [{"file": "a.sr", "host": "C", "kind": "sent"}], "frame_logs[0].host", "none of the hosts A, B"),
+        ("frame_logs", [{"file": "x.npy", "host": "A", "kind": "sent"}], "frame_logs[0].file", "not in the run folder"),
+        ("latency", [{"file": "l.csv"}], "latency[0].file", "not in the run folder"),
+        ("hosts", {"A": {}, "B": {}, "C": {}}, "hosts", "too many"),
+        ("hosts.A.memory", {"send_buffers": [[0]]}, "hosts.A.memory.send_buffers[0]", "too short"),
+    ],
+)
+def test_what_is_wrong_is_named(folder: Path, path: str, value: Any, key: str, words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        runfolder.write(folder, changed(path, value))
+    assert caught.value.key == key
+    assert words in str(caught.value)
+    assert str(caught.value).startswith(str(folder / "run.toml"))
+    assert "\n" not in str(caught.value)
+    assert not (folder / "run.toml").exists()
+
+
+@pytest.mark.parametrize("origin", ["simulated", "replayed"])
+def test_an_origin_must_be_explained(folder: Path, origin: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        runfolder.write(folder, changed("origin", origin))
+    assert caught.value.key in ("simulation", "frames_on_bus")
+
+
+def test_replayed_and_simulated(folder: Path) -> None:
+    replayed = changed("origin", "replayed") | {
+        "frames_on_bus": False,
+        "source_origin": "simulated",
+        "source_sha256": "0" * 64,
+    }
+    assert runfolder.write(folder, replayed).simulated
+    assert not runfolder.write(folder, GOOD).simulated
+
+
+def test_not_a_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"run\.toml: cannot be read: No such file"):
+        runfolder.load(tmp_path)
+    (tmp_path / "run.toml").write_text("format = ")
+    with pytest.raises(ConfigurationError, match="not a TOML file"):
+        runfolder.load(tmp_path)
+    (tmp_path / "run.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="not a TOML file"):
+        runfolder.load(tmp_path)
+
+
+def test_a_date_may_be_written_as_one(folder: Path) -> None:
+    runfolder.write(folder, GOOD)
+    file = folder / "run.toml"
+    file.write_text("created = 2000-06-01T12:00:00Z\n" + file.read_text())
+    assert runfolder.load(folder).run["created"] == "2000-06-01T12:00:00+00:00"
+
+
+def test_an_unknown_profile_names_the_host(folder: Path) -> None:
+    run = runfolder.write(folder, changed("hosts.A.nic", "acenik"))
+    with pytest.raises(ConfigurationError, match=r"hosts\.A\.nic: no NIC profile 'acenik'"):
+        run.profile("A")
+
+
+def test_times_of_several_captures(folder: Path) -> None:
+    run = changed("captures.0.offset_us", 12.5)
+    run["captures"][0]["drift_ppm"] = 20.0
+    read = runfolder.write(folder, run)
+    assert read.run_time_us(0, np.array([0.0, 1e6])) == pytest.approx([12.5, 1e6 + 20 + 12.5], abs=1e-9)
+
+
+def test_a_changed_capture_is_noticed(folder: Path) -> None:
+    import hashlib
+
+    run = changed("captures.0.sha256", hashlib.sha256(b"capture").hexdigest())
+    read = runfolder.write(folder, run)
+    assert read.verify() == []
+    (folder / "a.sr").write_bytes(b"another")
+    assert read.verify() == ["a.sr"]
+
+
+def test_frame_logs(tmp_path: Path) -> None:
+    log = np.zeros(3, dtype=runfolder.FRAME_LOG)
+    log["sequence"] = [0, 1, 2]
+    np.save(tmp_path / "sent.npy", log)
+    assert (runfolder.read_frame_log(tmp_path / "sent.npy") == log).all()
+    np.save(tmp_path / "other.npy", np.zeros(3))
+    with pytest.raises(ConfigurationError, match="not a frame log: records are float64"):
+        runfolder.read_frame_log(tmp_path / "other.npy")
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "sent.npy").read_bytes()[:40])
+    with pytest.raises(ConfigurationError, match="not a frame log"):
+        runfolder.read_frame_log(tmp_path / "cut.npy")
+
+
+def test_every_key_is_documented() -> None:
+    """Each key of the schema stands in docs/run-folder.md."""
+    schema = json.loads((REPOSITORY / "pcitrace" / "run-folder.schema.json").read_text())
+    text = (REPOSITORY / "docs" / "run-folder.md").read_text()
+    words = set(re.findall(r"[A-Za-z_0-9]+", text))
+
+    def keys(node: Any) -> set[str]:
+        if isinstance(node, list):
+            return set().union(*map(keys, node)) if node else set()
+        if not isinstance(node, dict):
+            return set()
+        own = set(node["properties"]) if isinstance(node.get("properties"), dict) else set()
+        return own.union(*(keys(value) for value in node.values()))
+
+    assert keys(schema) - words == set()
+
+
+def test_the_documented_run_folder_is_valid(folder: Path) -> None:
+    text = (REPOSITORY / "docs" / "run-folder.md").read_text()
+    example = re.search(r"```toml\n(.*?)```", text, re.DOTALL).group(1)
+    (folder / "bus.vcd.gz").write_bytes(b"")
+    (folder / "run.toml").write_text(example)
+    assert list(runfolder.load(folder).run["hosts"]) == ["A", "B"]
