@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from pcitrace.simulate.config import Simulation
 
+WIRES = ("control14", "control16", "command", "full")
 
-def random_bench(seed: int, *, count: int = 60) -> Simulation:
+
+def random_bench(seed: int, *, count: int = 60, wires: Sequence[str] = WIRES) -> Simulation:
     """Draw a bench.
 
     Parameters
@@ -16,6 +19,8 @@ def random_bench(seed: int, *, count: int = 60) -> Simulation:
         One seed, one bench; give `simulate` the same or another.
     count : int
         Frames a sender, or loops.
+    wires : sequence of str
+        What the analyser may be wired to; one is drawn.
 
     Returns
     -------
@@ -80,7 +85,7 @@ def random_bench(seed: int, *, count: int = 60) -> Simulation:
         "test.spacing_us": spacing_us,
         "test.arrivals": random.choice(("regular", "poisson")),
         "analyser.rate_mhz": rate_mhz,
-        "analyser.wires": random.choice(("control14", "control16", "command", "full")),
+        "analyser.wires": random.choice(tuple(wires)),
         "analyser.jitter_ns": random.uniform(0.0, 0.2),
         "analyser.skew_ns": random.uniform(0.0, 0.5),
     }
