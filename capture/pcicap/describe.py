@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pcicap import runfolder
+from pcicap import latency, runfolder
 from pcicap.analysers.base import Analyser, Outcome, Settings
 from pcicap.framegen import Framegen
 from pcicap.hostfacts import host_facts, versions
@@ -90,13 +90,17 @@ def add_frames(run: dict[str, Any], folder: Path, plan: Plan, framegen: Framegen
         run["frame_summary"] = "frames/summary.json"
     if framegen.summary is None:
         return
+    if run["origin"] == "captured" and latency.write(folder / "latency.csv", framegen.summary):
+        # the latency of this link and these cards goes with this bus, not with a replayed one
+        entry = {"file": "latency.csv", "method": plan.test.kind if plan.test else None}
+        run["latency"] = [{**entry, "sender": steering.name, "receiver": others[0] if others else None}]
     test = dict(framegen.summary["test"])
     run["test"] = {key: test.pop(key) for key in _TEST_KEYS if test.get(key) is not None}
     run["test"]["parameters"] = {
         key: value for key, value in test.items() if value is not None and key not in _TEST_KEYS
     }
     for name, node in zip(others, framegen.summary["nodes"][1:], strict=False):
-        keep = ("host", "kernel", "version", "cpu", "interface")
+        keep = ("host", "kernel", "program", "interface", "mtu")
         run["hosts"][name]["facts"] = {key: node[key] for key in keep if node.get(key) is not None}
 
 

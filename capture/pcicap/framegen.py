@@ -81,8 +81,8 @@ class Progress:
     elapsed_s: float = 0.0
 
     @property
-    def lost(self) -> int:
-        """Frames sent and not received so far; those under way are among them."""
+    def missing(self) -> int:
+        """Frames sent and not received so far: lost, under way, or not reported yet."""
         return max(0, self.sent - self.received)
 
     @property

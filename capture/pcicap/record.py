@@ -14,7 +14,7 @@ from pcicap import describe
 from pcicap.analysers.base import Analyser, OpenWriter, Outcome, Settings
 from pcicap.analysers.replay import ReplayAnalyser, ask_replay
 from pcicap.analysers.sigrok import SigrokAnalyser
-from pcicap.errors import AnalyserError, PcicapError
+from pcicap.errors import AnalyserError, PcicapError, RunFolderError
 from pcicap.framegen import Framegen
 from pcicap.plan import Plan
 from pcicap.plan_analysers import AnalyserPlan
@@ -135,7 +135,14 @@ class _Recording:
         describe.add_outcomes(run, folder.path, outcomes, self._settings)
         if self._framegen:
             describe.add_frames(run, folder.path, self._plan, self._framegen)
-        folder.finish({**run, "complete": reason is None, "reason": reason})
+        try:
+            folder.finish({**run, "complete": reason is None, "reason": reason})
+        except OSError as error:
+            raise RunFolderError(
+                f"{folder.path}: cannot be completed ({error.strerror}); make room, then: pcicap recover {folder.path}"
+            ) from None
+        if self._framegen and (self._framegen.summary or {}).get("suspect"):
+            self._progress.step("the times of the frames are suspect: summary.json says why, point by point")
         samples = ", ".join(f"{count(outcome.samples)} samples" for outcome in outcomes)
         self._progress.step(f"{target}: {samples}{', complete' if reason is None else ', incomplete: ' + reason}")
         return reason
@@ -231,7 +238,7 @@ class _Recording:
             parts.append(part)
         if self._framegen:
             done = self._framegen.progress
-            parts.append(f"frames {done.sent} sent, {done.received} received, {done.lost} lost")
+            parts.append(f"frames {done.sent} sent, {done.received} received, {done.missing} lost or under way")
             left = max(left, done.seconds_left or 0.0)
         return "  ".join(parts) + (f"  {left:.0f} s left" if left >= 1 else "")
 

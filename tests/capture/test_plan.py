@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import bus_samples, pcicap, write_sr
+from lab import REPOSITORY, bus_samples, pcicap, write_sr
 from pcicap import tomlfile
 from pcicap.analysers.base import Timeouts
 from pcicap.errors import PlanError
@@ -158,6 +158,16 @@ def test_the_example_is_a_plan_and_its_comments_too(tmp_path: Path) -> None:
     assert plan.sweep
     assert plan.analysers[0].spec.trigger
     assert plan.analysers[0].spec.timeouts == Timeouts(), "the defaults are what the comments say"
+
+
+def test_the_plan_of_the_documentation(tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs/capture/plan.md").read_text()
+    plan, sweep = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert parse(plan, tmp_path).analysers[0].spec.driver == "dreamsourcelab-dslogic"
+    assert len(points(parse(f"{plan}\n{sweep}", tmp_path), tmp_path)) == 4
+    # every key that a plan has is explained
+    for key in ("group", "drain_ms", "extra_peers", "first_data_s", "margin_ms", "pre_samples", "wiring", "options"):
+        assert f"`{key}`" in text
 
 
 def test_a_mistake_on_the_command_line(tmp_path: Path) -> None:
