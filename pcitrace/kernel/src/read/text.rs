@@ -22,6 +22,10 @@ impl Text {
         &self.path
     }
 
+    pub fn is_gzipped(&self) -> bool {
+        self.gzipped
+    }
+
     /// The (inflated) text from byte `offset` on.
     pub fn read_from(&self, offset: u64) -> Result<Box<dyn Read + Send>> {
         let mut file = File::open(&self.path).map_err(|e| self.unreadable(e))?;

@@ -2,6 +2,8 @@
 //! simulator had its dump turned off (a gap).
 //! Ref: GTKWave's block_format.txt.
 
+use crate::read::text::GZIP_MAGIC;
+
 const HEADER_BYTES: u64 = 329;
 /// Best cases of the compressions that FST uses.
 const ZLIB_EXPANSION: u64 = 1032;
@@ -13,7 +15,11 @@ const GEOMETRY: u8 = 3;
 const HIERARCHY_GZIP: u8 = 4;
 const HIERARCHY_LZ4: u8 = 6;
 const HIERARCHY_LZ4_TWICE: u8 = 7;
+const WRAPPER: u8 = 254;
 const SKIP: u8 = 255;
+
+/// Type, length, and length when inflated.
+pub const WRAPPER_BYTES: usize = 17;
 
 /// What is wrong at which byte.
 #[derive(Debug)]
@@ -22,9 +28,14 @@ pub struct Wrong {
     pub what: String,
 }
 
-/// Begins with a header block, whose length is always the same.
+/// Begins with a header block, whose length is always the same, or is wrapped.
 pub fn is_fst(head: &[u8]) -> bool {
-    head.len() >= 9 && head[0] == HEADER && head[1..9] == HEADER_BYTES.to_be_bytes()
+    head.len() >= 9 && head[0] == HEADER && head[1..9] == HEADER_BYTES.to_be_bytes() || is_wrapped(head)
+}
+
+/// All of it may be gzipped behind one block header (`vcd2fst --compress`).
+pub fn is_wrapped(file: &[u8]) -> bool {
+    file.first() == Some(&WRAPPER) && file.get(WRAPPER_BYTES..).is_some_and(|data| data.starts_with(GZIP_MAGIC))
 }
 
 /// The gaps, in ticks.

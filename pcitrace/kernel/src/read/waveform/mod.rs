@@ -10,6 +10,7 @@ mod guard;
 use super::text::Text;
 use crate::capture::{Capture, Changes, Channel, Data, Signal};
 use crate::error::{Error, Result};
+use flate2::bufread::MultiGzDecoder;
 use guard::guarded;
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
@@ -20,8 +21,8 @@ use wellen::{Hierarchy, LoadOptions, SignalEncoding, SignalRef, SignalSource, Si
 pub use fst::is_fst;
 pub use ghw::is_ghw;
 
-/// A gzipped file may inflate to this much.
-const MAX_BYTES: u64 = 1 << 30;
+/// Gzipped files may inflate to this much, to bound memory.
+const MAX_INFLATED_BYTES: u64 = 1 << 30;
 
 struct Waveform {
     path: PathBuf,
@@ -36,7 +37,10 @@ struct Waveform {
 
 pub fn open(text: Text) -> Result<Capture> {
     let path = text.path().to_owned();
-    let bytes = read_all(&text)?;
+    let mut bytes = read_all(&text)?;
+    if fst::is_wrapped(&bytes) {
+        bytes = read_up_to(&text, MultiGzDecoder::new(&bytes[fst::WRAPPER_BYTES..]), MAX_INFLATED_BYTES)?;
+    }
     let (format, gaps) = if is_ghw(&bytes) {
         ghw::check(&bytes).map_err(|w| text.wrong_at(w.at as u64, w.what))?;
         ("ghw", Vec::new())
@@ -73,10 +77,15 @@ pub fn open(text: Text) -> Result<Capture> {
 }
 
 fn read_all(text: &Text) -> Result<Vec<u8>> {
+    let limit = if text.is_gzipped() { MAX_INFLATED_BYTES } else { u64::MAX };
+    read_up_to(text, text.read_from(0)?, limit)
+}
+
+fn read_up_to(text: &Text, reader: impl Read, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    text.read_from(0)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| text.unreadable(e))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        let what = format!("is longer than {} MiB, the most that is read of a waveform database", MAX_BYTES >> 20);
+    reader.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| text.unreadable(e))?;
+    if bytes.len() as u64 > limit {
+        let what = format!("inflates to more than {} MiB; gunzip it first", limit >> 20);
         return Err(Error::format(text.path(), what));
     }
     Ok(bytes)
@@ -176,4 +185,93 @@ fn convert(from: &wellen::Signal, times: &[u64]) -> std::result::Result<Signal, 
         signal.push(time, ones, unknown, high_z);
     }
     Ok(signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::testing::TempFile;
+    use std::io::Write;
+
+    /// Three nets in units of 10 ns, with the dump turned off from 10 to 20.
+    const FST: &[u8] = include_bytes!("../../../fuzz/seeds/mini.fst");
+    /// A std_logic, a std_logic_vector, a bit and an integer, written by GHDL.
+    const GHW: &[u8] = include_bytes!("../../../fuzz/seeds/mini.ghw");
+
+    fn open_bytes(bytes: &[u8]) -> Result<Capture> {
+        let file = TempFile::new("a.wave", bytes);
+        crate::read::open(file.path())
+    }
+
+    fn changes(capture: &Capture) -> &dyn Changes {
+        let Data::Changes(changes) = &capture.data else {
+            panic!("a waveform lists changes");
+        };
+        &**changes
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn fst_plain_gzipped_and_wrapped() {
+        let mut wrapped = vec![254];
+        wrapped.extend([0; 16]);
+        wrapped.extend(gzip(FST));
+        for bytes in [FST, &gzip(FST), &wrapped] {
+            let capture = open_bytes(bytes).unwrap();
+            let names: Vec<_> = capture.channels.iter().map(|c| (c.name.as_str(), c.width)).collect();
+            assert_eq!(names, [("top.CLK", 1), ("top.AD[3:0]", 4), ("top.D[0]", 1)]);
+            let fst = changes(&capture);
+            assert_eq!((fst.tick(), fst.end(), fst.gaps()), ((1, 100_000_000), 40, &[(10, 20)][..]));
+            let signals = fst.signals(&[2, 1, 2]).unwrap();
+            assert_eq!(signals[0], signals[2]);
+            let ad = &signals[1];
+            assert_eq!((ad.times[0], ad.values[0]), (0, 0b0001));
+            assert_eq!((ad.unknown[0], ad.high_z[0]), (0b1000, 0b0100));
+            assert_eq!((ad.times.last(), ad.values.last()), (Some(&20), Some(&0b1011)));
+        }
+    }
+
+    #[test]
+    fn ghw_has_nine_states_and_no_integers_of_its_own_width() {
+        let capture = open_bytes(GHW).unwrap();
+        let ghw = changes(&capture);
+        assert_eq!(ghw.tick(), (1, 1_000_000_000_000_000));
+        let ad = capture.channels.iter().position(|c| c.name == "top.ad[3:0]").unwrap();
+        let signal = &ghw.signals(&[ad]).unwrap()[0];
+        // "UUUU", then "10ZX", then "01LH": weak levels are levels.
+        assert_eq!(signal.times[..3], [0, 5_000_000, 10_000_000]);
+        assert_eq!(signal.values[..3], [0, 0b1000, 0b0101]);
+        assert_eq!(signal.unknown[..3], [0b1111, 0b0001, 0]);
+        assert_eq!(signal.high_z[..3], [0, 0b0010, 0]);
+    }
+
+    #[test]
+    fn every_cut_is_refused() {
+        for bytes in [FST, GHW] {
+            for length in 0..bytes.len() {
+                assert!(open_bytes(&bytes[..length]).is_err(), "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        // The length of the geometry when inflated, the number of strings, of types, and of signals.
+        let geometry = FST.windows(9).position(|w| w == [3, 0, 0, 0, 0, 0, 0, 0, 27]).unwrap();
+        let mut fst = FST.to_vec();
+        fst[geometry + 9] = 1;
+        assert!(open_bytes(&fst).map(|_| ()).unwrap_err().to_string().contains("declares sizes that it cannot have"));
+        for (section, at) in [(b"STR\0", 10), (b"TYP\0", 10), (b"HIE\0", 18)] {
+            let found = GHW.windows(4).position(|w| w == section).unwrap();
+            let mut ghw = GHW.to_vec();
+            ghw[found + at] = 1;
+            let error = open_bytes(&ghw).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("declares more than the file can hold"), "{error}");
+        }
+    }
 }
