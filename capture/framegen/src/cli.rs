@@ -139,35 +139,19 @@ struct Given {
 
 fn choice<T: Copy>(option: &str, text: &str, choices: &[(&str, T)]) -> Result<T, String> {
     let found = choices.iter().find(|(name, _)| *name == text);
-    let names = || {
-        choices
-            .iter()
-            .map(|(name, _)| *name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    found
-        .map(|(_, value)| *value)
-        .ok_or_else(|| format!("{option} {text}: one of {}", names()))
+    let names = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    found.map(|(_, value)| *value).ok_or_else(|| format!("{option} {text}: one of {}", names()))
 }
 
 fn number<T: FromStr>(option: &str, text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("{option} {text}: not a number this option takes"))
+    text.parse().map_err(|_| format!("{option} {text}: not a number this option takes"))
 }
 
 /// A finite number above 0 (or from 0 on).
 fn positive(option: &str, text: &str, zero: bool) -> Result<f64, String> {
     let value: f64 = number(option, text)?;
     let good = value.is_finite() && (value > 0.0 || (zero && value == 0.0));
-    if good {
-        Ok(value)
-    } else {
-        Err(format!(
-            "{option} {text}: a number {} 0",
-            if zero { "from" } else { "above" }
-        ))
-    }
+    if good { Ok(value) } else { Err(format!("{option} {text}: a number {} 0", if zero { "from" } else { "above" })) }
 }
 
 fn command(word: &str) -> Result<Command, String> {
@@ -178,11 +162,7 @@ fn command(word: &str) -> Result<Command, String> {
         "hello" => Command::Hello,
         _ => {
             let kind = TestKind::ALL.into_iter().find(|kind| kind.name() == word);
-            Command::Test(
-                kind.ok_or_else(|| {
-                    format!("`{word}` is no command; `framegen --help` lists them")
-                })?,
-            )
+            Command::Test(kind.ok_or_else(|| format!("`{word}` is no command; `framegen --help` lists them"))?)
         }
     })
 }
@@ -220,10 +200,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
                 continue;
             }
             Value(value) => {
-                return Err(format!(
-                    "`{}` is one word too many",
-                    value.to_string_lossy()
-                ));
+                return Err(format!("`{}` is one word too many", value.to_string_lossy()));
             }
             Short('i') => "interface".to_owned(),
             Short('p') => "peer".to_owned(),
@@ -231,9 +208,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             Short('h') => "help".to_owned(),
             Short('V') => "version".to_owned(),
             Short(other) => {
-                return Err(format!(
-                    "-{other} is no option; `framegen --help` lists them"
-                ));
+                return Err(format!("-{other} is no option; `framegen --help` lists them"));
             }
             Long(name) => name.to_owned(),
         };
@@ -245,20 +220,12 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             word = Some(name);
             continue;
         }
-        let value = parser
-            .value()
-            .map_err(|_| format!("{option} is no option, or its value is missing"))?;
-        let text = value
-            .into_string()
-            .map_err(|_| format!("{option}: its value is not text"))?;
+        let value = parser.value().map_err(|_| format!("{option} is no option, or its value is missing"))?;
+        let text = value.into_string().map_err(|_| format!("{option}: its value is not text"))?;
         if name == "step-seconds" {
             step_seconds = positive(&option, &text, false)?;
-        } else if !general(&mut options, &name, &option, &text)?
-            && !testing(&mut given, &name, &option, &text)?
-        {
-            return Err(format!(
-                "{option} is no option; `framegen --help` lists them"
-            ));
+        } else if !general(&mut options, &name, &option, &text)? && !testing(&mut given, &name, &option, &text)? {
+            return Err(format!("{option} is no option; `framegen --help` lists them"));
         }
     }
     if options.steps.wanted() {
@@ -269,11 +236,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         Some(word) => command(word)?,
         None => return Err("no command; `framegen --help` lists them".into()),
     };
-    if matches!(
-        options.command,
-        Command::Serve | Command::Hello | Command::Test(_)
-    ) && options.interface.is_none()
-    {
+    if matches!(options.command, Command::Serve | Command::Hello | Command::Test(_)) && options.interface.is_none() {
         return Err("-i INTERFACE is missing; `framegen interfaces` lists them".into());
     }
     if let Command::Test(kind) = options.command {
@@ -323,21 +286,11 @@ fn general(options: &mut Options, name: &str, option: &str, text: &str) -> Resul
         "max-bytes" => options.limits.max_bytes = positive(option, text, false)? as u64,
         "max-rate-mbit" => options.limits.max_rate_mbit = positive(option, text, false)?,
         "priority" => options.priority = Some(number(option, text)?),
-        "clock-offset-us" => {
-            options.clock_error.offset_ns = (number::<f64>(option, text)? * 1e3) as i64
-        }
+        "clock-offset-us" => options.clock_error.offset_ns = (number::<f64>(option, text)? * 1e3) as i64,
         "clock-drift-ppm" => options.clock_error.drift_ppm = number(option, text)?,
         "cpu" => {
-            options.cpus = text
-                .split(',')
-                .map(|cpu| number(option, cpu))
-                .collect::<Result<_, _>>()?;
-            if options.cpus.len() > 2
-                || options
-                    .cpus
-                    .iter()
-                    .any(|&cpu| cpu >= libc::CPU_SETSIZE as usize)
-            {
+            options.cpus = text.split(',').map(|cpu| number(option, cpu)).collect::<Result<_, _>>()?;
+            if options.cpus.len() > 2 || options.cpus.iter().any(|&cpu| cpu >= libc::CPU_SETSIZE as usize) {
                 return Err(format!("{option} {text}: one CPU number or two"));
             }
         }
@@ -349,9 +302,7 @@ fn general(options: &mut Options, name: &str, option: &str, text: &str) -> Resul
 /// Options of a test.
 fn testing(given: &mut Given, name: &str, option: &str, text: &str) -> Result<bool, String> {
     match name {
-        "sizes" => {
-            given.sizes = Some(parse_sizes(text).map_err(|error| format!("{option}: {error}"))?)
-        }
+        "sizes" => given.sizes = Some(parse_sizes(text).map_err(|error| format!("{option}: {error}"))?),
         "count" => given.count = Some(number(option, text)?),
         "spacing-us" => given.spacing_us = Some(positive(option, text, true)?),
         "arrivals" => {
@@ -366,50 +317,29 @@ fn testing(given: &mut Given, name: &str, option: &str, text: &str) -> Result<bo
         "seed" => given.seed = Some(number(option, text)?),
         "burst" => given.burst = Some(number(option, text)?),
         "times" => {
-            let content = std::fs::read_to_string(text)
-                .map_err(|error| format!("{option} {text}: {error}"))?;
-            given.times_ns =
-                Some(parse_times(&content).map_err(|error| format!("{option} {text}: {error}"))?);
+            let content = std::fs::read_to_string(text).map_err(|error| format!("{option} {text}: {error}"))?;
+            given.times_ns = Some(parse_times(&content).map_err(|error| format!("{option} {text}: {error}"))?);
         }
         "late" => {
-            let choices = [
-                ("slip", Late::Slip),
-                ("catch-up", Late::CatchUp),
-                ("skip", Late::Skip),
-            ];
+            let choices = [("slip", Late::Slip), ("catch-up", Late::CatchUp), ("skip", Late::Skip)];
             given.late = Some(choice(option, text, &choices)?);
         }
         "request-bytes" => given.request_bytes = Some(number(option, text)?),
         "direction" => {
-            let choices = [
-                ("to-peer", Direction::ToPeer),
-                ("from-peer", Direction::FromPeer),
-                ("both", Direction::Both),
-            ];
+            let choices =
+                [("to-peer", Direction::ToPeer), ("from-peer", Direction::FromPeer), ("both", Direction::Both)];
             given.direction = Some(choice(option, text, &choices)?);
         }
         "payload" => {
-            let choices = [
-                ("random", Payload::Random),
-                ("ramp", Payload::Ramp),
-                ("constant", Payload::Constant),
-            ];
+            let choices = [("random", Payload::Random), ("ramp", Payload::Ramp), ("constant", Payload::Constant)];
             given.payload = Some(choice(option, text, &choices)?);
         }
         "receive" => {
-            let choices = [
-                ("busy", Receive::Busy),
-                ("batch", Receive::Batch),
-                ("ring", Receive::Ring),
-            ];
+            let choices = [("busy", Receive::Busy), ("batch", Receive::Batch), ("ring", Receive::Ring)];
             given.receive = Some(choice(option, text, &choices)?);
         }
         "transmit" => {
-            given.transmit = Some(choice(
-                option,
-                text,
-                &[("send", Transmit::Send), ("ring", Transmit::Ring)],
-            )?);
+            given.transmit = Some(choice(option, text, &[("send", Transmit::Send), ("ring", Transmit::Ring)])?);
         }
         "marks" => given.marks = Some(number(option, text)?),
         "timeout-ms" => given.timeout_ms = Some(positive(option, text, false)?),
@@ -422,33 +352,18 @@ fn testing(given: &mut Given, name: &str, option: &str, text: &str) -> Result<bo
 
 /// The test these options make, or why they make none.
 fn test(kind: TestKind, given: Given, options: &Options) -> Result<Test, String> {
-    let streams = matches!(
-        kind,
-        TestKind::Stream | TestKind::MaxRate | TestKind::Background | TestKind::ManyToOne
-    );
+    let streams = matches!(kind, TestKind::Stream | TestKind::MaxRate | TestKind::Background | TestKind::ManyToOne);
     let (asks, name) = (kind.asks(), kind.name());
     let only_for = |given: bool, fits: bool, option: &str| {
-        if given && !fits {
-            Err(format!("{option} does nothing in {name}"))
-        } else {
-            Ok(())
-        }
+        if given && !fits { Err(format!("{option} does nothing in {name}")) } else { Ok(()) }
     };
     only_for(
         given.request_bytes.is_some(),
         matches!(kind, TestKind::RequestResponse | TestKind::OneToMany),
         "--request-bytes",
     )?;
-    only_for(
-        given.direction.is_some(),
-        matches!(kind, TestKind::Stream | TestKind::MaxRate),
-        "--direction",
-    )?;
-    only_for(
-        given.group.is_some(),
-        kind == TestKind::OneToMany,
-        "--group",
-    )?;
+    only_for(given.direction.is_some(), matches!(kind, TestKind::Stream | TestKind::MaxRate), "--direction")?;
+    only_for(given.group.is_some(), kind == TestKind::OneToMany, "--group")?;
     only_for(given.timeout_ms.is_some(), asks, "--timeout-ms")?;
     only_for(given.drain_ms.is_some(), streams, "--drain-ms")?;
     only_for(given.transmit.is_some(), streams, "--transmit")?;
@@ -461,16 +376,10 @@ fn test(kind: TestKind, given: Given, options: &Options) -> Result<Test, String>
     ] {
         only_for(set, streams && kind != TestKind::MaxRate, option)?;
     }
-    only_for(
-        given.spacing_us.is_some(),
-        kind != TestKind::MaxRate && kind != TestKind::Clock,
-        "--spacing-us",
-    )?;
+    only_for(given.spacing_us.is_some(), kind != TestKind::MaxRate && kind != TestKind::Clock, "--spacing-us")?;
 
     if options.peers.is_empty() {
-        return Err(
-            "-p PEER is missing: the Ethernet address that `framegen serve` prints there".into(),
-        );
+        return Err("-p PEER is missing: the Ethernet address that `framegen serve` prints there".into());
     }
     if options.peers.len() > 1 && !kind.takes_many_peers() {
         return Err(format!("{name} takes one -p PEER"));
@@ -479,45 +388,28 @@ fn test(kind: TestKind, given: Given, options: &Options) -> Result<Test, String>
         return Err("a -p PEER is named twice".into());
     }
     let times = given.times_ns.unwrap_or_else(|| Arc::new([]));
-    let arrivals = given.arrivals.unwrap_or(if times.is_empty() {
-        Arrivals::Regular
-    } else {
-        Arrivals::File
-    });
+    let arrivals = given.arrivals.unwrap_or(if times.is_empty() { Arrivals::Regular } else { Arrivals::File });
     if (arrivals == Arrivals::File) == times.is_empty() {
         return Err("--arrivals file and --times FILE belong together".into());
     }
     let direction = given.direction.unwrap_or(Direction::ToPeer);
     if !times.is_empty() && (direction != Direction::ToPeer || kind == TestKind::ManyToOne) {
-        return Err(
-            "--times FILE is known on this host only: the stream must go from here to the peer"
-                .into(),
-        );
+        return Err("--times FILE is known on this host only: the stream must go from here to the peer".into());
     }
-    if options.allowed.unknown
-        && (!streams || kind == TestKind::ManyToOne || direction != Direction::ToPeer)
-    {
-        return Err(
-            "--allow-unknown is for a stream to the peer: everything else needs its answers".into(),
-        );
+    if options.allowed.unknown && (!streams || kind == TestKind::ManyToOne || direction != Direction::ToPeer) {
+        return Err("--allow-unknown is for a stream to the peer: everything else needs its answers".into());
     }
     // max-rate: a second of each size, as the published tests; background: what they ran beside them.
-    let seconds = options
-        .seconds
-        .or((kind == TestKind::MaxRate && given.count.is_none()).then_some(1.0));
+    let seconds = options.seconds.or((kind == TestKind::MaxRate && given.count.is_none()).then_some(1.0));
     if options.seconds.is_some() && given.count.is_some() {
         return Err("--count or --seconds, not both".into());
     }
     let background = kind == TestKind::Background;
-    let sizes = given
-        .sizes
-        .unwrap_or_else(|| vec![if background { 1500 } else { 64 }]);
+    let sizes = given.sizes.unwrap_or_else(|| vec![if background { 1500 } else { 64 }]);
     let largest = largest_user(options.framing, u32::MAX);
     for &size in sizes.iter().chain(&given.request_bytes) {
         if !(HEADER..=largest).contains(&usize::from(size)) {
-            return Err(format!(
-                "{size} bytes: a frame has {HEADER} to {largest} user bytes"
-            ));
+            return Err(format!("{size} bytes: a frame has {HEADER} to {largest} user bytes"));
         }
     }
     let default_spacing = if asks || kind == TestKind::MaxRate {
@@ -528,25 +420,14 @@ fn test(kind: TestKind, given: Given, options: &Options) -> Result<Test, String>
         100.0
     };
     let request = given.request_bytes.unwrap_or(64);
-    let count = given.count.unwrap_or(if times.is_empty() {
-        1000
-    } else {
-        times.len() as u32
-    });
+    let count = given.count.unwrap_or(if times.is_empty() { 1000 } else { times.len() as u32 });
     if !times.is_empty() && count as usize > times.len() {
-        return Err(format!(
-            "--count {count}: the file has {} times",
-            times.len()
-        ));
+        return Err(format!("--count {count}: the file has {} times", times.len()));
     }
     let group = Mac([3, 0, 0, 0x46, 0x47, 1]);
     let test = Test {
         kind,
-        sizes: if kind == TestKind::Clock {
-            Vec::new()
-        } else {
-            sizes
-        },
+        sizes: if kind == TestKind::Clock { Vec::new() } else { sizes },
         count,
         seconds,
         spacing_us: given.spacing_us.unwrap_or(default_spacing),
@@ -554,14 +435,11 @@ fn test(kind: TestKind, given: Given, options: &Options) -> Result<Test, String>
         seed: given.seed.unwrap_or(1),
         burst: given.burst.unwrap_or(10),
         late: given.late.unwrap_or(Late::Slip),
-        request_bytes: matches!(kind, TestKind::RequestResponse | TestKind::OneToMany)
-            .then_some(request),
+        request_bytes: matches!(kind, TestKind::RequestResponse | TestKind::OneToMany).then_some(request),
         direction,
         payload: given.payload.unwrap_or(Payload::Random),
         framing: options.framing,
-        receive: given
-            .receive
-            .unwrap_or(if asks { Receive::Busy } else { Receive::Ring }),
+        receive: given.receive.unwrap_or(if asks { Receive::Busy } else { Receive::Ring }),
         transmit: given.transmit.unwrap_or(Transmit::Send),
         marks: given.marks.unwrap_or(0),
         timeout_ms: given.timeout_ms.unwrap_or(100.0),
@@ -585,21 +463,11 @@ mod tests {
 
     #[test]
     fn a_test_with_its_defaults() {
-        let options =
-            read("request-response -i eth1 -p 02:00:00:00:00:02 --sizes 64:1500:4").expect("good");
+        let options = read("request-response -i eth1 -p 02:00:00:00:00:02 --sizes 64:1500:4").expect("good");
         let test = options.test.expect("a test");
-        assert_eq!(
-            (test.kind, test.count, test.request_bytes),
-            (TestKind::RequestResponse, 1000, Some(64))
-        );
-        assert_eq!(
-            (test.sizes.len(), test.receive, test.spacing_us),
-            (360, Receive::Busy, 0.0)
-        );
-        let test = read("max-rate -i eth1 -p 02:00:00:00:00:02")
-            .expect("good")
-            .test
-            .expect("a test");
+        assert_eq!((test.kind, test.count, test.request_bytes), (TestKind::RequestResponse, 1000, Some(64)));
+        assert_eq!((test.sizes.len(), test.receive, test.spacing_us), (360, Receive::Busy, 0.0));
+        let test = read("max-rate -i eth1 -p 02:00:00:00:00:02").expect("good").test.expect("a test");
         assert_eq!((test.seconds, test.spacing_us), (Some(1.0), 0.0));
     }
 
@@ -616,10 +484,7 @@ mod tests {
             (format!("stream {peer} --sizes 1501"), "1501 bytes"),
             (format!("stream {peer} --spacing-us -1"), "--spacing-us"),
             (format!("stream {peer} --spacing-us nan"), "--spacing-us"),
-            (
-                format!("stream {peer} --arrivals sometimes"),
-                "regular, poisson",
-            ),
+            (format!("stream {peer} --arrivals sometimes"), "regular, poisson"),
             (format!("stream {peer} --arrivals file"), "--times"),
             (format!("stream {peer} --count 5 --seconds 1"), "not both"),
             (format!("stream {peer} --frobnicate 3"), "--frobnicate"),
@@ -627,10 +492,7 @@ mod tests {
             (format!("stream {peer} -p 02:00:00:00:00:03"), "one -p"),
             (format!("many-to-one {peer} -p 02:00:00:00:00:02"), "twice"),
             (format!("ping-pong {peer} --late slip"), "does nothing"),
-            (
-                format!("ping-pong {peer} --allow-unknown"),
-                "--allow-unknown",
-            ),
+            (format!("ping-pong {peer} --allow-unknown"), "--allow-unknown"),
             (format!("stream {peer} --max-seconds 0"), "--max-seconds"),
             (format!("stream {peer} extra"), "too many"),
             (format!("stream {peer} --cpu 1,2,3"), "--cpu"),

@@ -13,10 +13,7 @@ const CALIBRATION: Duration = Duration::from_millis(50);
 const CALIBRATION_TOLERANCE: f64 = 20e-6;
 
 fn read(id: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec. The two clocks used exist in every supported kernel, so it cannot fail.
     unsafe { libc::clock_gettime(id, &mut time) };
     #[allow(clippy::useless_conversion)] // 32-bit hosts
@@ -55,11 +52,7 @@ fn counter_is_constant() -> bool {
     cpuinfo
         .lines()
         .find(|line| line.starts_with("flags"))
-        .is_some_and(|flags| {
-            ["constant_tsc", "nonstop_tsc"]
-                .iter()
-                .all(|f| flags.split(' ').any(|g| g == *f))
-        })
+        .is_some_and(|flags| ["constant_tsc", "nonstop_tsc"].iter().all(|f| flags.split(' ').any(|g| g == *f)))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,13 +69,7 @@ fn pair() -> Pair {
         let ns = raw_ns();
         let width = counter().wrapping_sub(before);
         if width < best.0 {
-            best = (
-                width,
-                Pair {
-                    counter: before.wrapping_add(width / 2),
-                    ns,
-                },
-            );
+            best = (width, Pair { counter: before.wrapping_add(width / 2), ns });
         }
     }
     best.1
@@ -95,21 +82,13 @@ pub struct Clock {
     first: Pair,
     anchor: Pair,
     error: ClockError,
-    /// Where `error` begins to drift.
-    origin: i64,
 }
 
 impl Clock {
     /// Calibrate the counter; `error` is a synthetic offset and drift, for tests.
     pub fn calibrate(error: ClockError) -> Clock {
         let first = pair();
-        let mut clock = Clock {
-            ns_per_tick: None,
-            first,
-            anchor: first,
-            error,
-            origin: first.ns,
-        };
+        let mut clock = Clock { ns_per_tick: None, first, anchor: first, error };
         if counter_is_constant() {
             std::thread::sleep(CALIBRATION / 2);
             let middle = pair();
@@ -125,11 +104,7 @@ impl Clock {
 
     /// "tsc", or "clock_gettime" where the counter cannot be used.
     pub fn source(&self) -> &'static str {
-        if self.ns_per_tick.is_some() {
-            "tsc"
-        } else {
-            "clock_gettime"
-        }
+        if self.ns_per_tick.is_some() { "tsc" } else { "clock_gettime" }
     }
 
     /// Now, in ns. Reads the kernel's clock anew every few milliseconds.
@@ -167,8 +142,7 @@ impl Clock {
         if self.error == ClockError::default() {
             return raw;
         }
-        raw + self.error.offset_ns
-            + ((raw - self.origin) as f64 * self.error.drift_ppm * 1e-6) as i64
+        raw + self.error.offset_ns + (raw as f64 * self.error.drift_ppm * 1e-6) as i64
     }
 }
 
@@ -193,9 +167,7 @@ impl Realtime {
                 best = (width, before + width / 2 - realtime);
             }
         }
-        Realtime {
-            raw_minus_realtime: best.1,
-        }
+        Realtime { raw_minus_realtime: best.1 }
     }
 }
 
@@ -212,23 +184,17 @@ mod tests {
             let now = clock.now();
             let after = raw_ns();
             // Wide: a descheduled test lengthens the bracket, never narrows it. 1 µs for the extrapolation.
-            assert!(
-                now >= before - 1_000 && now <= after + 1_000,
-                "{before} {now} {after}"
-            );
+            assert!(now >= before - 1_000 && now <= after + 1_000, "{before} {now} {after}");
         }
     }
 
     #[test]
     fn synthetic_error_is_offset_and_drift() {
-        let mut clock = Clock::calibrate(ClockError {
-            offset_ns: 5_000_000,
-            drift_ppm: 1000.0,
-        });
+        let mut clock = Clock::calibrate(ClockError { offset_ns: 5_000_000, drift_ppm: 1000.0 });
         std::thread::sleep(Duration::from_millis(20));
         let raw = raw_ns();
         let shown = clock.now() - raw;
-        let expected = 5_000_000 + (raw - clock.origin) / 1000;
+        let expected = 5_000_000 + raw / 1000;
         assert!((shown - expected).abs() < 1_000_000, "{shown} {expected}");
     }
 
@@ -239,9 +205,6 @@ mod tests {
         let realtime = unix_ns();
         let after = raw_ns();
         let converted = clock.of_kernel(Realtime::read(), realtime);
-        assert!(
-            converted >= before - 10_000 && converted <= after + 10_000,
-            "{before} {converted} {after}"
-        );
+        assert!(converted >= before - 10_000 && converted <= after + 10_000, "{before} {converted} {after}");
     }
 }

@@ -9,26 +9,20 @@ use crate::job::{Job, Report};
 use crate::log::Record;
 use serde::{Deserialize, Serialize};
 
-/// Silence after which a partner counts as gone.
-pub const SILENCE_NS: i64 = 2_000_000_000;
+/// Silence after which a partner counts as gone; longer than a request is repeated.
+pub const SILENCE_NS: i64 = 3_000_000_000;
 /// Time between keep-alives.
 pub const KEEP_ALIVE_NS: i64 = 250_000_000;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    Hello {
-        program: String,
-    },
+    Hello { program: String },
     Claim,
     Prepare(Job),
     Start,
     Stop,
-    Fetch {
-        log: LogKind,
-        first: u64,
-        frames: u16,
-    },
+    Fetch { log: LogKind, first: u64, frames: u16 },
     Release,
 }
 
@@ -73,7 +67,7 @@ pub struct Identity {
     pub mtu: u32,
 }
 
-/// A synthetic error of a node's clock, for tests of the clock synchronisation.
+/// A synthetic error of a node's clock, for tests of the clock synchronisation: it shows t + offset + drift t.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClockError {
     pub offset_ns: i64,
@@ -88,17 +82,7 @@ pub struct Outgoing {
 }
 
 pub fn header(kind: Kind, flags: u16, session: u32, sequence: u32) -> Header {
-    Header {
-        kind,
-        flags,
-        test: session,
-        stream: 0,
-        node: 0,
-        sequence,
-        send_ns: 0,
-        length: 0,
-        response: 0,
-    }
+    Header { kind, flags, test: session, stream: 0, node: 0, sequence, send_ns: 0, length: 0, response: 0 }
 }
 
 fn protect(content: &[u8]) -> Vec<u8> {
@@ -114,18 +98,12 @@ fn unprotect(payload: &[u8]) -> Option<&[u8]> {
 
 pub fn request(session: u32, number: u32, request: &Request) -> Outgoing {
     let payload = protect(&serde_json::to_vec(request).expect("a request is plain data"));
-    Outgoing {
-        header: header(Kind::Control, 0, session, number),
-        payload,
-    }
+    Outgoing { header: header(Kind::Control, 0, session, number), payload }
 }
 
 pub fn reply(session: u32, number: u32, reply: &Reply) -> Outgoing {
     let payload = protect(&serde_json::to_vec(reply).expect("a reply is plain data"));
-    Outgoing {
-        header: header(Kind::Control, FLAG_REPLY, session, number),
-        payload,
-    }
+    Outgoing { header: header(Kind::Control, FLAG_REPLY, session, number), payload }
 }
 
 pub fn read_request(frame: &Frame) -> Option<Request> {
@@ -140,36 +118,20 @@ pub fn read_reply(frame: &Frame) -> Option<Reply> {
 
 /// Records that fit a frame of `user` bytes.
 pub fn records_per_frame(user: usize) -> usize {
-    (user - HEADER - 4) / Record::BYTES
+    (user.saturating_sub(HEADER + 4) / Record::BYTES).max(1)
 }
 
 /// Piece `index` of the answer to fetch request `number`.
 pub fn log_piece(session: u32, number: u32, index: u16, records: &[Record]) -> Outgoing {
-    let content: Vec<u8> = records
-        .iter()
-        .flat_map(|record| record.to_bytes())
-        .collect();
-    let header = Header {
-        stream: index,
-        ..header(Kind::Log, FLAG_REPLY, session, number)
-    };
-    Outgoing {
-        header,
-        payload: protect(&content),
-    }
+    let content: Vec<u8> = records.iter().flat_map(|record| record.to_bytes()).collect();
+    let header = Header { stream: index, ..header(Kind::Log, FLAG_REPLY, session, number) };
+    Outgoing { header, payload: protect(&content) }
 }
 
 pub fn read_log_piece(frame: &Frame) -> Option<(u16, Vec<Record>)> {
     let ours = frame.header.kind == Kind::Log && frame.header.flags & FLAG_REPLY != 0;
-    let (records, rest) = unprotect(frame.payload)
-        .filter(|_| ours)?
-        .as_chunks::<{ Record::BYTES }>();
-    rest.is_empty().then(|| {
-        (
-            frame.header.stream,
-            records.iter().map(Record::from_bytes).collect(),
-        )
-    })
+    let (records, rest) = unprotect(frame.payload).filter(|_| ours)?.as_chunks::<{ Record::BYTES }>();
+    rest.is_empty().then(|| (frame.header.stream, records.iter().map(Record::from_bytes).collect()))
 }
 
 /// What a Sync reply carries besides its own send time.
@@ -193,17 +155,10 @@ pub struct Progress {
 pub fn sync_reply(session: u32, number: u32, content: SyncReply) -> Outgoing {
     let mut bytes = content.request_sent_ns.to_be_bytes().to_vec();
     bytes.extend_from_slice(&content.request_received_ns.to_be_bytes());
-    for word in [
-        content.progress.sent,
-        content.progress.received,
-        u64::from(content.progress.done),
-    ] {
+    for word in [content.progress.sent, content.progress.received, u64::from(content.progress.done)] {
         bytes.extend_from_slice(&word.to_be_bytes());
     }
-    Outgoing {
-        header: header(Kind::Sync, FLAG_REPLY, session, number),
-        payload: protect(&bytes),
-    }
+    Outgoing { header: header(Kind::Sync, FLAG_REPLY, session, number), payload: protect(&bytes) }
 }
 
 pub fn read_sync_reply(frame: &Frame) -> Option<SyncReply> {

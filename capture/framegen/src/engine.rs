@@ -23,6 +23,11 @@ pub enum Extra {
     Asking(Asking),
 }
 
+/// Records there is room for where `frames` are planned: duplicates may add a quarter.
+pub fn log_room(frames: usize) -> usize {
+    if frames == 0 { 0 } else { frames + frames / 4 + 1024 }
+}
+
 /// What a receiving thread leaves behind.
 #[derive(Default)]
 struct Caught {
@@ -47,28 +52,13 @@ impl Engine {
     /// Open sockets, make room for the logs, start the threads: from here on the node receives.
     pub fn prepare(host: &Host, job: &Job, extra: Extra) -> io::Result<Engine> {
         let shared = Arc::new(Shared::default());
-        let expected: usize = job
-            .expect
-            .iter()
-            .map(|expect| expect.planned as usize)
-            .sum();
+        let expected: usize = job.expect.iter().map(|expect| expect.planned as usize).sum();
         let answers = if job.respond { expected } else { 0 };
         let planned = job.send.as_ref().map_or(0, |send| send.planned as usize);
-        let asked = if let Extra::Asking(asking) = &extra {
-            asking.loops as usize
-        } else {
-            0
-        };
-        // Duplicates: a quarter more than planned.
-        let room = |frames: usize| {
-            if job.log && frames > 0 {
-                frames + frames / 4 + 1024
-            } else {
-                0
-            }
-        };
-        let (sent_log, sent_writer) = FrameLog::new(room(planned.max(answers).max(asked)));
-        let (received_log, received_writer) = FrameLog::new(room(expected));
+        let asked = if let Extra::Asking(asking) = &extra { asking.loops as usize } else { 0 };
+        let room = |frames: usize| if job.log { log_room(frames) } else { 0 };
+        let (sent_log, sent_writer) = FrameLog::new(room(planned.max(answers).max(asked)))?;
+        let (received_log, received_writer) = FrameLog::new(room(expected))?;
         let counters = host.counters()?;
         let stolen = stolen_ms();
 
@@ -92,8 +82,7 @@ impl Engine {
                     job: job.clone(),
                     asking,
                     socket: {
-                        let socket =
-                            crate::socket::PacketSocket::new(crate::socket::Traffic::Test)?;
+                        let socket = crate::socket::PacketSocket::new(crate::socket::Traffic::Test)?;
                         socket.bind(host.interface, None)?;
                         socket
                     },
@@ -102,67 +91,29 @@ impl Engine {
                 };
                 engine.receiver = Some(spawn("requester", move || {
                     let (sent, drops) = requester.run(&mut counting, &shared);
-                    Caught {
-                        report: Report {
-                            sent: Some(sent),
-                            ..counted(&counting)
-                        },
-                        drops,
-                    }
+                    Caught { report: Report { sent: Some(sent), ..counted(&counting) }, drops }
                 })?);
             }
             (extra, send) => {
-                let source = if receiving {
-                    Some(Source::open(host, job)?)
-                } else {
-                    None
-                };
+                let source = if receiving { Some(Source::open(host, job)?) } else { None };
                 let mut responder = None;
                 if let Some(send) = send {
-                    let times_ns = if let Extra::Times(times) = extra {
-                        times
-                    } else {
-                        Arc::new([])
-                    };
+                    let times_ns = if let Extra::Times(times) = extra { times } else { Arc::new([]) };
                     let transmitter = Transmitter::open(host, send.transmit)?;
                     let (host, job, send) = (host.clone(), job.clone(), send.clone());
-                    let sender = Sender {
-                        host,
-                        job,
-                        send,
-                        times_ns,
-                        transmitter,
-                        log: sent_writer,
-                    };
+                    let sender = Sender { host, job, send, times_ns, transmitter, log: sent_writer };
                     let shared = shared.clone();
                     engine.sender = Some(spawn("sender", move || sender.run(&shared))?);
                 } else if job.respond {
                     responder = Some(Responder::new(host, job, sent_writer)?);
                 }
                 if let Some(source) = source {
-                    let role = if send.is_some() {
-                        Role::ReceiveBesideSender
-                    } else {
-                        Role::Receive
-                    };
+                    let role = if send.is_some() { Role::ReceiveBesideSender } else { Role::Receive };
                     let host = host.clone();
                     engine.receiver = Some(spawn("receiver", move || {
-                        let drops = receiver::run(
-                            &host,
-                            role,
-                            source,
-                            &mut counting,
-                            responder.as_mut(),
-                            &shared,
-                        );
+                        let drops = receiver::run(&host, role, source, &mut counting, responder.as_mut(), &shared);
                         let sent = responder.map(|responder| responder.result());
-                        Caught {
-                            report: Report {
-                                sent,
-                                ..counted(&counting)
-                            },
-                            drops,
-                        }
+                        Caught { report: Report { sent, ..counted(&counting) }, drops }
                     })?);
                 }
             }
@@ -190,14 +141,8 @@ impl Engine {
     /// End the threads and say what they did. The logs stay.
     pub fn finish(&mut self) -> Report {
         self.shared.stop();
-        let sent = self
-            .sender
-            .take()
-            .map(|thread| thread.join().expect("the sender does not panic"));
-        let caught = self
-            .receiver
-            .take()
-            .map(|thread| thread.join().expect("the receiver does not panic"));
+        let sent = self.sender.take().map(|thread| thread.join().expect("the sender does not panic"));
+        let caught = self.receiver.take().map(|thread| thread.join().expect("the receiver does not panic"));
         let Caught { mut report, drops } = caught.unwrap_or_default();
         report.sent = sent.or(report.sent);
         report.sent_records = self.sent_log.records().len() as u64;
@@ -225,10 +170,7 @@ impl Drop for Engine {
     }
 }
 
-fn spawn<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
+fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
     std::thread::Builder::new().name(name.into()).spawn(work)
 }
 

@@ -59,11 +59,7 @@ impl Mac {
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let b = self.0;
-        write!(
-            f,
-            "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}",
-            b[0], b[1], b[2], b[3], b[4], b[5]
-        )
+        write!(f, "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[0], b[1], b[2], b[3], b[4], b[5])
     }
 }
 
@@ -80,20 +76,14 @@ impl FromStr for Mac {
         let mut mac = [0u8; 6];
         let mut parts = text.split([':', '-']);
         for byte in &mut mac {
-            let part = parts
-                .next()
-                .filter(|p| p.len() == 2 && p.bytes().all(|b| b.is_ascii_hexdigit()));
+            let part = parts.next().filter(|p| p.len() == 2 && p.bytes().all(|b| b.is_ascii_hexdigit()));
             *byte = part
                 .and_then(|p| u8::from_str_radix(p, 16).ok())
-                .ok_or_else(|| {
-                    format!("`{text}` is no Ethernet address (six bytes, 02:00:00:00:00:01)")
-                })?;
+                .ok_or_else(|| format!("`{text}` is no Ethernet address (six bytes, 02:00:00:00:00:01)"))?;
         }
         match parts.next() {
             None => Ok(Mac(mac)),
-            Some(_) => Err(format!(
-                "`{text}` is no Ethernet address: more than six bytes"
-            )),
+            Some(_) => Err(format!("`{text}` is no Ethernet address: more than six bytes")),
         }
     }
 }
@@ -215,12 +205,7 @@ impl Header {
 }
 
 /// The 14 bytes before the user data.
-pub fn ethernet_header(
-    destination: Mac,
-    source: Mac,
-    framing: Framing,
-    user: usize,
-) -> [u8; ETHERNET_HEADER] {
+pub fn ethernet_header(destination: Mac, source: Mac, framing: Framing, user: usize) -> [u8; ETHERNET_HEADER] {
     let mut out = [0; ETHERNET_HEADER];
     out[..6].copy_from_slice(&destination.0);
     out[6..12].copy_from_slice(&source.0);
@@ -233,17 +218,8 @@ pub fn ethernet_header(
 }
 
 /// A whole frame, for everything that is not sent in a loop.
-pub fn build(
-    destination: Mac,
-    source: Mac,
-    framing: Framing,
-    header: &Header,
-    payload: &[u8],
-) -> Vec<u8> {
-    let header = Header {
-        length: (HEADER + payload.len()) as u16,
-        ..*header
-    };
+pub fn build(destination: Mac, source: Mac, framing: Framing, header: &Header, payload: &[u8]) -> Vec<u8> {
+    let header = Header { length: (HEADER + payload.len()) as u16, ..*header };
     let mut out = ethernet_header(destination, source, framing, HEADER + payload.len()).to_vec();
     out.resize(ETHERNET_HEADER + HEADER, 0);
     header.write(&mut out[ETHERNET_HEADER..]);
@@ -278,9 +254,7 @@ pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, Malformed> {
     }
     let kind = Kind::from_byte(h[5]).ok_or(Malformed::Damaged)?;
     let length = u16_at(28);
-    let payload = user
-        .get(HEADER..usize::from(length))
-        .ok_or(Malformed::Damaged)?;
+    let payload = user.get(HEADER..usize::from(length)).ok_or(Malformed::Damaged)?;
     let framing = match u16::from_be_bytes([ethernet[12], ethernet[13]]) {
         ETHERTYPE => Framing::Ethertype,
         field if field == length => Framing::Length,
@@ -332,31 +306,16 @@ mod tests {
                 let mut bytes = build(b, a, framing, &header(Kind::Request), payload);
                 bytes.resize(bytes.len().max(60), 0);
                 let frame = parse(&bytes).expect("our own frame");
-                assert_eq!(
-                    (frame.destination, frame.source, frame.framing),
-                    (b, a, framing)
-                );
+                assert_eq!((frame.destination, frame.source, frame.framing), (b, a, framing));
                 assert_eq!(frame.payload, payload);
-                assert_eq!(
-                    frame.header,
-                    Header {
-                        length: (HEADER + payload.len()) as u16,
-                        ..header(Kind::Request)
-                    }
-                );
+                assert_eq!(frame.header, Header { length: (HEADER + payload.len()) as u16, ..header(Kind::Request) });
             }
         }
     }
 
     #[test]
     fn every_single_bit_of_the_header_is_protected() {
-        let good = build(
-            Mac([2; 6]),
-            Mac([4; 6]),
-            Framing::Length,
-            &header(Kind::Data),
-            &[1; 28],
-        );
+        let good = build(Mac([2; 6]), Mac([4; 6]), Framing::Length, &header(Kind::Data), &[1; 28]);
         for bit in (12 * 8)..((ETHERNET_HEADER + HEADER) * 8) {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -366,13 +325,7 @@ mod tests {
 
     #[test]
     fn a_length_beyond_the_frame_is_damage() {
-        let good = build(
-            Mac([2; 6]),
-            Mac([4; 6]),
-            Framing::Length,
-            &header(Kind::Data),
-            &[1; 28],
-        );
+        let good = build(Mac([2; 6]), Mac([4; 6]), Framing::Length, &header(Kind::Data), &[1; 28]);
         for cut in 0..good.len() {
             assert!(parse(&good[..cut]).is_err(), "cut at {cut}");
         }
@@ -382,14 +335,9 @@ mod tests {
     fn addresses() {
         assert_eq!("02:00:00:0a:0b:0c".parse(), Ok(Mac([2, 0, 0, 10, 11, 12])));
         assert_eq!(Mac([2, 0, 0, 10, 11, 12]).to_string(), "02:00:00:0a:0b:0c");
-        for wrong in [
-            "",
-            "02:00:00:00:00",
-            "02:00:00:00:00:01:02",
-            "+2:00:00:00:00:01",
-            "2:0:0:0:0:1",
-            "zz:00:00:00:00:00",
-        ] {
+        for wrong in
+            ["", "02:00:00:00:00", "02:00:00:00:00:01:02", "+2:00:00:00:00:01", "2:0:0:0:0:1", "zz:00:00:00:00:00"]
+        {
             assert!(wrong.parse::<Mac>().is_err(), "{wrong}");
         }
     }

@@ -31,9 +31,7 @@ impl Host {
     }
 
     pub fn link(&self) -> io::Result<Link> {
-        let found = links()?
-            .into_iter()
-            .find(|link| link.index == self.interface);
+        let found = links()?.into_iter().find(|link| link.index == self.interface);
         found.ok_or_else(|| io::Error::other(format!("interface {} is gone", self.name)))
     }
 
@@ -55,19 +53,15 @@ impl Host {
                 libc::CPU_SET(cpu, &mut set);
                 libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set)
             };
-            crate::socket::check(result).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot run on CPU {cpu}: {error}"))
-            })?;
+            crate::socket::check(result)
+                .map_err(|error| io::Error::new(error.kind(), format!("cannot run on CPU {cpu}: {error}")))?;
         }
         if let Some(priority) = self.priority {
-            let parameter = libc::sched_param {
-                sched_priority: priority,
-            };
+            let parameter = libc::sched_param { sched_priority: priority };
             // SAFETY: a valid structure; 0 is the calling thread.
             let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) };
-            crate::socket::check(result).map_err(|error| {
-                io::Error::new(error.kind(), format!("no SCHED_FIFO {priority}: {error}"))
-            })?;
+            crate::socket::check(result)
+                .map_err(|error| io::Error::new(error.kind(), format!("no SCHED_FIFO {priority}: {error}")))?;
         }
         Ok(())
     }
@@ -101,11 +95,7 @@ pub fn involuntary_switches() -> u64 {
 pub fn stolen_ms() -> u64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     // cpu user nice system idle iowait irq softirq steal ...
-    let ticks: u64 = text
-        .split_whitespace()
-        .nth(8)
-        .and_then(|word| word.parse().ok())
-        .unwrap_or(0);
+    let ticks: u64 = text.split_whitespace().nth(8).and_then(|word| word.parse().ok()).unwrap_or(0);
     // SAFETY: no preconditions.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
     ticks * 1000 / per_second

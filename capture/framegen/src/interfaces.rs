@@ -45,9 +45,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         let obstacle = if link.mac.is_none() {
             Some("not an Ethernet interface".to_owned())
         } else if let Err(error) = &raw {
-            Some(format!(
-                "raw frames are not allowed ({error}); run as root or `setcap cap_net_raw+ep` on framegen"
-            ))
+            Some(format!("raw frames are not allowed ({error}); run as root or `setcap cap_net_raw+ep` on framegen"))
         } else if !link.up {
             Some("down".to_owned())
         } else if !link.running {
@@ -101,11 +99,7 @@ impl Query {
     fn new() -> io::Result<Query> {
         // SAFETY: creates a descriptor that `OwnedFd` then owns.
         let socket = unsafe {
-            OwnedFd::from_raw_fd(check(libc::socket(
-                libc::AF_INET,
-                libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
-                0,
-            ))?)
+            OwnedFd::from_raw_fd(check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?)
         };
         Ok(Query { socket })
     }
@@ -114,20 +108,12 @@ impl Query {
     fn ask<const WORDS: usize>(&self, name: &str, command: u32) -> Option<[u32; WORDS]> {
         let mut answer = [0u32; WORDS];
         answer[0] = command;
-        let mut request = Request {
-            name: [0; libc::IFNAMSIZ],
-            data: answer.as_mut_ptr(),
-            padding: [0; 16],
-        };
-        for (place, byte) in request.name[..libc::IFNAMSIZ - 1]
-            .iter_mut()
-            .zip(name.bytes())
-        {
+        let mut request = Request { name: [0; libc::IFNAMSIZ], data: answer.as_mut_ptr(), padding: [0; 16] };
+        for (place, byte) in request.name[..libc::IFNAMSIZ - 1].iter_mut().zip(name.bytes()) {
             *place = byte as c_char;
         }
         // SAFETY: a struct ifreq whose data points at the whole structure of the command.
-        let result =
-            unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &mut request) };
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &mut request) };
         (result == 0).then_some(answer)
     }
 
@@ -144,16 +130,8 @@ impl Query {
     fn driver(&self, name: &str) -> Option<String> {
         // struct ethtool_drvinfo: 196 bytes; the driver's name is 32 characters at 4.
         let answer: [u32; 49] = self.ask(name, ETHTOOL_GDRVINFO)?;
-        let bytes: Vec<u8> = answer[1..9]
-            .iter()
-            .flat_map(|word| word.to_ne_bytes())
-            .collect();
-        Some(
-            CStr::from_bytes_until_nul(&bytes)
-                .ok()?
-                .to_string_lossy()
-                .into_owned(),
-        )
+        let bytes: Vec<u8> = answer[1..9].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Some(CStr::from_bytes_until_nul(&bytes).ok()?.to_string_lossy().into_owned())
     }
 
     fn timestamping(&self, name: &str) -> Option<Timestamping> {

@@ -90,12 +90,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            max_seconds: 60.0,
-            max_frames: 10_000_000,
-            max_bytes: 16_000_000_000,
-            max_rate_mbit: 1000.0,
-        }
+        Limits { max_seconds: 60.0, max_frames: 10_000_000, max_bytes: 16_000_000_000, max_rate_mbit: 1000.0 }
     }
 }
 
@@ -104,11 +99,7 @@ const MAX_STREAMS: usize = 64;
 
 /// User bytes a frame may have on an interface.
 pub fn largest_user(framing: Framing, mtu: u32) -> usize {
-    let most = if framing == Framing::Length {
-        MAX_LENGTH_FIELD
-    } else {
-        MAX_USER
-    };
+    let most = if framing == Framing::Length { MAX_LENGTH_FIELD } else { MAX_USER };
     most.min(mtu as usize)
 }
 
@@ -118,31 +109,32 @@ impl Job {
         let largest = largest_user(self.framing, mtu);
         let length = |length: u16| {
             let fits = (HEADER..=largest).contains(&usize::from(length));
-            fits.then_some(()).ok_or_else(|| {
-                format!("length {length}: a frame has {HEADER} to {largest} user bytes here")
-            })
+            fits.then_some(())
+                .ok_or_else(|| format!("length {length}: a frame has {HEADER} to {largest} user bytes here"))
         };
         let frames = |planned: u32| {
             let few = u64::from(planned) <= limits.max_frames && planned > 0;
-            few.then_some(())
-                .ok_or_else(|| format!("{planned} frames: the limit is 1 to {}", limits.max_frames))
+            few.then_some(()).ok_or_else(|| format!("{planned} frames: the limit is 1 to {}", limits.max_frames))
         };
         let seconds = |value: f64, name: &str| {
             let short = value > 0.0 && value <= limits.max_seconds;
-            short
-                .then_some(())
-                .ok_or_else(|| format!("{name} {value} s: the limit is {} s", limits.max_seconds))
+            short.then_some(()).ok_or_else(|| format!("{name} {value} s: the limit is {} s", limits.max_seconds))
         };
         seconds(self.max_seconds, "a job of")?;
         if self.expect.len() > MAX_STREAMS {
-            return Err(format!(
-                "{} streams expected: the limit is {MAX_STREAMS}",
-                self.expect.len()
-            ));
+            return Err(format!("{} streams expected: the limit is {MAX_STREAMS}", self.expect.len()));
         }
         for expect in &self.expect {
             length(expect.length)?;
             frames(expect.planned)?;
+        }
+        let together: u64 = self.expect.iter().map(|expect| u64::from(expect.planned)).sum();
+        if together > limits.max_frames {
+            return Err(format!(
+                "{together} frames in {} streams: the limit is {}",
+                self.expect.len(),
+                limits.max_frames
+            ));
         }
         if self.group.is_some_and(|group| !group.is_multicast()) {
             return Err("the group is not a multicast address".into());
@@ -150,42 +142,21 @@ impl Job {
         if let Some(send) = &self.send {
             length(send.length)?;
             frames(send.planned)?;
-            send.seconds
-                .map_or(Ok(()), |value| seconds(value, "sending for"))?;
-            if send.spacing_ns.is_nan()
-                || !(0.0..=limits.max_seconds * 1e9).contains(&send.spacing_ns)
-            {
-                return Err(format!(
-                    "a spacing of {} ns: it is 0 to {} s",
-                    send.spacing_ns, limits.max_seconds
-                ));
+            send.seconds.map_or(Ok(()), |value| seconds(value, "sending for"))?;
+            if send.spacing_ns.is_nan() || !(0.0..=limits.max_seconds * 1e9).contains(&send.spacing_ns) {
+                return Err(format!("a spacing of {} ns: it is 0 to {} s", send.spacing_ns, limits.max_seconds));
             }
             if send.burst == 0 || send.marks > 1000 {
-                return Err(format!(
-                    "bursts of {} frames, {} marks: at least 1, at most 1000",
-                    send.burst, send.marks
-                ));
+                return Err(format!("bursts of {} frames, {} marks: at least 1, at most 1000", send.burst, send.marks));
             }
-            if send.max_rate_mbit.is_nan()
-                || send.max_rate_mbit <= 0.0
-                || send.max_rate_mbit > limits.max_rate_mbit
-            {
-                return Err(format!(
-                    "{} Mbit/s: the ceiling is {}",
-                    send.max_rate_mbit, limits.max_rate_mbit
-                ));
+            if send.max_rate_mbit.is_nan() || send.max_rate_mbit <= 0.0 || send.max_rate_mbit > limits.max_rate_mbit {
+                return Err(format!("{} Mbit/s: the ceiling is {}", send.max_rate_mbit, limits.max_rate_mbit));
             }
             // With `seconds` the number planned is only a bound; the ceiling bounds the bytes.
             let bytes = u64::from(send.planned) * wire_bytes(usize::from(send.length));
-            let by_rate = send
-                .seconds
-                .map_or(u64::MAX, |s| (s * send.max_rate_mbit * 125e3) as u64);
+            let by_rate = send.seconds.map_or(u64::MAX, |s| (s * send.max_rate_mbit * 125e3) as u64);
             if bytes.min(by_rate) > limits.max_bytes {
-                return Err(format!(
-                    "{} bytes: the limit is {}",
-                    bytes.min(by_rate),
-                    limits.max_bytes
-                ));
+                return Err(format!("{} bytes: the limit is {}", bytes.min(by_rate), limits.max_bytes));
             }
         }
         Ok(())
@@ -274,13 +245,7 @@ pub mod tests {
                 max_rate_mbit: 1000.0,
                 marks: 0,
             }),
-            expect: vec![Expect {
-                source: peer,
-                stream: 2,
-                node: 0,
-                planned: 1000,
-                length: 64,
-            }],
+            expect: vec![Expect { source: peer, stream: 2, node: 0, planned: 1000, length: 64 }],
             respond: true,
             group: Some(Mac([3, 0, 0, 0, 0, 1])),
             log: true,
@@ -312,10 +277,7 @@ pub mod tests {
         refused(|_, send| send.seconds = Some(61.0), "sending for 61");
         refused(|job, _| job.max_seconds = f64::INFINITY, "a job of");
         refused(|job, _| job.expect[0].planned = u32::MAX, "frames");
-        refused(
-            |job, _| job.expect = vec![job.expect[0].clone(); 65],
-            "65 streams",
-        );
+        refused(|job, _| job.expect = vec![job.expect[0].clone(); 65], "65 streams");
         refused(|job, _| job.group = Some(Mac([2; 6])), "group");
     }
 
@@ -323,14 +285,7 @@ pub mod tests {
     fn bytes_are_bounded() {
         let mut job = example();
         job.send.as_mut().expect("sends").planned = 10_000_000;
-        let limits = Limits {
-            max_bytes: 1_000_000,
-            ..Limits::default()
-        };
-        assert!(
-            job.check(&limits, 1500)
-                .expect_err("too many")
-                .contains("bytes")
-        );
+        let limits = Limits { max_bytes: 1_000_000, ..Limits::default() };
+        assert!(job.check(&limits, 1500).expect_err("too many").contains("bytes"));
     }
 }

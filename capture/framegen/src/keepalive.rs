@@ -28,32 +28,27 @@ impl KeepAlive {
     /// Look after the sessions until [`finish`](Self::finish).
     pub fn start(mut sessions: Vec<Session>) -> io::Result<KeepAlive> {
         let progress = sessions.iter().map(|session| session.progress).collect();
-        let state = Arc::new(Mutex::new(State {
-            progress,
-            ..State::default()
-        }));
+        let state = Arc::new(Mutex::new(State { progress, ..State::default() }));
         let shared = state.clone();
-        let thread = std::thread::Builder::new()
-            .name("keep-alive".into())
-            .spawn(move || {
-                let mut heard: Vec<Instant> = vec![Instant::now(); sessions.len()];
-                loop {
-                    std::thread::park_timeout(Duration::from_nanos(KEEP_ALIVE_NS as u64));
-                    if lock(&shared).end {
-                        return sessions;
+        let thread = std::thread::Builder::new().name("keep-alive".into()).spawn(move || {
+            let mut heard: Vec<Instant> = vec![Instant::now(); sessions.len()];
+            loop {
+                std::thread::park_timeout(Duration::from_nanos(KEEP_ALIVE_NS as u64));
+                if lock(&shared).end {
+                    return sessions;
+                }
+                for (index, session) in sessions.iter_mut().enumerate() {
+                    if session.exchange(KEEP_ALIVE_NS).unwrap_or(false) {
+                        heard[index] = Instant::now();
                     }
-                    for (index, session) in sessions.iter_mut().enumerate() {
-                        if session.exchange(KEEP_ALIVE_NS).unwrap_or(false) {
-                            heard[index] = Instant::now();
-                        }
-                        let mut state = lock(&shared);
-                        state.progress[index] = session.progress;
-                        if heard[index].elapsed() > Duration::from_nanos(SILENCE_NS as u64) {
-                            state.silent = Some(session.peer);
-                        }
+                    let mut state = lock(&shared);
+                    state.progress[index] = session.progress;
+                    if heard[index].elapsed() > Duration::from_nanos(SILENCE_NS as u64) {
+                        state.silent = Some(session.peer);
                     }
                 }
-            })?;
+            }
+        })?;
         Ok(KeepAlive { state, thread })
     }
 

@@ -82,7 +82,7 @@ pub struct LogWriter {
 
 impl FrameLog {
     /// The memory is touched here, so that no page fault falls into a measurement.
-    pub fn new(capacity: usize) -> (Arc<FrameLog>, LogWriter) {
+    pub fn new(capacity: usize) -> io::Result<(Arc<FrameLog>, LogWriter)> {
         let blank = Record {
             sequence: u32::MAX,
             stream: 0,
@@ -93,13 +93,14 @@ impl FrameLog {
             receive_ns: UNKNOWN_NS,
             lateness_ns: UNKNOWN_LATENESS,
         };
-        let records = (0..capacity).map(|_| UnsafeCell::new(blank)).collect();
-        let log = Arc::new(FrameLog {
-            records,
-            published: AtomicUsize::new(0),
-            unlogged: AtomicU64::new(0),
-        });
-        (log.clone(), LogWriter { log, next: 0 })
+        let mut records = Vec::new();
+        records
+            .try_reserve_exact(capacity)
+            .map_err(|_| io::Error::other(format!("no memory for a log of {capacity} frames")))?;
+        records.extend((0..capacity).map(|_| UnsafeCell::new(blank)));
+        let log =
+            Arc::new(FrameLog { records: records.into(), published: AtomicUsize::new(0), unlogged: AtomicU64::new(0) });
+        Ok((log.clone(), LogWriter { log, next: 0 }))
     }
 
     pub fn records(&self) -> &[Record] {
@@ -148,17 +149,11 @@ impl NpyFile {
     }
 
     fn header(rows: u64) -> Vec<u8> {
-        let text = format!(
-            "{{'descr': {}, 'fortran_order': False, 'shape': ({rows},), }}",
-            Record::DTYPE
-        );
+        let text = format!("{{'descr': {}, 'fortran_order': False, 'shape': ({rows},), }}", Record::DTYPE);
         let mut out = b"\x93NUMPY\x01\x00".to_vec();
         out.extend_from_slice(&((Self::HEADER - 10) as u16).to_le_bytes());
         out.extend_from_slice(text.as_bytes());
-        assert!(
-            out.len() < Self::HEADER,
-            "the header has room for every row count"
-        );
+        assert!(out.len() < Self::HEADER, "the header has room for every row count");
         out.resize(Self::HEADER - 1, b' ');
         out.push(b'\n');
         out
@@ -172,13 +167,8 @@ impl NpyFile {
         if records.is_empty() {
             return Ok(());
         }
-        let bytes: Vec<u8> = records
-            .iter()
-            .flat_map(|record| record.to_bytes())
-            .collect();
-        self.file.seek(SeekFrom::Start(
-            Self::HEADER as u64 + self.rows * Record::BYTES as u64,
-        ))?;
+        let bytes: Vec<u8> = records.iter().flat_map(|record| record.to_bytes()).collect();
+        self.file.seek(SeekFrom::Start(Self::HEADER as u64 + self.rows * Record::BYTES as u64))?;
         self.file.write_all(&bytes)?;
         // The rows are there before the header counts them.
         self.rows += records.len() as u64;
@@ -211,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_full_log_counts_what_it_leaves_out() {
-        let (log, mut writer) = FrameLog::new(2);
+        let (log, mut writer) = FrameLog::new(2).expect("memory");
         for sequence in 0..5 {
             writer.push(record(sequence));
         }
@@ -221,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_prefix_is_whole_while_it_grows() {
-        let (log, mut writer) = FrameLog::new(100_000);
+        let (log, mut writer) = FrameLog::new(100_000).expect("memory");
         let pushing = std::thread::spawn(move || (0..100_000).for_each(|i| writer.push(record(i))));
         let mut seen = 0;
         while seen < 100_000 {
@@ -247,7 +237,7 @@ mod tests {
             assert_eq!(bytes.len(), NpyFile::HEADER + rows * Record::BYTES);
             let header = String::from_utf8_lossy(&bytes[10..NpyFile::HEADER]).into_owned();
             assert!(header.contains(&format!("'shape': ({rows},)")), "{header}");
-            assert!(header.ends_with('\n') && NpyFile::HEADER % 64 == 0);
+            assert!(header.ends_with('\n') && NpyFile::HEADER.is_multiple_of(64));
         }
         std::fs::remove_file(&path).expect("removed");
     }

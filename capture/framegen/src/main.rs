@@ -4,7 +4,7 @@ use framegen::frame::Mac;
 use framegen::host::Host;
 use framegen::interfaces::interfaces;
 use framegen::job::largest_user;
-use framegen::output::Output;
+use framegen::output::{Output, printable};
 use framegen::plan::Test;
 use framegen::run::Run;
 use framegen::safety;
@@ -21,23 +21,21 @@ enum Failure {
     /// It ran, but not to its end.
     Incomplete(String),
     Usage(String),
-    /// Nothing was started.
+    /// No test frame was sent.
     NotStarted(String),
 }
 
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
-    let outcome = cli::parse(std::env::args_os())
-        .map_err(Failure::Usage)
-        .and_then(|options| execute(&options));
+    let outcome = cli::parse(std::env::args_os()).map_err(Failure::Usage).and_then(|options| execute(&options));
     let (text, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Incomplete(text)) => (text, 1),
         Err(Failure::Usage(text)) => (text, 2),
         Err(Failure::NotStarted(text)) => (text, 3),
     };
-    eprintln!("framegen: {text}");
+    eprintln!("framegen: {}", printable(&text).replace('\n', " "));
     ExitCode::from(code)
 }
 
@@ -77,11 +75,7 @@ fn execute(options: &Options) -> Outcome {
                 allow_multicast: options.allowed.multicast,
             };
             let whole = serve(host, &serving, &output).map_err(raw_frames)?;
-            if whole {
-                Ok(())
-            } else {
-                Err(Failure::Incomplete("a test was cut short".into()))
-            }
+            if whole { Ok(()) } else { Err(Failure::Incomplete("a test was cut short".into())) }
         }
         (_, Some(test)) => steer(options, test, host, &output),
         _ => greet(options, &host, &output),
@@ -91,9 +85,7 @@ fn execute(options: &Options) -> Outcome {
 /// The interface and the clock; refused where safety says so.
 fn host(options: &Options) -> Result<Host, Failure> {
     let name = options.interface.as_deref().unwrap_or_default();
-    let link = safety::interface(name, options.allowed)
-        .map_err(not_started)?
-        .map_err(Failure::NotStarted)?;
+    let link = safety::interface(name, options.allowed).map_err(not_started)?.map_err(Failure::NotStarted)?;
     Ok(Host {
         interface: link.index,
         name: link.name,
@@ -107,9 +99,7 @@ fn host(options: &Options) -> Result<Host, Failure> {
 
 fn raw_frames(error: std::io::Error) -> Failure {
     if error.kind() == std::io::ErrorKind::PermissionDenied {
-        return not_started(
-            "raw frames are not allowed; run as root or `setcap cap_net_raw+ep` on framegen",
-        );
+        return not_started("raw frames are not allowed; run as root or `setcap cap_net_raw+ep` on framegen");
     }
     not_started(error)
 }
@@ -121,16 +111,9 @@ fn list_interfaces(output: &Output) -> Outcome {
         return Ok(());
     }
     for interface in list {
-        let speed = interface
-            .speed_mbit_s
-            .map_or("speed unknown".into(), |speed| format!("{speed} Mbit/s"));
-        let mac = interface
-            .mac
-            .map_or("no Ethernet address".into(), |mac| mac.to_string());
-        println!(
-            "{}  {mac}  MTU {}  {speed}  {}",
-            interface.name, interface.mtu, interface.why
-        );
+        let speed = interface.speed_mbit_s.map_or("speed unknown".into(), |speed| format!("{speed} Mbit/s"));
+        let mac = interface.mac.map_or("no Ethernet address".into(), |mac| mac.to_string());
+        println!("{}  {mac}  MTU {}  {speed}  {}", interface.name, interface.mtu, interface.why);
     }
     Ok(())
 }
@@ -138,8 +121,7 @@ fn list_interfaces(output: &Output) -> Outcome {
 fn greet(options: &Options, host: &Host, output: &Output) -> Outcome {
     let mut clock = host.clock.clone();
     let begin = clock.now();
-    let session =
-        Session::hello(host, options.peers[0], options.framing, 1).map_err(not_started)?;
+    let session = Session::hello(host, options.peers[0], options.framing, 1).map_err(not_started)?;
     let round_trip_us = (clock.now() - begin) as f64 / 1e3;
     let identity = &session.identity;
     output.event(
@@ -155,9 +137,7 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
     if let Some(group) = test.group {
         safety::destination(group, host.mac, options.allowed).map_err(Failure::NotStarted)?;
         if !group.is_multicast() {
-            return Err(Failure::Usage(format!(
-                "--group {group} is not a multicast address"
-            )));
+            return Err(Failure::Usage(format!("--group {group} is not a multicast address")));
         }
     }
     let handshake_possible = options.peers.iter().all(|peer| !peer.is_multicast());
@@ -167,35 +147,16 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
         ));
     }
     let largest = largest_user(test.framing, host.mtu);
-    if let Some(size) = test
-        .sizes
-        .iter()
-        .chain(&test.request_bytes)
-        .find(|&&size| usize::from(size) > largest)
-    {
-        return Err(Failure::Usage(format!(
-            "{size} bytes: {} takes at most {largest}",
-            host.name
-        )));
+    if let Some(size) = test.sizes.iter().chain(&test.request_bytes).find(|&&size| usize::from(size) > largest) {
+        return Err(Failure::Usage(format!("{size} bytes: {} takes at most {largest}", host.name)));
     }
     for &length in &test.sizes {
-        let point = test.point(
-            0,
-            length,
-            host.mac,
-            &options.peers,
-            options.limits.max_seconds,
-        );
+        let point = test.point(0, length, host.mac, &options.peers, options.limits.max_seconds);
         for job in point.peers.iter().chain([&point.local]) {
-            job.check(&options.limits, host.mtu)
-                .map_err(Failure::Usage)?;
+            job.check(&options.limits, host.mtu).map_err(Failure::Usage)?;
         }
     }
-    let least: f64 = test
-        .sizes
-        .iter()
-        .map(|&length| test.duration_s(length))
-        .sum();
+    let least: f64 = test.sizes.iter().map(|&length| test.duration_s(length)).sum();
     if least > options.limits.max_seconds {
         let limit = options.limits.max_seconds;
         return Err(Failure::Usage(format!(
@@ -207,11 +168,8 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
         return Ok(());
     }
     let store = Store::new(options.folder.clone()).map_err(not_started)?;
-    let run = Run::open(&host, test, &options.peers, output, options.steps, store)
-        .map_err(not_started)?;
-    let summary = run
-        .run()
-        .map_err(|error| Failure::Incomplete(error.to_string()))?;
+    let run = Run::open(&host, test, &options.peers, output, options.steps, store).map_err(not_started)?;
+    let summary = run.run().map_err(|error| Failure::Incomplete(error.to_string()))?;
     finish(options, &summary, output)
 }
 
@@ -238,15 +196,14 @@ fn describe(test: &Test, peers: &[Mac], host: &Host, output: &Output) {
 }
 
 fn finish(options: &Options, summary: &Summary, output: &Output) -> Outcome {
-    let value =
-        serde_json::to_value(summary).map_err(|error| Failure::Incomplete(error.to_string()))?;
+    let value = serde_json::to_value(summary).map_err(|error| Failure::Incomplete(error.to_string()))?;
     if let Some(folder) = &options.folder {
-        Store::summary(folder, &format!("{value:#}\n"))
-            .map_err(|error| Failure::Incomplete(error.to_string()))?;
+        Store::summary(folder, &format!("{value:#}\n")).map_err(|error| Failure::Incomplete(error.to_string()))?;
     }
     output.event("summary", &json!({"summary": value}), &words(summary));
     match &summary.reason {
         None => Ok(()),
+        Some(reason) if summary.points.is_empty() => Err(Failure::NotStarted(reason.clone())),
         Some(reason) => Err(Failure::Incomplete(reason.clone())),
     }
 }
@@ -269,24 +226,15 @@ fn words(summary: &Summary) -> String {
                 known(flow.corrupt)
             ));
             if let Some(latency) = &flow.latency_us {
-                lines.push(format!(
-                    "  latency µs: p50 {:.2}, p99 {:.2}",
-                    latency.p50, latency.p99
-                ));
+                lines.push(format!("  latency µs: p50 {:.2}, p99 {:.2}", latency.p50, latency.p99));
             }
             if let Some(rate) = flow.received_rate {
-                lines.push(format!(
-                    "  {:.0} frames/s, {:.1} Mbit/s of user data",
-                    rate.frames_per_s, rate.user_mbit_s
-                ));
+                lines.push(format!("  {:.0} frames/s, {:.1} Mbit/s of user data", rate.frames_per_s, rate.user_mbit_s));
             }
         }
         for trip in &point.round_trip_us {
             let d = &trip.distribution;
-            lines.push(format!(
-                "  round trip µs: p50 {:.2}, mean {:.2}, p99 {:.2}",
-                d.p50, d.mean, d.p99
-            ));
+            lines.push(format!("  round trip µs: p50 {:.2}, mean {:.2}, p99 {:.2}", d.p50, d.mean, d.p99));
         }
         for node in &point.quality {
             for reason in &node.reasons {

@@ -57,10 +57,7 @@ impl Counters {
 
 pub fn links() -> io::Result<Vec<Link>> {
     // struct ifinfomsg: 16 bytes.
-    Ok(dump(libc::RTM_GETLINK, &[0; 16])?
-        .iter()
-        .filter_map(|message| link(message))
-        .collect())
+    Ok(dump(libc::RTM_GETLINK, &[0; 16])?.iter().filter_map(|message| link(message)).collect())
 }
 
 /// Interfaces that carry a default route of IPv4 or IPv6, in any routing table, with all that lies under them.
@@ -101,11 +98,7 @@ fn dump(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     // SAFETY: creates a descriptor that `OwnedFd` then owns.
     let fd = unsafe {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        OwnedFd::from_raw_fd(check(libc::socket(
-            libc::AF_NETLINK,
-            kind,
-            libc::NETLINK_ROUTE,
-        ))?)
+        OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?)
     };
     let mut request = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
     request.extend_from_slice(&kind.to_ne_bytes());
@@ -121,8 +114,7 @@ fn dump(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let mut buffer = vec![0u8; 64 << 10];
     loop {
         // SAFETY: writes at most the buffer's length.
-        let got =
-            unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        let got = unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         if got < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -130,9 +122,7 @@ fn dump(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         while rest.len() >= HEADER {
             let length = u32::from_ne_bytes(rest[..4].try_into().expect("4 bytes")) as usize;
             if length < HEADER || length > rest.len() {
-                return Err(io::Error::other(
-                    "netlink: a message longer than what was received",
-                ));
+                return Err(io::Error::other("netlink: a message longer than what was received"));
             }
             match i32::from(u16::from_ne_bytes([rest[4], rest[5]])) {
                 libc::NLMSG_DONE => return Ok(messages),
@@ -179,12 +169,9 @@ fn link(message: &[u8]) -> Option<Link> {
     for (attribute, content) in attributes(message.get(16..)?) {
         match attribute {
             libc::IFLA_IFNAME => {
-                link.name = String::from_utf8_lossy(content.strip_suffix(&[0]).unwrap_or(content))
-                    .into_owned();
+                link.name = String::from_utf8_lossy(content.strip_suffix(&[0]).unwrap_or(content)).into_owned();
             }
-            libc::IFLA_ADDRESS if kind == libc::ARPHRD_ETHER => {
-                link.mac = content.try_into().ok().map(Mac)
-            }
+            libc::IFLA_ADDRESS if kind == libc::ARPHRD_ETHER => link.mac = content.try_into().ok().map(Mac),
             libc::IFLA_MTU => link.mtu = u32_of(content)?,
             libc::IFLA_MASTER => link.master = u32_of(content),
             libc::IFLA_LINK => link.lower = u32_of(content),
@@ -201,11 +188,7 @@ fn link(message: &[u8]) -> Option<Link> {
 
 /// struct rtnl_link_stats64.
 fn counters(content: &[u8]) -> Option<Counters> {
-    let field = |n: usize| {
-        Some(u64::from_ne_bytes(
-            content.get(n * 8..n * 8 + 8)?.try_into().ok()?,
-        ))
-    };
+    let field = |n: usize| Some(u64::from_ne_bytes(content.get(n * 8..n * 8 + 8)?.try_into().ok()?));
     Some(Counters {
         rx_packets: field(0)?,
         tx_packets: field(1)?,
@@ -251,17 +234,7 @@ mod tests {
     fn link(index: u32, master: Option<u32>, lower: Option<u32>) -> Link {
         let name = format!("if{index}");
         let counters = Counters::default();
-        Link {
-            index,
-            name,
-            mac: None,
-            mtu: 1500,
-            up: true,
-            running: true,
-            master,
-            lower,
-            counters,
-        }
+        Link { index, name, mac: None, mtu: 1500, up: true, running: true, master, lower, counters }
     }
 
     #[test]
@@ -295,12 +268,7 @@ mod tests {
     #[test]
     fn what_lies_under_the_default_route_is_part_of_it() {
         // 5 is a VLAN on bridge 4 with ports 2 and 3; 6 is apart.
-        let links = [
-            link(2, Some(4), None),
-            link(3, Some(4), None),
-            link(4, None, None),
-            link(5, None, Some(4)),
-        ];
+        let links = [link(2, Some(4), None), link(3, Some(4), None), link(4, None, None), link(5, None, Some(4))];
         let mut carriers = BTreeSet::from([5]);
         grow(&mut carriers, &links);
         assert_eq!(carriers, BTreeSet::from([2, 3, 4, 5]));

@@ -3,6 +3,11 @@
 use serde_json::{Value, json};
 use std::io::Write;
 
+/// Without what would move a terminal's cursor: names and texts of peers come from the wire.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
     pub json: bool,
@@ -20,7 +25,7 @@ impl Output {
         } else if text.is_empty() {
             return;
         } else {
-            text.to_owned()
+            printable(text)
         };
         // Whoever read this may be gone; the run does not depend on it.
         let mut out = std::io::stdout().lock();

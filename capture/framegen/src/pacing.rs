@@ -35,47 +35,19 @@ const LATE_NS: f64 = 500.0;
 /// Intervals between planned departures, in ns, from the first frame on.
 #[derive(Clone, Debug)]
 pub enum Schedule {
-    Regular {
-        spacing_ns: f64,
-    },
-    Poisson {
-        spacing_ns: f64,
-        random: Random,
-    },
-    Burst {
-        spacing_ns: f64,
-        burst: u32,
-        position: u32,
-    },
-    File {
-        times_ns: Arc<[f64]>,
-        position: usize,
-    },
+    Regular { spacing_ns: f64 },
+    Poisson { spacing_ns: f64, random: Random },
+    Burst { spacing_ns: f64, burst: u32, position: u32 },
+    File { times_ns: Arc<[f64]>, position: usize },
 }
 
 impl Schedule {
-    pub fn new(
-        arrivals: Arrivals,
-        spacing_ns: f64,
-        seed: u64,
-        burst: u32,
-        times_ns: Arc<[f64]>,
-    ) -> Schedule {
+    pub fn new(arrivals: Arrivals, spacing_ns: f64, seed: u64, burst: u32, times_ns: Arc<[f64]>) -> Schedule {
         match arrivals {
             Arrivals::Regular => Schedule::Regular { spacing_ns },
-            Arrivals::Poisson => Schedule::Poisson {
-                spacing_ns,
-                random: Random::new(seed),
-            },
-            Arrivals::Burst => Schedule::Burst {
-                spacing_ns,
-                burst,
-                position: 0,
-            },
-            Arrivals::File => Schedule::File {
-                times_ns,
-                position: 0,
-            },
+            Arrivals::Poisson => Schedule::Poisson { spacing_ns, random: Random::new(seed) },
+            Arrivals::Burst => Schedule::Burst { spacing_ns, burst, position: 0 },
+            Arrivals::File => Schedule::File { times_ns, position: 0 },
         }
     }
 
@@ -88,21 +60,13 @@ impl Schedule {
     }
 
     /// From this frame to the next.
-    pub fn next(&mut self) -> f64 {
+    pub fn interval(&mut self) -> f64 {
         match self {
             Schedule::Regular { spacing_ns } => *spacing_ns,
             Schedule::Poisson { spacing_ns, random } => *spacing_ns * random.exponential(),
-            Schedule::Burst {
-                spacing_ns,
-                burst,
-                position,
-            } => {
+            Schedule::Burst { spacing_ns, burst, position } => {
                 *position += 1;
-                if *position % *burst == 0 {
-                    *spacing_ns
-                } else {
-                    0.0
-                }
+                if *position % *burst == 0 { *spacing_ns } else { 0.0 }
             }
             Schedule::File { times_ns, position } => {
                 let here = times_ns.get(*position).copied().unwrap_or(0.0);
@@ -128,13 +92,7 @@ pub struct Pacer {
 impl Pacer {
     pub fn new(schedule: Schedule, late: Late, start: i64) -> Pacer {
         let deadline = schedule.first();
-        Pacer {
-            schedule,
-            late,
-            start,
-            deadline,
-            skipped: 0,
-        }
+        Pacer { schedule, late, start, deadline, skipped: 0 }
     }
 
     pub fn deadline(&self) -> i64 {
@@ -147,7 +105,7 @@ impl Pacer {
         if self.late == Late::Slip && behind > LATE_NS {
             self.deadline += behind;
         }
-        self.deadline += self.schedule.next();
+        self.deadline += self.schedule.interval();
     }
 
     /// With [`Late::Skip`]: pass over the slots that another slot has already followed. `left` bounds how many.
@@ -158,7 +116,7 @@ impl Pacer {
         let elapsed = (now - self.start) as f64;
         for _ in 0..left {
             let mut ahead = self.schedule.clone();
-            let next = self.deadline + ahead.next();
+            let next = self.deadline + ahead.interval();
             if next > elapsed {
                 break;
             }
@@ -181,10 +139,7 @@ impl Ceiling {
     const WINDOW_NS: f64 = 1e6;
 
     pub fn new(rate_mbit_s: f64) -> Ceiling {
-        Ceiling {
-            ns_per_byte: 8e3 / rate_mbit_s,
-            free_at: f64::NEG_INFINITY,
-        }
+        Ceiling { ns_per_byte: 8e3 / rate_mbit_s, free_at: f64::NEG_INFINITY }
     }
 
     /// The earliest time at which the next frame may leave.
@@ -224,23 +179,13 @@ mod tests {
     fn slip_moves_the_schedule_and_catch_up_does_not() {
         let schedule = || Schedule::new(Arrivals::Regular, 100.0, 0, 1, Arc::new([]));
         let delays = [400, 900, 0, 0];
-        assert_eq!(
-            deadlines(schedule(), Late::Slip, &delays),
-            [1000, 1100, 2100, 2200]
-        );
-        assert_eq!(
-            deadlines(schedule(), Late::CatchUp, &delays),
-            [1000, 1100, 1200, 1300]
-        );
+        assert_eq!(deadlines(schedule(), Late::Slip, &delays), [1000, 1100, 2100, 2200]);
+        assert_eq!(deadlines(schedule(), Late::CatchUp, &delays), [1000, 1100, 1200, 1300]);
     }
 
     #[test]
     fn skip_leaves_passed_slots_empty() {
-        let mut pacer = Pacer::new(
-            Schedule::new(Arrivals::Regular, 100.0, 0, 1, Arc::new([])),
-            Late::Skip,
-            0,
-        );
+        let mut pacer = Pacer::new(Schedule::new(Arrivals::Regular, 100.0, 0, 1, Arc::new([])), Late::Skip, 0);
         pacer.sent(0);
         pacer.skip_missed(350, 10);
         assert_eq!((pacer.deadline(), pacer.skipped), (300, 2));
@@ -252,26 +197,15 @@ mod tests {
     #[test]
     fn bursts_and_files() {
         let burst = Schedule::new(Arrivals::Burst, 100.0, 0, 3, Arc::new([]));
-        assert_eq!(
-            deadlines(burst, Late::Slip, &[0; 7]),
-            [1000, 1000, 1000, 1100, 1100, 1100, 1200]
-        );
+        assert_eq!(deadlines(burst, Late::Slip, &[0; 7]), [1000, 1000, 1000, 1100, 1100, 1100, 1200]);
         let file = Schedule::new(Arrivals::File, 0.0, 0, 1, Arc::new([5.0, 7.0, 7.0, 30.0]));
-        assert_eq!(
-            deadlines(file, Late::Slip, &[0; 4]),
-            [1005, 1007, 1007, 1030]
-        );
+        assert_eq!(deadlines(file, Late::Slip, &[0; 4]), [1005, 1007, 1007, 1030]);
     }
 
     #[test]
     fn poisson_is_seeded_and_has_its_mean() {
-        let times = |seed| {
-            deadlines(
-                Schedule::new(Arrivals::Poisson, 1e4, seed, 1, Arc::new([])),
-                Late::Slip,
-                &[0; 20_001],
-            )
-        };
+        let times =
+            |seed| deadlines(Schedule::new(Arrivals::Poisson, 1e4, seed, 1, Arc::new([])), Late::Slip, &[0; 20_001]);
         assert_eq!(times(3), times(3));
         assert_ne!(times(3), times(4));
         let mean = (times(3)[20_000] - times(3)[0]) as f64 / 20_000.0;
@@ -289,9 +223,6 @@ mod tests {
             bytes += 1538;
         }
         let limit = (now as f64 + Ceiling::WINDOW_NS) / 8.0 + 1538.0;
-        assert!(
-            bytes as f64 <= limit && bytes as f64 > 0.9 * limit,
-            "{bytes} {limit}"
-        );
+        assert!(bytes as f64 <= limit && bytes as f64 > 0.9 * limit, "{bytes} {limit}");
     }
 }

@@ -31,20 +31,11 @@ impl Pattern {
     pub fn new(payload: Payload, test: u32) -> Pattern {
         let length = OFFSETS + MAX_USER;
         match payload {
-            Payload::Constant => Pattern {
-                table: vec![0x55; length],
-                stride: 0,
-            },
-            Payload::Ramp => Pattern {
-                table: (0..length).map(|i| i as u8).collect(),
-                stride: 1,
-            },
+            Payload::Constant => Pattern { table: vec![0x55; length], stride: 0 },
+            Payload::Ramp => Pattern { table: (0..length).map(|i| i as u8).collect(), stride: 1 },
             Payload::Random => {
                 let mut random = Random::new(u64::from(test));
-                Pattern {
-                    table: (0..length).map(|_| (random.next() >> 32) as u8).collect(),
-                    stride: 61,
-                }
+                Pattern { table: (0..length).map(|_| (random.word() >> 32) as u8).collect(), stride: 61 }
             }
         }
     }
@@ -77,10 +68,7 @@ mod tests {
 
     #[test]
     fn random_depends_on_test_and_frame() {
-        let (a, b) = (
-            Pattern::new(Payload::Random, 1),
-            Pattern::new(Payload::Random, 2),
-        );
+        let (a, b) = (Pattern::new(Payload::Random, 1), Pattern::new(Payload::Random, 2));
         assert_ne!(a.of(0, 64), b.of(0, 64));
         assert_ne!(a.of(0, 64), a.of(1, 64));
         assert_eq!(a.of(5, 64), Pattern::new(Payload::Random, 1).of(5, 64));

@@ -49,17 +49,11 @@ impl TestKind {
 
     /// One thread asks and waits for the answers.
     pub fn asks(self) -> bool {
-        matches!(
-            self,
-            TestKind::RequestResponse | TestKind::PingPong | TestKind::OneToMany
-        )
+        matches!(self, TestKind::RequestResponse | TestKind::PingPong | TestKind::OneToMany)
     }
 
     pub fn takes_many_peers(self) -> bool {
-        matches!(
-            self,
-            TestKind::OneToMany | TestKind::ManyToOne | TestKind::Clock
-        )
+        matches!(self, TestKind::OneToMany | TestKind::ManyToOne | TestKind::Clock)
     }
 }
 
@@ -137,26 +131,17 @@ impl Test {
         };
         let wire_ns = wire_bytes(usize::from(length)) as f64 * 8e3 / self.limits.max_rate_mbit;
         let by_rate = seconds * 1e9 / wire_ns + 1e6 / wire_ns + 2.0;
-        let per_slot = if self.arrivals == Arrivals::Burst {
-            f64::from(self.burst)
-        } else {
-            1.0
-        };
+        let per_slot = if self.arrivals == Arrivals::Burst { f64::from(self.burst) } else { 1.0 };
         let slots = seconds * 1e6 / self.spacing_us + 1.0;
         // Poisson: the number scatters by its root.
-        let by_spacing = if self.spacing_us > 0.0 {
-            per_slot * (slots + 10.0 * slots.sqrt() + 10.0)
-        } else {
-            f64::MAX
-        };
+        let by_spacing = if self.spacing_us > 0.0 { per_slot * (slots + 10.0 * slots.sqrt() + 10.0) } else { f64::MAX };
         let by_memory = self.limits.max_frames as f64;
         by_rate.min(by_spacing).min(by_memory) as u32
     }
 
     /// Peers send streams.
     pub fn peers_send(&self) -> bool {
-        self.kind == TestKind::ManyToOne
-            || (!self.kind.asks() && self.direction != Direction::ToPeer)
+        self.kind == TestKind::ManyToOne || (!self.kind.asks() && self.direction != Direction::ToPeer)
     }
 
     /// The least time a point takes, s.
@@ -167,11 +152,7 @@ impl Test {
         if self.arrivals == Arrivals::File && !self.kind.asks() {
             return self.times_ns.last().copied().unwrap_or(0.0) / 1e9;
         }
-        let groups = if self.arrivals == Arrivals::Burst {
-            self.count.div_ceil(self.burst)
-        } else {
-            self.count
-        };
+        let groups = if self.arrivals == Arrivals::Burst { self.count.div_ceil(self.burst) } else { self.count };
         let by_spacing = f64::from(groups.saturating_sub(1)) * self.spacing_us / 1e6;
         let bits = f64::from(self.count) * wire_bytes(usize::from(length)) as f64 * 8.0;
         by_spacing.max(bits / (self.limits.max_rate_mbit * 1e6))
@@ -215,53 +196,22 @@ impl Test {
             if to_peer {
                 point.local.send = Some(self.send_job(peer, TO_PEER, planned, length, self.seed));
                 point.extra = Extra::Times(self.times_ns.clone());
-                peer_job.expect.push(Expect {
-                    source: own,
-                    stream: TO_PEER,
-                    node: 0,
-                    planned,
-                    length,
-                });
-                point.flows.push(Flow {
-                    stream: TO_PEER,
-                    from: 0,
-                    to: node,
-                    planned: counted,
-                    length,
-                });
+                peer_job.expect.push(Expect { source: own, stream: TO_PEER, node: 0, planned, length });
+                point.flows.push(Flow { stream: TO_PEER, from: 0, to: node, planned: counted, length });
             }
             if self.peers_send() {
                 let stream = FROM_PEER + node;
                 // Each sender its own sequence of intervals.
                 let seed = self.seed.wrapping_add(u64::from(node));
                 peer_job.send = Some(self.send_job(own, stream, planned, length, seed));
-                point.local.expect.push(Expect {
-                    source: peer,
-                    stream,
-                    node,
-                    planned,
-                    length,
-                });
-                point.flows.push(Flow {
-                    stream,
-                    from: node,
-                    to: 0,
-                    planned: counted,
-                    length,
-                });
+                point.local.expect.push(Expect { source: peer, stream, node, planned, length });
+                point.flows.push(Flow { stream, from: node, to: 0, planned: counted, length });
             }
         }
         point
     }
 
-    fn exchanges(
-        &self,
-        point: &mut Point,
-        own: Mac,
-        peers: &[Mac],
-        planned: u32,
-        counted: Option<u32>,
-    ) {
+    fn exchanges(&self, point: &mut Point, own: Mac, peers: &[Mac], planned: u32, counted: Option<u32>) {
         let response = point.length;
         let request = self.request_bytes.unwrap_or(response);
         for (node, (&peer, peer_job)) in (1..).zip(peers.iter().zip(&mut point.peers)) {
@@ -269,34 +219,10 @@ impl Test {
             peer_job.receive = Receive::Busy;
             peer_job.respond = true;
             peer_job.group = self.group;
-            peer_job.expect.push(Expect {
-                source: own,
-                stream: TO_PEER,
-                node: 0,
-                planned,
-                length: request,
-            });
-            point.local.expect.push(Expect {
-                source: peer,
-                stream: TO_PEER,
-                node,
-                planned,
-                length: response,
-            });
-            point.flows.push(Flow {
-                stream: TO_PEER,
-                from: 0,
-                to: node,
-                planned: counted,
-                length: request,
-            });
-            point.flows.push(Flow {
-                stream: TO_PEER,
-                from: node,
-                to: 0,
-                planned: counted,
-                length: response,
-            });
+            peer_job.expect.push(Expect { source: own, stream: TO_PEER, node: 0, planned, length: request });
+            point.local.expect.push(Expect { source: peer, stream: TO_PEER, node, planned, length: response });
+            point.flows.push(Flow { stream: TO_PEER, from: 0, to: node, planned: counted, length: request });
+            point.flows.push(Flow { stream: TO_PEER, from: node, to: 0, planned: counted, length: response });
         }
         point.extra = Extra::Asking(Asking {
             destination: self.group.unwrap_or(peers[0]),
@@ -311,14 +237,7 @@ impl Test {
         });
     }
 
-    fn send_job(
-        &self,
-        destination: Mac,
-        stream: u16,
-        planned: u32,
-        length: u16,
-        seed: u64,
-    ) -> SendJob {
+    fn send_job(&self, destination: Mac, stream: u16, planned: u32, length: u16, seed: u64) -> SendJob {
         SendJob {
             destination,
             stream,
@@ -339,21 +258,14 @@ impl Test {
 
 /// `64,512,1500`, `64:1500:1` (first, last, step) or `1000+-3` (997, 1000, 1003); lists may mix them.
 pub fn parse_sizes(text: &str) -> Result<Vec<u16>, String> {
-    let number = |part: &str| {
-        part.trim()
-            .parse::<u16>()
-            .map_err(|_| format!("`{part}` in `{text}` is no number of bytes"))
-    };
+    let number =
+        |part: &str| part.trim().parse::<u16>().map_err(|_| format!("`{part}` in `{text}` is no number of bytes"));
     let mut sizes = Vec::new();
     for item in text.split(',') {
         if let Some((centre, distance)) = item.split_once("+-").or_else(|| item.split_once('±')) {
             let (centre, distance) = (number(centre)?, number(distance)?);
-            let low = centre
-                .checked_sub(distance)
-                .ok_or_else(|| format!("`{item}` goes below 0"))?;
-            let high = centre
-                .checked_add(distance)
-                .ok_or_else(|| format!("`{item}` is too large"))?;
+            let low = centre.checked_sub(distance).ok_or_else(|| format!("`{item}` goes below 0"))?;
+            let high = centre.checked_add(distance).ok_or_else(|| format!("`{item}` is too large"))?;
             sizes.extend([low, centre, high]);
         } else if item.contains(':') {
             let parts: Vec<u16> = item.split(':').map(number).collect::<Result<_, _>>()?;
@@ -381,9 +293,7 @@ pub fn parse_times(text: &str) -> Result<Arc<[f64]>, String> {
         if content.is_empty() {
             continue;
         }
-        let time: f64 = content
-            .parse()
-            .map_err(|_| format!("line {line}: `{content}` is no time in µs"))?;
+        let time: f64 = content.parse().map_err(|_| format!("line {line}: `{content}` is no time in µs"))?;
         let least = times.last().map_or(0.0, |ns| ns / 1e3);
         if !time.is_finite() || time < least {
             return Err(format!(
@@ -392,11 +302,7 @@ pub fn parse_times(text: &str) -> Result<Arc<[f64]>, String> {
         }
         times.push(time * 1e3);
     }
-    if times.is_empty() {
-        Err("no times in it".into())
-    } else {
-        Ok(times.into())
-    }
+    if times.is_empty() { Err("no times in it".into()) } else { Ok(times.into()) }
 }
 
 #[cfg(test)]
@@ -409,19 +315,14 @@ mod tests {
         assert_eq!(parse_sizes("64:70:3"), Ok(vec![64, 67, 70]));
         assert_eq!(parse_sizes("64:66"), Ok(vec![64, 65, 66]));
         assert_eq!(parse_sizes("1000+-3,40"), Ok(vec![997, 1000, 1003, 40]));
-        for wrong in [
-            "", "x", "64:", "70:64:1", "64:70:0", "1:2:3:4", "2+-3", "70000", "-1",
-        ] {
+        for wrong in ["", "x", "64:", "70:64:1", "64:70:0", "1:2:3:4", "2+-3", "70000", "-1"] {
             assert!(parse_sizes(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn times() {
-        assert_eq!(
-            parse_times("0\n# two\n12.5\n\n12.5 # again\n"),
-            Ok(vec![0.0, 12_500.0, 12_500.0].into())
-        );
+        assert_eq!(parse_times("0\n# two\n12.5\n\n12.5 # again\n"), Ok(vec![0.0, 12_500.0, 12_500.0].into()));
         for wrong in ["", "x", "1\n0.5", "nan", "inf", "-1"] {
             assert!(parse_times(wrong).is_err(), "{wrong}");
         }

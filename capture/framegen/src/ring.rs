@@ -18,25 +18,19 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     fn new(fd: RawFd, length: usize) -> io::Result<Mapping> {
-        let (access, flags) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_POPULATE,
-        );
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
         // SAFETY: a new mapping at an address the kernel chooses.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, fd, 0) };
         if base == libc::MAP_FAILED {
             Err(io::Error::last_os_error())
         } else {
-            Ok(Mapping {
-                base: base.cast(),
-                length,
-            })
+            Ok(Mapping { base: base.cast(), length })
         }
     }
 
     /// The status word at byte `at`: the kernel writes it too.
     fn status(&self, at: usize) -> &AtomicU32 {
-        debug_assert!(at + 4 <= self.length && at % 4 == 0);
+        debug_assert!(at + 4 <= self.length && at.is_multiple_of(4));
         // SAFETY: within the mapping and aligned; both sides access it as one word.
         unsafe { AtomicU32::from_ptr(self.base.add(at).cast()) }
     }
@@ -82,18 +76,8 @@ impl ReceiveRing {
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        set_option(
-            socket.raw(),
-            libc::SOL_PACKET,
-            libc::PACKET_VERSION,
-            &libc::tpacket_versions::TPACKET_V3,
-        )?;
-        set_option(
-            socket.raw(),
-            libc::SOL_PACKET,
-            libc::PACKET_RX_RING,
-            &request,
-        )?;
+        set_option(socket.raw(), libc::SOL_PACKET, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V3)?;
+        set_option(socket.raw(), libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let ring = Mapping::new(socket.raw(), Self::BLOCKS * Self::BLOCK_BYTES)?;
         Ok(ReceiveRing { ring, block: 0 })
     }
@@ -107,10 +91,7 @@ impl ReceiveRing {
         }
         let conversion = Realtime::read();
         let word = |at: usize| {
-            assert!(
-                at + 4 <= self.ring.length,
-                "the kernel's offsets stay in the ring"
-            );
+            assert!(at + 4 <= self.ring.length, "the kernel's offsets stay in the ring");
             // SAFETY: inside the mapping (checked); the block is ours until its status is given back.
             unsafe { self.ring.base.add(at).cast::<u32>().read_unaligned() }
         };
@@ -119,14 +100,11 @@ impl ReceiveRing {
         for _ in 0..count {
             let start = packet + (word(packet + PACKET_MAC) & 0xFFFF) as usize;
             let length = word(packet + PACKET_CAPTURED) as usize;
-            assert!(
-                start + length <= self.ring.length,
-                "the kernel's offsets stay in the ring"
-            );
+            assert!(start + length <= self.ring.length, "the kernel's offsets stay in the ring");
             // SAFETY: as above.
             let frame = unsafe { std::slice::from_raw_parts(self.ring.base.add(start), length) };
-            let realtime = i64::from(word(packet + PACKET_SECONDS)) * 1_000_000_000
-                + i64::from(word(packet + PACKET_NANOSECONDS));
+            let realtime =
+                i64::from(word(packet + PACKET_SECONDS)) * 1_000_000_000 + i64::from(word(packet + PACKET_NANOSECONDS));
             each(frame, clock.of_kernel(conversion, realtime));
             packet += word(packet + PACKET_NEXT) as usize;
         }
@@ -164,23 +142,9 @@ impl TransmitRing {
             tp_frame_size: Self::SLOT_BYTES as u32,
             tp_frame_nr: Self::SLOTS as u32,
         };
-        set_option(
-            socket.raw(),
-            libc::SOL_PACKET,
-            libc::PACKET_VERSION,
-            &libc::tpacket_versions::TPACKET_V2,
-        )?;
-        set_option(
-            socket.raw(),
-            libc::SOL_PACKET,
-            libc::PACKET_TX_RING,
-            &request,
-        )?;
-        Ok(TransmitRing {
-            ring: Mapping::new(socket.raw(), bytes)?,
-            slot: 0,
-            pending: 0,
-        })
+        set_option(socket.raw(), libc::SOL_PACKET, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V2)?;
+        set_option(socket.raw(), libc::SOL_PACKET, libc::PACKET_TX_RING, &request)?;
+        Ok(TransmitRing { ring: Mapping::new(socket.raw(), bytes)?, slot: 0, pending: 0 })
     }
 
     /// Queue one frame; the kernel is told at once, or with [`flush`](Self::flush) when `hold`.
@@ -194,27 +158,13 @@ impl TransmitRing {
         assert!(frame.len() <= room, "a frame fits its slot");
         // SAFETY: the slot is ours (status above), and the copy stays within it.
         unsafe {
-            self.ring
-                .base
-                .add(at + Self::LENGTH)
-                .cast::<u32>()
-                .write(frame.len() as u32);
-            std::ptr::copy_nonoverlapping(
-                frame.as_ptr(),
-                self.ring.base.add(at + Self::DATA),
-                frame.len(),
-            );
+            self.ring.base.add(at + Self::LENGTH).cast::<u32>().write(frame.len() as u32);
+            std::ptr::copy_nonoverlapping(frame.as_ptr(), self.ring.base.add(at + Self::DATA), frame.len());
         }
-        self.ring
-            .status(at)
-            .store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+        self.ring.status(at).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
         self.slot = (self.slot + 1) % Self::SLOTS;
         self.pending += 1;
-        if hold && self.pending < Self::SLOTS / 16 {
-            Ok(())
-        } else {
-            self.flush(socket)
-        }
+        if hold && self.pending < Self::SLOTS / 16 { Ok(()) } else { self.flush(socket) }
     }
 
     pub fn flush(&mut self, socket: &PacketSocket) -> io::Result<()> {

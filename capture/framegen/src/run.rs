@@ -2,7 +2,7 @@
 
 use crate::clock::unix_ns;
 use crate::control::{LogKind, Progress};
-use crate::engine::Engine;
+use crate::engine::{Engine, log_room};
 use crate::frame::Mac;
 use crate::host::Host;
 use crate::job::Report;
@@ -15,9 +15,7 @@ use crate::session::{Session, SessionError};
 use crate::signals;
 use crate::step::{Step, Steps};
 use crate::store::Store;
-use crate::summary::{
-    LogFile, Node, NodeResult, PointSummary, Summary, flows, quality, round_trips,
-};
+use crate::summary::{LogFile, Node, NodeResult, PointSummary, Summary, flows, quality, round_trips};
 use crate::sync::{ClockFit, fit};
 use serde_json::json;
 use std::io;
@@ -81,34 +79,18 @@ impl<'a> Run<'a> {
         let mut sessions: Vec<Session> = Vec::new();
         if !test.unknown_peer {
             for (node, &peer) in (1..).zip(peers) {
-                let claimed =
-                    Session::hello(host, peer, test.framing, node).and_then(|mut session| {
-                        session.claim()?;
-                        Ok(session)
-                    });
-                match claimed {
-                    Ok(session) => sessions.push(session),
-                    Err(error) => {
-                        sessions
-                            .iter_mut()
-                            .for_each(|session| drop(session.release()));
-                        return Err(error);
-                    }
+                sessions.push(Session::hello(host, peer, test.framing, node)?);
+            }
+            for index in 0..sessions.len() {
+                if let Err(error) = sessions[index].claim() {
+                    // Those already held are free again at once; the silence would free them too.
+                    sessions[..index].iter_mut().for_each(|session| drop(session.release()));
+                    return Err(error);
                 }
             }
         }
         let begin = Instant::now();
-        Ok(Run {
-            host,
-            test,
-            peers,
-            output,
-            steps,
-            store,
-            sessions,
-            begin,
-            waited: Duration::ZERO,
-        })
+        Ok(Run { host, test, peers, output, steps, store, sessions, begin, waited: Duration::ZERO })
     }
 
     /// The whole test. What went wrong on the way stands in the summary.
@@ -118,7 +100,7 @@ impl<'a> Run<'a> {
         if reason.is_none() {
             let mut random = Random::from_kernel();
             for (index, &length) in self.test.sizes.iter().enumerate() {
-                let id = (random.next() >> 32) as u32;
+                let id = (random.word() >> 32) as u32;
                 match self.point(index, id, length) {
                     Ok(point) => {
                         reason = point.reason.clone();
@@ -172,15 +154,9 @@ impl<'a> Run<'a> {
 
     /// Clocks again, peers released. After a failure only those who still answer.
     fn epilogue(&mut self, failed: bool) -> Result<(), SessionError> {
-        let mut result = if failed {
-            Ok(())
-        } else {
-            self.pause(Step::Sent)
-        };
+        let mut result = if failed { Ok(()) } else { self.pause(Step::Sent) };
         for session in &mut self.sessions {
-            let again = session
-                .synchronise(EXCHANGES)
-                .and_then(|()| session.release());
+            let again = session.synchronise(EXCHANGES).and_then(|()| session.release());
             if !failed && result.is_ok() {
                 result = again;
             }
@@ -191,19 +167,14 @@ impl<'a> Run<'a> {
 
     fn tell_clocks(&self) {
         for clock in self.clocks() {
-            let text = format!(
-                "clock of node {}: {:+.3} µs ± {:.3}",
-                clock.node, clock.offset_us, clock.offset_sigma_us
-            );
+            let text =
+                format!("clock of node {}: {:+.3} µs ± {:.3}", clock.node, clock.offset_us, clock.offset_sigma_us);
             self.output.event("clock", &json!(clock), &text);
         }
     }
 
     fn clocks(&self) -> Vec<ClockFit> {
-        self.sessions
-            .iter()
-            .filter_map(|session| fit(session.node, &session.exchanges))
-            .collect()
+        self.sessions.iter().filter_map(|session| fit(session.node, &session.exchanges)).collect()
     }
 
     /// Wait for the user at a step, keeping the peers.
@@ -222,14 +193,8 @@ impl<'a> Run<'a> {
     fn point(&mut self, index: usize, id: u32, length: u16) -> Result<RawPoint, SessionError> {
         let used = (self.begin.elapsed() - self.waited).as_secs_f64();
         let left = self.test.limits.max_seconds - used;
-        let reachable = if self.test.unknown_peer {
-            self.peers
-        } else {
-            &self.peers[..self.sessions.len()]
-        };
-        let point = self
-            .test
-            .point(id, length, self.host.mac, reachable, left.max(1e-3));
+        let reachable = if self.test.unknown_peer { self.peers } else { &self.peers[..self.sessions.len()] };
+        let point = self.test.point(id, length, self.host.mac, reachable, left.max(1e-3));
         let mut raw = RawPoint {
             index,
             started_unix_ns: unix_ns(),
@@ -242,10 +207,7 @@ impl<'a> Run<'a> {
             point,
         };
         if left <= 0.0 {
-            raw.reason = Some(format!(
-                "the limit of {} s was reached",
-                self.test.limits.max_seconds
-            ));
+            raw.reason = Some(format!("the limit of {} s was reached", self.test.limits.max_seconds));
             raw.reports = vec![None; reachable.len() + 1];
             return Ok(raw);
         }
@@ -253,8 +215,7 @@ impl<'a> Run<'a> {
             session.prepare(job.clone())?;
         }
         let mut engine = Engine::prepare(self.host, &raw.point.local, raw.point.extra.clone())?;
-        self.store
-            .begin(index, &engine.sent_log, &engine.received_log)?;
+        self.store.begin(index, &engine.sent_log, &engine.received_log)?;
         for session in &mut self.sessions {
             session.start()?;
         }
@@ -268,10 +229,7 @@ impl<'a> Run<'a> {
         }
         raw.elapsed_s = begin.elapsed().as_secs_f64();
         let local = engine.finish();
-        raw.reason = watched
-            .err()
-            .map(|error| error.to_string())
-            .or(local.fault.clone());
+        raw.reason = watched.err().map(|error| error.to_string()).or(local.fault.clone());
         raw.reports.push(Some(local));
         raw.sent.push(Logged::Here(engine.sent_log.clone()));
         raw.received.push(Logged::Here(engine.received_log.clone()));
@@ -281,12 +239,7 @@ impl<'a> Run<'a> {
     }
 
     /// Until everything is sent, or something ends it.
-    fn watch(
-        &mut self,
-        index: usize,
-        engine: &Engine,
-        alive: &KeepAlive,
-    ) -> Result<(), SessionError> {
+    fn watch(&mut self, index: usize, engine: &Engine, alive: &KeepAlive) -> Result<(), SessionError> {
         let (mut told, mut stored) = (Instant::now(), Instant::now());
         loop {
             let peers = alive.progress();
@@ -316,25 +269,17 @@ impl<'a> Run<'a> {
     }
 
     fn tell_progress(&self, index: usize, local: Progress, peers: &[Progress]) {
-        let planned: u64 = self
-            .test
-            .sizes
-            .get(index)
-            .map_or(0, |&length| u64::from(self.test.planned(length)));
+        let planned: u64 = self.test.sizes.get(index).map_or(0, |&length| u64::from(self.test.planned(length)));
         let (sent, received): (u64, u64) = if self.test.peers_send() && local.sent == 0 {
-            (peers.iter().map(|peer| peer.sent).sum(), local.received)
+            (total(peers.iter().map(|peer| peer.sent)), local.received)
         } else if self.test.kind.asks() {
             (local.sent, local.received)
         } else {
-            (local.sent, peers.iter().map(|peer| peer.received).sum())
+            (local.sent, total(peers.iter().map(|peer| peer.received)))
         };
         let fields = json!({"point": index, "points": self.test.sizes.len(), "sent": sent, "received": received,
                             "planned": planned, "elapsed_s": (self.begin.elapsed() - self.waited).as_secs_f64()});
-        let text = format!(
-            "point {} of {}: {sent} sent, {received} received",
-            index + 1,
-            self.test.sizes.len()
-        );
+        let text = format!("point {} of {}: {sent} sent, {received} received", index + 1, self.test.sizes.len());
         self.output.event("progress", &fields, &text);
     }
 
@@ -348,18 +293,9 @@ impl<'a> Run<'a> {
                 let _ = session.exchange(5_000_000);
             }
             let local = engine.progress();
-            let sent: u64 = self
-                .sessions
-                .iter()
-                .map(|session| session.progress.sent)
-                .sum();
+            let sent = total(self.sessions.iter().map(|session| session.progress.sent));
             let all = |sent: u64, received: u64| received >= sent;
-            if all(sent, local.received)
-                && self
-                    .sessions
-                    .iter()
-                    .all(|s| all(local.sent, s.progress.received))
-            {
+            if all(sent, local.received) && self.sessions.iter().all(|s| all(local.sent, s.progress.received)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -368,16 +304,16 @@ impl<'a> Run<'a> {
 
     /// Reports and logs of the peers; what a peer no longer gives stays unknown.
     fn collect(&mut self, raw: &mut RawPoint) {
+        // A peer's log holds one stream, or requests and answers apart.
+        let room = log_room(self.test.planned(raw.point.length) as usize);
         for session in &mut self.sessions {
             let mut logs = [Vec::new(), Vec::new()];
             let report = session.stop().and_then(|report| {
-                for (kind, records, log) in [
-                    (LogKind::Sent, report.sent_records, 0),
-                    (LogKind::Received, report.received_records, 1),
-                ] {
-                    logs[log] = session.fetch(kind, records)?;
-                    self.store
-                        .fetched(raw.index, session.node, kind, &logs[log])?;
+                for (kind, records, log) in
+                    [(LogKind::Sent, report.sent_records, 0), (LogKind::Received, report.received_records, 1)]
+                {
+                    logs[log] = session.fetch(kind, records, room)?;
+                    self.store.fetched(raw.index, session.node, kind, &logs[log])?;
                 }
                 Ok(report)
             });
@@ -385,8 +321,7 @@ impl<'a> Run<'a> {
                 raw.reason.get_or_insert(error.to_string());
             }
             if let Some(fault) = report.as_ref().ok().and_then(|report| report.fault.clone()) {
-                raw.reason
-                    .get_or_insert(format!("node {}: {fault}", session.node));
+                raw.reason.get_or_insert(format!("node {}: {fault}", session.node));
             }
             raw.reports.push(report.ok());
             let [sent, received] = logs;
@@ -400,20 +335,10 @@ impl<'a> Run<'a> {
 
     fn summary(&self, raw: &[RawPoint], reason: Option<String>) -> Summary {
         let clocks = self.clocks();
-        let points: Vec<PointSummary> = raw
-            .iter()
-            .map(|raw| summarise(raw, &clocks, self.test.kind.asks()))
-            .collect();
-        let node = |node: u16, mac: Mac, identity| Node {
-            node,
-            mac,
-            identity,
-        };
+        let points: Vec<PointSummary> = raw.iter().map(|raw| summarise(raw, &clocks, self.test.kind.asks())).collect();
+        let node = |node: u16, mac: Mac, identity| Node { node, mac, identity };
         let own = node(0, self.host.mac, self.host.identity());
-        let peers = self
-            .sessions
-            .iter()
-            .map(|session| node(session.node, session.peer, session.identity.clone()));
+        let peers = self.sessions.iter().map(|session| node(session.node, session.peer, session.identity.clone()));
         Summary {
             format: 1,
             framegen: env!("CARGO_PKG_VERSION").into(),
@@ -426,6 +351,11 @@ impl<'a> Run<'a> {
             points,
         }
     }
+}
+
+/// Counts of peers are what they say.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 /// What ends a run from outside.
@@ -460,11 +390,7 @@ fn summarise(raw: &RawPoint, clocks: &[ClockFit], asks: bool) -> PointSummary {
         reason: raw.reason.clone(),
         suspect: quality.iter().any(|node| !node.reasons.is_empty()),
         flows: flows(&raw.point, &results, clocks),
-        round_trip_us: if asks {
-            round_trips(&raw.point, results[0].sent, results[0].received)
-        } else {
-            Vec::new()
-        },
+        round_trip_us: if asks { round_trips(&raw.point, results[0].sent, results[0].received) } else { Vec::new() },
         quality,
         frame_logs: raw.frame_logs.clone(),
     }

@@ -17,16 +17,16 @@ pub fn interface(name: &str, allowed: Allowed) -> io::Result<Result<Link, String
     let links = links()?;
     let Some(link) = links.iter().find(|link| link.name == name) else {
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-        return Ok(Err(format!(
-            "no interface {name}; there are {}",
-            names.join(", ")
-        )));
+        return Ok(Err(format!("no interface {name}; there are {}", names.join(", "))));
     };
     if link.mac.is_none() {
         return Ok(Err(format!("{name} is not an Ethernet interface")));
     }
     if !link.up {
         return Ok(Err(format!("{name} is down; `ip link set {name} up`")));
+    }
+    if link.mtu < 1500 {
+        return Ok(Err(format!("{name} has an MTU of {}; control frames need 1500", link.mtu)));
     }
     if !allowed.default_route && default_route_interfaces(&links)?.contains(&link.index) {
         return Ok(Err(format!(
@@ -47,16 +47,10 @@ pub fn destination(mac: Mac, own: Mac, allowed: Allowed) -> Result<(), String> {
     }
     if mac == Mac::BROADCAST {
         let text = "goes to every host of the network; --allow-broadcast if that is meant";
-        return if allowed.broadcast {
-            Ok(())
-        } else {
-            Err(format!("{mac} {text}"))
-        };
+        return if allowed.broadcast { Ok(()) } else { Err(format!("{mac} {text}")) };
     }
     if mac.is_multicast() && !allowed.multicast {
-        return Err(format!(
-            "{mac} is a multicast address; --allow-multicast if that is meant"
-        ));
+        return Err(format!("{mac} is a multicast address; --allow-multicast if that is meant"));
     }
     Ok(())
 }
@@ -74,48 +68,14 @@ mod tests {
         assert!(destination(own, own, none).is_err());
         assert!(destination(Mac([0; 6]), own, none).is_err());
         assert!(destination(group, own, none).is_err());
-        assert!(
-            destination(
-                group,
-                own,
-                Allowed {
-                    multicast: true,
-                    ..none
-                }
-            )
-            .is_ok()
-        );
-        assert!(
-            destination(
-                Mac::BROADCAST,
-                own,
-                Allowed {
-                    multicast: true,
-                    ..none
-                }
-            )
-            .is_err()
-        );
-        assert!(
-            destination(
-                Mac::BROADCAST,
-                own,
-                Allowed {
-                    broadcast: true,
-                    ..none
-                }
-            )
-            .is_ok()
-        );
+        assert!(destination(group, own, Allowed { multicast: true, ..none }).is_ok());
+        assert!(destination(Mac::BROADCAST, own, Allowed { multicast: true, ..none }).is_err());
+        assert!(destination(Mac::BROADCAST, own, Allowed { broadcast: true, ..none }).is_ok());
     }
 
     #[test]
     fn loopback_and_nothing() {
-        let refused = |name| {
-            interface(name, Allowed::default())
-                .expect("netlink answers")
-                .expect_err("refused")
-        };
+        let refused = |name| interface(name, Allowed::default()).expect("netlink answers").expect_err("refused");
         assert!(refused("lo").contains("not an Ethernet interface"));
         assert!(refused("none0").contains("no interface none0"));
     }

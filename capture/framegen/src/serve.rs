@@ -42,17 +42,10 @@ impl Workshop for Shop {
     fn prepare(&mut self, master: Mac, job: &Job) -> Result<(), String> {
         job.check(&self.limits, self.host.mtu)?;
         if job.expect.len() > MAX_PEER_STREAMS {
-            return Err(format!(
-                "{} streams expected: a peer takes {MAX_PEER_STREAMS}",
-                job.expect.len()
-            ));
+            return Err(format!("{} streams expected: a peer takes {MAX_PEER_STREAMS}", job.expect.len()));
         }
         let elsewhere = |mac: Mac| mac != master;
-        if job
-            .send
-            .as_ref()
-            .is_some_and(|send| elsewhere(send.destination))
-        {
+        if job.send.as_ref().is_some_and(|send| elsewhere(send.destination)) {
             return Err("a peer sends to its master only".into());
         }
         if job.expect.iter().any(|expect| elsewhere(expect.source)) {
@@ -62,10 +55,7 @@ impl Workshop for Shop {
             return Err("a peer sends a stream or answers, not both".into());
         }
         if job.group.is_some() && !self.allow_multicast {
-            return Err(
-                "this node joins no multicast group: it was started without --allow-multicast"
-                    .into(),
-            );
+            return Err("this node joins no multicast group: it was started without --allow-multicast".into());
         }
         let engine = Engine::prepare(&self.host, job, Extra::Nothing);
         self.engine = Some(engine.map_err(|error| error.to_string())?);
@@ -93,10 +83,7 @@ impl Workshop for Shop {
     }
 
     fn progress(&self) -> Progress {
-        self.engine
-            .as_ref()
-            .map(Engine::progress)
-            .unwrap_or_default()
+        self.engine.as_ref().map(Engine::progress).unwrap_or_default()
     }
 
     fn clear(&mut self) {
@@ -121,35 +108,21 @@ pub fn serve(host: Host, serving: &Serving, output: &Output) -> io::Result<bool>
                 "clock": host.clock.source()}),
         &format!("listening on {} ({})", host.name, host.mac),
     );
-    let shop = Shop {
-        host: host.clone(),
-        limits: serving.limits,
-        allow_multicast: serving.allow_multicast,
-        engine: None,
-    };
+    let shop =
+        Shop { host: host.clone(), limits: serving.limits, allow_multicast: serving.allow_multicast, engine: None };
     let mut server = Server::new(shop, identity, Random::from_kernel());
     let mut clock = host.clock.clone();
     let mut batch = Batch::default();
-    let end = serving
-        .seconds
-        .map(|seconds| clock.now() + (seconds * 1e9) as i64);
+    let end = serving.seconds.map(|seconds| clock.now() + (seconds * 1e9) as i64);
     let mut whole = true;
     loop {
-        if let Err(error) = wait_readable(&descriptors, Duration::from_millis(100)) {
-            if error.raw_os_error() != Some(libc::ENETDOWN) {
-                return Err(error);
-            }
+        match wait_readable(&descriptors, Duration::from_millis(100)) {
+            // The link may come back.
+            Err(error) if error.raw_os_error() != Some(libc::ENETDOWN) => return Err(error),
+            _ => {}
         }
         for (socket, framing) in &sockets {
-            exchange(
-                &mut server,
-                serving,
-                &host,
-                &mut clock,
-                &mut batch,
-                socket,
-                *framing,
-            )?;
+            exchange(&mut server, serving, &host, &mut clock, &mut batch, socket, *framing)?;
         }
         server.tick(clock.now());
         let mut ended = false;
@@ -197,21 +170,8 @@ fn exchange(
         Err(Malformed::Version(version)) => {
             let source = Mac(bytes[6..12].try_into().expect("parse saw the addresses"));
             if bytes[..6] == host.mac.0 && !source.is_multicast() && server.admit_stranger(time) {
-                let text = format!(
-                    "this node speaks version {}, not {version}",
-                    crate::frame::VERSION
-                );
-                send(
-                    source,
-                    reply(
-                        0,
-                        0,
-                        &Reply::Refused {
-                            why: Refusal::Version,
-                            text,
-                        },
-                    ),
-                );
+                let text = format!("this node speaks version {}, not {version}", crate::frame::VERSION);
+                send(source, reply(0, 0, &Reply::Refused { why: Refusal::Version, text }));
             }
         }
         _ => {}
@@ -229,17 +189,9 @@ fn is_for(frame: &Frame, own: Mac, only: Option<Mac>) -> bool {
 
 fn tell(output: &Output, event: &Event) {
     match event {
-        Event::Claimed(master) => output.event(
-            "claimed",
-            &json!({"master": master}),
-            &format!("claimed by {master}"),
-        ),
+        Event::Claimed(master) => output.event("claimed", &json!({"master": master}), &format!("claimed by {master}")),
         Event::Prepared(master) => {
-            output.event(
-                "prepared",
-                &json!({"master": master}),
-                &format!("job of {master} prepared"),
-            );
+            output.event("prepared", &json!({"master": master}), &format!("job of {master} prepared"));
         }
         Event::Ended(master, report) => {
             output.event(
@@ -249,35 +201,18 @@ fn tell(output: &Output, event: &Event) {
             );
         }
         Event::Released(master) => {
-            output.event(
-                "released",
-                &json!({"master": master}),
-                &format!("released by {master}"),
-            );
+            output.event("released", &json!({"master": master}), &format!("released by {master}"));
         }
         Event::Lost(master, report) => {
-            let text = report.as_ref().map_or(String::new(), |report| {
-                format!(", job ended: {}", words(report))
-            });
-            output.event(
-                "lost",
-                &json!({"master": master, "report": report}),
-                &format!("{master} is gone{text}"),
-            );
+            let text = report.as_ref().map_or(String::new(), |report| format!(", job ended: {}", words(report)));
+            output.event("lost", &json!({"master": master, "report": report}), &format!("{master} is gone{text}"));
         }
     }
 }
 
 fn words(report: &Report) -> String {
     let sent = report.sent.as_ref().map_or(0, |sent| sent.sent);
-    let received: u64 = report
-        .received
-        .iter()
-        .map(|received| received.counts.received)
-        .sum();
-    let fault = report
-        .fault
-        .as_ref()
-        .map_or(String::new(), |fault| format!(" ({fault})"));
+    let received: u64 = report.received.iter().map(|received| received.counts.received).sum();
+    let fault = report.fault.as_ref().map_or(String::new(), |fault| format!(" ({fault})"));
     format!("{sent} frames sent, {received} received{fault}")
 }

@@ -5,8 +5,8 @@
 //! of the first again, an older one nothing, so replays change nothing.
 
 use crate::control::{
-    Identity, LogKind, Outgoing, Progress, Refusal, Reply, Request, SILENCE_NS, SyncReply,
-    log_piece, read_request, records_per_frame, reply, sync_reply,
+    Identity, LogKind, Outgoing, Progress, Refusal, Reply, Request, SILENCE_NS, SyncReply, log_piece, read_request,
+    records_per_frame, reply, sync_reply,
 };
 use crate::frame::{FLAG_REPLY, Frame, Kind, Mac};
 use crate::job::{Job, Report};
@@ -94,11 +94,7 @@ impl<W: Workshop> Server<W> {
 
     /// End a session whose master has gone. To be called now and then.
     pub fn tick(&mut self, now: i64) {
-        if self
-            .session
-            .as_ref()
-            .is_some_and(|session| now - session.last_seen > SILENCE_NS)
-        {
+        if self.session.as_ref().is_some_and(|session| now - session.last_seen > SILENCE_NS) {
             self.lose("the master has been silent");
         }
     }
@@ -128,10 +124,7 @@ impl<W: Workshop> Server<W> {
         if header.flags & FLAG_REPLY != 0 || frame.source.is_multicast() {
             return Vec::new();
         }
-        let held = self
-            .session
-            .as_mut()
-            .filter(|s| s.master == frame.source && s.id == header.test);
+        let held = self.session.as_mut().filter(|s| s.master == frame.source && s.id == header.test);
         if let Some(session) = held {
             session.last_seen = session.last_seen.max(now);
             return match header.kind {
@@ -169,32 +162,19 @@ impl<W: Workshop> Server<W> {
     }
 
     fn offer(&mut self, frame: &Frame) -> Outgoing {
-        let id = (self.random.next() >> 32) as u32;
+        let id = (self.random.word() >> 32) as u32;
         if self.offers.len() == OFFERS {
             self.offers.pop_front();
         }
         self.offers.push_back((frame.source, id));
-        reply(
-            id,
-            frame.header.sequence,
-            &Reply::Welcome(self.identity.clone()),
-        )
+        reply(id, frame.header.sequence, &Reply::Welcome(self.identity.clone()))
     }
 
     fn claim(&mut self, frame: &Frame, now: i64) -> Option<Reply> {
-        let offered = self
-            .offers
-            .iter()
-            .position(|&offer| offer == (frame.source, frame.header.test))?;
+        let offered = self.offers.iter().position(|&offer| offer == (frame.source, frame.header.test))?;
         if let Some(session) = &self.session {
-            let text = format!(
-                "{} is in a test with {}",
-                self.identity.host, session.master
-            );
-            return Some(Reply::Refused {
-                why: Refusal::Busy,
-                text,
-            });
+            let text = format!("{} is in a test with {}", self.identity.host, session.master);
+            return Some(Reply::Refused { why: Refusal::Busy, text });
         }
         self.offers.remove(offered);
         self.session = Some(Session {
@@ -211,11 +191,7 @@ impl<W: Workshop> Server<W> {
 
     fn sync(&self, frame: &Frame, now: i64) -> Outgoing {
         let request_sent_ns = frame.header.send_ns;
-        let content = SyncReply {
-            request_sent_ns,
-            request_received_ns: now,
-            progress: self.workshop.progress(),
-        };
+        let content = SyncReply { request_sent_ns, request_received_ns: now, progress: self.workshop.progress() };
         sync_reply(frame.header.test, frame.header.sequence, content)
     }
 
@@ -237,14 +213,9 @@ impl<W: Workshop> Server<W> {
         session.last_number = number;
         session.last_reply.clear();
         let (master, stage) = (session.master, session.stage);
-        let order = |text: &str| Reply::Refused {
-            why: Refusal::Order,
-            text: text.to_owned(),
-        };
+        let order = |text: &str| Reply::Refused { why: Refusal::Order, text: text.to_owned() };
         let (next, out) = match (request, stage) {
-            (Request::Hello { .. } | Request::Claim, _) => {
-                (stage, vec![reply(id, number, &Reply::Claimed)])
-            }
+            (Request::Hello { .. } | Request::Claim, _) => (stage, vec![reply(id, number, &Reply::Claimed)]),
             (Request::Prepare(job), Stage::Claimed | Stage::Stopped) => {
                 self.workshop.clear();
                 match self.workshop.prepare(master, &job) {
@@ -252,49 +223,25 @@ impl<W: Workshop> Server<W> {
                         self.events.push(Event::Prepared(master));
                         (Stage::Prepared, vec![reply(id, number, &Reply::Ready)])
                     }
-                    Err(text) => (
-                        Stage::Claimed,
-                        vec![reply(
-                            id,
-                            number,
-                            &Reply::Refused {
-                                why: Refusal::Job,
-                                text,
-                            },
-                        )],
-                    ),
+                    Err(text) => (Stage::Claimed, vec![reply(id, number, &Reply::Refused { why: Refusal::Job, text })]),
                 }
             }
-            (Request::Prepare(_), _) => {
-                (stage, vec![reply(id, number, &order("a job is under way"))])
-            }
+            (Request::Prepare(_), _) => (stage, vec![reply(id, number, &order("a job is under way"))]),
             (Request::Start, Stage::Prepared) => {
                 self.workshop.start();
                 (Stage::Started, vec![reply(id, number, &Reply::Started)])
             }
-            (Request::Start, _) => (
-                stage,
-                vec![reply(id, number, &order("nothing is prepared"))],
-            ),
+            (Request::Start, _) => (stage, vec![reply(id, number, &order("nothing is prepared"))]),
             (Request::Stop, Stage::Prepared | Stage::Started) => {
                 let report = Box::new(self.workshop.stop());
                 self.events.push(Event::Ended(master, report.clone()));
-                (
-                    Stage::Stopped,
-                    vec![reply(id, number, &Reply::Stopped(report))],
-                )
+                (Stage::Stopped, vec![reply(id, number, &Reply::Stopped(report))])
             }
-            (Request::Stop, _) => (
-                stage,
-                vec![reply(id, number, &order("nothing is under way"))],
-            ),
+            (Request::Stop, _) => (stage, vec![reply(id, number, &order("nothing is under way"))]),
             (Request::Fetch { log, first, frames }, Stage::Stopped) => {
                 (stage, self.pieces(id, number, log, first, frames))
             }
-            (Request::Fetch { .. }, _) => (
-                stage,
-                vec![reply(id, number, &order("a log is there after stop"))],
-            ),
+            (Request::Fetch { .. }, _) => (stage, vec![reply(id, number, &order("a log is there after stop"))]),
             (Request::Release, _) => {
                 if matches!(stage, Stage::Prepared | Stage::Started) {
                     let report = Box::new(self.workshop.stop());
@@ -309,11 +256,8 @@ impl<W: Workshop> Server<W> {
         if let Some(session) = &mut self.session {
             session.stage = next;
             // Pieces of a log are asked for by number of record: a repetition is a new request.
-            session.last_reply = if out.first().is_some_and(|o| o.header.kind == Kind::Log) {
-                Vec::new()
-            } else {
-                out.clone()
-            };
+            session.last_reply =
+                if out.first().is_some_and(|o| o.header.kind == Kind::Log) { Vec::new() } else { out.clone() };
         }
         out
     }
@@ -321,10 +265,7 @@ impl<W: Workshop> Server<W> {
     fn pieces(&self, id: u32, number: u32, log: LogKind, first: u64, frames: u16) -> Vec<Outgoing> {
         let user = crate::job::largest_user(crate::frame::Framing::Length, self.identity.mtu);
         let records = self.workshop.log(log);
-        let wanted = usize::try_from(first)
-            .ok()
-            .and_then(|first| records.get(first..))
-            .unwrap_or_default();
+        let wanted = usize::try_from(first).ok().and_then(|first| records.get(first..)).unwrap_or_default();
         wanted
             .chunks(records_per_frame(user))
             .take(usize::from(frames.min(MAX_PIECES)))

@@ -2,8 +2,8 @@
 
 use crate::clock::Clock;
 use crate::control::{
-    Identity, LogKind, Outgoing, Progress, Refusal, Reply, Request, header, read_log_piece,
-    read_reply, read_sync_reply, records_per_frame, request,
+    Identity, LogKind, Outgoing, Progress, Refusal, Reply, Request, header, read_log_piece, read_reply,
+    read_sync_reply, records_per_frame, request,
 };
 use crate::frame::{Frame, Framing, Kind, Mac, Malformed, VERSION, build, parse, stamp};
 use crate::host::Host;
@@ -43,17 +43,11 @@ impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SessionError::Absent(mac) => {
-                write!(
-                    f,
-                    "peer {mac}: no answer; run `framegen serve` there, and check cable, interface and address"
-                )
+                write!(f, "peer {mac}: no answer; run `framegen serve` there, and check cable, interface and address")
             }
             SessionError::Silent(mac) => write!(f, "peer {mac}: no longer answers"),
             SessionError::Version(mac, version) => {
-                write!(
-                    f,
-                    "peer {mac}: speaks protocol version {version}, this is {VERSION}; install equal versions"
-                )
+                write!(f, "peer {mac}: speaks protocol version {version}, this is {VERSION}; install equal versions")
             }
             SessionError::Refused(mac, Refusal::Busy, text) => {
                 write!(f, "peer {mac}: busy: {text}; try again later")
@@ -76,10 +70,7 @@ impl From<io::Error> for SessionError {
 
 /// The kernel may take the next frame.
 fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ENOBUFS | libc::EAGAIN | libc::EINTR | libc::ENETDOWN)
-    )
+    matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN | libc::EINTR | libc::ENETDOWN))
 }
 
 pub struct Session {
@@ -97,16 +88,13 @@ pub struct Session {
     batch: Batch,
     id: u32,
     number: u32,
+    /// It did not answer in time once: it is not waited for again.
+    gone: bool,
 }
 
 impl Session {
     /// Shake hands with a peer, without binding it.
-    pub fn hello(
-        host: &Host,
-        peer: Mac,
-        framing: Framing,
-        node: u16,
-    ) -> Result<Session, SessionError> {
+    pub fn hello(host: &Host, peer: Mac, framing: Framing, node: u16) -> Result<Session, SessionError> {
         let socket = PacketSocket::new(Traffic::Control)?;
         socket.timestamps()?;
         socket.bind(host.interface, Some(framing))?;
@@ -123,17 +111,12 @@ impl Session {
             clock: host.clock.clone(),
             batch: Batch::default(),
             id: 0,
-            number: (Random::from_kernel().next() >> 34) as u32,
+            number: (Random::from_kernel().word() >> 34) as u32,
+            gone: false,
         };
-        let hello = Request::Hello {
-            program: env!("CARGO_PKG_VERSION").into(),
-        };
+        let hello = Request::Hello { program: env!("CARGO_PKG_VERSION").into() };
         let absent = |error| {
-            if let SessionError::Silent(mac) = error {
-                SessionError::Absent(mac)
-            } else {
-                error
-            }
+            if let SessionError::Silent(mac) = error { SessionError::Absent(mac) } else { error }
         };
         let (id, reply) = session.call(&hello).map_err(absent)?;
         let Reply::Welcome(identity) = reply else {
@@ -150,9 +133,7 @@ impl Session {
 
     pub fn prepare(&mut self, job: Job) -> Result<(), SessionError> {
         self.progress = Progress::default();
-        self.expect(&Request::Prepare(job), |reply| {
-            matches!(reply, Reply::Ready)
-        })
+        self.expect(&Request::Prepare(job), |reply| matches!(reply, Reply::Ready))
     }
 
     pub fn start(&mut self) -> Result<(), SessionError> {
@@ -170,17 +151,9 @@ impl Session {
         self.expect(&Request::Release, |reply| matches!(reply, Reply::Released))
     }
 
-    fn expect(
-        &mut self,
-        request: &Request,
-        wanted: impl Fn(&Reply) -> bool,
-    ) -> Result<(), SessionError> {
+    fn expect(&mut self, request: &Request, wanted: impl Fn(&Reply) -> bool) -> Result<(), SessionError> {
         let (_, reply) = self.call(request)?;
-        if wanted(&reply) {
-            Ok(())
-        } else {
-            Err(SessionError::Confused(self.peer))
-        }
+        if wanted(&reply) { Ok(()) } else { Err(SessionError::Confused(self.peer)) }
     }
 
     /// Send a request until its reply comes; with the reply, the session it names.
@@ -191,14 +164,12 @@ impl Session {
         let hello = matches!(message, Request::Hello { .. });
         let begin = self.clock.now();
         let mut repeat = FIRST_REPEAT_NS;
-        while self.clock.now() - begin < PATIENCE_NS {
+        while !self.gone && self.clock.now() - begin < PATIENCE_NS {
             self.send(&out)?;
             let until = self.clock.now() + repeat;
             let answer = self.listen(until, |frame, _| {
                 let ours = frame.header.sequence == number && (hello || frame.header.test == id);
-                read_reply(frame)
-                    .filter(|_| ours)
-                    .map(|reply| (frame.header.test, reply))
+                read_reply(frame).filter(|_| ours).map(|reply| (frame.header.test, reply))
             })?;
             match answer {
                 Some((_, Reply::Refused { why, text })) => {
@@ -211,7 +182,12 @@ impl Session {
                 return Err(SessionError::Interrupted);
             }
         }
-        Err(SessionError::Silent(self.peer))
+        Err(self.silent())
+    }
+
+    fn silent(&mut self) -> SessionError {
+        self.gone = true;
+        SessionError::Silent(self.peer)
     }
 
     fn send(&mut self, out: &Outgoing) -> io::Result<i64> {
@@ -235,30 +211,16 @@ impl Session {
         loop {
             let mut found = None;
             self.batch
-                .receive(&self.socket, &mut self.clock, |bytes, time| {
-                    match parse(bytes) {
-                        Ok(frame)
-                            if frame.source == self.peer
-                                && frame.destination == self.own
-                                && found.is_none() =>
-                        {
-                            found = each(&frame, time);
-                        }
-                        Err(Malformed::Version(other))
-                            if bytes[6..12] == self.peer.0 && bytes[..6] == self.own.0 =>
-                        {
-                            version = Some(other);
-                        }
-                        _ => {}
+                .receive(&self.socket, &mut self.clock, |bytes, time| match parse(bytes) {
+                    Ok(frame) if frame.source == self.peer && frame.destination == self.own && found.is_none() => {
+                        found = each(&frame, time);
                     }
+                    Err(Malformed::Version(other)) if bytes[6..12] == self.peer.0 && bytes[..6] == self.own.0 => {
+                        version = Some(other);
+                    }
+                    _ => {}
                 })
-                .or_else(|error| {
-                    if error.raw_os_error() == Some(libc::ENETDOWN) {
-                        Ok(0)
-                    } else {
-                        Err(error)
-                    }
-                })?;
+                .or_else(|error| if error.raw_os_error() == Some(libc::ENETDOWN) { Ok(0) } else { Err(error) })?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -284,15 +246,11 @@ impl Session {
     pub fn exchange(&mut self, wait_ns: i64) -> Result<bool, SessionError> {
         self.number += 1;
         let number = self.number;
-        let sent = self.send(&Outgoing {
-            header: header(Kind::Sync, 0, self.id, number),
-            payload: Vec::new(),
-        })?;
+        let sent = self.send(&Outgoing { header: header(Kind::Sync, 0, self.id, number), payload: Vec::new() })?;
         let id = self.id;
         let answer = self.listen(sent + wait_ns, |frame, received| {
             let ours = frame.header.sequence == number && frame.header.test == id;
-            let reply =
-                read_sync_reply(frame).filter(|reply| ours && reply.request_sent_ns == sent)?;
+            let reply = read_sync_reply(frame).filter(|reply| ours && reply.request_sent_ns == sent)?;
             let exchange = Exchange {
                 request_sent: sent,
                 request_received: reply.request_received_ns,
@@ -316,8 +274,8 @@ impl Session {
         while done < count {
             if self.exchange(FETCH_WAIT_NS)? {
                 done += 1;
-            } else if self.clock.now() - begin > PATIENCE_NS {
-                return Err(SessionError::Silent(self.peer));
+            } else if self.gone || self.clock.now() - begin > PATIENCE_NS {
+                return Err(self.silent());
             }
             // Awake in between: a CPU that slept is slower in one direction only.
             let next = self.clock.now() + 200_000;
@@ -326,29 +284,19 @@ impl Session {
         Ok(())
     }
 
-    /// The peer's frame log.
-    pub fn fetch(&mut self, log: LogKind, count: u64) -> Result<Vec<Record>, SessionError> {
+    /// The peer's frame log: `count` records as it reports, of which there can be `room`.
+    pub fn fetch(&mut self, log: LogKind, count: u64, room: usize) -> Result<Vec<Record>, SessionError> {
+        if count > room as u64 {
+            return Err(SessionError::Confused(self.peer));
+        }
         let mut records: Vec<Record> = Vec::new();
         let mut begin = self.clock.now();
         while (records.len() as u64) < count {
             self.number += 1;
             let (id, number, first) = (self.id, self.number, records.len() as u64);
-            self.send(&request(
-                id,
-                number,
-                &Request::Fetch {
-                    log,
-                    first,
-                    frames: FETCH_FRAMES,
-                },
-            ))?;
-            let per_frame = records_per_frame(largest_user(
-                Framing::Length,
-                self.mtu.min(self.identity.mtu),
-            ));
-            let frames = (count - first)
-                .div_ceil(per_frame as u64)
-                .min(u64::from(FETCH_FRAMES)) as usize;
+            self.send(&request(id, number, &Request::Fetch { log, first, frames: FETCH_FRAMES }))?;
+            let per_frame = records_per_frame(largest_user(Framing::Length, self.mtu.min(self.identity.mtu)));
+            let frames = (count - first).div_ceil(per_frame as u64).min(u64::from(FETCH_FRAMES)) as usize;
             let mut pieces: Vec<Option<Vec<Record>>> = vec![None; frames];
             let mut missing = frames;
             let until = self.clock.now() + FETCH_WAIT_NS;
@@ -357,9 +305,7 @@ impl Session {
                     return None;
                 }
                 let (index, piece) = read_log_piece(frame)?;
-                let place = pieces
-                    .get_mut(usize::from(index))
-                    .filter(|place| place.is_none())?;
+                let place = pieces.get_mut(usize::from(index)).filter(|place| place.is_none())?;
                 *place = Some(piece);
                 missing -= 1;
                 (missing == 0).then_some(())
@@ -370,8 +316,8 @@ impl Session {
             }
             if records.len() as u64 > first {
                 begin = self.clock.now();
-            } else if self.clock.now() - begin > PATIENCE_NS {
-                return Err(SessionError::Silent(self.peer));
+            } else if self.gone || self.clock.now() - begin > PATIENCE_NS {
+                return Err(self.silent());
             }
         }
         Ok(records)

@@ -26,23 +26,13 @@ pub struct PacketSocket {
 }
 
 pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-pub fn set_option<T>(
-    fd: RawFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: &T,
-) -> io::Result<()> {
+pub fn set_option<T>(fd: RawFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is a plain C structure of `length` bytes that outlives the call.
-    check(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) })
-        .map(drop)
+    check(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) }).map(drop)
 }
 
 impl PacketSocket {
@@ -50,11 +40,7 @@ impl PacketSocket {
     pub fn new(traffic: Traffic) -> io::Result<PacketSocket> {
         // SAFETY: creates a descriptor that `OwnedFd` then owns.
         let fd = unsafe {
-            let fd = check(libc::socket(
-                libc::AF_PACKET,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                0,
-            ))?;
+            let fd = check(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))?;
             OwnedFd::from_raw_fd(fd)
         };
         let socket = PacketSocket { fd };
@@ -65,10 +51,7 @@ impl PacketSocket {
             set_option(socket.raw(), libc::SOL_SOCKET, libc::SO_RCVBUF, &size)?;
         }
         // A card that stopped taking frames must not hold a sender for ever.
-        let patience = libc::timeval {
-            tv_sec: 0,
-            tv_usec: 200_000,
-        };
+        let patience = libc::timeval { tv_sec: 0, tv_usec: 200_000 };
         set_option(socket.raw(), libc::SOL_SOCKET, libc::SO_SNDTIMEO, &patience)?;
         Ok(socket)
     }
@@ -91,21 +74,12 @@ impl PacketSocket {
         address.sll_ifindex = interface as i32;
         let length = mem::size_of_val(&address) as libc::socklen_t;
         // SAFETY: `address` is a sockaddr_ll of `length` bytes.
-        check(unsafe { libc::bind(self.raw(), std::ptr::from_ref(&address).cast(), length) })
-            .map(drop)
+        check(unsafe { libc::bind(self.raw(), std::ptr::from_ref(&address).cast(), length) }).map(drop)
     }
 
     fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
-        let program = libc::sock_fprog {
-            len: program.len() as u16,
-            filter: program.as_ptr().cast_mut(),
-        };
-        set_option(
-            self.raw(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            &program,
-        )
+        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+        set_option(self.raw(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
     pub fn join(&self, interface: u32, group: Mac) -> io::Result<()> {
@@ -117,12 +91,7 @@ impl PacketSocket {
             mr_alen: 6,
             mr_address: address,
         };
-        set_option(
-            self.raw(),
-            libc::SOL_PACKET,
-            libc::PACKET_ADD_MEMBERSHIP,
-            &membership,
-        )
+        set_option(self.raw(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
     }
 
     pub fn timestamps(&self) -> io::Result<()> {
@@ -132,24 +101,13 @@ impl PacketSocket {
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: reads `frame` only.
         let sent = unsafe { libc::send(self.raw(), frame.as_ptr().cast(), frame.len(), 0) };
-        if sent < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// One frame if there is one, without waiting.
     pub fn receive<'b>(&self, buffer: &'b mut [u8; MAX_FRAME]) -> io::Result<Option<&'b [u8]>> {
         // SAFETY: writes at most `buffer.len()` bytes into `buffer`.
-        let got = unsafe {
-            libc::recv(
-                self.raw(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                libc::MSG_DONTWAIT,
-            )
-        };
+        let got = unsafe { libc::recv(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
         if got >= 0 {
             return Ok(Some(&buffer[..got as usize]));
         }
@@ -168,13 +126,7 @@ impl PacketSocket {
         // SAFETY: the kernel writes at most `length` bytes.
         check(unsafe {
             let place = statistics.as_mut_ptr().cast();
-            libc::getsockopt(
-                self.raw(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                place,
-                &mut length,
-            )
+            libc::getsockopt(self.raw(), libc::SOL_PACKET, libc::PACKET_STATISTICS, place, &mut length)
         })?;
         Ok(u64::from(statistics[1]))
     }
@@ -182,30 +134,15 @@ impl PacketSocket {
 
 /// Wait until one of `fds` has something to read, or a signal came. A socket's own error (the link went down) is one here.
 pub fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<()> {
-    let mut polls: Vec<libc::pollfd> = fds
-        .iter()
-        .map(|&fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
+    let mut polls: Vec<libc::pollfd> =
+        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
     // SAFETY: `polls` is a valid array of its length.
-    let ready = unsafe {
-        libc::poll(
-            polls.as_mut_ptr(),
-            polls.len() as libc::nfds_t,
-            timeout.as_millis() as i32,
-        )
-    };
+    let ready = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout.as_millis() as i32) };
     match check(ready) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
         _ => {}
     }
-    polls
-        .iter()
-        .filter(|poll| poll.revents & libc::POLLERR != 0)
-        .try_for_each(|poll| take_error(poll.fd))
+    polls.iter().filter(|poll| poll.revents & libc::POLLERR != 0).try_for_each(|poll| take_error(poll.fd))
 }
 
 /// The error waiting at a socket, taken from it.
@@ -215,11 +152,7 @@ fn take_error(fd: RawFd) -> io::Result<()> {
     let place = std::ptr::from_mut(&mut error).cast();
     // SAFETY: the kernel writes at most `length` bytes.
     check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, place, &mut length) })?;
-    if error == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::from_raw_os_error(error))
-    }
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
 /// A batch of frames with the kernel's timestamps.
@@ -230,10 +163,7 @@ pub struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        Batch {
-            buffers: vec![[0; MAX_FRAME]; BATCH].into_boxed_slice(),
-            controls: Box::new([[0; 8]; BATCH]),
-        }
+        Batch { buffers: vec![[0; MAX_FRAME]; BATCH].into_boxed_slice(), controls: Box::new([[0; 8]; BATCH]) }
     }
 }
 
@@ -249,10 +179,7 @@ impl Batch {
         let mut vectors: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
         for i in 0..BATCH {
-            vectors[i] = libc::iovec {
-                iov_base: self.buffers[i].as_mut_ptr().cast(),
-                iov_len: MAX_FRAME,
-            };
+            vectors[i] = libc::iovec { iov_base: self.buffers[i].as_mut_ptr().cast(), iov_len: MAX_FRAME };
             messages[i].msg_hdr.msg_iov = &mut vectors[i];
             messages[i].msg_hdr.msg_iovlen = 1;
             messages[i].msg_hdr.msg_control = self.controls[i].as_mut_ptr().cast();
@@ -260,15 +187,8 @@ impl Batch {
         }
         let (count, flags) = (BATCH as u32, libc::MSG_DONTWAIT);
         // SAFETY: every message points at buffers that live until the end of this function.
-        let got = unsafe {
-            libc::recvmmsg(
-                socket.raw(),
-                messages.as_mut_ptr(),
-                count,
-                flags as _,
-                std::ptr::null_mut(),
-            )
-        };
+        let got =
+            unsafe { libc::recvmmsg(socket.raw(), messages.as_mut_ptr(), count, flags as _, std::ptr::null_mut()) };
         if got < 0 {
             return match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -294,11 +214,8 @@ fn kernel_time(message: &libc::msghdr) -> Option<i64> {
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(message);
         while !control.is_null() {
-            if (*control).cmsg_level == libc::SOL_SOCKET
-                && (*control).cmsg_type == libc::SCM_TIMESTAMPNS
-            {
-                let time: libc::timespec =
-                    std::ptr::read_unaligned(libc::CMSG_DATA(control).cast());
+            if (*control).cmsg_level == libc::SOL_SOCKET && (*control).cmsg_type == libc::SCM_TIMESTAMPNS {
+                let time: libc::timespec = std::ptr::read_unaligned(libc::CMSG_DATA(control).cast());
                 #[allow(clippy::useless_conversion)] // 32-bit hosts
                 return Some(i64::from(time.tv_sec) * 1_000_000_000 + i64::from(time.tv_nsec));
             }
@@ -316,11 +233,7 @@ fn filter(traffic: Traffic) -> [libc::sock_filter; 6] {
     const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let (at_least, below) = if traffic == Traffic::Test {
-        (0, 1)
-    } else {
-        (1, 0)
-    };
+    let (at_least, below) = if traffic == Traffic::Test { (0, 1) } else { (1, 0) };
     [
         step(LOAD_WORD, 0, 0, ETHERNET_HEADER as u32),
         step(EQUAL, 0, 3, u32::from_be_bytes(MAGIC)),

@@ -55,11 +55,7 @@ pub fn distribution(mut values: Vec<f64>) -> Option<Distribution> {
         p90: quantile(&values, 0.9),
         p99: quantile(&values, 0.99),
         p999: quantile(&values, 0.999),
-        fwhm: if n < LEAST_FOR_WIDTH {
-            None
-        } else {
-            fwhm(&histogram)
-        },
+        fwhm: if n < LEAST_FOR_WIDTH { None } else { fwhm(&histogram) },
         histogram,
     })
 }
@@ -92,38 +88,22 @@ fn histogram(sorted: &[f64]) -> Histogram {
             counts[bin as usize] += 1;
         }
     }
-    Histogram {
-        start,
-        width,
-        counts,
-        below,
-        above,
-    }
+    Histogram { start, width, counts, below, above }
 }
 
 /// The next 1, 2 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
     let decade = 10f64.powf(value.log10().floor());
-    let factor = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .find(|factor| factor * decade >= value * (1.0 - 1e-9));
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * decade >= value * (1.0 - 1e-9));
     factor.unwrap_or(10.0) * decade
 }
 
 /// From the highest bin outwards to where the counts fall through half of it, interpolated between bin centres.
 fn fwhm(histogram: &Histogram) -> Option<f64> {
     let counts = &histogram.counts;
-    let (peak, &height) = counts
-        .iter()
-        .enumerate()
-        .max_by_key(|&(i, &count)| (count, std::cmp::Reverse(i)))?;
+    let (peak, &height) = counts.iter().enumerate().max_by_key(|&(i, &count)| (count, std::cmp::Reverse(i)))?;
     let half = height as f64 / 2.0;
-    let count_at = |bin: isize| {
-        usize::try_from(bin)
-            .ok()
-            .and_then(|bin| counts.get(bin))
-            .map_or(0.0, |&c| c as f64)
-    };
+    let count_at = |bin: isize| usize::try_from(bin).ok().and_then(|bin| counts.get(bin)).map_or(0.0, |&c| c as f64);
     let edge = |step: isize| {
         let mut bin = peak as isize;
         while count_at(bin + step) > half {
@@ -167,12 +147,9 @@ mod tests {
     #[test]
     fn width_of_a_normal_distribution() {
         let mut random = Random::new(6);
-        let normal = |random: &mut Random| {
-            (-2.0 * random.unit().ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
-        };
-        let values: Vec<f64> = (0..200_000)
-            .map(|_| 100.0 + 2.0 * normal(&mut random))
-            .collect();
+        let normal =
+            |random: &mut Random| (-2.0 * random.unit().ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos();
+        let values: Vec<f64> = (0..200_000).map(|_| 100.0 + 2.0 * normal(&mut random)).collect();
         let fwhm = distribution(values).expect("values").fwhm.expect("enough");
         assert!((fwhm / (2.0 * 2.354_82) - 1.0).abs() < 0.06, "{fwhm}");
     }

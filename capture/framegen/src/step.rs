@@ -40,11 +40,7 @@ impl Steps {
         let failed = |text: String| Err(SessionError::Io(io::Error::other(text)));
         while begin.elapsed() < limit {
             check()?;
-            let mut waiting = libc::pollfd {
-                fd: 0,
-                events: libc::POLLIN,
-                revents: 0,
-            };
+            let mut waiting = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
             // SAFETY: one valid pollfd.
             let ready = unsafe { libc::poll(&mut waiting, 1, 50) };
             if ready <= 0 {
@@ -55,17 +51,12 @@ impl Steps {
             // SAFETY: reads one byte into `byte`.
             match unsafe { libc::read(0, std::ptr::from_mut(&mut byte).cast(), 1) } {
                 0 => {
-                    return failed(format!(
-                        "standard input ended before \"{name}\" was answered"
-                    ));
+                    return failed(format!("standard input ended before \"{name}\" was answered"));
                 }
                 1 if byte == b'\n' => return Ok(()),
                 _ => {}
             }
         }
-        failed(format!(
-            "nobody answered \"{name}\" within {} s",
-            limit.as_secs_f64()
-        ))
+        failed(format!("nobody answered \"{name}\" within {} s", limit.as_secs_f64()))
     }
 }

@@ -17,8 +17,7 @@ struct Growing {
 
 impl Growing {
     fn append(&mut self) -> io::Result<()> {
-        self.file
-            .append(&self.log.records()[self.file.rows() as usize..])
+        self.file.append(&self.log.records()[self.file.rows() as usize..])
     }
 }
 
@@ -49,20 +48,11 @@ impl Store {
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
         }
-        Ok(Store {
-            folder,
-            growing: Vec::new(),
-            files: Vec::new(),
-        })
+        Ok(Store { folder, growing: Vec::new(), files: Vec::new() })
     }
 
     /// Node 0's logs of a point; a log without room is not kept.
-    pub fn begin(
-        &mut self,
-        point: usize,
-        sent: &Arc<FrameLog>,
-        received: &Arc<FrameLog>,
-    ) -> io::Result<()> {
+    pub fn begin(&mut self, point: usize, sent: &Arc<FrameLog>, received: &Arc<FrameLog>) -> io::Result<()> {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
@@ -71,12 +61,7 @@ impl Store {
                 let name = name(point, 0, kind);
                 let path = folder.join(&name);
                 let file = NpyFile::create(&path).map_err(|error| named(&path, error))?;
-                self.growing.push(Growing {
-                    log: log.clone(),
-                    file,
-                    name,
-                    kind,
-                });
+                self.growing.push(Growing { log: log.clone(), file, name, kind });
             }
         }
         Ok(())
@@ -87,20 +72,11 @@ impl Store {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
-        self.growing.iter_mut().try_for_each(|log| {
-            log.append()
-                .map_err(|error| named(&folder.join(&log.name), error))
-        })
+        self.growing.iter_mut().try_for_each(|log| log.append().map_err(|error| named(&folder.join(&log.name), error)))
     }
 
     /// The log of a peer.
-    pub fn fetched(
-        &mut self,
-        point: usize,
-        node: u16,
-        kind: LogKind,
-        records: &[Record],
-    ) -> io::Result<()> {
+    pub fn fetched(&mut self, point: usize, node: u16, kind: LogKind, records: &[Record]) -> io::Result<()> {
         let Some(folder) = self.folder.as_ref().filter(|_| !records.is_empty()) else {
             return Ok(());
         };
@@ -108,12 +84,7 @@ impl Store {
         let path = folder.join(&name);
         let write = || NpyFile::create(&path)?.append(records);
         write().map_err(|error| named(&path, error))?;
-        self.files.push(LogFile {
-            file: name,
-            node,
-            kind: word(kind),
-            records: records.len() as u64,
-        });
+        self.files.push(LogFile { file: name, node, kind: word(kind), records: records.len() as u64 });
         Ok(())
     }
 
@@ -131,10 +102,7 @@ impl Store {
 
     /// summary.json, whole or not at all.
     pub fn summary(folder: &Path, text: &str) -> io::Result<()> {
-        let (path, partial) = (
-            folder.join("summary.json"),
-            folder.join("summary.json.partial"),
-        );
+        let (path, partial) = (folder.join("summary.json"), folder.join("summary.json.partial"));
         std::fs::write(&partial, text)
             .and_then(|()| std::fs::rename(&partial, &path))
             .map_err(|error| named(&path, error))

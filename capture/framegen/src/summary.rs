@@ -54,7 +54,10 @@ pub struct FlowSummary {
     pub to: u16,
     pub length_bytes: u16,
     pub planned: Option<u32>,
+    /// Slots left empty (late frames, `skip`).
     pub skipped: Option<u64>,
+    /// The kernel would not take these; they do not count as sent.
+    pub failed: Option<u64>,
     pub sent: Option<u64>,
     pub received: Option<u64>,
     pub lost: Option<u64>,
@@ -128,8 +131,13 @@ pub struct NodeResult<'a> {
     pub received: &'a [Record],
 }
 
+/// In ns. A peer's times are what it says: any two must do.
+fn difference(later: i64, earlier: i64) -> f64 {
+    (i128::from(later) - i128::from(earlier)) as f64
+}
+
 fn rate(first: Option<i64>, last: Option<i64>, frames: u64, length: u16) -> Option<Rate> {
-    let seconds = (last? - first?) as f64 / 1e9;
+    let seconds = difference(last?, first?) / 1e9;
     if frames < 2 || seconds <= 0.0 {
         return None;
     }
@@ -145,12 +153,7 @@ fn rate(first: Option<i64>, last: Option<i64>, frames: u64, length: u16) -> Opti
 /// Intervals between one time and the next, µs.
 fn spacing(times: impl Iterator<Item = i64>) -> Option<Distribution> {
     let times: Vec<i64> = times.collect();
-    distribution(
-        times
-            .windows(2)
-            .map(|pair| (pair[1] - pair[0]) as f64 / 1e3)
-            .collect(),
-    )
+    distribution(times.windows(2).map(|pair| difference(pair[1], pair[0]) / 1e3).collect())
 }
 
 /// `ns` of a node's clock on node 0's; None where the clocks were never compared.
@@ -158,21 +161,13 @@ fn on_ours(clocks: &[ClockFit], node: u16, ns: i64) -> Option<f64> {
     if node == 0 {
         return Some(ns as f64);
     }
-    clocks
-        .iter()
-        .find(|clock| clock.node == node)
-        .map(|clock| clock.to_ours(ns))
+    clocks.iter().find(|clock| clock.node == node).map(|clock| clock.to_ours(ns))
 }
 
-fn first_copies<'a>(
-    records: &'a [Record],
-    flow: &Flow,
-) -> impl Iterator<Item = &'a Record> + use<'a> {
+fn first_copies<'a>(records: &'a [Record], flow: &Flow) -> impl Iterator<Item = &'a Record> + use<'a> {
     let (stream, from) = (flow.stream, flow.from);
     let damaged = RECORD_CORRUPT | RECORD_DUPLICATE;
-    records
-        .iter()
-        .filter(move |r| r.stream == stream && r.node == from && r.flags & damaged == 0)
+    records.iter().filter(move |r| r.stream == stream && r.node == from && r.flags & damaged == 0)
 }
 
 fn latency(received: &[Record], flow: &Flow, clocks: &[ClockFit]) -> Option<(Distribution, f64)> {
@@ -195,20 +190,13 @@ fn latency(received: &[Record], flow: &Flow, clocks: &[ClockFit]) -> Option<(Dis
 
 /// Round trips as the asking node saw them: first answer of each node to each request, µs.
 pub fn round_trips(point: &Point, sent: &[Record], received: &[Record]) -> Vec<RoundTrip> {
-    let left: HashMap<u32, i64> = sent
-        .iter()
-        .map(|record| (record.sequence, record.send_ns))
-        .collect();
+    let left: HashMap<u32, i64> = sent.iter().map(|record| (record.sequence, record.send_ns)).collect();
     let answers = point.flows.iter().filter(|flow| flow.to == 0);
     answers
         .filter_map(|flow| {
-            let trips = first_copies(received, flow).filter_map(|answer| {
-                Some((answer.receive_ns - left.get(&answer.sequence)?) as f64 / 1e3)
-            });
-            Some(RoundTrip {
-                node: flow.from,
-                distribution: distribution(trips.collect())?,
-            })
+            let trips = first_copies(received, flow)
+                .filter_map(|answer| Some((answer.receive_ns - left.get(&answer.sequence)?) as f64 / 1e3));
+            Some(RoundTrip { node: flow.from, distribution: distribution(trips.collect())? })
         })
         .collect()
 }
@@ -221,58 +209,31 @@ pub fn flows(point: &Point, results: &[NodeResult], clocks: &[ClockFit]) -> Vec<
         .map(|result| {
             result.report.as_ref().map_or(0, |report| {
                 let interface = report.quality.interface;
-                report.quality.socket_drops + interface.rx_dropped + interface.rx_missed
+                let dropped = interface.rx_dropped.saturating_add(interface.rx_missed);
+                report.quality.socket_drops.saturating_add(dropped)
             })
         })
         .collect();
-    point
-        .flows
-        .iter()
-        .map(|flow| summarise(flow, results, clocks, &mut drops))
-        .collect()
+    point.flows.iter().map(|flow| summarise(flow, results, clocks, &mut drops)).collect()
 }
 
-fn summarise(
-    flow: &Flow,
-    results: &[NodeResult],
-    clocks: &[ClockFit],
-    drops: &mut [u64],
-) -> FlowSummary {
-    let (from, to) = (
-        &results[usize::from(flow.from)],
-        &results[usize::from(flow.to)],
-    );
-    let sent = from
-        .report
-        .as_ref()
-        .and_then(|report| report.sent.as_ref())
-        .filter(|sent| sent.stream == flow.stream);
+fn summarise(flow: &Flow, results: &[NodeResult], clocks: &[ClockFit], drops: &mut [u64]) -> FlowSummary {
+    let (from, to) = (&results[usize::from(flow.from)], &results[usize::from(flow.to)]);
+    let sent = from.report.as_ref().and_then(|report| report.sent.as_ref()).filter(|sent| sent.stream == flow.stream);
     let received = to.report.as_ref().and_then(|report| {
         let mine = |index: usize| report.received[index].stream == flow.stream;
         // Answers of several nodes share a stream and stand in the order of the nodes.
         let index = (0..report.received.len()).filter(|&index| mine(index));
-        let nth = if flow.to == 0 && report.received.iter().all(|r| r.stream == flow.stream) {
-            flow.from - 1
-        } else {
-            0
-        };
-        index
-            .clone()
-            .nth(usize::from(nth))
-            .map(|index| (&report.received[index], report))
+        let nth =
+            if flow.to == 0 && report.received.iter().all(|r| r.stream == flow.stream) { flow.from - 1 } else { 0 };
+        index.clone().nth(usize::from(nth)).map(|index| (&report.received[index], report))
     });
     // With one stream a damaged header can only have been one of it.
     let corrupt = received.map(|(r, report)| {
-        r.counts.corrupt
-            + if report.received.len() == 1 {
-                report.damaged
-            } else {
-                0
-            }
+        let damaged = if report.received.len() == 1 { report.damaged } else { 0 };
+        r.counts.corrupt.saturating_add(damaged)
     });
-    let lost = sent
-        .zip(received)
-        .map(|(sent, (received, _))| sent.sent.saturating_sub(received.counts.received));
+    let lost = sent.zip(received).map(|(sent, (received, _))| sent.sent.saturating_sub(received.counts.received));
     let loss = lost.zip(corrupt).map(|(lost, corrupt)| {
         let mut left = lost;
         let mut take = |available: u64| {
@@ -280,31 +241,16 @@ fn summarise(
             left -= taken;
             taken
         };
-        let interface = from
-            .report
-            .as_ref()
-            .map(|report| report.quality.interface)
-            .unwrap_or_default();
+        let interface = from.report.as_ref().map(|report| report.quality.interface).unwrap_or_default();
         let application = take(corrupt);
         let pool = &mut drops[usize::from(flow.to)];
         let kernel = take(*pool);
         *pool -= kernel;
-        let sender = take(interface.tx_dropped + interface.tx_errors);
-        Loss {
-            sender,
-            network: left,
-            kernel,
-            application,
-        }
+        let sender = take(interface.tx_dropped.saturating_add(interface.tx_errors));
+        Loss { sender, network: left, kernel, application }
     });
-    let departures = || {
-        from.sent
-            .iter()
-            .filter(|record| record.stream == flow.stream)
-    };
-    let lateness = departures()
-        .filter(|r| r.lateness_ns != UNKNOWN_LATENESS)
-        .map(|r| f64::from(r.lateness_ns) / 1e3);
+    let departures = || from.sent.iter().filter(|record| record.stream == flow.stream);
+    let lateness = departures().filter(|r| r.lateness_ns != UNKNOWN_LATENESS).map(|r| f64::from(r.lateness_ns) / 1e3);
     let latency = latency(to.received, flow, clocks);
     FlowSummary {
         stream: flow.stream,
@@ -313,6 +259,7 @@ fn summarise(
         length_bytes: flow.length,
         planned: flow.planned,
         skipped: sent.map(|sent| sent.skipped),
+        failed: sent.map(|sent| sent.failed),
         sent: sent.map(|sent| sent.sent),
         received: received.map(|(r, _)| r.counts.received),
         lost,
@@ -322,14 +269,11 @@ fn summarise(
         loss,
         send_spacing_us: spacing(departures().map(|record| record.send_ns)),
         lateness_us: distribution(lateness.collect()),
-        receive_spacing_us: spacing(
-            first_copies(to.received, flow).map(|record| record.receive_ns),
-        ),
+        receive_spacing_us: spacing(first_copies(to.received, flow).map(|record| record.receive_ns)),
         latency_sigma_us: latency.as_ref().map(|(_, sigma)| *sigma),
         latency_us: latency.map(|(distribution, _)| distribution),
         sent_rate: sent.and_then(|s| rate(s.first_ns, s.last_ns, s.sent, flow.length)),
-        received_rate: received
-            .and_then(|(r, _)| rate(r.first_ns, r.last_ns, r.counts.received, flow.length)),
+        received_rate: received.and_then(|(r, _)| rate(r.first_ns, r.last_ns, r.counts.received, flow.length)),
     }
 }
 
@@ -344,16 +288,10 @@ pub fn quality(results: &[NodeResult]) -> Vec<NodeQuality> {
                 reasons.push(format!("{count} {text}"));
             }
         };
-        note(
-            quality.involuntary_switches,
-            "involuntary context switches of a timing thread",
-        );
+        note(quality.involuntary_switches, "involuntary context switches of a timing thread");
         note(quality.stolen_ms, "ms of CPU time stolen by the hypervisor");
         note(quality.socket_drops, "frames dropped at a full socket");
-        note(
-            quality.unlogged,
-            "frames without a record: the log was full",
-        );
+        note(quality.unlogged, "frames without a record: the log was full");
         Some(NodeQuality {
             node,
             quality: quality.clone(),

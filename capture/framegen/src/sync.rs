@@ -14,19 +14,25 @@ pub struct Exchange {
     pub reply_received: i64,
 }
 
+// The peer's times are what it says: differences of any two of them must fit.
+fn difference(later: i64, earlier: i64) -> i128 {
+    i128::from(later) - i128::from(earlier)
+}
+
 impl Exchange {
     /// Peer's clock minus ours.
     fn offset(&self) -> f64 {
-        ((self.request_received - self.request_sent) + (self.reply_sent - self.reply_received))
-            as f64
-            / 2.0
+        let there = difference(self.request_received, self.request_sent);
+        let back = difference(self.reply_sent, self.reply_received);
+        (there + back) as f64 / 2.0
     }
 
     /// Time on the way, both directions.
-    fn round_trip(&self) -> i64 {
-        (self.reply_received - self.request_sent) - (self.reply_sent - self.request_received)
+    fn round_trip(&self) -> i128 {
+        difference(self.reply_received, self.request_sent) - difference(self.reply_sent, self.request_received)
     }
 
+    /// Of our clock.
     fn middle(&self) -> i64 {
         self.request_sent + (self.reply_received - self.request_sent) / 2
     }
@@ -56,10 +62,7 @@ const LEAST_SPAN_NS: f64 = 50e6;
 
 /// None without any exchange.
 pub fn fit(node: u16, exchanges: &[Exchange]) -> Option<ClockFit> {
-    let mut sorted: Vec<&Exchange> = exchanges
-        .iter()
-        .filter(|exchange| exchange.round_trip() >= 0)
-        .collect();
+    let mut sorted: Vec<&Exchange> = exchanges.iter().filter(|exchange| exchange.round_trip() >= 0).collect();
     sorted.sort_by_key(|exchange| exchange.middle());
     let mut kept: Vec<&Exchange> = Vec::new();
     for group in sorted.chunks(GROUP) {
@@ -80,16 +83,10 @@ pub fn fit(node: u16, exchanges: &[Exchange]) -> Option<ClockFit> {
     let mean = kept.iter().map(|e| e.offset() - base).sum::<f64>() / n;
     let spread: f64 = kept.iter().map(|e| (time(e) - mean_time).powi(2)).sum();
     let first = kept.iter().map(|e| time(e)).fold(f64::INFINITY, f64::min);
-    let last = kept
-        .iter()
-        .map(|e| time(e))
-        .fold(f64::NEG_INFINITY, f64::max);
+    let last = kept.iter().map(|e| time(e)).fold(f64::NEG_INFINITY, f64::max);
     let with_drift = kept.len() >= 8 && last - first >= LEAST_SPAN_NS;
     let drift = if with_drift {
-        kept.iter()
-            .map(|e| (time(e) - mean_time) * (e.offset() - base - mean))
-            .sum::<f64>()
-            / spread
+        kept.iter().map(|e| (time(e) - mean_time) * (e.offset() - base - mean)).sum::<f64>() / spread
     } else {
         0.0
     };
@@ -118,7 +115,7 @@ impl ClockFit {
     /// A time of the peer's clock on ours, ns.
     pub fn to_ours(&self, peer_ns: i64) -> f64 {
         let drift = self.drift_ppm.unwrap_or(0.0) * 1e-6;
-        let since = (peer_ns - self.reference_ns) as f64 - self.offset_us * 1e3;
+        let since = difference(peer_ns, self.reference_ns) as f64 - self.offset_us * 1e3;
         self.reference_ns as f64 + since / (1.0 + drift)
     }
 
@@ -136,13 +133,7 @@ mod tests {
     use crate::random::Random;
 
     /// Exchanges with a known offset and drift over a link with 10 µs each way and exponential queueing.
-    fn synthetic(
-        random: &mut Random,
-        offset: i64,
-        drift_ppm: f64,
-        count: i64,
-        every: i64,
-    ) -> Vec<Exchange> {
+    fn synthetic(random: &mut Random, offset: i64, drift_ppm: f64, count: i64, every: i64) -> Vec<Exchange> {
         let origin = 50_000_000_000_000i64;
         let peer = |t: i64| t + offset + ((t - origin) as f64 * drift_ppm * 1e-6).round() as i64;
         (0..count)
@@ -173,9 +164,7 @@ mod tests {
             let origin = 50_000_000_000_000i64;
             let truth = offset as f64 + (fit.reference_ns - origin) as f64 * drift * 1e-6;
             pulls.push((fit.offset_us - truth / 1e3) / fit.offset_sigma_us);
-            drift_pulls.push(
-                (fit.drift_ppm.expect("long enough") - drift) / fit.drift_sigma_ppm.expect("too"),
-            );
+            drift_pulls.push((fit.drift_ppm.expect("long enough") - drift) / fit.drift_sigma_ppm.expect("too"));
             // And a single time maps back.
             let t = origin + 77_777_777;
             let peer = t + offset + ((t - origin) as f64 * drift * 1e-6) as i64;
@@ -184,10 +173,7 @@ mod tests {
         for pulls in [pulls, drift_pulls] {
             let mean = pulls.iter().sum::<f64>() / 100.0;
             let width = (pulls.iter().map(|p| (p - mean).powi(2)).sum::<f64>() / 99.0).sqrt();
-            assert!(
-                mean.abs() < 0.35 && (0.7..1.3).contains(&width),
-                "{mean} {width}"
-            );
+            assert!(mean.abs() < 0.35 && (0.7..1.3).contains(&width), "{mean} {width}");
         }
     }
 

@@ -26,12 +26,7 @@ pub struct Tally {
 
 impl Tally {
     pub fn new(planned: u32) -> Tally {
-        Tally {
-            counts: Counts::default(),
-            planned,
-            seen: vec![0; (planned as usize).div_ceil(64)],
-            next_expected: 0,
-        }
+        Tally { counts: Counts::default(), planned, seen: vec![0; (planned as usize).div_ceil(64)], next_expected: 0 }
     }
 
     /// One arrived frame. True if it is the first undamaged copy.
@@ -76,43 +71,28 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let counts = |received, duplicated, reordered| Counts {
-            received,
-            duplicated,
-            reordered,
-            ..Counts::default()
-        };
+        let counts = |received, duplicated, reordered| Counts { received, duplicated, reordered, ..Counts::default() };
         assert_eq!(count(4, &[0, 1, 2, 3]), counts(4, 0, 0));
         assert_eq!(count(4, &[0, 2, 1, 3]), counts(4, 0, 1));
         assert_eq!(count(4, &[3, 0, 1, 2]), counts(4, 0, 3));
         assert_eq!(count(4, &[0, 1, 1, 0, 3]), counts(3, 2, 0));
-        assert_eq!(
-            count(2, &[0, 2, u32::MAX]),
-            Counts {
-                received: 1,
-                unplanned: 2,
-                ..Counts::default()
-            }
-        );
+        assert_eq!(count(2, &[0, 2, u32::MAX]), Counts { received: 1, unplanned: 2, ..Counts::default() });
     }
 
     #[test]
     fn against_the_definition_written_out() {
         let mut random = Random::new(11);
         for _ in 0..200 {
-            let planned = 1 + (random.next() % 200) as u32;
-            let arrivals: Vec<u32> = (0..random.next() % 300)
-                .map(|_| (random.next() % u64::from(planned)) as u32)
-                .collect();
+            let planned = 1 + (random.word() % 200) as u32;
+            let arrivals: Vec<u32> =
+                (0..random.word() % 300).map(|_| (random.word() % u64::from(planned)) as u32).collect();
             let mut firsts: Vec<u32> = Vec::new();
             for &a in &arrivals {
                 if !firsts.contains(&a) {
                     firsts.push(a);
                 }
             }
-            let reordered = (0..firsts.len())
-                .filter(|&i| firsts[..i].iter().any(|&before| before > firsts[i]))
-                .count();
+            let reordered = (0..firsts.len()).filter(|&i| firsts[..i].iter().any(|&before| before > firsts[i])).count();
             let distinct: HashSet<u32> = arrivals.iter().copied().collect();
             assert_eq!(
                 count(planned, &arrivals),

@@ -43,10 +43,7 @@ impl Shared {
 
     /// Report it, and go on.
     pub fn note(&self, text: String) {
-        self.fault
-            .lock()
-            .expect("no thread panics with it")
-            .get_or_insert(text);
+        self.fault.lock().expect("no thread panics with it").get_or_insert(text);
     }
 
     pub fn fault(&self) -> Option<String> {

@@ -2,14 +2,10 @@
 
 use super::Shared;
 use crate::clock::Clock;
-use crate::frame::{
-    ETHERNET_HEADER, Frame, HEADER, Header, Kind, Malformed, ethernet_header, parse,
-};
+use crate::frame::{ETHERNET_HEADER, Frame, HEADER, Header, Kind, Malformed, ethernet_header, parse};
 use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Expect, Job, Receive, Received, Sent};
-use crate::log::{
-    LogWriter, RECORD_CORRUPT, RECORD_DUPLICATE, Record, UNKNOWN_LATENESS, UNKNOWN_NS,
-};
+use crate::log::{LogWriter, RECORD_CORRUPT, RECORD_DUPLICATE, Record, UNKNOWN_LATENESS, UNKNOWN_NS};
 use crate::payload::Pattern;
 use crate::ring::ReceiveRing;
 use crate::socket::{Batch, MAX_FRAME, PacketSocket, Traffic, wait_readable};
@@ -56,11 +52,7 @@ impl Source {
     }
 
     /// What has come, each with its arrival time; waits a little if that is this mode's way.
-    pub fn receive(
-        &mut self,
-        clock: &mut Clock,
-        mut each: impl FnMut(&[u8], i64),
-    ) -> io::Result<usize> {
+    pub fn receive(&mut self, clock: &mut Clock, mut each: impl FnMut(&[u8], i64)) -> io::Result<usize> {
         match &mut self.mode {
             Mode::Busy(buffer) => match self.socket.receive(buffer)? {
                 Some(bytes) => {
@@ -130,12 +122,7 @@ impl Counting {
     }
 
     /// Count a frame that arrived at `time`; given back if it is ours and whole, with whether it is the first copy.
-    pub fn arrived<'f>(
-        &mut self,
-        bytes: &'f [u8],
-        time: i64,
-        kind: Kind,
-    ) -> Option<(Frame<'f>, bool)> {
+    pub fn arrived<'f>(&mut self, bytes: &'f [u8], time: i64, kind: Kind) -> Option<(Frame<'f>, bool)> {
         let frame = match parse(bytes) {
             Ok(frame) => frame,
             Err(Malformed::Damaged) => {
@@ -255,15 +242,9 @@ impl Responder {
     fn answer(&mut self, request: &Frame, clock: &mut Clock) {
         let user = usize::from(request.header.response).clamp(HEADER, self.largest);
         self.frame.clear();
-        self.frame.extend_from_slice(&ethernet_header(
-            request.source,
-            self.own,
-            self.job.framing,
-            user,
-        ));
+        self.frame.extend_from_slice(&ethernet_header(request.source, self.own, self.job.framing, user));
         self.frame.resize(ETHERNET_HEADER + HEADER, 0);
-        self.frame
-            .extend_from_slice(self.pattern.of(request.header.sequence, user - HEADER));
+        self.frame.extend_from_slice(self.pattern.of(request.header.sequence, user - HEADER));
         let header = Header {
             kind: Kind::Response,
             node: self.job.node,
@@ -308,11 +289,7 @@ pub fn run(
     }
     let mut clock = host.clock.clone();
     let mut answering = clock.clone();
-    let kind = if responder.is_some() {
-        Kind::Request
-    } else {
-        Kind::Data
-    };
+    let kind = if responder.is_some() { Kind::Request } else { Kind::Data };
     let (mut stopped_at, mut last_arrival) = (None, clock.now());
     loop {
         let count = source.receive(&mut clock, |bytes, time| {
@@ -342,8 +319,6 @@ pub fn run(
             }
         }
     }
-    shared
-        .switches
-        .fetch_add(involuntary_switches() - before, Ordering::Relaxed);
+    shared.switches.fetch_add(involuntary_switches() - before, Ordering::Relaxed);
     source.socket.drops().unwrap_or(0)
 }

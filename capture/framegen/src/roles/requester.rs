@@ -50,9 +50,7 @@ impl Requester {
         self.marks(shared);
         let sent = self.loops(counting, shared);
         self.marks(shared);
-        shared
-            .switches
-            .fetch_add(involuntary_switches() - before, Ordering::Relaxed);
+        shared.switches.fetch_add(involuntary_switches() - before, Ordering::Relaxed);
         (sent, self.source.socket.drops().unwrap_or(0))
     }
 
@@ -74,18 +72,8 @@ impl Requester {
         let payload = mark(usize::from(self.asking.request_length) - HEADER);
         for sequence in 0..self.asking.marks {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            let header = Header {
-                sequence,
-                send_ns: self.host.clock.now(),
-                ..self.header(Kind::Mark)
-            };
-            let frame = build(
-                self.asking.destination,
-                self.host.mac,
-                self.job.framing,
-                &header,
-                &payload,
-            );
+            let header = Header { sequence, send_ns: self.host.clock.now(), ..self.header(Kind::Mark) };
+            let frame = build(self.asking.destination, self.host.mac, self.job.framing, &header, &payload);
             if let Err(error) = self.socket.send(&frame) {
                 shared.fail(format!("MARK frame {sequence} could not be sent: {error}"));
             }
@@ -97,8 +85,7 @@ impl Requester {
         let user = usize::from(asking.request_length);
         let pattern = Pattern::new(self.job.payload, self.job.test);
         let mut header = self.header(Kind::Request);
-        let mut frame =
-            ethernet_header(asking.destination, self.host.mac, self.job.framing, user).to_vec();
+        let mut frame = ethernet_header(asking.destination, self.host.mac, self.job.framing, user).to_vec();
         frame.resize(ETHERNET_HEADER + user, 0);
         let mut clock = self.host.clock.clone();
         let start = clock.now();
@@ -108,24 +95,17 @@ impl Requester {
         let mut ceiling = Ceiling::new(asking.max_rate_mbit);
         let exchange_bytes = crate::frame::wire_bytes(user)
             + responders as u64 * crate::frame::wire_bytes(usize::from(asking.response_length));
-        let mut sent = Sent {
-            stream: header.stream,
-            ..Sent::default()
-        };
+        let mut sent = Sent { stream: header.stream, ..Sent::default() };
         let mut next = start;
 
         while header.sequence < asking.loops && !shared.stopped() {
-            frame[ETHERNET_HEADER + HEADER..]
-                .copy_from_slice(pattern.of(header.sequence, user - HEADER));
+            frame[ETHERNET_HEADER + HEADER..].copy_from_slice(pattern.of(header.sequence, user - HEADER));
             let earliest = next.max(ceiling.not_before());
             if asked_end.is_some_and(|end| earliest >= end) {
                 break;
             }
             if earliest >= end {
-                shared.fail(format!(
-                    "the limit of {} s came before the last loop",
-                    self.job.max_seconds
-                ));
+                shared.fail(format!("the limit of {} s came before the last loop", self.job.max_seconds));
                 break;
             }
             let now = clock.wait_until(earliest, || !shared.stopped());
@@ -161,9 +141,7 @@ impl Requester {
             while waiting > 0 && !shared.stopped() && clock.now() < give_up {
                 let result = self.source.receive(&mut clock, |bytes, time| {
                     let answer = counting.arrived(bytes, time, Kind::Response);
-                    if answer.is_some_and(|(answer, first)| {
-                        first && answer.header.sequence == header.sequence
-                    }) {
+                    if answer.is_some_and(|(answer, first)| first && answer.header.sequence == header.sequence) {
                         waiting -= 1;
                     }
                 });

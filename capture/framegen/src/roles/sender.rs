@@ -31,9 +31,7 @@ pub enum Transmitter {
 impl Transmitter {
     pub fn open(host: &Host, transmit: Transmit) -> io::Result<Transmitter> {
         let socket = PacketSocket::new(crate::socket::Traffic::Test)?;
-        let ring = (transmit == Transmit::Ring)
-            .then(|| TransmitRing::new(&socket))
-            .transpose()?;
+        let ring = (transmit == Transmit::Ring).then(|| TransmitRing::new(&socket)).transpose()?;
         socket.bind(host.interface, None)?;
         Ok(match ring {
             Some(ring) => Transmitter::Ring(socket, ring),
@@ -68,10 +66,7 @@ pub struct Sender {
 impl Sender {
     /// Send until the plan is done, the time is up or `shared` says stop.
     pub fn run(mut self, shared: &Shared) -> Sent {
-        let mut sent = Sent {
-            stream: self.send.stream,
-            ..Sent::default()
-        };
+        let mut sent = Sent { stream: self.send.stream, ..Sent::default() };
         let before = involuntary_switches();
         match self.host.settle(Role::Send) {
             Ok(()) => {
@@ -85,9 +80,7 @@ impl Sender {
             }
             Err(error) => shared.fail(error.to_string()),
         }
-        shared
-            .switches
-            .fetch_add(involuntary_switches() - before, Ordering::Relaxed);
+        shared.switches.fetch_add(involuntary_switches() - before, Ordering::Relaxed);
         sent
     }
 
@@ -110,18 +103,8 @@ impl Sender {
         for sequence in 0..self.send.marks {
             let next = clock.now() + MARK_SPACING_NS;
             let now = pause(clock, next, shared);
-            let header = Header {
-                sequence,
-                send_ns: now,
-                ..self.header(Kind::Mark)
-            };
-            let frame = build(
-                self.send.destination,
-                self.host.mac,
-                self.job.framing,
-                &header,
-                &payload,
-            );
+            let header = Header { sequence, send_ns: now, ..self.header(Kind::Mark) };
+            let frame = build(self.send.destination, self.host.mac, self.job.framing, &header, &payload);
             if shared.stopped() {
                 return;
             }
@@ -140,17 +123,10 @@ impl Sender {
         let user = usize::from(send.length);
         let pattern = Pattern::new(self.job.payload, self.job.test);
         let mut header = self.header(Kind::Data);
-        let mut frame =
-            ethernet_header(send.destination, self.host.mac, self.job.framing, user).to_vec();
+        let mut frame = ethernet_header(send.destination, self.host.mac, self.job.framing, user).to_vec();
         frame.resize(ETHERNET_HEADER + user, 0);
 
-        let schedule = Schedule::new(
-            send.arrivals,
-            send.spacing_ns,
-            send.seed,
-            send.burst,
-            self.times_ns.clone(),
-        );
+        let schedule = Schedule::new(send.arrivals, send.spacing_ns, send.seed, send.burst, self.times_ns.clone());
         let start = clock.now() + LEAD_NS;
         let mut pacer = Pacer::new(schedule, send.late, start);
         let mut ceiling = Ceiling::new(send.max_rate_mbit);
@@ -171,14 +147,10 @@ impl Sender {
                 break;
             }
             if earliest >= end {
-                shared.fail(format!(
-                    "the limit of {} s came before the last frame",
-                    self.job.max_seconds
-                ));
+                shared.fail(format!("the limit of {} s came before the last frame", self.job.max_seconds));
                 break;
             }
-            frame[ETHERNET_HEADER + HEADER..]
-                .copy_from_slice(pattern.of(header.sequence, user - HEADER));
+            frame[ETHERNET_HEADER + HEADER..].copy_from_slice(pattern.of(header.sequence, user - HEADER));
             let now = pause(clock, earliest, shared);
             if shared.stopped() || asked_end.is_some_and(|end| now >= end) {
                 break;
@@ -200,18 +172,13 @@ impl Sender {
                         flags: 0,
                         send_ns: now,
                         receive_ns: UNKNOWN_NS,
-                        lateness_ns: (now - deadline)
-                            .clamp(i64::from(i32::MIN + 1), i64::from(i32::MAX))
-                            as i32,
+                        lateness_ns: (now - deadline).clamp(i64::from(i32::MIN + 1), i64::from(i32::MAX)) as i32,
                     });
                 }
                 Err(error) => {
                     sent.failed += 1;
                     let since = *refused_since.get_or_insert(now);
-                    let transient = matches!(
-                        error.raw_os_error(),
-                        Some(libc::ENOBUFS | libc::EAGAIN | libc::EINTR)
-                    );
+                    let transient = matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN | libc::EINTR));
                     if !transient || now - since > REFUSING_NS {
                         shared.fail(format!("{} takes no frames: {error}", self.host.name));
                     }
@@ -235,8 +202,6 @@ fn pause(clock: &mut Clock, deadline: i64, shared: &Shared) -> i64 {
         if ahead <= SLEEP_NS || shared.stopped() {
             return clock.wait_until(deadline, || !shared.stopped());
         }
-        std::thread::sleep(Duration::from_nanos(
-            (ahead - SLEEP_NS / 3).min(20_000_000) as u64
-        ));
+        std::thread::sleep(Duration::from_nanos((ahead - SLEEP_NS / 3).min(20_000_000) as u64));
     }
 }

@@ -1,0 +1,235 @@
+"""What framegen does when something goes wrong: it ends in bounded time, says why, and counts what there was."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hostile import Raw, hello
+from network import INTERFACE, Host, hosts, mac, read_log
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Host, Host]]:
+    with hosts() as (a, b):
+        yield a, b
+
+
+def test_peer_absent(pair: tuple[Host, Host], tmp_path: Path) -> None:
+    a, b = pair
+    done = a.framegen("stream", "-p", b.mac, "-o", tmp_path)
+    assert (done.status, done.out) == (3, "")
+    assert f"peer {b.mac}: no answer" in done.err
+    assert done.seconds < 5
+
+
+def test_one_of_two_peers_absent_releases_the_other() -> None:
+    with hosts(3) as (master, first, _):
+        server = first.serve("--once")
+        done = master.framegen("many-to-one", "-p", first.mac, "-p", mac(99))
+        assert (done.status, mac(99) in done.err) == (3, True)
+        assert [json.loads(line)["event"] for line in server.lines] == ["listening"]
+        master.test("stream", first, "--count", 5)
+        assert server.end(5).status == 0
+
+
+@pytest.mark.parametrize("kind", ["stream", "ping-pong"])
+def test_peer_dies_half_way(pair: tuple[Host, Host], tmp_path: Path, kind: str) -> None:
+    a, b = pair
+    server = b.serve()
+    run = a.start(kind, "-p", b.mac, "--seconds", 30, "--spacing-us", 1000, "-o", tmp_path)
+    run.event("progress")
+    server.signal(signal.SIGKILL)
+    killed = time.monotonic()
+    done = run.end(20)
+    assert time.monotonic() - killed < 10
+    assert done.status == 1
+    assert done.summary["complete"] is False
+    assert "no longer answers" in done.summary["reason"]
+    first = done.summary["points"][0]["flows"][0]
+    # What this side knows stays; what only the peer knew is unknown, not 0.
+    assert first["sent"] == len(read_log(tmp_path, done.summary, 0, "sent"))
+    assert (first["received"], first["lost"], first["loss"]) == (None, None, None)
+
+
+def test_peer_stopped_half_way_says_so(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    server = b.serve()
+    run = a.start("stream", "-p", b.mac, "--seconds", 30, "--spacing-us", 1000)
+    run.event("progress")
+    server.signal(signal.SIGTERM)
+    ended = server.end(5)
+    assert ended.status == 1
+    assert ended.events[-1]["event"] == "lost"
+    assert ended.events[-1]["report"]["received"][0]["counts"]["received"] > 0
+    assert run.end(20).status == 1
+
+
+def test_sender_dies_and_the_receiver_ends_and_reports(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    server = b.serve("--once")
+    run = a.start("stream", "-p", b.mac, "--seconds", 30, "--spacing-us", 500)
+    run.event("progress")
+    run.signal(signal.SIGKILL)
+    run.end(5)
+    ended = server.end(8)
+    assert ended.status == 1
+    last = ended.events[-1]
+    assert (last["event"], last["master"]) == ("lost", a.mac)
+    assert "silent" in last["report"]["fault"]
+    counts = last["report"]["received"][0]["counts"]
+    assert counts["received"] > 100
+    assert (counts["duplicated"], counts["reordered"], counts["corrupt"]) == (0, 0, 0)
+
+
+def test_a_sending_peer_stops_when_its_master_dies(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    server = b.serve("--once")
+    run = a.start("stream", "-p", b.mac, "--direction", "from-peer", "--seconds", 30, "--spacing-us", 500)
+    run.event("progress")
+    run.signal(signal.SIGKILL)
+    run.end(5)
+    last = server.end(8).events[-1]
+    assert (last["event"], last["report"]["sent"]["sent"] > 100) == ("lost", True)
+
+
+def test_after_a_lost_master_the_next_is_served(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    server = b.serve()
+    run = a.start("stream", "-p", b.mac, "--seconds", 30, "--spacing-us", 500)
+    run.event("progress")
+    run.signal(signal.SIGKILL)
+    run.end(5)
+    server.event("lost")
+    a.test("stream", b, "--count", 50)
+
+
+def test_two_masters() -> None:
+    with hosts(3) as (one, two, peer):
+        peer.serve()
+        run = one.start("stream", "-p", peer.mac, "--count", 2000, "--spacing-us", 1000)
+        run.event("progress")
+        done = two.framegen("stream", "-p", peer.mac)
+        assert done.status == 3
+        assert "busy" in done.err
+        assert one.mac in done.err
+        assert done.seconds < 5
+        first = run.end()
+        assert first.status == 0, first.err
+        assert first.summary["points"][0]["flows"][0]["received"] == 2000
+        two.test("stream", peer, "--count", 10)
+
+
+def test_two_masters_on_one_host(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    b.serve()
+    run = a.start("stream", "-p", b.mac, "--count", 2000, "--spacing-us", 1000)
+    run.event("progress")
+    done = a.framegen("ping-pong", "-p", b.mac)
+    assert (done.status, "busy" in done.err) == (3, True), done.err
+    assert run.end().status == 0
+
+
+def test_wrong_version_on_either_side(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    with Raw(b) as peer:
+        run = a.start("stream", "-p", b.mac)
+        request = peer.receive()
+        peer.send(a.mac, hello(session=1, number=0, flags=1, version=2))
+        assert request[18] == 1
+        done = run.end(5)
+    assert done.status == 3
+    assert "speaks protocol version 2, this is 1" in done.err
+    server = b.serve()
+    with Raw(a) as master:
+        master.send(b.mac, hello(session=0, number=1, version=9))
+        answer = master.receive()
+        assert answer[18] == 1
+        assert b"this node speaks version 1, not 9" in answer
+    assert server.process.poll() is None
+    a.test("stream", b, "--count", 5)
+
+
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_link_down_during_a_stream(pair: tuple[Host, Host], tmp_path: Path, side: str) -> None:
+    a, b = pair
+    b.serve("--once")
+    run = a.start("stream", "-p", b.mac, "--seconds", 30, "--spacing-us", 1000, "-o", tmp_path)
+    run.event("progress")
+    (a if side == "sender" else b).ip("link", "set", INTERFACE, "down")
+    down = time.monotonic()
+    done = run.end(20)
+    assert time.monotonic() - down < 12
+    assert done.status == 1
+    assert done.summary["complete"] is False
+    # Of a peer's link that went the kernel may know at once, or the silence tells.
+    reasons = ["takes no frames"] if side == "sender" else ["takes no frames", "no longer answers"]
+    assert any(reason in done.summary["reason"] for reason in reasons)
+    assert done.summary["points"][0]["flows"][0]["received"] is None
+    assert len(read_log(tmp_path, done.summary, 0, "sent")) > 0
+    served = b.running[0].end(10)
+    assert served.status == 1
+    assert served.events[-1]["report"]["received"][0]["counts"]["received"] > 0
+
+
+def test_a_link_that_comes_back_in_time_is_reported(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    b.serve()
+    run = a.start("stream", "-p", b.mac, "--seconds", 3, "--spacing-us", 1000)
+    run.event("progress")
+    b.ip("link", "set", INTERFACE, "down")
+    time.sleep(0.1)
+    b.ip("link", "set", INTERFACE, "up")
+    done = run.end(20)
+    (flow,) = done.summary["points"][0]["flows"]
+    # The receiver noticed: the run is not called complete. What the kernel did not take was not sent.
+    assert done.status == 1
+    assert "went down" in done.summary["reason"]
+    assert flow["failed"] > 0
+    assert flow["sent"] > 1500
+    assert flow["lost"] == flow["sent"] - flow["received"] == sum(flow["loss"].values())
+
+
+def test_nobody_answers_a_step(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    server = b.serve("--once")
+    done = a.framegen("stream", "-p", b.mac, "--step", "--step-seconds", 1)
+    assert done.status == 3
+    assert "nobody answered" in done.err
+    assert server.end(5).status == 0
+
+
+def test_full_disk_is_named(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    b.serve()
+    done = a.framegen("stream", "-p", b.mac, "--count", 100, "-o", "/dev/full/x")
+    assert done.status == 3
+    assert "/dev/full/x" in done.err
+
+
+def test_killed_at_random_moments(pair: tuple[Host, Host], tmp_path: Path) -> None:
+    a, b = pair
+    server = b.serve()
+    random = np.random.default_rng(5)
+    for attempt in range(12):
+        folder = tmp_path / str(attempt)
+        run = a.start("stream", "-p", b.mac, "--seconds", 20, "--spacing-us", 200, "-o", folder)
+        time.sleep(random.uniform(0.05, 1.6))
+        run.signal(signal.SIGKILL)
+        run.end(5)
+        for path in folder.glob("*.npy"):
+            log = np.load(path)
+            assert np.array_equal(log["sequence"], np.arange(len(log)))
+        # The next one may come before the silence is noticed.
+        until = time.monotonic() + 10
+        while a.framegen("hello", "-p", b.mac).status != 0:
+            assert time.monotonic() < until
+        if '"claimed"' in "".join(server.lines):
+            time.sleep(2.5)
+    assert server.process.poll() is None
+    a.test("stream", b, "--count", 10)
