@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from pcitrace.frames import Frames
     from pcitrace.runfolder import RunFolder
 
 __all__ = ["Bus", "Capture", "Run", "open"]
@@ -130,6 +131,13 @@ class Run:
         complete = {name: source for name, source in self._sources.items() if source[1] in source[0].wiring.complete}
         return {name: Bus(capture, bus, name) for name, (capture, bus) in complete.items()}
 
+    @cached_property
+    def frames(self) -> Frames:
+        """Every frame on its way from memory to memory: see :func:`pcitrace.analysis.frames`."""
+        from pcitrace.analysis import frames
+
+        return frames(self)
+
     @property
     def bus(self) -> Bus:
         """The only bus; WiringError if there is none or there are several."""
@@ -180,11 +188,11 @@ class Capture:
         self.path = path
         self._kernel = _kernel.open(str(path))
         try:
-            self.wiring: Wiring = resolve_wiring(self._kernel.channels, wiring)
+            self.wiring: Wiring = resolve_wiring(self._kernel.channels, wiring, clock_mhz)
         except WiringError as error:
             raise WiringError(f"{path}: {error}", error.missing, error.available) from None
         self._rate_hz = rate_hz or self.wiring.rate_hz
-        self.clock_mhz = clock_mhz or self.wiring.clock_mhz
+        self.clock_mhz = self.wiring.clock_mhz
         self.decoder = Decoder(self._kernel, path, self._rate_hz, self.clock_mhz, recover_clock, strict)
 
     @property
@@ -250,9 +258,9 @@ class Capture:
 
     def measure_clock_mhz(self, bus: BusWiring) -> float | None:
         """Frequency of CLK in MHz: as stated in state mode, else from its first edges."""
-        clk = bus.lines["CLK"]
         if self.clock_mhz is not None:
             return self.clock_mhz
+        clk = bus.lines["CLK"]
         return _kernel.measure_clock(self._kernel, (clk.channel, clk.bit, clk.active_low), rate_hz=self.rate_hz)
 
     @property

@@ -71,17 +71,21 @@ class BusWiring:
         32 or 64 if stated.
     ambiguous : mapping of str to tuple of str
         Lines for which several channels have the name; none is taken.
+    state_mode : bool
+        Whether the analyser was clocked by the bus, so that CLK is not needed.
     """
 
     name: str
     lines: Mapping[str, Line]
     width: int | None = None
     ambiguous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    state_mode: bool = False
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Those of CLK FRAME# IRDY# TRDY# that were not found."""
-        return tuple(line for line in MINIMUM_LINES if line not in self.lines)
+        """Those of CLK FRAME# IRDY# TRDY# that were not found; in state mode every sample is a clock without CLK."""
+        needed = MINIMUM_LINES[1:] if self.state_mode else MINIMUM_LINES
+        return tuple(line for line in needed if line not in self.lines)
 
     @property
     def wire(self) -> dict[str, Line]:
@@ -174,7 +178,9 @@ class Wiring:
         )
 
 
-def resolve_wiring(channels: Iterable[tuple[str, int]], given: WiringSource | None = None) -> Wiring:
+def resolve_wiring(
+    channels: Iterable[tuple[str, int]], given: WiringSource | None = None, clock_mhz: float | None = None
+) -> Wiring:
     """Find the buses of a capture.
 
     Parameters
@@ -183,6 +189,8 @@ def resolve_wiring(channels: Iterable[tuple[str, int]], given: WiringSource | No
         As the capture has them.
     given : path, mapping or None
         What the user states, over what is guessed from the names; the form is described in ``pcitrace.overrides``.
+    clock_mhz : float or None
+        State mode: the frequency of the clock that took the samples, over what `given` says of it.
 
     Returns
     -------
@@ -204,10 +212,16 @@ def resolve_wiring(channels: Iterable[tuple[str, int]], given: WiringSource | No
     known = tuple(Channel(name, width) for name, width in channels)
     guessed = _guess(known)
     if given is None:
-        return Wiring(known, guessed.buses)
-    from pcitrace.overrides import Overrides
+        wiring = Wiring(known, guessed.buses)
+    else:
+        from pcitrace.overrides import Overrides
 
-    return Overrides(known, given).apply(guessed)
+        wiring = Overrides(known, given).apply(guessed)
+    clock_mhz = clock_mhz or wiring.clock_mhz
+    if clock_mhz is None:
+        return wiring
+    buses = {name: replace(bus, state_mode=True) for name, bus in wiring.buses.items()}
+    return replace(wiring, buses=buses, clock_mhz=clock_mhz)
 
 
 @dataclass(frozen=True, slots=True)

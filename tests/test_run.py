@@ -137,6 +137,9 @@ class TestCapture:
         state = pcitrace.open(path, clock_mhz=33.0)
         assert state.bus.clocks()["total"].tolist() == [100]
         assert state.bus.clock_mhz == 33.0
+        unclocked = write_sr(tmp_path / "state.sr", names[1:], bytes([0b111] * 50), rate=None)
+        assert pcitrace.open(unclocked).buses == {}
+        assert pcitrace.open(unclocked, clock_mhz=33.0).bus.clocks()["total"].tolist() == [50]
 
     def test_the_wire_of_a_host(self) -> None:
         wire = pcitrace.open(HOSTS)["A"].wire

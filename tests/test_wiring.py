@@ -201,6 +201,13 @@ def test_a_missing_line_is_named_when_the_bus_is_asked_for() -> None:
     assert caught.value.available == ("A_CLK", "A_FRAME#", "A_TRDY#", "A_STOP#")
 
 
+def test_in_state_mode_clk_is_not_needed() -> None:
+    assert wired(*CONTROL[1:], given={"clock_mhz": 33.0}).bus().missing == ()
+    assert resolve_wiring([(name, 1) for name in CONTROL[1:]], clock_mhz=33.0).complete == ("PCI",)
+    with pytest.raises(WiringError, match=r"no channel for CLK;"):
+        wired(*CONTROL[1:]).bus()
+
+
 def test_a_capture_without_pci_says_what_it_has() -> None:
     with pytest.raises(WiringError, match=r"no PCI bus.*SCL, SDA") as caught:
         wired("SCL", "SDA").bus()
