@@ -6,7 +6,11 @@ BIN := .venv/bin
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
-RUST := Cargo.toml Cargo.lock pcitrace/kernel/Cargo.toml $(shell find pcitrace/kernel/src -name '*.rs')
+# Test builds need line numbers, not variables: half the time and a quarter of the disk.
+export CARGO_PROFILE_DEV_DEBUG ?= line-tables-only
+
+KERNEL := Cargo.toml Cargo.lock pcitrace/kernel/Cargo.toml $(shell find pcitrace/kernel/src -name '*.rs')
+CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(shell find capture/framegen/src -name '*.rs')
 
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
 TESTS := lint types rust python package
@@ -32,11 +36,16 @@ help:
 	@touch $@
 
 # The library in editable form, its kernel compiled in place.
-.make/pcitrace: pyproject.toml $(RUST) | .make/venv
+.make/pcitrace: pyproject.toml $(KERNEL) | .make/venv
 	$(BIN)/maturin develop --quiet --release --locked --extras plot
 	@touch $@
 
-.make/dev: pyproject.toml .make/pcitrace | .make/prerequisites-test
+# The capture tooling in editable form, with its frame generator.
+.make/pcicap: $(CAPTURE) | .make/venv
+	$(BIN)/pip install --quiet --editable capture
+	@touch $@
+
+.make/dev: pyproject.toml .make/pcitrace .make/pcicap | .make/prerequisites-test
 	$(BIN)/pip install --quiet --group dev
 	@touch $@
 
@@ -79,6 +88,7 @@ package: .make/dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python tools/check_package.py dist
+	PYTHON=$(BIN)/python capture/check-package.sh dist/capture
 
 # ---- the rest -------------------------------------------------------------------------------------------------------
 
@@ -91,5 +101,5 @@ bench: .make/dev
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf .make .venv dist demo target docs/_build
+	rm -rf .make .venv dist demo target docs/_build capture/*.egg-info capture/build
 	find pcitrace tests -name '__pycache__' -prune -exec rm -rf {} +

@@ -27,6 +27,7 @@ if [ "$1" = test ]; then
     want sigrok-cli sigrok-cli # reads captures beside our own readers, and records in the tests of pcicap
     want ip iproute2           # network namespaces, between which the tests send frames
     want ethtool ethtool       # settings of their interfaces
+    want unshare util-linux    # makes the namespaces
 fi
 
 if [ -n "$packages" ]; then
