@@ -192,16 +192,17 @@ def _findings(
     for name, end in ends.items():
         if not len(end.host.traffic.dma.bus):
             found.append(f"{name}: no transaction was begun by the NIC: no NIC traffic, or its GNT# is another line")
-        if end.wire is not None and len(end.sends) and not (columns["wire_row"][columns["sender"] == name] >= 0).any():
-            found.append(
-                f"{name}: none of its {len(end.sends)} sends fits a frame on its wire; is the wire the other host's?"
-            )
-    both = len(ends) == 2
-    if both and len(columns["sender"]) and np.isnan(columns["rx_dma_start_us"]).all():
+        sent = columns["sender"] == name
+        fitting = int((sent & (columns["send_row"] >= 0) & (columns["wire_row"] >= 0)).sum())
+        if end.wire is not None and 2 * fitting < len(end.sends):
+            text = f"{name}: only {fitting} of its {len(end.sends)} sends fit a frame on its wire"
+            found.append(f"{text}; is the wire the other host's?")
+    received = int((~np.isnan(columns["rx_dma_start_us"])).sum())
+    if len(ends) == 2 and len(columns["sender"]) and 2 * received < len(columns["sender"]):
         dropped = int((drop_log["kind"] == "receive_data").sum())
         found.append(
-            f"no frame could be matched between the hosts ({len(columns['sender'])} sent, {dropped} received): "
-            "do the captures overlap in time, and is the wiring of the hosts right?"
+            f"only {received} of {len(columns['sender'])} frames were matched between the hosts, and {dropped} receives "
+            "fit no frame: do the captures overlap in time, and is the wiring of the hosts right?"
         )
     return tuple(found)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pcitrace.columns import pick
+from pcitrace.columns import Booleans, Integers, pick
 from pcitrace.content import FCS, HEADER, numbers
 from pcitrace.dma import SHORTEST_RECEIVED
 
@@ -25,6 +25,8 @@ LARGEST_LENGTH = 1500
 ROUNDED = 3
 """Bytes by which whole dwords can exceed a frame at its end."""
 
+UNBOUNDED = np.iinfo(np.int64).max
+
 
 @dataclass(frozen=True)
 class SequenceField:
@@ -37,51 +39,70 @@ class SequenceField:
 
 def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     """Give each frame its user bytes, and say whether they are exact."""
-    n = len(rows["send_row"])
-    # Bounds of the frame without check sequence, padding included, from every place that saw it.
-    low, high = np.zeros(n, dtype=np.int64), np.full(n, np.iinfo(np.int64).max)
-    read = rows["send_bytes"] > 0
-    np.copyto(high, np.maximum(rows["send_bytes"], SHORTEST_RECEIVED), where=read)
-    if theirs is not None:
-        fcs = theirs.host.profile.receive_fcs
-        got = rows["receive_bytes"] > 0
-        np.copyto(high, np.minimum(high, rows["receive_bytes"] - (FCS if fcs else 0)), where=got)
-    np.copyto(low, high - ROUNDED, where=(read | (rows["receive_bytes"] > 0)))
+    bounds = _Bounds(len(rows["send_row"]))
     if mine.wire is not None:
-        wire = rows["wire_row"]
-        on_wire = (wire >= 0) & (pick(mine.wire.length, wire) >= 0)
-        length, slack = pick(mine.wire.length, wire), pick(mine.wire.slack, wire)
-        seen = on_wire & (slack == 0)
-        low[seen], high[seen] = length[seen], length[seen]
-        near = on_wire & (slack > 0)
-        low[near] = np.maximum(low[near], (length - slack)[near])
-        high[near] = np.minimum(high[near], (length + slack)[near])
-        apart = near & (low > high)
-        low[apart], high[apart] = (length - slack)[apart], (length + slack)[apart]
-        middle = near & ~apart
-        best = np.where(middle, np.clip(length, low, high), high)
-    else:
-        best = high
-    known = best < np.iinfo(np.int64).max
-    exact = known & (low == high)
+        length, slack = pick(mine.wire.length, rows["wire_row"]), pick(mine.wire.slack, rows["wire_row"])
+        bounds.narrow(length >= 0, length - slack, length + slack)
+    if theirs is not None:
+        # Written with byte enables: exact, but for the check sequence where nobody says whether it is written.
+        size, written = rows["receive_bytes"], rows["receive_bytes"] > 0
+        spare = 0 if theirs.host.traffic.dma.bus.bytes_exact else _rounded(size, rows["receive_phases"])
+        least, most = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[theirs.host.profile.receive_fcs]
+        for fcs in {least, most}:
+            told = written & (size - fcs >= bounds.low) & (size - fcs - spare <= bounds.high) & bounds.seen
+            bounds.narrow(told, size - fcs - spare, size - fcs)
+        bounds.narrow(written & ~bounds.seen, size - most - spare, size - least)
+    size, read = rows["send_bytes"], rows["send_bytes"] > 0
+    bounds.narrow(
+        read,
+        np.maximum(size - _rounded(size, rows["send_phases"]), SHORTEST_RECEIVED),
+        np.maximum(size, SHORTEST_RECEIVED),
+    )
+    best = bounds.high
+    if mine.wire is not None:
+        best = np.where(length >= 0, np.clip(length, bounds.low, bounds.high), best)
+    known = bounds.high < UNBOUNDED
+    exact = known & (bounds.low == bounds.high)
     user = np.where(known, best - HEADER, -1)
     # What the frame itself says: an IEEE 802.3 length field, which also tells padding from data.
     for head, row in ((mine.send_head, rows["send_row"]), (mine.wire.head if mine.wire else None, rows["wire_row"])):
         if head is None:
             continue
         value, there = numbers(head, HEADER - 2, 2, True)
-        says = (row >= 0) & pick(there.astype(np.int64), row).astype(bool) & (pick(value, row) <= LARGEST_LENGTH)
-        field_bytes = pick(value, row)
-        agrees = says & known & (np.maximum(field_bytes, LEAST_USER_BYTES) <= np.maximum(user, LEAST_USER_BYTES))
-        agrees &= np.maximum(field_bytes, LEAST_USER_BYTES) >= user - ROUNDED
-        user = np.where(agrees, field_bytes, user)
+        said = pick(value, row)
+        says = known & (row >= 0) & (pick(there.astype(np.int64), row) > 0) & (said <= LARGEST_LENGTH)
+        on_wire = np.maximum(said, LEAST_USER_BYTES) + HEADER
+        agrees = says & (on_wire >= bounds.low) & (on_wire <= bounds.high)
+        user = np.where(agrees, said, user)
         exact |= agrees
     # A padded frame without a length field: memory says how much of it is data, up to a dword.
-    padded = known & (user == LEAST_USER_BYTES) & (rows["send_bytes"] > 0) & (rows["send_bytes"] < SHORTEST_RECEIVED)
-    user = np.where(padded, np.minimum(user, rows["send_bytes"] - HEADER), user)
+    padded = known & (user == LEAST_USER_BYTES) & read & (size < SHORTEST_RECEIVED)
+    user = np.where(padded, np.minimum(user, size - HEADER), user)
     exact &= ~padded
     rows["length_bytes"] = user
     rows["length_exact"] = exact
+
+
+class _Bounds:
+    """Bounds of the frames' bytes on the wire, check sequence apart, narrowed by every place that saw them."""
+
+    def __init__(self, count: int) -> None:
+        self.low = np.zeros(count, dtype=np.int64)
+        self.high = np.full(count, UNBOUNDED)
+        self.seen = np.zeros(count, dtype=bool)
+
+    def narrow(self, rows: Booleans, low: Integers, high: Integers) -> None:
+        """Take what one place says of some frames, where it does not contradict what is known."""
+        rows = rows & (low <= self.high) & (high >= self.low)
+        self.low = np.where(rows, np.maximum(self.low, low), self.low)
+        self.high = np.where(rows, np.minimum(self.high, high), self.high)
+        self.seen |= rows
+
+
+def _rounded(size: Integers, phases: Integers) -> Integers:
+    """Return by how many bytes whole data phases can exceed a frame; none if not all bytes were enabled."""
+    width = np.where(size > 4 * phases, 8, 4)
+    return np.where(size % width == 0, width - 1, 0)
 
 
 def sequence_numbers(rows: dict[str, Any], mine: Ends, theirs: Ends | None, place: SequenceField | None) -> None:

@@ -271,6 +271,7 @@ def _columns(
         "pieces": pick(joined.pieces, burst),
         "send_burst": burst,
         "send_bytes": pick(joined.bytes, burst),
+        "send_phases": pick(joined.data_phases, burst),
         "wire_row": wire,
         "send_row": send,
         "receive_row": receive,
@@ -289,11 +290,14 @@ def _columns(
             "rx_pieces": pick(other.pieces, got),
             "receive_burst": got,
             "receive_bytes": pick(other.bytes, got),
+            "receive_phases": pick(other.data_phases, got),
         }
     else:
         nothing = np.full(len(send), np.nan)
         rows |= dict.fromkeys(("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us"), nothing)
-        rows |= {name: np.full(len(send), -1) for name in ("rx_pieces", "receive_burst", "receive_bytes")}
+        rows |= {
+            name: np.full(len(send), -1) for name in ("rx_pieces", "receive_burst", "receive_bytes", "receive_phases")
+        }
     first_us = np.where(np.isnan(rows["dma_start_us"]), rows["wire_start_us"], rows["dma_start_us"])
     rows["order_us"] = first_us
     return rows

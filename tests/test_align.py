@@ -1,0 +1,109 @@
+"""Matching two sequences that keep their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pcitrace.align import Side, match
+
+
+def side(times: list[float], lengths: list[int], keys: list[int] | None = None, took: float = 1.0) -> Side:
+    start = np.array(times, dtype=float)
+    size = np.array(lengths, dtype=np.int64)
+    return Side(
+        start_us=start,
+        end_us=start + took,
+        shortest=size,
+        longest=size,
+        key=np.array(keys if keys is not None else [0] * len(times), dtype=np.uint64),
+        damaged=np.zeros(len(times), dtype=bool),
+    )
+
+
+def pairs(earlier: Side, later: Side, after_end: bool = True) -> list[tuple[int, int]]:
+    i, j = match(earlier, later, after_end)
+    return list(zip(i.tolist(), j.tolist(), strict=True))
+
+
+def test_one_to_one() -> None:
+    assert pairs(side([0, 10, 20], [60, 60, 60]), side([3, 13, 23], [60, 60, 60])) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_a_lost_frame_among_equal_ones_is_told_by_time() -> None:
+    sent = side([0, 20, 40, 60, 80], [500] * 5)
+    assert pairs(sent, side([3, 43, 63, 83], [500] * 4)) == [(0, 0), (2, 1), (3, 2), (4, 3)]
+
+
+def test_a_lost_frame_is_told_by_content() -> None:
+    sent = side([0, 1, 2, 3], [500] * 4, [1, 2, 3, 4], took=0.5)
+    assert pairs(sent, side([9, 10, 11], [500] * 3, [1, 3, 4])) == [(0, 0), (2, 1), (3, 2)]
+
+
+def test_a_lost_frame_is_told_by_length() -> None:
+    sent = side([0, 1, 2, 3], [64, 1500, 512, 64], took=0.5)
+    assert pairs(sent, side([9, 10, 11], [64, 512, 64])) == [(0, 0), (2, 1), (3, 2)]
+
+
+def test_queued_frames_keep_their_order() -> None:
+    sent = side([0, 1, 2, 3], [64] * 4, took=0.5)
+    assert pairs(sent, side([20, 30, 40, 50], [64] * 4)) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+
+
+def test_equal_contents_are_matched_in_order() -> None:
+    sent = side([0, 10, 20], [64] * 3, [7, 7, 7])
+    assert pairs(sent, side([5, 15, 25], [64] * 3, [7, 7, 7])) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_other_contents_are_never_matched() -> None:
+    assert pairs(side([0, 10], [64] * 2, [1, 2]), side([5, 15], [64] * 2, [3, 4])) == []
+
+
+def test_nothing_comes_before_it_was_sent() -> None:
+    assert pairs(side([10.0], [64]), side([5.0], [64])) == []
+    assert pairs(side([10.0], [64]), side([10.5], [64]), after_end=True) == []
+    assert pairs(side([10.0], [64]), side([10.5], [64]), after_end=False) == [(0, 0)]
+
+
+def test_a_capture_that_begins_in_the_middle() -> None:
+    """What is seen first was sent before; the rest is matched to its own."""
+    sent = side([20, 40, 60], [64] * 3)
+    assert pairs(sent, side([3, 23, 43, 63], [64] * 4)) == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("empty", ["earlier", "later", "both"])
+def test_nothing_to_match(empty: str) -> None:
+    some, none = side([0.0], [64]), side([], [])
+    earlier = none if empty in ("earlier", "both") else some
+    later = none if empty in ("later", "both") else some
+    assert pairs(earlier, later) == []
+
+
+@given(
+    st.lists(st.tuples(st.floats(12.5, 60), st.sampled_from([64, 512, 1024, 1500]), st.booleans()), max_size=120),
+    st.floats(0.5, 4),
+    st.booleans(),
+)
+def test_random_losses(frames: list[tuple[float, int, bool]], lag: float, keyed: bool) -> None:
+    """Frames with a steady lag, some lost: every one that came is matched to itself, with contents or without."""
+    times = np.cumsum([gap for gap, _, _ in frames]).tolist()
+    keys = [n + 1 for n in range(len(frames))] if keyed else None
+    sent = side(times, [size for _, size, _ in frames], keys)
+    came = [n for n, (_, _, lost) in enumerate(frames) if not lost]
+    got = side(
+        [times[n] + 1 + lag for n in came], [frames[n][1] for n in came], [keys[n] for n in came] if keys else None
+    )
+    assert pairs(sent, got) == [(n, j) for j, n in enumerate(came)]
+
+
+@given(st.data())
+def test_long_queues_with_losses(data: st.DataObject) -> None:
+    """Contents known: a queue of any length and any losses change nothing."""
+    count = data.draw(st.integers(1, 600))
+    lost = data.draw(st.sets(st.integers(0, count - 1), max_size=count // 4))
+    came = [n for n in range(count) if n not in lost]
+    sent = side([float(n) for n in range(count)], [64] * count, list(range(1, count + 1)), took=0.5)
+    got = side([count + 5.0 + 2 * n for n in range(len(came))], [64] * len(came), [n + 1 for n in came])
+    assert pairs(sent, got) == [(n, j) for j, n in enumerate(came)]

@@ -1,0 +1,239 @@
+"""Frames of the simulated bench against its own event log, both ways: batches, losses, cut-through, retries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pcitrace
+from pcitrace import analysis
+from pcitrace.errors import FrameMatchError
+from pcitrace.frames import Frames, build
+from pcitrace.simulate import simulate
+from pcitrace.simulate.config import Simulation
+
+RINGS = {
+    "host.nic.descriptor_bytes": 16,
+    "host.nic.descriptors_per_fetch": 4,
+    "host.nic.status_bytes": 4,
+    "host.nic.send_status": True,
+    "host.nic.receive_status": True,
+}
+ROUGH = {
+    "host.bus.retry_probability": 0.1,
+    "host.bus.disconnect_probability": 0.01,
+    "host.bus.wait_probability": 0.05,
+    "host.bus.initiator_wait_probability": 0.05,
+}
+BENCHES: dict[str, dict[str, Any]] = {
+    "request-response": {"test.count": 40},
+    "stream with losses": {
+        "test.kind": "stream",
+        "test.spacing_us": 20.0,
+        "test.count": 120,
+        "link.loss": 0.05,
+        "host.nic.burst_limit_bytes": 380,
+        **RINGS,
+        **ROUGH,
+    },
+    "both directions": {
+        "test.kind": "bidirectional",
+        "test.spacing_us": 25.0,
+        "test.count": 80,
+        "link.loss": 0.05,
+        "host.nic.burst_limit_bytes": 64,
+        **RINGS,
+        **ROUGH,
+    },
+    "groups": {
+        "test.kind": "stream",
+        "test.spacing_us": 20.0,
+        "test.count": 100,
+        "test.sizes": (1500,),
+        "host.driver.group_frames": 25,
+        "host.nic.burst_limit_bytes": 380,
+        "link.loss": 0.03,
+        **ROUGH,
+    },
+    "cut-through": {
+        "test.kind": "stream",
+        "test.spacing_us": 150.0,
+        "test.count": 80,
+        "link.rate_mbit_s": 100.0,
+        "link.loss": 0.05,
+        "host.nic.cut_through_send_bytes": 128,
+        "host.nic.cut_through_receive_bytes": 192,
+        "host.nic.burst_limit_bytes": 64,
+        "host.nic.receive_fcs": True,
+        "host.nic.csr_read_retries": (1, 3),
+        **ROUGH,
+    },
+    "66 MHz, 64 bit": {
+        "test.kind": "bidirectional",
+        "test.spacing_us": 30.0,
+        "test.count": 60,
+        "link.loss": 0.02,
+        "host.bus.clock_mhz": 66.0,
+        "host.bus.width": 64,
+        "host.nic.bus_width": 64,
+        "analyser.rate_mhz": 400.0,
+        **RINGS,
+        **ROUGH,
+    },
+}
+TIMES = ("dma_start_us", "dma_end_us", "wire_start_us", "wire_end_us", "rx_dma_start_us", "rx_dma_end_us")
+HEADER = 'format = 1\nname = "simulated"\ntitle = "simulated bench"\nsources = ["the bench\'s own parameters"]\n'
+
+
+def profile(values: dict[str, Any], folder: Path) -> str:
+    """Write the NIC profile of a bench: what its maker would state."""
+    cut = "cut_through" if "host.nic.cut_through_send_bytes" in values else "store_and_forward"
+    fcs = "true" if values.get("host.nic.receive_fcs") else "false"
+    text = f'{HEADER}[dma]\nsend = "{cut}"\nreceive = "{cut}"\nreceive_fcs = {fcs}\n'
+    if "host.nic.descriptor_bytes" in values:
+        one = "size_bytes = 16\nfetch_max = 4\n"
+        text += '[descriptors]\nplace = "host_memory"\nstatus_bytes = [4]\n'
+        text += f"[descriptors.send]\n{one}[descriptors.receive]\n{one}"
+    else:
+        text += '[descriptors]\nplace = "card"\n'
+    path = folder / "nic.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def analysed(folder: Path, values: dict[str, Any], wires: str, seed: int = 1) -> tuple[Frames, pd.DataFrame, float]:
+    simulate(Simulation(), folder / "run", seed, values={**values, "analyser.wires": wires})
+    run = pcitrace.open(folder / "run")
+    frames = analysis.frames(run, profile=profile(values, folder) if wires != "full" else None)
+    step_us = 1e6 / run.captures[0].rate_hz
+    clock_us = max(1 / run[host].clock_mhz for host in "AB")
+    return frames, pd.read_csv(folder / "run" / "truth" / "frames.csv"), clock_us + step_us
+
+
+def compare(frames: Frames, truth: pd.DataFrame, within_us: float) -> None:
+    """Every sent frame has one row and every row one frame; all times agree, nulls included."""
+    found = frames.table
+    assert len(found) == len(truth)
+    for sender, wanted in truth.sort_values("dma_start_us").groupby("sender"):
+        rows = found[found["sender"] == sender]
+        assert len(rows) == len(wanted)
+        for name in TIMES:
+            a, b = rows[name].to_numpy(dtype=float, na_value=np.nan), wanted[name].to_numpy(dtype=float)
+            assert (np.isnan(a) == np.isnan(b)).all(), name
+            assert np.nanmax(np.abs(a - b)) <= within_us, name
+        assert np.abs(rows["length_bytes"].to_numpy(dtype=float) - wanted["length_bytes"]).max() <= 2
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_with_all_lines(tmp_path: Path, name: str) -> None:
+    frames, truth, within_us = analysed(tmp_path, BENCHES[name], "full")
+    compare(frames, truth, within_us)
+    assert frames.table["sequence"].tolist() == truth.sort_values("dma_start_us")["sequence"].tolist()
+    lost = int(truth["rx_dma_start_us"].isna().sum())
+    assert len(frames.drop_log) == lost
+    assert frames.drop_log["reason"].str.startswith("not received").all()
+    for name_csr in ("csr_last_us", "rx_csr_us"):
+        wanted = truth.sort_values("dma_start_us")[name_csr].to_numpy(dtype=float)
+        got = frames.table[name_csr].to_numpy(dtype=float, na_value=np.nan)
+        assert np.nanmax(np.abs(got - wanted)) <= within_us, name_csr
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_with_control_lines_only(tmp_path: Path, name: str) -> None:
+    frames, truth, within_us = analysed(tmp_path, BENCHES[name], "control16")
+    compare(frames, truth, within_us)
+    assert set(frames.table["sequence_source"]) == {"order"}
+
+
+def test_bursts_and_accesses_equal_truth(tmp_path: Path) -> None:
+    """Kinds, pieces and data phases of every burst, and the frame it belongs to; every CSR access."""
+    frames, truth, within_us = analysed(tmp_path, BENCHES["both directions"], "full")
+    kinds = {
+        "descriptor": "descriptor_fetch",
+        "send": "send_data",
+        "receive": "receive_data",
+        "send_status": "status_write",
+        "receive_status": "status_write",
+    }
+    bursts = pd.read_csv(tmp_path / "run" / "truth" / "bursts.csv")
+    csr = pd.read_csv(tmp_path / "run" / "truth" / "csr.csv")
+    for host in "AB":
+        wanted = bursts[bursts["bus"] == host].sort_values("first_data_us")
+        found = frames.hosts[host].bursts.sort_values("first_data_us")
+        assert found["kind"].tolist() == [kinds[kind] for kind in wanted["kind"]]
+        assert found["data_phases"].tolist() == wanted["data_phases"].tolist()
+        assert found["address"].tolist() == wanted["address"].tolist()
+        assert np.abs(found["first_data_us"].to_numpy(dtype=float) - wanted["first_data_us"]).max() <= within_us
+        wanted = csr[csr["bus"] == host].sort_values("first_attempt_us")
+        found = frames.hosts[host].csr_accesses
+        assert found["attempts"].tolist() == wanted["attempts"].tolist()
+        assert found["address"].tolist() == wanted["address"].tolist()
+        assert np.abs(found["first_attempt_us"].to_numpy(dtype=float) - wanted["first_attempt_us"]).max() <= within_us
+
+
+def test_which_frames_waited(tmp_path: Path) -> None:
+    frames, truth, _ = analysed(tmp_path, BENCHES["request-response"], "full")
+    assert not frames.table["queued"].any()
+    values = {**BENCHES["groups"], "link.loss": 0.0}
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    frames, truth, _ = analysed(folder, values, "full")
+    told = frames.table["queued"].to_numpy(dtype=bool)
+    waited = truth.sort_values("dma_start_us")["waited"].to_numpy(dtype=bool)
+    assert (told | ~waited).all(), "a frame that waited must be told"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Frames:
+    folder = tmp_path_factory.mktemp("small")
+    return analysed(folder, {"test.count": 8, "test.sizes": (64, 1500)}, "full")[0]
+
+
+def test_selection(small: Frames) -> None:
+    large = small["length_bytes >= 1000"]
+    assert set(large.table["length_bytes"]) == {1500}
+    assert len(large) + len(small["length_bytes < 1000"]) == len(small)
+    assert repr(large) == f"<Frames: {len(large)} frames, {len(large)} received; 0 dropped>"
+    assert len(small["status_us > 0"]) == 0, "null fulfils no condition"
+    with pytest.raises(FrameMatchError, match="'size > 3' is no condition on frames: .*length_bytes"):
+        small["size > 3"]
+
+
+def test_one_host_tells_what_it_can(small: Frames, tmp_path: Path) -> None:
+    simulate(Simulation(), tmp_path / "run", 1, values={"test.count": 8, "analyser.wires": "full"})
+    toml = tmp_path / "run" / "run.toml"
+    run = pcitrace.open(tmp_path / "run")
+    host = analysis._host(run, "A", None)
+    frames = build({"A": host}, link=analysis._link(run))
+    assert toml.is_file()
+    assert len(frames) == 8
+    assert frames.table["dma_start_us"].notna().all()
+    assert frames.table["wire_start_us"].notna().all()
+    assert frames.table["rx_dma_start_us"].isna().all()
+    assert frames.table["receiver"].isna().all()
+    assert frames.table["t_nic_tx_us"].notna().all()
+
+
+def test_swapped_wiring_is_a_finding(tmp_path: Path) -> None:
+    """Host A's bus with host B's wire: nothing fits, and that is said."""
+    simulate(Simulation(), tmp_path / "run", 1, values={"test.count": 8, "analyser.wires": "full"})
+    run = pcitrace.open(tmp_path / "run")
+    hosts = {name: analysis._host(run, name, None) for name in "AB"}
+    from dataclasses import replace
+
+    swapped = {name: replace(hosts[name], wire=hosts[other].wire) for name, other in ("AB", "BA")}
+    frames = build(swapped, link=analysis._link(run))
+    assert any("is the wire the other host's?" in finding for finding in frames.findings)
+
+
+def test_no_link_no_wire_times(tmp_path: Path, small: Frames) -> None:
+    simulate(Simulation(), tmp_path / "run", 1, values={"test.count": 8, "analyser.wires": "full"})
+    run = pcitrace.open(tmp_path / "run")
+    frames = build({name: analysis._host(run, name, None) for name in "AB"})
+    assert frames.table["wire_us"].isna().all()
+    assert frames.table["t_nic_us"].isna().all()
+    assert frames.table["t_nic_tx_us"].notna().all()
