@@ -14,9 +14,12 @@ import numpy as np
 import oracle
 import pytest
 import simulated
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pcitrace import cli, runfolder
 from pcitrace.simulate import PRESETS, Simulation, SimulationError, recording, simulate
+from pcitrace.simulate.pci import Clock, Wait, shape
 
 BENCHES = {
     "control": {},
@@ -31,6 +34,8 @@ BENCHES = {
         "host.bus.tval_ns": 4.0,
         "analyser.rate_mhz": 250.0,
     },
+    "full, A 32 and B 64": {"analyser.wires": "full", "b.bus.width": 64, "b.nic.bus_width": 64},
+    "full, A 64 and B 32": {"analyser.wires": "full", "a.bus.width": 64, "a.nic.bus_width": 64},
     "state": {"analyser.mode": "state", "analyser.wires": "full"},
     "state, started later": {"analyser.mode": "state", "analyser.offset_us": 4.5},
     "two analysers": {
@@ -139,6 +144,97 @@ def test_waveforms_decode_to_the_truth(run: Path) -> None:
                 unknown = name == "turnaround" and "C/BE#" not in captured
                 assert count == (None if unknown else total[name]), name
         assert counted["unknown"] == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "wave"),
+    [
+        # One letter a clock and line: F I T S D asserted, in the order of the words.
+        ("M01", ["F", "FID", "D"]),
+        ("M02", ["FI", "ITD"]),
+        ("M03", ["I"]),
+        ("M04", ["F", "ID", "FITD"]),
+        ("M05", ["F", "FI", "ID", "ITD"]),
+        ("M06", ["F", "FI", "F"]),
+        ("M07", ["F", "ITD", "ITD"]),
+        ("M08", ["F"] * 9 + ["FITD", "ITD"]),
+        ("M09", ["F", "FITD", *["FID"] * 8, "ITD"]),
+        ("M10", ["F", "FISD", "FISD", "ISD"]),
+        ("T01", ["F", *["FI"] * 4, "FITD", "ITD"]),
+        ("T02", ["F", "IT"]),
+        ("T03", ["F", "IS"]),
+        ("T04", ["F", "FID", "FI", "ITD"]),
+        ("T05", ["F", "FISD", "ID"]),
+        ("T07", ["F", "FTD", "FID", "ITD"]),
+        ("T08", ["F", "ITD", "D"]),
+        ("T09", ["F", "FITSD", "ITSD"]),
+        ("T10", ["F", "ITD"]),
+        ("T11", ["F", *["ID"] * 16, "ITD"]),
+    ],
+)
+def test_the_checker_finds_each_breach(rule: str, wave: list[str]) -> None:
+    def clock(asserted: str) -> oracle.Clock:
+        levels = {name: 0 for name, letter in zip(simulated.CONTROL, "FITSD", strict=True) if letter in asserted}
+        return oracle.Clock(cbe=0x6 if rule == "T10" else 0x7, **levels)
+
+    found = simulated.broken_rules([clock(""), *map(clock, wave), clock("")])
+    assert any(rule in each.partition(": ")[2].partition(":")[0] for each in found), found
+
+
+@given(
+    phases=st.integers(0, 12),
+    read=st.booleans(),
+    devsel_clks=st.integers(1, 4),
+    target_first_clks=st.integers(0, 16),
+    initiator_first_clks=st.integers(1, 8),
+    waits=st.dictionaries(st.integers(1, 11), st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=4),
+    termination=st.sampled_from(("completion", "retry", "disconnect_with_data", "disconnect_without_data")),
+    single=st.booleans(),
+)
+def test_every_shape_is_legal_and_decodes_to_what_it_was_made_of(
+    phases: int,
+    read: bool,
+    devsel_clks: int,
+    target_first_clks: int,
+    initiator_first_clks: int,
+    waits: dict[int, tuple[int, int]],
+    termination: str,
+    single: bool,
+) -> None:
+    if termination == "retry":
+        phases = 0
+    elif phases == 0 or termination != "completion":
+        # To be cut short there must have been more to come.
+        phases, single = max(phases, 1), False
+    single = single and phases <= 1
+    made = shape(
+        phases,
+        read=read,
+        devsel_clks=devsel_clks,
+        target_first_clks=target_first_clks,
+        initiator_first_clks=initiator_first_clks,
+        waits=tuple(Wait(phase, *waits[phase]) for phase in sorted(waits) if phase < phases),
+        termination=termination,
+        single=single,
+    )
+    starts = [run[0] for run in made.runs]
+    codes = np.repeat([run[1] for run in made.runs], np.diff([*starts, made.clocks])).tolist()
+    classes = np.repeat([run[2] for run in made.runs], np.diff([*starts, made.clocks])).tolist()
+    command = 0x6 if read else 0x7
+    idle = oracle.Clock(cbe=command)
+    levels = [[1 - (code >> bit & 1) for bit in range(5)] for code in codes]
+    busy = [oracle.Clock(frame=f, irdy=i, trdy=t, stop=s, devsel=d, cbe=command) for f, i, t, s, d in levels]
+    clocks = [idle, *busy, idle]
+    assert simulated.broken_rules(clocks) == []
+    decoded = oracle.decode(clocks, frozenset({*oracle.CONTROL, "C/BE#"}))
+    assert decoded.illegal == []
+    (row,) = decoded.transactions
+    assert (row["clocks"], row["data_phases"], row["termination"]) == (made.clocks, phases, termination)
+    assert row["devsel_clks"] == made.devsel_clks == devsel_clks
+    assert row["wait_clks"] == made.wait_clks
+    assert row["target_wait_clks"] == made.target_wait_clks
+    assert row["initiator_wait_clks"] == made.initiator_wait_clks
+    assert [Clock(kind).name.lower() for kind in classes] == decoded.classes[1:-1]
 
 
 def digests(run: Path) -> dict[str, str]:

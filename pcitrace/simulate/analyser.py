@@ -6,6 +6,7 @@ change, not per sample, and a capture is made piece by piece in bounded memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -42,6 +43,29 @@ class Probe:
         self.flips = np.concatenate([self.flips, flips])
 
 
+def _wiring(
+    buses: list[Bus], parameters: AnalyserParameters, *, wire: bool
+) -> Iterator[tuple[Bus, str, list[str], int]]:
+    """Yield bus, line, channel names and idle level, in the order of the channels."""
+    full = parameters.wires == "full"
+    for bus in sorted(buses, key=lambda bus: -bus.parameters.width) if full else ():
+        # The wide ones come first: no bundle may cross a 64-bit word of the sample.
+        yield bus, "AD", [f"AD{n}" for n in range(bus.parameters.width)], 0
+    for bus in buses:
+        if parameters.mode == "timing":
+            yield bus, "CLK", ["CLK"], 0
+        for line in (*LINES, "GNT_NIC#"):
+            yield bus, line, [line], 1
+    for bus in buses if parameters.wires in ("command", "full") else ():
+        yield bus, "CBE", [f"CBE{n}#" for n in range(bus.parameters.width // 8 if full else 4)], 0
+    for bus in buses if full else ():
+        wide = ("PAR64", "REQ64#", "ACK64#") if bus.parameters.width == 64 else ()
+        for line in ("PAR", "IDSEL", "REQ_NIC#", *wide):
+            yield bus, line, [line], int(line.endswith("#"))
+    for bus in buses if wire else ():
+        yield bus, "TXEN", ["TXEN"], 0
+
+
 class Recorder:
     """Records some buses (and wires) into one capture."""
 
@@ -69,49 +93,26 @@ class Recorder:
         self._clks_done = dict.fromkeys(self._buses, 0)
         self._contents = {name: ContentChanges() for name in self._buses}
         self._probes: dict[str, dict[str, Probe]] = {name: {} for name in self._buses}
-        full, command = parameters.wires == "full", parameters.wires in ("command", "full")
-        if full:  # bundles first, so that none crosses a 64-bit word
-            for bus in buses:
-                self._probe(
-                    bus, "AD", bus.parameters.width, [f"AD{n}" for n in range(bus.parameters.width)], high=False
-                )
-        for bus in buses:
-            lines = ([] if self.state_mode else ["CLK"]) + [*LINES, "GNT_NIC#"]
-            for line in lines:
-                self._probe(bus, line, 1, [line], high=line != "CLK")
-        if command:
-            for bus in buses:
-                count = bus.parameters.width // 8 if full else 4
-                self._probe(bus, "CBE", count, [f"CBE{n}#" for n in range(count)], high=False)
-        if full:
-            for bus in buses:
-                wide = ["PAR64", "REQ64#", "ACK64#"] if bus.parameters.width == 64 else []
-                for line in ["PAR", "IDSEL", "REQ_NIC#", *wide]:
-                    self._probe(bus, line, 1, [line], high=line.endswith("#"))
-        if wire:
-            for bus in buses:
-                self._probe(bus, "TXEN", 1, ["TXEN"], high=False)
+        for bus, line, names, level in _wiring(buses, parameters, wire=wire):
+            self._connect(bus, line, names, level)
         channels = len(self.names)
-        self._dtype = next(
-            (d for d in (np.uint8, np.uint16, np.uint32, np.uint64) if channels <= 8 * d().itemsize), np.uint64
-        )
-        self._lanes = max(1, -(-channels // 64))
+        self._lanes = -(-channels // 64)
+        types = (np.uint8, np.uint16, np.uint32)
+        self._dtype = next((kind for kind in types if channels <= 8 * kind().itemsize), np.uint64)
         self.unit_bytes = self._dtype().itemsize if self._lanes == 1 else -(-channels // 8)
         words = [self._initial >> 64 * lane & (1 << 64) - 1 for lane in range(self._lanes)]
-        self._carry = np.array(words, self._dtype)
+        self._carry = np.array(words, self._dtype)  # the sample before the next slice
 
-    def _probe(self, bus: Bus, line: str, channels: int, names: list[str], *, high: bool) -> None:
+    def _connect(self, bus: Bus, line: str, names: list[str], level: int) -> None:
+        """Put a line, or a bundle, on the next channels."""
         first = len(self.names)
-        if first // 64 != (first + channels - 1) // 64:
-            raise ValueError(f"{line} would cross a 64-bit word")
         delay_ns = self._random.uniform(0.0, self._parameters.skew_ns)
         if line not in ("CLK", "TXEN"):
             delay_ns += bus.parameters.tval_ns
-        level = (1 << channels) - 1 if high else 0
         self._initial |= level << first
         self.names += [f"{bus.name}_{name}" for name in names]
         salt = self._random.randrange(JITTER_TABLE)
-        self._probes[bus.name][line] = Probe(line, channels, first, delay_ns, salt, level)
+        self._probes[bus.name][line] = Probe(line, len(names), first, delay_ns, salt, level)
 
     @property
     def samples(self) -> int:

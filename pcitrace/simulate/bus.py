@@ -22,7 +22,7 @@ ARBITRATION_CLKS = 3  # REQ# to the address phase where GNT# has to move
 
 
 @dataclass(slots=True)
-class Access:
+class Request:
     """What an initiator asks of the bus: one transaction, of as many data phases as the target will take."""
 
     agent: str  # host | nic
@@ -41,7 +41,7 @@ class Transaction:
     """One transaction as it was on the bus."""
 
     number: int
-    access: Access
+    request: Request
     start_clk: int
     shape: Shape
     termination: str
@@ -58,7 +58,7 @@ class Transaction:
 class _Active:
     """The transaction under way, with its planned course."""
 
-    access: Access
+    request: Request
     done: Signal
     start_clk: int
     plan: Shape
@@ -111,7 +111,7 @@ class BusLog(Protocol):
 
 
 class Bus:
-    """One bus. Initiators call `request` and wait for the signal it returns."""
+    """One bus. Initiators call `ask` and wait for the signal it returns."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Bus:
         self._random = random
         self._log = log
         self._command_captured = command_captured
-        self._queue: deque[tuple[int, Access, Signal]] = deque()
+        self._queue: deque[tuple[int, Request, Signal]] = deque()
         self._active: _Active | None = None
         self._generation = 0  # a transaction cut short by the latency timer voids its planned end
         self._granted: str | None = "host"
@@ -158,16 +158,16 @@ class Bus:
         clk = self.next_clk(now_ns)
         return max(0, (min(clk, self._active.start_clk) if self._active else clk) - ARBITRATION_CLKS - 1)
 
-    def request(self, access: Access) -> Signal:
+    def ask(self, request: Request) -> Signal:
         """Ask for the bus; the signal fires with the `Transaction` in its last clock."""
         done = Signal()
         clk = self.next_clk(self._scheduler.now_ns)
-        self._queue.append((clk, access, done))
-        if access.agent == "nic":
+        self._queue.append((clk, request, done))
+        if request.agent == "nic":
             self._requests.append((clk, 1))
         if self._active is None:
             self._decide()
-        elif self.parameters.latency_timer_clks is not None and self._active.access.agent != access.agent:
+        elif self.parameters.latency_timer_clks is not None and self._active.request.agent != request.agent:
             self._preempt(clk)
         return done
 
@@ -202,36 +202,36 @@ class Bus:
             return
         last = self._granted
         turn = next((n for n, item in enumerate(self._queue) if item[1].agent != last), 0)
-        clk, access, done = self._queue[turn]
+        clk, request, done = self._queue[turn]
         del self._queue[turn]
-        if self._granted == access.agent:
+        if self._granted == request.agent:
             start = max(clk + 1, self._free_clk)
         else:
             start = max(clk + ARBITRATION_CLKS, self._free_clk)
             # A clock with nobody granted lies between two grants.
             self._grant(start - 2, None)
-            self._grant(start - 1, access.agent)
-        if access.agent == "nic":
+            self._grant(start - 1, request.agent)
+        if request.agent == "nic":
             self._requests.append((start + 1, -1))
-        plan = self._plan_memory if access.target == "memory" else self._plan_registers
-        self._begin(plan(access, done, start))
+        plan = self._plan_memory if request.target == "memory" else self._plan_registers
+        self._begin(plan(request, done, start))
 
     def _begin(self, active: _Active) -> None:
         self._active = active
         self._generation += 1
         self._scheduler.at(self.edge_ns(active.start_clk + active.plan.clocks - 1), self._finish, self._generation)
 
-    def _plan_memory(self, access: Access, done: Signal, start_clk: int) -> _Active:
+    def _plan_memory(self, request: Request, done: Signal, start_clk: int) -> _Active:
         """Draw what the memory and the initiator will do."""
         bus = self.parameters
-        phase_bytes = self.width_bytes[access.agent]
-        wanted = phases = ceil((access.address % phase_bytes + access.size_bytes) / phase_bytes)
+        phase_bytes = self.width_bytes[request.agent]
+        wanted = phases = ceil((request.address % phase_bytes + request.size_bytes) / phase_bytes)
         termination = "completion"
         if bus.retry_probability and self._random.random() < bus.retry_probability:
             phases, termination = 0, "retry"
         else:
             if bus.disconnect_boundary_bytes:
-                room = bus.disconnect_boundary_bytes - access.address % bus.disconnect_boundary_bytes
+                room = bus.disconnect_boundary_bytes - request.address % bus.disconnect_boundary_bytes
                 if ceil(room / phase_bytes) < phases:
                     phases, termination = ceil(room / phase_bytes), "disconnect_with_data"
             cut = self._geometric(bus.disconnect_probability)
@@ -239,14 +239,14 @@ class Bus:
                 phases = cut + 1
                 termination = "disconnect_with_data" if self._random.random() < 0.5 else "disconnect_without_data"
         waits = self._waits(phases)
-        plan = self._memory_shape(access, phases, waits, termination, single=wanted == 1)
-        return _Active(access, done, start_clk, plan, termination, phase_bytes, waits)
+        plan = self._memory_shape(request, phases, waits, termination, single=wanted == 1)
+        return _Active(request, done, start_clk, plan, termination, phase_bytes, waits)
 
     def _memory_shape(
-        self, access: Access, phases: int, waits: tuple[Wait, ...], termination: str, *, single: bool
+        self, request: Request, phases: int, waits: tuple[Wait, ...], termination: str, *, single: bool
     ) -> Shape:
         bus = self.parameters
-        read = access.command in READS
+        read = request.command in READS
         return shape(
             phases,
             read=read,
@@ -258,21 +258,21 @@ class Bus:
             turnaround=self._command_captured,
         )
 
-    def _plan_registers(self, access: Access, done: Signal, start_clk: int) -> _Active:
+    def _plan_registers(self, request: Request, done: Signal, start_clk: int) -> _Active:
         """Registers and configuration space: one dword, which a delayed read retries until it has it."""
         nic = self.nic
-        read = access.command in READS
-        termination = "retry" if access.retried else "completion"
+        read = request.command in READS
+        termination = "retry" if request.retried else "completion"
         plan = shape(
-            0 if access.retried else 1,
+            0 if request.retried else 1,
             read=read,
             devsel_clks=nic.csr_devsel_clks,
-            target_first_clks=nic.csr_read_first_clks if read and not access.retried else nic.csr_write_first_clks,
+            target_first_clks=nic.csr_read_first_clks if read and not request.retried else nic.csr_write_first_clks,
             termination=termination,
             single=True,
             turnaround=self._command_captured,
         )
-        return _Active(access, done, start_clk, plan, termination, 4)
+        return _Active(request, done, start_clk, plan, termination, 4)
 
     def _geometric(self, probability: float) -> int:
         """Draw how many phases pass before something of this probability happens."""
@@ -298,35 +298,35 @@ class Bus:
         timer = self.parameters.latency_timer_clks
         assert active is not None
         assert timer is not None
-        if self._granted == active.access.agent:
+        if self._granted == active.request.agent:
             self._grant(max(clk + 1, active.start_clk), None)
         cut = max(clk + 1, active.start_clk + timer) - active.start_clk
         # The phase under way keeps FRAME#; the one after it is the last.
         phases = sum(1 for end in active.plan.phase_ends if end <= cut) + 2
-        if active.access.target != "memory" or phases >= len(active.plan.phase_ends):
+        if active.request.target != "memory" or phases >= len(active.plan.phase_ends):
             return
         waits = tuple(wait for wait in active.waits if wait.phase < phases)
-        plan = self._memory_shape(active.access, phases, waits, "completion", single=False)
+        plan = self._memory_shape(active.request, phases, waits, "completion", single=False)
         self._begin(replace(active, plan=plan, waits=waits, termination="completion"))
 
     def _finish(self, generation: int) -> None:
         active = self._active
         if generation != self._generation or active is None:
             return
-        access, start, plan, phase_bytes = active.access, active.start_clk, active.plan, active.phase_bytes
+        request, start, plan, phase_bytes = active.request, active.start_clk, active.plan, active.phase_bytes
         end = start + plan.clocks
         base = start << CLASS_BITS + CODE_BITS
         self._runs.extend([base + run for run in plan.packed_runs])
         self._runs.append(end << CLASS_BITS + CODE_BITS)
         ends = plan.phase_ends
-        first = access.address % phase_bytes
+        first = request.address % phase_bytes
         transaction = Transaction(
             number=self._count,
-            access=access,
+            request=request,
             start_clk=start,
             shape=plan,
             termination=active.termination,
-            moved_bytes=min(access.size_bytes, len(ends) * phase_bytes - first) if ends else 0,
+            moved_bytes=min(request.size_bytes, len(ends) * phase_bytes - first) if ends else 0,
             wide=phase_bytes == 8,
             phase_bytes=phase_bytes,
             start_ns=self.edge_ns(start),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pcitrace.simulate.values import check_numbers, plain, require, set_value
@@ -204,7 +204,8 @@ class Simulation:
 
     def parameters(self) -> dict[str, Any]:
         """Return all fields that are not None as nested plain values."""
-        return {name: plain(value) for name, value in asdict(self).items()}
+        parameters: dict[str, Any] = plain(self)
+        return parameters
 
     def check(self) -> None:
         """Refuse what cannot be built.

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from pcitrace.simulate import bus as pci_bus
-from pcitrace.simulate.bus import Bus, Transaction
+from pcitrace.simulate.bus import Bus, Request, Transaction
 from pcitrace.simulate.config import Access, HostParameters
 from pcitrace.simulate.events import Lock, Process, Scheduler, Signal
 from pcitrace.simulate.frame import Frame
@@ -21,9 +20,7 @@ IDSEL_BIT = 20  # the NIC's IDSEL is AD[20]
 class CsrLog(Protocol):
     """Where a CPU reports its accesses."""
 
-    def csr(
-        self, bus: str, register: str, offset: int, value: int, attempts: list[Transaction], frame: int | None
-    ) -> None:
+    def csr(self, bus: str, register: str, value: int, attempts: list[Transaction], frame: int | None) -> None:
         """Take a finished access with all its attempts."""
 
 
@@ -206,7 +203,7 @@ class Host:
         for name, offset, write, value in steps:
             address = 1 << IDSEL_BIT | offset
             command = CONFIG_WRITE if write else CONFIG_READ
-            yield from self._transfer(name, offset, command, address, "configuration", value, None, 0)
+            yield from self._transfer(name, command, address, "configuration", value, None, 0)
             yield self._spacing()
         self._cpu.release()
 
@@ -215,15 +212,12 @@ class Host:
         retries = 0 if access.write else self._random.randint(*nic.csr_read_retries)
         command = MEMORY_WRITE if access.write else MEMORY_READ
         address = nic.base_address + access.offset
-        done = yield from self._transfer(
-            access.register, access.offset, command, address, "registers", value, frame.number, retries
-        )
+        done = yield from self._transfer(access.register, command, address, "registers", value, frame.number, retries)
         return done
 
     def _transfer(
         self,
         register: str,
-        offset: int,
         command: int,
         address: int,
         target: str,
@@ -233,12 +227,12 @@ class Host:
     ) -> Process:
         attempts = []
         for attempt in range(retries + 1):
-            access = pci_bus.Access("host", command, address, 4, "csr", frame, target, value.to_bytes(4, "little"))
-            access.retried = attempt < retries
-            attempts.append((yield self.bus.request(access)))
-            if access.retried:
+            request = Request("host", command, address, 4, "csr", frame, target, value.to_bytes(4, "little"))
+            request.retried = attempt < retries
+            attempts.append((yield self.bus.ask(request)))
+            if request.retried:
                 yield RETRY_CLKS * self.bus.period_ns
-        self._log.csr(self.bus.name, register, offset, value, attempts, frame)
+        self._log.csr(self.bus.name, register, value, attempts, frame)
         return attempts
 
     def _spacing(self) -> float:

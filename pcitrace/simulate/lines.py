@@ -58,9 +58,9 @@ def _low(clks: Array, asserted: npt.NDArray[np.generic]) -> Changes:
 def phase_data(transaction: Transaction) -> list[tuple[int, int, int]]:
     """Return clock, data and byte enables (as on the bus, active low) of each phase in which data moved."""
     size = transaction.phase_bytes
-    first = transaction.access.address % size
-    content = bytes(first) + (transaction.access.data or b"")
-    end = first + transaction.access.size_bytes
+    first = transaction.request.address % size
+    content = bytes(first) + (transaction.request.data or b"")
+    end = first + transaction.request.size_bytes
     rows = []
     for phase, clk in enumerate(transaction.shape.phase_ends):
         begin = phase * size
@@ -72,24 +72,24 @@ def phase_data(transaction: Transaction) -> list[tuple[int, int, int]]:
 
 def _contents(transaction: Transaction) -> dict[str, Changes]:
     """Lay out what AD and its companions carry, clock by clock."""
-    access, plan, start = transaction.access, transaction.shape, transaction.start_clk
+    request, plan, start = transaction.request, transaction.shape, transaction.start_clk
     clocks = np.arange(start, start + plan.clocks, dtype=np.int64)
     size = transaction.phase_bytes
     rows = phase_data(transaction)
-    first = access.address % size
+    first = request.address % size
     lanes = (1 << size) - 1
-    unmoved = ~sum(1 << lane for lane in range(first, min(size, first + access.size_bytes))) & lanes
+    unmoved = ~sum(1 << lane for lane in range(first, min(size, first + request.size_bytes))) & lanes
     if not rows:  # nothing moves, but a write shows its data and byte enables all the same
-        data = int.from_bytes((bytes(first) + (access.data or b""))[:size], "little")
+        data = int.from_bytes((bytes(first) + (request.data or b""))[:size], "little")
         rows = [(start + plan.clocks - 1, data, unmoved)]
     ends = np.array([row[0] - start for row in rows])
     spans = np.diff(ends, prepend=0)
-    address = access.address & ~3
+    address = request.address & ~3
     ad = np.repeat(np.array([address, *(row[1] for row in rows)], np.uint64), [1, *spans])
-    cbe = np.repeat(np.array([access.command, *(row[2] for row in rows)], np.uint64), [1, *spans])
+    cbe = np.repeat(np.array([request.command, *(row[2] for row in rows)], np.uint64), [1, *spans])
     after = plan.clocks - len(ad)
     ad, cbe = np.append(ad, np.full(after, ad[-1])), np.append(cbe, np.full(after, cbe[-1]))
-    if access.command in READS and plan.clocks > 1:
+    if request.command in READS and plan.clocks > 1:
         ad[1] = address  # the turnaround: nobody drives AD yet
     wide = transaction.wide
     low = (np.bitwise_count(ad & np.uint64(0xFFFF_FFFF)) + np.bitwise_count(cbe & np.uint64(0xF))) & 1
@@ -99,7 +99,7 @@ def _contents(transaction: Transaction) -> dict[str, Changes]:
     )
     idle = np.array([start + plan.clocks], np.int64)
     one = np.ones(1, np.uint64)
-    selected = access.target == "configuration" and address >> IDSEL_BIT & 1
+    selected = request.target == "configuration" and address >> IDSEL_BIT & 1
     frame_low, devsel_low = codes & 1, codes >> np.uint64(4) & 1
     until_idle = np.concatenate([clocks, idle])
     return {

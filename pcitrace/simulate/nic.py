@@ -6,7 +6,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from pcitrace.simulate.bus import Access, Bus, Transaction
+from pcitrace.simulate.bus import Bus, Request, Transaction
 from pcitrace.simulate.config import LinkParameters, NicParameters
 from pcitrace.simulate.events import Process, Scheduler, Signal
 from pcitrace.simulate.frame import CRC_BYTES, Frame
@@ -209,10 +209,10 @@ class Nic:
             while position < goal:
                 left = goal - position
                 command = (MEMORY_READ if left <= phase_bytes else READ_LINE) if read else MEMORY_WRITE
-                access = Access("nic", command, address + position, left, kind, frame.number)
+                request = Request("nic", command, address + position, left, kind, frame.number)
                 if self._contents:
-                    access.data = self._content(kind, position, left, frame)
-                done: Transaction = yield self.bus.request(access)
+                    request.data = self._content(kind, position, left, frame)
+                done: Transaction = yield self.bus.ask(request)
                 if done.moved_bytes:
                     moved.append(done)
                     position += done.moved_bytes

@@ -31,7 +31,7 @@ COMMAND_NAMES = {
 
 
 class Clock(IntEnum):
-    """The class of a clock in the exact accounting; the first that matches counts."""
+    """The class of a clock in the exact accounting; the first that matches counts. The bench has no aborts."""
 
     IDLE = 0
     ADDRESS = 1
@@ -63,7 +63,7 @@ class Shape(NamedTuple):
     wait_clks: int  # after the address phase, no data moved
     target_wait_clks: int  # I & !T & !S
     initiator_wait_clks: int  # !I
-    devsel_clks: int | None
+    devsel_clks: int
 
 
 @lru_cache(maxsize=1 << 16)
@@ -71,7 +71,7 @@ def shape(
     phases: int,
     *,
     read: bool,
-    devsel_clks: int | None,
+    devsel_clks: int,
     target_first_clks: int = 0,
     initiator_first_clks: int = 1,
     waits: tuple[Wait, ...] = (),
@@ -84,18 +84,18 @@ def shape(
     Parameters
     ----------
     phases : int
-        Data phases in which data moves (0 for a retry or a master abort).
+        Data phases in which data moves (0 for a retry).
     read : bool
         Whether AD turns around after the address phase.
-    devsel_clks : int or None
-        Clocks from the address phase to DEVSEL#; None: nobody claims.
+    devsel_clks : int
+        Clocks from the address phase to DEVSEL#.
     target_first_clks, initiator_first_clks : int
         Clocks from the address phase to the first TRDY# (or STOP#) and to IRDY#; raised to what the rules ask for.
     waits : tuple of Wait
         Wait clocks before later phases, in order.
     termination : str
-        `completion`, `retry`, `disconnect_with_data` (STOP# in the last phase that moves data),
-        `disconnect_without_data`, `target_abort` or `master_abort`.
+        `completion`, `retry`, `disconnect_with_data` (STOP# in the last phase that moves data) or
+        `disconnect_without_data`.
     single : bool
         The initiator wanted one data phase only, so FRAME# is released as IRDY# is asserted.
     turnaround : bool
@@ -108,34 +108,20 @@ def shape(
     clocks = [F]
     phase_ends: list[int] = []
     irdy = max(1, initiator_first_clks)
-    cut = termination in ("retry", "disconnect_with_data", "disconnect_without_data", "target_abort")
+    cut = termination != "completion"
 
     def frame(last: bool, irdy_on: bool) -> int:
         # FRAME# is released with IRDY# asserted for the last phase the initiator wants, never before.
         return 0 if last and irdy_on else F
 
-    if devsel_clks is None:
-        # Subtractive decode could come up to clock 4; the initiator gives up in clock 5.
-        for clock in range(1, 6):
-            on = clock >= irdy
-            clocks.append(frame(single or clock == 5, on) | (I if on else 0))
-        return _finish(clocks, phase_ends, read, None, turnaround, aborted=True)
-
     trdy = max(target_first_clks, devsel_clks, 2 if read else 1)
-    if termination == "target_abort" and phases == 0:
-        trdy = max(trdy, devsel_clks + 1)  # DEVSEL# must have been asserted for a clock
     wants_more = cut and not (single and phases <= 1)
     for clock in range(1, max(irdy, trdy) + 1):
         on = clock >= irdy
         last = (single if phases == 0 else phases == 1) and not wants_more
         code = frame(last, on) | (I if on else 0) | (D if clock >= devsel_clks else 0)
         if clock >= trdy:
-            if phases:
-                code |= T
-            elif termination == "target_abort":
-                code = (code & ~D) | S
-            else:
-                code |= S
+            code |= T if phases else S
             if phases == 1 and termination == "disconnect_with_data":
                 code |= S
         clocks.append(code)
@@ -156,17 +142,13 @@ def shape(
 
     if termination == "disconnect_without_data" and phases:
         clocks.append(F | I | S | D)
-    elif termination == "target_abort" and phases:
-        clocks.append(F | I | S)
     if cut and clocks[-1] & F:
         # FRAME# is released in the clock after STOP# was seen; STOP# holds until then, TRDY# does not.
-        clocks.append(I | S | (0 if termination == "target_abort" else D))
-    return _finish(clocks, phase_ends, read, devsel_clks, turnaround, aborted=False)
+        clocks.append(I | S | D)
+    return _finish(clocks, phase_ends, read, devsel_clks, turnaround)
 
 
-def _finish(
-    clocks: list[int], phase_ends: list[int], read: bool, devsel_clks: int | None, turnaround: bool, *, aborted: bool
-) -> Shape:
+def _finish(clocks: list[int], phase_ends: list[int], read: bool, devsel_clks: int, turnaround: bool) -> Shape:
     """Class every clock, then merge equal neighbours."""
     classes = [Clock.ADDRESS]
     claimed = False
@@ -176,8 +158,6 @@ def _finish(
             kind = Clock.DATA
         elif code & I and code & S:
             kind = Clock.STOP
-        elif aborted and number == len(clocks) - 1:
-            kind = Clock.ABORT
         elif number == 1 and read and turnaround:
             kind = Clock.TURNAROUND
         elif not claimed:

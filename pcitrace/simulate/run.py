@@ -20,7 +20,7 @@ from pcitrace.simulate.presets import PRESETS
 from pcitrace.simulate.profile import nic_profile
 from pcitrace.simulate.recording import Recording
 from pcitrace.simulate.truth import Truth, write_json
-from pcitrace.simulate.values import SimulationError
+from pcitrace.simulate.values import SimulationError, plain
 
 
 def simulate(
@@ -131,7 +131,7 @@ def _write(
             "seed": seed,
             "truth": "truth/",
             "parameters": {
-                "changed": {name: value for name, value in changes.items() if value is not None},
+                "changed": plain(changes),
                 "given": dict(simulation.given),
                 "bench": simulation.parameters(),
             },

@@ -31,9 +31,7 @@ class _Stopwatch:
     def burst(self, bus: str, kind: str, read: bool, address: int, pieces: list[Transaction], frame: int) -> None:
         pass
 
-    def csr(
-        self, bus: str, register: str, offset: int, value: int, attempts: list[Transaction], frame: int | None
-    ) -> None:
+    def csr(self, bus: str, register: str, value: int, attempts: list[Transaction], frame: int | None) -> None:
         pass
 
 

@@ -101,17 +101,17 @@ class Truth:
 
     def transaction(self, bus: str, done: Transaction) -> None:
         """Log a transaction."""
-        access, plan = done.access, done.shape
+        request, plan = done.request, done.shape
         self.counts[bus]["transactions"] += 1
         self.counts[bus][done.termination] += 1
         if "transactions" not in self._files:
             return
         self._files["transactions"].write(
             f"{bus},{done.number},{done.start_ns * US_PER_NS:.6f},{done.end_ns * US_PER_NS:.6f},{done.start_clk},"
-            f"{plan.clocks},{access.command},{COMMAND_NAMES[access.command]},{access.address},{len(plan.phase_ends)},"
+            f"{plan.clocks},{request.command},{COMMAND_NAMES[request.command]},{request.address},{len(plan.phase_ends)},"
             f"{done.moved_bytes},{plan.wait_clks},{plan.target_wait_clks},{plan.initiator_wait_clks},{plan.devsel_clks},"
-            f"{done.termination},{access.agent},{_us(done.first_data_ns)},{_us(done.last_data_ns)},{access.purpose},"
-            f"{'' if access.frame is None else access.frame}\n"
+            f"{done.termination},{request.agent},{_us(done.first_data_ns)},{_us(done.last_data_ns)},{request.purpose},"
+            f"{'' if request.frame is None else request.frame}\n"
         )
         if "data_phases" in self._files:
             period_ns = (done.end_ns - done.start_ns) / max(1, plan.clocks - 1)
@@ -140,9 +140,7 @@ class Truth:
                     sums[1] += moved
                     sums[2] += 1
 
-    def csr(
-        self, bus: str, register: str, offset: int, value: int, attempts: list[Transaction], frame: int | None
-    ) -> None:
+    def csr(self, bus: str, register: str, value: int, attempts: list[Transaction], frame: int | None) -> None:
         """Log a CSR access; it is the first after their receive DMA for the frames that wait for one."""
         first, last = attempts[0], attempts[-1]
         self.counts[bus]["csr"] += 1
@@ -153,7 +151,7 @@ class Truth:
             return
         self._files["csr"].write(
             f"{bus},{_us(first.start_ns)},{_us(last.start_ns)},{_us(last.last_data_ns)},"
-            f"{COMMAND_NAMES[last.access.command]},{last.access.address},{register},{value},{len(attempts)},"
+            f"{COMMAND_NAMES[last.request.command]},{last.request.address},{register},{value},{len(attempts)},"
             f"{'' if frame is None else frame}\n"
         )
 

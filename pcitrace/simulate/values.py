@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -113,6 +113,8 @@ def _fits(value: Any, wanted: Any) -> bool:
 
 def plain(value: Any) -> Any:
     """Return nested dictionaries and lists as TOML takes them, without what is None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
