@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lab import Pcicap, TwoHosts, bus_samples, noise, read_run, record, replay_plan, sr_bytes, write_sr
+from pcicap.runfolder import KILLED
 
 SAMPLES = bus_samples(300_000)
 
@@ -120,7 +121,7 @@ def test_peer_absent(tmp_path: Path, capture: Path, hosts: TwoHosts) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.toml"]
 
 
-@pytest.mark.parametrize("death", ["peer", "link", "analyser", "interrupted"])
+@pytest.mark.parametrize("death", ["peer", "link", "analyser", "interrupted", "killed"])
 def test_death_half_way(tmp_path: Path, hosts: TwoHosts, death: str) -> None:
     source = write_sr(tmp_path / "slow.sr", noise(12_000_000).tobytes(), rate="1 MHz")
     server, mac = hosts.serve()
@@ -140,11 +141,16 @@ def test_death_half_way(tmp_path: Path, hosts: TwoHosts, death: str) -> None:
             hosts.link("down")
         case "interrupted":
             running.kill(signal.SIGINT)
+        case "killed":
+            running.kill(signal.SIGKILL)
     done = running.done(60)
-    assert done.status == 4, done.err
     run = read_run(tmp_path / "run")
     assert run["complete"] is False
-    assert run["reason"] in done.err
+    if death == "killed":
+        assert (done.status, run["reason"]) == (-signal.SIGKILL, KILLED)
+    else:
+        assert done.status == 4, done.err
+        assert run["reason"] in done.err
     kept = sr_bytes(tmp_path / "run/captures/la.sr")
     assert len(kept) == 2 * run["captures"][0]["samples"] > 0
     assert noise(12_000_000).tobytes().startswith(kept)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lab import LINES, bus_samples, pcicap, read_run, record, replay_plan, sr_bytes, write_sr
+from lab import LINES, bus_samples, read_run, record, replay_plan, sr_bytes, write_sr
 from pcicap.replay_server import ReplayServer
 from pcicap.replay_source import open_source
 
@@ -207,10 +207,3 @@ def test_sweep_is_resumed(tmp_path: Path, capture: Path) -> None:
     done, _ = record(tmp_path, plan.replace("3000", "4000"))
     assert done.status == 4
     assert "another plan" in done.err
-
-
-def test_devices() -> None:
-    done = pcicap("devices")
-    assert done.status == 0
-    assert "demo: Demo device" in done.out
-    assert "PCI 33 MHz: no, no real device" in done.out

@@ -29,7 +29,7 @@ class Device:
     conn : str
         How to reach it; empty where the driver needs nothing.
     channels : tuple of str
-        All channels, in order: the n-th logic channel is bit n of a sample.
+        Logic channels, in order: the n-th is bit n of a sample.
     options : dict of str to str
         Option -> the rest of its line (range, values, current).
     max_rate_hz : float or None
@@ -123,6 +123,7 @@ def parse_show(text: str, driver: str, conn: str) -> Device | None:
     match = re.search(r"^(\S+) - (.*?) with \d+ channels?: (.*)$", text, re.MULTILINE)
     if not match:
         return None
+    logic = re.search(r"^    Logic: channels? (.*)$", text, re.MULTILINE)  # without analog ones, where there are both
     options: dict[str, str] = {}
     triggers, in_options = "", False
     for line in text.splitlines():
@@ -142,7 +143,7 @@ def parse_show(text: str, driver: str, conn: str) -> Device | None:
         driver=driver,
         model=match[2].strip(),
         conn=conn,
-        channels=tuple(match[3].split()),
+        channels=tuple((logic[1] if logic else match[3]).split()),
         options=options,
         max_rate_hz=max(listed, default=None),
         triggers=triggers,
