@@ -176,7 +176,7 @@ def test_bursts_and_accesses_equal_truth(tmp_path: Path) -> None:
 
 
 def test_which_frames_waited(tmp_path: Path) -> None:
-    frames, truth, _ = analysed(tmp_path, BENCHES["request-response"], "full")
+    frames, _, _ = analysed(tmp_path, BENCHES["request-response"], "full")
     assert not frames.table["queued"].any()
     values = {**BENCHES["groups"], "link.loss": 0.0}
     folder = tmp_path / "groups"
@@ -199,7 +199,7 @@ def test_selection(small: Frames) -> None:
     assert len(large) + len(small["length_bytes < 1000"]) == len(small)
     assert repr(large) == f"<Frames: {len(large)} frames, {len(large)} received; 0 dropped>"
     assert len(small["status_us > 0"]) == 0, "null fulfils no condition"
-    with pytest.raises(FrameMatchError, match="'size > 3' is no condition on frames: .*length_bytes"):
+    with pytest.raises(FrameMatchError, match=r"'size > 3' is no condition on frames: .*length_bytes"):
         small["size > 3"]
 
 

@@ -175,7 +175,7 @@ def test_which_grant_is_the_nics() -> None:
     assert nic_grant_line(["CLK", "GNT0#"]) == "GNT0#"
     assert nic_grant_line(["CLK"]) is None
     assert nic_grant_line(["GNT0#", "GNT1#"], "GNT1#") == "GNT1#"
-    with pytest.raises(WiringError, match="which GNT# is the NIC's.*GNT0#, GNT1#"):
+    with pytest.raises(WiringError, match=r"which GNT# is the NIC's.*GNT0#, GNT1#"):
         nic_grant_line(["GNT0#", "GNT1#"])
     with pytest.raises(WiringError, match="GNT2# was not captured; there are GNT0#"):
         nic_grant_line(["GNT0#"], "GNT2#")
@@ -325,6 +325,7 @@ def test_commands_on_a_bare_capture(tmp_path: Path, capsys: pytest.CaptureFixtur
     out = tmp_path / "csr.jsonl"
     assert main(["csr", capture, "--bus", "A", "-o", str(out), "--json"]) == 0
     assert set(pd.read_json(out, lines=True)["bus"]) == {"A"}
+    capsys.readouterr()
     assert main(["csr", capture, "--bus", "A"]) == 0
     assert set(pd.read_csv(io.StringIO(capsys.readouterr().out))["bus"]) == {"A"}
     assert main(["bursts", capture, "--profile", "acenik", "-o", str(tmp_path / "none.csv")]) == 3
