@@ -171,6 +171,12 @@ class Bus:
             self._preempt(clk)
         return done
 
+    def moves_other(self, frame: int) -> bool:
+        """Whether the NIC is moving another frame on the bus, or waits to."""
+        requests = [self._active.request] if self._active else []
+        requests += [item[1] for item in self._queue]
+        return any(request.agent == "nic" and request.frame != frame for request in requests)
+
     def take_history(self, before_clk: int) -> LineHistory:
         """Hand out what happened before a clock that is settled, and forget it."""
         count = bisect_left(self._runs, before_clk << CLASS_BITS + CODE_BITS)

@@ -38,7 +38,7 @@ class Frame:
     rx_csr_ns: float | None = None  # first CSR access on that bus after the receive DMA
     served_ns: float | None = None  # the CSR access that was made for this frame
     deliver_ns: float | None = None
-    waited: bool = False  # for an earlier frame: on the wire, or on the receiving bus
+    waited: bool = False  # for another frame: on the wire, in the receiving NIC, or on the receiving bus
     lost: bool = False
     on_card: bool = False  # enough of it for the wire
     held: Signal | None = None  # the NIC may start once the group is complete
