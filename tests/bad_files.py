@@ -167,16 +167,9 @@ def unit_size_zero(folder: Path) -> Path:
     return edited_sr(folder, unitsize="0")
 
 
-@case("unit ?size")
+@case("samples of 1 byte")
 def unit_size_too_small(folder: Path) -> Path:
     return edited_sr(folder, unitsize="1")
-
-
-@case("unit ?size|whole|multiple|sample")
-def half_a_sample(folder: Path) -> Path:
-    path = waveforms.write_sr(folder / "bad.sr", sampled())
-    parts = members(path)
-    return archive(path, parts | {"logic-1-1": parts["logic-1-1"][:-1]})
 
 
 @case("rate")

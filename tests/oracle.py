@@ -117,6 +117,7 @@ def segment(clocks: Sequence[Clock], captured: frozenset[str]) -> tuple[list[Spa
             if open_span is not None:
                 close(n - 1, "legal" if state is State.DONE else "truncated")
             state = State.LOST
+        if in_reset or None in watched:
             activity.append("unknown")
             continue
 
@@ -200,6 +201,8 @@ def decode(
         row, phases = describe(clocks, span, captured, grants, width)
         row["transaction"] = number
         row["fast_back_to_back"] = classes[span.first - 1] != "idle"
+        if gave_up(clocks, span, row, captured):
+            illegal.append(span.last)
         transactions.append(row)
         data_phases += [{"transaction": number, **phase} for phase in phases]
     for span, row in zip(spans, transactions, strict=True):
@@ -301,6 +304,12 @@ def termination(
     return "unknown"
 
 
+def gave_up(clocks: Sequence[Clock], span: Span, row: dict, captured: frozenset[str]) -> bool:
+    """A claimed transaction that its initiator ended without TRDY# or STOP#; not to be told without STOP#."""
+    stopped = any(clocks[n].irdy == 0 and clocks[n].stop == 0 for n in range(span.first, span.last + 1))
+    return "STOP#" in captured and span.ending == "legal" and not stopped and row["termination"] == "unknown"
+
+
 def classify(clocks: Sequence[Clock], n: int, span: Span, row: dict, captured: frozenset[str]) -> str:
     """The one class of a clock within a transaction; the first that matches."""
     clock = clocks[n]
@@ -310,10 +319,10 @@ def classify(clocks: Sequence[Clock], n: int, span: Span, row: dict, captured: f
     claimed_by_now = "DEVSEL#" not in captured or any(c.devsel == 0 for c in clocks[after_address : n + 1])
     if "DEVSEL#" in captured:
         claimed = any(c.devsel == 0 for c in clocks[after_address : span.last + 1])
+    elif "STOP#" in captured:
+        claimed = any(c.trdy == 0 or c.stop == 0 for c in clocks[after_address : span.last + 1])
     else:
-        claimed = any(
-            c.trdy == 0 or ("STOP#" in captured and c.stop == 0) for c in clocks[after_address : span.last + 1]
-        )
+        claimed = True  # or not: that cannot be told
     if n < after_address:
         return "address"
     if i and t:

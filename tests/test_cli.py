@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import subprocess
@@ -186,6 +187,17 @@ class TestStats:
         assert "MB/s at most (C/BE# not captured)" in capsys.readouterr().out
         assert run("stats", SINGLE) == 0
         assert "at most" not in capsys.readouterr().out
+
+    def test_a_profile_tells_dma_from_csr_accesses(self, capsys: pytest.CaptureFixture[str]) -> None:
+        folder = HOSTS.parent
+        assert run("stats", folder / "bus.vcd.gz", "--bus", "A", "--profile", "generic", "--json") == 0
+        traffic = json.loads(capsys.readouterr().out)["A"]["traffic"]
+        truth = gzip.decompress((folder / "truth_dma.jsonl.gz").read_bytes()).splitlines()
+        rows = [row for row in map(json.loads, truth) if row["pc"] == "A"]
+        assert sum(burst["pieces"] for burst in traffic["bursts"].values()) == len(rows)
+        assert sum(burst["bytes"] for burst in traffic["bursts"].values()) == pytest.approx(
+            4 * sum(row["n"] for row in rows), rel=0.05
+        )
 
     def test_strict(self) -> None:
         assert run("stats", SINGLE, "--strict") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -18,8 +19,8 @@ ANALYSERS = [  # sampling rate in MS/s, clock in MHz, T_val in ns
     (100.0, 33.0, (2.0, 11.0)),
     (200.0, 33.333, (2.0, 11.0)),
     (200.0, 66.0, (2.0, 6.0)),
-    (500.0, 66.6, (2.0, 6.0)),
-    (1000.0, 25.0, (2.0, 11.0)),
+    (400.0, 66.6, (2.0, 6.0)),
+    (200.0, 25.0, (2.0, 11.0)),
 ]
 
 subsets = st.sets(st.sampled_from(sorted(oracle.ALL_LINES))).map(
@@ -153,13 +154,13 @@ def test_cutting_anywhere_changes_nothing(
     assert decode(cut, clock_mhz=66.0, threads=threads, portable=portable) == whole
 
 
-@given(buses.illegal(unknown=True), st.floats(0.02, 3.0), seeds)
-def test_windows_sum_to_the_whole(folder: Path, clocks: list[oracle.Clock], window_us: float, seed: int) -> None:
+@given(buses.illegal(unknown=True), st.integers(20, 3000), seeds)
+def test_windows_sum_to_the_whole(folder: Path, clocks: list[oracle.Clock], window_ns: int, seed: int) -> None:
     rng = Random(seed)
     changes, edges = waveforms.waves(waveforms.wires(clocks, fill=rng), rng)
     path = waveforms.write_vcd(folder / "windows.vcd", changes)
     [whole] = decode(path).clocks
-    windows = decode(path, window_us=window_us).clocks
+    windows = decode(path, window_us=window_ns / 1000).clocks
     classes = ("unknown", "idle", "address", "data", "stop", "abort", "wait")
     waits = ("turnaround", "decode", "both", "target", "initiator")
     for row in (whole, *windows):
@@ -173,7 +174,9 @@ def test_windows_sum_to_the_whole(folder: Path, clocks: list[oracle.Clock], wind
     assert whole["total"] == len(clocks)
     counted = oracle.decode(clocks, grants=buses.GRANTS).classes
     for row in windows:
-        inside = [c for c, edge in zip(counted, edges, strict=True) if row["start_us"] <= edge * 1e-6 < row["end_us"]]
+        start_ps = round(row["start_us"] * 1e6)
+        assert start_ps % (window_ns * 1000) == 0
+        inside = [c for c, edge in zip(counted, edges, strict=True) if 0 <= edge - start_ps < window_ns * 1000]
         assert {key: row[key] for key in (*classes, *waits)} == {
             key: oracle.account(inside)[key] for key in (*classes, *waits)
         }
@@ -237,10 +240,11 @@ def test_oversampling_and_shifting_change_only_times(folder: Path, clocks: list[
 def test_recovered_clock_survives_glitches(folder: Path, traffic: buses.Traffic, seed: int) -> None:
     """Single wrong samples on CLK, away from its edges, make clocks for a decoder that trusts every edge."""
     rng = Random(seed)
-    clocks = waveforms.settle(traffic.clocks, rng)
-    sampled, edges = waveforms.timing_mode(waveforms.wires(clocks), rng, rate_mhz=500.0)
+    quiet = [replace(traffic.clocks[0]) for _ in range(40)]  # a clock is learned from its first 32 rises
+    clocks = waveforms.settle(quiet + traffic.clocks, rng)
+    sampled, edges = waveforms.timing_mode(waveforms.wires(clocks), rng, rate_mhz=500.0, lead_samples=20)
     clean = decode(waveforms.write_sr(folder / "clean.sr", sampled), recover_clock=True)
-    assert [row["start_clk"] for row in clean.transactions] == [row["start_clk"] for row in traffic.transactions]
+    assert [row["start_clk"] - 40 for row in clean.transactions] == [row["start_clk"] for row in traffic.transactions]
     assert [row["termination"] for row in clean.transactions] == [row["termination"] for row in traffic.transactions]
     bits = sampled.bits.copy()
     for edge in edges[:-1]:

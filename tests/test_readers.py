@@ -60,7 +60,6 @@ SAMPLED: dict[str, Callable[[Path, waveforms.Sampled], Path]] = {
     "DSView": lambda f, s: waveforms.write_dsl(f / "a.dsl", s),
     "sigrok CSV": lambda f, s: waveforms.write_sigrok_csv(f / "a.csv", s),
     "sigrok CSV by sigrok-cli": lambda f, s: through_sigrok(f, s, "csv"),
-    "sigrok CSV with names and times": lambda f, s: through_sigrok(f, s, "csv:label=channel:time=true"),
 }
 CHANGES: dict[str, Callable[[Path, waveforms.Sampled], Path]] = {
     "VCD": lambda f, s: waveforms.write_vcd(f / "a.vcd", waveforms.sampled_changes(s, 10_000)),
@@ -111,17 +110,19 @@ def test_formats_of_changes_agree(name: str, tmp_path: Path, reference: tuple[wa
     sampled, tables = reference
     path = CHANGES[name](tmp_path, sampled)
     got = decode(path, wiring=digital_wiring(sampled.names) if "binary" in name else None)
-    # A capture of changes knows no samples: nothing can be suspect, and stamps are in its own ticks.
-    ours = ("start_sample", "end_sample", "suspect")
+    # A capture of changes knows no samples: nothing can be suspect, and stamps are in its own ticks. A bus is named
+    # after its scope.
+    ours = ("start_sample", "end_sample", "suspect", "bus")
     assert_same_rows(
         [{key: value for key, value in row.items() if key not in ours} for row in got.transactions],
         [{key: value for key, value in row.items() if key not in ours} for row in tables.transactions],
     )
     assert {row["suspect"] for row in got.transactions} == {None}
-    assert_same_rows(got.data_phases, tables.data_phases)
+    for name in ("data_phases", "problems"):
+        mine, theirs = ([row | {"bus": ""} for row in getattr(each, name)] for each in (got, tables))
+        assert_same_rows(mine, [row for row in theirs if row.get("kind") != "suspect"])
     counts = [name for name, value in tables.clocks[0].items() if isinstance(value, int)]
     assert {key: got.clocks[0][key] for key in counts} == {key: tables.clocks[0][key] for key in counts}
-    assert_same_rows(got.problems, [row for row in tables.problems if row["kind"] != "suspect"])
 
 
 @given(seed=st.integers(0, 2**32), data=st.data())
@@ -208,7 +209,12 @@ def test_waveform_files_of_other_programs_equal_oracle(file: str, unpack: bool, 
     tables = decode(path, bus=bus)
     columns = [*(set(decoded.transactions[0]) - {"first_data_clk", "last_data_clk"})]
     assert_same_rows(
-        [{key: row[key] for key in columns} | {"time": row["start_us"]} for row in tables.transactions],
+        [
+            # VHDL knows no capital letters: the agent of GNT_NIC# is called as the file has it.
+            {key: row[key] for key in columns}
+            | {"time": row["start_us"], "initiator": row["initiator"] and row["initiator"].upper()}
+            for row in tables.transactions
+        ],
         [{key: row[key] for key in columns} | {"time": times[row["start_clk"]] * 1e-6} for row in decoded.transactions],
     )
     assert [row["data"] for row in tables.data_phases] == [phase["data"] for phase in decoded.data_phases]

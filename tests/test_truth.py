@@ -133,7 +133,8 @@ def test_nic_vcd_equals_truth(name: str, host: str) -> None:
             first, last = at(row["first_attempt_ns"]), at(row["last_attempt_ns"])
             got = table.iloc[last]
             assert (got["command"], got["address"]) == (truth.COMMANDS[row["cmd"]], int(row["addr"], 16))
-            assert (got["data_phases"], got["termination"]) == (1, "completion")
+            assert got["data_phases"] == 1
+            assert got["termination"] in ("completion", "disconnect_with_data")  # truth does not say which
             assert data[last] == int(row["value"], 16)
             between = table.iloc[first:last]
             retries = between[(between["termination"] == "retry") & (between["address"] == int(row["addr"], 16))]

@@ -313,7 +313,7 @@ def write_dsl(path: Path, sampled: Sampled, block_samples: int = 1 << 24) -> Pat
     return path
 
 
-def write_vcd(path: Path, changes: Changes, *, tick_ps: int = 1, scope: str = "top", vectors: bool = True) -> Path:
+def write_vcd(path: Path, changes: Changes, *, tick_ps: int = 1, scope: str = "PCI", vectors: bool = True) -> Path:
     """A value change dump; `vectors` writes AD and CBE# as one net each, else every bit is a net."""
     units = {1: "1 ps", 10: "10 ps", 100: "100 ps", 1_000: "1 ns", 10_000: "10 ns", 1_000_000: "1 us"}
     nets: list[tuple[str, list[int]]] = []  # declaration and its channels, least significant first

@@ -106,8 +106,9 @@ def test_delay_per_byte_comes_out_as_slope_and_intercept() -> None:
     assert abs(clock["drift_ppm"] - 60) < 20
     shift = clock["offset_us"] - truth_us
     for index, (setting, sign) in enumerate(((there, -1), (back, 1))):
-        medians = [point["flows"][index]["latency_us"]["p50"] for point in summary["points"]]
-        slope, intercept = np.polyfit(np.array(sizes) + 14, medians, 1)
+        # Not the median: on a busy machine more than half the frames can wait for a CPU.
+        latencies = [point["flows"][index]["latency_us"]["p10"] for point in summary["points"]]
+        slope, intercept = np.polyfit(np.array(sizes) + 14, latencies, 1)
         assert slope == pytest.approx(setting["per_byte_us"], rel=0.1)
         # The wrong half goes to one direction and comes from the other; the rest is what the bridge itself needs.
         assert -50 < intercept - sign * shift - setting["fixed_us"] < 300
@@ -120,7 +121,7 @@ def test_round_trip_adds_both_directions_whatever_the_clocks_say() -> None:
         words = ["--sizes", "64,1500", "--request-bytes", 1000, "--count", 200, "--spacing-us", 1000]
         summary = network.left.test("request-response", network.right, *words)
         network.truth()
-    small, large = (point["round_trip_us"][0]["p50"] for point in summary["points"])
+    small, large = (point["round_trip_us"][0]["p10"] for point in summary["points"])
     assert large - small == pytest.approx((1500 - 64) * 2, rel=0.1)
     assert 0 < small - (400 + 16 * 20 + 2 * 78) < 400
 

@@ -203,8 +203,8 @@ def report(**changes: Any) -> dict[str, Any]:
         ["rx_packets", "tx_packets", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped", "rx_missed"], 0
     )
     quality = {
-        "involuntary_switches": 0, "stolen_ms": 0, "socket_drops": 0, "interface": interface, "unlogged": 0,
-        "clock": "x",
+        "involuntary_switches": 0, "stolen_ms": 0, "socket_drops": 0, "unstamped": 0,
+        "interface": interface, "unlogged": 0, "clock": "x",
     }  # fmt: skip
     return {
         "sent": None, "received": [], "damaged": 0, "foreign": 0, "marks": 0, "quality": quality,

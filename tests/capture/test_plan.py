@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lab import REPOSITORY, bus_samples, pcicap, write_sr
 from pcicap import tomlfile
 from pcicap.analysers.base import Timeouts
 from pcicap.errors import PlanError
 from pcicap.plan import load, parse, points
 
+EXAMPLE = (REPOSITORY / "capture/pcicap/example-plan.toml").read_text()
 GOOD = """
 format = 1
 title = "t"
@@ -128,6 +132,35 @@ def test_trigger_and_replay_mistakes(tmp_path: Path) -> None:
         with pytest.raises(PlanError) as caught:
             parse(text, tmp_path)
         assert caught.value.key == key
+
+
+ANYTHING = st.recursive(
+    st.booleans() | st.integers(-3, 10**12) | st.floats() | st.text(max_size=5) | st.just("on"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def _places(values: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else ()
+    return [path, *(place for key, value in inner for place in _places(value, (*path, key)))]
+
+
+@given(data=st.data())
+def test_any_value_anywhere_is_a_plan_or_a_named_mistake(data: st.DataObject) -> None:
+    full = tomllib.loads(re.sub(r"(?m)^# (?=\[[a-z.]+\]|[a-z_]+ = )", "", EXAMPLE))
+    del full["analysers"][0][data.draw(st.sampled_from(["replay", "clock_mhz"]))]
+    place = data.draw(st.sampled_from(_places(full)[1:]))
+    here = full
+    for step in place[:-1]:
+        here = here[step]
+    value = data.draw(st.none() | ANYTHING)
+    if value is None:
+        del here[place[-1]]
+    else:
+        here[place[-1]] = value
+    with contextlib.suppress(PlanError):
+        parse(tomlfile.dumps(full), Path("/nowhere"))
 
 
 def test_three_samples_a_clock_are_asked_for(tmp_path: Path) -> None:
