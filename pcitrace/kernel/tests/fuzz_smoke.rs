@@ -60,6 +60,17 @@ fn seed(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
+/// What the search found, each once.
+#[test]
+fn past_crashes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/crashes");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        fuzz::read_file(&std::fs::read(file).unwrap());
+    }
+}
+
 #[test]
 fn damaged_vcd() {
     try_damaged(&seed("mini.vcd"));

@@ -543,7 +543,7 @@ mod tests {
         let mut whole = vec![99; 7];
         archive.inflate(member, &mut whole)?;
         let mut stream = archive.stream(member);
-        let mut pieces = Vec::new();
+        let mut pieces: Vec<u8> = Vec::new();
         let mut piece = [0; 1000];
         loop {
             match stream.fill(&mut piece)? {

@@ -215,7 +215,7 @@ impl<'a> Fields<'a> {
     /// Seconds as picoseconds, not before `earliest`.
     fn time(&mut self, earliest: i64) -> Result<i64> {
         let seconds = f64::from_le_bytes(self.array()?);
-        if !(seconds.abs() < MAX_SECONDS) {
+        if seconds.is_nan() || seconds.abs() >= MAX_SECONDS {
             return Err(self.wrong_before(8, format!("{seconds} s is no time of a capture")));
         }
         let ps = (seconds * PS).round() as i64;

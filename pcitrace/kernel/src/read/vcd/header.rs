@@ -5,6 +5,9 @@ use super::scan::{Tokens, Wrong, show};
 use crate::capture::Channel;
 use std::collections::HashMap;
 
+/// Far deeper than any design, and names stay short.
+const MAX_SCOPES: usize = 1000;
+
 #[derive(Debug)]
 pub struct Header {
     /// Seconds per time unit: numerator, denominator.
@@ -86,6 +89,9 @@ pub fn parse(text: &[u8]) -> Result<Header, Wrong> {
                 tick = Some(parse_timescale(&text).ok_or_else(|| {
                     wrong(format!("`$timescale {}` is not a number and a unit from s to as", show(&text)))
                 })?);
+            }
+            b"$scope" if scopes.len() == MAX_SCOPES => {
+                return Err(wrong(format!("scopes are nested more than {MAX_SCOPES} deep")));
             }
             b"$scope" => scopes.push(scope_name(&body)),
             b"$upscope" => {

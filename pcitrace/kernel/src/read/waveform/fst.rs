@@ -10,6 +10,10 @@ const ZLIB_EXPANSION: u64 = 1032;
 const LZ4_EXPANSION: u64 = 255;
 
 const HEADER: u8 = 0;
+/// Value changes, without and with aliases of nets that change alike, in the order they were invented.
+const VALUES: u8 = 1;
+const VALUES_1: u8 = 5;
+const VALUES_2: u8 = 8;
 const BLACKOUT: u8 = 2;
 const GEOMETRY: u8 = 3;
 const HIERARCHY_GZIP: u8 = 4;
@@ -69,7 +73,7 @@ pub fn check(file: &[u8]) -> Result<Vec<(u64, u64)>, Wrong> {
                 let first = !std::mem::replace(&mut hierarchy, true);
                 first && fields.hierarchy(kind).is_some()
             }
-            1 | 5 | 8 => {
+            VALUES | VALUES_1 | VALUES_2 => {
                 data.push((at, at + 9..end, kind));
                 true
             }
@@ -123,6 +127,14 @@ impl Fields<'_> {
             }
         }
         None
+    }
+
+    fn signed_varint(&mut self) -> Option<i64> {
+        let before = self.bytes;
+        let value = self.varint()?;
+        let bits = 7 * (before.len() - self.bytes.len()) as u32;
+        let shift = 64u32.saturating_sub(bits);
+        Some((value << shift) as i64 >> shift)
     }
 
     fn skip(&mut self, count: u64) -> Option<()> {
@@ -200,29 +212,49 @@ impl Fields<'_> {
             && frame.can_inflate_to(frame_inflated, ZLIB_EXPANSION)
             && times <= times_inflated
             && time_table.can_inflate_to(times_inflated, ZLIB_EXPANSION)
-            && chain.names_at_most(nets, kind)?;
+            && self.nets_can_inflate(&chain.starts(nets, kind)?)?;
         possible.then_some(())
     }
 
-    /// Whether the chain stays within the nets.
-    fn names_at_most(mut self, nets: u64, kind: u8) -> Option<bool> {
-        let mut named = 0u64;
+    /// Where each net's changes start, as the chain says; `None` if it goes beyond the nets.
+    fn starts(mut self, nets: u64, kind: u8) -> Option<Vec<u64>> {
+        let mut starts = Vec::new();
+        let (mut net, mut start) = (0u64, 0u64);
         while let Some(&first) = self.bytes.first() {
-            let entry = self.varint()?;
-            named = named.checked_add(match (kind, entry) {
-                // Version 2: odd entries are one net, even ones a run without changes.
-                (8, _) if first & 1 == 1 => 1,
-                (8, run) => run >> 1,
-                // Before: 0 is an alias, whose number follows.
-                (_, 0) => {
-                    self.varint()?;
-                    1
+            let step = if kind == VALUES_2 && first & 1 == 1 {
+                net += 1;
+                // Not above 0: an alias of another net.
+                u64::try_from(self.signed_varint()? >> 1).unwrap_or(0)
+            } else {
+                let entry = self.varint()?;
+                if entry == 0 && kind != VALUES_2 {
+                    self.varint()?; // the number of the net that this one is an alias of
                 }
-                (_, entry) if entry & 1 == 1 => 1,
-                (_, run) => run >> 1,
-            })?;
+                // Odd: a step; even: a run of nets without changes.
+                let is_run = entry & 1 == 0 && entry > 0;
+                net = net.checked_add(if is_run { entry >> 1 } else { 1 })?;
+                if is_run { 0 } else { entry >> 1 }
+            };
+            if step > 0 {
+                start = start.checked_add(step)?;
+                starts.push(start);
+            }
         }
-        Some(named <= nets)
+        (net <= nets).then_some(starts)
+    }
+
+    /// Each net's changes begin with their length when inflated, or 0 if they are stored as they are.
+    fn nets_can_inflate(&self, starts: &[u64]) -> Option<bool> {
+        let ends = starts.iter().copied().skip(1).chain([self.bytes.len() as u64]);
+        for (&start, end) in starts.iter().zip(ends) {
+            let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
+            let mut changes = Fields { bytes: self.bytes.get(range)? };
+            let inflated = changes.varint()?;
+            if !changes.can_inflate_to(inflated, ZLIB_EXPANSION) {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
 
     /// Equal lengths mean stored as it is.

@@ -16,13 +16,16 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use wellen::{Hierarchy, LoadOptions, SignalEncoding, SignalRef, SignalSource, SignalValueRef, viewers};
+use wellen::{Hierarchy, ItemRef, LoadOptions, SignalEncoding, SignalRef, SignalSource, SignalValueRef, viewers};
 
 pub use fst::is_fst;
 pub use ghw::is_ghw;
 
 /// Gzipped files may inflate to this much, to bound memory.
 const MAX_INFLATED_BYTES: u64 = 1 << 30;
+
+/// Far deeper than any design, and names stay short.
+const MAX_SCOPES: usize = 1000;
 
 struct Waveform {
     path: PathBuf,
@@ -107,11 +110,28 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
     let mut channels = Vec::new();
     let mut signals = Vec::new();
     let mut by_name = HashMap::new();
-    for var in hierarchy.all_vars().map(|var| &hierarchy[var]) {
+    // Depth first, in the order of the file: what is still to be seen, and the path to it.
+    let mut items: Vec<(ItemRef, String, usize)> = hierarchy.items().map(|item| (item, String::new(), 0)).collect();
+    items.reverse();
+    while let Some((item, path, depth)) = items.pop() {
+        let var = match item {
+            ItemRef::Var(var) => &hierarchy[var],
+            ItemRef::Scope(scope) => {
+                if depth == MAX_SCOPES {
+                    return Err(format!("scopes are nested more than {MAX_SCOPES} deep; it is damaged"));
+                }
+                let scope = &hierarchy[scope];
+                let path = join(&path, scope.name(hierarchy));
+                let first = items.len();
+                items.extend(scope.items(hierarchy).map(|item| (item, path.clone(), depth + 1)));
+                items[first..].reverse();
+                continue;
+            }
+        };
         let SignalEncoding::BitVector(width @ 1..) = var.signal_encoding(hierarchy) else {
             continue;
         };
-        let mut name = var.full_name(hierarchy).replace(".[", "[");
+        let mut name = join(&path, var.name(hierarchy));
         if let Some(index) = var.index() {
             let (msb, lsb) = (index.msb(), index.lsb());
             name += &if msb == lsb { format!("[{msb}]") } else { format!("[{msb}:{lsb}]") };
@@ -127,6 +147,16 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
         }
     }
     Ok((channels, signals))
+}
+
+/// `top.pci` and `AD`, or the index of an array, as one name.
+fn join(path: &str, name: &str) -> String {
+    match (path, name) {
+        ("", name) => name.into(),
+        (path, "") => path.into(),
+        (path, name) if name.starts_with('[') => format!("{path}{name}"),
+        (path, name) => format!("{path}.{name}"),
+    }
 }
 
 impl Changes for Waveform {
