@@ -50,7 +50,8 @@ What is sent
   --group ADDRESS       of one-to-many; default 03:00:00:46:47:01
 
 How
-  --receive HOW         busy, batch or ring; default busy for round trips, ring for streams
+  --receive HOW         busy, batch, ring, or hardware (the card's timestamps); default busy for round trips,
+                        ring for streams
   --transmit HOW        send (default) or ring
   --timeout-ms X        for a response; default 100
   --drain-ms X          for the last frames of a stream; default 200
@@ -335,7 +336,12 @@ fn testing(given: &mut Given, name: &str, option: &str, text: &str) -> Result<bo
             given.payload = Some(choice(option, text, &choices)?);
         }
         "receive" => {
-            let choices = [("busy", Receive::Busy), ("batch", Receive::Batch), ("ring", Receive::Ring)];
+            let choices = [
+                ("busy", Receive::Busy),
+                ("batch", Receive::Batch),
+                ("ring", Receive::Ring),
+                ("hardware", Receive::Hardware),
+            ];
             given.receive = Some(choice(option, text, &choices)?);
         }
         "transmit" => {

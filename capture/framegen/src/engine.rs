@@ -28,20 +28,13 @@ pub fn log_room(frames: usize) -> usize {
     if frames == 0 { 0 } else { frames + frames / 4 + 1024 }
 }
 
-/// What a receiving thread leaves behind.
-#[derive(Default)]
-struct Caught {
-    report: Report,
-    drops: u64,
-}
-
 pub struct Engine {
     pub shared: Arc<Shared>,
     pub sent_log: Arc<FrameLog>,
     pub received_log: Arc<FrameLog>,
     host: Host,
     sender: Option<JoinHandle<Sent>>,
-    receiver: Option<JoinHandle<Caught>>,
+    receiver: Option<JoinHandle<Report>>,
     /// The receiving thread is the one that asks.
     asking: bool,
     counters: Counters,
@@ -90,8 +83,8 @@ impl Engine {
                     log: sent_writer,
                 };
                 engine.receiver = Some(spawn("requester", move || {
-                    let (sent, drops) = requester.run(&mut counting, &shared);
-                    Caught { report: Report { sent: Some(sent), ..counted(&counting) }, drops }
+                    let sent = requester.run(&mut counting, &shared);
+                    Report { sent: Some(sent), ..counted(&counting) }
                 })?);
             }
             (extra, send) => {
@@ -111,9 +104,9 @@ impl Engine {
                     let role = if send.is_some() { Role::ReceiveBesideSender } else { Role::Receive };
                     let host = host.clone();
                     engine.receiver = Some(spawn("receiver", move || {
-                        let drops = receiver::run(&host, role, source, &mut counting, responder.as_mut(), &shared);
+                        receiver::run(&host, role, source, &mut counting, responder.as_mut(), &shared);
                         let sent = responder.map(|responder| responder.result());
-                        Caught { report: Report { sent, ..counted(&counting) }, drops }
+                        Report { sent, ..counted(&counting) }
                     })?);
                 }
             }
@@ -143,7 +136,7 @@ impl Engine {
         self.shared.stop();
         let sent = self.sender.take().map(|thread| thread.join().expect("the sender does not panic"));
         let caught = self.receiver.take().map(|thread| thread.join().expect("the receiver does not panic"));
-        let Caught { mut report, drops } = caught.unwrap_or_default();
+        let mut report = caught.unwrap_or_default();
         report.sent = sent.or(report.sent);
         report.sent_records = self.sent_log.records().len() as u64;
         report.received_records = self.received_log.records().len() as u64;
@@ -154,7 +147,8 @@ impl Engine {
         report.quality = Quality {
             involuntary_switches: self.shared.switches.load(Ordering::Relaxed),
             stolen_ms: stolen_ms().saturating_sub(self.stolen_ms),
-            socket_drops: drops,
+            socket_drops: self.shared.drops.load(Ordering::Relaxed),
+            unstamped: self.shared.unstamped.load(Ordering::Relaxed),
             interface: counters.unwrap_or_default(),
             unlogged: self.sent_log.unlogged() + self.received_log.unlogged(),
             clock: self.host.clock.source().to_owned(),

@@ -91,12 +91,13 @@ struct Request {
     padding: [u8; 16],
 }
 
-struct Query {
+/// Questions about interfaces, by ioctl.
+pub struct Query {
     socket: OwnedFd,
 }
 
 impl Query {
-    fn new() -> io::Result<Query> {
+    pub fn new() -> io::Result<Query> {
         // SAFETY: creates a descriptor that `OwnedFd` then owns.
         let socket = unsafe {
             OwnedFd::from_raw_fd(check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?)
@@ -108,13 +109,18 @@ impl Query {
     fn ask<const WORDS: usize>(&self, name: &str, command: u32) -> Option<[u32; WORDS]> {
         let mut answer = [0u32; WORDS];
         answer[0] = command;
-        let mut request = Request { name: [0; libc::IFNAMSIZ], data: answer.as_mut_ptr(), padding: [0; 16] };
+        self.request(name, SIOCETHTOOL, &mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// An interface request whose data is the whole structure that `code` reads and writes.
+    pub fn request(&self, name: &str, code: libc::c_ulong, data: &mut [u32]) -> io::Result<()> {
+        let mut request = Request { name: [0; libc::IFNAMSIZ], data: data.as_mut_ptr(), padding: [0; 16] };
         for (place, byte) in request.name[..libc::IFNAMSIZ - 1].iter_mut().zip(name.bytes()) {
             *place = byte as c_char;
         }
-        // SAFETY: a struct ifreq whose data points at the whole structure of the command.
-        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &mut request) };
-        (result == 0).then_some(answer)
+        // SAFETY: a struct ifreq whose data points at the whole structure.
+        check(unsafe { libc::ioctl(self.socket.as_raw_fd(), code as _, &mut request) }).map(drop)
     }
 
     /// Mbit/s, where the card knows.
@@ -134,7 +140,7 @@ impl Query {
         Some(CStr::from_bytes_until_nul(&bytes).ok()?.to_string_lossy().into_owned())
     }
 
-    fn timestamping(&self, name: &str) -> Option<Timestamping> {
+    pub fn timestamping(&self, name: &str) -> Option<Timestamping> {
         // struct ethtool_ts_info: command, capabilities, clock, transmit types, 3 reserved, filters, 3 reserved.
         let answer: [u32; 11] = self.ask(name, ETHTOOL_GET_TS_INFO)?;
         Some(Timestamping {

@@ -14,6 +14,8 @@ pub enum Receive {
     Busy,
     /// recvmmsg; time stamped by the kernel.
     Batch,
+    /// recvmmsg; time stamped by the card.
+    Hardware,
     /// TPACKET_V3; time stamped by the kernel.
     Ring,
 }
@@ -212,6 +214,8 @@ pub struct Quality {
     pub stolen_ms: u64,
     /// Frames that found the receiving socket full.
     pub socket_drops: u64,
+    /// Frames that came without the timestamp the way of receiving promises.
+    pub unstamped: u64,
     pub interface: Counters,
     /// Frames that found the log full.
     pub unlogged: u64,

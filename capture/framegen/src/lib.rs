@@ -14,6 +14,7 @@ pub mod control;
 pub mod crc;
 pub mod engine;
 pub mod frame;
+pub mod hardware;
 pub mod host;
 pub mod interfaces;
 pub mod job;

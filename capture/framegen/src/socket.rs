@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, Realtime};
 use crate::frame::{ETHERNET_HEADER, ETHERTYPE, Framing, MAGIC, Mac};
+use crate::hardware::CardClock;
 use crate::payload::MAX_USER;
 use std::io;
 use std::mem;
@@ -12,6 +13,8 @@ use std::time::Duration;
 pub const MAX_FRAME: usize = ETHERNET_HEADER + MAX_USER;
 /// Frames taken from the kernel by one recvmmsg.
 const BATCH: usize = 64;
+/// Room for the control message of a timestamp, 64-bit words.
+const CONTROL_WORDS: usize = 12;
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
 
 /// Which of our frames a socket sees; everything else stays in the kernel.
@@ -155,19 +158,31 @@ fn take_error(fd: RawFd) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// A batch of frames with the kernel's timestamps.
+/// A batch of frames with the kernel's timestamps, or the card's.
 pub struct Batch {
+    card: Option<CardClock>,
+    /// Frames without a stamp, timed by this program when it saw them.
+    pub unstamped: u64,
     buffers: Box<[[u8; MAX_FRAME]]>,
-    controls: Box<[[u64; 8]; BATCH]>,
+    controls: Box<[[u64; CONTROL_WORDS]; BATCH]>,
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        Batch { buffers: vec![[0; MAX_FRAME]; BATCH].into_boxed_slice(), controls: Box::new([[0; 8]; BATCH]) }
+        Batch {
+            card: None,
+            unstamped: 0,
+            buffers: vec![[0; MAX_FRAME]; BATCH].into_boxed_slice(),
+            controls: Box::new([[0; CONTROL_WORDS]; BATCH]),
+        }
     }
 }
 
 impl Batch {
+    pub fn with_card(card: CardClock) -> Batch {
+        Batch { card: Some(card), ..Batch::default() }
+    }
+
     /// Take what is there and give each frame, with its time, to `each`. Returns how many there were.
     pub fn receive(
         &mut self,
@@ -198,9 +213,17 @@ impl Batch {
         }
         let conversion = Realtime::read();
         for (i, message) in messages[..got as usize].iter().enumerate() {
-            let time = match kernel_time(&message.msg_hdr) {
+            let stamp = stamp_of(&message.msg_hdr);
+            let realtime = match (&mut self.card, stamp) {
+                (Some(card), Some(stamp)) => Some(card.to_realtime(stamp, clock.now())?),
+                (_, stamp) => stamp,
+            };
+            let time = match realtime {
                 Some(realtime) => clock.of_kernel(conversion, realtime),
-                None => clock.now(),
+                None => {
+                    self.unstamped += 1;
+                    clock.now()
+                }
             };
             each(&self.buffers[i][..message.msg_len as usize], time);
         }
@@ -208,16 +231,24 @@ impl Batch {
     }
 }
 
-/// SCM_TIMESTAMPNS of a received message, ns of CLOCK_REALTIME.
-fn kernel_time(message: &libc::msghdr) -> Option<i64> {
+/// The stamp of a received message, ns: CLOCK_REALTIME (SCM_TIMESTAMPNS) or the card's clock (the third time of
+/// SCM_TIMESTAMPING, 0 where there is none).
+fn stamp_of(message: &libc::msghdr) -> Option<i64> {
     // SAFETY: the kernel filled in the control buffer and its length; the macros stay within it.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(message);
         while !control.is_null() {
-            if (*control).cmsg_level == libc::SOL_SOCKET && (*control).cmsg_type == libc::SCM_TIMESTAMPNS {
-                let time: libc::timespec = std::ptr::read_unaligned(libc::CMSG_DATA(control).cast());
+            let times = libc::CMSG_DATA(control).cast::<libc::timespec>();
+            let index = match ((*control).cmsg_level, (*control).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => Some(0),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => Some(2),
+                _ => None,
+            };
+            if let Some(index) = index {
+                let time = times.add(index).read_unaligned();
                 #[allow(clippy::useless_conversion)] // 32-bit hosts
-                return Some(i64::from(time.tv_sec) * 1_000_000_000 + i64::from(time.tv_nsec));
+                let ns = i64::from(time.tv_sec) * 1_000_000_000 + i64::from(time.tv_nsec);
+                return (ns != 0).then_some(ns);
             }
             control = libc::CMSG_NXTHDR(message, control);
         }

@@ -291,6 +291,7 @@ pub fn quality(results: &[NodeResult]) -> Vec<NodeQuality> {
         note(quality.involuntary_switches, "involuntary context switches of a timing thread");
         note(quality.stolen_ms, "ms of CPU time stolen by the hypervisor");
         note(quality.socket_drops, "frames dropped at a full socket");
+        note(quality.unstamped, "frames without a timestamp of kernel or card");
         note(quality.unlogged, "frames without a record: the log was full");
         Some(NodeQuality {
             node,

@@ -15,6 +15,8 @@ pub struct Shared {
     pub sent: AtomicU64,
     pub received: AtomicU64,
     pub switches: AtomicU64,
+    pub drops: AtomicU64,
+    pub unstamped: AtomicU64,
     fault: Mutex<Option<String>>,
 }
 

@@ -3,6 +3,7 @@
 use super::Shared;
 use crate::clock::Clock;
 use crate::frame::{ETHERNET_HEADER, Frame, HEADER, Header, Kind, Malformed, ethernet_header, parse};
+use crate::hardware::CardClock;
 use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Expect, Job, Receive, Received, Sent};
 use crate::log::{LogWriter, RECORD_CORRUPT, RECORD_DUPLICATE, Record, UNKNOWN_LATENESS, UNKNOWN_NS};
@@ -22,7 +23,7 @@ const WAIT: Duration = Duration::from_millis(10);
 
 /// The way frames come out of the kernel.
 pub struct Source {
-    pub socket: PacketSocket,
+    socket: PacketSocket,
     mode: Mode,
 }
 
@@ -42,6 +43,7 @@ impl Source {
                 socket.timestamps()?;
                 Mode::Batch(Batch::default())
             }
+            Receive::Hardware => Mode::Batch(Batch::with_card(CardClock::enable(&socket, &host.name)?)),
             Receive::Ring => Mode::Ring(ReceiveRing::new(&socket)?),
         };
         if let Some(group) = job.group {
@@ -75,6 +77,16 @@ impl Source {
                 }
                 Ok(count)
             }
+        }
+    }
+}
+
+impl Source {
+    /// Leave behind what only the socket knows.
+    pub fn account(&self, shared: &Shared) {
+        shared.drops.store(self.socket.drops().unwrap_or(0), Ordering::Relaxed);
+        if let Mode::Batch(batch) = &self.mode {
+            shared.unstamped.store(batch.unstamped, Ordering::Relaxed);
         }
     }
 }
@@ -282,7 +294,7 @@ pub fn run(
     counting: &mut Counting,
     mut responder: Option<&mut Responder>,
     shared: &Shared,
-) -> u64 {
+) {
     let before = involuntary_switches();
     if let Err(error) = host.settle(role) {
         shared.fail(error.to_string());
@@ -320,5 +332,5 @@ pub fn run(
         }
     }
     shared.switches.fetch_add(involuntary_switches() - before, Ordering::Relaxed);
-    source.socket.drops().unwrap_or(0)
+    source.account(shared);
 }

@@ -38,8 +38,8 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Returns what was sent and the receiving socket's drops.
-    pub fn run(mut self, counting: &mut Counting, shared: &Shared) -> (Sent, u64) {
+    /// Until every loop is done, the time is up or `shared` says stop.
+    pub fn run(mut self, counting: &mut Counting, shared: &Shared) -> Sent {
         let before = involuntary_switches();
         if let Err(error) = self.host.settle(Role::Send) {
             shared.fail(error.to_string());
@@ -51,7 +51,8 @@ impl Requester {
         let sent = self.loops(counting, shared);
         self.marks(shared);
         shared.switches.fetch_add(involuntary_switches() - before, Ordering::Relaxed);
-        (sent, self.source.socket.drops().unwrap_or(0))
+        self.source.account(shared);
+        sent
     }
 
     fn header(&self, kind: Kind) -> Header {
