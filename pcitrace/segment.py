@@ -7,7 +7,6 @@ Without a wire probe pieces are joined by the burst limit and the pauses between
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,17 +24,12 @@ from pcitrace.dma import (
     Dma,
     Kind,
 )
+from pcitrace.lengths import Expected, parse
 from pcitrace.profiles import Descriptor, Profile
 
 __all__ = ["by_lengths"]
 
 HEADER = 14
-PENDING = 64
-"""Frames on the wire that may be waiting for their DMA at one time."""
-
-REACH = 40
-"""Transactions that are looked at to find the pieces of one frame."""
-
 PAUSE_US = 3.0
 """Without a wire probe, pieces of one frame have shorter pauses between them."""
 
@@ -44,29 +38,12 @@ TRIALS = 150
 
 
 @dataclass(frozen=True)
-class _Expected:
-    """Frames to be found: bounds of their data phases, and of the time of their DMA.
-
-    `shortest` is how few phases a frame can have that is padded on the wire; for others it is `least`.
-    """
-
-    least: list[int]
-    most: list[int]
-    shortest: list[int]
-    earliest: list[float]
-    latest: list[float]
-
-    def head(self, count: int) -> _Expected:
-        return _Expected(*(values[:count] for values in vars(self).values()))
-
-
-@dataclass(frozen=True)
 class _Plan:
     """What to look for, if a data phase carries `per_phase` bytes."""
 
     per_phase: int
-    sends: _Expected | None
-    receives: _Expected | None
+    sends: Expected | None
+    receives: Expected | None
     fetch: frozenset[int]
     status: frozenset[int]
 
@@ -107,7 +84,7 @@ def by_lengths(
         rows = np.flatnonzero(direction == side)
         some = pieces.take(rows)
         if expected is not None:
-            found = _parse(some, expected, optional, side == 0)
+            found = parse(some, expected, optional, side == 0)
             why = WIRE_LENGTHS
         else:
             found = _join(some, profile, optional, plan.per_phase)
@@ -145,23 +122,23 @@ def _plan(profile: Profile, sent: WireFrames | None, received: WireFrames | None
     )
 
 
-def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> _Expected:
+def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> Expected:
     """Return what the sends of these frames must look like: read before, or where it cuts through during, the wire."""
     least, most = _phases(wire, per_phase, 0, 0)
     padded = (wire.length >= 0) & (wire.length - wire.slack <= SHORTEST_RECEIVED)
     shortest = np.where(padded, -(-HEADER // per_phase), least)
     latest = wire.start_us if profile.send == "store_and_forward" else wire.end_us
     latest = np.where(np.isnan(latest), np.inf, latest)
-    return _Expected(least.tolist(), most.tolist(), shortest.tolist(), [-np.inf] * len(wire), latest.tolist())
+    return Expected(least, most, shortest, np.full(len(wire), -np.inf), latest)
 
 
-def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> _Expected:
+def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> Expected:
     """Return what the receives of these frames must look like: written after, or during, the wire."""
     fcs = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[profile.receive_fcs]
     least, most = _phases(wire, per_phase, *fcs)
     earliest = wire.end_us if profile.receive == "store_and_forward" else wire.start_us
     earliest = np.where(np.isnan(earliest), -np.inf, earliest)
-    return _Expected(least.tolist(), most.tolist(), least.tolist(), earliest.tolist(), [np.inf] * len(wire))
+    return Expected(least, most, least, earliest, np.full(len(wire), np.inf))
 
 
 def _phases(wire: WireFrames, per_phase: int, fcs_least: int, fcs_most: int) -> tuple[Integers, Integers]:
@@ -219,114 +196,12 @@ def _whole_frames(pieces: BusTable, plan: _Plan, write: Booleans) -> float:
     """Return the share of frames that come out whole, summed over both sides, of the first ones."""
     score = 0.0
     for side, expected, optional in ((0, plan.sends, plan.fetch), (1, plan.receives, plan.status)):
-        if expected is not None and expected.least:
+        if expected is not None and len(expected.least):
             some = pieces.take(np.flatnonzero(write == bool(side))[: TRIALS * 8])
             tried = expected.head(TRIALS)
-            found = _parse(some, tried, optional, side == 0)
+            found = parse(some, tried, optional, side == 0)
             score += float(found.max(initial=-1) + 1) / len(tried.least)
     return score
-
-
-def _parse(pieces: BusTable, expected: _Expected, optional: frozenset[int], sending: bool) -> Integers:
-    """Number the pieces by the frame they make up; -1 for those of none.
-
-    Frames keep their order: it is the earliest one that is due and fits. A fit that stops at a full piece with no
-    status behind it may be only the beginning of a longer frame, so other fits go before it. This says only which
-    pieces are one frame; which frame it is where some were lost is for :mod:`pcitrace.align` to find.
-    """
-    # What the target cut short goes on in the next transaction: together they are one.
-    unit = np.cumsum(np.r_[False, ~pieces.cut[:-1]]) if len(pieces) else np.zeros(0, dtype=np.int64)
-    heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]]) if len(pieces) else unit
-    count = np.bincount(unit, weights=pieces.data_phases).astype(int).tolist() if len(pieces) else []
-    first = pieces.first_data_us[heads].tolist()
-    last = pieces.last_data_us[np.r_[heads[1:] - 1, len(pieces) - 1]].tolist() if len(pieces) else []
-    full = max(count, default=0)
-    out = np.full(len(count), -1)
-    at = frame = number = due = 0
-    frames = len(expected.least)
-    while at < len(count) and frame < frames:
-        if sending:
-            while frame < frames and expected.latest[frame] <= first[at]:
-                frame += 1
-            due = min(frame + 4, frames)
-        else:
-            while due < frames and expected.earliest[due] <= first[at]:
-                due += 1
-            frame = max(frame, due - PENDING)
-        found: list[int] = []
-        chosen = frame
-        tried = set()
-        for one in range(frame, due):
-            size = (expected.least[one], expected.most[one])
-            if not sending and size in tried:
-                continue
-            tried.add(size)
-            fit = _fit(count, last, at, *size, expected.latest[one], optional)
-            if not fit:
-                # A buffer that is not aligned takes one data phase more.
-                fit = _fit(count, last, at, size[1] + 1, size[1] + 1, expected.latest[one], optional)
-            if not fit and expected.shortest[one] < size[0]:
-                fit = _fit(count, last, at, expected.shortest[one], size[0] - 1, expected.latest[one], optional)
-            if not fit:
-                continue
-            ends = count[fit[-1]] < full or fit[-1] + 1 == len(count) or count[fit[-1] + 1] in optional
-            if not found or ends:
-                found, chosen = fit, one
-            if ends:
-                break
-        if found:
-            out[found] = number
-            number += 1
-            at, frame = found[-1] + 1, chosen + 1
-        else:
-            at += 1
-    return np.asarray(out[unit])
-
-
-def _fit(
-    count: Sequence[int],
-    last: Sequence[float],
-    at: int,
-    least: int,
-    most: int,
-    latest: float,
-    optional: frozenset[int],
-) -> list[int]:
-    """Return the pieces from `at` on that add up to a frame; none if there are none.
-
-    Descriptors and status between them are left out where that fits, taken in only where it is needed.
-    """
-    total = 0
-    members = []
-    stop = min(len(count), at + REACH * 8)
-    for row in range(at, stop):
-        size = count[row]
-        if size in optional:
-            continue
-        total += size
-        if total > most or last[row] > latest:
-            break
-        members.append(row)
-        if total >= least:
-            return members
-    # Some piece is as short as a descriptor: try with such pieces taken in.
-    sums: dict[int, list[int]] = {0: []}
-    for row in range(at, min(len(count), at + REACH)):
-        size = count[row]
-        grown = {}
-        for total, members in sums.items():
-            if total + size <= most:
-                grown[total + size] = [*members, row]
-            if size in optional:
-                grown.setdefault(total, members)
-        whole = [members for total, members in grown.items() if total >= least and members and members[-1] == row]
-        whole = [members for members in whole if last[row] <= latest]
-        if whole:
-            return max(whole, key=lambda members: members[0])
-        if not grown or last[row] > latest:
-            return []
-        sums = grown
-    return []
 
 
 def _join(pieces: BusTable, profile: Profile, optional: frozenset[int], per_phase: int) -> Integers:

@@ -1,0 +1,224 @@
+"""Which pieces are one frame, told by their lengths alone: pieces that add up to a frame that is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcitrace.bustable import BusTable
+from pcitrace.columns import Floats, Integers
+
+__all__ = ["Expected", "parse"]
+
+AHEAD = 4
+"""Frames on the wire that a send may be one of, if those before it were not found."""
+
+PENDING = 64
+"""Frames that have come and may still wait for their DMA."""
+
+REACH = 40
+"""Pieces that are looked at to find those of one frame, where some may be descriptors or status."""
+
+LONGEST = 400
+"""The same where none may."""
+
+STRETCH = 32
+"""Frames that are tried at once where one follows the other; doubled as long as they fit."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Frames to be found: bounds of their data phases, and of the time of their DMA.
+
+    `shortest` is how few phases a frame can have that is padded on the wire; for others it is `least`.
+    """
+
+    least: Integers
+    most: Integers
+    shortest: Integers
+    earliest: Floats
+    latest: Floats
+
+    def head(self, count: int) -> Expected:
+        """Return the first frames."""
+        return Expected(*(values[:count] for values in vars(self).values()))
+
+
+def parse(pieces: BusTable, expected: Expected, optional: frozenset[int], sending: bool) -> Integers:
+    """Number the pieces by the frame they make up.
+
+    Parameters
+    ----------
+    pieces : BusTable
+        Transactions of one direction in which data moved, in order of time.
+    expected : Expected
+        Frames on the wire, in order of time.
+    optional : frozenset of int
+        Data phases that a piece of no frame can have: descriptors or status.
+    sending : bool
+        Whether the pieces are reads of frames before the wire, else writes after it.
+
+    Returns
+    -------
+    array of int
+        Ascending number of the frame, -1 for pieces of none. It says only which pieces are one frame; which frame it
+        is where some were lost is for :mod:`pcitrace.align` to find.
+    """
+    if not len(pieces):
+        return np.zeros(0, dtype=np.int64)
+    # What the target cut short goes on in the next transaction: together they are one unit.
+    unit = np.cumsum(np.r_[False, ~pieces.cut[:-1]])
+    heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]])
+    count = np.add.reduceat(pieces.data_phases, heads)
+    first, last = pieces.first_data_us[heads], pieces.last_data_us[np.r_[heads[1:] - 1, len(pieces) - 1]]
+    return np.asarray(_Parser(count, first, last, expected, optional, sending).run()[unit])
+
+
+class _Parser:
+    """Goes through units and frames side by side. Frames keep their order: the earliest one that is due and fits."""
+
+    def __init__(
+        self, count: Integers, first: Floats, last: Floats, expected: Expected, optional: frozenset[int], sending: bool
+    ) -> None:
+        self.count, self.first, self.last = count, first, last
+        self.expected, self.optional, self.sending = expected, optional, sending
+        self.frames = len(expected.least)
+        self.full = int(count.max())
+        self.out = np.full(len(count), -1)
+        self.at = self.frame = self.number = self.due = 0
+        # Runs: full units and the one that ends them, nothing optional between. Most frames are one run.
+        self.solid = np.flatnonzero(~np.isin(count, list(optional)))
+        size = count[self.solid]
+        new = np.ones(len(self.solid), dtype=bool)
+        new[1:] = (size[:-1] < self.full) | (np.diff(self.solid) > 1)
+        self.run_start = np.flatnonzero(new)
+        self.run_of = np.cumsum(new) - 1
+        self.run_size = np.add.reduceat(size, self.run_start) if len(size) else size
+        self.run_head = self.solid[self.run_start]
+        self.run_tail = self.solid[np.r_[self.run_start[1:], len(self.solid)] - 1] if len(size) else self.solid
+        self.run_number = np.full(len(self.run_start), -1)
+
+    def run(self) -> Integers:
+        """Return the number of the frame of every unit."""
+        stretch = STRETCH
+        while self.at < len(self.count) and self.frame < self.frames:
+            fitted = self._stretch(stretch)
+            stretch = 2 * stretch if fitted == stretch else STRETCH
+            if fitted < stretch and self.at < len(self.count) and self.frame < self.frames:
+                self._step()
+        in_run = self.out[self.solid] < 0
+        self.out[self.solid[in_run]] = self.run_number[self.run_of[in_run]]
+        return self.out
+
+    def _stretch(self, most: int) -> int:
+        """Take runs as frames as long as each fits the next one; return how many."""
+        next_solid = int(np.searchsorted(self.solid, self.at))
+        if next_solid == len(self.solid):
+            return 0
+        run = int(self.run_of[next_solid])
+        if self.run_head[run] != self.solid[next_solid]:
+            return 0
+        many = min(most, len(self.run_head) - run, self.frames - self.frame)
+        runs, frames = slice(run, run + many), slice(self.frame, self.frame + many)
+        size = self.run_size[runs]
+        fits = (size >= self.expected.least[frames]) & (size <= self.expected.most[frames])
+        fits &= self.last[self.run_tail[runs]] <= self.expected.latest[frames]
+        fits &= self.expected.earliest[frames] <= self.first[self.run_head[runs]]
+        fitted = many if fits.all() else int(fits.argmin())
+        if fitted:
+            self.run_number[run : run + fitted] = self.number + np.arange(fitted)
+            self.number += fitted
+            self.frame += fitted
+            self.at = int(self.run_tail[run + fitted - 1]) + 1
+        return fitted
+
+    def _step(self) -> None:
+        """Find one frame that is no plain run, or pass over one unit.
+
+        A fit that stops at a full unit with no status behind it may be only the beginning of a longer frame, so other
+        fits go before it.
+        """
+        expected, now = self.expected, self.first[self.at]
+        if self.sending:
+            while self.frame < self.frames and expected.latest[self.frame] <= now:
+                self.frame += 1
+            self.due = min(self.frame + AHEAD, self.frames)
+        else:
+            self.due = max(self.due, self.frame)
+            while self.due < self.frames and expected.earliest[self.due] <= now:
+                self.due += 1
+            self.frame = max(self.frame, self.due - PENDING)
+        count = self.count[self.at : self.at + LONGEST].tolist()
+        last = self.last[self.at : self.at + LONGEST].tolist()
+        found: list[int] = []
+        chosen = self.frame
+        tried = set()
+        for one in range(self.frame, self.due):
+            least, most, shortest = int(expected.least[one]), int(expected.most[one]), int(expected.shortest[one])
+            latest = float(expected.latest[one])
+            if (least, most, latest) in tried:
+                continue
+            tried.add((least, most, latest))
+            fit = _fit(count, last, least, most, latest, self.optional)
+            if not fit:
+                # A buffer that is not aligned takes one data phase more.
+                fit = _fit(count, last, most + 1, most + 1, latest, self.optional)
+            if not fit and shortest < least:
+                fit = _fit(count, last, shortest, least - 1, latest, self.optional)
+            if not fit:
+                continue
+            behind = fit[-1] + 1
+            ends = count[fit[-1]] < self.full or behind == len(count) or count[behind] in self.optional
+            if not found or ends:
+                found, chosen = fit, one
+            if ends:
+                break
+        if found:
+            self.out[self.at + np.array(found)] = self.number
+            self.number += 1
+            self.at, self.frame = self.at + found[-1] + 1, chosen + 1
+        else:
+            self.at += 1
+
+
+def _fit(
+    count: Sequence[int],
+    last: Sequence[float],
+    least: int,
+    most: int,
+    latest: float,
+    optional: frozenset[int],
+) -> list[int]:
+    """Return the units, from the first on, that add up to a frame; none if there are none.
+
+    Descriptors and status between them are left out where that fits, taken in only where it is needed.
+    """
+    total = 0
+    members = []
+    for row, size in enumerate(count):
+        if size in optional:
+            continue
+        total += size
+        if total > most or last[row] > latest:
+            break
+        members.append(row)
+        if total >= least:
+            return members
+    # Some unit is as short as a descriptor: try with such units taken in.
+    sums: dict[int, list[int]] = {0: []}
+    for row, size in enumerate(count[:REACH]):
+        grown: dict[int, list[int]] = {}
+        for total, members in sums.items():
+            if total + size <= most:
+                grown[total + size] = [*members, row]
+            if size in optional:
+                grown.setdefault(total, members)
+        whole = [members for total, members in grown.items() if total >= least and members and members[-1] == row]
+        if whole and last[row] <= latest:
+            return max(whole, key=lambda members: members[0])
+        if not grown or last[row] > latest:
+            return []
+        sums = grown
+    return []
