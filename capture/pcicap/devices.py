@@ -137,9 +137,8 @@ def text(found: dict[str, Any]) -> str:
         stamps = [name.replace("_", " ") for name, there in entry["timestamping"].items() if there is True]
         allowed = "raw frames allowed" if entry["raw_frames"] else "raw frames not allowed"
         usable = "usable" if entry["usable"] else f"not usable: {entry['why']}"
-        lines.append(
-            f"  {entry['name']}: {entry['mac'] or 'no Ethernet address'}, {speed}, timestamps: {', '.join(stamps) or 'none'}"
-        )
+        address = entry["mac"] or "no Ethernet address"
+        lines.append(f"  {entry['name']}: {address}, {speed}, timestamps: {', '.join(stamps) or 'none'}")
         lines.append(f"    {allowed}; {usable}")
     if not found["interfaces"]:
         lines.append("  none could be listed")

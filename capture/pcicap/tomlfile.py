@@ -47,15 +47,19 @@ def _table(lines: list[str], values: Mapping[str, Any], path: str) -> None:
     for key, value in values.items():
         if value is None:
             continue
-        if isinstance(value, Mapping) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
+        if isinstance(value, Mapping) or _is_tables(value):
             below.append((key, value))
         else:
             lines.append(f"{_key(key)} = {_value(value)}")
     for key, value in below:
         name = f"{path}.{_key(key)}" if path else _key(key)
-        for item in value if isinstance(value, list) else [value]:
-            lines += ["", f"[[{name}]]" if isinstance(value, list) else f"[{name}]"]
+        for item in [value] if isinstance(value, Mapping) else value:
+            lines += ["", f"[{name}]" if isinstance(value, Mapping) else f"[[{name}]]"]
             _table(lines, item, name)
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def _key(key: str) -> str:
