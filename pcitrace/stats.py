@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pcitrace.run import Bus
+    from pcitrace.traffic import Traffic
 
-__all__ = ["bus_statistics", "window_records"]
+__all__ = ["bus_statistics", "traffic_statistics", "window_records"]
 
 
 def bus_statistics(bus: Bus) -> dict[str, Any]:
@@ -61,6 +62,35 @@ def window_records(bus: Bus, window_us: float) -> list[dict[str, Any]]:
     """The clock accounting of every window of a bus, as plain values (``schema.CLOCKS``)."""
     records = bus.clocks(window_us=window_us).to_dict("records")
     return [{str(key): _plain(value) for key, value in record.items()} for record in records]
+
+
+def traffic_statistics(traffic: Traffic) -> dict[str, Any]:
+    """Count what a NIC had to do with the traffic of a bus.
+
+    Parameters
+    ----------
+    traffic : pcitrace.traffic.Traffic
+
+    Returns
+    -------
+    dict
+        ``csr_accesses``, ``csr_attempts``: counts.
+        ``registers``: name -> accesses.
+        ``bursts``: kind -> ``n``, ``bytes``, ``pieces``.
+        ``unknown``: reason -> transactions that could not be told.
+    """
+    accesses, bursts = traffic.csr_accesses, traffic.bursts
+    sums = bursts.groupby("kind")[["bytes", "pieces"]].sum().to_dict("index")
+    return {
+        "csr_accesses": len(accesses),
+        "csr_attempts": int(accesses["attempts"].sum()),
+        "registers": _counts(accesses["register"]),
+        "bursts": {
+            kind: {"n": n, "bytes": int(sums[kind]["bytes"]), "pieces": int(sums[kind]["pieces"])}
+            for kind, n in _counts(bursts["kind"]).items()
+        },
+        "unknown": dict(traffic.unknown),
+    }
 
 
 def _retry_rate(transactions: pd.DataFrame, clocks: Mapping[Hashable, Any]) -> dict[str, float | None]:

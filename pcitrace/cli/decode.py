@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pcitrace.cli.options import add_capture, add_json, add_strict, choose_buses, open_run, print_json
+from pcitrace.cli.tables import output
 from pcitrace.decode import describe_problems
 from pcitrace.errors import WiringError
 from pcitrace.run import Bus
 
-_SUFFIXES = (".csv", ".parquet", ".jsonl")
 _EPILOG = """\
 examples:
   pcitrace decode capture.sr | head                        the first transactions, as CSV
@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_capture(parser)
     parser.add_argument(
-        "-o", "--output", metavar="OUT", type=_output, help="transactions: .csv, .parquet or .jsonl (default: CSV here)"
+        "-o", "--output", metavar="OUT", type=output, help="transactions: .csv, .parquet or .jsonl (default: CSV here)"
     )
-    parser.add_argument("--data-phases", metavar="OUT", type=_output, help="data phases, likewise")
-    parser.add_argument("--problems", metavar="OUT", type=_output, help="problems, likewise")
+    parser.add_argument("--data-phases", metavar="OUT", type=output, help="data phases, likewise")
+    parser.add_argument("--problems", metavar="OUT", type=output, help="problems, likewise")
     add_strict(parser)
     add_json(parser, "with -o: print the summary as JSON; without: print the transactions as JSON lines")
     parser.epilog = _EPILOG
@@ -77,10 +77,3 @@ def _strict(summary: dict[str, Any]) -> int:
     for name, problems in bad.items():
         print(f"pcitrace: bus {name}: {describe_problems(problems)} (--strict)", file=sys.stderr)
     return 1 if bad else 0
-
-
-def _output(text: str) -> Path:
-    path = Path(text)
-    if path.suffix not in _SUFFIXES:
-        raise argparse.ArgumentTypeError(f"{text!r} must end in {', '.join(_SUFFIXES)}")
-    return path

@@ -7,12 +7,14 @@ import sys
 from typing import Any
 
 from pcitrace.cli.options import add_capture, add_json, add_strict, choose_buses, open_run, positive, print_json
+from pcitrace.cli.traffic import of_buses
 from pcitrace.run import format_duration
 
 _EPILOG = """\
 examples:
   pcitrace stats capture.sr
   pcitrace stats capture.sr --window-us 100      the use of the bus every 100 us as well
+  pcitrace stats capture.sr --profile acenic     and what the NIC had to do with it
   pcitrace stats capture.sr --json
 
 Occupancy: clocks in which FRAME# or IRDY# is asserted, over all clocks whose state is known. Efficiency: clocks in
@@ -29,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window-us", metavar="US", type=positive, help="count clocks in windows of this length as well"
     )
+    parser.add_argument(
+        "--profile", metavar="NIC", help="tell DMA from CSR accesses with this NIC profile: name or .toml"
+    )
     add_strict(parser)
     add_json(parser, "print JSON")
     parser.epilog = _EPILOG
@@ -36,10 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count and print."""
-    from pcitrace.stats import bus_statistics, window_records
+    from pcitrace.stats import bus_statistics, traffic_statistics, window_records
 
-    buses = choose_buses(open_run(args), args.bus)
+    opened = open_run(args)
+    buses = choose_buses(opened, args.bus)
     result = {bus.name: bus_statistics(bus) for bus in buses}
+    if args.profile is not None:
+        for name, traffic in of_buses(opened, args).items():
+            result[name]["traffic"] = traffic_statistics(traffic)
     if args.window_us is not None:
         for bus in buses:
             result[bus.name]["windows"] = window_records(bus, args.window_us)
@@ -85,6 +94,8 @@ def _lines(statistics: dict[str, Any]) -> list[str]:
         f"transaction that moved data, {_number(retry['per_second'])} a second"
     )
     lines.append(f"  {'problems':<14}{_listed(statistics['problem_kinds'])}")
+    if "traffic" in statistics:
+        lines += _traffic_lines(statistics["traffic"])
     if "windows" in statistics:
         lines.append(f"  {'start us':>14}{'clocks':>10}{'occupancy':>12}{'data':>9}{'MB/s':>9}")
         lines += [
@@ -92,6 +103,16 @@ def _lines(statistics: dict[str, Any]) -> list[str]:
             f"{_percent(window['data_occupancy']):>9}{_number(window['throughput_mb_s']):>9}"
             for window in statistics["windows"]
         ]
+    return lines
+
+
+def _traffic_lines(traffic: dict[str, Any]) -> list[str]:
+    lines = [f"  {'CSR accesses':<14}{traffic['csr_accesses']} in {traffic['csr_attempts']} attempts"]
+    if traffic["registers"]:
+        lines.append(f"  {'registers':<14}{_listed(traffic['registers'])}")
+    for title, (kind, burst) in zip(["DMA bursts"] + [""] * 9, traffic["bursts"].items(), strict=False):
+        lines.append(f"  {title:<14}{kind} {burst['n']}: {burst['bytes']} bytes in {burst['pieces']} transactions")
+    lines.append(f"  {'not told':<14}{_listed(traffic['unknown'])}")
     return lines
 
 
