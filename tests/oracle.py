@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 Level = int | None  # the level on the wire: 0, 1, or None where it is not known
 
@@ -57,6 +58,10 @@ class Clock:
             "?" if level is None else "." if level else name for name, level in zip("FITSD", levels, strict=True)
         )
         return f"<{control} AD {self.ad} C/BE {self.cbe} RST {self.rst}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How hypothesis shows a falsifying example: a clock a line."""
+        printer.text(repr(self))
 
 
 @dataclass(slots=True)
