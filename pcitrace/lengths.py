@@ -88,11 +88,12 @@ class _Parser:
         self.full = int(count.max())
         self.out = np.full(len(count), -1)
         self.at = self.frame = self.number = self.due = 0
-        # Runs: full units and the one that ends them, nothing optional between. Most frames are one run.
+        # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
+        # are one run.
         self.solid = np.flatnonzero(~np.isin(count, list(optional)))
         size = count[self.solid]
         new = np.ones(len(self.solid), dtype=bool)
-        new[1:] = (size[:-1] < self.full) | (np.diff(self.solid) > 1)
+        new[1:] = (size[:-1] < self.full) & ~((size[:-1] == 1) & (size[1:] == 1)) | (np.diff(self.solid) > 1)
         self.run_start = np.flatnonzero(new)
         self.run_of = np.cumsum(new) - 1
         self.run_size = np.add.reduceat(size, self.run_start) if len(size) else size

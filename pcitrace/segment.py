@@ -36,6 +36,12 @@ PAUSE_US = 3.0
 TRIALS = 150
 """Frames of each side that are tried to find where reads begin and writes end."""
 
+TRIAL_PIECES = 30
+"""Transactions a frame that are looked at for it."""
+
+SLOWEST = 64
+"""Clocks before the first data from which all are taken alike."""
+
 
 @dataclass(frozen=True)
 class _Plan:
@@ -175,15 +181,16 @@ def _directions(pieces: BusTable, plan: _Plan, write: Integers) -> tuple[Integer
 
     Where C/BE# does not tell, the clocks before the first data do: the limit with which most frames come out whole.
     """
+    trial = pieces.take(np.arange(min(len(pieces), TRIALS * TRIAL_PIECES)))
     if not (write < 0).any():
-        return write, _whole_frames(pieces, plan, write == 1)
+        return write, _whole_frames(trial, plan, write[: len(trial)] == 1)
     latency = pieces.latency_clks
-    values = np.unique(latency)
+    values = np.flatnonzero(np.bincount(np.minimum(latency, SLOWEST)))
     # A limit between any two values that occur, or none: the host may only send, or only receive.
     limits = np.r_[0.0, (values[:-1] + values[1:]) / 2, values[-1] + 1.0]
     best, chosen = -1.0, 0.0
     for number, limit in enumerate(limits.tolist()):
-        score = _whole_frames(pieces, plan, latency < limit)
+        score = _whole_frames(trial, plan, latency[: len(trial)] < limit)
         # Where that hardly decides, a gap in the latencies does: memory is slower to be read than to be written.
         if 0 < number < len(values):
             score += 0.05 * min(values[number] - values[number - 1] - 1, 4) / 4
@@ -197,7 +204,7 @@ def _whole_frames(pieces: BusTable, plan: _Plan, write: Booleans) -> float:
     score = 0.0
     for side, expected, optional in ((0, plan.sends, plan.fetch), (1, plan.receives, plan.status)):
         if expected is not None and len(expected.least):
-            some = pieces.take(np.flatnonzero(write == bool(side))[: TRIALS * 8])
+            some = pieces.take(np.flatnonzero(write == bool(side)))
             tried = expected.head(TRIALS)
             found = parse(some, tried, optional, side == 0)
             score += float(found.max(initial=-1) + 1) / len(tried.least)
@@ -239,7 +246,7 @@ def _whole(
     whole_burst = np.where(repeated, burst[owner], burst.max() + 1 + np.arange(n))
     starts = np.full(int(whole_burst.max()) + 1, np.inf)
     np.minimum.at(starts, whole_burst, bus.start_us)
-    used = np.unique(whole_burst)
+    used = np.flatnonzero(np.isfinite(starts))
     rank = np.empty(len(starts), dtype=np.int64)
     rank[used[np.argsort(starts[used], kind="stable")]] = np.arange(len(used))
     return Dma(
