@@ -8,10 +8,12 @@ from typing import Any
 
 from pcicap import latency, runfolder
 from pcicap.analysers.base import Analyser, Outcome, Settings
+from pcicap.errors import CaptureFileError
 from pcicap.framegen import Framegen
 from pcicap.hostfacts import host_facts, versions
 from pcicap.plan import HostPlan, Plan
 from pcicap.srfile import salvage
+from pcicap.sync import align, line_edges
 
 _START_SIGMA_US = 100_000.0
 """How well the time is known at which an analyser really begins after libsigrok says so: not to better than this."""
@@ -76,8 +78,41 @@ def add_outcomes(run: dict[str, Any], folder: Path, outcomes: Sequence[Outcome],
             started_ns=outcome.started_ns,
         )
         if len(outcomes) > 1 and outcome.started_ns is not None:
-            capture["offset_us"] = (outcome.started_ns - min(begun)) / 1e3
+            capture["offset_us"] = (outcome.started_ns - begun[0]) / 1e3
             capture["offset_sigma_us"] = _START_SIGMA_US
+
+
+def add_alignment(run: dict[str, Any], folder: Path, line: str) -> list[str]:
+    """Put all captures on the time axis of the first, by a line that all of them recorded.
+
+    Returns
+    -------
+    list of str
+        Why a capture could not be; it keeps the offset that the computer's clock gives.
+    """
+    problems = []
+    reference, *others = run["captures"]
+    rates = [capture.get("rate_hz") or capture["clock_mhz"] * 1e6 for capture in run["captures"]]
+    try:
+        edges = [
+            line_edges(folder / capture["file"], line, rate)
+            for capture, rate in zip(run["captures"], rates, strict=True)
+        ]
+    except (ValueError, CaptureFileError) as error:
+        return [f"sync: {error}"]
+    reference.update(offset_us=0.0, offset_sigma_us=0.0, drift_ppm=0.0, drift_sigma_ppm=0.0)
+    for capture, rate, own in zip(others, rates[1:], edges[1:], strict=True):
+        found = align(own, edges[0], 1e6 / rate, 1e6 / rates[0])
+        if found is None:
+            problems.append(f"sync: {line} does not tell how {capture['file']} and {reference['file']} relate in time")
+            continue
+        capture.update(
+            offset_us=found.offset_us,
+            offset_sigma_us=found.offset_sigma_us,
+            drift_ppm=found.drift_ppm,
+            drift_sigma_ppm=found.drift_sigma_ppm,
+        )
+    return problems
 
 
 def add_frames(run: dict[str, Any], folder: Path, plan: Plan, framegen: Framegen) -> None:

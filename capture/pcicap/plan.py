@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ class Plan:
         None records without sending.
     sweep : Sweep or None
         What varies.
+    sync_line : str or None
+        Line that every analyser records, from which their clocks are compared.
     warnings : tuple of str
         What will work but may not be what is wanted.
     """
@@ -94,6 +97,7 @@ class Plan:
     link: Mapping[str, Any]
     test: FrameTest | None
     sweep: Sweep | None
+    sync_line: str | None
     warnings: tuple[str, ...]
 
     @property
@@ -192,11 +196,14 @@ def _check(values: Mapping[str, Any], text: str, folder: Path) -> Plan:
     link = _link(fields.table("link")) if fields.has("link") else {}
     test = read_test(fields.table("test"), folder) if fields.has("test") else None
     sweep = _sweep(fields.table("sweep")) if fields.has("sweep") else None
+    sync_line = _sync_line(fields.table("sync"), analysers) if fields.has("sync") else None
     fields.end()
-    plan = Plan(text, title, analysers, hosts, link, test, sweep, ())
+    plan = Plan(text, title, analysers, hosts, link, test, sweep, sync_line, ())
     _check_ends(plan)
     warnings = [warning for host in hosts for warning in _check_bus(host, analysers)]
-    return Plan(text, title, analysers, hosts, link, test, sweep, tuple(warnings))
+    if len(analysers) > 1 and sync_line is None:
+        warnings.append("several analysers and no [sync]: their times will be known to 0.1 s of each other")
+    return dataclasses.replace(plan, warnings=tuple(warnings))
 
 
 def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
@@ -243,6 +250,19 @@ def _sweep(fields: Fields) -> Sweep:
     if not sweep.values:
         raise PlanError(fields.key("values"), "is empty", "list the values to go through")
     return sweep
+
+
+def _sync_line(fields: Fields, analysers: tuple[AnalyserPlan, ...]) -> str:
+    line = fields.text("line")
+    fields.end()
+    for analyser in analysers:
+        if not analyser.replay and line not in analyser.spec.channels.values():
+            raise PlanError(
+                fields.key("line"),
+                f"analyser {analyser.spec.name} does not record {line}",
+                "name a line that is wired to every analyser",
+            )
+    return line
 
 
 def _check_ends(plan: Plan) -> None:

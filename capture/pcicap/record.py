@@ -133,6 +133,9 @@ class _Recording:
         reason = self._end_frames(check, reason)
         reason = reason or next((o.reason for o in outcomes if o.reason), None)
         describe.add_outcomes(run, folder.path, outcomes, self._settings)
+        if self._plan.sync_line:
+            for problem in describe.add_alignment(run, folder.path, self._plan.sync_line):
+                self._progress.step(problem)
         if self._framegen:
             describe.add_frames(run, folder.path, self._plan, self._framegen)
         try:
