@@ -18,7 +18,7 @@ from pcitrace.profiles import load as load_profile
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic, analyse
 
-__all__ = ["frames", "traffic"]
+__all__ = ["frames", "on_axis", "traffic"]
 
 TIMES = ("start_us", "end_us", "first_data_us", "last_data_us", "time_us")
 """Columns that are moved to the run's time axis."""
@@ -92,9 +92,9 @@ def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
     host = run.folder.run["hosts"][name] if run.folder is not None else {}
     chosen = _profile(run, name, profile)
     bus = run[name]
-    transactions = _on_axis(run, name, bus.transactions)
+    transactions = on_axis(run, name, bus.transactions)
     has_address = any(line.startswith("AD") for line in bus.lines)
-    data_phases = _on_axis(run, name, bus.data_phases) if has_address else None
+    data_phases = on_axis(run, name, bus.data_phases) if has_address else None
     others = [one for one in (run.folder.run["hosts"] if run.folder is not None else run.buses) if one != name]
     sent, step_us = _wire(run, name)
     received = _wire(run, others[0])[0] if len(others) == 1 else None
@@ -131,7 +131,7 @@ def _wire(run: Run, name: str) -> tuple[pd.DataFrame | None, float]:
     if wiring is None or "TXEN" not in wiring.lines:
         return None, 0.0
     step_us = 1e6 / capture.rate_hz if capture.sample_count is not None and capture.rate_hz else 0.0
-    return _on_axis(run, name, capture.wire(bus)), step_us
+    return on_axis(run, name, capture.wire(bus)), step_us
 
 
 def _source(run: Run, name: str) -> tuple[Any, str] | None:
@@ -142,7 +142,7 @@ def _source(run: Run, name: str) -> tuple[Any, str] | None:
     return run.captures[host["capture"]], host["bus"]
 
 
-def _on_axis(run: Run, name: str, table: pd.DataFrame) -> pd.DataFrame:
+def on_axis(run: Run, name: str, table: pd.DataFrame) -> pd.DataFrame:
     """Move the times of a table to the run's time axis."""
     if run.folder is None:
         return table
