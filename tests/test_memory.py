@@ -1,0 +1,57 @@
+"""Memory does not grow with the capture: members are inflated as a stream, tables are written as they come."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from random import Random
+
+import buses
+import oracle
+import pytest
+import waveforms
+
+SAMPLES = 100_000_000  # of 2 bytes
+CODE = (
+    "import resource, sys; from pcitrace.cli import main; "
+    "status = main(['decode', *sys.argv[1:]]); "
+    "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+)
+
+
+def write_long(path: Path, members: int) -> int:
+    """A capture of SAMPLES samples, mostly idle, in so many members; returns the number of transactions in it."""
+    traffic = buses.long_run(seed=3, count=20)
+    quiet = [oracle.Clock(gnt=(1, 1, 1))] * 5000
+    clocks = waveforms.settle(quiet + traffic.clocks + quiet, Random(1))
+    captured = oracle.CONTROL | {"C/BE#", "GNT#", "PERR#", "SERR#"}
+    sampled, _ = waveforms.timing_mode(waveforms.wires(clocks, captured), Random(2))
+    small = waveforms.write_sr(path.with_name("small.sr"), sampled)
+    with zipfile.ZipFile(small) as archive:
+        metadata, piece = archive.read("metadata"), archive.read("logic-1-1")
+    repeats = 2 * SAMPLES // len(piece)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("version", "2")
+        archive.writestr("metadata", metadata)
+        for number in range(members):
+            with archive.open("logic-1" if members == 1 else f"logic-1-{number + 1}", "w", force_zip64=True) as out:
+                for _ in range(repeats * number // members, repeats * (number + 1) // members):
+                    out.write(piece)
+    return repeats * len(traffic.transactions)
+
+
+@pytest.mark.parametrize("members", [1, 25])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_memory_is_bounded(members: int, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / "long.sr"
+    transactions = write_long(path, members)
+    out = tmp_path / f"t.{suffix}"
+    result = subprocess.run(
+        [sys.executable, "-c", CODE, path, "-o", out], capture_output=True, text=True, check=True
+    ).stdout
+    summary, (status, kib) = result.splitlines()[0], map(int, result.splitlines()[-1].split())
+    assert status == 0
+    assert f": {transactions} transactions" in summary
+    assert kib < 150_000, "the samples are 200 MB"
