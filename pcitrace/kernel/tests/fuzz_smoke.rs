@@ -1,8 +1,8 @@
 //! Damaged captures of every format, the same ones each time: errors are fine, panics and unsound results are not.
 //! The coverage-guided search is in `fuzz/`.
 
-#[path = "../fuzz/lib.rs"]
-mod fuzz;
+#[path = "../fuzz/files.rs"]
+mod files;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,12 +46,12 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 fn try_damaged(seed: &[u8]) {
-    fuzz::read_file(seed);
+    files::read_file(seed);
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..ROUNDS {
         let mut bytes = seed.to_vec();
         damage(&mut bytes, &mut random);
-        fuzz::read_file(&bytes);
+        files::read_file(&bytes);
     }
 }
 
@@ -67,7 +67,7 @@ fn past_crashes() {
     let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     assert!(!files.is_empty());
     for file in files {
-        fuzz::read_file(&std::fs::read(file).unwrap());
+        files::read_file(&std::fs::read(file).unwrap());
     }
 }
 
@@ -134,7 +134,7 @@ fn damaged_zip() {
     for members in [&sigrok[..], &dsview[..]] {
         let members: BTreeMap<&[u8], &[u8]> =
             members.iter().map(|(name, content)| (name.as_bytes(), content.as_bytes())).collect();
-        try_damaged(&fuzz::zip(&members));
+        try_damaged(&files::zip(&members));
         let mut random = Random(1);
         for _ in 0..ROUNDS {
             let mut members: Vec<(Vec<u8>, Vec<u8>)> =
@@ -145,7 +145,7 @@ fn damaged_zip() {
                 damage(&mut members[chosen].0, &mut random);
             }
             let members = members.iter().map(|(name, content)| (name.as_slice(), content.as_slice())).collect();
-            fuzz::read_file(&fuzz::zip(&members));
+            files::read_file(&files::zip(&members));
         }
     }
 }

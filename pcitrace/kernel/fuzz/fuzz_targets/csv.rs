@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    pcitrace_kernel_fuzz::read_file(bytes);
+    pcitrace_kernel_fuzz::files::read_file(bytes);
 });

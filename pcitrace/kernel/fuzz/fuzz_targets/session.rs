@@ -10,5 +10,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     while let (Some(name), Some(content)) = (fields.next(), fields.next()) {
         members.insert(name, content);
     }
-    pcitrace_kernel_fuzz::read_file(&pcitrace_kernel_fuzz::zip(&members));
+    pcitrace_kernel_fuzz::files::read_file(&pcitrace_kernel_fuzz::files::zip(&members));
 });
