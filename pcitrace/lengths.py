@@ -138,15 +138,16 @@ class _Parser:
     def _step(self) -> None:
         """Find one frame that is no plain run, or pass over one unit.
 
-        A fit that stops at a full unit with no status behind it may be only the beginning of a longer frame, so other
-        fits go before it.
+        Of sends it is the earliest that fits; of receives, which may be lost, the earliest with the fewest seams.
         """
-        expected, now = self.expected, self.first[self.at]
+        expected = self.expected
         if self.sending:
-            while self.frame < self.frames and expected.latest[self.frame] <= now:
+            while self.frame < self.frames and expected.latest[self.frame] <= self.first[self.at]:
                 self.frame += 1
             self.due = min(self.frame + AHEAD, self.frames)
         else:
+            solid = int(np.searchsorted(self.solid, self.at))
+            now = self.first[self.solid[solid] if solid < len(self.solid) else self.at]
             self.due = max(self.due, self.frame)
             while self.due < self.frames and expected.earliest[self.due] <= now:
                 self.due += 1
@@ -154,7 +155,7 @@ class _Parser:
         count = self.count[self.at : self.at + LONGEST].tolist()
         last = self.last[self.at : self.at + LONGEST].tolist()
         found: list[int] = []
-        chosen = self.frame
+        chosen = fewest = LONGEST
         tried = set()
         for one in range(self.frame, self.due):
             least, most, shortest = int(expected.least[one]), int(expected.most[one]), int(expected.shortest[one])
@@ -168,13 +169,13 @@ class _Parser:
                 fit = _fit(count, last, most + 1, most + 1, latest, self.optional)
             if not fit and shortest < least:
                 fit = _fit(count, last, shortest, least - 1, latest, self.optional)
-            if not fit:
+            if not fit or self.first[self.at + fit[0]] < expected.earliest[one]:
                 continue
-            behind = fit[-1] + 1
-            ends = count[fit[-1]] < self.full or behind == len(count) or count[behind] in self.optional
-            if not found or ends:
-                found, chosen = fit, one
-            if ends:
+            # Every frame on the wire was read before; of those that arrived some may never be written.
+            seams = 0 if self.sending else self._seams(count, fit)
+            if seams < fewest:
+                found, chosen, fewest = fit, one, seams
+            if not seams:
                 break
         if found:
             self.out[self.at + np.array(found)] = self.number
@@ -182,6 +183,18 @@ class _Parser:
             self.at, self.frame = self.at + found[-1] + 1, chosen + 1
         else:
             self.at += 1
+
+    def _seams(self, count: Sequence[int], members: list[int]) -> int:
+        """Count what speaks against these units being one frame.
+
+        A longer unit behind a shorter one, descriptors or status in between, and an end at a full unit that goes on.
+        """
+        sizes = [count[row] for row in members]
+        longer = sum(after > before for before, after in zip(sizes[:-1], sizes[1:], strict=True))
+        between = members[-1] - members[0] + 1 - len(members)
+        behind = members[-1] + 1
+        goes_on = sizes[-1] == self.full and behind < len(count) and count[behind] not in self.optional
+        return longer + between + goes_on
 
 
 def _fit(
