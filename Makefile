@@ -15,10 +15,10 @@ CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(s
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
 TESTS := lint types rust python package
 
-.PHONY: help demo test $(TESTS) format bench clean
+.PHONY: help demo demo-decode demo-derive demo-capture test $(TESTS) format bench clean
 
 help:
-	@echo "make demo     decode a capture that lies in the repository, and show what comes out"
+	@echo "make demo     decode a capture, simulate and analyse figure 3.1, record a replay; writes demo/"
 	@echo "make test     everything CI runs: $(TESTS)"
 	@echo "make format   format Python and Rust"
 	@echo "make clean    remove what was built, .venv too"
@@ -51,16 +51,39 @@ help:
 
 # ---- the main job on data of the repository -------------------------------------------------------------------------
 
-TRACE := fixtures/traces/blue33_seq6/ctl_250MSs.sr
+TRACE := fixtures/traces/blue33_seq6/bus.vcd.gz
 
-demo: .make/pcitrace
+demo: demo-decode demo-derive demo-capture
+
+# A capture file to transactions.
+demo-decode: .make/pcitrace
 	@mkdir -p demo
-	$(BIN)/pcitrace info $(TRACE)
-	@echo
-	$(BIN)/pcitrace decode $(TRACE) -o demo/transactions.csv
-	@cut -d, -f3,7-9,12-13,19-20 demo/transactions.csv | head -n 6
-	@echo
+	@echo "== $(TRACE): transactions, data phases, and what happened on the bus"
+	$(BIN)/pcitrace decode $(TRACE) -o demo/transactions.csv --data-phases demo/data_phases.csv
+	@cut -d, -f3,8,10,12,13,14,16,20,21 demo/transactions.csv | sed -n '1p;300,306p' | tr , '\t' | expand -t 12,20,44,56,68,76,86,102
 	$(BIN)/pcitrace stats $(TRACE)
+
+# Figure 3.1, simulated, back to the constants that were put in.
+demo-derive: .make/pcitrace
+	@mkdir -p demo
+	@echo; echo "== two simulated hosts with ACEnic cards, as in figure 3.1: what the traces give back"
+	@rm -rf demo/fig3.1
+	$(BIN)/pcitrace simulate acenic-fig3.1 -o demo/fig3.1
+	$(BIN)/pcitrace report demo/fig3.1 -o demo/fig3.1.html
+
+# The same through the capture tooling: an emulated analyser that the real sigrok-cli acquires from, real frames.
+demo-capture: .make/pcitrace .make/pcicap
+	@echo; echo "== recorded: the capture replayed to sigrok-cli while frames pass between two network namespaces"
+	@if ! command -v sigrok-cli >/dev/null 2>&1; then \
+	    echo "left out: sigrok-cli is not installed (apt-get install sigrok-cli)"; \
+	elif ! unshare $$([ $$(id -u) = 0 ] || echo --map-root-user) --net true 2>/dev/null; then \
+	    echo "left out: this system allows no network namespaces; run it as root"; \
+	else \
+	    rm -rf demo/source demo/recorded && \
+	    $(BIN)/pcitrace simulate acenic-fig3.1 -o demo/source --set analyser.wires=control14 && \
+	    PATH=$(CURDIR)/$(BIN):$$PATH capture/demo.sh demo/source demo/recorded && \
+	    $(BIN)/pcitrace report demo/recorded -o demo/recorded.html; \
+	fi
 
 # ---- tests ----------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
+PATH=$PATH:/usr/sbin:/sbin # where ip and ethtool are, not on every user's PATH
 packages='' problems=''
 
 # want COMMAND PACKAGE: the package that has the command is to be installed if the command is not there.
@@ -23,23 +24,24 @@ else
     packages="$packages python3-venv"
 fi
 command -v cc >/dev/null 2>&1 || packages="$packages gcc libc6-dev"
-if [ "$1" = test ]; then
-    want sigrok-cli sigrok-cli # reads captures beside our own readers, and records in the tests of pcicap
-    want ip iproute2           # network namespaces, between which the tests send frames
-    want ethtool ethtool       # settings of their interfaces
-    want unshare util-linux    # makes the namespaces
-fi
+required=$packages
+want sigrok-cli sigrok-cli # reads captures beside our own readers, and records in the tests of pcicap
+want ip iproute2           # network namespaces, between which the tests send frames
+want ethtool ethtool       # settings of their interfaces
+want unshare util-linux    # makes the namespaces
+[ "$1" = test ] && required=$packages # make demo leaves out what it cannot do
 
-if [ -n "$packages" ]; then
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        echo "installing$packages"
-        apt-get update -qq
-        # shellcheck disable=SC2086  # a list of words
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
-    else
-        problems="$problems
-  packages:$packages    (apt-get install$packages)"
+if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "installing$packages"
+    # shellcheck disable=SC2086  # a list of words
+    if apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
+    then
+        required=''
     fi
+fi
+if [ -n "$required" ]; then
+    problems="$problems
+  packages:$required    (as root: apt-get install$required)"
 fi
 
 if command -v "$PYTHON" >/dev/null 2>&1; then
