@@ -16,6 +16,7 @@ _CHUNK_BYTES = 4 << 20
 _CHUNK_SECONDS = 0.25
 _PACKERS = 2
 _WAITING_DEFLATED = 6
+_TRY_AGAIN = 8  # samples that do not compress cost the most time: then only every eighth chunk is tried
 _WAITING_AT_ALL = 64
 
 _Packed = tuple[bytes, int, int, int]
@@ -39,8 +40,10 @@ class SampleWriter:
         self._buffer = bytearray()
         self._begun = time.monotonic()
         self._packers = ThreadPoolExecutor(_PACKERS, thread_name_prefix="pack")
-        self._waiting: queue.Queue[Future[_Packed] | None] = queue.Queue(_WAITING_AT_ALL)
+        self._waiting: queue.Queue[tuple[bool, Future[_Packed]] | None] = queue.Queue(_WAITING_AT_ALL)
         self._error: OSError | None = None
+        self._chunks = 0
+        self._compressible = True
         self._writer = threading.Thread(target=self._write, name="write", daemon=True)
         self._writer.start()
         self.written = 0
@@ -96,15 +99,20 @@ class SampleWriter:
         if size:
             chunk = bytes(self._buffer[:size])
             del self._buffer[:size]
-            compress = self._waiting.qsize() < _WAITING_DEFLATED
-            self._waiting.put(self._packers.submit(SrFile.pack, chunk, compress))
+            worth_it = self._compressible or self._chunks % _TRY_AGAIN == 0
+            compress = worth_it and self._waiting.qsize() < _WAITING_DEFLATED
+            self._chunks += 1
+            self._waiting.put((compress, self._packers.submit(SrFile.pack, chunk, compress)))
         self._begun = time.monotonic()
 
     def _write(self) -> None:
-        while (future := self._waiting.get()) is not None:
+        while (waiting := self._waiting.get()) is not None:
             if self._error:
                 continue  # one chunk is missing: what follows it would stand at the wrong time
+            tried, future = waiting
             packed = future.result()
+            if tried:
+                self._compressible = len(packed[0]) < 0.9 * packed[3]
             try:
                 self._file.write(packed)
             except OSError as error:
