@@ -1,0 +1,196 @@
+"""A measured number with its uncertainty, and how it follows from the times of many frames.
+
+Every constant here is a linear combination of measured times: a mean, or a coefficient of a straight line. So its
+uncertainty follows from that of the times without further assumptions, and two kinds of it are kept apart:
+
+- ``sigma``: of the measurement. How far the value may be from what these very frames did, because the analyser
+  samples, because two analysers' clocks were matched, because a length is only known to a few bytes.
+- ``scatter``: of the frames. How far the mean of other frames like these would be from it (standard error). What the
+  sampling alone makes the times scatter is left out, so that `sigma` and `scatter` add in quadrature to ``total``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import hypot, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Errors", "Estimate", "Line", "Shared", "line", "mean", "unknown"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its uncertainty, count and source.
+
+    Attributes
+    ----------
+    value : float or None
+        None: not known; `reason` says why.
+    sigma : float or None
+        Standard uncertainty of the measurement (sampling step, clock offset, lengths).
+    scatter : float or None
+        Standard error that the differences between the frames leave; None for a given value or a single frame.
+    n : int
+        Frames, pieces or points it rests on.
+    source : str
+        ``measured``, ``given``, ``derived`` or ``unknown``.
+    reason : str
+        Why the value is not known.
+    """
+
+    value: float | None
+    sigma: float | None
+    n: int
+    source: str = "measured"
+    scatter: float | None = None
+    reason: str = ""
+
+    @property
+    def total(self) -> float | None:
+        """Uncertainty as a constant of card and host: `sigma` and `scatter` in quadrature."""
+        return None if self.sigma is None else hypot(self.sigma, self.scatter or 0.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``report --json`` prints."""
+        told: dict[str, Any] = {"value": self.value, "sigma": self.sigma, "scatter": self.scatter, "n": self.n}
+        return told | {"source": self.source} | ({"reason": self.reason} if self.reason else {})
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"unknown ({self.reason})"
+        from uncertainties import ufloat
+
+        total = self.total or 0.0
+        return f"{ufloat(self.value, total):P}" if total > 0 else f"{self.value:.6g}"
+
+
+def unknown(reason: str, n: int = 0) -> Estimate:
+    """Return an estimate without a value."""
+    return Estimate(None, None, n, "unknown", reason=reason)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """An error that frames have in common.
+
+    Attributes
+    ----------
+    amount : array of float, shape (frames,)
+        How much one standard deviation of the common cause moves each time.
+    cause : array of int, shape (frames,)
+        Frames with the same number share one cause.
+    """
+
+    amount: Floats
+    cause: Integers
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How wrong the times of some frames may be.
+
+    Attributes
+    ----------
+    variance : array of float, shape (frames,)
+        Of each by itself: the sampling of its edges.
+    shared : tuple of Shared
+        What frames have in common: the offset between two analysers, a length known to a few bytes.
+    """
+
+    variance: Floats
+    shared: tuple[Shared, ...] = ()
+
+    def __getitem__(self, rows: Any) -> Errors:
+        return Errors(self.variance[rows], tuple(Shared(one.amount[rows], one.cause[rows]) for one in self.shared))
+
+    def scaled(self, factor: float) -> Errors:
+        """Return the errors of the times multiplied by a factor."""
+        shared = tuple(Shared(one.amount * factor, one.cause) for one in self.shared)
+        return Errors(self.variance * factor**2, shared)
+
+    def with_shared(self, amount: Floats, cause: Integers) -> Errors:
+        """Add an error that frames have in common."""
+        return Errors(self.variance, (*self.shared, Shared(amount, cause)))
+
+    def sigma(self, coefficients: Floats) -> float:
+        """Return the standard uncertainty of a linear combination."""
+        square = float(coefficients**2 @ self.variance)
+        for one in self.shared:
+            square += float((np.bincount(one.cause, weights=coefficients * one.amount) ** 2).sum())
+        return sqrt(square)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line through measured points.
+
+    Attributes
+    ----------
+    slope, intercept : Estimate
+    residuals : array of float
+    """
+
+    slope: Estimate
+    intercept: Estimate
+    residuals: Floats
+
+
+def mean(values: Floats, errors: Errors, what: str = "frames") -> Estimate:
+    """Return the mean.
+
+    Parameters
+    ----------
+    values : array of float, shape (n,)
+    errors : Errors
+    what : str
+        What is counted, for the reason where there is nothing.
+    """
+    n = len(values)
+    if n == 0:
+        return unknown(f"no such {what}")
+    each = np.full(n, 1 / n)
+    value = float(values.mean())
+    return Estimate(value, errors.sigma(each), n, scatter=_scatter(values - value, errors, each, 1))
+
+
+def line(x: Floats, y: Floats, errors: Errors, what: str = "frames") -> Line:
+    """Return the least-squares line y = intercept + slope x, every point with the same weight.
+
+    Parameters
+    ----------
+    x, y : arrays of float, shape (n,)
+    errors : Errors
+        Of `y`.
+    what : str
+        What is counted, for the reason where there is no line.
+    """
+    n = len(x)
+    lengths = len(np.unique(x))
+    if lengths < 2:
+        reason = f"no such {what}" if n == 0 else f"all {n} {what} have one length; a slope needs two"
+        return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
+    # Each row of the pseudo-inverse is the linear combination that gives one coefficient.
+    at_mean, slope = np.linalg.pinv(np.column_stack([np.ones(n), x - x.mean()]))
+    value = float(slope @ y)
+    at_zero = at_mean - slope * x.mean()
+    residuals = y - float(at_mean @ y) - value * (x - x.mean())
+    return Line(
+        Estimate(value, errors.sigma(slope), n, scatter=_scatter(residuals, errors, slope, 2)),
+        Estimate(float(at_zero @ y), errors.sigma(at_zero), n, scatter=_scatter(residuals, errors, at_zero, 2)),
+        residuals,
+    )
+
+
+def _scatter(residuals: Floats, errors: Errors, coefficients: Floats, parameters: int) -> float | None:
+    """Return the standard error that the frames' own differences leave, without what the sampling adds to them."""
+    free = len(residuals) - parameters
+    if free < 1:
+        return None
+    own = float(residuals @ residuals) / free - float(errors.variance.mean())
+    return sqrt(max(own, 0.0) * float(coefficients @ coefficients))

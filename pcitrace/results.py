@@ -1,0 +1,277 @@
+"""All numbers of a run in one place: what the report shows and ``pcitrace report --json`` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from uncertainties import UFloat
+
+from pcitrace import timing, usage
+from pcitrace.errors import FitError
+from pcitrace.estimate import Estimate, unknown
+from pcitrace.frames import Frames
+from pcitrace.latency import LatencyFit
+from pcitrace.latency import read as read_latency
+from pcitrace.model import LatencyModel, Term
+from pcitrace.run import Run
+from pcitrace.timing import Timing
+from pcitrace.usage import Usage
+
+__all__ = ["Results", "of_run"]
+
+UNLIKELY = 1e-3
+"""Probability of a chi2 from which on a line is reported not to describe the latencies."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The numbers of a run.
+
+    Attributes
+    ----------
+    run : Run
+    frames : Frames
+    timing : Timing
+    usage : dict of str to Usage
+        By host.
+    latency : pandas.DataFrame or None
+        The latency sweep of the run.
+    fit : LatencyFit or None
+        The line through it.
+    model : LatencyModel or None
+        Equation 2.1; None where a term is not known.
+    t_sw : Estimate
+    findings : tuple of str
+        What a user must not overlook, of all steps.
+    """
+
+    run: Run
+    frames: Frames
+    timing: Timing
+    usage: dict[str, Usage]
+    latency: pd.DataFrame | None
+    fit: LatencyFit | None
+    model: LatencyModel | None
+    t_sw: Estimate
+    findings: tuple[str, ...]
+
+    @property
+    def constants(self) -> dict[str, Estimate]:
+        """The terms of Equation 2.1 that the run tells."""
+        return {
+            "t_nic_us": self.timing.t_nic,
+            "R_PCI_send_us_per_byte": self.timing.send.effective,
+            "R_PCI_recv_us_per_byte": self.timing.receive.effective,
+            "t_sw_us": self.t_sw,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, as ``pcitrace report --json`` prints them; what is not known is None."""
+        folder = self.run.folder
+        return {
+            "run": str(self.run.path),
+            "origin": folder.run["origin"] if folder is not None else None,
+            "simulated": folder.simulated if folder is not None else None,
+            "constants": {name: one.as_dict() for name, one in self.constants.items()},
+            "timing": self._timing(),
+            "buses": {name: self._bus(name) for name in self.usage},
+            "frames": self._frames(),
+            "model": self._model(),
+            "findings": list(self.findings),
+        }
+
+    def _timing(self) -> dict[str, Any]:
+        one = self.timing
+        return {
+            "t_nic_tx_us": one.t_nic_tx.as_dict(),
+            "t_nic_rx_us": one.t_nic_rx.as_dict(),
+            "t_nic_queued_us": one.t_nic_queued.as_dict(),
+            "t_nic_us_per_byte": one.t_nic_line.slope.as_dict(),
+            "gap_us_per_byte": one.gap.slope.as_dict(),
+            "R_net_us_per_byte": one.r_net_us_per_byte,
+            "forwarding": str(one.forwarding),
+            "burst_rate_send_us_per_byte": one.send.burst.as_dict(),
+            "burst_rate_recv_us_per_byte": one.receive.burst.as_dict(),
+            "R_PCI_send_us_per_byte": {name: each.as_dict() for name, each in one.send.by_host.items()},
+            "R_PCI_recv_us_per_byte": {name: each.as_dict() for name, each in one.receive.by_host.items()},
+            "by_length": _records(one.by_length),
+            "csr_costs_us": _records(one.csr_costs),
+        }
+
+    def _bus(self, name: str) -> dict[str, Any]:
+        bus = self.run[name]
+        [clocks] = _records(bus.clocks())
+        used = self.usage[name]
+        return {
+            "occupancy": clocks["occupancy"],
+            "data_occupancy": clocks["data_occupancy"],
+            "transactions": len(bus.transactions),
+            "window_us": used.end_us - used.start_us,
+            "start_us": used.start_us,
+            "end_us": used.end_us,
+            "clock_mhz": bus.clock_mhz,
+            "send_periods": usage.whole_periods(used, self.frames, "send"),
+            "receive_periods": usage.whole_periods(used, self.frames, "receive"),
+            "unknown_transactions": self.frames.hosts[name].unknown,
+        }
+
+    def _frames(self) -> dict[str, Any]:
+        table, dropped = self.frames.table, self.frames.drop_log["reason"].value_counts()
+        return {
+            "rows": len(table),
+            "matched": int((table["dma_end_us"].notna() & table["rx_dma_start_us"].notna()).sum()),
+            "queued": int(table["queued"].sum()),
+            "dropped": {str(reason): int(count) for reason, count in dropped.items()},
+        }
+
+    def _model(self) -> dict[str, Any]:
+        slope = self.model.slope_us_per_byte if self.model is not None else _slope_alone(self.timing)
+        intercept = self.model.intercept_us if self.model is not None else None
+        told: dict[str, Any] = {
+            "intercept_us": _value(intercept),
+            "intercept_sigma_us": _sigma(intercept),
+            "slope_us_per_byte": _value(slope),
+            "slope_sigma_us_per_byte": _sigma(slope),
+        }
+        if self.model is not None:
+            told["contributions"] = _records(self.model.contributions(self.fit).reset_index())
+            told["covariance"] = {str(name): row.to_dict() for name, row in self.model.covariance.iterrows()}
+        if self.fit is not None:
+            told["measured"] = {
+                "intercept_us": _value(self.fit.intercept_us),
+                "intercept_sigma_us": _sigma(self.fit.intercept_us),
+                "slope_us_per_byte": _value(self.fit.slope_us_per_byte),
+                "slope_sigma_us_per_byte": _sigma(self.fit.slope_us_per_byte),
+                "chi2": self.fit.chi2,
+                "ndof": self.fit.ndof,
+                "p_value": self.fit.p_value,
+                "n": self.fit.n,
+            }
+        return told
+
+
+def of_run(run: Run, frames: Frames | None = None) -> Results:
+    """Work out all numbers of a run.
+
+    Parameters
+    ----------
+    run : Run
+        A run folder, or a bare capture (whose link is not known: no t_nic then).
+    frames : Frames, optional
+        Some of its frames; default: all.
+
+    Returns
+    -------
+    Results
+
+    Raises
+    ------
+    WiringError, ConfigurationError, FrameMatchError
+        As :attr:`Run.frames`.
+    FitError
+        A latency file of the run is no such table.
+    """
+    chosen = run.frames if frames is None else frames
+    measured = timing.measure(run, chosen)
+    findings = [*chosen.findings, *measured.findings]
+    latency, fit = _latency(run, findings)
+    model, t_sw = _equation(run, measured, fit, findings)
+    return Results(
+        run=run,
+        frames=chosen,
+        timing=measured,
+        usage={name: usage.of_bus(run, name) for name in chosen.hosts},
+        latency=latency,
+        fit=fit,
+        model=model,
+        t_sw=t_sw,
+        findings=tuple(findings),
+    )
+
+
+def _latency(run: Run, findings: list[str]) -> tuple[pd.DataFrame | None, LatencyFit | None]:
+    """Read the latency sweep of a run and fit its line."""
+    entries = run.folder.run.get("latency", []) if run.folder is not None else []
+    if run.folder is None or not entries:
+        return None, None
+    if len(entries) > 1:
+        others = ", ".join(entry["file"] for entry in entries[1:])
+        findings.append(f"several latency sweeps: t_sw is that of {entries[0]['file']}; left aside: {others}")
+    table = read_latency(run.folder.path / entries[0]["file"])
+    sigma = table["sigma_us"]
+    try:
+        fit = LatencyFit.of(table["length_bytes"], table["latency_us"], None if sigma.isna().any() else sigma)
+    except FitError as error:
+        findings.append(f"no line through {entries[0]['file']}: {error}")
+        return table, None
+    if fit.p_value is not None and fit.p_value < UNLIKELY:
+        findings.append(
+            f"the latencies of {entries[0]['file']} are no straight line within their errors: chi2 {fit.chi2:.1f} for "
+            f"{fit.ndof} degrees of freedom (p = {fit.p_value:.1e}); the errors of t_sw are too small then"
+        )
+    return table, fit
+
+
+def _equation(
+    run: Run, measured: Timing, fit: LatencyFit | None, findings: list[str]
+) -> tuple[LatencyModel | None, Estimate]:
+    """Put Equation 2.1 together and derive t_sw; say what is missing."""
+    if fit is None:
+        return None, unknown("no measured latency: add [[latency]] to run.toml")
+    try:
+        terms = [
+            Term.measured("t_nic_us", measured.t_nic),
+            Term.measured("R_PCI_send_us_per_byte", measured.send.effective),
+            Term.measured("R_PCI_recv_us_per_byte", measured.receive.effective),
+        ]
+    except FitError as error:
+        return None, unknown(str(error))
+    assert run.folder is not None
+    assert measured.r_net_us_per_byte is not None
+    link = run.folder.run["link"]
+    terms.append(Term.given("R_net_us_per_byte", measured.r_net_us_per_byte))
+    model = LatencyModel.from_latency(fit, terms, link["preamble_bytes"])
+    off = fit.slope_us_per_byte - model.slope_us_per_byte
+    if abs(off.nominal_value) > timing.SIGNIFICANT * off.std_dev:
+        findings.append(
+            f"the measured latency's slope {fit.slope_us_per_byte} us/byte and R_net + R_PCI_send + R_PCI_recv = "
+            f"{model.slope_us_per_byte} differ by {off.nominal_value / off.std_dev:+.1f} sigma: something else depends "
+            "on the length"
+        )
+    t_sw = model.terms["t_sw_us"]
+    return model, Estimate(t_sw.value.nominal_value, t_sw.value.std_dev, t_sw.n, "derived")
+
+
+def _slope_alone(measured: Timing) -> UFloat | None:
+    """Return the slope of Equation 2.1, which needs no t_sw; None where a rate is not known."""
+    try:
+        rates = [
+            Term.measured("R_PCI_send_us_per_byte", measured.send.effective),
+            Term.measured("R_PCI_recv_us_per_byte", measured.receive.effective),
+        ]
+    except FitError:
+        return None
+    if measured.r_net_us_per_byte is None:
+        return None
+    return measured.r_net_us_per_byte + sum(rate.value for rate in rates)
+
+
+def _value(number: UFloat | None) -> float | None:
+    return None if number is None else float(number.nominal_value)
+
+
+def _sigma(number: UFloat | None) -> float | None:
+    return None if number is None else float(number.std_dev)
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as JSON has them."""
+    return [
+        {
+            str(key): None if pd.isna(value) else getattr(value, "item", lambda value=value: value)()
+            for key, value in row
+        }
+        for row in (record.items() for record in table.to_dict("records"))
+    ]

@@ -1,0 +1,257 @@
+"""How busy a bus is: over any window, as a series, for each frame; where it idles; how sends come in groups.
+
+The kernel counts every clock exactly (`Bus.clocks`); this counts from the transactions, so that windows can be chosen
+afterwards, by frame for instance, without decoding again. A window is exact to a clock at each of its edges; how much
+of a transaction's data lies inside is interpolated where an edge cuts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.columns import Floats, floats, integers
+from pcitrace.errors import FrameMatchError
+from pcitrace.frames import Frames
+from pcitrace.run import Run
+
+__all__ = ["Usage", "groups", "of_bus", "per_frame", "whole_periods"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Busy and data clocks of one bus over time.
+
+    Attributes
+    ----------
+    bus : str
+    clock_us : float
+        Period of CLK.
+    start_us, end_us : float
+        The capture, on the run's axis.
+    begin_us, done_us, first_us, last_us : arrays of float, shape (transactions,)
+        Begin of the address phase; end of the last clock; begin of the first and end of the last data phase.
+    data_us : array of float
+        Data clocks of each, as time.
+    """
+
+    bus: str
+    clock_us: float
+    start_us: float
+    end_us: float
+    begin_us: Floats
+    done_us: Floats
+    first_us: Floats
+    last_us: Floats
+    data_us: Floats
+
+    def __repr__(self) -> str:
+        busy = float(self.busy_us(np.array([self.start_us]), np.array([self.end_us]))[0])
+        return f"<Usage of bus {self.bus}: {busy:.1f} of {self.end_us - self.start_us:.1f} us busy>"
+
+    def busy_us(self, start_us: Floats, end_us: Floats) -> Floats:
+        """Return the time for which the bus was busy in each window (us)."""
+        whole = self.done_us - self.begin_us
+        return _until(end_us, self.begin_us, self.done_us, whole) - _until(start_us, self.begin_us, self.done_us, whole)
+
+    def moving_us(self, start_us: Floats, end_us: Floats) -> Floats:
+        """Return the time of the clocks in which data moved in each window (us)."""
+        moved = self.data_us > 0
+        first, last, data = self.first_us[moved], self.last_us[moved], self.data_us[moved]
+        return _until(end_us, first, last, data) - _until(start_us, first, last, data)
+
+    def over(self, start_us: Floats | float, end_us: Floats | float) -> pd.DataFrame:
+        """Return the use of the bus in windows.
+
+        Parameters
+        ----------
+        start_us, end_us : float or array of float
+            The windows, on the run's axis.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``start_us``, ``end_us``, ``busy_us``, ``data_us``, ``occupancy``, ``data_occupancy``; the last two are
+            null for an empty window.
+        """
+        start, end = np.atleast_1d(np.asarray(start_us, float)), np.atleast_1d(np.asarray(end_us, float))
+        busy, data = self.busy_us(start, end), self.moving_us(start, end)
+        span = np.where(end > start, end - start, np.nan)
+        return pd.DataFrame(
+            {
+                "start_us": start,
+                "end_us": end,
+                "busy_us": busy,
+                "data_us": data,
+                "occupancy": busy / span,
+                "data_occupancy": data / span,
+            }
+        )
+
+    def series(self, window_us: float) -> pd.DataFrame:
+        """Return the use of the bus window by window; the last one ends with the capture."""
+        edges = np.arange(self.start_us, self.end_us, window_us)
+        return self.over(edges, np.append(edges[1:], self.end_us))
+
+    def idle_gaps(self, at_least_us: float = 0.0) -> pd.DataFrame:
+        """Return the times between transactions: ``start_us``, ``end_us``, ``length_us``."""
+        start, end = self.done_us[:-1], self.begin_us[1:]
+        long = (end - start) >= max(at_least_us, self.clock_us / 2)
+        return pd.DataFrame({"start_us": start[long], "end_us": end[long], "length_us": (end - start)[long]})
+
+
+def _until(time_us: Floats, begin: Floats, end: Floats, amount: Floats) -> Floats:
+    """Return how much of the amounts, each spread evenly from begin to end, lies before each time."""
+    if not len(begin):
+        return np.zeros(len(time_us))
+    total = np.concatenate([[0.0], np.cumsum(amount)])
+    at = np.searchsorted(begin, time_us, side="right")
+    last = np.maximum(at - 1, 0)
+    inside = np.clip((time_us - begin[last]) / np.maximum(end[last] - begin[last], 1e-12), 0.0, 1.0)
+    return np.where(at > 0, total[last] + inside * amount[last], 0.0)
+
+
+def of_bus(run: Run, name: str) -> Usage:
+    """Return how busy a bus of a run is.
+
+    Parameters
+    ----------
+    run : Run
+    name : str
+        Host or bus.
+
+    Returns
+    -------
+    Usage
+    """
+    bus = run[name]
+    transactions = bus.transactions
+    [clocks] = bus.clocks().to_dict("records")
+    total = int(clocks["total"])
+    # The capture's own axis is that of the kernel's tables; run time is linear in it.
+    start_us, end_us = float(clocks["start_us"]), float(clocks["end_us"])
+    begin, last_clock = floats(transactions, "start_us"), floats(transactions, "end_us")
+    clks = integers(transactions, "start_clk")
+    clock_us = (begin[-1] - begin[0]) / (clks[-1] - clks[0]) if len(begin) > 1 else (end_us - start_us) / max(total, 1)
+    first, last = floats(transactions, "first_data_us"), floats(transactions, "last_data_us")
+    data = integers(transactions, "data_phases") * clock_us
+
+    def on_axis(times: Floats) -> Floats:
+        if run.folder is None:
+            return times
+        return np.asarray(run.folder.run_time_us(run.folder.run["hosts"][name]["capture"], times), dtype=np.float64)
+
+    return Usage(
+        name,
+        float(clock_us),
+        float(on_axis(np.array([start_us]))[0]),
+        float(on_axis(np.array([end_us]))[0]),
+        on_axis(begin),
+        on_axis(last_clock + clock_us),
+        on_axis(first),
+        on_axis(last + clock_us),
+        data,
+    )
+
+
+def per_frame(usage: Usage, frames: Frames, side: str = "send") -> pd.DataFrame:
+    """Return how busy the bus was in the period of each frame, from its DMA to that of the next.
+
+    Parameters
+    ----------
+    usage : Usage
+        Of a host's bus.
+    frames : Frames
+    side : str
+        ``send``: frames that this host sends, by `dma_start_us`; ``receive``: those it receives, by
+        `rx_dma_start_us`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As :meth:`Usage.over`, with ``frame``; the last frame has no period.
+
+    Raises
+    ------
+    FrameMatchError
+        There is no such side.
+    """
+    try:
+        who, column = {"send": ("sender", "dma_start_us"), "receive": ("receiver", "rx_dma_start_us")}[side]
+    except KeyError:
+        raise FrameMatchError(f"no side {side!r}; there are send and receive") from None
+    table = frames.table
+    times = floats(table, column)
+    rows = np.flatnonzero((table[who] == usage.bus).fillna(False).to_numpy(dtype=bool) & ~np.isnan(times))
+    rows = rows[np.argsort(times[rows], kind="stable")]
+    found = usage.over(times[rows[:-1]], times[rows[1:]]) if len(rows) > 1 else usage.over(np.zeros(0), np.zeros(0))
+    found.insert(0, "frame", integers(table, "frame")[rows[:-1]])
+    return found
+
+
+def whole_periods(usage: Usage, frames: Frames, side: str = "send") -> dict[str, float | int | None]:
+    """Return the use of a bus over whole periods between frames.
+
+    Returns
+    -------
+    dict
+        ``periods``; mean ``period_us``, ``busy_us``, ``data_us`` of one; ``occupancy``, ``data_occupancy`` over all of
+        them. None where there are fewer than two frames.
+    """
+    found = per_frame(usage, frames, side)
+    n = len(found)
+    names = ("period_us", "busy_us", "data_us", "occupancy", "data_occupancy")
+    if not n:
+        return {"periods": 0} | dict.fromkeys(names)
+    span = float((found["end_us"] - found["start_us"]).sum())
+    busy, data = float(found["busy_us"].sum()), float(found["data_us"].sum())
+    return {"periods": n} | dict(zip(names, (span / n, busy / n, data / n, busy / span, data / span), strict=True))
+
+
+def groups(frames: Frames, host: str) -> pd.DataFrame:
+    """Find sends that were handed to the card together.
+
+    A group is what the driver hands over before the card starts the DMA of the group's first frame; where the card
+    keeps up, every group is one frame.
+
+    Parameters
+    ----------
+    frames : Frames
+    host : str
+        The sender.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a group: ``first_frame``, ``frames``, ``csr_first_us``, ``csr_last_us``, ``csr_us`` (from its first to
+        its last CSR access), ``dma_start_us`` (of its first frame), ``idle_us`` (from its last CSR access to that DMA).
+    """
+    table = frames.table
+    mine = table[(table["sender"] == host).fillna(False)]
+    first, last = floats(mine, "csr_first_us"), floats(mine, "csr_last_us")
+    dma = floats(mine, "dma_start_us")
+    number = integers(mine, "frame")
+    known = np.flatnonzero(~np.isnan(first) & ~np.isnan(dma))
+    known = known[np.argsort(first[known], kind="stable")]
+    heads: list[int] = []
+    opened_us = -np.inf
+    for place, row in enumerate(known.tolist()):
+        if first[row] >= opened_us:
+            heads.append(place)
+            opened_us = dma[row]
+    starts = np.array(heads, dtype=np.int64)
+    ends = np.append(starts[1:], len(known))[: len(starts)]
+    first_row, last_row = known[starts], known[ends - 1]
+    return pd.DataFrame(
+        {
+            "first_frame": number[first_row],
+            "frames": ends - starts,
+            "csr_first_us": first[first_row],
+            "csr_last_us": last[last_row],
+            "csr_us": last[last_row] - first[first_row],
+            "dma_start_us": dma[first_row],
+            "idle_us": dma[first_row] - last[last_row],
+        }
+    )
