@@ -100,8 +100,6 @@ class _Recording:
     def run(self, target: Path, check: Callable[[], None], sweep: Mapping[str, Any] | None) -> str | None:
         facts = self._configure(check)
         folder = RunFolder(target, self._plan.text)
-        started = 0
-        reason: str | None = None
         try:
             run = describe.run_toml(self._plan, list(zip(self._analysers, self._settings, facts, strict=True)), sweep)
             folder.begin(run)
@@ -111,41 +109,16 @@ class _Recording:
             self.close()
             folder.abandon()
             raise
-        try:
-            for analyser, settings in zip(self._analysers, self._settings, strict=True):
-                check()
-                analyser.start(_opener(folder.path, analyser, settings))
-                started += 1
-            for analyser in self._analysers:
-                analyser.wait_armed()
-            self._progress.step("analysers armed")
-            self._send(check)
-            self._end_captures(check)
-        except PcicapError as error:
-            reason = str(error)
-        except OSError as error:
-            reason = f"{error.filename or folder.path}: {error.strerror}"
-        for analyser in self._analysers[:started]:
-            analyser.stop()
-        outcomes = [analyser.wait() for analyser in self._analysers[:started]]
-        outcomes += [Outcome(0, None, None, "not started")] * (len(self._analysers) - started)
+        reason, outcomes = self._acquire(folder.path, check)
         folder.release()
-        reason = self._end_frames(check, reason)
-        reason = reason or next((o.reason for o in outcomes if o.reason), None)
-        describe.add_outcomes(run, folder.path, outcomes, self._settings)
-        if self._plan.sync_line:
-            for problem in describe.add_alignment(run, folder.path, self._plan.sync_line):
-                self._progress.step(problem)
-        if self._framegen:
-            describe.add_frames(run, folder.path, self._plan, self._framegen)
+        reason = self._end_frames(check, reason) or next((o.reason for o in outcomes if o.reason), None)
         try:
+            self._describe(run, folder.path, outcomes)
             folder.finish({**run, "complete": reason is None, "reason": reason})
         except OSError as error:
             raise RunFolderError(
                 f"{folder.path}: cannot be completed ({error.strerror}); make room, then: pcicap recover {folder.path}"
             ) from None
-        if self._framegen and (self._framegen.summary or {}).get("suspect"):
-            self._progress.step("the times of the frames are suspect: summary.json says why, point by point")
         samples = ", ".join(f"{count(outcome.samples)} samples" for outcome in outcomes)
         self._progress.step(f"{target}: {samples}{', complete' if reason is None else ', incomplete: ' + reason}")
         return reason
@@ -187,6 +160,29 @@ class _Recording:
         self._framegen.wait_ready(check)
         self._progress.step("peers met, clocks compared")
 
+    def _acquire(self, folder: Path, check: Callable[[], None]) -> tuple[str | None, list[Outcome]]:
+        """From the first analyser armed to the last one ended; what went wrong, if anything, and what came of each."""
+        reason: str | None = None
+        started = 0
+        try:
+            for analyser, settings in zip(self._analysers, self._settings, strict=True):
+                check()
+                analyser.start(_opener(folder, analyser, settings))
+                started += 1
+            for analyser in self._analysers:
+                analyser.wait_armed()
+            self._progress.step("analysers armed")
+            self._send(check)
+            self._end_captures(check)
+        except PcicapError as error:
+            reason = str(error)
+        except OSError as error:
+            reason = f"{error.filename or folder}: {error.strerror}"
+        for analyser in self._analysers[:started]:
+            analyser.stop()
+        outcomes = [analyser.wait() for analyser in self._analysers[:started]]
+        return reason, outcomes + [Outcome(0, None, None, "not started")] * (len(self._analysers) - started)
+
     def _send(self, check: Callable[[], None]) -> None:
         if self._framegen is None:
             return
@@ -220,6 +216,17 @@ class _Recording:
                 reason = str(error)
         self._framegen.stop()
         return reason or self._framegen.reason()
+
+    def _describe(self, run: dict[str, Any], folder: Path, outcomes: list[Outcome]) -> None:
+        """Add to run.toml what is known only now."""
+        describe.add_outcomes(run, folder, outcomes, self._settings)
+        if self._plan.sync_line:
+            for problem in describe.add_alignment(run, folder, self._plan.sync_line):
+                self._progress.step(problem)
+        if self._framegen:
+            describe.add_frames(run, folder, self._plan, self._framegen)
+            if (self._framegen.summary or {}).get("suspect"):
+                self._progress.step("the times of the frames are suspect: summary.json says why, point by point")
 
     def _watch(self, check: Callable[[], None]) -> None:
         """Called while frames pass: signals, dead analysers, progress."""
