@@ -42,7 +42,7 @@ help:
 
 # The capture tooling in editable form, with its frame generator.
 .make/pcicap: $(CAPTURE) | .make/venv
-	$(BIN)/pip install --quiet --editable capture
+	$(BIN)/pip install -qq --editable capture
 	@touch $@
 
 .make/dev: pyproject.toml .make/pcitrace .make/pcicap | .make/prerequisites-test
