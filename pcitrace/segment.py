@@ -31,13 +31,22 @@ __all__ = ["by_lengths"]
 
 HEADER = 14
 PAUSE_US = 3.0
-"""Without a wire probe, pieces of one frame have shorter pauses between them."""
+"""Without a wire probe, pieces of one frame have shorter pauses between them,"""
+
+OVERLAP_PAUSE_US = 50.0
+"""or such where the card waits for the wire in between,"""
+
+CLOSE_US = 1.0
+"""and such where a piece is not full."""
 
 TRIALS = 150
 """Frames of each side that are tried to find where reads begin and writes end."""
 
 TRIAL_PIECES = 30
 """Transactions a frame that are looked at for it."""
+
+SLOW_WRITE = 4
+"""Clocks before the first data of most writes at most; reads take longer."""
 
 SLOWEST = 64
 """Clocks before the first data from which all are taken alike."""
@@ -93,7 +102,7 @@ def by_lengths(
             found = parse(some, expected, optional, side == 0)
             why = WIRE_LENGTHS
         else:
-            found = _join(some, profile, optional, plan.per_phase)
+            found = _join(some, optional, side == 1 and profile.receive == "cut_through")
             why = BY_RULE
         in_frame = found >= 0
         burst[rows[in_frame]] = found[in_frame] + total
@@ -194,6 +203,8 @@ def _directions(pieces: BusTable, plan: _Plan, write: Integers) -> tuple[Integer
         # Where that hardly decides, a gap in the latencies does: memory is slower to be read than to be written.
         if 0 < number < len(values):
             score += 0.05 * min(values[number] - values[number - 1] - 1, 4) / 4
+        # Where there is only one kind, how slow it is does.
+        score += 0.02 * float(((latency < limit) == (latency <= SLOW_WRITE)).mean())
         if score > best:
             best, chosen = score, limit
     return (latency < chosen).astype(np.int64), best
@@ -211,22 +222,49 @@ def _whole_frames(pieces: BusTable, plan: _Plan, write: Booleans) -> float:
     return score
 
 
-def _join(pieces: BusTable, profile: Profile, optional: frozenset[int], per_phase: int) -> Integers:
-    """Join pieces by the burst limit and the pauses between them; short ones that stand alone are no frames."""
+def _join(pieces: BusTable, optional: frozenset[int], cut_through: bool) -> Integers:
+    """Join pieces where no wire tells the lengths: a full piece goes on, and so do single data phases close together.
+
+    Between two frames there are always as many descriptors or status words; what is more belongs to the frame's end.
+    """
     if not len(pieces):
         return np.zeros(0, dtype=np.int64)
-    size = pieces.data_phases
-    limit = profile.burst_limit_bytes // per_phase if profile.burst_limit_bytes else int(size.max())
-    full = (size >= limit - 1) | pieces.cut
-    pause = pieces.start_us[1:] - pieces.end_us[:-1]
-    goes_on = np.r_[False, full[:-1] & (pause < PAUSE_US)]
-    number = np.cumsum(~goes_on) - 1
-    phases = np.bincount(number, weights=size)
-    alone = np.isin(size, list(optional)) & (phases[number] == size)
-    frame = np.where(alone, -1, number)
-    _, dense = np.unique(frame[frame >= 0], return_inverse=True)
-    frame[frame >= 0] = dense
-    return frame
+    size, cut = pieces.data_phases, pieces.cut
+    full = size == size.max()
+    pause = np.r_[np.inf, pieces.start_us[1:] - pieces.end_us[:-1]]
+    unit_begins = np.r_[True, ~cut[:-1]]
+    unit = np.cumsum(unit_begins) - 1
+    phases = np.bincount(unit, weights=size).astype(np.int64)
+    heads = np.flatnonzero(unit_begins)
+    tails = np.r_[heads[1:] - 1, len(pieces) - 1]
+    full_unit = full[tails] | (phases == size.max())
+    pause_unit = pause[heads]
+    solid = np.flatnonzero(~np.isin(phases, list(optional)))
+    if not len(solid):
+        return np.full(len(pieces), -1)
+    # Solid units that go on: next to each other, and the one before full, or a short head, or single data phases.
+    before, after = solid[:-1], solid[1:]
+    close = (
+        np.maximum.reduceat(pause_unit, np.minimum(solid[:-1] + 1, len(phases) - 1)) if len(before) else pause_unit[:0]
+    )
+    next_to = after == before + 1
+    goes_on = full_unit[before] & (close < (OVERLAP_PAUSE_US if cut_through else PAUSE_US)) & next_to
+    goes_on |= ~full_unit[before] & full_unit[after] & next_to & (close < CLOSE_US)
+    goes_on |= (phases[before] == 1) & (phases[after] == 1) & next_to & (close < CLOSE_US)
+    run = np.cumsum(np.r_[True, ~goes_on]) - 1
+    out = np.full(len(phases), -1)
+    out[solid] = run
+    # Short units behind a run that ended full: all but those that stand between any two runs.
+    ends = solid[np.r_[np.flatnonzero(np.diff(run)), len(solid) - 1]]
+    begins = solid[np.r_[0, np.flatnonzero(np.diff(run)) + 1]]
+    between = np.r_[begins[1:], len(phases)] - ends - 1
+    usual = int(np.quantile(between[:-1], 0.1)) if len(between) > 1 else 1
+    for number in np.flatnonzero((between > usual) & full_unit[ends]).tolist():
+        for extra in range(int(ends[number]) + 1, int(ends[number]) + 1 + int(between[number]) - usual):
+            if pause_unit[extra] > PAUSE_US:
+                break
+            out[extra] = number
+    return np.asarray(out[unit])
 
 
 def _whole(
