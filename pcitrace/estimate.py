@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Errors", "Estimate", "Line", "Shared", "line", "mean", "unknown"]
+__all__ = ["SIGNIFICANT", "Errors", "Estimate", "Line", "Shared", "line", "mean", "unknown"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+SIGNIFICANT = 3.0
+"""Standard uncertainties from which on a deviation is reported."""
 
 
 @dataclass(frozen=True, slots=True)

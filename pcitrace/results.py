@@ -10,7 +10,7 @@ from uncertainties import UFloat
 
 from pcitrace import timing, usage
 from pcitrace.errors import FitError
-from pcitrace.estimate import Estimate, unknown
+from pcitrace.estimate import SIGNIFICANT, Estimate, unknown
 from pcitrace.frames import Frames
 from pcitrace.latency import LatencyFit
 from pcitrace.latency import read as read_latency
@@ -234,7 +234,7 @@ def _equation(
     terms.append(Term.given("R_net_us_per_byte", measured.r_net_us_per_byte))
     model = LatencyModel.from_latency(fit, terms, link["preamble_bytes"])
     off = fit.slope_us_per_byte - model.slope_us_per_byte
-    if abs(off.nominal_value) > timing.SIGNIFICANT * off.std_dev:
+    if abs(off.nominal_value) > SIGNIFICANT * off.std_dev:
         findings.append(
             f"the measured latency's slope {fit.slope_us_per_byte} us/byte and R_net + R_PCI_send + R_PCI_recv = "
             f"{model.slope_us_per_byte} differ by {off.nominal_value / off.std_dev:+.1f} sigma: something else depends "

@@ -1,0 +1,152 @@
+"""The times of frames as arrays, and how wrong they may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.columns import Booleans, Integers, booleans, floats, integers
+from pcitrace.estimate import Errors
+from pcitrace.frames import Frames
+from pcitrace.run import Run
+from pcitrace.traffic import Traffic
+
+__all__ = ["UNIFORM", "Clockwork", "FrameTimes"]
+
+UNIFORM = 1 / 12
+"""Variance of a time of which only the sampling step is known, in steps squared."""
+
+
+@dataclass(frozen=True)
+class Clockwork:
+    """How well the times of one host are known.
+
+    Attributes
+    ----------
+    step_us : float
+        Sampling step of its capture; 0 in state mode.
+    capture : int
+        Number of the capture it is in: times of one capture share their offset.
+    offset_sigma_us, drift_sigma_ppm : float
+        Uncertainty of the capture's place on the run's axis.
+    """
+
+    step_us: float
+    capture: int = 0
+    offset_sigma_us: float = 0.0
+    drift_sigma_ppm: float = 0.0
+
+    @classmethod
+    def of(cls, run: Run, host: str) -> Clockwork:
+        """Return that of a host of a run."""
+        number = run.folder.run["hosts"][host]["capture"] if run.folder is not None else 0
+        entry = run.folder.run["captures"][number] if run.folder is not None else {}
+        capture = run.captures[number]
+        if capture.clock_mhz is not None:
+            step_us = 0.0
+        elif capture.sample_count is not None:
+            step_us = 1e6 / capture.rate_hz if capture.rate_hz else 0.0
+        else:
+            # A capture of changes: its samples are ticks of the file's timescale, to which times are rounded.
+            last = run[host].transactions[["end_us", "end_sample"]].tail(1)
+            tick = float(last["end_sample"].iloc[0]) if len(last) else 0.0
+            step_us = float(last["end_us"].iloc[0]) / tick if tick else 0.0
+        return cls(step_us, number, entry.get("offset_sigma_us", 0.0), entry.get("drift_sigma_ppm", 0.0))
+
+
+class FrameTimes:
+    """Columns of `frames` as arrays, one element a frame, and the errors of the times between them.
+
+    Parameters
+    ----------
+    frames : Frames
+    hosts : dict of str to Clockwork
+    r_net : float or None
+        Time of a byte on the wire (us).
+
+    Attributes
+    ----------
+    sender, receiver : array of int
+        Number of the host in `hosts`; -1 for none.
+    us : dict of str to array of float
+        Every column of times.
+    length : array of int
+        User bytes; -1 where not known.
+    spare_bytes : array of float
+        By how much a length that is an upper bound exceeds the real one in the mean: half of what a data phase holds.
+    wire_us, transit_us : array of float
+        Wire time and (gap - wire time)/2 with that taken off: what stands in `frames` where lengths are exact.
+    clean : array of bool
+        Seen on both buses, and waited for no other frame.
+    """
+
+    def __init__(self, frames: Frames, hosts: dict[str, Clockwork], r_net: float | None) -> None:
+        self.frames = frames
+        self.hosts = hosts
+        self.r_net = r_net
+        names = list(hosts)
+        table = frames.table
+        self.sender = _codes(table["sender"], names)
+        self.receiver = _codes(table["receiver"], names)
+        self.us = {name: floats(table, name) for name in table.columns if name.endswith("_us")}
+        self.length = integers(table, "length_bytes")
+        self.exact = booleans(table, "length_exact")
+        self.queued = booleans(table, "queued")
+        self.clean = ~np.isnan(self.us["t_nic_us"]) & ~self.queued
+        # Lengths that are upper bounds are taken as what they are in the mean: half a data phase shorter.
+        width = max((_phase_bytes(traffic) for traffic in frames.hosts.values()), default=4)
+        bounded = ~self.exact & np.isnan(self.us["wire_end_us"])
+        self.spare_bytes = np.where(bounded, (width - 1) / 2, 0.0)
+        self.wire_us = self.us["wire_us"] - self.spare_bytes * (r_net or 0.0)
+        self.transit_us = (self.us["gap_us"] - self.wire_us) / 2
+
+    def errors(self, begin: tuple[str, Integers], end: tuple[str, Integers]) -> Errors:
+        """Return the errors of the time from one column on one host to another on another."""
+        clockworks = list(self.hosts.values())
+        step = np.array([one.step_us for one in clockworks] + [0.0])
+        capture = np.array([one.capture for one in clockworks] + [-1])
+        found = Errors(UNIFORM * (step[begin[1]] ** 2 + step[end[1]] ** 2))
+        for one in {each.capture: each for each in clockworks}.values():
+            # + where the interval ends on this capture's clock, - where it begins there.
+            ends = (capture[end[1]] == one.capture).astype(float)
+            begins = (capture[begin[1]] == one.capture).astype(float)
+            together = np.zeros(len(ends), dtype=np.int64)
+            if one.offset_sigma_us:
+                found = found.with_shared((ends - begins) * one.offset_sigma_us, together)
+            if one.drift_sigma_ppm:
+                moved = np.nan_to_num(ends * self.us[end[0]] - begins * self.us[begin[0]])
+                found = found.with_shared(moved * one.drift_sigma_ppm * 1e-6, together)
+        return found
+
+    def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:
+        """Add what inexact lengths do to times that depend on them."""
+        bounded = self.spare_bytes > 0
+        wired = ~self.exact & ~bounded
+        if wired.any() and self.r_net:
+            # The wire gives a length to a part of a byte, by its two edges.
+            step = max(one.step_us for one in self.hosts.values())
+            own = (min(1.0, step / self.r_net * sqrt(2 * UNIFORM)) * us_per_byte) ** 2
+            errors = replace(errors, variance=errors.variance + np.where(wired, own, 0.0))
+        if bounded.any():
+            # An upper bound is too long by 0 to width - 1 bytes, and equally so for all frames of one length.
+            amount = np.where(bounded, sqrt(((1 + 2 * self.spare_bytes.max()) ** 2 - 1) * UNIFORM) * us_per_byte, 0.0)
+            errors = errors.with_shared(amount, np.maximum(self.length, 0))
+        return errors
+
+
+def _codes(column: pd.Series[str], names: list[str]) -> Integers:
+    """Return the number of each host; -1 for none."""
+    found = np.full(len(column), -1, dtype=np.int64)
+    for number, name in enumerate(names):
+        found[(column == name).fillna(False).to_numpy(dtype=bool)] = number
+    return found
+
+
+def _phase_bytes(traffic: Traffic) -> int:
+    """Return the bytes of the widest data phase of the card's DMA."""
+    bus = traffic.dma.bus
+    wide: Booleans = bus.bytes > 4 * bus.data_phases
+    return 8 if wide.any() else 4

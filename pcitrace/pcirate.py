@@ -1,0 +1,114 @@
+"""R_PCI: how long a byte takes on the bus, sending and receiving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from pcitrace.columns import Floats
+from pcitrace.content import HEADER
+from pcitrace.dma import Kind
+from pcitrace.estimate import SIGNIFICANT, Errors, Estimate, line, unknown
+from pcitrace.frametimes import UNIFORM, FrameTimes
+
+__all__ = ["Rate", "measure"]
+
+ALIKE = 0.01
+"""Relative difference up to which two hosts count as alike."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast one kind of DMA goes.
+
+    Attributes
+    ----------
+    effective : Estimate
+        Slope of a frame's first to last data phase against its bytes b + 14, pieces and the pauses between them
+        included (us/byte): R_PCI of Equation 2.1.
+    overhead : Estimate
+        What is left of that line at 0 bytes (us).
+    burst : Estimate
+        (last - first data phase) / bytes moved after the first phase, over all pieces (us/byte); n counts pieces.
+    by_host : dict of str to Estimate
+        `effective` of each host.
+    """
+
+    effective: Estimate
+    overhead: Estimate
+    burst: Estimate
+    by_host: dict[str, Estimate]
+
+
+def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
+    """Measure R_PCI of one direction.
+
+    Parameters
+    ----------
+    times : FrameTimes
+    side : str
+        ``send`` or ``receive``.
+    findings : list of str
+        What there is to report is added.
+    """
+    if side == "send":
+        duration, host, kind = times.us["dma_us"], times.sender, Kind.SEND_DATA
+    else:
+        duration, host, kind = times.us["rx_dma_us"], times.receiver, Kind.RECEIVE_DATA
+    known = ~np.isnan(duration) & (times.length >= 0) & (host >= 0)
+    size: Floats = times.length + (HEADER - times.spare_bytes)
+    step = np.array([one.step_us for one in times.hosts.values()] + [0.0])
+    errors = Errors(2 * UNIFORM * step[host] ** 2)
+    rows = np.flatnonzero(known)
+    slope = line(size[rows], duration[rows], errors[rows]).slope
+    if slope.value is not None:
+        errors = times.length_errors(errors, slope.value)
+    whole = line(size[rows], duration[rows], errors[rows])
+    by_host = {}
+    for number, name in enumerate(times.hosts):
+        mine = np.flatnonzero(known & (host == number))
+        by_host[name] = line(size[mine], duration[mine], errors[mine]).slope
+    if rows.size and whole.slope.value is None:
+        findings.append(f"R_PCI ({side}) is not known: {whole.slope.reason}")
+    findings += _compare(side, by_host)
+    return Rate(whole.slope, whole.intercept, _burst(times, kind), by_host)
+
+
+def _compare(side: str, by_host: dict[str, Estimate]) -> list[str]:
+    """Report hosts that are not alike: Equation 2.1 has one constant for both."""
+    known = [(name, one, one.value) for name, one in by_host.items() if one.value is not None]
+    if len(known) < 2:
+        return []
+    (one, first, low), (two, second, high) = known
+    sigma = sqrt((first.total or 0.0) ** 2 + (second.total or 0.0) ** 2)
+    if abs(low - high) <= max(SIGNIFICANT * sigma, ALIKE * abs(low)):
+        return []
+    return [
+        f"the hosts differ: R_PCI ({side}) is {first} us/byte on {one} and {second} on {two}; the constant is the "
+        "slope over all frames together"
+    ]
+
+
+def _burst(times: FrameTimes, kind: Kind) -> Estimate:
+    """Return the burst rate over all pieces of one kind."""
+    took: list[Floats] = [np.zeros(0)]
+    size: list[Floats] = [np.zeros(0)]
+    variance = 0.0
+    for name, traffic in times.frames.hosts.items():
+        dma = traffic.dma
+        rows = np.flatnonzero((dma.kind == kind) & (dma.bus.data_phases > 1))
+        phases = dma.bus.data_phases[rows]
+        # Whole phases: the last one takes its clock however many of its bytes are enabled.
+        size.append((phases - 1) * np.where(dma.bus.bytes[rows] > 4 * phases, 8.0, 4.0))
+        took.append(dma.bus.last_data_us[rows] - dma.bus.first_data_us[rows])
+        variance += 2 * UNIFORM * times.hosts[name].step_us ** 2 * len(rows)
+    duration, moved = np.concatenate(took), np.concatenate(size)
+    n, total = len(duration), float(moved.sum())
+    if not n:
+        return unknown(f"no {kind.name.lower().replace('_', ' ')} moved more than one data phase")
+    value = float(duration.sum()) / total
+    residuals = duration - value * moved
+    own = max(float(residuals @ residuals) * n / max(n - 1, 1) - variance, 0.0)
+    return Estimate(value, sqrt(variance) / total, n, scatter=sqrt(own) / total if n > 1 else None)
