@@ -52,7 +52,10 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &[Option<u32>], slot_count: usize) 
                     return wrong(unknown_id(&text[start..tokens.at], id));
                 };
                 if let Some(slot) = slots[net] {
-                    let (ones, unknown, high_z) = extend(&[c], nets.width(net));
+                    let (ones, unknown, high_z) = match c {
+                        b'0' | b'1' => (u64::from(c & 1), 0, 0),
+                        _ => extend(&[c], nets.width(net)),
+                    };
                     out.signals[slot as usize].push(time, ones, unknown, high_z);
                 }
             }

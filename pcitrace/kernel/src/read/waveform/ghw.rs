@@ -1,4 +1,4 @@
-//! The head of a GHW file: whether the counts its sections declare are possible.
+//! The head of a GHW file: whether its sections are where they should be and declare what is possible.
 //! Ref: GHDL's ghwlib.h.
 
 use super::fst::Wrong;
@@ -9,15 +9,16 @@ pub fn is_ghw(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
-/// Sections are found through the directory that a finished file ends with.
+/// The sections before the values, in the order in which GHDL writes them. A reader goes from one to the next, so each
+/// has to end where the directory at the file's end says that the next one begins.
+const SECTIONS: [&[u8; 4]; 4] = [b"STR\0", b"TYP\0", b"WKT\0", b"HIE\0"];
+
 pub fn check(file: &[u8]) -> Result<(), Wrong> {
-    let wrong = |at: usize, what: &str| Err(Wrong { at, what: what.into() });
+    let wrong = |at: usize, what: &str| Err(Wrong { at, what: format!("{what}; record it again") });
     let big_endian = match file.get(MAGIC.len() + 3) {
         Some(1) => false,
         Some(2) => true,
-        _ => {
-            return wrong(MAGIC.len(), "the GHW header is damaged or cut off; record it again");
-        }
+        _ => return wrong(MAGIC.len(), "the GHW header is damaged or cut off"),
     };
     let u32_at = |at: usize| {
         let bytes = *file.get(at..)?.first_chunk()?;
@@ -25,61 +26,52 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
     };
     let tail = file.len().saturating_sub(12);
     if !file[tail..].starts_with(b"TAI\0") {
-        return wrong(file.len(), "the GHW file does not end with its directory: it is cut off; record it again");
+        return wrong(file.len(), "the GHW file does not end with its directory: it is cut off");
     }
-    let sections = (|| {
+    let starts = (|| {
         let directory = u32_at(tail + 8)?;
-        let count = u32_at(directory + 8).filter(|_| file[directory..].starts_with(b"DIR\0"))?;
-        let entry = |n: usize| u32_at(directory + 12 + 8 * n + 4);
-        (count < file.len()).then(|| (0..count).map(entry).collect::<Option<Vec<_>>>())?
+        let starts: Option<Vec<usize>> = (0..SECTIONS.len()).map(|n| u32_at(directory + 16 + 8 * n)).collect();
+        starts.filter(|starts| {
+            SECTIONS.iter().zip(starts).all(|(name, &at)| file.get(at..at + 4) == Some(name.as_slice()))
+        })
     })();
-    let Some(sections) = sections else {
-        return wrong(tail, "the GHW directory is damaged; record it again");
+    let Some([strings, types, known_types, hierarchy]) = starts.and_then(|s| <[usize; 4]>::try_from(s).ok()) else {
+        return wrong(tail, "the GHW directory is damaged");
     };
-    for at in sections {
-        // Each string, type, scope and signal takes at least a byte.
-        let counts = match file.get(at..at + 4) {
-            Some(b"STR\0" | b"TYP\0") => 1,
-            Some(b"HIE\0") => 3,
-            Some(_) => 0,
-            None => return wrong(tail, "the GHW directory points behind the file; record it again"),
-        };
-        for n in 0..counts {
-            if u32_at(at + 8 + 4 * n).is_none_or(|count| count > file.len()) {
-                return wrong(at + 8 + 4 * n, "a GHW section declares more than the file can hold; it is damaged");
-            }
+    // Each string, type, scope and signal takes at least a byte.
+    for at in [strings + 8, types + 8, hierarchy + 8, hierarchy + 12, hierarchy + 16] {
+        if u32_at(at).is_none_or(|count| count > file.len()) {
+            return wrong(at, "a GHW section declares more than the file can hold");
         }
-        if file[at..].starts_with(b"TYP\0") {
-            let version = file[MAGIC.len() + 2];
-            let mut types = Types { bytes: &file[at + 12..], limit: file.len() as u64, is_array: Vec::new() };
-            if types.walk(u32_at(at + 8).unwrap_or(0), version) == Some(Walk::Impossible) {
-                return wrong(at, "a GHW type declares more than the file can hold; it is damaged");
-            }
-        }
+    }
+    let count_at = |at: usize| u32_at(at).unwrap_or(0);
+    let section = |from: usize, to: usize| file.get(from..to).map(|bytes| Section { bytes });
+    let strings_fit = section(strings + 16, types).and_then(|s| s.strings(count_at(strings + 8), file.len()));
+    if strings != MAGIC.len() + 7 || strings_fit.is_none() {
+        return wrong(strings, "the GHW strings are damaged");
+    }
+    let version = file[MAGIC.len() + 2];
+    let types_fit = section(types + 12, known_types).and_then(|s| s.types(count_at(types + 8), version, file.len()));
+    if types_fit.is_none() {
+        return wrong(types, "the GHW types are damaged");
+    }
+    if section(known_types + 8, hierarchy).and_then(Section::known_types).is_none() {
+        return wrong(known_types, "the GHW types are damaged");
     }
     Ok(())
 }
 
-/// The types, as far as they are of the kinds that buses are made of.
-struct Types<'a> {
+/// What is left of a section.
+#[derive(Clone, Copy)]
+struct Section<'a> {
     bytes: &'a [u8],
-    /// Nothing has more parts than this.
-    limit: u64,
-    /// Of each type so far: whether it is an array of scalars, whose subtypes have one range.
-    is_array: Vec<bool>,
-}
-
-#[derive(PartialEq)]
-enum Walk {
-    /// All are possible up to the end, or up to one that is not understood here.
-    Done,
-    Impossible,
 }
 
 /// Kinds of types, as GHDL numbers its run-time information.
 mod kind {
     pub const ENUMS: [u8; 2] = [22, 23];
-    pub const NUMBERS: [u8; 3] = [25, 26, 27];
+    pub const REAL: u8 = 27;
+    pub const NUMBERS: [u8; 3] = [25, 26, REAL];
     pub const PHYSICAL_64: u8 = 29;
     pub const ARRAY: u8 = 31;
     pub const RECORD: u8 = 32;
@@ -88,66 +80,88 @@ mod kind {
     pub const SUBTYPE_UNBOUNDED_ARRAY: u8 = 37;
 }
 
-impl Types<'_> {
-    /// `None` where the bytes end too early, which the reader will see as well.
-    fn walk(&mut self, count: usize, version: u8) -> Option<Walk> {
+/// Strings may inflate to this many times the file: each may share the begin of the one before.
+const MAX_STRING_EXPANSION: usize = 256;
+
+impl Section<'_> {
+    /// Each string ends with the length that the next one shares with it. The end mark has the form of a string.
+    fn strings(mut self, count: usize, file_bytes: usize) -> Option<()> {
+        let (mut length, mut total) = (0usize, 0usize);
+        for _ in 0..=count {
+            let mut c = self.byte()?;
+            while c >= 160 || (32..128).contains(&c) {
+                length += 1;
+                c = self.byte()?;
+            }
+            total = total.checked_add(length)?;
+            let (mut shared, mut shift) = (usize::from(c & 0x1f), 5);
+            while c >= 128 && shift < usize::BITS {
+                c = self.byte()?;
+                shared |= usize::from(c & 0x1f) << shift;
+                shift += 5;
+            }
+            length = length.min(shared);
+        }
+        (self.bytes.is_empty() && total <= MAX_STRING_EXPANSION * file_bytes).then_some(())
+    }
+
+    /// As far as they are of the kinds that buses are made of; nothing has more parts than the file bytes.
+    fn types(mut self, count: usize, version: u8, file_bytes: usize) -> Option<()> {
+        // Of each type so far: whether it is an array of scalars, whose subtypes have one range.
+        let mut is_array: Vec<bool> = Vec::new();
         for _ in 0..count {
             let kind = self.byte()?;
             self.unsigned()?; // name
-            let mut is_array = false;
-            let possible = match kind {
-                kind if kind::ENUMS.contains(&kind) => self.list(Self::unsigned)?,
-                kind if kind::NUMBERS.contains(&kind) => true,
-                kind::PHYSICAL_64 if version == 0 => true,
-                kind::PHYSICAL_64 => self.list(|types| types.unsigned().and_then(|_| types.signed().map(|_| 0)))?,
+            // Types are numbered from 1 and only refer to earlier ones.
+            let array = |number: u64| is_array.get(usize::try_from(number).ok()?.checked_sub(1)?).copied();
+            let mut this_is_array = false;
+            match kind {
+                kind if kind::ENUMS.contains(&kind) => self.list(|s| s.unsigned().map(drop))?,
+                kind if kind::NUMBERS.contains(&kind) => {}
+                kind::PHYSICAL_64 if version == 0 => {}
+                kind::PHYSICAL_64 => self.list(|s| s.unsigned().and_then(|_| s.signed()).map(drop))?,
                 kind::SUBTYPE_SCALAR => {
-                    let base = self.unsigned()?;
+                    array(self.unsigned()?)?;
                     self.range()?;
-                    self.is_known(base)
                 }
                 kind::ARRAY => {
-                    let element = self.unsigned()?;
-                    is_array = self.is_known(element) && !self.is_array[element as usize - 1];
-                    self.is_known(element) && self.list(Self::unsigned)?
+                    this_is_array = !array(self.unsigned()?)?;
+                    self.list(|s| s.unsigned().map(drop))?;
                 }
-                kind::SUBTYPE_UNBOUNDED_ARRAY => {
-                    let base = self.unsigned()?;
-                    is_array = self.is_known(base) && self.is_array[base as usize - 1];
-                    self.is_known(base)
-                }
+                kind::SUBTYPE_UNBOUNDED_ARRAY => this_is_array = array(self.unsigned()?)?,
                 kind::SUBTYPE_ARRAY => {
-                    let base = self.unsigned()?;
-                    if !self.is_known(base) || !self.is_array[base as usize - 1] {
-                        return Some(Walk::Done);
+                    if !array(self.unsigned()?)? {
+                        return Some(());
                     }
-                    self.range()? <= self.limit
+                    if self.range()? > file_bytes as u64 {
+                        return None;
+                    }
                 }
-                kind::RECORD => self.list(|types| types.unsigned().and_then(|_| types.unsigned()))?,
-                _ => return Some(Walk::Done),
-            };
-            if !possible {
-                return Some(Walk::Impossible);
+                kind::RECORD => self.list(|s| s.unsigned().and_then(|_| s.unsigned()).map(drop))?,
+                // Of records and arrays in arrays: what follows is not looked at.
+                _ => return Some(()),
             }
-            self.is_array.push(is_array);
+            is_array.push(this_is_array);
         }
-        Some(Walk::Done)
+        // The section ends with a zero.
+        (self.bytes == [0]).then_some(())
     }
 
-    /// Types are numbered from 1 and only refer to earlier ones.
-    fn is_known(&self, number: u64) -> bool {
-        (1..=self.is_array.len() as u64).contains(&number)
+    /// Kind and type, up to a zero.
+    fn known_types(mut self) -> Option<()> {
+        while self.byte()? != 0 {
+            self.unsigned()?;
+        }
+        self.bytes.is_empty().then_some(())
     }
 
-    /// A count and as many entries; false if there cannot be so many.
-    fn list(&mut self, mut entry: impl FnMut(&mut Self) -> Option<u64>) -> Option<bool> {
+    /// A count and as many entries.
+    fn list(&mut self, mut entry: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         let count = self.unsigned()?;
         if count > self.bytes.len() as u64 {
-            return Some(false);
+            return None;
         }
-        for _ in 0..count {
-            entry(self)?;
-        }
-        Some(true)
+        (0..count).try_for_each(|_| entry(self))
     }
 
     /// The length of a range, at least roughly (of reals 0).
@@ -157,7 +171,7 @@ impl Types<'_> {
                 let (left, right) = (self.byte()?, self.byte()?);
                 Some(u64::from(left.abs_diff(right)))
             }
-            27 => {
+            kind::REAL => {
                 self.bytes = self.bytes.get(16..)?;
                 Some(0)
             }
