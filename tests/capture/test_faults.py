@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from lab import Done, Pcicap, bus_samples, needed, noise, pcicap, read_run, record, replay_plan, sr_bytes, write_sr
 from pcicap.runfolder import KILLED
+from pcicap.srfile import read_info
 
 SAMPLES = bus_samples(300_000)
 TIMEOUTS = "[analysers.timeouts]\nfirst_data_s = 1.0\nidle_s = 1.0\ntotal_s = 20.0\n"
@@ -207,6 +208,8 @@ def fake_sigrok(folder: Path, acquisition: str) -> str:
             print("box - Clocked Box with 8 channels: 0 1 2 3 4 5 6 7")
             print("Supported configuration options:\\n    continuous: on, off\\n    external_clock: on, off (current)")
             print("    clock_edge: r (current), f")
+        elif "--get" in arguments:
+            print("90909090")
         else:
             say = lambda text: print(text, file=sys.stderr, flush=True)
             logic = "cli: Received SR_DF_LOGIC (%d bytes, unitsize = 1)."
@@ -255,6 +258,18 @@ def test_state_mode(tmp_path: Path) -> None:
     arguments = (tmp_path / "bin/arguments").read_text().splitlines()
     assert arguments[arguments.index("-c") + 1] == "external_clock=on:clock_edge=r"
     assert arguments[arguments.index("-C") + 1] == "0=CLK,1=FRAME#,2=IRDY#,3=TRDY#"
+
+
+def test_the_rate_that_is_taken_is_the_rate_that_is_written(tmp_path: Path) -> None:
+    path = fake_sigrok(tmp_path, HEADER + "data(bytes(1000))\n" + END)
+    timing = STATE_MODE.replace("clock_mhz = 33.333\nconfig", "rate_hz = 100_000_000\nconfig", 1)
+    done, folder = record(tmp_path, timing, path=path)
+    assert done.status == 0, done.err
+    assert "at 90.9091 MS/s (100 MS/s were asked for)" in done.err
+    (entry,) = read_run(folder)["captures"]
+    assert entry["rate_hz"] == 90909090
+    assert entry["analyser"]["settings"]["requested_rate_hz"] == 100_000_000
+    assert read_info(folder / "captures/la.sr").rate_hz == 90909090
 
 
 def test_an_option_the_device_does_not_have(tmp_path: Path) -> None:
