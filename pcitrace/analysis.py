@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pcitrace.content import WireFrames, wire_frames
@@ -16,9 +18,13 @@ from pcitrace.matching import HostTraffic, Link
 from pcitrace.profiles import Profile
 from pcitrace.profiles import load as load_profile
 from pcitrace.run import Run
+from pcitrace.runfolder import RunFolder, read_frame_log
 from pcitrace.traffic import Traffic, analyse
 
 __all__ = ["frames", "on_axis", "traffic"]
+
+LOG_BYTES = 7
+"""By how many bytes a length told from data phases may differ from the one in a log."""
 
 TIMES = ("start_us", "end_us", "first_data_us", "last_data_us", "time_us")
 """Columns that are moved to the run's time axis."""
@@ -76,11 +82,40 @@ def frames(run: Run, *, profile: Profile | str | None = None) -> Frames:
             "Name the hosts in a run.toml"
         )
     place = run.folder.run.get("frames", {}).get("sequence") if run.folder is not None else None
-    return build(
+    found = build(
         {name: _host(run, name, profile) for name in names},
         link=_link(run),
         sequence=SequenceField(**place) if place else None,
     )
+    return _with_logs(found, run.folder) if run.folder is not None else found
+
+
+def _with_logs(found: Frames, folder: RunFolder) -> Frames:
+    """Number frames as the logs of their senders do, where the frames of the logs are those of the trace."""
+    if not folder.run["frames_on_bus"]:
+        return found
+    table, findings = found.table.copy(), list(found.findings)
+    for host in folder.run["hosts"]:
+        logs = [one for one in folder.run.get("frame_logs", ()) if one["host"] == host and one["kind"] == "sent"]
+        if not logs:
+            continue
+        log = np.concatenate([read_frame_log(folder.path / one["file"]) for one in logs])
+        log = log[np.argsort(log["send_ns"], kind="stable")]
+        rows = table.index[table["sender"] == host]
+        if len(log) != len(rows):
+            findings.append(f"{host}: its frame log has {len(log)} frames, the trace {len(rows)}; they are not joined")
+            continue
+        length = table.loc[rows, "length_bytes"].to_numpy(dtype=float, na_value=np.nan)
+        other = int((np.abs(length - log["length_bytes"]) > LOG_BYTES).sum())
+        if other:
+            findings.append(
+                f"{host}: {other} frames of its log have other lengths than in the trace; they are not joined"
+            )
+            continue
+        order = rows[(table.loc[rows, "sequence_source"] == "order").to_numpy(dtype=bool)]
+        table.loc[order, "sequence"] = log["sequence"][rows.get_indexer(order)]
+        table.loc[order, "sequence_source"] = "log"
+    return replace(found, table=table, findings=tuple(findings))
 
 
 def _link(run: Run) -> Link | None:

@@ -146,12 +146,28 @@ def test_with_all_lines(tmp_path: Path, name: str) -> None:
 def test_with_control_lines_only(tmp_path: Path, name: str) -> None:
     frames, truth, within_us = analysed(tmp_path, BENCHES[name], "control16")
     compare(frames, truth, within_us)
+    assert set(frames.table["sequence_source"]) == {"log"}
+    assert frames.table["sequence"].tolist() == truth.sort_values("dma_start_us")["sequence"].tolist()
+
+
+def test_a_log_that_disagrees_is_not_joined(tmp_path: Path) -> None:
+    frames, _, _ = analysed(tmp_path, {"test.count": 8, "test.kind": "stream"}, "control16")
+    assert frames.findings == ()
+    run = pcitrace.open(tmp_path / "run")
+    [file] = [one["file"] for one in run.folder.run["frame_logs"] if (one["host"], one["kind"]) == ("A", "sent")]
+    log = np.load(tmp_path / "run" / file)
+    np.save(tmp_path / "run" / file, log[1:])
+    frames = analysis.frames(run)
+    assert frames.findings == ("A: its frame log has 7 frames, the trace 8; they are not joined",)
     assert set(frames.table["sequence_source"]) == {"order"}
+    log["length_bytes"][2] += 100
+    np.save(tmp_path / "run" / file, log)
+    assert "1 frames of its log have other lengths" in analysis.frames(run).findings[0]
 
 
 def test_bursts_and_accesses_equal_truth(tmp_path: Path) -> None:
     """Kinds, pieces and data phases of every burst, and the frame it belongs to; every CSR access."""
-    frames, truth, within_us = analysed(tmp_path, BENCHES["both directions"], "full")
+    frames, _, within_us = analysed(tmp_path, BENCHES["both directions"], "full")
     kinds = {
         "descriptor": "descriptor_fetch",
         "send": "send_data",
