@@ -26,6 +26,9 @@ Integers = npt.NDArray[np.int64]
 SIGNIFICANT = 3.0
 """Standard uncertainties from which on a deviation is reported."""
 
+BLUR = 20.0
+"""How many times its uncertainty a length has to vary for a slope: at 20 it is too flat by 1/400."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -162,7 +165,7 @@ def mean(values: Floats, errors: Errors, what: str = "frames") -> Estimate:
     return Estimate(value, errors.sigma(each), n, scatter=_scatter(values - value, errors, each, 1))
 
 
-def line(x: Floats, y: Floats, errors: Errors, what: str = "frames") -> Line:
+def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma: Floats | None = None) -> Line:
     """Return the least-squares line y = intercept + slope x, every point with the same weight.
 
     Parameters
@@ -172,11 +175,16 @@ def line(x: Floats, y: Floats, errors: Errors, what: str = "frames") -> Line:
         Of `y`.
     what : str
         What is counted, for the reason where there is no line.
+    x_sigma : array of float, shape (n,), optional
+        Uncertainty of `x`. Where `x` hardly varies more than that, there is no line: it would be too flat.
     """
     n = len(x)
     lengths = len(np.unique(x))
+    if lengths > 1 and x_sigma is not None and x.std() < BLUR * sqrt(float(x_sigma @ x_sigma) / n):
+        reason = f"the lengths of the {n} {what} vary little more than their uncertainty; a slope needs other lengths"
+        return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
     if lengths < 2:
-        reason = f"no such {what}" if n == 0 else f"all {n} {what} have one length; a slope needs two"
+        reason = f"no such {what}" if n == 0 else f"the {n} {what} have one length; a slope needs two"
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
     # Each row of the pseudo-inverse is the linear combination that gives one coefficient.
     at_mean, slope = np.linalg.pinv(np.column_stack([np.ones(n), x - x.mean()]))

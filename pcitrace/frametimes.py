@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -77,6 +77,8 @@ class FrameTimes:
         User bytes; -1 where not known.
     spare_bytes : array of float
         By how much a length that is an upper bound exceeds the real one in the mean: half of what a data phase holds.
+    length_sigma : array of float
+        Uncertainty of the length (bytes).
     wire_us, transit_us : array of float
         Wire time and (gap - wire time)/2 with that taken off: what stands in `frames` where lengths are exact.
     clean : array of bool
@@ -100,6 +102,11 @@ class FrameTimes:
         width = max((_phase_bytes(traffic) for traffic in frames.hosts.values()), default=4)
         bounded = ~self.exact & np.isnan(self.us["wire_end_us"])
         self.spare_bytes = np.where(bounded, (width - 1) / 2, 0.0)
+        # The wire tells a length by its two edges, to a part of a byte.
+        step = max((one.step_us for one in hosts.values()), default=0.0)
+        by_wire = min(1.0, step / r_net * sqrt(2 * UNIFORM)) if r_net else 0.0
+        by_bound = sqrt((width**2 - 1) * UNIFORM)
+        self.length_sigma = np.where(bounded, by_bound, np.where(self.exact, 0.0, by_wire))
         self.wire_us = self.us["wire_us"] - self.spare_bytes * (r_net or 0.0)
         self.transit_us = (self.us["gap_us"] - self.wire_us) / 2
 
@@ -122,19 +129,15 @@ class FrameTimes:
         return found
 
     def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:
-        """Add what inexact lengths do to times that depend on them."""
+        """Add what inexact lengths do to times that depend on them.
+
+        Lengths that the wire tells are wrong each by itself, upper bounds equally for all frames of one length.
+        """
         bounded = self.spare_bytes > 0
-        wired = ~self.exact & ~bounded
-        if wired.any() and self.r_net:
-            # The wire gives a length to a part of a byte, by its two edges.
-            step = max(one.step_us for one in self.hosts.values())
-            own = (min(1.0, step / self.r_net * sqrt(2 * UNIFORM)) * us_per_byte) ** 2
-            errors = replace(errors, variance=errors.variance + np.where(wired, own, 0.0))
-        if bounded.any():
-            # An upper bound is too long by 0 to width - 1 bytes, and equally so for all frames of one length.
-            amount = np.where(bounded, sqrt(((1 + 2 * self.spare_bytes.max()) ** 2 - 1) * UNIFORM) * us_per_byte, 0.0)
-            errors = errors.with_shared(amount, np.maximum(self.length, 0))
-        return errors
+        own = np.where(bounded, 0.0, self.length_sigma * us_per_byte)
+        together = np.where(bounded, self.length_sigma * us_per_byte, 0.0)
+        found = Errors(errors.variance + own**2, errors.shared)
+        return found.with_shared(together, np.maximum(self.length, 0)) if bounded.any() else found
 
 
 def _codes(column: pd.Series[str], names: list[str]) -> Integers:

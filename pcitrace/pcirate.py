@@ -62,14 +62,15 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     step = np.array([one.step_us for one in times.hosts.values()] + [0.0])
     errors = Errors(2 * UNIFORM * step[host] ** 2)
     rows = np.flatnonzero(known)
-    slope = line(size[rows], duration[rows], errors[rows]).slope
+    blur = times.length_sigma[rows]
+    slope = line(size[rows], duration[rows], errors[rows], x_sigma=blur).slope
     if slope.value is not None:
         errors = times.length_errors(errors, slope.value)
-    whole = line(size[rows], duration[rows], errors[rows])
+    whole = line(size[rows], duration[rows], errors[rows], x_sigma=blur)
     by_host = {}
     for number, name in enumerate(times.hosts):
         mine = np.flatnonzero(known & (host == number))
-        by_host[name] = line(size[mine], duration[mine], errors[mine]).slope
+        by_host[name] = line(size[mine], duration[mine], errors[mine], x_sigma=times.length_sigma[mine]).slope
     if rows.size and whole.slope.value is None:
         findings.append(f"R_PCI ({side}) is not known: {whole.slope.reason}")
     findings += _compare(side, by_host)
@@ -101,7 +102,7 @@ def _burst(times: FrameTimes, kind: Kind) -> Estimate:
         rows = np.flatnonzero((dma.kind == kind) & (dma.bus.data_phases > 1))
         phases = dma.bus.data_phases[rows]
         # Whole phases: the last one takes its clock however many of its bytes are enabled.
-        size.append((phases - 1) * np.where(dma.bus.bytes[rows] > 4 * phases, 8.0, 4.0))
+        size.append(((phases - 1) * np.where(dma.bus.bytes[rows] > 4 * phases, 8, 4)).astype(np.float64))
         took.append(dma.bus.last_data_us[rows] - dma.bus.first_data_us[rows])
         variance += 2 * UNIFORM * times.hosts[name].step_us ** 2 * len(rows)
     duration, moved = np.concatenate(took), np.concatenate(size)

@@ -168,7 +168,8 @@ class _Measurement:
             return Line(unknown(reason), unknown(reason), np.zeros(0)), Forwarding.UNKNOWN
         errors = self.times.errors(("dma_end_us", self.times.sender), ("rx_dma_start_us", self.times.receiver))
         errors = self.times.length_errors(errors, self.r_net)
-        gap = line(self.times.wire_us[rows] / self.r_net, self.times.us["gap_us"][rows], errors[rows])
+        on_wire = self.times.wire_us[rows] / self.r_net
+        gap = line(on_wire, self.times.us["gap_us"][rows], errors[rows], x_sigma=self.times.length_sigma[rows])
         slope = gap.slope
         if slope.value is None:
             early = mean(self.times.transit_us[rows], errors.scaled(0.5)[rows])
@@ -200,15 +201,15 @@ class _Measurement:
 
     def t_nic_errors(self) -> Errors:
         """Return the errors of (gap - wire time)/2."""
-        errors = self.times.errors(("dma_end_us", self.times.sender), ("rx_dma_start_us", self.times.receiver)).scaled(
-            0.5
-        )
-        return self.times.length_errors(errors, (self.r_net or 0.0) / 2)
+        times = self.times
+        errors = times.errors(("dma_end_us", times.sender), ("rx_dma_start_us", times.receiver))
+        return times.length_errors(errors.scaled(0.5), (self.r_net or 0.0) / 2)
 
     def t_nic_line(self) -> Line:
         """Return t_nic against user bytes."""
         rows = np.flatnonzero(self.times.clean)
-        return line(self.times.length[rows].astype(float), self.times.transit_us[rows], self.t_nic_errors()[rows])
+        length, blur = self.times.length[rows].astype(float), self.times.length_sigma[rows]
+        return line(length, self.times.transit_us[rows], self.t_nic_errors()[rows], x_sigma=blur)
 
     def t_nic(self, forwarding: Forwarding, against: Line) -> tuple[Estimate, Estimate]:
         """Return t_nic of the frames that waited for none, and of those that waited."""
