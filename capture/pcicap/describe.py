@@ -51,10 +51,13 @@ def run_toml(
     run["hosts"] = {
         host.name: _host(host, lines[host.analyser or 0], analysers[host.analyser or 0][2]) for host in plan.hosts
     }
-    if plan.link:
-        run["link"] = dict(plan.link)
+    # the captures of a replay show frames that took the source's link
+    link = next((facts["link"] for _, _, facts in analysers if facts.get("link")), plan.link)
+    if link:
+        run["link"] = dict(link)
     if plan.test:
-        run["test"] = {"kind": plan.test.kind, "parameters": {"command": plan.test.arguments()}}
+        parameters = {"command": plan.test.arguments(), "link": dict(plan.link) or None}
+        run["test"] = {"kind": plan.test.kind, "parameters": parameters}
     if sweep:
         run["sweep"] = dict(sweep)
     return run
@@ -130,10 +133,9 @@ def add_frames(run: dict[str, Any], folder: Path, plan: Plan, framegen: Framegen
         entry = {"file": "latency.csv", "method": plan.test.kind if plan.test else None}
         run["latency"] = [{**entry, "sender": steering.name, "receiver": others[0] if others else None}]
     test = dict(framegen.summary["test"])
-    run["test"] = {key: test.pop(key) for key in _TEST_KEYS if test.get(key) is not None}
-    run["test"]["parameters"] = {
-        key: value for key, value in test.items() if value is not None and key not in _TEST_KEYS
-    }
+    planned = run["test"]["parameters"]
+    run["test"] = {key: value for key in _TEST_KEYS if (value := test.pop(key, None)) is not None}
+    run["test"]["parameters"] = {**planned, **{key: value for key, value in test.items() if value is not None}}
     for name, node in zip(others, framegen.summary["nodes"][1:], strict=False):
         keep = ("host", "kernel", "program", "interface", "mtu")
         run["hosts"][name]["facts"] = {key: node[key] for key in keep if node.get(key) is not None}

@@ -46,6 +46,8 @@ class ReplaySource:
         Of the file.
     hosts : mapping
         Of each host on the capture what its run folder says of the bus: clock, width, NIC profile.
+    link : mapping
+        ``[link]`` of its run folder: the link of the frames that the capture shows.
     """
 
     path: Path
@@ -56,6 +58,7 @@ class ReplaySource:
     origin: str
     sha256: str
     hosts: Mapping[str, Mapping[str, Any]]
+    link: Mapping[str, Any]
 
     def facts(self) -> dict[str, Any]:
         """What the recorder writes into run.toml about a replay; JSON-ready."""
@@ -68,6 +71,7 @@ class ReplaySource:
             "clock_mhz": self.clock_mhz,
             "channels": [name for _, name in self.channels],
             "hosts": self.hosts,
+            "link": self.link,
         }
 
     def stream(self, unit_size: int) -> Iterator[bytes]:
@@ -129,7 +133,7 @@ def open_source(path: Path, channels: Sequence[str] = (), rate_hz: float | None 
     with file.open("rb") as handle:
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
     chosen = _choose(file, info, channels)
-    return ReplaySource(file, info, chosen, round(rate), found.clock_mhz, found.origin, digest, found.hosts)
+    return ReplaySource(file, info, chosen, round(rate), found.clock_mhz, found.origin, digest, found.hosts, found.link)
 
 
 def _choose(file: Path, info: SrInfo, names: Sequence[str]) -> tuple[tuple[int, str], ...]:
@@ -160,6 +164,7 @@ class _Found:
     rate_hz: float | None = None
     clock_mhz: float | None = None
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    link: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _locate(path: Path) -> _Found:
@@ -194,5 +199,5 @@ def _in_folder(folder: Path, file: Path) -> _Found | None:
             }
             # A replay of a replay is still of the first source.
             origin = str(run.get("source_origin", run.get("origin", "unknown")))
-            return _Found(file, origin, capture.get("rate_hz"), capture.get("clock_mhz"), hosts)
+            return _Found(file, origin, capture.get("rate_hz"), capture.get("clock_mhz"), hosts, run.get("link", {}))
     return None

@@ -199,6 +199,8 @@ def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts) -> None:
     run = read_run(folder)
     assert run["source_origin"] == "simulated"
     assert {run["hosts"][name]["nic"] for name in "AB"} == {"acenic"}, "the replayed buses are the source's"
+    assert run["link"]["rate_mbit_s"] == 1000, "and so is the link of the frames on them"
+    assert run["test"]["parameters"]["link"]["rate_mbit_s"] == 10_000
     (source,) = (tmp_path / "simulated").rglob("*.sr")
     assert sr_bytes(folder / "captures/la.sr") == sr_bytes(source)
     done_report = subprocess.run(
