@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Receive {
-    /// Spin on the socket; time stamped by this program.
+    /// Spin on a ring of single frames; time stamped by this program.
     Busy,
     /// recvmmsg; time stamped by the kernel.
     Batch,

@@ -9,7 +9,7 @@ use framegen::plan::Test;
 use framegen::run::Run;
 use framegen::safety;
 use framegen::serve::{Serving, serve};
-use framegen::session::Session;
+use framegen::session::{Session, SessionError};
 use framegen::signals;
 use framegen::store::Store;
 use framegen::summary::Summary;
@@ -104,6 +104,13 @@ fn raw_frames(error: std::io::Error) -> Failure {
     not_started(error)
 }
 
+fn no_session(error: SessionError) -> Failure {
+    match error {
+        SessionError::Io(error) => raw_frames(error),
+        error => not_started(error),
+    }
+}
+
 fn list_interfaces(output: &Output) -> Outcome {
     let list = interfaces().map_err(not_started)?;
     if output.json {
@@ -121,7 +128,7 @@ fn list_interfaces(output: &Output) -> Outcome {
 fn greet(options: &Options, host: &Host, output: &Output) -> Outcome {
     let mut clock = host.clock.clone();
     let begin = clock.now();
-    let session = Session::hello(host, options.peers[0], options.framing, 1).map_err(not_started)?;
+    let session = Session::hello(host, options.peers[0], options.framing, 1).map_err(no_session)?;
     let round_trip_us = (clock.now() - begin) as f64 / 1e3;
     let identity = &session.identity;
     output.event(
@@ -168,7 +175,7 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
         return Ok(());
     }
     let store = Store::new(options.folder.clone()).map_err(not_started)?;
-    let run = Run::open(&host, test, &options.peers, output, options.steps, store).map_err(not_started)?;
+    let run = Run::open(&host, test, &options.peers, output, options.steps, store).map_err(no_session)?;
     let summary = run.run().map_err(|error| Failure::Incomplete(error.to_string()))?;
     finish(options, &summary, output)
 }

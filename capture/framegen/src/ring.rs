@@ -1,4 +1,4 @@
-//! Rings shared with the kernel: TPACKET_V3 to receive streams, TPACKET_V2 to send.
+//! Rings shared with the kernel: TPACKET_V3 to receive streams, TPACKET_V2 to spin on single frames and to send.
 
 use crate::clock::{Clock, Realtime};
 use crate::socket::{MAX_FRAME, PacketSocket, check, set_option, wait_readable};
@@ -115,6 +115,70 @@ impl ReceiveRing {
 
     pub fn wait(&self, socket: &PacketSocket, timeout: Duration) -> io::Result<()> {
         wait_readable(&[socket.raw()], timeout).map(drop)
+    }
+}
+
+/// Shows each frame as soon as the kernel has it, without a system call.
+pub struct SpinRing {
+    ring: Mapping,
+    slot: usize,
+    slot_bytes: usize,
+    slots: usize,
+    /// Times nothing was there, in a row.
+    empty: u32,
+}
+
+// Offsets in struct tpacket2_hdr.
+const SLOT_CAPTURED: usize = 8;
+const SLOT_MAC: usize = 12;
+
+impl SpinRing {
+    const BYTES: usize = 8 << 20;
+    const BLOCK_BYTES: usize = 256 << 10;
+
+    /// Give `socket` a ring for frames of an interface with this MTU; before it is bound.
+    pub fn new(socket: &PacketSocket, mtu: usize) -> io::Result<SpinRing> {
+        // The kernel's header and address, and a frame that may be longer than its own header says.
+        let slot_bytes = (mtu + 256).next_power_of_two();
+        let slots = Self::BYTES / slot_bytes;
+        let request = libc::tpacket_req {
+            tp_block_size: Self::BLOCK_BYTES as u32,
+            tp_block_nr: (Self::BYTES / Self::BLOCK_BYTES) as u32,
+            tp_frame_size: slot_bytes as u32,
+            tp_frame_nr: slots as u32,
+        };
+        set_option(socket.raw(), libc::SOL_PACKET, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V2)?;
+        set_option(socket.raw(), libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        Ok(SpinRing { ring: Mapping::new(socket.raw(), Self::BYTES)?, slot: 0, slot_bytes, slots, empty: 0 })
+    }
+
+    /// True now and then while nothing comes: time to ask the socket whether it has an error.
+    pub fn is_long_empty(&self) -> bool {
+        self.empty > 0 && self.empty.is_multiple_of(1 << 16)
+    }
+
+    /// The next frame, if it is there: given to `each` with the time at which it was seen.
+    pub fn receive(&mut self, clock: &mut Clock, mut each: impl FnMut(&[u8], i64)) -> usize {
+        let at = self.slot * self.slot_bytes;
+        let status = self.ring.status(at);
+        if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            self.empty = self.empty.wrapping_add(1);
+            return 0;
+        }
+        let now = clock.now();
+        self.empty = 0;
+        // SAFETY: the slot lies in the mapping and is ours until its status is given back.
+        let (captured, mac) = unsafe {
+            let header = self.ring.base.add(at);
+            let captured = header.add(SLOT_CAPTURED).cast::<u32>().read() as usize;
+            (captured, usize::from(header.add(SLOT_MAC).cast::<u16>().read()))
+        };
+        assert!(mac + captured <= self.slot_bytes, "the kernel's offsets stay in the slot");
+        // SAFETY: as above.
+        each(unsafe { std::slice::from_raw_parts(self.ring.base.add(at + mac), captured) }, now);
+        status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.slot = (self.slot + 1) % self.slots;
+        1
     }
 }
 

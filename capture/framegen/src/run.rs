@@ -5,17 +5,16 @@ use crate::control::{LogKind, Progress};
 use crate::engine::{Engine, log_room};
 use crate::frame::Mac;
 use crate::host::Host;
-use crate::job::Report;
 use crate::keepalive::KeepAlive;
-use crate::log::{FrameLog, Record};
 use crate::output::Output;
-use crate::plan::{Point, Test, TestKind};
+use crate::plan::{Test, TestKind};
+use crate::point::{Logged, RawPoint, summarise};
 use crate::random::Random;
 use crate::session::{Session, SessionError};
 use crate::signals;
 use crate::step::{Step, Steps};
 use crate::store::Store;
-use crate::summary::{LogFile, Node, NodeResult, PointSummary, Summary, flows, quality, round_trips};
+use crate::summary::{Node, PointSummary, Summary};
 use crate::sync::{ClockFit, fit};
 use serde_json::json;
 use std::io;
@@ -37,33 +36,6 @@ pub struct Run<'a> {
     begin: Instant,
     /// Time spent waiting for the user does not count against the limit.
     waited: Duration,
-}
-
-/// A point before its times can be compared: that needs the clocks of the whole run.
-struct RawPoint {
-    point: Point,
-    index: usize,
-    started_unix_ns: i64,
-    elapsed_s: f64,
-    reason: Option<String>,
-    reports: Vec<Option<Report>>,
-    sent: Vec<Logged>,
-    received: Vec<Logged>,
-    frame_logs: Vec<LogFile>,
-}
-
-enum Logged {
-    Here(std::sync::Arc<FrameLog>),
-    Fetched(Vec<Record>),
-}
-
-impl Logged {
-    fn records(&self) -> &[Record] {
-        match self {
-            Logged::Here(log) => log.records(),
-            Logged::Fetched(records) => records,
-        }
-    }
 }
 
 impl<'a> Run<'a> {
@@ -364,34 +336,5 @@ fn attention(alive: &KeepAlive) -> Result<(), SessionError> {
         Some(mac) => Err(SessionError::Silent(mac)),
         None if signals::stop_requested() => Err(SessionError::Interrupted),
         None => Ok(()),
-    }
-}
-
-fn summarise(raw: &RawPoint, clocks: &[ClockFit], asks: bool) -> PointSummary {
-    let none: &[Record] = &[];
-    let results: Vec<NodeResult> = raw
-        .reports
-        .iter()
-        .enumerate()
-        .map(|(node, report)| NodeResult {
-            report: report.clone(),
-            sent: raw.sent.get(node).map_or(none, Logged::records),
-            received: raw.received.get(node).map_or(none, Logged::records),
-        })
-        .collect();
-    let quality = quality(&results);
-    PointSummary {
-        point: raw.index,
-        length_bytes: raw.point.length,
-        test_id: raw.point.test,
-        started_unix_ns: raw.started_unix_ns,
-        elapsed_s: raw.elapsed_s,
-        complete: raw.reason.is_none(),
-        reason: raw.reason.clone(),
-        suspect: quality.iter().any(|node| !node.reasons.is_empty()),
-        flows: flows(&raw.point, &results, clocks),
-        round_trip_us: if asks { round_trips(&raw.point, results[0].sent, results[0].received) } else { Vec::new() },
-        quality,
-        frame_logs: raw.frame_logs.clone(),
     }
 }

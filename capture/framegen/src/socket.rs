@@ -1,4 +1,4 @@
-//! Packet sockets: opening, filtering, sending, receiving one frame or a batch.
+//! Packet sockets: opening, filtering, sending, receiving a batch.
 
 use crate::clock::{Clock, Realtime};
 use crate::frame::{ETHERNET_HEADER, ETHERTYPE, Framing, MAGIC, Mac};
@@ -105,20 +105,6 @@ impl PacketSocket {
         // SAFETY: reads `frame` only.
         let sent = unsafe { libc::send(self.raw(), frame.as_ptr().cast(), frame.len(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    /// One frame if there is one, without waiting.
-    pub fn receive<'b>(&self, buffer: &'b mut [u8; MAX_FRAME]) -> io::Result<Option<&'b [u8]>> {
-        // SAFETY: writes at most `buffer.len()` bytes into `buffer`.
-        let got = unsafe { libc::recv(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
-        if got >= 0 {
-            return Ok(Some(&buffer[..got as usize]));
-        }
-        match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            error => Err(error),
-        }
     }
 
     /// Frames the kernel dropped because this socket was full, since the last call.

@@ -8,8 +8,8 @@ use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Expect, Job, Receive, Received, Sent};
 use crate::log::{LogWriter, RECORD_CORRUPT, RECORD_DUPLICATE, Record, UNKNOWN_LATENESS, UNKNOWN_NS};
 use crate::payload::Pattern;
-use crate::ring::ReceiveRing;
-use crate::socket::{Batch, MAX_FRAME, PacketSocket, Traffic, wait_readable};
+use crate::ring::{ReceiveRing, SpinRing};
+use crate::socket::{Batch, PacketSocket, Traffic, wait_readable};
 use crate::tally::Tally;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ pub struct Source {
 }
 
 enum Mode {
-    Busy(Box<[u8; MAX_FRAME]>),
+    Busy(SpinRing),
     Batch(Batch),
     Ring(ReceiveRing),
 }
@@ -38,7 +38,7 @@ impl Source {
     pub fn open(host: &Host, job: &Job) -> io::Result<Source> {
         let socket = PacketSocket::new(Traffic::Test)?;
         let mode = match job.receive {
-            Receive::Busy => Mode::Busy(Box::new([0; MAX_FRAME])),
+            Receive::Busy => Mode::Busy(SpinRing::new(&socket, host.mtu as usize)?),
             Receive::Batch => {
                 socket.timestamps()?;
                 Mode::Batch(Batch::default())
@@ -56,13 +56,13 @@ impl Source {
     /// What has come, each with its arrival time; waits a little if that is this mode's way.
     pub fn receive(&mut self, clock: &mut Clock, mut each: impl FnMut(&[u8], i64)) -> io::Result<usize> {
         match &mut self.mode {
-            Mode::Busy(buffer) => match self.socket.receive(buffer)? {
-                Some(bytes) => {
-                    each(bytes, clock.now());
-                    Ok(1)
+            Mode::Busy(ring) => {
+                let count = ring.receive(clock, &mut each);
+                if ring.is_long_empty() {
+                    wait_readable(&[self.socket.raw()], Duration::ZERO)?;
                 }
-                None => Ok(0),
-            },
+                Ok(count)
+            }
             Mode::Batch(batch) => {
                 let count = batch.receive(&self.socket, clock, &mut each)?;
                 if count == 0 {

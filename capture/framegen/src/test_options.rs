@@ -1,0 +1,196 @@
+//! The options of a test, and the test they make.
+
+use crate::cli::{Options, number, positive};
+use crate::frame::{HEADER, Mac};
+use crate::job::{Receive, Transmit, largest_user};
+use crate::lists::{parse_sizes, parse_times};
+use crate::pacing::{Arrivals, Late};
+use crate::payload::Payload;
+use crate::plan::{Direction, Test, TestKind};
+use std::sync::Arc;
+
+/// The options of a test as they were given.
+#[derive(Default)]
+pub struct Given {
+    sizes: Option<Vec<u16>>,
+    count: Option<u32>,
+    spacing_us: Option<f64>,
+    arrivals: Option<Arrivals>,
+    seed: Option<u64>,
+    burst: Option<u32>,
+    times_ns: Option<Arc<[f64]>>,
+    late: Option<Late>,
+    request_bytes: Option<u16>,
+    direction: Option<Direction>,
+    payload: Option<Payload>,
+    receive: Option<Receive>,
+    transmit: Option<Transmit>,
+    marks: Option<u32>,
+    timeout_ms: Option<f64>,
+    drain_ms: Option<f64>,
+    group: Option<Mac>,
+}
+
+fn choice<T: Copy>(option: &str, text: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let found = choices.iter().find(|(name, _)| *name == text);
+    let names = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    found.map(|(_, value)| *value).ok_or_else(|| format!("{option} {text}: one of {}", names()))
+}
+
+/// Take an option of a test; false if it is none.
+pub fn read_option(given: &mut Given, name: &str, option: &str, text: &str) -> Result<bool, String> {
+    match name {
+        "sizes" => given.sizes = Some(parse_sizes(text).map_err(|error| format!("{option}: {error}"))?),
+        "count" => given.count = Some(number(option, text)?),
+        "spacing-us" => given.spacing_us = Some(positive(option, text, true)?),
+        "arrivals" => {
+            let choices = [
+                ("regular", Arrivals::Regular),
+                ("poisson", Arrivals::Poisson),
+                ("burst", Arrivals::Burst),
+                ("file", Arrivals::File),
+            ];
+            given.arrivals = Some(choice(option, text, &choices)?);
+        }
+        "seed" => given.seed = Some(number(option, text)?),
+        "burst" => given.burst = Some(number(option, text)?),
+        "times" => {
+            let content = std::fs::read_to_string(text).map_err(|error| format!("{option} {text}: {error}"))?;
+            given.times_ns = Some(parse_times(&content).map_err(|error| format!("{option} {text}: {error}"))?);
+        }
+        "late" => {
+            let choices = [("slip", Late::Slip), ("catch-up", Late::CatchUp), ("skip", Late::Skip)];
+            given.late = Some(choice(option, text, &choices)?);
+        }
+        "request-bytes" => given.request_bytes = Some(number(option, text)?),
+        "direction" => {
+            let choices =
+                [("to-peer", Direction::ToPeer), ("from-peer", Direction::FromPeer), ("both", Direction::Both)];
+            given.direction = Some(choice(option, text, &choices)?);
+        }
+        "payload" => {
+            let choices = [("random", Payload::Random), ("ramp", Payload::Ramp), ("constant", Payload::Constant)];
+            given.payload = Some(choice(option, text, &choices)?);
+        }
+        "receive" => {
+            let choices = [
+                ("busy", Receive::Busy),
+                ("batch", Receive::Batch),
+                ("ring", Receive::Ring),
+                ("hardware", Receive::Hardware),
+            ];
+            given.receive = Some(choice(option, text, &choices)?);
+        }
+        "transmit" => {
+            given.transmit = Some(choice(option, text, &[("send", Transmit::Send), ("ring", Transmit::Ring)])?);
+        }
+        "marks" => given.marks = Some(number(option, text)?),
+        "timeout-ms" => given.timeout_ms = Some(positive(option, text, false)?),
+        "drain-ms" => given.drain_ms = Some(positive(option, text, true)?),
+        "group" => given.group = Some(text.parse()?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The test these options make, or why they make none.
+pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test, String> {
+    let streams = matches!(kind, TestKind::Stream | TestKind::MaxRate | TestKind::Background | TestKind::ManyToOne);
+    let (asks, name) = (kind.asks(), kind.name());
+    let only_for = |given: bool, fits: bool, option: &str| {
+        if given && !fits { Err(format!("{option} does nothing in {name}")) } else { Ok(()) }
+    };
+    only_for(
+        given.request_bytes.is_some(),
+        matches!(kind, TestKind::RequestResponse | TestKind::OneToMany),
+        "--request-bytes",
+    )?;
+    only_for(given.direction.is_some(), matches!(kind, TestKind::Stream | TestKind::MaxRate), "--direction")?;
+    only_for(given.group.is_some(), kind == TestKind::OneToMany, "--group")?;
+    only_for(given.timeout_ms.is_some(), asks, "--timeout-ms")?;
+    only_for(given.drain_ms.is_some(), streams, "--drain-ms")?;
+    only_for(given.transmit.is_some(), streams, "--transmit")?;
+    for (set, option) in [
+        (given.arrivals.is_some(), "--arrivals"),
+        (given.seed.is_some(), "--seed"),
+        (given.burst.is_some(), "--burst"),
+        (given.times_ns.is_some(), "--times"),
+        (given.late.is_some(), "--late"),
+    ] {
+        only_for(set, streams && kind != TestKind::MaxRate, option)?;
+    }
+    only_for(given.spacing_us.is_some(), kind != TestKind::MaxRate && kind != TestKind::Clock, "--spacing-us")?;
+
+    if options.peers.is_empty() {
+        return Err("-p PEER is missing: the Ethernet address that `framegen serve` prints there".into());
+    }
+    if options.peers.len() > 1 && !kind.takes_many_peers() {
+        return Err(format!("{name} takes one -p PEER"));
+    }
+    if (1..options.peers.len()).any(|i| options.peers[..i].contains(&options.peers[i])) {
+        return Err("a -p PEER is named twice".into());
+    }
+    let times = given.times_ns.unwrap_or_else(|| Arc::new([]));
+    let arrivals = given.arrivals.unwrap_or(if times.is_empty() { Arrivals::Regular } else { Arrivals::File });
+    if (arrivals == Arrivals::File) == times.is_empty() {
+        return Err("--arrivals file and --times FILE belong together".into());
+    }
+    let direction = given.direction.unwrap_or(Direction::ToPeer);
+    if !times.is_empty() && (direction != Direction::ToPeer || kind == TestKind::ManyToOne) {
+        return Err("--times FILE is known on this host only: the stream must go from here to the peer".into());
+    }
+    if options.allowed.unknown && (!streams || kind == TestKind::ManyToOne || direction != Direction::ToPeer) {
+        return Err("--allow-unknown is for a stream to the peer: everything else needs its answers".into());
+    }
+    // max-rate: a second of each size, as the published tests; background: what they ran beside them.
+    let seconds = options.seconds.or((kind == TestKind::MaxRate && given.count.is_none()).then_some(1.0));
+    if options.seconds.is_some() && given.count.is_some() {
+        return Err("--count or --seconds, not both".into());
+    }
+    let background = kind == TestKind::Background;
+    let sizes = given.sizes.unwrap_or_else(|| vec![if background { 1500 } else { 64 }]);
+    let largest = largest_user(options.framing, u32::MAX);
+    for &size in sizes.iter().chain(&given.request_bytes) {
+        if !(HEADER..=largest).contains(&usize::from(size)) {
+            return Err(format!("{size} bytes: a frame has {HEADER} to {largest} user bytes"));
+        }
+    }
+    let default_spacing = if asks || kind == TestKind::MaxRate {
+        0.0
+    } else if background {
+        28.0
+    } else {
+        100.0
+    };
+    let request = given.request_bytes.unwrap_or(64);
+    let count = given.count.unwrap_or(if times.is_empty() { 1000 } else { times.len() as u32 });
+    if !times.is_empty() && count as usize > times.len() {
+        return Err(format!("--count {count}: the file has {} times", times.len()));
+    }
+    let group = Mac([3, 0, 0, 0x46, 0x47, 1]);
+    let test = Test {
+        kind,
+        sizes: if kind == TestKind::Clock { Vec::new() } else { sizes },
+        count,
+        seconds,
+        spacing_us: given.spacing_us.unwrap_or(default_spacing),
+        arrivals,
+        seed: given.seed.unwrap_or(1),
+        burst: given.burst.unwrap_or(10),
+        late: given.late.unwrap_or(Late::Slip),
+        request_bytes: matches!(kind, TestKind::RequestResponse | TestKind::OneToMany).then_some(request),
+        direction,
+        payload: given.payload.unwrap_or(Payload::Random),
+        framing: options.framing,
+        receive: given.receive.unwrap_or(if asks { Receive::Busy } else { Receive::Ring }),
+        transmit: given.transmit.unwrap_or(Transmit::Send),
+        marks: given.marks.unwrap_or(0),
+        timeout_ms: given.timeout_ms.unwrap_or(100.0),
+        drain_ms: given.drain_ms.unwrap_or(200.0),
+        group: (kind == TestKind::OneToMany).then_some(given.group.unwrap_or(group)),
+        unknown_peer: options.allowed.unknown,
+        times_ns: times,
+        limits: options.limits,
+    };
+    Ok(test)
+}
