@@ -253,7 +253,7 @@ def describe(
         "address": address,
         "data_phases": len(moved),
         "bytes": sum(count for count, _ in counted),
-        "bytes_exact": has("C/BE#") and all(exact for _, exact in counted),
+        "bytes_exact": all(exact for _, exact in counted),
         "wait_clks": len(body) - len(moved),
         "target_wait_clks": sum(
             clocks[n].irdy == 0 and clocks[n].trdy == 1 and clocks[n].stop == 1 for n in body
@@ -264,7 +264,7 @@ def describe(
         "initiator": granted(clocks[span.first - 1], grants) if has("GNT#") else None,
         "address_parity_ok": address_parity(clocks, span, captured) if complete_address else None,
         "perr": low_within(clocks, "perr", body.start + 1, span.last + 2) if has("PERR#") else None,
-        "serr": low_within(clocks, "serr", span.first + 1, span.last + 2) if has("SERR#") else None,
+        "serr": low_within(clocks, "serr", span.first + 2, span.last + 2) if has("SERR#") else None,
         "first_data_clk": moved[0] if moved else None,
         "last_data_clk": moved[-1] if moved else None,
     }  # fmt: skip
@@ -311,7 +311,8 @@ def termination(
 
 def gave_up(clocks: Sequence[Clock], span: Span, row: dict, captured: frozenset[str]) -> bool:
     """A claimed transaction that its initiator ended without TRDY# or STOP#; not to be told without STOP#."""
-    stopped = any(clocks[n].irdy == 0 and clocks[n].stop == 0 for n in range(span.first, span.last + 1))
+    body = range(span.first + span.address_phases, span.last + 1)
+    stopped = any(clocks[n].irdy == 0 and clocks[n].stop == 0 for n in body)
     return "STOP#" in captured and span.ending == "legal" and not stopped and row["termination"] == "unknown"
 
 
@@ -323,7 +324,7 @@ def classify(clocks: Sequence[Clock], n: int, span: Span, row: dict, captured: f
     after_address = span.first + span.address_phases
     claimed_by_now = "DEVSEL#" not in captured or any(c.devsel == 0 for c in clocks[after_address : n + 1])
     if "DEVSEL#" in captured:
-        claimed = any(c.devsel == 0 for c in clocks[after_address : span.last + 1])
+        claimed = any(c.devsel != 1 for c in clocks[after_address : span.last + 1])
     elif "STOP#" in captured:
         claimed = any(c.trdy == 0 or c.stop == 0 for c in clocks[after_address : span.last + 1])
     else:
