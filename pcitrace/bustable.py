@@ -48,22 +48,22 @@ class BusTable:
         termination, names = strings(transactions, "termination")
         initiator, initiators = strings(transactions, "initiator")
         start, end = floats(transactions, "start_us"), floats(transactions, "end_us")
-        clocks = integers(transactions, "clocks")
+        clocks = integers(transactions, "clocks", width=32)
         long = clocks > 1
         lookup = {name: code for code, name in enumerate(names)}
         cuts = (Termination.RETRY, Termination.DISCONNECT_WITH_DATA, Termination.DISCONNECT_WITHOUT_DATA)
         return cls(
-            transaction=integers(transactions, "transaction"),
+            transaction=integers(transactions, "transaction", width=32),
             start_us=start,
             end_us=end,
             first_data_us=floats(transactions, "first_data_us"),
             last_data_us=floats(transactions, "last_data_us"),
             clocks=clocks,
-            data_phases=integers(transactions, "data_phases"),
-            bytes=integers(transactions, "bytes"),
+            data_phases=integers(transactions, "data_phases", width=32),
+            bytes=integers(transactions, "bytes", width=32),
             address=integers(transactions, "address"),
-            command=integers(transactions, "command"),
-            devsel_clks=integers(transactions, "devsel_clks"),
+            command=integers(transactions, "command", width=16),
+            devsel_clks=integers(transactions, "devsel_clks", width=16),
             retried=termination == lookup.get(Termination.RETRY, -2),
             cut=np.isin(termination, [lookup[name] for name in cuts if name in lookup]),
             initiator=initiator,
@@ -77,8 +77,9 @@ class BusTable:
 
     def take(self, rows: Integers | Booleans) -> Self:
         """Return the given rows."""
+        at = np.flatnonzero(rows) if rows.dtype == bool else rows
         columns: dict[str, Any] = {
-            item.name: value[rows] if isinstance(value := getattr(self, item.name), np.ndarray) else value
+            item.name: value.take(at) if isinstance(value := getattr(self, item.name), np.ndarray) else value
             for item in fields(self)
         }
         return type(self)(**columns)

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger[Any]]
 Booleans = npt.NDArray[np.bool_]
 
 
@@ -41,17 +41,20 @@ def floats(frame: pd.DataFrame, name: str) -> Floats:
     return np.asarray(_arrow(frame, name).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def integers(frame: pd.DataFrame, name: str, missing: int = -1) -> Integers:
-    """Return a column as int64; null is `missing`, which no value may be (values from 2**63 on wrap)."""
+def integers(frame: pd.DataFrame, name: str, missing: int = -1, width: int = 64) -> Integers:
+    """Return a column as integers of 64, 32 or 16 bits; null is `missing`, which no value may be.
+
+    64-bit values from 2**63 on wrap to negative numbers.
+    """
+    dtype = np.dtype(f"i{width // 8}")
     array = _arrow(frame, name)
     if pa.types.is_floating(array.type) or pa.types.is_null(array.type):
         array = array.cast(pa.int64())
-    if array.null_count:
-        array = array.fill_null(pa.scalar(0, array.type))
-        values = np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.int64)
-        values[np.asarray(_arrow(frame, name).is_null().to_numpy(zero_copy_only=False))] = missing
-        return values
-    return np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.int64)
+    if not array.null_count:
+        return np.asarray(array.to_numpy(zero_copy_only=False)).astype(dtype, copy=False)
+    values = np.asarray(array.fill_null(pa.scalar(0, array.type)).to_numpy(zero_copy_only=False)).astype(dtype)
+    values[np.asarray(array.is_null().to_numpy(zero_copy_only=False))] = missing
+    return values
 
 
 def strings(frame: pd.DataFrame, name: str) -> tuple[Integers, list[str]]:
