@@ -183,21 +183,30 @@ impl DsView {
 /// Bit planes to samples `start..end` (`start` a multiple of 8): channel k becomes bit k of each unit.
 fn transpose(planes: &[Vec<u8>], start: usize, end: usize, unit_size: usize, out: &mut Vec<u8>) {
     let eights = (end - start).div_ceil(8);
-    out.clear();
+    let planes: Vec<&[u8]> = planes.iter().map(|plane| &plane[start / 8..][..eights]).collect();
     out.resize(eights * 8 * unit_size, 0);
-    for (byte, group) in planes.chunks(8).enumerate() {
-        for eight in 0..eights {
-            let mut rows = [0; 8];
-            for (row, plane) in rows.iter_mut().zip(group) {
-                *row = plane[start / 8 + eight];
-            }
-            let columns = transpose8(u64::from_le_bytes(rows)).to_le_bytes();
-            for (sample, column) in columns.into_iter().enumerate() {
-                out[(eight * 8 + sample) * unit_size + byte] = column;
+    // With the unit known the loops unroll.
+    match unit_size {
+        1 => transpose_eights(&planes, 1, out),
+        2 => transpose_eights(&planes, 2, out),
+        4 => transpose_eights(&planes, 4, out),
+        8 => transpose_eights(&planes, 8, out),
+        _ => transpose_eights(&planes, unit_size, out),
+    }
+    out.truncate((end - start) * unit_size);
+}
+
+#[inline(always)]
+fn transpose_eights(planes: &[&[u8]], unit_size: usize, out: &mut [u8]) {
+    for (eight, units) in out.chunks_exact_mut(8 * unit_size).enumerate() {
+        units.fill(0);
+        for (byte, group) in planes.chunks(8).enumerate() {
+            let rows = group.iter().rev().fold(0, |rows, plane| rows << 8 | u64::from(plane[eight]));
+            for (sample, column) in transpose8(rows).to_le_bytes().into_iter().enumerate() {
+                units[sample * unit_size + byte] = column;
             }
         }
     }
-    out.truncate((end - start) * unit_size);
 }
 
 /// Transposes an 8 x 8 bit matrix: bit c of byte r becomes bit r of byte c, by swapping ever larger blocks.
