@@ -23,6 +23,7 @@ COMMANDS = {
     "frames": "follow every frame from memory to memory: one row a frame",
     "bursts": "list the DMA bursts of the NICs, their pieces joined",
     "csr": "list the accesses to the NICs' registers, retried attempts joined",
+    "report": "work out the constants of NIC, PCI and software; write them as one page or as JSON",
     "simulate": "simulate a test bench: two hosts, their NICs and a link; writes a run folder with its truth",
 }
 """Subcommands in the order of the help, each with its line there."""

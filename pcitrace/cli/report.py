@@ -1,0 +1,49 @@
+"""``pcitrace report``: everything that a run tells, as a page or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pcitrace.cli.options import add_capture, add_json, open_run, print_json
+from pcitrace.errors import PciTraceError
+
+_EPILOG = """\
+examples:
+  pcitrace report RUN -o report.html       one page with figures, tables and definitions; needs no other file
+  pcitrace report RUN --json               all numbers, each with value, sigma, n and source
+
+RUN is a run folder; of a bare capture the link is not known, so there is no t_nic.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_capture(parser)
+    parser.add_argument("-o", "--output", metavar="REPORT.html", help="write the page")
+    add_json(parser, "print all numbers as JSON")
+    parser.epilog = _EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Work out the numbers, write the page, say what was found."""
+    from pcitrace import results
+
+    if args.output is None and not args.json:
+        raise PciTraceError("report: give -o REPORT.html, --json, or both")
+    found = results.of_run(open_run(args))
+    if args.output is not None:
+        try:
+            from pcitrace import report
+        except ImportError as error:
+            raise PciTraceError(str(error)) from error
+        report.write(found, args.output)
+    if args.json:
+        print_json(found.as_dict())
+    else:
+        for name, one in found.constants.items():
+            print(f"{name:<24}{one}")
+        print(f"-> {args.output}")
+    for finding in found.findings:
+        print(f"pcitrace: finding: {finding}", file=sys.stderr)
+    return 0

@@ -1,0 +1,257 @@
+"""What happens on the buses: lanes as in figure 3.1, frames followed from memory to memory, a timeline to zoom into."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.analysis import on_axis
+from pcitrace.errors import FrameMatchError
+from pcitrace.plot.style import CONTROL, DATA, FAINT, INK, WIRE, axes_for, draw_bars, finish, numbers, time_span, within
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pcitrace.run import Run
+
+__all__ = ["exchange", "lanes", "timeline"]
+
+
+def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draw what happens on each bus: red bars where the NIC moves data, green bars for data and control accesses.
+
+    Parameters
+    ----------
+    run : Run
+    start_us, end_us : float, optional
+        Part of the run's time axis in us; default: all of it.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    ax = axes_for(ax, (9.0, 3.4))
+    start, end = time_span(run, start_us, end_us)
+    places = _places(run)
+    for name in run.buses:
+        bars = within(on_axis(run, name, run[name].transactions), start, end)
+        draw_bars(ax, bars["start_us"], bars["end_us"], places[f"{name} control"], CONTROL)
+        traffic = run.frames.hosts[name].pieces.dropna(subset=["first_data_us"])
+        pieces = within(traffic.assign(end_us=traffic["last_data_us"]), start, end)
+        draw_bars(ax, pieces["first_data_us"], pieces["last_data_us"], places[f"{name} data"], DATA)
+        if "wire" in places:
+            sent = run.frames.table.query("sender == @name").dropna(subset=["wire_start_us", "wire_end_us"])
+            wire = within(sent.assign(start_us=sent["wire_start_us"], end_us=sent["wire_end_us"]), start, end)
+            draw_bars(ax, wire["start_us"], wire["end_us"], places["wire"], WIRE)
+    labels = {"control": "data and control", "data": "data"}
+    ax.set_yticks(
+        list(places.values()),
+        [f"{name.split()[0]}: {labels[name.split()[1]]}" if " " in name else name for name in places],
+    )
+    ax.set_ylim(min(places.values()) - 0.7, max(places.values()) + 0.7)
+    ax.set_xlim(start, end)
+    ax.set_xlabel("time (µs)")
+    ax.tick_params(axis="y", length=0)
+    return finish(run, ax)
+
+
+def exchange(run: Run, frame: int | None = None, count: int = 2, *, ax: Axes | None = None) -> Axes:
+    """Draw some frames on their way from memory to memory as in figure 3.1, with the times between their steps.
+
+    Parameters
+    ----------
+    run : Run
+    frame : int, optional
+        Row of ``run.frames.table`` to begin with; default: the first that was followed to the other host and waited
+        for none.
+    count : int
+        Frames to show; 2 are a request and its response.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    FrameMatchError
+        There is no such frame.
+    """
+    table = run.frames.table
+    if frame is None:
+        followed = table[table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()]
+        fluent = followed[~followed["queued"].astype(bool)]
+        frame = next(iter((fluent if len(fluent) else followed)["frame"]), None)
+        if frame is None:
+            raise FrameMatchError(f"{run.path}: no frame was followed from one host to the other")
+    rows = table[(table["frame"] >= frame) & (table["frame"] < frame + count)]
+    if rows.empty:
+        raise FrameMatchError(f"{run.path}: no frame {frame}; there are {len(table)}, from 0")
+    times = numbers(rows.filter(like="_us").drop(columns=[name for name in rows if name in _DURATIONS]))
+    start, end = float(np.nanmin(times)), float(np.nanmax(times))
+    margin = 0.06 * (end - start)
+    ax = lanes(run, start - margin, end + margin, ax=axes_for(ax, (9.0, 4.2)))
+    places = _places(run)
+    hosts = list(run.buses)
+    for _, row in rows.iterrows():
+        for host, steps in ((row["sender"], _SEND_STEPS), (row["receiver"], _RECEIVE_STEPS)):
+            if host not in hosts:
+                continue
+            side = 1 if host == hosts[0] else -1
+            for first, last, level in steps:
+                _measure(ax, row[first], row[last], places[f"{host} control"] + side * (0.5 + 0.36 * level), side)
+        if row["receiver"] in hosts:
+            _follow(ax, row, places)
+    low, high = min(places.values()), max(places.values())
+    ax.set_ylim(low - (1.5 if len(hosts) == 2 else 0.7), high + 1.5)
+    lengths = ", ".join(f"{row['sender']}: {row['length_bytes']} bytes" for _, row in rows.iterrows())
+    ax.set_title(
+        f"frames {rows['frame'].iloc[0]} to {rows['frame'].iloc[-1]} ({lengths})", loc="left", fontsize="small"
+    )
+    return ax
+
+
+_DURATIONS = ("dma_us", "gap_us", "rx_dma_us", "wire_us", "t_nic_us", "t_nic_tx_us", "t_nic_rx_us")
+_SEND_STEPS = (
+    ("csr_first_us", "csr_last_us", 1),
+    ("csr_last_us", "dma_start_us", 0),
+    ("dma_end_us", "csr_done_us", 0),
+)
+_RECEIVE_STEPS = (("rx_dma_end_us", "rx_csr_us", 0),)
+
+
+def _follow(ax: Axes, row: pd.Series[Any], places: dict[str, float]) -> None:
+    """Mark the gap between the DMA of both sides, and what of it the wire takes."""
+    if pd.isna(row["gap_us"]):
+        return
+    sent, received = places[f"{row['sender']} data"], places[f"{row['receiver']} data"]
+    middle = (sent + received) / 2
+    for time, lane in ((row["dma_end_us"], sent), (row["rx_dma_start_us"], received)):
+        ax.plot([time, time], [lane, middle], color=FAINT, lw=0.7, ls=":", zorder=1)
+    _measure(ax, row["dma_end_us"], row["rx_dma_start_us"], middle + 0.42, 1, "gap {:.2f}")
+    if not pd.isna(row["wire_start_us"]):
+        _measure(ax, row["dma_end_us"], row["wire_start_us"], middle - 0.42, -1)
+        _measure(ax, row["wire_end_us"], row["rx_dma_start_us"], middle - 0.42, -1)
+
+
+def _measure(ax: Axes, first: Any, last: Any, y: float, side: int, text: str = "{:.2f}") -> None:
+    """Draw a span with its length in us; nothing where an end is not known."""
+    if pd.isna(first) or pd.isna(last):
+        return
+    ax.plot([first, last], [y, y], color=INK, lw=0.8, marker="|", markersize=5, zorder=3)
+    ax.annotate(
+        text.format(last - first),
+        ((first + last) / 2, y),
+        (0, 2 if side > 0 else -2),
+        textcoords="offset points",
+        ha="center",
+        va="bottom" if side > 0 else "top",
+        fontsize=8,
+        color=INK,
+    )
+
+
+def timeline(run: Run, start_us: float | None = None, end_us: float | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draw the transactions of each bus with what was decoded: command, address, data, how they ended.
+
+    Zoom and pan with the tools of the window: the closer, the more is written into the bars.
+
+    Parameters
+    ----------
+    run : Run
+    start_us, end_us : float, optional
+        Part of the run's time axis in us to begin with; default: the first 20 transactions.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    ax = axes_for(ax, (9.0, 1.2 + 1.2 * len(run.buses)))
+    if start_us is None and end_us is None:
+        begin = [on_axis(run, name, run[name].transactions.head(20)) for name in run.buses]
+        shown = pd.concat(begin)
+        start_us, end_us = (float(shown["start_us"].min()), float(shown["end_us"].max())) if len(shown) else (0.0, 1.0)
+        start_us, end_us = start_us - 0.02 * (end_us - start_us), end_us + 0.02 * (end_us - start_us)
+    start, end = time_span(run, start_us, end_us)
+    drawn: list[Any] = []
+    tables = {name: (_described(run, name), on_axis(run, name, run[name].data_phases)) for name in run.buses}
+
+    def draw(axes: Axes) -> None:
+        for artist in drawn:
+            artist.remove()
+        drawn.clear()
+        low, high = axes.get_xlim()
+        pixels = axes.get_window_extent().width / max(high - low, 1e-12)
+        for lane, (transactions, phases) in enumerate(tables.values()):
+            y = -1.5 * lane
+            rows = within(transactions, low, high)
+            for kind, colour in (("control", CONTROL), ("data", DATA), ("unknown", FAINT)):
+                some = rows[rows["lane"] == kind]
+                drawn.append(draw_bars(axes, some["start_us"], some["end_us"], y, colour, 0.6))
+            if len(rows) <= 400:
+                for start_, end_, text in rows[["start_us", "end_us", "text"]].itertuples(index=False):
+                    _write(axes, drawn, max(start_, low), min(end_, high), y, text, pixels)
+            ticks = within(phases.assign(start_us=phases["time_us"], end_us=phases["time_us"]), low, high)
+            if 0 < len(ticks) <= 2000:
+                drawn.append(axes.vlines(numbers(ticks["time_us"]), y - 0.55, y - 0.35, color=INK, lw=0.7))
+            if 0 < len(ticks) <= 60 and "data" in ticks:
+                _write_data(axes, drawn, ticks, y - 0.58, pixels)
+
+    ax.set_yticks([-1.5 * lane for lane in range(len(tables))], list(tables))
+    ax.set_ylim(-1.5 * len(tables) + 0.45, 0.55)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("time (µs); ticks below the bars: data phases")
+    ax.set_xlim(start, end)
+    ax.callbacks.connect("xlim_changed", draw)
+    draw(ax)
+    return finish(run, ax)
+
+
+def _described(run: Run, name: str) -> pd.DataFrame:
+    """Return the transactions of a bus with the lane colour and the text that a timeline shows."""
+    table = on_axis(run, name, run[name].transactions)
+    pieces = run.frames.hosts[name].pieces["transaction"]
+    lane = pd.Series("control", index=table.index).mask(table["transaction"].isin(pieces), "data")
+    return table.assign(lane=lane, text="").assign(text=lambda rows: [_text(row) for row in rows.itertuples()])
+
+
+def _text(row: Any) -> str:
+    parts = [] if pd.isna(row.command_name) else [row.command_name.replace("_", " ")]
+    parts += [] if pd.isna(row.address) else [f"{row.address:#010x}"]
+    parts.append(f"{row.data_phases} ph.")
+    return "  ".join(parts + ([] if row.termination == "completion" else [row.termination.replace("_", " ")]))
+
+
+def _write(ax: Axes, drawn: list[Any], start: float, end: float, y: float, text: str, pixels: float) -> None:
+    """Write a text into a bar, as much of it as the bar has room for, by whole words."""
+    room = (end - start) * pixels / 5.2
+    words = text.split("  ")
+    while words and len("  ".join(words)) > room:
+        words.pop()
+    if words:
+        drawn.append(ax.text((start + end) / 2, y, "  ".join(words), ha="center", va="center", color="w", fontsize=7))
+
+
+def _write_data(ax: Axes, drawn: list[Any], ticks: pd.DataFrame, y: float, pixels: float) -> None:
+    """Write the data of data phases below their ticks where there is room for eight digits."""
+    known = ticks.dropna(subset=["data"])
+    times = numbers(known["time_us"])
+    if len(times) > 1 and min(b - a for a, b in pairwise(times)) * pixels < 48:
+        return
+    for time, value in zip(times, known["data"], strict=True):
+        drawn.append(ax.text(time, y, f"{value:08x}", ha="center", va="top", fontsize=6, color=INK))
+
+
+def _places(run: Run) -> dict[str, float]:
+    """Return the height of each lane: the first host above, the second below, the wire between them."""
+    first, *others = run.buses
+    places = {f"{first} control": 5.0, f"{first} data": 4.0}
+    for name in others:
+        places |= {f"{name} data": 2.0, f"{name} control": 1.0}
+    wired = run.frames.table["wire_start_us"].notna().any()
+    return places | ({"wire": 3.0 if others else 3.2} if wired else {})

@@ -1,0 +1,88 @@
+"""The report of a run: one HTML page that stands alone, with figures, tables, and the definition of every number.
+
+What the page shows is what :mod:`pcitrace.results` holds; nothing is computed here but counts and pictures.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+try:
+    import jinja2
+except ImportError as error:
+    raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
+
+from pcitrace.provenance import provenance
+from pcitrace.results import Results
+from pcitrace.run import Run
+from pcitrace.sections import SECTIONS
+
+__all__ = ["page", "write"]
+
+
+def write(results: Results, path: str | Path) -> None:
+    """Write the report.
+
+    Parameters
+    ----------
+    results : pcitrace.results.Results
+    path : str or pathlib.Path
+        The HTML file.
+    """
+    Path(path).write_text(page(results), encoding="utf-8")
+
+
+def page(results: Results) -> str:
+    """Return the report as HTML.
+
+    Parameters
+    ----------
+    results : pcitrace.results.Results
+
+    Returns
+    -------
+    str
+        A whole page; it refers to nothing outside of itself.
+    """
+    run = results.run
+    said = run.folder.run if run.folder is not None else {}
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    template = environment.from_string(resources.files("pcitrace").joinpath("report.html").read_text("utf-8"))
+    return template.render(
+        title=said.get("title") or run.path.resolve().name,
+        simulated=run.folder is not None and run.folder.simulated,
+        notes=_notes(run, said),
+        findings=list(results.findings),
+        sections=[section for section in (make(results) for make in SECTIONS) if section is not None],
+        provenance=provenance(run),
+    )
+
+
+def _notes(run: Run, said: dict[str, Any]) -> list[str]:
+    """Return what the reader must know before the first number."""
+    notes = []
+    if said.get("origin") == "replayed":
+        notes.append(
+            f"Replayed: the bus traffic is that of {said.get('source', 'another capture')} "
+            f"({said.get('source_origin', 'origin not stated')}), played back while other frames passed. Trace and "
+            "frame logs stand side by side and are joined in nothing."
+        )
+    if run.folder is not None and run.folder.simulated:
+        notes.append(
+            "Simulated: no real bus stands behind these numbers. That the analysis gives back what the simulation was "
+            "fed shows that the analysis is right, not that the constants are."
+        )
+    if not said.get("complete", True):
+        notes.append(f"Incomplete: {said.get('reason', 'no reason stated')}. The numbers are of what is there.")
+    notes += [
+        f"The capture {capture['file']} is incomplete: {capture.get('reason', 'no reason stated')}."
+        for capture in said.get("captures", ())
+        if not capture.get("complete", True)
+    ]
+    if len(run.frames.hosts) == 1:
+        notes.append("One host: what the other bus would tell (receive side, gap, t_nic) is not known.")
+    if not len(run.frames):
+        notes.append("No frame was found on the buses: only what the transactions tell is given.")
+    return notes
