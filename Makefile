@@ -15,12 +15,13 @@ CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(s
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
 TESTS := lint types rust python package
 
-.PHONY: help demo demo-decode demo-derive demo-capture test $(TESTS) format bench clean
+.PHONY: help demo demo-decode demo-derive demo-capture test $(TESTS) format validate bench clean
 
 help:
 	@echo "make demo     decode a capture, simulate and analyse figure 3.1, record a replay; writes demo/"
 	@echo "make test     everything CI runs: $(TESTS)"
 	@echo "make format   format Python and Rust"
+	@echo "make validate  200 random simulated runs against their truth, into docs/validation.md"
 	@echo "make clean    remove what was built, .venv too"
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
@@ -119,6 +120,10 @@ format: .make/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	cargo fmt --all
+
+# 200 random simulated runs against their truth; some minutes.
+validate: .make/dev
+	$(BIN)/python tools/validate.py --runs 200 -o docs/validation.md
 
 bench: .make/dev
 	$(BIN)/python benchmarks/run.py

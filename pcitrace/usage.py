@@ -53,8 +53,18 @@ class Usage:
 
     def busy_us(self, start_us: Floats, end_us: Floats) -> Floats:
         """Return the time for which the bus was busy in each window (us)."""
-        whole = self.done_us - self.begin_us
-        return _until(end_us, self.begin_us, self.done_us, whole) - _until(start_us, self.begin_us, self.done_us, whole)
+        return self._busy_until(end_us) - self._busy_until(start_us)
+
+    def _busy_until(self, time_us: Floats) -> Floats:
+        """Return the busy clocks before each time, as time; a clock is where its rising edge is, as in the kernel."""
+        clks = np.rint((self.done_us - self.begin_us) / self.clock_us)
+        total = np.concatenate([[0.0], np.cumsum(clks)])
+        at = np.searchsorted(self.begin_us, time_us, side="left")
+        if not len(clks):
+            return np.zeros(len(time_us))
+        last = np.maximum(at - 1, 0)
+        inside = np.clip(np.ceil((time_us - self.begin_us[last]) / self.clock_us), 0.0, clks[last])
+        return np.where(at > 0, total[last] + inside, 0.0) * self.clock_us
 
     def moving_us(self, start_us: Floats, end_us: Floats) -> Floats:
         """Return the time of the clocks in which data moved in each window (us)."""
