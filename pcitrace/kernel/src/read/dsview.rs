@@ -35,7 +35,7 @@ pub fn open(archive: Archive) -> Result<Capture> {
     let path = archive.path().to_owned();
     let wrong = |what: String| Error::format(&path, what).within("header");
     let text = archive.text("header")?.ok_or_else(|| wrong("is missing; is this a DSView file?".into()))?;
-    let sections = ini::parse(&text).map_err(wrong)?;
+    let sections = ini::parse(&text).map_err(|what| wrong(what + "; save the file again"))?;
     let find = |section: &str, key: &str| sections.iter().filter(|s| s.name == section).find_map(|s| s.get(key));
     match find("version", "version") {
         Some("3") => {}
@@ -47,8 +47,8 @@ pub fn open(archive: Archive) -> Result<Capture> {
         }
     }
     let number = |key: &str| -> Result<u64> {
-        let value = find("header", key).ok_or_else(|| wrong(format!("`{key}` is missing")))?;
-        value.parse().map_err(|_| wrong(format!("`{key} = {value}` is not a number")))
+        let value = find("header", key).ok_or_else(|| wrong(format!("`{key}` is missing; save the file again")))?;
+        value.parse().map_err(|_| wrong(format!("`{key} = {value}` is not a number; save the file again")))
     };
     if number("device mode")? != 0 {
         return Err(wrong("holds analog samples (device mode is not 0); record logic channels".into()));
@@ -58,7 +58,7 @@ pub fn open(archive: Archive) -> Result<Capture> {
         Some(value) => Some(
             ini::parse_rate(value)
                 .filter(|&hz| hz > 0.0)
-                .ok_or_else(|| wrong(format!("`samplerate = {value}` is not a positive rate")))?,
+                .ok_or_else(|| wrong(format!("`samplerate = {value}` is not a positive rate; save the file again")))?,
         ),
     };
     let header = sections.iter().filter(|s| s.name == "header").flat_map(|s| s.entries());
@@ -68,7 +68,7 @@ pub fn open(archive: Archive) -> Result<Capture> {
     check_probes(&probes, number("total probes")?).map_err(wrong)?;
     let samples = number("total samples")?;
     if samples == 0 {
-        return Err(wrong("`total samples = 0`: the capture is empty".into()));
+        return Err(wrong("`total samples = 0`: the capture is empty; record it again".into()));
     }
     let blocks = find_blocks(&archive, &probes, number("total blocks")?, samples)?;
     Ok(Capture {
@@ -88,7 +88,7 @@ pub fn open(archive: Archive) -> Result<Capture> {
 
 fn check_probes(probes: &[(usize, String)], total: u64) -> std::result::Result<(), String> {
     if probes.is_empty() || probes.len() as u64 != total {
-        return Err(format!("`total probes = {total}`, but {} are named", probes.len()));
+        return Err(format!("`total probes = {total}`, but {} are named; save the file again", probes.len()));
     }
     let mut names = HashSet::new();
     match probes.iter().find(|(_, name)| !names.insert(name)) {
@@ -114,7 +114,8 @@ fn find_blocks(archive: &Archive, probes: &[(usize, String)], count: u64, sample
             .collect::<Result<Vec<_>>>()?;
         let size = members[0].size;
         if let Some(other) = members.iter().find(|m| m.size != size) {
-            let what = format!("is {} bytes long where {} has {size}", other.size, members[0].name);
+            let what =
+                format!("is {} bytes long where {} has {size}; save the file again", other.size, members[0].name);
             return Err(Error::format(archive.path(), what).within(&other.name));
         }
         // The last block is padded to whole bytes or words.
@@ -322,8 +323,8 @@ mod tests {
         let with = |part: &str, other: &str| refusal(&good.replace(part, other), &blocks);
         assert!(with("version = 3", "version = 2").contains("the format version is 2"));
         assert!(with("device mode = 0", "device mode = 1").contains("analog"));
-        assert!(with("100 MHz", "0 Hz").contains("`samplerate = 0 Hz` is not a positive rate"));
-        assert!(with("total samples = 16", "total samples = 0").contains("the capture is empty"));
+        assert!(with("100 MHz", "0 Hz").contains("`samplerate = 0 Hz` is not a positive rate; save the file again"));
+        assert!(with("total samples = 16", "total samples = 0").contains("the capture is empty; record it again"));
         assert!(with("total samples = 16", "total samples = 17").contains("but the blocks hold 16"));
         assert!(with("total samples = 16\n", "").contains("`total samples` is missing"));
         assert!(with("total blocks = 1", "total blocks = 2").contains("L-0/1: this block of samples is missing"));

@@ -6,6 +6,7 @@
 
 use crate::capture::{Capture, Changes, Channel, Data, Signal};
 use crate::error::{Error, Result};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 pub const MAGIC: &[u8] = b"<SALEAE>";
@@ -122,7 +123,7 @@ impl Recording {
         let bytes = std::fs::read(path).map_err(|e| Error::format(path, format!("cannot be read: {e}")))?;
         let mut fields = Fields { path, bytes: &bytes, at: 0 };
         if fields.take(8)? != MAGIC {
-            return Err(fields.wrong_before(8, "does not begin with `<SALEAE>`"));
+            return Err(fields.damaged_before(8, "does not begin with `<SALEAE>`"));
         }
         let version = fields.u32()?;
         if version > 1 {
@@ -145,7 +146,7 @@ impl Recording {
         }
         if fields.at < bytes.len() {
             let what = format!("{} bytes follow the last transition", bytes.len() - fields.at);
-            return Err(fields.wrong_before(0, what));
+            return Err(fields.damaged_before(0, what));
         }
         Ok(Recording { chunks })
     }
@@ -192,9 +193,8 @@ impl<'a> Fields<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.at..];
         if rest.len() < count {
-            let what =
-                format!("the file is cut off: {count} bytes belong here, {} are left; export it again", rest.len());
-            return Err(self.wrong_before(0, what));
+            let what = format!("the file is cut off: {count} bytes belong here, {} are left", rest.len());
+            return Err(self.damaged_before(0, what));
         }
         self.at += count;
         Ok(&rest[..count])
@@ -216,12 +216,12 @@ impl<'a> Fields<'a> {
     fn time(&mut self, earliest: i64) -> Result<i64> {
         let seconds = f64::from_le_bytes(self.array()?);
         if seconds.is_nan() || seconds.abs() >= MAX_SECONDS {
-            return Err(self.wrong_before(8, format!("{seconds} s is no time of a capture")));
+            return Err(self.damaged_before(8, format!("{seconds} s is no time of a capture")));
         }
         let ps = (seconds * PS).round() as i64;
         if ps < earliest {
             let what = format!("time runs backwards from {} s to {seconds} s", earliest as f64 / PS);
-            return Err(self.wrong_before(8, what));
+            return Err(self.damaged_before(8, what));
         }
         Ok(ps)
     }
@@ -231,7 +231,7 @@ impl<'a> Fields<'a> {
             0 => false,
             1 => true,
             other => {
-                return Err(self.wrong_before(4, format!("the initial state is {other}, neither 0 nor 1")));
+                return Err(self.damaged_before(4, format!("the initial state is {other}, neither 0 nor 1")));
             }
         };
         if has_rate {
@@ -242,23 +242,27 @@ impl<'a> Fields<'a> {
         let count = self.u64()?;
         let left = (self.bytes.len() - self.at) / 8;
         if count > left as u64 {
-            let what =
-                format!("the file is cut off: {count} transitions belong here, {left} are left; export it again");
-            return Err(self.wrong_before(0, what));
+            let what = format!("the file is cut off: {count} transitions belong here, {left} are left");
+            return Err(self.damaged_before(0, what));
         }
         let mut toggles: Vec<i64> = Vec::with_capacity(count as usize);
         for _ in 0..count {
             let time = self.time(toggles.last().copied().unwrap_or(begin))?;
             if time > end {
                 let what = format!("a transition at {} s is behind the end at {} s", time as f64 / PS, end as f64 / PS);
-                return Err(self.wrong_before(8, what));
+                return Err(self.damaged_before(8, what));
             }
             toggles.push(time);
         }
         Ok(RecordedChunk { initial, begin, end, toggles })
     }
 
-    /// Something wrong in the last `back` bytes taken.
+    /// Something damaged in the last `back` bytes taken.
+    fn damaged_before(&self, back: usize, what: impl Display) -> Error {
+        self.wrong_before(back, format!("{what}; export the file again"))
+    }
+
+    /// Something not as it should be in the last `back` bytes taken.
     fn wrong_before(&self, back: usize, what: impl Into<String>) -> Error {
         Error::format(self.path, what).at((self.at - back) as u64)
     }

@@ -76,7 +76,7 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
             .map(|layout| Layout { body, first_line: number, ..layout })
             .map_err(|what| (number, what));
     }
-    Err((number, "there is no row of samples".into()))
+    Err((number, "there is no row of samples; export the file again".into()))
 }
 
 fn finish(
@@ -124,6 +124,7 @@ fn time_unit(label: &str, rate_hz: Option<f64>) -> Result<Option<TimeUnit>, Stri
         ("microseconds", _) | (_, Some("us" | "µs" | "μs")) => per(1_000_000),
         ("nanoseconds", _) | (_, Some("ns")) => per(1_000_000_000),
         ("picoseconds", _) | (_, Some("ps")) => per(1_000_000_000_000),
+        ("sample" | "samples", _) => Err("the first column holds sample numbers; export times in seconds".into()),
         // sigrok leaves the unit to the rate.
         (_, Some("")) => match rate_hz {
             Some(hz) if hz > 1e9 => per(1_000_000_000_000),
@@ -191,9 +192,10 @@ mod tests {
     #[test]
     fn what_cannot_be() {
         let wrong = |text: &str| find(text.as_bytes(), true).unwrap_err();
-        assert_eq!(wrong("A,B\n").1, "there is no row of samples");
+        assert_eq!(wrong("A,B\n").1, "there is no row of samples; export the file again");
         assert!(wrong("A,A\n0,1\n").1.contains("two channels have the name `A`"));
         assert!(wrong("Time,A\n0,1\n").1.contains("has no unit"));
+        assert!(wrong("samples,A\n1,1\n").1.contains("holds sample numbers"));
         assert!(wrong("A,B\n0,1,1\n").1.starts_with("3 cells"));
         assert!(wrong("; Samplerate: 0 Hz\nA\n1\n").1.contains("not a positive rate"));
         assert_eq!(wrong("hello\nworld\n"), (2, "`world` is not a row of samples; is this a capture?".into()));

@@ -101,14 +101,14 @@ mod tests {
     fn odd_rows_are_refused_by_line() {
         let head = "; Samplerate: 1 MHz\nA,B\n0,1\n";
         let row = |row: &str| refusal(&format!("{head}{row}\n"));
-        assert_eq!(row("0"), "line 4: 1 values where the first row has 2");
-        assert_eq!(row("0,1,1"), "line 4: 3 values where the first row has 2");
+        assert_eq!(row("0"), "line 4: 1 values where the first row has 2; export the file again");
+        assert_eq!(row("0,1,1"), "line 4: 3 values where the first row has 2; export the file again");
         assert_eq!(row("0,2"), "line 4: value 2 is `2`, neither 0 nor 1; export logic channels only");
         assert_eq!(row("0;1"), "line 4: value 1 is `0;1`, neither 0 nor 1; export logic channels only");
         let timed = |row: &str| refusal(&format!("Time [s],A\n0.5,1\n{row}\n"));
-        assert_eq!(timed("0.4,1"), "line 3: time runs backwards from 0.5 s to 0.4 s");
+        assert_eq!(timed("0.4,1"), "line 3: time runs backwards from 0.5 s to 0.4 s; export the file again");
         assert_eq!(timed("0.6"), "line 3: value 1 is ``, neither 0 nor 1; export logic channels only");
-        assert_eq!(timed("0.6,1,1"), "line 3: 2 values where the first row has 1");
+        assert_eq!(timed("0.6,1,1"), "line 3: 2 values where the first row has 1; export the file again");
         assert_eq!(
             timed("2026-11-21T15:00:00Z,1"),
             "line 3: `2026-11-21T15:00:00Z` is not a time as a number; export relative times in seconds"

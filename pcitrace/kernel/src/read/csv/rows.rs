@@ -126,7 +126,7 @@ pub fn read_bits(
         count += 1;
     }
     if count != columns {
-        return Err(format!("{count} values where the first row has {columns}"));
+        return Err(format!("{count} values where the first row has {columns}; export the file again"));
     }
     Ok(())
 }

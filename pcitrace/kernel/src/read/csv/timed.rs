@@ -54,7 +54,11 @@ impl Rows {
                 })?;
                 if ps < last {
                     let seconds = |ps: i64| ps as f64 / PS_PER_SECOND as f64;
-                    let what = format!("time runs backwards from {} s to {} s", seconds(last), seconds(ps));
+                    let what = format!(
+                        "time runs backwards from {} s to {} s; export the file again",
+                        seconds(last),
+                        seconds(ps)
+                    );
                     return Err(wrong(what));
                 }
                 last = ps;

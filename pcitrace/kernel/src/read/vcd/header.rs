@@ -132,7 +132,7 @@ pub fn parse(text: &[u8]) -> Result<Header, Wrong> {
     }
     let tick = tick.ok_or_else(|| Wrong {
         at: 0,
-        what: "the header has no `$timescale`, so times have no unit; add one, e.g. `$timescale 1 ns $end`".into(),
+        what: "there is no `$timescale` (like `$timescale 1 ns $end`), so times have no unit".into(),
     })?;
     Ok(Header { tick, channels, channel_nets, nets })
 }

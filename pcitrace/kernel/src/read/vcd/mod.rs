@@ -11,7 +11,7 @@ mod scan;
 
 use super::text::{Text, append};
 use crate::capture::{Capture, Changes, Data, Signal};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use header::Header;
 use scan::{Scan, Wrong, scan};
 use std::io::Read;
@@ -34,7 +34,8 @@ struct Vcd {
 
 pub fn open(text: Text) -> Result<Capture> {
     let header_text = read_header(&text)?;
-    let header = header::parse(&header_text).map_err(|w| text.wrong_at(w.at as u64, w.what))?;
+    let header = header::parse(&header_text)
+        .map_err(|w| text.wrong_at(w.at as u64, format!("{}; correct the VCD's header", w.what)))?;
     let mut vcd = Vcd { text, header, body: header_text.len() as u64, end: 0, gaps: Vec::new() };
     // The whole body is checked now, so that a damaged file is refused by whatever opens it.
     let merged = vcd.scan_body(&[])?;
@@ -89,7 +90,7 @@ impl Vcd {
         }
         let scan_piece = |piece: &Piece| {
             scan(&piece.text, &self.header.nets, &slots, wanted.len())
-                .map_err(|Wrong { at, what }| self.text.wrong_at(piece.offset + at as u64, what))
+                .map_err(|Wrong { at, what }| damaged(&self.text, piece.offset + at as u64, &what))
         };
         let mut merged = Merged { signals: vec![Signal::default(); wanted.len()], end: 0, switches: Vec::new() };
         let workers = thread::available_parallelism().map_or(1, |n| n.get());
@@ -156,7 +157,7 @@ impl Merged {
     fn append(&mut self, scan: Scan, piece: &Piece, text: &Text) -> Result<()> {
         if let Some(first) = scan.first_time.filter(|&first| first < self.end) {
             let what = format!("time runs backwards from {} to {first}", self.end);
-            return Err(text.wrong_at(piece.offset, what));
+            return Err(damaged(text, piece.offset, &what));
         }
         self.end = scan.last_time.unwrap_or(self.end);
         self.switches.extend(scan.switches);
@@ -248,6 +249,10 @@ fn last_stamp(text: &[u8], from: usize) -> Option<usize> {
         .find(|&i| text[i - 1] <= b' ' && text.get(i + 1).is_some_and(u8::is_ascii_digit))
 }
 
+fn damaged(text: &Text, offset: u64, what: &str) -> Error {
+    text.wrong_at(offset, format!("{what}; the VCD is damaged, write it again"))
+}
+
 fn too_long(what: &str) -> String {
     format!("{what} is longer than {} MiB", MAX_STEP_BYTES >> 20)
 }
@@ -288,7 +293,6 @@ fn read_header(text: &Text) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
     use crate::read::testing::TempFile;
 
     const HEADER: &str = "$date today $end\n$timescale 10 ns $end\n$scope module top $end\n\
@@ -313,7 +317,7 @@ mod tests {
         match open_text(&(HEADER.to_owned() + body)) {
             Err(Error::Format { offset, message, .. }) => {
                 let place = offset.expect("the place is known") as usize - HEADER.len();
-                format!("{place}: {message}")
+                format!("{place}: {}", message.trim_end_matches("; the VCD is damaged, write it again"))
             }
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("{body:?} was read"),

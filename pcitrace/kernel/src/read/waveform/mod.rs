@@ -118,7 +118,9 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
             ItemRef::Var(var) => &hierarchy[var],
             ItemRef::Scope(scope) => {
                 if depth == MAX_SCOPES {
-                    return Err(format!("scopes are nested more than {MAX_SCOPES} deep; it is damaged"));
+                    return Err(format!(
+                        "scopes are nested more than {MAX_SCOPES} deep: it is damaged; record it again"
+                    ));
                 }
                 let scope = &hierarchy[scope];
                 let path = join(&path, scope.name(hierarchy));
@@ -143,7 +145,7 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
                 signals.push(signal);
             }
             Some(same) if same == signal => {}
-            Some(_) => return Err(format!("two nets have the name `{name}`")),
+            Some(_) => return Err(format!("two nets have the name `{name}`; rename one in the design")),
         }
     }
     Ok((channels, signals))
