@@ -209,3 +209,9 @@ def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts) -> None:
     report = json.loads(done_report.stdout)
     assert set(report["buses"]) == {"A", "B"}
     assert report["buses"]["A"]["transactions"] > 0
+    assert (report["origin"], report["simulated"]) == ("replayed", True)
+    # the whole way round, the constants are those that the simulation was given
+    constants = report["constants"]
+    assert constants["R_PCI_send_us_per_byte"]["value"] == pytest.approx(0.00758, rel=0.01)
+    assert constants["R_PCI_recv_us_per_byte"]["value"] == pytest.approx(0.00792, rel=0.01)
+    assert constants["t_nic_us"]["value"] == pytest.approx(4.3, rel=0.02)
