@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -229,3 +230,49 @@ def test_scopes_and_names_survive(tmp_path: Path) -> None:
     [opened] = pcitrace.open(path).captures
     assert "pc1.FRAME#" in opened.channels
     assert list(resolve_wiring([(c.name, c.width) for c in opened.wiring.channels]).buses) == ["pc1"]
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "lines end in CR LF": lambda t: t.replace("\n", "\r\n"),
+    "no $dumpvars": lambda t: t.replace("$dumpvars\n", "").replace("\n$end\n#4", "\n#4"),
+    "a comment among the changes": lambda t: t.replace("#0\n", "#0\n$comment none\nof them $end\n"),
+    "nets of other kinds": lambda t: t.replace(
+        "$upscope", "$var real 64 zz temperature $end\n$var string 1 zy state $end\n$upscope"
+    ).replace("$dumpvars\n", "$dumpvars\nr1.5 zz\nsidle zy\n"),
+    "a range without a space": lambda t: t.replace("AD [31:0]", "AD[31:0]"),
+    "an escaped name": lambda t: t.replace(" CLK ", " \\CLK "),
+    "capital B": lambda t: t.replace("\nb", "\nB"),
+    "the header in one line": lambda t: t.replace("$end\n$var", "$end $var"),
+    "leading zeros left out": lambda t: re.sub(r"\nb0+([01]\w*)", r"\nb\1", t),
+}
+
+
+@pytest.mark.parametrize("spelling", list(SPELLINGS))
+def test_vcd_may_be_spelt_otherwise(spelling: str, tmp_path: Path) -> None:
+    changes, _ = waveforms.waves(waveforms.wires(buses.long_run(1, 8).clocks, CAPTURED), Random(1))
+    path = waveforms.write_vcd(tmp_path / "a.vcd", changes)
+    plain, text = decode(path), path.read_text()
+    path.write_bytes(SPELLINGS[spelling](text).encode())
+    assert path.read_bytes() != text.encode()
+    assert decode(path) == plain
+
+
+@pytest.mark.parametrize(("unit", "us"), [("1 fs", 1e-9), ("100fs", 1e-7), ("10 ns", 1e-2), ("1ms", 1e3), ("1 s", 1e6)])
+def test_any_timescale(unit: str, us: float, tmp_path: Path) -> None:
+    changes, edges = waveforms.waves(waveforms.wires(buses.long_run(1, 8).clocks, CAPTURED), Random(1))
+    path = waveforms.write_vcd(tmp_path / "a.vcd", changes)
+    path.write_text(path.read_text().replace("$timescale 1 ps", f"$timescale {unit}"))
+    for row in decode(path).transactions:
+        assert row["start_sample"] == edges[row["start_clk"]]
+        assert row["start_us"] == pytest.approx(row["start_sample"] * us, rel=1e-12)
+
+
+def test_an_ascending_range_counts_from_the_left(tmp_path: Path) -> None:
+    """`AD [0:31]`: the leftmost bit of the value is AD0."""
+    changes, _ = waveforms.waves(waveforms.wires(buses.long_run(1, 8).clocks, CAPTURED), Random(1))
+    path = waveforms.write_vcd(tmp_path / "a.vcd", changes)
+    plain = decode(path).transactions
+    path.write_text(path.read_text().replace("AD [31:0]", "AD [0:31]"))
+    for got, row in zip(decode(path).transactions, plain, strict=True):
+        if not row["dac"]:
+            assert f"{got['address']:032b}" == f"{row['address']:032b}"[::-1]
