@@ -13,6 +13,7 @@ from pcitrace.analysis import on_axis
 from pcitrace.estimate import Estimate
 from pcitrace.pagekit import Entry, Section, figure, percent, plus_minus, rows_of, told
 from pcitrace.results import Results
+from pcitrace.run import Run
 from pcitrace.runfolder import read_frame_log
 from pcitrace.timing import Forwarding
 
@@ -84,17 +85,15 @@ def constants(results: Results) -> Section:
 
 def path_of_a_frame(results: Results) -> Section | None:
     table = results.frames.table
-    rows = table[table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()]
-    if rows.empty:
-        return None
-    fluent = rows[~rows["queued"].astype(bool)]
-    first = int((fluent if len(fluent) else rows)["frame"].iloc[0])
+    if not (table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()).any():
+        costs = _csr_costs(results)
+        return Section("From memory to memory", ("No frame was seen on both buses.",), costs) if costs else None
     caption = (
         "Red: the NIC moves the frame's data. Green: all transactions, control accesses included. Blue: the frame on "
         "the wire. Spans in µs: the CSR accesses that start the send, from them to the DMA, the gap between the DMA "
         "of both hosts, from the DMA to the update."
     )
-    drawn = figure(partial(plot.exchange, results.run, first), (9.0, 4.3), (4.6, 4.6))
+    drawn = figure(partial(plot.exchange, results.run), (9.0, 4.3), (4.6, 4.6))
     return Section("From memory to memory", figures=((caption, drawn),), entries=_csr_costs(results))
 
 
@@ -345,7 +344,7 @@ def frame_logs(results: Results) -> Section | None:
     for entry in entries:
         log = read_frame_log(folder.path / entry["file"])
         lengths = log["length_bytes"]
-        size = f"{lengths.min()} to {lengths.max()}" if len(log) else ""
+        size = " to ".join(map(str, sorted({lengths.min(), lengths.max()}))) if len(log) else ""
         rows.append([entry["host"], entry["kind"], str(len(log)), size, entry["file"]])
     text = () if folder.run.get("frames_on_bus", True) else ("These frames are not those on the bus.",)
     head = ["host", "kind", "frames", "user bytes", "file"]

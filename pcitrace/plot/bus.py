@@ -66,8 +66,8 @@ def exchange(run: Run, frame: int | None = None, count: int = 2, *, ax: Axes | N
     ----------
     run : Run
     frame : int, optional
-        Row of ``run.frames.table`` to begin with; default: the first that was followed to the other host and waited
-        for none.
+        Row of ``run.frames.table`` to begin with; default: the longest frame that was followed to the other host and
+        waited for none, with the request before it if it is a response.
     count : int
         Frames to show; 2 are a request and its response.
     ax : Axes, optional
@@ -83,11 +83,7 @@ def exchange(run: Run, frame: int | None = None, count: int = 2, *, ax: Axes | N
     """
     table = run.frames.table
     if frame is None:
-        followed = table[table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()]
-        fluent = followed[~followed["queued"].astype(bool)]
-        frame = next(iter((fluent if len(fluent) else followed)["frame"]), None)
-        if frame is None:
-            raise FrameMatchError(f"{run.path}: no frame was followed from one host to the other")
+        frame = _typical(run, count)
     rows = table[(table["frame"] >= frame) & (table["frame"] < frame + count)]
     if rows.empty:
         raise FrameMatchError(f"{run.path}: no frame {frame}; there are {len(table)}, from 0")
@@ -113,6 +109,21 @@ def exchange(run: Run, frame: int | None = None, count: int = 2, *, ax: Axes | N
         f"frames {rows['frame'].iloc[0]} to {rows['frame'].iloc[-1]} ({lengths})", loc="left", fontsize="small"
     )
     return ax
+
+
+def _typical(run: Run, count: int) -> int:
+    """Return the frame to begin with where none was asked for."""
+    table = run.frames.table
+    followed = table[table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()]
+    if followed.empty:
+        raise FrameMatchError(f"{run.path}: no frame was followed from one host to the other")
+    fluent = followed[~followed["queued"].astype(bool)]
+    chosen = fluent if len(fluent) else followed
+    longest = int(np.argmax(numbers(chosen["length_bytes"].fillna(0))))
+    row = chosen.iloc[longest]
+    before = table[table["frame"] == row["frame"] - 1]
+    answers = count > 1 and len(before) > 0 and before["sender"].iloc[0] == row["receiver"]
+    return int(row["frame"]) - int(answers)
 
 
 _DURATIONS = ("dma_us", "gap_us", "rx_dma_us", "wire_us", "t_nic_us", "t_nic_tx_us", "t_nic_rx_us")
