@@ -59,6 +59,9 @@ pub fn open(text: Text) -> Result<Capture> {
         Ok((header.hierarchy, body))
     })
     .map_err(damaged)?;
+    if !body.time_table.is_sorted() {
+        return Err(damaged("time runs backwards".into()));
+    }
     let tick = tick(&hierarchy).ok_or_else(|| damaged("the time unit is missing or below 1 as".into()))?;
     let (channels, signals) = channels(&hierarchy).map_err(|what| Error::format(&path, what))?;
     let end = body.time_table.last().copied().unwrap_or(0);
