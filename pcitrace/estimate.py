@@ -147,19 +147,19 @@ class Line:
     residuals: Floats
 
 
-def mean(values: Floats, errors: Errors, what: str = "frames") -> Estimate:
+def mean(values: Floats, errors: Errors, none: str = "there is no such frame") -> Estimate:
     """Return the mean.
 
     Parameters
     ----------
     values : array of float, shape (n,)
     errors : Errors
-    what : str
-        What is counted, for the reason where there is nothing.
+    none : str
+        The reason where there is no value.
     """
     n = len(values)
     if n == 0:
-        return unknown(f"no such {what}")
+        return unknown(none)
     each = np.full(n, 1 / n)
     value = float(values.mean())
     return Estimate(value, errors.sigma(each), n, scatter=_scatter(values - value, errors, each, 1))
@@ -184,7 +184,7 @@ def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma:
         reason = f"the lengths of the {n} {what} vary little more than their uncertainty; a slope needs other lengths"
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
     if lengths < 2:
-        reason = f"no such {what}" if n == 0 else f"the {n} {what} have one length; a slope needs two"
+        reason = f"there are no such {what}" if n == 0 else f"the {n} {what} have one length; a slope needs two"
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
     # Each row of the pseudo-inverse is the linear combination that gives one coefficient.
     at_mean, slope = np.linalg.pinv(np.column_stack([np.ones(n), x - x.mean()]))

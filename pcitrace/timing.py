@@ -216,7 +216,7 @@ class _Measurement:
         errors = self.t_nic_errors()
         both = ~np.isnan(self.times.us["t_nic_us"])
         clean, waited = np.flatnonzero(self.times.clean), np.flatnonzero(both & self.times.queued)
-        queued = mean(self.times.transit_us[waited], errors[waited], "frames that waited")
+        queued = mean(self.times.transit_us[waited], errors[waited], "no frame waited")
         if forwarding is Forwarding.OVERLAP:
             return unknown("wire and DMA overlap", len(clean)), queued
         if not len(clean):

@@ -88,17 +88,24 @@ class Usage:
         """
         start, end = np.atleast_1d(np.asarray(start_us, float)), np.atleast_1d(np.asarray(end_us, float))
         busy, data = self.busy_us(start, end), self.moving_us(start, end)
-        span = np.where(end > start, end - start, np.nan)
+        # Clocks whose rise is in the window; the one at an edge may be found on either side of it.
+        clocks = (self._clocks_until(end) - self._clocks_until(start)) * self.clock_us
+        span = np.where(clocks > 0, clocks, np.nan)
         return pd.DataFrame(
             {
                 "start_us": start,
                 "end_us": end,
                 "busy_us": busy,
                 "data_us": data,
-                "occupancy": busy / span,
-                "data_occupancy": data / span,
+                "occupancy": np.minimum(busy / span, 1.0),
+                "data_occupancy": np.minimum(data / span, 1.0),
             }
         )
+
+    def _clocks_until(self, time_us: Floats) -> Floats:
+        """Return how many clocks rise before each time, from some clock on."""
+        first = self.begin_us[0] if len(self.begin_us) else self.start_us
+        return np.asarray(np.ceil((time_us - first) / self.clock_us))
 
     def series(self, window_us: float) -> pd.DataFrame:
         """Return the use of the bus window by window; the last one ends with the capture."""

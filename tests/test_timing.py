@@ -1,0 +1,389 @@
+"""Constants of simulated benches, of the published presets, and of the reference traces of two NICs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nicruns
+import numpy as np
+import pandas as pd
+import pytest
+import simulated
+from conftest import shared_dir
+
+import pcitrace
+from pcitrace import results, timing, usage
+from pcitrace.errors import FitError, FrameMatchError
+from pcitrace.frametimes import Clockwork, FrameTimes
+from pcitrace.results import Results
+from pcitrace.simulate import Simulation, simulate
+from pcitrace.timing import Forwarding
+
+LENGTHS = (64, 256, 512, 1000, 1500)
+
+
+@pytest.fixture(scope="module")
+def figure_3_1(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Return the numbers of the preset of figure 3.1."""
+    run = tmp_path_factory.mktemp("figure") / "run"
+    simulate("acenic-fig3.1", run)
+    return results.of_run(pcitrace.open(run))
+
+
+def bench(folder: Path, preset: str | Simulation | None = None, **values: object) -> Results:
+    """Simulate a bench and work out its numbers."""
+    simulate(preset or Simulation(), folder, seed=5, values=values)
+    return results.of_run(pcitrace.open(folder))
+
+
+def edit(run: Path, old: str, new: str) -> None:
+    """Change run.toml."""
+    file = run / "run.toml"
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+# --- figure 3.1
+
+
+def test_figure_3_1_gives_the_published_constants(figure_3_1: Results) -> None:
+    constants = figure_3_1.constants
+    assert constants["R_PCI_send_us_per_byte"].value == pytest.approx(0.00758, rel=0.01)
+    assert constants["R_PCI_recv_us_per_byte"].value == pytest.approx(0.00792, rel=0.01)
+    assert constants["t_nic_us"].value == pytest.approx(4.25, rel=0.02)
+    assert constants["t_sw_us"].value == pytest.approx(8.70, rel=0.01)
+    assert constants["t_sw_us"].source == "derived"
+    assert figure_3_1.model is not None
+    assert figure_3_1.model.slope_us_per_byte.nominal_value == pytest.approx(0.0235, rel=0.01)
+    for length in (64, 1500):
+        latency = figure_3_1.model.latency_us(length)
+        assert latency.nominal_value == pytest.approx(26.32 + 0.0235 * length, rel=0.01)
+
+
+def test_figure_3_1_gaps_and_t_nic_by_length(figure_3_1: Results) -> None:
+    table = figure_3_1.timing.by_length
+    short = table[table["length_bytes"].between(60, 70)]
+    long = table[table["length_bytes"].between(1490, 1510)]
+    for rows, gap_us, t_nic_us in ((short, 9.4, 4.34), (long, 20.56, 4.18)):
+        assert np.average(rows["gap_us"], weights=rows["n"]) == pytest.approx(gap_us, rel=0.005)
+        assert np.average(rows["t_nic_us"], weights=rows["n"]) == pytest.approx(t_nic_us, rel=0.01)
+
+
+def test_figure_3_1_is_not_strictly_store_and_forward_and_t_nic_stands(figure_3_1: Results) -> None:
+    measured = figure_3_1.timing
+    assert measured.forwarding is Forwarding.DEVIATES
+    assert measured.gap.slope.value == pytest.approx(0.00777, rel=0.01)
+    assert measured.t_nic.value is not None
+    assert measured.t_nic_line.slope.value == pytest.approx((0.00777 - 0.008) / 2, rel=0.1)
+    assert any("not strictly store and forward" in finding for finding in figure_3_1.findings)
+
+
+def test_figure_3_1_equals_its_own_truth(figure_3_1: Results) -> None:
+    truth = simulated.truth(figure_3_1.run.path)["constants"]
+    for name, title in (("t_nic_us", "t_nic_us"), ("R_PCI_send_us_per_byte",) * 2, ("R_PCI_recv_us_per_byte",) * 2):
+        measured = figure_3_1.constants[name]
+        assert measured.n == truth[title]["n"]
+        assert abs(measured.value - truth[title]["value"]) < 4 * measured.sigma
+    for side, rate in (("send", figure_3_1.timing.send), ("recv", figure_3_1.timing.receive)):
+        assert rate.burst.n == truth[f"burst_rate_{side}_us_per_byte"]["n"]
+        assert abs(rate.burst.value - truth[f"burst_rate_{side}_us_per_byte"]["value"]) < 4 * rate.burst.sigma
+
+
+def test_figure_3_1_csr_costs(figure_3_1: Results) -> None:
+    costs = figure_3_1.timing.csr_costs.set_index(["host", "what"])["value"]
+    # About 1 us of CSR writes, the DMA 5 us later, an update 6 us after it; receive: CSR access after 5.3 us.
+    assert costs["B", "send_csr"] == pytest.approx(1.0, abs=0.1)
+    for host in "AB":
+        assert costs[host, "csr_to_dma"] == pytest.approx(5.0, abs=0.1)
+        assert costs[host, "dma_to_update"] == pytest.approx(6.0, abs=0.1)
+        assert costs[host, "receive_to_csr"] == pytest.approx(5.3, abs=0.1)
+
+
+def test_everything_can_be_printed_as_json(figure_3_1: Results) -> None:
+    told = json.loads(json.dumps(figure_3_1.as_dict(), allow_nan=False))
+    assert set(told) >= {"constants", "buses", "frames", "model", "findings"}
+    for name in ("t_nic_us", "R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte", "t_sw_us"):
+        assert {"value", "sigma", "n", "source"} <= set(told["constants"][name])
+        assert told["constants"][name]["value"] > 0
+        assert told["constants"][name]["sigma"] > 0
+    truth = simulated.truth(figure_3_1.run.path)
+    for bus in ("A", "B"):
+        assert told["buses"][bus]["transactions"] == truth["counts"][bus]["transactions"]
+        assert told["buses"][bus]["occupancy"] == pytest.approx(truth["clocks"][bus]["occupancy"], abs=1e-12)
+        assert told["buses"][bus]["data_occupancy"] == pytest.approx(truth["clocks"][bus]["data_occupancy"], abs=1e-12)
+    assert told["frames"] == {"rows": 450, "matched": 450, "queued": 0, "dropped": {}}
+    assert told["simulated"] is True
+    assert told["model"]["intercept_us"] == pytest.approx(26.32, rel=0.01)
+    assert told["model"]["slope_us_per_byte"] == pytest.approx(0.0235, rel=0.01)
+
+
+def test_a_selection_of_frames_has_constants_of_its_own(figure_3_1: Results) -> None:
+    chosen = figure_3_1.frames["length_bytes >= 1000"]
+    measured = timing.measure(figure_3_1.run, chosen)
+    assert measured.t_nic.n == len(chosen) < len(figure_3_1.frames)
+    assert measured.t_nic.value < figure_3_1.timing.t_nic.value
+
+
+# --- presets: use of the bus, groups
+
+
+@pytest.mark.parametrize(
+    ("preset", "busy_us", "low", "high"),
+    [("pro1000-370dle-11us", 4.7, 0.43, 0.45), ("pro1000-p4dp6-8us", 5.14, 0.67, 0.68)],
+)
+def test_slides_sending_bus_over_whole_periods(
+    tmp_path: Path, preset: str, busy_us: float, low: float, high: float
+) -> None:
+    found = bench(tmp_path / "run", preset)
+    periods = usage.whole_periods(found.usage["A"], found.frames, "send")
+    assert periods["busy_us"] == pytest.approx(busy_us, rel=0.01)
+    assert low <= periods["occupancy"] <= high
+
+
+def test_figure_4_2b_comes_in_groups(tmp_path: Path) -> None:
+    found = bench(tmp_path / "run", "acenic-fig4.2b")
+    groups = usage.groups(found.frames, "A")
+    assert groups["frames"].median() == pytest.approx(25, abs=1)
+    assert groups["csr_us"].median() == pytest.approx(40, rel=0.1)
+    assert groups["idle_us"].between(60, 80.5).all()
+
+
+def test_regular_streaming_has_groups_of_one(tmp_path: Path) -> None:
+    found = bench(tmp_path / "run", "acenic-fig4.2a", **{"test.count": 50})
+    groups = usage.groups(found.frames, "A")
+    assert groups["frames"].tolist() == [1] * 50
+    # One length: no slope, so neither R_PCI nor a test of store and forward, and both are said.
+    assert found.constants["R_PCI_send_us_per_byte"].value is None
+    assert found.timing.forwarding is Forwarding.UNKNOWN
+    assert sum("slope needs" in finding for finding in found.findings) == 3
+    assert found.constants["t_nic_us"].value is not None
+    assert found.t_sw.value is None
+    assert "latency" in found.t_sw.reason
+
+
+# --- use of the bus against the truth
+
+
+def test_use_of_the_bus_in_windows_equals_the_truth(figure_3_1: Results) -> None:
+    windows = pd.read_csv(figure_3_1.run.path / "truth" / "clocks.csv")
+    for name, mine in windows.groupby("bus"):
+        found = figure_3_1.usage[str(name)]
+        got = found.over(mine["start_us"].to_numpy(), mine["end_us"].to_numpy())
+        assert np.abs(got["busy_us"] / found.clock_us - mine["busy"].to_numpy()).max() <= 2
+        # Data is interpolated where an edge cuts a burst.
+        assert np.abs(got["data_us"] / found.clock_us - mine["data"].to_numpy()).max() <= 4
+
+
+def test_use_of_the_bus_adds_up(figure_3_1: Results) -> None:
+    found = figure_3_1.usage["A"]
+    whole = found.over(found.start_us, found.end_us)
+    for window_us in (1.0, 37.3, 1000.0, 1e9):
+        series = found.series(window_us)
+        assert series["busy_us"].sum() == pytest.approx(whole["busy_us"].item())
+        assert series["data_us"].sum() == pytest.approx(whole["data_us"].item())
+        assert series["occupancy"].between(0, 1).all()
+        assert series["end_us"].iloc[-1] == found.end_us
+    gaps = found.idle_gaps()
+    edges = found.begin_us[0] - found.start_us + found.end_us - found.done_us[-1]
+    idle = gaps["length_us"].sum() + edges
+    assert idle + whole["busy_us"].item() == pytest.approx(
+        found.end_us - found.start_us, abs=len(gaps) * found.clock_us
+    )
+
+
+def test_per_frame_knows_two_sides(figure_3_1: Results) -> None:
+    found = usage.per_frame(figure_3_1.usage["A"], figure_3_1.frames, "receive")
+    table = figure_3_1.frames.table
+    assert len(found) == (table["receiver"] == "A").sum() - 1
+    with pytest.raises(FrameMatchError, match="no side"):
+        usage.per_frame(figure_3_1.usage["A"], figure_3_1.frames, "both")
+
+
+# --- store and forward, cut-through
+
+
+@pytest.mark.parametrize("wires", ["control16", "full"])
+def test_cut_through_is_overlap_and_gives_no_t_nic(tmp_path: Path, wires: str) -> None:
+    found = bench(
+        tmp_path / "run",
+        **{
+            "test.sizes": LENGTHS,
+            "test.count": 60,
+            "analyser.wires": wires,
+            "host.nic.cut_through_send_bytes": 128,
+            "host.nic.cut_through_receive_bytes": 64,
+            "host.nic.burst_limit_bytes": 64,
+            "host.nic.send_transit_us": 0.2,
+            "host.nic.receive_transit_us": 0.2,
+        },
+    )
+    assert found.timing.forwarding is Forwarding.OVERLAP
+    assert found.constants["t_nic_us"].value is None
+    assert found.constants["t_nic_us"].reason == "wire and DMA overlap"
+    assert found.model is None
+    assert (found.frames.table["t_nic_rx_us"] < 0).any()
+    assert any("receiving side" in finding for finding in found.findings)
+
+
+def test_store_and_forward_is_told(tmp_path: Path) -> None:
+    found = bench(tmp_path / "run", **{"test.sizes": LENGTHS, "test.count": 60, "host.nic.transit_jitter_us": 0.05})
+    assert found.timing.forwarding in (Forwarding.STORE_AND_FORWARD, Forwarding.DEVIATES)
+    assert found.timing.gap.slope.value == pytest.approx(0.008, rel=0.01)
+    tx, rx = found.timing.t_nic_tx, found.timing.t_nic_rx
+    assert (tx.value + rx.value) / 2 == pytest.approx(found.timing.t_nic.value, abs=0.005)
+
+
+# --- what the errors are made of
+
+
+def test_two_analysers_share_the_error_of_their_offset(tmp_path: Path) -> None:
+    found = bench(
+        tmp_path / "run",
+        **{
+            "test.kind": "stream",
+            "test.sizes": LENGTHS,
+            "test.count": 40,
+            "analyser.separate": True,
+            "analyser.offset_us": 100.0,
+            "analyser.offset_sigma_us": 0.5,
+            "analyser.drift_sigma_ppm": 0.0,
+        },
+    )
+    truth = simulated.truth(found.run.path)["constants"]["t_nic_us"]
+    t_nic = found.constants["t_nic_us"]
+    # One direction only: half of the offset's error is the error of t_nic, whatever the number of frames.
+    assert t_nic.sigma == pytest.approx(0.25, rel=0.01)
+    assert abs(t_nic.value - truth["value"]) < 4 * t_nic.sigma
+    assert found.constants["R_PCI_send_us_per_byte"].sigma < 1e-4
+
+
+def test_the_error_of_an_offset_cancels_between_both_directions(tmp_path: Path) -> None:
+    values = {"test.kind": "ping-pong", "test.sizes": LENGTHS, "test.count": 40, "analyser.separate": True}
+    found = bench(tmp_path / "run", **values, **{"analyser.offset_sigma_us": 0.5, "analyser.drift_sigma_ppm": 0.0})
+    truth = simulated.truth(found.run.path)["constants"]["t_nic_us"]
+    t_nic = found.constants["t_nic_us"]
+    assert t_nic.sigma < 0.01
+    assert abs(t_nic.value - truth["value"]) < 4 * t_nic.sigma
+
+
+def test_finer_sampling_makes_sigma_smaller(tmp_path: Path) -> None:
+    sigma = {}
+    for rate in (100.0, 400.0):
+        values = {"test.sizes": LENGTHS, "test.count": 20, "analyser.rate_mhz": rate, "analyser.wires": "full"}
+        sigma[rate] = bench(tmp_path / str(rate), **values).constants["t_nic_us"].sigma
+    assert sigma[100.0] == pytest.approx(4 * sigma[400.0], rel=0.05)
+    assert sigma[100.0] == pytest.approx(0.01 * np.sqrt(2 / 12) / 2 / np.sqrt(40), rel=0.05)
+
+
+def test_lengths_that_are_bounds_widen_sigma(figure_3_1: Results) -> None:
+    frames = figure_3_1.frames
+    table = frames.table.assign(length_exact=False, wire_start_us=np.nan, wire_end_us=np.nan)
+    chosen = frames["length_bytes > 0"]
+    bounded = type(chosen)(table, chosen.drop_log, chosen.hosts, chosen.findings)
+    measured = timing.measure(figure_3_1.run, bounded)
+    assert measured.t_nic.sigma > 10 * figure_3_1.timing.t_nic.sigma
+    assert measured.t_nic.value - figure_3_1.timing.t_nic.value == pytest.approx(1.5 * 0.008 / 2)
+    assert any("upper bounds" in finding for finding in measured.findings)
+
+
+def test_a_capture_of_changes_has_the_tick_as_its_step(tmp_path: Path) -> None:
+    run = pcitrace.open(nicruns.run_folder(tmp_path / "run", shared_dir() / "traces" / "nic_g_a", "bus.vcd.gz"))
+    clockwork = Clockwork.of(run, "A")
+    assert clockwork.step_us == pytest.approx(1e-3)
+    times = FrameTimes(run.frames, {name: Clockwork.of(run, name) for name in "AB"}, 0.008)
+    errors = times.errors(("dma_end_us", times.sender), ("rx_dma_start_us", times.receiver))
+    assert errors.variance == pytest.approx(2e-6 / 12)
+
+
+# --- NICs that this project did not make
+
+
+@pytest.mark.parametrize(
+    ("trace", "file"),
+    [
+        ("nic_g_a", "bus.vcd.gz"),
+        ("nic_g_a", "control16.sr"),
+        ("nic_g_d", "bus.vcd.gz"),
+        ("nic_ocg_a_sf", "bus.vcd.gz"),
+        ("nic_ocg_a_sf", "control16.sr"),
+    ],
+)
+def test_reference_traces(tmp_path: Path, trace: str, file: str) -> None:
+    source = shared_dir() / "traces" / trace
+    measured = results.of_run(pcitrace.open(nicruns.run_folder(tmp_path / "run", source, file))).timing
+    # A data phase a clock of 30 ns and 4 bytes is the fastest there is; 2 % of them waited 1 to 3 clocks.
+    for rate in (measured.send.burst, measured.receive.burst):
+        assert 0.0075 < rate.value < 0.0085
+    if trace == "nic_ocg_a_sf":
+        # Its receive side is cut-through: the gap does not grow with the wire.
+        assert measured.forwarding is Forwarding.OVERLAP
+        assert measured.t_nic.value is None
+        assert measured.t_nic_tx.value > 0 > measured.t_nic_rx.value
+    else:
+        assert measured.forwarding is Forwarding.STORE_AND_FORWARD
+        # As its README says: 0.5 us +- 0.2 to the wire, 0.3 to 0.5 us from it, and a bus to wait for.
+        assert measured.t_nic_tx.value == pytest.approx(0.58, abs=0.1)
+        assert measured.t_nic_rx.value == pytest.approx(0.43, abs=0.1)
+        tx_rx = (measured.t_nic_tx.value + measured.t_nic_rx.value) / 2
+        assert measured.t_nic.value == pytest.approx(tx_rx, abs=0.002)
+
+
+# --- what cannot be known
+
+
+def test_without_a_link_there_is_no_t_nic(tmp_path: Path) -> None:
+    bench(tmp_path / "run", **{"test.count": 10, "test.sizes": LENGTHS})
+    text = (tmp_path / "run" / "run.toml").read_text(encoding="utf-8")
+    head, _, rest = text.partition("[link]")
+    (tmp_path / "run" / "run.toml").write_text(head + rest[rest.index("\n[") :], encoding="utf-8")
+    found = results.of_run(pcitrace.open(tmp_path / "run"))
+    assert found.constants["t_nic_us"].value is None
+    assert "[link]" in found.constants["t_nic_us"].reason
+    assert found.constants["R_PCI_send_us_per_byte"].value is not None
+    assert found.as_dict()["model"]["slope_us_per_byte"] is None
+
+
+def test_one_host_tells_what_its_bus_tells(tmp_path: Path) -> None:
+    bench(tmp_path / "run", **{"test.kind": "stream", "test.count": 20, "test.sizes": LENGTHS})
+    text = (tmp_path / "run" / "run.toml").read_text(encoding="utf-8")
+    head, _, rest = text.partition("[hosts.B]")
+    text = head + rest[rest.index("\n[") :]
+    logs = text[text.index("frame_logs") : text.index("]\n", text.index("frame_logs")) + 2]
+    (tmp_path / "run" / "run.toml").write_text(text.replace(logs, ""), encoding="utf-8")
+    found = results.of_run(pcitrace.open(tmp_path / "run"))
+    assert "one host" in found.constants["t_nic_us"].reason
+    assert found.constants["R_PCI_send_us_per_byte"].value > 0
+    assert found.constants["R_PCI_recv_us_per_byte"].value is None
+    assert found.timing.t_nic_tx.n == 20
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_hosts_that_differ_are_reported(tmp_path: Path) -> None:
+    values = {"test.kind": "ping-pong", "test.sizes": LENGTHS, "test.count": 60, "analyser.wires": "full"}
+    found = bench(tmp_path / "run", **values, **{"b.nic.burst_limit_bytes": 64})
+    assert any("the hosts differ: R_PCI (receive)" in finding for finding in found.findings)
+    by_host = found.timing.receive.by_host
+    assert by_host["B"].value > 1.1 * by_host["A"].value
+
+
+def test_a_latency_file_that_is_no_table_is_an_error(tmp_path: Path) -> None:
+    simulate("acenic-fig3.1", tmp_path / "run", values={"test.count": 9})
+    (tmp_path / "run" / "latency.csv").write_text("length_bytes,latency_us\n64,1\n")
+    with pytest.raises(FitError, match="sigma_us"):
+        results.of_run(pcitrace.open(tmp_path / "run"))
+
+
+def test_latencies_that_are_no_line_are_reported(tmp_path: Path) -> None:
+    simulate("acenic-fig3.1", tmp_path / "run", values={"test.count": 18})
+    latency = tmp_path / "run" / "latency.csv"
+    table = pd.read_csv(latency)
+    table.assign(latency_us=table["latency_us"] + (table["length_bytes"] / 400) ** 2).to_csv(latency, index=False)
+    findings = results.of_run(pcitrace.open(tmp_path / "run")).findings
+    assert any("no straight line" in finding for finding in findings)
+    assert any("something else depends on the length" in finding for finding in findings)
+    latency.write_text("length_bytes,latency_us,sigma_us,n\n64,28,0.1,10\n")
+    found = results.of_run(pcitrace.open(tmp_path / "run"))
+    assert found.t_sw.value is None
+    assert any("no line through latency.csv" in finding for finding in found.findings)
