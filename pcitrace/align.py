@@ -16,7 +16,7 @@ from pcitrace.content import Keys
 __all__ = ["Side", "match"]
 
 SKIP = 1.0
-"""Cost of leaving one frame of either side unmatched, in the cost of the worst lag."""
+"""Cost of leaving one frame of either side unmatched."""
 
 BLOCK = 256
 """Frames of the later side that are matched at a time."""
@@ -189,7 +189,7 @@ def _in_blocks(
 def _cheapest(
     earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float
 ) -> tuple[Integers, Integers]:
-    """Match at the least cost: every frame left out costs, and every lag that is unlike the others.
+    """Match at the least cost: every frame left out costs, and a little every lag that is unlike the others.
 
     Dynamic programming over the later frames; each is compared with the frames that had begun before it.
     """
@@ -198,6 +198,8 @@ def _cheapest(
     high = np.searchsorted(begins, starts, side="right")
     n = len(i)
     scale = 20 * (abs(lag) + 1.0)
+    # As many matches as can be; among those the lags most like the others.
+    weight = 0.5 * SKIP / max(len(j), 1)
     best = np.arange(n + 1) * SKIP
     back = []
     # best[k]: least cost of the later frames so far with the first k earlier frames dealt with.
@@ -210,7 +212,7 @@ def _cheapest(
         if len(candidates):
             fit = possible(earlier, later, i[candidates], np.full(len(candidates), j[row]), after_end)
             off = np.abs(starts[row] - begins[candidates] - lag) / scale
-            cost = np.where(fit, best[candidates] + 0.5 * np.minimum(off, 1.0), np.inf)
+            cost = np.where(fit, best[candidates] + weight * np.minimum(off, 1.0), np.inf)
             better = cost < new[candidates + 1]
             new[candidates[better] + 1] = cost[better]
             choice[candidates[better] + 1] = candidates[better]

@@ -197,12 +197,21 @@ def _findings(
         if end.wire is not None and 2 * fitting < len(end.sends):
             text = f"{name}: only {fitting} of its {len(end.sends)} sends fit a frame on its wire"
             found.append(f"{text}; is the wire the other host's?")
+        for side, whose, early, late in (
+            ("send", "sender", "dma_end_us", "wire_start_us"),
+            ("receive", "receiver", "wire_end_us", "rx_dma_start_us"),
+        ):
+            known = (columns[whose] == name) & ~np.isnan(columns[early]) & ~np.isnan(columns[late])
+            overlap = int((columns[late][known] < columns[early][known]).sum())
+            if getattr(end.host.profile, side) == "store_and_forward" and 2 * overlap > known.sum():
+                text = f"{name}: wire and {side} DMA overlap in {overlap} of {known.sum()} frames"
+                found.append(f"{text}; profile {end.host.profile.name} says store_and_forward")
     received = int((~np.isnan(columns["rx_dma_start_us"])).sum())
     if len(ends) == 2 and len(columns["sender"]) and 2 * received < len(columns["sender"]):
         dropped = int((drop_log["kind"] == "receive_data").sum())
         found.append(
-            f"only {received} of {len(columns['sender'])} frames were matched between the hosts, and {dropped} receives "
-            "fit no frame: do the captures overlap in time, and is the wiring of the hosts right?"
+            f"only {received} of {len(columns['sender'])} frames were matched between the hosts, and {dropped} "
+            "receives fit no frame: do the captures overlap in time, and is the wiring of the hosts right?"
         )
     return tuple(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -190,7 +191,7 @@ class _Parser:
         A longer unit behind a shorter one, descriptors or status in between, and an end at a full unit that goes on.
         """
         sizes = [count[row] for row in members]
-        longer = sum(after > before for before, after in zip(sizes[:-1], sizes[1:], strict=True))
+        longer = sum(after > before for before, after in pairwise(sizes))
         between = members[-1] - members[0] + 1 - len(members)
         behind = members[-1] + 1
         goes_on = sizes[-1] == self.full and behind < len(count) and count[behind] not in self.optional
@@ -220,19 +221,20 @@ def _fit(
         members.append(row)
         if total >= least:
             return members
-    # Some unit is as short as a descriptor: try with such units taken in.
-    sums: dict[int, list[int]] = {0: []}
+    # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
+    sums = {0: 0}
     for row, size in enumerate(count[:REACH]):
-        grown: dict[int, list[int]] = {}
-        for total, members in sums.items():
-            if total + size <= most:
-                grown[total + size] = [*members, row]
-            if size in optional:
-                grown.setdefault(total, members)
-        whole = [members for total, members in grown.items() if total >= least and members and members[-1] == row]
-        if whole and last[row] <= latest:
-            return max(whole, key=lambda members: members[0])
-        if not grown or last[row] > latest:
+        if last[row] > latest:
+            return []
+        grown = {total + size: units | 1 << row for total, units in sums.items() if total + size <= most}
+        whole = [units for total, units in grown.items() if total >= least]
+        if whole:
+            # The latest beginning: what comes before is then left out.
+            units = max(whole, key=lambda units: units & -units)
+            return [one for one in range(row + 1) if units >> one & 1]
+        if size in optional:
+            grown |= sums
+        if not grown:
             return []
         sums = grown
     return []

@@ -7,7 +7,7 @@ Without a wire probe pieces are joined by the burst limit and the pauses between
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,9 @@ CLOSE_US = 1.0
 
 TRIALS = 150
 """Frames of each side that are tried to find where reads begin and writes end."""
+
+CLEARLY = 0.1
+"""Share of frames by which something else than what is stated must fit better."""
 
 TRIAL_PIECES = 30
 """Transactions a frame that are looked at for it."""
@@ -84,9 +87,15 @@ def by_lengths(
     """
     moved = np.flatnonzero(bus.data_phases > 0)
     pieces = bus.take(moved)
-    plans = [_plan(profile, sent, received, per_phase) for per_phase in _phase_widths(pieces)]
-    told = [_directions(pieces, plan, write[moved]) for plan in plans]
-    (direction, _), plan = max(zip(told, plans, strict=True), key=lambda one: one[0][1])
+    # What the profile states comes first; that wire and DMA overlap is tried too, for the trace may show it.
+    stated = [profile, replace(profile, send=None, receive=None)] if profile.send or profile.receive else [profile]
+    plans = [_plan(one, sent, received, per_phase) for per_phase in _phase_widths(pieces) for one in stated]
+    plan = plans[0]
+    direction, whole = _directions(pieces, plan, write[moved])
+    for other in plans[1:]:
+        told, better = _directions(pieces, other, write[moved])
+        if better > whole + CLEARLY:
+            plan, direction, whole = other, told, better
 
     burst = np.full(len(moved), -1)
     kind = np.zeros(len(moved), dtype=np.int64)
