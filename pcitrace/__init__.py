@@ -18,6 +18,8 @@ from pcitrace.errors import (
 from pcitrace.run import Bus, Capture, Run, open
 
 if TYPE_CHECKING:
+    from pcitrace.model import LatencyModel
+
     __version__: str
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "DecodeError",
     "FitError",
     "FrameMatchError",
+    "LatencyModel",
     "PciTraceError",
     "Run",
     "WiringError",
@@ -35,7 +38,7 @@ __all__ = [
     "open",
 ]
 
-_LAZY: dict[str, str] = {}
+_LAZY = {"LatencyModel": "pcitrace.model"}
 """Public names whose modules need pandas or more, and are therefore imported when first used."""
 
 

@@ -133,7 +133,13 @@ def progress(title: str) -> Iterator[Callable[[float], None] | None]:
         if bar is None and time.monotonic() - started > 1:
             from tqdm import tqdm
 
-            bar = tqdm(total=100, desc=title, unit="%", bar_format="{l_bar}{bar}| {remaining} left", leave=False)
+            bar = tqdm(
+                total=100,
+                initial=int(100 * fraction),
+                desc=title,
+                bar_format="{l_bar}{bar}| {remaining} left",
+                leave=False,
+            )
         if bar is not None:
             bar.update(100 * fraction - bar.n)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -28,17 +29,19 @@ PCITRACE = modules(REPOSITORY / "pcitrace")
 PCICAP = modules(REPOSITORY / "capture" / "pcicap")
 
 
-def imports(name: str, path: Path) -> set[str]:
-    """Modules that a file imports anywhere in it, in functions too."""
+def imports(name: str, path: Path, *, at_once: bool = False) -> set[str]:
+    """Modules that a file imports anywhere in it, in functions too; or only those needed to import it."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+            names = {f"{module}.{alias.name}" for alias in node.names}
+            found |= names if names <= set(PCITRACE) else {module, *names}
     return found
 
 
@@ -83,6 +86,33 @@ def test_the_simulator_shares_no_code_with_the_analysis() -> None:
 
 def test_the_contract_holds_no_analysis() -> None:
     assert reached(*(CONTRACT - {"pcitrace"})) <= CONTRACT
+
+
+def test_imports_go_one_way() -> None:
+    below = {
+        name: {other for other in imports(name, path, at_once=True) if other in PCITRACE and other != "pcitrace"}
+        for name, path in PCITRACE.items()
+        if name != "pcitrace"
+    }
+    while free := {name for name, needed in below.items() if not needed & set(below)}:
+        below = {name: needed for name, needed in below.items() if name not in free}
+    assert not below, "these import each other in a circle, or need some that do"
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    list(itertools.combinations(("errors", "linenames", "wiring", "run", "traffic", "frames", "timing", "report"), 2)),
+)
+def test_the_pipeline_is_not_imported_backwards(lower: str, upper: str) -> None:
+    todo, seen = {f"pcitrace.{lower}"}, set()
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        todo |= (
+            {other for other in imports(name, PCITRACE[name], at_once=True) if other in PCITRACE} - seen - {"pcitrace"}
+        )
+    assert f"pcitrace.{upper}" in PCITRACE
+    assert f"pcitrace.{upper}" not in seen
 
 
 def test_importing_pcitrace_is_light() -> None:

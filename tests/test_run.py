@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 import pcitrace
 from pcitrace import CaptureFormatError, DecodeError, WiringError
+from pcitrace.decode import progress
 from pcitrace.run import joined
 
 TRACES = Path(__file__).resolve().parent.parent / "fixtures" / "traces"
@@ -208,6 +211,27 @@ class TestBus:
         clean = pcitrace.open(HOSTS, strict=True)["A"]
         assert len(clean.transactions) > 100
         assert len(clean.problems) == 0
+
+
+class TestProgress:
+    """A bar only where somebody looks, and only when there is something to wait for."""
+
+    def test_none_without_a_terminal(self) -> None:
+        with progress("decode") as report:
+            assert report is None
+
+    @pytest.mark.parametrize(("seconds", "shown"), [(0.5, False), (1.5, True)])
+    def test_it_comes_after_a_second(self, monkeypatch: pytest.MonkeyPatch, seconds: float, shown: bool) -> None:
+        terminal = io.StringIO()
+        monkeypatch.setattr(terminal, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        clock = iter([0.0, seconds, seconds])
+        monkeypatch.setattr("pcitrace.decode.time.monotonic", lambda: next(clock))
+        with progress("decode x.sr") as report:
+            assert report is not None
+            report(0.25)
+            written = terminal.getvalue()
+        assert ("decode x.sr" in written and "25%" in written) is shown
 
 
 @pytest.mark.parametrize(
