@@ -1,0 +1,38 @@
+"""Configuration of the documentation site: Sphinx with Markdown (MyST). Warnings are errors: `make docs`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pcitrace
+
+sys.path.insert(0, str(Path(__file__).parent))
+import draw
+import tables
+
+project = "pcitrace"
+author = "the pcitrace authors"
+release = version = pcitrace.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "pcitrace"
+html_show_copyright = False
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+# Types of parameters are words such as "path", which Sphinx would take for references.
+napoleon_use_param = False
+napoleon_use_ivar = True
+
+# Generated: what the table reference says is what the code and the tests say, and the figures are drawn by the library.
+tables.write(Path(__file__).parent / "tables.md")
+draw.draw(Path(__file__).parent / "figures")
