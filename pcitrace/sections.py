@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from pcitrace import plot
-from pcitrace.analysis import on_axis
 from pcitrace.estimate import Estimate
 from pcitrace.pagekit import Entry, Section, figure, percent, plus_minus, rows_of, told
+from pcitrace.plot.bus import described
 from pcitrace.results import Results
 from pcitrace.run import Run
 from pcitrace.runfolder import read_frame_log
@@ -291,19 +291,10 @@ def timeline(results: Results) -> Section | None:
     run = results.run
     buses = []
     for name, traffic in results.frames.hosts.items():
-        table = on_axis(run, name, run[name].transactions.head(MOST_TRANSACTIONS))
-        dma = table["transaction"].isin(traffic.pieces["transaction"])
+        table = described(run, name, MOST_TRANSACTIONS)
         rows = [
-            [
-                round(row["start_us"], 4),
-                round(row["end_us"], 4),
-                int(is_dma),
-                None if pd.isna(row["command_name"]) else row["command_name"].replace("_", " "),
-                None if pd.isna(row["address"]) else f"{row['address']:#010x}",
-                row["data_phases"],
-                row["termination"].replace("_", " "),
-            ]
-            for row, is_dma in zip(table.to_dict("records"), dma, strict=True)
+            [round(row["start_us"], 4), round(row["end_us"], 4), int(row["lane"] == "data"), *row["text"].split("\n")]
+            for row in table.to_dict("records")
         ]
         buses.append({"name": name, "rows": rows})
     if not any(bus["rows"] for bus in buses):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from pcitrace.run import Run
 
-__all__ = ["exchange", "lanes", "timeline"]
+__all__ = ["described", "exchange", "lanes", "timeline"]
 
 
 def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, *, ax: Axes | None = None) -> Axes:
@@ -190,7 +191,7 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
         start_us, end_us = start_us - 0.02 * (end_us - start_us), end_us + 0.02 * (end_us - start_us)
     start, end = time_span(run, start_us, end_us)
     drawn: list[Any] = []
-    tables = {name: (_described(run, name), on_axis(run, name, run[name].data_phases)) for name in run.buses}
+    tables = {name: (described(run, name), on_axis(run, name, run[name].data_phases)) for name in run.buses}
 
     def draw(axes: Axes) -> None:
         for artist in drawn:
@@ -201,12 +202,12 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
         for lane, (transactions, phases) in enumerate(tables.values()):
             y = -1.5 * lane
             rows = within(transactions, low, high)
-            for kind, colour in (("control", CONTROL), ("data", DATA), ("unknown", FAINT)):
+            for kind, colour in (("control", CONTROL), ("data", DATA)):
                 some = rows[rows["lane"] == kind]
                 drawn.append(draw_bars(axes, some["start_us"], some["end_us"], y, colour, 0.6))
             if len(rows) <= 400:
                 for start_, end_, text in rows[["start_us", "end_us", "text"]].itertuples(index=False):
-                    _write(axes, drawn, max(start_, low), min(end_, high), y, text, pixels)
+                    _write(axes, drawn, (max(start_, low), min(end_, high)), y, text, pixels)
             ticks = within(phases.assign(start_us=phases["time_us"], end_us=phases["time_us"]), low, high)
             if 0 < len(ticks) <= 2000:
                 drawn.append(axes.vlines(numbers(ticks["time_us"]), y - 0.55, y - 0.35, color=INK, lw=0.7))
@@ -223,29 +224,40 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
     return finish(run, ax)
 
 
-def _described(run: Run, name: str) -> pd.DataFrame:
-    """Return the transactions of a bus with the lane colour and the text that a timeline shows."""
-    table = on_axis(run, name, run[name].transactions)
-    pieces = run.frames.hosts[name].pieces["transaction"]
-    lane = pd.Series("control", index=table.index).mask(table["transaction"].isin(pieces), "data")
-    return table.assign(lane=lane, text="").assign(text=lambda rows: [_text(row) for row in rows.itertuples()])
+def described(run: Run, name: str, most: int | None = None) -> pd.DataFrame:
+    """Return the transactions of a bus, or the first of them, with what a timeline shows: ``lane`` and ``text``.
+
+    ``lane`` is ``data`` for the NIC's DMA, else ``control``; the lines of ``text`` say what the transaction is.
+    """
+    transactions = run[name].transactions
+    table = on_axis(run, name, transactions if most is None else transactions.head(most))
+    traffic = run.frames.hosts[name]
+    lane = pd.Series("control", index=table.index).mask(
+        table["transaction"].isin(traffic.pieces["transaction"]), "data"
+    )
+    named = traffic.csr_accesses.dropna(subset=["register"]).drop_duplicates("last_attempt_us")
+    register = table["start_us"].map(named.set_index("last_attempt_us")["register"])
+    rows = table.assign(register=register).to_dict("records")
+    return table.assign(lane=lane, text=["\n".join(_describe(row)) for row in rows])
 
 
-def _text(row: Any) -> str:
-    parts = [] if pd.isna(row.command_name) else [row.command_name.replace("_", " ")]
-    parts += [] if pd.isna(row.address) else [f"{row.address:#010x}"]
-    parts.append(f"{row.data_phases} ph.")
-    return "  ".join(parts + ([] if row.termination == "completion" else [row.termination.replace("_", " ")]))
+def _describe(row: Mapping[Hashable, Any]) -> list[str]:
+    """Say what a transaction is, from its row with a column ``register``: what is most telling first."""
+    known = [row["register"] if not pd.isna(row["register"]) else None]
+    known.append(None if pd.isna(row["command_name"]) else row["command_name"].replace("_", " "))
+    known.append(None if pd.isna(row["address"]) else f"{row['address']:#010x}")
+    known.append("1 data phase" if row["data_phases"] == 1 else f"{row['data_phases']} data phases")
+    known.append(None if row["termination"] == "completion" else row["termination"].replace("_", " "))
+    return [text for text in known if text]
 
 
-def _write(ax: Axes, drawn: list[Any], start: float, end: float, y: float, text: str, pixels: float) -> None:
-    """Write a text into a bar, as much of it as the bar has room for, by whole words."""
-    room = (end - start) * pixels / 5.2
-    words = text.split("  ")
-    while words and len("  ".join(words)) > room:
-        words.pop()
-    if words:
-        drawn.append(ax.text((start + end) / 2, y, "  ".join(words), ha="center", va="center", color="w", fontsize=7))
+def _write(ax: Axes, drawn: list[Any], ends: tuple[float, float], y: float, text: str, pixels: float) -> None:
+    """Write a text into a bar, the lines for which it is wide enough; five are as high as it is."""
+    room = (ends[1] - ends[0]) * pixels / 5.2
+    fitting = [line for line in text.split("\n")[:5] if len(line) <= room]
+    if fitting:
+        where = ((ends[0] + ends[1]) / 2, y)
+        drawn.append(ax.text(*where, "\n".join(fitting), ha="center", va="center", color="w", fontsize=7))
 
 
 def _write_data(ax: Axes, drawn: list[Any], ticks: pd.DataFrame, y: float, pixels: float) -> None:
