@@ -47,7 +47,9 @@ class Expected:
         return Expected(*(values[:count] for values in vars(self).values()))
 
 
-def parse(pieces: BusTable, expected: Expected, optional: frozenset[int], sending: bool) -> Integers:
+def parse(
+    pieces: BusTable, expected: Expected, optional: frozenset[int], sending: bool, thorough: bool = True
+) -> Integers:
     """Number the pieces by the frame they make up.
 
     Parameters
@@ -60,6 +62,8 @@ def parse(pieces: BusTable, expected: Expected, optional: frozenset[int], sendin
         Data phases that a piece of no frame can have: descriptors or status.
     sending : bool
         Whether the pieces are reads of frames before the wire, else writes after it.
+    thorough : bool
+        Whether a frame may have pieces as short as those of no frame; looking for them takes time.
 
     Returns
     -------
@@ -74,18 +78,26 @@ def parse(pieces: BusTable, expected: Expected, optional: frozenset[int], sendin
     heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]])
     count = np.add.reduceat(pieces.data_phases, heads)
     first, last = pieces.first_data_us[heads], pieces.last_data_us[np.r_[heads[1:] - 1, len(pieces) - 1]]
-    return np.asarray(_Parser(count, first, last, expected, optional, sending).run()[unit])
+    return np.asarray(_Parser(count, first, last, expected, optional, sending, thorough).run()[unit])
 
 
 class _Parser:
     """Goes through units and frames side by side. Frames keep their order: the earliest one that is due and fits."""
 
     def __init__(
-        self, count: Integers, first: Floats, last: Floats, expected: Expected, optional: frozenset[int], sending: bool
+        self,
+        count: Integers,
+        first: Floats,
+        last: Floats,
+        expected: Expected,
+        optional: frozenset[int],
+        sending: bool,
+        thorough: bool,
     ) -> None:
         self.count, self.first, self.last = count, first, last
         self.expected, self.optional, self.sending = expected, optional, sending
         self.frames = len(expected.least)
+        self.reach = REACH if thorough else 0
         self.full = int(count.max())
         self.out = np.full(len(count), -1)
         self.at = self.frame = self.number = self.due = 0
@@ -164,12 +176,12 @@ class _Parser:
             if (least, most, latest) in tried:
                 continue
             tried.add((least, most, latest))
-            fit = _fit(count, last, least, most, latest, self.optional)
+            fit = _fit(count, last, least, most, latest, self.optional, self.reach)
             if not fit:
                 # A buffer that is not aligned takes one data phase more.
-                fit = _fit(count, last, most + 1, most + 1, latest, self.optional)
+                fit = _fit(count, last, most + 1, most + 1, latest, self.optional, self.reach)
             if not fit and shortest < least:
-                fit = _fit(count, last, shortest, least - 1, latest, self.optional)
+                fit = _fit(count, last, shortest, least - 1, latest, self.optional, self.reach)
             if not fit or self.first[self.at + fit[0]] < expected.earliest[one]:
                 continue
             # Every frame on the wire was read before; of those that arrived some may never be written.
@@ -205,10 +217,12 @@ def _fit(
     most: int,
     latest: float,
     optional: frozenset[int],
+    reach: int,
 ) -> list[int]:
     """Return the units, from the first on, that add up to a frame; none if there are none.
 
-    Descriptors and status between them are left out where that fits, taken in only where it is needed.
+    Descriptors and status between them are left out where that fits; among the first `reach` units they are taken in
+    where it is needed.
     """
     total = 0
     members = []
@@ -223,7 +237,7 @@ def _fit(
             return members
     # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
     sums = {0: 0}
-    for row, size in enumerate(count[:REACH]):
+    for row, size in enumerate(count[:reach]):
         if last[row] > latest:
             return []
         grown = {total + size: units | 1 << row for total, units in sums.items() if total + size <= most}

@@ -226,7 +226,7 @@ def _whole_frames(pieces: BusTable, plan: _Plan, write: Booleans) -> float:
         if expected is not None and len(expected.least):
             some = pieces.take(np.flatnonzero(write == bool(side)))
             tried = expected.head(TRIALS)
-            found = parse(some, tried, optional, side == 0)
+            found = parse(some, tried, optional, side == 0, thorough=False)
             score += float(found.max(initial=-1) + 1) / len(tried.least)
     return score
 
