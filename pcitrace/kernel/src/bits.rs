@@ -14,11 +14,7 @@ pub struct Bit {
 
 impl Bit {
     pub fn new(position: usize, invert: bool) -> Self {
-        Bit {
-            byte: position / 8,
-            mask: 1 << (position % 8),
-            flip: if invert { !0 } else { 0 },
-        }
+        Bit { byte: position / 8, mask: 1 << (position % 8), flip: if invert { !0 } else { 0 } }
     }
 
     pub fn get(&self, sample: &[u8]) -> bool {
@@ -35,8 +31,13 @@ pub trait Backend {
     type Plane: Copy;
     unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane;
     unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64;
-    /// Are all bits of `mask` set in every byte of `plane ^ flip`?
-    unsafe fn all_set(plane: Self::Plane, flip: u8, mask: u8) -> bool;
+    /// Are all bits of `mask` set in every eight bytes of 64 samples, seen through `flip`? `unit` divides 8.
+    unsafe fn all_set(data: *const u8, unit: usize, flip: u64, mask: u64) -> bool;
+    /// [`Backend::plane`] and [`Backend::bitmap`] for a single line.
+    #[inline(always)]
+    unsafe fn level(data: *const u8, unit: usize, byte: usize, mask: u8) -> u64 {
+        unsafe { Self::bitmap(Self::plane(data, unit, byte), mask) }
+    }
     /// The bits of `x` selected by `mask`, packed to the low end.
     unsafe fn compress(x: u64, mask: u64) -> u64;
     /// The low bits of `x` spread to the positions set in `mask`.
@@ -84,12 +85,9 @@ impl Backend for Portable {
     }
 
     #[inline(always)]
-    unsafe fn all_set(plane: Self::Plane, flip: u8, mask: u8) -> bool {
-        let (flip, mask) = (LOW_BITS * u64::from(flip), LOW_BITS * u64::from(mask));
-        plane
-            .into_iter()
-            .fold(mask, |all, bytes| all & (bytes ^ flip))
-            == mask
+    unsafe fn all_set(data: *const u8, unit: usize, flip: u64, mask: u64) -> bool {
+        let words = (0..8 * unit).map(|i| unsafe { data.cast::<u64>().add(i).read_unaligned() });
+        words.fold(mask, |all, word| all & (word ^ flip)) == mask
     }
 
     #[inline(always)]
@@ -149,23 +147,36 @@ mod avx2 {
         unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64 {
             unsafe {
                 let mask = _mm256_set1_epi8(mask as i8);
-                let [low, high] = plane.map(|half| {
-                    let set = _mm256_cmpeq_epi8(_mm256_and_si256(half, mask), mask);
-                    u64::from(_mm256_movemask_epi8(set) as u32)
-                });
-                low | high << 32
+                let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(plane[0], mask), mask));
+                let high = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(plane[1], mask), mask));
+                u64::from(low as u32) | u64::from(high as u32) << 32
             }
         }
 
         #[inline(always)]
-        unsafe fn all_set(plane: Self::Plane, flip: u8, mask: u8) -> bool {
+        unsafe fn all_set(data: *const u8, unit: usize, flip: u64, mask: u64) -> bool {
             unsafe {
-                let both = {
-                    let flip = _mm256_set1_epi8(flip as i8);
-                    let [low, high] = plane.map(|half| _mm256_xor_si256(half, flip));
-                    _mm256_and_si256(low, high)
-                };
-                _mm256_testc_si256(both, _mm256_set1_epi8(mask as i8)) == 1
+                let flip = _mm256_set1_epi64x(flip as i64);
+                let mut all = _mm256_xor_si256(load(data), flip);
+                for i in 1..2 * unit {
+                    all = _mm256_and_si256(all, _mm256_xor_si256(load(data.add(32 * i)), flip));
+                }
+                _mm256_testc_si256(all, _mm256_set1_epi64x(mask as i64)) == 1
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn level(data: *const u8, unit: usize, byte: usize, mask: u8) -> u64 {
+            unsafe {
+                if unit != 2 {
+                    return Self::bitmap(Self::plane(data, unit, byte), mask);
+                }
+                // The bit as the sign of each sample; packing keeps signs.
+                let bit = 8 * byte as i32 + mask.trailing_zeros() as i32;
+                let count = _mm_cvtsi32_si128(15 - bit);
+                let low = sign16(data, count);
+                let high = sign16(data.add(64), count);
+                u64::from(low) | u64::from(high) << 32
             }
         }
 
@@ -185,14 +196,27 @@ mod avx2 {
         unsafe { _mm256_loadu_si256(data.cast()) }
     }
 
+    // No closures here: an intrinsic is inlined only into a function that has its target feature, and a closure has not.
+
     /// One byte of each of 32 two-byte samples, in order.
     #[inline(always)]
     unsafe fn pack16(data: *const u8, byte: usize) -> __m256i {
         unsafe {
             let count = _mm_cvtsi32_si128(8 * byte as i32);
-            let pick = |v| _mm256_and_si256(_mm256_srl_epi16(v, count), _mm256_set1_epi16(0xff));
-            let packed = _mm256_packus_epi16(pick(load(data)), pick(load(data.add(32))));
-            _mm256_permute4x64_epi64(packed, 0b11_01_10_00)
+            let low_byte = _mm256_set1_epi16(0xff);
+            let a = _mm256_and_si256(_mm256_srl_epi16(load(data), count), low_byte);
+            let b = _mm256_and_si256(_mm256_srl_epi16(load(data.add(32)), count), low_byte);
+            _mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0b11_01_10_00)
+        }
+    }
+
+    /// The signs of 32 two-byte samples shifted left by `count`.
+    #[inline(always)]
+    unsafe fn sign16(data: *const u8, count: __m128i) -> u32 {
+        unsafe {
+            let a = _mm256_sll_epi16(load(data), count);
+            let b = _mm256_sll_epi16(load(data.add(32)), count);
+            _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(a, b), 0b11_01_10_00)) as u32
         }
     }
 
@@ -201,14 +225,13 @@ mod avx2 {
     unsafe fn pack32(data: *const u8, byte: usize) -> __m256i {
         unsafe {
             let count = _mm_cvtsi32_si128(8 * byte as i32);
-            let pick = |i: usize| {
-                let v = _mm256_srl_epi32(load(data.add(32 * i)), count);
-                _mm256_and_si256(v, _mm256_set1_epi32(0xff))
-            };
-            let low = _mm256_packus_epi32(pick(0), pick(1));
-            let high = _mm256_packus_epi32(pick(2), pick(3));
-            // Both packs work within 128-bit lanes; this puts the eight groups of four back in order.
-            let mixed = _mm256_packus_epi16(low, high);
+            let low_byte = _mm256_set1_epi32(0xff);
+            let a = _mm256_and_si256(_mm256_srl_epi32(load(data), count), low_byte);
+            let b = _mm256_and_si256(_mm256_srl_epi32(load(data.add(32)), count), low_byte);
+            let c = _mm256_and_si256(_mm256_srl_epi32(load(data.add(64)), count), low_byte);
+            let d = _mm256_and_si256(_mm256_srl_epi32(load(data.add(96)), count), low_byte);
+            // All packs work within 128-bit lanes; the permutation puts the eight groups of four back in order.
+            let mixed = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
             _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
         }
     }
@@ -218,33 +241,28 @@ mod avx2 {
     unsafe fn pack64(data: *const u8, byte: usize) -> __m256i {
         unsafe {
             let count = _mm_cvtsi32_si128(8 * byte as i32);
-            let low_byte = _mm256_set1_epi64x(0xff);
-            // Two neighbouring vectors of four samples each, as eight 32-bit values: a0 b0 a1 b1 | a2 b2 a3 b3.
-            let pair = |i: usize| {
-                let a = _mm256_and_si256(_mm256_srl_epi64(load(data.add(64 * i)), count), low_byte);
-                let b = _mm256_and_si256(
-                    _mm256_srl_epi64(load(data.add(64 * i + 32)), count),
-                    low_byte,
-                );
-                _mm256_or_si256(a, _mm256_slli_epi64(b, 32))
-            };
-            let low = _mm256_packus_epi32(pair(0), pair(1));
-            let high = _mm256_packus_epi32(pair(2), pair(3));
+            let low = _mm256_packus_epi32(pair64(data, count), pair64(data.add(64), count));
+            let high = _mm256_packus_epi32(pair64(data.add(128), count), pair64(data.add(192), count));
             let mixed = _mm256_packus_epi16(low, high);
             // Lane 0 holds a0 b0 a1 b1 of the four pairs, lane 1 a2 b2 a3 b3; order them a0 a1 a2 a3 b0 b1 b2 b3.
             let within = _mm256_setr_epi8(
-                0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15, 0, 2, 1, 3, 4, 6, 5, 7, 8,
-                10, 9, 11, 12, 14, 13, 15,
+                0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13,
+                15,
             );
             let sorted = _mm256_shuffle_epi8(mixed, within);
-            let (first, last) = (
-                _mm256_castsi256_si128(sorted),
-                _mm256_extracti128_si256(sorted, 1),
-            );
-            _mm256_set_m128i(
-                _mm_unpackhi_epi16(first, last),
-                _mm_unpacklo_epi16(first, last),
-            )
+            let (first, last) = (_mm256_castsi256_si128(sorted), _mm256_extracti128_si256(sorted, 1));
+            _mm256_set_m128i(_mm_unpackhi_epi16(first, last), _mm_unpacklo_epi16(first, last))
+        }
+    }
+
+    /// Two vectors of four eight-byte samples as eight 32-bit values: a0 b0 a1 b1 | a2 b2 a3 b3.
+    #[inline(always)]
+    unsafe fn pair64(data: *const u8, count: __m128i) -> __m256i {
+        unsafe {
+            let low_byte = _mm256_set1_epi64x(0xff);
+            let a = _mm256_and_si256(_mm256_srl_epi64(load(data), count), low_byte);
+            let b = _mm256_and_si256(_mm256_srl_epi64(load(data.add(32)), count), low_byte);
+            _mm256_or_si256(a, _mm256_slli_epi64(b, 32))
         }
     }
 }
@@ -255,9 +273,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn bitmap_by_hand(data: &[u8], unit: usize, bit: usize) -> u64 {
-        (0..64).fold(0, |map, i| {
-            map | u64::from(data[i * unit + bit / 8] >> (bit % 8) & 1) << i
-        })
+        (0..64).fold(0, |map, i| map | u64::from(data[i * unit + bit / 8] >> (bit % 8) & 1) << i)
     }
 
     fn check<B: Backend>(data: &[u8], unit: usize) -> Result<(), TestCaseError> {
@@ -267,8 +283,12 @@ mod tests {
             unsafe {
                 let plane = B::plane(data.as_ptr(), unit, bit / 8);
                 prop_assert_eq!(B::bitmap(plane, mask), expected);
-                prop_assert_eq!(B::all_set(plane, 0, mask), expected == !0);
-                prop_assert_eq!(B::all_set(plane, 0xff, mask), expected == 0);
+                prop_assert_eq!(B::level(data.as_ptr(), unit, bit / 8, mask), expected);
+                if 8 % unit == 0 {
+                    let pattern = (0..8 / unit).fold(0, |all, i| all | 1u64 << (8 * unit * i + bit));
+                    prop_assert_eq!(B::all_set(data.as_ptr(), unit, 0, pattern), expected == !0);
+                    prop_assert_eq!(B::all_set(data.as_ptr(), unit, !0, pattern), expected == 0);
+                }
             }
         }
         Ok(())
@@ -297,25 +317,26 @@ mod tests {
         }
     }
 
+    fn check_constant<B: Backend>() {
+        let data = [0x5au8; 64 * 8];
+        for unit in [1, 2, 4, 8] {
+            unsafe {
+                assert!(B::all_set(data.as_ptr(), unit, 0, 0x5a5a_5a5a_5a5a_5a5a));
+                assert!(B::all_set(data.as_ptr(), unit, !0, 0xa5a5_a5a5_a5a5_a5a5));
+                assert!(!B::all_set(data.as_ptr(), unit, 0, 0x5a5a_5b5a_5a5a_5a5a));
+                let mut other = data;
+                other[64 * unit - 1] = 0;
+                assert!(!B::all_set(other.as_ptr(), unit, 0, 0x5a5a_5a5a_5a5a_5a5a));
+            }
+        }
+    }
+
     #[test]
-    fn constant_planes_are_all_set() {
-        let data = [0x5au8; 64];
-        unsafe {
-            assert!(Portable::all_set(
-                Portable::plane(data.as_ptr(), 1, 0),
-                0,
-                0x5a
-            ));
-            assert!(Portable::all_set(
-                Portable::plane(data.as_ptr(), 1, 0),
-                0xff,
-                0xa5
-            ));
-            assert!(!Portable::all_set(
-                Portable::plane(data.as_ptr(), 1, 0),
-                0,
-                0x5b
-            ));
+    fn constant_samples_are_all_set() {
+        check_constant::<Portable>();
+        #[cfg(target_arch = "x86_64")]
+        if has_fast_path() {
+            check_constant::<Avx2>();
         }
     }
 }

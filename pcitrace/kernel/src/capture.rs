@@ -52,18 +52,12 @@ enum Bytes<'a> {
 
 impl<'a> Chunk<'a> {
     pub fn ready(offset: u64, bytes: impl Into<Cow<'a, [u8]>>) -> Self {
-        Chunk {
-            offset,
-            bytes: Bytes::Ready(bytes.into()),
-        }
+        Chunk { offset, bytes: Bytes::Ready(bytes.into()) }
     }
 
     /// `load` replaces what is in the buffer.
     pub fn load(offset: u64, load: impl FnOnce(&mut Vec<u8>) -> Result<()> + Send + 'a) -> Self {
-        Chunk {
-            offset,
-            bytes: Bytes::Load(Box::new(load)),
-        }
+        Chunk { offset, bytes: Bytes::Load(Box::new(load)) }
     }
 
     /// The bytes, in `buffer` or where they are.

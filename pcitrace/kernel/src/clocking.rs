@@ -2,6 +2,8 @@
 //!
 //! In timing mode a line's value at a clock is that of the last sample in which CLK was low (`pci-reference`, "Sampling").
 
+#[cfg(target_arch = "x86_64")]
+use crate::bits::Avx2;
 use crate::bits::{Backend, Bit, Portable, has_fast_path};
 use crate::layout::Layout;
 use crate::protocol::{Block, Protocol, Stamps, Word};
@@ -18,9 +20,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    pub const WHOLE: Windows = Windows {
-        length: f64::INFINITY,
-    };
+    pub const WHOLE: Windows = Windows { length: f64::INFINITY };
 
     /// First stamp of window `number`.
     fn start(&self, number: u64) -> u64 {
@@ -50,13 +50,105 @@ struct Line {
     flip: u64,
 }
 
+/// A state of the bus that can last for many samples: what each line has to read.
+struct Steady {
+    /// The samples with which every bit of the mask is 1 through the flip are in this state; both hold as many samples as fit
+    /// into eight bytes. None where samples do not fit.
+    test: Option<(u64, u64)>,
+}
+
+impl Steady {
+    /// Of lines (those that were captured) that have to read 1 (asserted) or 0.
+    fn new(unit: usize, lines: impl IntoIterator<Item = (Option<Bit>, bool)>) -> Self {
+        let (mut flip, mut mask) = ([0; 8], [0; 8]);
+        if !matches!(unit, 1 | 2 | 4 | 8) {
+            return Steady { test: None };
+        }
+        for (bit, wanted) in lines {
+            let Some(bit) = bit else { continue };
+            for byte in (bit.byte..8).step_by(unit) {
+                mask[byte] |= bit.mask;
+                // Inverted twice, by the polarity of the line and by what is wanted, is not inverted.
+                if wanted == (bit.flip != 0) {
+                    flip[byte] |= bit.mask;
+                }
+            }
+        }
+        Steady { test: Some((u64::from_le_bytes(flip), u64::from_le_bytes(mask))) }
+    }
+
+    /// Goes over the blocks from `from` on, to `to` at most, in all samples of which the bus is in this state.
+    ///
+    /// # Safety
+    /// As for [`Backend`], for all blocks up to `to`, and the first sample after them.
+    #[inline(always)]
+    unsafe fn run<B: Backend>(&self, clk: Option<Bit>, data: &[u8], unit: usize, from: usize, to: usize) -> SteadyRun {
+        let Some(test) = self.test else {
+            return SteadyRun { end: from, clocks: 0, last: (0, 0) };
+        };
+        // Most of the time of a decode goes by here: each unit size has its own loop.
+        unsafe {
+            match unit {
+                1 => Self::run_in::<B, 1>(test, clk, data, from, to),
+                2 => Self::run_in::<B, 2>(test, clk, data, from, to),
+                4 => Self::run_in::<B, 4>(test, clk, data, from, to),
+                _ => Self::run_in::<B, 8>(test, clk, data, from, to),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn run_in<B: Backend, const UNIT: usize>(
+        (flip, mask): (u64, u64),
+        clk: Option<Bit>,
+        data: &[u8],
+        from: usize,
+        to: usize,
+    ) -> SteadyRun {
+        let (mut clocks, mut last) = (0, (0, 0));
+        let mut end = from;
+        while end < to {
+            let start = end * BLOCK;
+            // Safety: as the caller says.
+            let edges = unsafe {
+                let block = data.as_ptr().add(start * UNIT);
+                if !B::all_set(block, UNIT, flip, mask) {
+                    break;
+                }
+                match clk {
+                    Some(clk) => {
+                        let level = B::level(block, UNIT, clk.byte, clk.mask) ^ clk.flip;
+                        let after = *block.add(BLOCK * UNIT + clk.byte) & clk.mask != 0;
+                        !level & (level >> 1 | (u64::from(after) ^ clk.flip & 1) << 63)
+                    }
+                    None => !0,
+                }
+            };
+            end += 1;
+            clocks += u64::from(edges.count_ones());
+            if edges != 0 {
+                last = (start, edges);
+            }
+        }
+        SteadyRun { end, clocks, last }
+    }
+}
+
+/// Blocks in which the bus stays in one state.
+struct SteadyRun {
+    /// The first block after them.
+    end: usize,
+    clocks: u64,
+    /// The last of them that has a clock: its first sample and its edges.
+    last: (usize, u64),
+}
+
 /// The control lines of a layout, arranged so that each byte of the samples is gathered once.
 struct Control {
-    /// Bytes of the sample that hold control lines; the first `scanned` of them tell whether the bus is idle.
+    /// Bytes of the sample that hold control lines.
     bytes: Vec<usize>,
-    scanned: usize,
-    /// Per scanned byte: flip and mask with which every bit is 1 while the bus is idle.
-    idle: Vec<(u8, u8)>,
+    idle: Steady,
+    burst: Steady,
     clk: Option<Line>,
     frame: Line,
     irdy: Line,
@@ -76,48 +168,31 @@ impl Control {
     fn new(layout: &Layout) -> Self {
         let mut bytes: Vec<usize> = Vec::new();
         let mut line = |bit: Bit| {
-            let plane = bytes
-                .iter()
-                .position(|&byte| byte == bit.byte)
-                .unwrap_or_else(|| {
-                    bytes.push(bit.byte);
-                    bytes.len() - 1
-                });
-            Line {
-                plane,
-                mask: bit.mask,
-                flip: bit.flip,
-            }
+            let plane = bytes.iter().position(|&byte| byte == bit.byte).unwrap_or_else(|| {
+                bytes.push(bit.byte);
+                bytes.len() - 1
+            });
+            Line { plane, mask: bit.mask, flip: bit.flip }
         };
         let clk = layout.clk.map(&mut line);
         let frame = line(layout.frame);
         let irdy = line(layout.irdy);
         let rst = layout.rst.map(&mut line);
         let unknown = layout.unknown.map(&mut line);
-        let released = [Some(frame), Some(irdy), rst, unknown];
         let trdy = line(layout.trdy);
         let stop = layout.stop.map(&mut line);
         let devsel = layout.devsel.map(&mut line);
-        let scanned = released
-            .iter()
-            .flatten()
-            .chain(&clk)
-            .map(|l| l.plane + 1)
-            .max()
-            .unwrap_or(0);
-        let mut idle = vec![(0, 0); scanned];
-        for line in released.iter().flatten() {
-            let (flip, mask) = &mut idle[line.plane];
-            *mask |= line.mask;
-            // A line reads 1 when asserted; where that is a high level, idle is a low one.
-            if line.flip == 0 {
-                *flip |= line.mask;
-            }
-        }
+        let released = [Some(layout.frame), Some(layout.irdy), layout.rst, layout.unknown];
+        let asserted = [Some(layout.frame), Some(layout.irdy), Some(layout.trdy), layout.devsel];
+        let quiet = [layout.stop, layout.rst, layout.unknown, layout.perr, layout.serr, layout.cbe_unknown];
+        let enabled = layout.cbe.iter().map(|&bit| Some(bit));
+        let idle = Steady::new(layout.unit, released.map(|bit| (bit, false)));
+        let burst = asserted.map(|bit| (bit, true)).into_iter().chain(quiet.map(|bit| (bit, false)));
+        let burst = Steady::new(layout.unit, burst.chain(enabled.map(|bit| (bit, false))));
         Control {
             bytes,
-            scanned,
             idle,
+            burst,
             clk,
             frame,
             irdy,
@@ -130,44 +205,36 @@ impl Control {
         }
     }
 
-    /// The bus is idle in all 64 samples.
+    /// 1 = asserted, for all 64 samples.
     #[inline(always)]
-    unsafe fn is_idle<B: Backend>(&self, planes: &[Option<B::Plane>; MAX_PLANES]) -> bool {
-        self.idle.iter().zip(planes).all(|(&(flip, mask), plane)| {
-            plane.is_some_and(|plane| unsafe { B::all_set(plane, flip, mask) })
-        })
+    unsafe fn samples<B: Backend>(&self, planes: &[B::Plane; MAX_PLANES], line: Line) -> u64 {
+        unsafe { B::bitmap(planes[line.plane], line.mask) ^ line.flip }
     }
 
+    /// The same of a line that may not have been captured: then it is never asserted.
     #[inline(always)]
-    unsafe fn load<B: Backend>(
-        &self,
-        planes: &mut [Option<B::Plane>; MAX_PLANES],
-        which: std::ops::Range<usize>,
-        data: &[u8],
-        unit: usize,
-    ) {
-        for i in which {
-            planes[i] = Some(unsafe { B::plane(data.as_ptr(), unit, self.bytes[i]) });
+    unsafe fn maybe<B: Backend>(&self, planes: &[B::Plane; MAX_PLANES], line: Option<Line>) -> u64 {
+        match line {
+            Some(line) => unsafe { self.samples::<B>(planes, line) },
+            None => 0,
         }
     }
 
-    /// 1 = asserted, for all 64 samples.
+    /// Samples before a rise of CLK; in state mode every sample.
     #[inline(always)]
-    unsafe fn samples<B: Backend>(
-        &self,
-        planes: &[Option<B::Plane>; MAX_PLANES],
-        line: Line,
-    ) -> u64 {
-        planes[line.plane].map_or(
-            0,
-            |plane| unsafe { B::bitmap(plane, line.mask) } ^ line.flip,
-        )
+    unsafe fn edges<B: Backend>(&self, planes: &[B::Plane; MAX_PLANES], block: &[u8], unit: usize) -> u64 {
+        match self.clk {
+            Some(clk) => {
+                let level = unsafe { self.samples::<B>(planes, clk) };
+                let after = (block[BLOCK * unit + self.bytes[clk.plane]] & clk.mask != 0) ^ (clk.flip != 0);
+                !level & (level >> 1 | u64::from(after) << 63)
+            }
+            None => !0,
+        }
     }
 
     fn changed_before(&self, before: &[u8], sample: &[u8]) -> bool {
-        self.watched
-            .iter()
-            .any(|&(byte, mask)| (before[byte] ^ sample[byte]) & mask != 0)
+        self.watched.iter().any(|&(byte, mask)| (before[byte] ^ sample[byte]) & mask != 0)
     }
 }
 
@@ -194,13 +261,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder that knows nothing of what came before sample number `first`.
-    pub fn new(
-        layout: Layout,
-        want_data_phases: bool,
-        windows: Windows,
-        first: u64,
-        portable: bool,
-    ) -> Self {
+    pub fn new(layout: Layout, want_data_phases: bool, windows: Windows, first: u64, portable: bool) -> Self {
         Self::starting(
             Protocol::new(layout, want_data_phases, false, windows.number_of(first)),
             windows,
@@ -275,8 +336,7 @@ impl Decoder {
         }
         let blocks = (bytes.len() / unit).saturating_sub(1) / BLOCK;
         self.run(bytes, blocks, !0, &[]);
-        self.carry
-            .extend_from_slice(&bytes[blocks * BLOCK * unit..]);
+        self.carry.extend_from_slice(&bytes[blocks * BLOCK * unit..]);
     }
 
     /// Whole samples with a stamp each (state mode: each is a clock).
@@ -285,24 +345,16 @@ impl Decoder {
         self.carry.extend_from_slice(bytes);
         self.carry_stamps.extend_from_slice(stamps);
         let blocks = self.carry_stamps.len().saturating_sub(1) / BLOCK;
-        let (data, stamps) = (
-            std::mem::take(&mut self.carry),
-            std::mem::take(&mut self.carry_stamps),
-        );
+        let (data, stamps) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.carry_stamps));
         self.run(&data, blocks, !0, &stamps);
         self.carry.extend_from_slice(&data[blocks * BLOCK * unit..]);
-        self.carry_stamps
-            .extend_from_slice(&stamps[blocks * BLOCK..]);
+        self.carry_stamps.extend_from_slice(&stamps[blocks * BLOCK..]);
     }
 
     /// Nothing is known between the samples so far and the next ones.
     pub fn gap(&mut self) {
         self.flush();
-        let stamp = self
-            .carry_stamps
-            .last()
-            .copied()
-            .unwrap_or(self.next_sample);
+        let stamp = self.carry_stamps.last().copied().unwrap_or(self.next_sample);
         self.protocol.gap(stamp);
         self.carry_stamps.clear();
         self.last_clock = None;
@@ -320,11 +372,7 @@ impl Decoder {
         let unit = self.unit();
         let mut data = std::mem::take(&mut self.carry);
         let samples = data.len() / unit;
-        let clocks = if self.is_timing() {
-            samples.saturating_sub(1)
-        } else {
-            samples
-        };
+        let clocks = if self.is_timing() { samples.saturating_sub(1) } else { samples };
         data.resize((BLOCK + 1) * unit, 0);
         let mut stamps = self.carry_stamps.clone();
         if let Some(&last) = stamps.last() {
@@ -345,10 +393,7 @@ impl Decoder {
             return;
         }
         let unit = self.unit();
-        assert!(
-            data.len() >= (blocks * BLOCK + 1) * unit
-                || !self.is_timing() && data.len() >= blocks * BLOCK * unit
-        );
+        assert!(data.len() >= (blocks * BLOCK + 1) * unit || !self.is_timing() && data.len() >= blocks * BLOCK * unit);
         #[cfg(target_arch = "x86_64")]
         if self.fast {
             // Safety: `fast` is only set where the processor has what this needs.
@@ -356,7 +401,7 @@ impl Decoder {
             self.remember(data, blocks);
             return;
         }
-        run::<Portable, 0>(self, data, blocks, valid, stamps);
+        run::<Portable>(self, data, blocks, valid, stamps);
         self.remember(data, blocks);
     }
 
@@ -369,11 +414,7 @@ impl Decoder {
 
     /// No row that is still to come starts before this stamp.
     pub fn reached(&self) -> u64 {
-        let next = self
-            .carry_stamps
-            .first()
-            .copied()
-            .unwrap_or(self.next_sample);
+        let next = self.carry_stamps.first().copied().unwrap_or(self.next_sample);
         self.protocol.oldest_pending().unwrap_or(next)
     }
 
@@ -386,25 +427,11 @@ impl Decoder {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
 fn run_avx2(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
-    use crate::bits::Avx2;
-    match decoder.unit() {
-        1 => run::<Avx2, 1>(decoder, data, blocks, valid, stamps),
-        2 => run::<Avx2, 2>(decoder, data, blocks, valid, stamps),
-        4 => run::<Avx2, 4>(decoder, data, blocks, valid, stamps),
-        8 => run::<Avx2, 8>(decoder, data, blocks, valid, stamps),
-        _ => run::<Avx2, 0>(decoder, data, blocks, valid, stamps),
-    }
+    run::<Avx2>(decoder, data, blocks, valid, stamps);
 }
 
-/// `UNIT` is the unit size where the compiler should know it, else 0.
 #[inline(always)]
-fn run<B: Backend, const UNIT: usize>(
-    decoder: &mut Decoder,
-    data: &[u8],
-    blocks: usize,
-    valid: u64,
-    stamps: &[u64],
-) {
+fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
     let Decoder {
         protocol,
         control,
@@ -417,68 +444,76 @@ fn run<B: Backend, const UNIT: usize>(
         last_clock_stamp,
         ..
     } = decoder;
-    let unit = if UNIT == 0 {
-        protocol.layout().unit
-    } else {
-        UNIT
-    };
+    let unit = protocol.layout().unit;
     let timing = control.clk.is_some();
+    let layout_clk = protocol.layout().clk;
     // The stamp of a clock in timing mode is the first sample with CLK high, one after the sample that is read.
     let first_stamp = *next_sample + u64::from(timing);
     let stamps_of = |start: usize| match stamps {
         [] => Stamps::From(first_stamp + start as u64),
         listed => Stamps::Listed(&listed[start..]),
     };
+    // Blocks before this one lie in the present window as a whole.
+    let same_window = |window_end: u64| match stamps {
+        [] => (window_end.saturating_sub(first_stamp) / BLOCK as u64).min(blocks as u64) as usize,
+        listed => (listed.partition_point(|&stamp| stamp < window_end) / BLOCK).min(blocks),
+    };
+    let mut whole = same_window(*window_end);
     // The last block with an edge, for the sample of the clock before.
     let mut clock_before: Option<(usize, u64)> = None;
-    let mut planes: [Option<B::Plane>; MAX_PLANES] = [None; MAX_PLANES];
-    for index in 0..blocks {
-        let start = index * BLOCK;
-        let block = &data[start * unit..];
-        // Safety: 64 samples follow (asserted by the caller), and the control bytes lie within the unit.
-        unsafe { control.load::<B>(&mut planes, 0..control.scanned, block, unit) };
-        let edges = valid
-            & match control.clk {
-                // Safety: as above.
-                Some(clk) => unsafe {
-                    let level = control.samples::<B>(&planes, clk);
-                    let after = block[BLOCK * unit + control.bytes[clk.plane]] & clk.mask != 0;
-                    let after = after ^ (clk.flip != 0);
-                    !level & (level >> 1 | u64::from(after) << 63)
-                },
-                None => !0,
+    // Safety: 64 samples follow the start of each block (asserted by the caller), and the control bytes lie within the unit.
+    let mut planes = [unsafe { B::plane(data.as_ptr(), unit, control.bytes[0]) }; MAX_PLANES];
+    let mut index = 0;
+    while index < blocks {
+        if valid == !0 {
+            let state = if protocol.is_quiet() {
+                Some(&control.idle)
+            } else if protocol.is_bursting() && steady_before(data, index, unit, control) {
+                Some(&control.burst)
+            } else {
+                None
             };
+            if let Some(state) = state {
+                // Safety: as above.
+                let run = unsafe { state.run::<B>(layout_clk, data, unit, index, whole) };
+                if run.clocks > 0 {
+                    clock_before = Some(run.last);
+                    if protocol.is_quiet() {
+                        protocol.skip_idle(run.clocks);
+                    } else {
+                        let (start, edges) = run.last;
+                        protocol.skip_burst(run.clocks, stamps_of(start).at(63 - edges.leading_zeros() as usize));
+                    }
+                }
+                index = run.end;
+                if index == blocks {
+                    break;
+                }
+            }
+        }
+        let start = index * BLOCK;
+        index += 1;
+        let block = &data[start * unit..];
+        for (plane, &byte) in planes.iter_mut().zip(&control.bytes) {
+            // Safety: as above.
+            *plane = unsafe { B::plane(block.as_ptr(), unit, byte) };
+        }
+        // Safety: as above.
+        let edges = valid & unsafe { control.edges::<B>(&planes, block, unit) };
         let block_stamps = stamps_of(start);
         if first_clock.is_none() && edges != 0 {
             *first_clock = Some(block_stamps.at(edges.trailing_zeros() as usize));
         }
         let ends_window = block_stamps.at(BLOCK - 1) >= *window_end;
-        // Safety: as above.
-        if protocol.is_quiet() && !ends_window && unsafe { control.is_idle::<B>(&planes) } {
-            protocol.skip_idle(edges.count_ones());
-            if edges != 0 {
-                clock_before = Some((start, edges));
-            }
-            continue;
-        }
-        // Safety: as above.
-        unsafe {
-            control.load::<B>(
-                &mut planes,
-                control.scanned..control.bytes.len(),
-                block,
-                unit,
-            )
-        };
-        let word = Samples::read::<B>(control, &planes, timing);
-        let mut suspect = word.suspect & !1;
+        // Safety: the planes were loaded by the same backend.
+        let samples = unsafe { Samples::read::<B>(control, &planes, timing) };
+        let mut suspect = samples.suspect & !1;
         if timing && edges & 1 != 0 {
             let before = match start {
                 0 => last_sample.as_deref(),
                 _ => Some(&data[(start - 1) * unit..]),
             };
-            suspect |=
-                u64::from(before.is_some_and(|before| control.changed_before(before, block)));
+            suspect |= u64::from(before.is_some_and(|before| control.changed_before(before, block)));
         }
         let mut left = edges;
         while left != 0 {
@@ -489,6 +524,7 @@ fn run<B: Backend, const UNIT: usize>(
                     let number = windows.number_of(first);
                     protocol.begin_window(number);
                     *window_end = windows.start(number + 1);
+                    whole = same_window(*window_end);
                 }
                 for sample in 0..BLOCK {
                     if block_stamps.at(sample) >= *window_end {
@@ -498,20 +534,13 @@ fn run<B: Backend, const UNIT: usize>(
                 }
             }
             let previous = match clock_before {
-                Some((start, edges)) => {
-                    Some(&data[(start + 63 - edges.leading_zeros() as usize) * unit..])
-                }
+                Some((start, edges)) => Some(&data[(start + 63 - edges.leading_zeros() as usize) * unit..]),
                 None => last_clock.as_deref(),
             };
-            let clocks = Block::<B> {
-                data: block,
-                unit,
-                edges: part,
-                stamps: block_stamps,
-                previous,
-                backend: PhantomData,
-            };
-            protocol.push(&clocks, &word.at::<B>(part, suspect));
+            let clocks =
+                Block::<B> { data: block, unit, edges: part, stamps: block_stamps, previous, backend: PhantomData };
+            // Safety: the backend fits the processor.
+            unsafe { B::push(protocol, &clocks, &samples, suspect) };
             left &= !part;
             clock_before = Some((start, part));
         }
@@ -521,6 +550,40 @@ fn run<B: Backend, const UNIT: usize>(
         let at = (start + within) * unit;
         *last_clock = Some(data[at..at + unit].to_vec());
         *last_clock_stamp = Some(stamps_of(start).at(within));
+    }
+}
+
+/// No control line changed between block `index` and the sample before it, which has to be in `data`.
+fn steady_before(data: &[u8], index: usize, unit: usize, control: &Control) -> bool {
+    let start = index * BLOCK * unit;
+    start > 0 && !control.changed_before(&data[start - unit..], &data[start..])
+}
+
+/// The protocol behind a call: inlined into [`run`] it would not leave enough registers for either.
+trait Engine: Backend + Sized {
+    /// # Safety
+    /// As for [`Backend`].
+    unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64);
+}
+
+impl Engine for Portable {
+    unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64) {
+        unsafe { protocol.push(block, &samples.at::<Self>(block.edges, suspect)) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Engine for Avx2 {
+    #[inline(always)]
+    unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn push(protocol: &mut Protocol, block: &Block<Avx2>, samples: &Samples, suspect: u64) {
+            // Safety: this function has the features.
+            let word = unsafe { samples.at::<Avx2>(block.edges, suspect) };
+            protocol.push(block, &word);
+        }
+        unsafe { push(protocol, block, samples, suspect) }
     }
 }
 
@@ -537,65 +600,46 @@ struct Samples {
 }
 
 impl Samples {
+    /// # Safety
+    /// As for [`Backend`].
     #[inline(always)]
-    fn read<B: Backend>(
-        control: &Control,
-        planes: &[Option<B::Plane>; MAX_PLANES],
-        timing: bool,
-    ) -> Self {
-        // Safety: the planes were loaded by the same backend.
-        let samples = |line: Option<Line>| {
-            line.map_or(0, |line| unsafe { control.samples::<B>(planes, line) })
-        };
-        let frame = samples(Some(control.frame));
-        let irdy = samples(Some(control.irdy));
-        let trdy = samples(Some(control.trdy));
-        let stop = samples(control.stop);
-        let devsel = samples(control.devsel);
-        let changed = |line: u64| line ^ line << 1;
-        Samples {
-            frame,
-            irdy,
-            trdy,
-            stop,
-            devsel,
-            reset: samples(control.rst),
-            unknown: samples(control.unknown),
-            suspect: match timing {
-                true => {
-                    changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel)
-                }
-                false => 0,
-            },
+    unsafe fn read<B: Backend>(control: &Control, planes: &[B::Plane; MAX_PLANES], timing: bool) -> Self {
+        unsafe {
+            let frame = control.samples::<B>(planes, control.frame);
+            let irdy = control.samples::<B>(planes, control.irdy);
+            let trdy = control.samples::<B>(planes, control.trdy);
+            let stop = control.maybe::<B>(planes, control.stop);
+            let devsel = control.maybe::<B>(planes, control.devsel);
+            let changed = |line: u64| line ^ line << 1;
+            let suspect = changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel);
+            Samples {
+                frame,
+                irdy,
+                trdy,
+                stop,
+                devsel,
+                reset: control.maybe::<B>(planes, control.rst),
+                unknown: control.maybe::<B>(planes, control.unknown),
+                suspect: if timing { suspect } else { 0 },
+            }
         }
     }
 
+    /// # Safety
+    /// As for [`Backend`].
     #[inline(always)]
-    fn at<B: Backend>(&self, edges: u64, suspect: u64) -> Word {
-        // Safety: the backend fits the processor.
-        let clocks = |samples: u64| unsafe { B::compress(samples, edges) };
-        let frame = clocks(self.frame);
-        let irdy = clocks(self.irdy);
-        let trdy = clocks(self.trdy);
-        let stop = clocks(self.stop);
-        let devsel = clocks(self.devsel);
-        Word {
-            frame,
-            irdy,
-            trdy,
-            stop,
-            devsel,
-            unknown: if self.unknown == 0 {
-                0
-            } else {
-                clocks(self.unknown)
-            },
-            reset: if self.reset == 0 {
-                0
-            } else {
-                clocks(self.reset)
-            },
-            suspect: if suspect == 0 { 0 } else { clocks(suspect) },
+    unsafe fn at<B: Backend>(&self, edges: u64, suspect: u64) -> Word {
+        unsafe {
+            Word {
+                frame: B::compress(self.frame, edges),
+                irdy: B::compress(self.irdy, edges),
+                trdy: B::compress(self.trdy, edges),
+                stop: B::compress(self.stop, edges),
+                devsel: B::compress(self.devsel, edges),
+                unknown: if self.unknown == 0 { 0 } else { B::compress(self.unknown, edges) },
+                reset: if self.reset == 0 { 0 } else { B::compress(self.reset, edges) },
+                suspect: if suspect == 0 { 0 } else { B::compress(suspect, edges) },
+            }
         }
     }
 }
@@ -621,28 +665,15 @@ pub fn decode_chunk(
     let skip = (unit - (offset % unit as u64) as usize) % unit;
     let samples = bytes.get(skip..).unwrap_or_default();
     let Some(sync) = sync_point(layout, samples) else {
-        return Cut {
-            head: bytes.to_vec(),
-            rest: None,
-        };
+        return Cut { head: bytes.to_vec(), rest: None };
     };
     let first = (offset + skip as u64) / unit as u64 + sync as u64 + 1;
     let clock = &samples[sync * unit..(sync + 1) * unit];
-    let mut rest = Decoder::in_step(
-        layout.clone(),
-        want_data_phases,
-        windows,
-        first,
-        portable,
-        clock,
-    );
+    let mut rest = Decoder::in_step(layout.clone(), want_data_phases, windows, first, portable, clock);
     rest.push(&samples[(sync + 1) * unit..]);
     // The sample after the sync point shows the edge to the decoder before.
     let head = skip + (sync + 1 + usize::from(layout.clk.is_some())) * unit;
-    Cut {
-        head: bytes[..head].to_vec(),
-        rest: Some(rest),
-    }
+    Cut { head: bytes[..head].to_vec(), rest: Some(rest) }
 }
 
 impl Decoder {
@@ -657,12 +688,7 @@ impl Decoder {
 /// matter after it: PERR#, SERR# and PAR come at most two clocks after a transaction.
 fn sync_point(layout: &Layout, samples: &[u8]) -> Option<usize> {
     let unit = layout.unit;
-    let lines = [
-        Some(layout.frame),
-        Some(layout.irdy),
-        layout.rst,
-        layout.unknown,
-    ];
+    let lines = [Some(layout.frame), Some(layout.irdy), layout.rst, layout.unknown];
     let is_idle = |sample: &[u8]| lines.iter().flatten().all(|bit| !bit.get(sample));
     let mut idle = 0;
     let mut all = samples.chunks_exact(unit).enumerate().peekable();

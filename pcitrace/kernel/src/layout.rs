@@ -34,12 +34,7 @@ impl BusSpec {
 
     /// Lines whose names are `stem` + number or `_name` (+ `#`), sorted by number, then name.
     pub fn agents(&self, stem: &str) -> Vec<(String, Source)> {
-        let number = |name: &str| {
-            name.trim_start_matches(stem)
-                .trim_end_matches('#')
-                .parse()
-                .unwrap_or(u32::MAX)
-        };
+        let number = |name: &str| name.trim_start_matches(stem).trim_end_matches('#').parse().unwrap_or(u32::MAX);
         let mut found: Vec<_> = self
             .lines
             .iter()
@@ -52,9 +47,7 @@ impl BusSpec {
 
     /// All of `stem0..stemN` + `suffix`, or nothing where one of them is missing.
     fn group(&self, stem: &str, range: std::ops::Range<u32>, suffix: &str) -> Option<Vec<Source>> {
-        range
-            .map(|i| self.lines.get(&format!("{stem}{i}{suffix}")).copied())
-            .collect()
+        range.map(|i| self.lines.get(&format!("{stem}{i}{suffix}")).copied()).collect()
     }
 }
 
@@ -84,17 +77,10 @@ impl Gather {
             flip |= u64::from(inverted) << to;
             // A part is one unaligned 8-byte load: up to 57 bits wherever it starts.
             match (parts.last_mut(), previous) {
-                (Some(part), Some(before))
-                    if before + 1 == position && part.mask.count_ones() < 57 =>
-                {
+                (Some(part), Some(before)) if before + 1 == position && part.mask.count_ones() < 57 => {
                     part.mask = part.mask << 1 | 1;
                 }
-                _ => parts.push(Part {
-                    byte: position / 8,
-                    shift: position as u32 % 8,
-                    mask: 1,
-                    to: to as u32,
-                }),
+                _ => parts.push(Part { byte: position / 8, shift: position as u32 % 8, mask: 1, to: to as u32 }),
             }
             previous = Some(position);
         }
@@ -106,18 +92,55 @@ impl Gather {
     pub fn get(&self, sample: &[u8]) -> u64 {
         let mut out = self.flip;
         for part in &self.parts {
-            let bytes = &sample[part.byte..];
-            let word = match bytes.first_chunk::<8>() {
-                Some(whole) => u64::from_le_bytes(*whole),
-                None => {
-                    let mut padded = [0; 8];
-                    padded[..bytes.len()].copy_from_slice(bytes);
-                    u64::from_le_bytes(padded)
-                }
-            };
+            let word = word_at(sample, part.byte);
             out ^= (word >> part.shift & part.mask) << part.to;
         }
         out
+    }
+}
+
+/// The parity of scattered bits of a sample: no need to collect them.
+#[derive(Debug, Clone)]
+pub struct Parity {
+    /// Eight bytes from `byte` on, and which of their bits count.
+    words: Vec<(usize, u64)>,
+    flip: bool,
+}
+
+impl Parity {
+    /// Of bits at these positions; the flag says that a bit is stored inverted.
+    fn new(positions: impl Iterator<Item = (usize, bool)>) -> Self {
+        let mut words: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut flip = false;
+        for (position, inverted) in positions {
+            *words.entry(position / 64 * 8).or_default() |= 1 << (position % 64);
+            flip ^= inverted;
+        }
+        Parity { words: words.into_iter().collect(), flip }
+    }
+
+    /// Is the number of ones odd? `sample` as for [`Gather::get`].
+    #[inline(always)]
+    pub fn is_odd(&self, sample: &[u8]) -> bool {
+        let mut ones = u32::from(self.flip);
+        for &(byte, mask) in &self.words {
+            ones += (word_at(sample, byte) & mask).count_ones();
+        }
+        ones & 1 == 1
+    }
+}
+
+/// Eight bytes from `byte` on, zeros after the end.
+#[inline(always)]
+fn word_at(sample: &[u8], byte: usize) -> u64 {
+    let bytes = &sample[byte..];
+    match bytes.first_chunk::<8>() {
+        Some(whole) => u64::from_le_bytes(*whole),
+        None => {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(padded)
+        }
     }
 }
 
@@ -145,14 +168,15 @@ pub struct Layout {
     pub cbe_word: Option<Gather>,
     pub ad: Option<Gather>,
     pub ad_high: Option<Gather>,
-    /// AD[31:0], C/BE[3:0]# and nothing else: what PAR covers.
-    pub parity: Option<Gather>,
+    /// What PAR covers: AD[31:0] and C/BE[3:0]#.
+    pub parity: Option<Parity>,
     pub grants: Option<Gather>,
     pub grant_names: Vec<String>,
-    /// Captures of changes: set where AD[31:0], AD[63:32], C/BE# or PAR has no known value.
+    /// Captures of changes: set where AD[31:0], AD[63:32], C/BE[3:0]#, C/BE[7:4]# or PAR has no known value.
     pub ad_unknown: Option<Bit>,
     pub ad_high_unknown: Option<Bit>,
     pub cbe_unknown: Option<Bit>,
+    pub cbe_high_unknown: Option<Bit>,
     pub par_unknown: Option<Bit>,
     /// The same for DEVSEL#, PERR#, SERR# and any GNT#.
     pub devsel_unknown: Option<Bit>,
@@ -165,12 +189,7 @@ pub struct Layout {
 
 impl Layout {
     /// `place` turns a channel bit into its position in the sample.
-    pub fn new(
-        spec: &BusSpec,
-        unit: usize,
-        state_mode: bool,
-        place: impl Fn(Source) -> usize,
-    ) -> Result<Self> {
+    pub fn new(spec: &BusSpec, unit: usize, state_mode: bool, place: impl Fn(Source) -> usize) -> Result<Self> {
         let bit = |s: Source| Bit::new(place(s), s.active_low);
         let optional = |name: &str| spec.lines.get(name).copied().map(bit);
         // C/BE# is named active low but read as it is on the bus.
@@ -189,29 +208,18 @@ impl Layout {
         let ad_low = spec.group("AD", 0..32, "");
         let grants = spec.agents("GNT");
         if grants.len() > 64 {
-            return Err(Error::Decode(format!(
-                "bus {}: more than 64 GNT# lines",
-                spec.name
-            )));
+            return Err(Error::Decode(format!("bus {}: more than 64 GNT# lines", spec.name)));
         }
         let parity = match (&ad_low, &cbe_low) {
             (Some(ad), Some(cbe)) => {
-                let positions: Vec<_> = ad
-                    .iter()
-                    .map(|&s| as_stated(s))
-                    .chain(cbe.iter().map(|&s| as_on_bus(s)))
-                    .collect();
-                Some(Gather::new(&positions))
+                let ad = ad.iter().map(|&s| as_stated(s));
+                Some(Parity::new(ad.chain(cbe.iter().map(|&s| as_on_bus(s)))))
             }
             _ => None,
         };
         Ok(Layout {
             unit,
-            clk: if state_mode {
-                None
-            } else {
-                Some(bit(spec.line("CLK")?))
-            },
+            clk: if state_mode { None } else { Some(bit(spec.line("CLK")?)) },
             frame: bit(spec.line("FRAME#")?),
             irdy: bit(spec.line("IRDY#")?),
             trdy: bit(spec.line("TRDY#")?),
@@ -224,27 +232,18 @@ impl Layout {
             req64: optional("REQ64#"),
             ack64: optional("ACK64#"),
             par: optional("PAR"),
-            cbe: cbe
-                .iter()
-                .map(|&s| Bit::new(place(s), !s.active_low))
-                .collect(),
-            cbe_word: (!cbe.is_empty())
-                .then(|| Gather::new(&cbe.iter().map(|&s| as_on_bus(s)).collect::<Vec<_>>())),
+            cbe: cbe.iter().map(|&s| Bit::new(place(s), !s.active_low)).collect(),
+            cbe_word: (!cbe.is_empty()).then(|| Gather::new(&cbe.iter().map(|&s| as_on_bus(s)).collect::<Vec<_>>())),
             ad: gather(ad_low, &as_stated),
             ad_high: gather(spec.group("AD", 32..64, ""), &as_stated),
             parity,
-            grants: (!grants.is_empty()).then(|| {
-                Gather::new(
-                    &grants
-                        .iter()
-                        .map(|(_, s)| as_stated(*s))
-                        .collect::<Vec<_>>(),
-                )
-            }),
+            grants: (!grants.is_empty())
+                .then(|| Gather::new(&grants.iter().map(|(_, s)| as_stated(*s)).collect::<Vec<_>>())),
             grant_names: grants.into_iter().map(|(name, _)| name).collect(),
             ad_unknown: None,
             ad_high_unknown: None,
             cbe_unknown: None,
+            cbe_high_unknown: None,
             par_unknown: None,
             devsel_unknown: None,
             perr_unknown: None,
@@ -257,16 +256,7 @@ impl Layout {
     /// Bytes of the sample that hold the lines a decoder looks at clock by clock, with the bits of those lines.
     pub fn control_bytes(&self) -> Vec<(usize, u8)> {
         let mut bytes: BTreeMap<usize, u8> = BTreeMap::new();
-        for bit in [
-            Some(self.frame),
-            Some(self.irdy),
-            Some(self.trdy),
-            self.stop,
-            self.devsel,
-        ]
-        .into_iter()
-        .flatten()
-        {
+        for bit in [Some(self.frame), Some(self.irdy), Some(self.trdy), self.stop, self.devsel].into_iter().flatten() {
             *bytes.entry(bit.byte).or_default() |= bit.mask;
         }
         bytes.into_iter().collect()

@@ -15,37 +15,16 @@ struct Samples {
 }
 
 /// A capture of `bytes`, samples of `unit` bytes whose bit `k` is called `names[k]`.
-pub fn capture(
-    bytes: Vec<u8>,
-    unit: usize,
-    names: Vec<String>,
-    rate_hz: Option<f64>,
-) -> Result<Capture> {
+pub fn capture(bytes: Vec<u8>, unit: usize, names: Vec<String>, rate_hz: Option<f64>) -> Result<Capture> {
     let path = PathBuf::from("samples in memory");
     if unit == 0 || names.len() > 8 * unit {
-        let what = format!(
-            "{} channels do not fit into samples of {unit} bytes",
-            names.len()
-        );
+        let what = format!("{} channels do not fit into samples of {unit} bytes", names.len());
         return Err(Error::format(&path, what));
     }
     let bits = (0..names.len()).collect();
-    let channels = names
-        .into_iter()
-        .map(|name| Channel { name, width: 1 })
-        .collect();
-    let data = Data::Sampled(Box::new(Samples {
-        bytes,
-        unit,
-        bits,
-        rate_hz,
-    }));
-    Ok(Capture {
-        path,
-        format: "memory",
-        channels,
-        data,
-    })
+    let channels = names.into_iter().map(|name| Channel { name, width: 1 }).collect();
+    let data = Data::Sampled(Box::new(Samples { bytes, unit, bits, rate_hz }));
+    Ok(Capture { path, format: "memory", channels, data })
 }
 
 impl Sampled for Samples {

@@ -35,17 +35,11 @@ pub struct TimeBase {
 
 impl TimeBase {
     pub fn per_second(rate_hz: f64) -> Self {
-        TimeBase {
-            numerator: 1e6,
-            denominator: rate_hz,
-        }
+        TimeBase { numerator: 1e6, denominator: rate_hz }
     }
 
     pub fn ticks((numerator, denominator): (u64, u64)) -> Self {
-        TimeBase {
-            numerator: numerator as f64 * 1e6,
-            denominator: denominator as f64,
-        }
+        TimeBase { numerator: numerator as f64 * 1e6, denominator: denominator as f64 }
     }
 
     pub fn us(&self, stamp: u64) -> f64 {
@@ -98,9 +92,7 @@ pub fn decode(
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Vec<Decoded>> {
     match &capture.data {
-        Data::Sampled(sampled) => {
-            decode_sampled(capture, sampled.as_ref(), buses, options, sink, progress)
-        }
+        Data::Sampled(sampled) => decode_sampled(capture, sampled.as_ref(), buses, options, sink, progress),
         Data::Changes(changes) => {
             if options.clock_mhz.is_some() || options.recover_clock {
                 return Err(Error::Decode(format!(
@@ -114,28 +106,21 @@ pub fn decode(
                 .iter()
                 .map(|spec| {
                     let layout = records::Packing::new(spec)?.layout;
-                    Ok(BusTables {
-                        name: spec.name.clone(),
-                        layout,
-                        time,
-                    })
+                    Ok(BusTables { name: spec.name.clone(), layout, time })
                 })
                 .collect::<Result<Vec<_>>>()?;
             sink.begin(&tables)?;
             let mut results = Vec::new();
             for (index, (spec, bus)) in buses.iter().zip(tables).enumerate() {
                 let mut track = Track::new(bus, index);
-                let make = |layout| {
-                    Decoder::new(layout, options.data_phases, windows, 0, options.portable)
-                };
-                let mut decoder =
-                    records::decode(changes.as_ref(), spec, make, |decoder, done| {
-                        let share = (index as f64 + done) / buses.len() as f64;
-                        if !progress(share) {
-                            return Err(Error::Interrupted);
-                        }
-                        track.drain(decoder, sink)
-                    })?;
+                let make = |layout| Decoder::new(layout, options.data_phases, windows, 0, options.portable);
+                let mut decoder = records::decode(changes.as_ref(), spec, make, |decoder, done| {
+                    let share = (index as f64 + done) / buses.len() as f64;
+                    if !progress(share) {
+                        return Err(Error::Interrupted);
+                    }
+                    track.drain(decoder, sink)
+                })?;
                 track.drain(&mut decoder, sink)?;
                 track.absorb(decoder);
                 results.push(track.result(sink, options, time.us(changes.end()), capture)?);
@@ -148,12 +133,8 @@ pub fn decode(
 fn windows_of(options: &Options, time: TimeBase) -> Result<Windows> {
     match options.window_us {
         None => Ok(Windows::WHOLE),
-        Some(us) if us > 0.0 && time.stamps(us) >= 1.0 => Ok(Windows {
-            length: time.stamps(us),
-        }),
-        Some(us) => Err(Error::Decode(format!(
-            "a window of {us} us is shorter than one sample; give a longer one"
-        ))),
+        Some(us) if us > 0.0 && time.stamps(us) >= 1.0 => Ok(Windows { length: time.stamps(us) }),
+        Some(us) => Err(Error::Decode(format!("a window of {us} us is shorter than one sample; give a longer one"))),
     }
 }
 
@@ -193,11 +174,10 @@ impl Track {
         for phase in &mut rows.data_phases {
             phase.transaction += self.transactions;
         }
-        self.problems
-            .extend(rows.problems.drain(..).map(|problem| Problem {
-                transaction: problem.transaction.map(|number| number + self.transactions),
-                ..problem
-            }));
+        self.problems.extend(rows.problems.drain(..).map(|problem| Problem {
+            transaction: problem.transaction.map(|number| number + self.transactions),
+            ..problem
+        }));
         sink.rows(self.index, rows)?;
         sink.reached(self.index, decoder.reached())
     }
@@ -208,7 +188,7 @@ impl Track {
         self.transactions += decoder.protocol.transactions();
         self.first_clock = self.first_clock.or(decoder.first_clock);
         self.last_clock = decoder.last_clock_stamp.or(self.last_clock);
-        append_windows(&mut self.windows, decoder.protocol.windows);
+        append_windows(&mut self.windows, decoder.protocol.into_windows());
     }
 
     fn result(
@@ -227,14 +207,10 @@ impl Track {
             )));
         }
         self.problems.sort();
-        let span = self
-            .first_clock
-            .zip(self.last_clock)
-            .map(|(first, last)| self.bus.time.us(last) - self.bus.time.us(first));
+        let span =
+            self.first_clock.zip(self.last_clock).map(|(first, last)| self.bus.time.us(last) - self.bus.time.us(first));
         Ok(Decoded {
-            clock_mhz: options.clock_mhz.or(span
-                .filter(|&us| us > 0.0)
-                .map(|us| (self.clocks - 1) as f64 / us)),
+            clock_mhz: options.clock_mhz.or(span.filter(|&us| us > 0.0).map(|us| (self.clocks - 1) as f64 / us)),
             transactions: self.transactions,
             problems: self.problems,
             windows: self.windows,
@@ -254,9 +230,9 @@ fn decode_sampled(
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Vec<Decoded>> {
     let positive = |what: &str, value: Option<f64>| match value {
-        Some(value) if !(value > 0.0 && value.is_finite()) => Err(Error::Decode(format!(
-            "{what} of {value} is not possible; give a positive number"
-        ))),
+        Some(value) if !(value > 0.0 && value.is_finite()) => {
+            Err(Error::Decode(format!("{what} of {value} is not possible; give a positive number")))
+        }
         value => Ok(value),
     };
     let state_rate = positive("a clock", options.clock_mhz)?.map(|mhz| mhz * 1e6);
@@ -275,45 +251,23 @@ fn decode_sampled(
     let tables = buses
         .iter()
         .map(|spec| {
-            let layout = Layout::new(spec, unit, state_mode || recover, |source| {
-                bits[source.channel]
-            })?;
-            Ok(BusTables {
-                name: spec.name.clone(),
-                layout,
-                time,
-            })
+            let layout = Layout::new(spec, unit, state_mode || recover, |source| bits[source.channel])?;
+            Ok(BusTables { name: spec.name.clone(), layout, time })
         })
         .collect::<Result<Vec<_>>>()?;
     sink.begin(&tables)?;
 
-    let mut tracks: Vec<Track> = tables
-        .iter()
-        .enumerate()
-        .map(|(i, bus)| Track::new(bus.clone(), i))
-        .collect();
+    let mut tracks: Vec<Track> = tables.iter().enumerate().map(|(i, bus)| Track::new(bus.clone(), i)).collect();
     let mut decoders: Vec<Decoder> = tables
         .iter()
-        .map(|bus| {
-            Decoder::new(
-                bus.layout.clone(),
-                options.data_phases,
-                windows,
-                0,
-                options.portable,
-            )
-        })
+        .map(|bus| Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable))
         .collect();
     let total = sampled.total_bytes();
     let mut reached = 0;
     let mut step = |length: usize| -> Result<()> {
         reached += length as u64;
         let share = total.map_or(0.0, |total| reached as f64 / total.max(1) as f64);
-        if progress(share) {
-            Ok(())
-        } else {
-            Err(Error::Interrupted)
-        }
+        if progress(share) { Ok(()) } else { Err(Error::Interrupted) }
     };
 
     let threads = match options.threads {
@@ -325,27 +279,20 @@ fn decode_sampled(
             .iter()
             .map(|spec| {
                 let clk = spec.line("CLK")?;
-                Ok(Recovery::new(
-                    crate::bits::Bit::new(bits[clk.channel], clk.active_low),
-                    unit,
-                ))
+                Ok(Recovery::new(crate::bits::Bit::new(bits[clk.channel], clk.active_low), unit))
             })
             .collect::<Result<Vec<_>>>()?;
         let mut buffer = Vec::new();
         for chunk in sampled.chunks() {
             let bytes = chunk?.bytes(&mut buffer)?;
-            for ((track, decoder), recovery) in
-                tracks.iter_mut().zip(&mut decoders).zip(&mut recoveries)
-            {
+            for ((track, decoder), recovery) in tracks.iter_mut().zip(&mut decoders).zip(&mut recoveries) {
                 recovery.push(&bytes, decoder);
                 track.drain(decoder, sink)?;
             }
             step(bytes.len())?;
         }
         for ((decoder, recovery), track) in decoders.iter_mut().zip(&mut recoveries).zip(&tracks) {
-            recovery
-                .finish(decoder)
-                .map_err(|why| Error::Decode(format!("bus {}: {why}", track.bus.name)))?;
+            recovery.finish(decoder).map_err(|why| Error::Decode(format!("bus {}: {why}", track.bus.name)))?;
         }
     } else if threads == 1 {
         let mut buffer = Vec::new();
@@ -363,16 +310,7 @@ fn decode_sampled(
             let bytes = chunk.bytes(buffer)?;
             let cuts = tables
                 .iter()
-                .map(|bus| {
-                    decode_chunk(
-                        &bus.layout,
-                        options.data_phases,
-                        windows,
-                        options.portable,
-                        offset,
-                        &bytes,
-                    )
-                })
+                .map(|bus| decode_chunk(&bus.layout, options.data_phases, windows, options.portable, offset, &bytes))
                 .collect();
             Ok((bytes.len(), cuts))
         };

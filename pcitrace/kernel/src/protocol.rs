@@ -6,9 +6,7 @@
 
 use crate::bits::{Backend, Bit};
 use crate::layout::Layout;
-use crate::rows::{
-    Counts, DataPhase, Problem, ProblemKind, Rows, Termination, Transaction, WindowCounts,
-};
+use crate::rows::{Counts, DataPhase, Problem, ProblemKind, Rows, Termination, Transaction, WindowCounts};
 use std::marker::PhantomData;
 
 const SPECIAL_CYCLE: u8 = 0x1;
@@ -83,7 +81,34 @@ impl<B: Backend> Block<'_, B> {
 
     #[inline(always)]
     fn maybe(&self, bit: Option<Bit>) -> u64 {
-        bit.map_or(0, |bit| self.line(bit))
+        match bit {
+            Some(bit) => self.line(bit),
+            None => 0,
+        }
+    }
+
+    /// Byte lanes that C/BE# disables in the data phases `data`, in those of `wide` the upper four too.
+    #[inline(always)]
+    fn disabled_lanes(&self, layout: &Layout, data: u64, wide: u64) -> u64 {
+        let known_low = data & !self.maybe(layout.cbe_unknown);
+        let known_high = wide & !self.maybe(layout.cbe_high_unknown);
+        let lanes = if wide == 0 { 4 } else { layout.cbe.len() };
+        let mut disabled = 0;
+        let mut byte = layout.cbe[0].byte;
+        // Safety: as in `line`.
+        let mut plane = unsafe { B::plane(self.data.as_ptr(), self.unit, byte) };
+        for (lane, bit) in layout.cbe[..lanes].iter().enumerate() {
+            if bit.byte != byte {
+                byte = bit.byte;
+                // Safety: as in `line`.
+                plane = unsafe { B::plane(self.data.as_ptr(), self.unit, byte) };
+            }
+            // Safety: as in `line`.
+            let high = unsafe { B::compress(B::bitmap(plane, bit.mask) ^ bit.flip, self.edges) };
+            let phases = if lane < 4 { known_low } else { known_high };
+            disabled += u64::from((high & phases).count_ones());
+        }
+        disabled
     }
 
     #[inline(always)]
@@ -146,7 +171,8 @@ fn first(map: u64, from: u32, end: u32) -> u32 {
 /// The transaction that is on the bus.
 #[derive(Debug, Clone)]
 struct Open {
-    row: Transaction,
+    /// Its row in `rows.transactions`.
+    row: usize,
     number: u64,
     /// Clock number of the last address phase.
     address_clk: u64,
@@ -174,13 +200,7 @@ struct Watched {
 
 impl Watched {
     #[inline(always)]
-    fn watch<B: Backend>(
-        &mut self,
-        block: &Block<B>,
-        line: Option<Bit>,
-        unknown: Option<Bit>,
-        clocks: u64,
-    ) {
+    fn watch<B: Backend>(&mut self, block: &Block<B>, line: Option<Bit>, unknown: Option<Bit>, clocks: u64) {
         if let Some(line) = line.filter(|_| clocks != 0) {
             self.asserted |= block.line(line) & clocks != 0;
             self.unknown |= block.maybe(unknown) & clocks != 0;
@@ -188,18 +208,20 @@ impl Watched {
     }
 
     fn result(self, line: Option<Bit>) -> Option<bool> {
-        line.filter(|_| self.asserted || !self.unknown)
-            .map(|_| self.asserted)
+        line.filter(|_| self.asserted || !self.unknown).map(|_| self.asserted)
     }
 }
 
 /// A finished transaction whose PERR# and SERR# may still come.
 #[derive(Debug, Clone)]
 struct Tail {
-    row: Transaction,
+    row: usize,
     number: u64,
     perr: Watched,
     serr: Watched,
+    /// Numbers of the first clocks in which PERR# and SERR# may be about it.
+    first_perr: u64,
+    first_serr: u64,
     clocks_left: u32,
 }
 
@@ -224,9 +246,12 @@ pub struct Protocol {
     after_transaction: Option<u64>,
     last_stamp: u64,
     pub rows: Rows,
-    pub windows: WindowCounts,
-    /// Where the accounting of the last clock went, for the class `abort`, known one clock later.
-    last_clock_window: usize,
+    /// The accounting of the windows before the present one, and of that.
+    windows: WindowCounts,
+    window: u64,
+    counts: Counts,
+    /// The last clock was counted in the window before: for the class `abort`, known one clock later.
+    last_clock_in_window_before: bool,
 }
 
 impl Protocol {
@@ -244,8 +269,10 @@ impl Protocol {
             after_transaction: None,
             last_stamp: 0,
             rows: Rows::default(),
-            windows: vec![(window, Counts::default())],
-            last_clock_window: 0,
+            windows: Vec::new(),
+            window,
+            counts: Counts::default(),
+            last_clock_in_window_before: false,
         }
     }
 
@@ -266,27 +293,64 @@ impl Protocol {
 
     /// Stamp of the first transaction that was not given out yet, or of a data phase that waits for its PAR.
     pub fn oldest_pending(&self) -> Option<u64> {
-        let tail = self.tail.as_ref().map(|tail| tail.row.start);
-        let open = self.open.as_ref().map(|open| open.row.start);
+        let transaction = self.rows.transactions.get(self.complete_rows()).map(|row| row.start);
         let phase = self.rows.data_phases.first().map(|phase| phase.stamp);
-        [tail, open, phase].into_iter().flatten().min()
+        transaction.into_iter().chain(phase).min()
+    }
+
+    /// The rows before this one will not change any more.
+    fn complete_rows(&self) -> usize {
+        let tail = self.tail.as_ref().map(|tail| tail.row);
+        let open = self.open.as_ref().map(|open| open.row);
+        tail.or(open).unwrap_or(self.rows.transactions.len())
     }
 
     pub fn begin_window(&mut self, number: u64) {
-        self.windows.push((number, Counts::default()));
+        let before = std::mem::replace(&mut self.window, number);
+        self.windows.push((before, std::mem::take(&mut self.counts)));
+        self.last_clock_in_window_before = true;
+    }
+
+    /// The accounting of all windows.
+    pub fn into_windows(mut self) -> WindowCounts {
+        self.windows.push((self.window, self.counts));
+        self.windows
     }
 
     #[inline(always)]
-    fn counts(&mut self) -> &mut Counts {
-        // A protocol always has its first window.
-        let last = self.windows.len() - 1;
-        &mut self.windows[last].1
+    pub fn skip_idle(&mut self, clocks: u64) {
+        self.counts.idle += clocks;
+        self.clk += clocks;
     }
 
+    /// In a burst that has begun, and nobody asks for its single data phases.
     #[inline(always)]
-    pub fn skip_idle(&mut self, clocks: u32) {
-        self.counts().idle += u64::from(clocks);
-        self.clk += u64::from(clocks);
+    pub fn is_bursting(&self) -> bool {
+        let listed = self.want_data_phases || self.layout.parity.is_some() && self.layout.par.is_some();
+        let begun = |open: &Open| open.claimed && !open.wide && self.rows.transactions[open.row].data_phases > 0;
+        self.state == State::Open
+            && !listed
+            && self.tail.is_none()
+            && self.awaits_par.is_none()
+            && self.open.as_ref().is_some_and(begun)
+    }
+
+    /// Clocks of a burst that end a data phase with all bytes each, and nothing else; the stamp is that of the last.
+    #[inline(always)]
+    pub fn skip_burst(&mut self, clocks: u64, last: u64) {
+        let Some(open) = &mut self.open else { return };
+        let row = &mut self.rows.transactions[open.row];
+        row.last_data = last;
+        row.data_phases += clocks;
+        row.bytes += 4 * clocks;
+        self.counts.data += clocks;
+        self.counts.bytes += 4 * clocks;
+        if self.layout.cbe.is_empty() {
+            self.counts.inexact_phases += clocks;
+        }
+        self.clk += clocks;
+        self.last_stamp = last;
+        self.last_clock_in_window_before = false;
     }
 
     /// One block of clocks.
@@ -305,14 +369,9 @@ impl Protocol {
                 State::Lost => {
                     let synced = first(!(word.frame | word.irdy | bad), at, n);
                     if self.clk == 0 && at == 0 && synced > 0 && bad & 1 == 0 {
-                        self.problem(
-                            block.stamp(0),
-                            ProblemKind::StartsInside,
-                            None,
-                            STARTS_INSIDE,
-                        );
+                        self.problem(block.stamp(0), ProblemKind::StartsInside, None, STARTS_INSIDE);
                     }
-                    self.counts().unknown += u64::from(synced - at);
+                    self.counts.unknown += u64::from(synced - at);
                     if synced < n {
                         self.state = State::Idle;
                     }
@@ -320,7 +379,7 @@ impl Protocol {
                 }
                 State::Idle => {
                     let next = first(word.frame | word.irdy | bad, at, n);
-                    self.counts().idle += u64::from(next - at);
+                    self.counts.idle += u64::from(next - at);
                     if next == n {
                         break;
                     }
@@ -329,12 +388,7 @@ impl Protocol {
                         self.lose(block, word, next);
                     } else if word.irdy & clock != 0 {
                         // IRDY# without an address phase one clock before: the address was missed.
-                        self.problem(
-                            block.stamp(next),
-                            ProblemKind::IllegalSequence,
-                            None,
-                            IRDY_WITHOUT_ADDRESS,
-                        );
+                        self.problem(block.stamp(next), ProblemKind::IllegalSequence, None, IRDY_WITHOUT_ADDRESS);
                         self.lose(block, word, next);
                     } else {
                         self.address_phase(block, word, next);
@@ -357,21 +411,17 @@ impl Protocol {
                 }
                 State::Open => {
                     let next = first(!word.frame | bad, at, n);
-                    self.body(block, word, at, next);
+                    let ends_well = next < n && (word.irdy & !bad) >> next & 1 != 0;
+                    self.body(block, word, at, next + u32::from(ends_well));
                     if next == n {
                         break;
                     }
                     let clock = 1 << next;
                     if bad & clock != 0 {
                         self.lose(block, word, next);
-                    } else if word.irdy & clock != 0 {
+                    } else if ends_well {
                         // FRAME# high, IRDY# low: the last data phase.
-                        self.body(block, word, next, next + 1);
-                        self.state = if (word.trdy | word.stop) & clock != 0 {
-                            State::Done
-                        } else {
-                            State::Final
-                        };
+                        self.state = if (word.trdy | word.stop) & clock != 0 { State::Done } else { State::Final };
                     } else {
                         self.illegal(block, word, next, FRAME_WITHOUT_IRDY);
                         at = next;
@@ -421,23 +471,12 @@ impl Protocol {
         }
         self.clk += u64::from(n);
         self.last_stamp = block.stamp(n - 1);
-        self.last_clock_window = self.windows.len() - 1;
+        self.last_clock_in_window_before = false;
     }
 
     #[inline(always)]
-    fn problem(
-        &mut self,
-        stamp: u64,
-        kind: ProblemKind,
-        transaction: Option<u64>,
-        text: &'static str,
-    ) {
-        self.rows.problems.push(Problem {
-            stamp,
-            kind,
-            transaction,
-            text,
-        });
+    fn problem(&mut self, stamp: u64, kind: ProblemKind, transaction: Option<u64>, text: &'static str) {
+        self.rows.problems.push(Problem { stamp, kind, transaction, text });
     }
 
     /// The clock at `at` cannot be used: whatever is open ends at the clock before.
@@ -448,15 +487,9 @@ impl Protocol {
             self.finish(block, at, Some(Termination::Truncated));
         }
         if word.unknown >> at & 1 != 0 && !reset {
-            self.problem(
-                block.stamp(at),
-                ProblemKind::UnknownLevel,
-                None,
-                UNKNOWN_LEVEL,
-            );
+            self.problem(block.stamp(at), ProblemKind::UnknownLevel, None, UNKNOWN_LEVEL);
         }
-        self.forget_pending();
-        self.counts().unknown += 1;
+        self.counts.unknown += 1;
         self.state = State::Lost;
     }
 
@@ -478,16 +511,11 @@ impl Protocol {
         let layout = &self.layout;
         let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
         let start_clk = self.clk + u64::from(at);
-        let command = layout
-            .cbe_word
-            .as_ref()
-            .filter(|_| known(layout.cbe_unknown))
-            .map(|cbe| (cbe.get(sample) & 0xf) as u8);
-        let address = layout
-            .ad
-            .as_ref()
-            .filter(|_| known(layout.ad_unknown))
-            .map(|ad| ad.get(sample));
+        let command =
+            layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| (cbe.get(sample) & 0xf) as u8);
+        // Without a known command it may be half of an address.
+        let whole = known(layout.ad_unknown) && known(layout.cbe_unknown);
+        let address = layout.ad.as_ref().filter(|_| whole).map(|ad| ad.get(sample));
         let initiator = layout
             .grants
             .as_ref()
@@ -505,7 +533,7 @@ impl Protocol {
             (Some(req64), None) => layout.wide && req64.get(sample),
             (None, None) => layout.wide,
         };
-        let row = Transaction {
+        self.rows.transactions.push(Transaction {
             start: stamp,
             end: stamp,
             start_clk,
@@ -515,11 +543,11 @@ impl Protocol {
             address,
             address_phases: 1,
             data_phases: 0,
-            first_data: None,
-            last_data: None,
+            first_data: 0,
+            last_data: 0,
             bytes: 0,
             bytes_exact: true,
-            target_wait_clks: layout.stop.map(|_| 0),
+            target_wait_clks: 0,
             initiator_wait_clks: 0,
             devsel_clks: None,
             termination: Termination::Unknown,
@@ -529,9 +557,9 @@ impl Protocol {
             perr: None,
             serr: None,
             suspect: timing.then_some(word.suspect >> at & 1 != 0),
-        };
+        });
         self.open = Some(Open {
-            row,
+            row: self.rows.transactions.len() - 1,
             number: self.numbers,
             address_clk: start_clk,
             claimed: false,
@@ -544,12 +572,8 @@ impl Protocol {
             serr: Watched::default(),
         });
         self.numbers += 1;
-        self.counts().address += 1;
-        self.state = if is_dual {
-            State::Address2
-        } else {
-            State::Open
-        };
+        self.counts.address += 1;
+        self.state = if is_dual { State::Address2 } else { State::Open };
         self.address_parity(block, at);
     }
 
@@ -559,32 +583,22 @@ impl Protocol {
         let sample = block.sample(at);
         let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
         let layout = &self.layout;
-        let command = layout
-            .cbe_word
-            .as_ref()
-            .filter(|_| known(layout.cbe_unknown))
-            .map(|cbe| (cbe.get(sample) & 0xf) as u8);
-        let high = layout
-            .ad
-            .as_ref()
-            .filter(|_| known(layout.ad_unknown))
-            .map(|ad| ad.get(sample));
+        let command =
+            layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| (cbe.get(sample) & 0xf) as u8);
+        let high = layout.ad.as_ref().filter(|_| known(layout.ad_unknown)).map(|ad| ad.get(sample));
         let address_clk = self.clk + u64::from(at);
         if let Some(open) = &mut self.open {
-            open.row.command = command;
-            open.row.address = open
-                .row
-                .address
-                .zip(high)
-                .map(|(low, high)| low | high << 32);
-            open.row.address_phases = 2;
-            open.first_parity_ok = open.row.address_parity_ok.take();
+            let row = &mut self.rows.transactions[open.row];
+            row.command = command;
+            row.address = row.address.zip(high).map(|(low, high)| low | high << 32);
+            row.address_phases = 2;
+            open.first_parity_ok = row.address_parity_ok.take();
             open.address_clk = address_clk;
-            if let Some(suspect) = &mut open.row.suspect {
+            if let Some(suspect) = &mut row.suspect {
                 *suspect |= word.suspect >> at & 1 != 0;
             }
         }
-        self.counts().address += 1;
+        self.counts.address += 1;
         self.state = State::Open;
         self.address_parity(block, at);
     }
@@ -596,14 +610,10 @@ impl Protocol {
             return;
         };
         let sample = block.sample(at);
-        if [self.layout.ad_unknown, self.layout.cbe_unknown]
-            .into_iter()
-            .flatten()
-            .any(|bit| bit.get(sample))
-        {
+        if [self.layout.ad_unknown, self.layout.cbe_unknown].into_iter().flatten().any(|bit| bit.get(sample)) {
             return;
         }
-        let odd = parity.get(sample).count_ones() & 1 == 1;
+        let odd = parity.is_odd(sample);
         if at + 1 < block.clocks() {
             self.check_par(block.sample(at + 1), AwaitsPar::Address { odd });
         } else {
@@ -629,18 +639,14 @@ impl Protocol {
             AwaitsPar::Address { odd } => {
                 let Some(open) = &mut self.open else { return };
                 let ok = odd == par;
-                open.row.address_parity_ok = match open.row.address_phases {
+                let row = &mut self.rows.transactions[open.row];
+                row.address_parity_ok = match row.address_phases {
                     1 => Some(ok),
                     _ => open.first_parity_ok.map(|first| first && ok),
                 };
-                let (stamp, number) = (open.row.start, open.number);
+                let (stamp, number) = (row.start, open.number);
                 if !ok {
-                    self.problem(
-                        stamp,
-                        ProblemKind::AddressParity,
-                        Some(number),
-                        ADDRESS_PARITY,
-                    );
+                    self.problem(stamp, ProblemKind::AddressParity, Some(number), ADDRESS_PARITY);
                 }
             }
             AwaitsPar::Data { odd, number, stamp } => {
@@ -663,31 +669,20 @@ impl Protocol {
         }
         let clk = self.clk;
         let Some(open) = &mut self.open else { return };
+        let row = &mut self.rows.transactions[open.row];
         let mask = range(from, to);
         let (irdy, trdy) = (word.irdy & mask, word.trdy & mask);
         let data = irdy & trdy;
-        let stop = irdy & word.stop & !trdy;
-        let mut wait = mask & !data & !stop;
 
-        // The clocks of this word from `clock` on, where `clock` is a clock number at or before the word's end.
-        let from_clk = |number: u64| !below(number.saturating_sub(clk).min(64) as u32);
-
-        if let Some(target_wait_clks) = &mut open.row.target_wait_clks {
-            *target_wait_clks += u64::from((irdy & !trdy & !word.stop).count_ones());
-        }
-        open.row.initiator_wait_clks += u64::from((mask & !irdy).count_ones());
-        open.answered |= (trdy | word.stop & mask) != 0;
-        if let Some(suspect) = &mut open.row.suspect {
+        if let Some(suspect) = &mut row.suspect {
             *suspect |= word.suspect & mask != 0;
         }
-
         let stopped = irdy & word.stop;
         if stopped != 0 && open.stopped.is_none() {
             let clock = stopped.trailing_zeros();
-            let moved_before = open.row.data_phases > 0 || data & below(clock) != 0;
+            let moved_before = row.data_phases > 0 || data & below(clock) != 0;
             let at = |map: u64| map >> clock & 1 != 0;
-            let devsel_known =
-                self.layout.devsel.is_some() && !at(block.maybe(self.layout.devsel_unknown));
+            let devsel_known = self.layout.devsel.is_some() && !at(block.maybe(self.layout.devsel_unknown));
             open.stopped = Some(match (at(trdy), devsel_known, at(word.devsel)) {
                 (true, _, _) => Termination::DisconnectWithData,
                 (false, false, _) => Termination::Unknown,
@@ -696,95 +691,89 @@ impl Protocol {
                 (false, true, true) => Termination::Retry,
             });
         }
-
-        let undecoded = if open.claimed {
-            0
-        } else {
+        open.answered |= (trdy | word.stop & mask) != 0;
+        let mut undecoded = 0;
+        if !open.claimed && self.layout.devsel.is_some() {
             let claim = word.devsel & mask;
-            let unclaimed = mask & below(claim.trailing_zeros());
-            open.claim_unknown |= block.maybe(self.layout.devsel_unknown) & unclaimed != 0;
+            undecoded = mask & below(claim.trailing_zeros());
+            open.claim_unknown |= block.maybe(self.layout.devsel_unknown) & undecoded != 0;
             if claim != 0 {
                 open.claimed = true;
                 let clock = u64::from(claim.trailing_zeros());
-                open.row.devsel_clks =
-                    (!open.claim_unknown).then(|| clk + clock - open.address_clk);
+                row.devsel_clks = (!open.claim_unknown).then(|| (clk + clock - open.address_clk) as u32);
             }
-            unclaimed
-        };
-        let turnaround = match open.row.command {
-            Some(command) if is_read(command) => {
-                wait & from_clk(open.address_clk + 1) & !from_clk(open.address_clk + 2)
-            }
-            _ => 0,
-        };
-        wait &= !turnaround;
-        let decode = wait & undecoded;
-        wait &= !decode;
+        }
 
-        let mut bytes = 0;
-        let mut inexact_phases = 0;
+        // The clocks of this word from a clock number on.
+        let from_clk = |number: u64| !below(number.saturating_sub(clk).min(64) as u32);
+        let mut wait = mask & !data;
+        if wait != 0 {
+            let stop = stopped & !trdy;
+            wait &= !stop;
+            row.target_wait_clks += u64::from((wait & irdy).count_ones());
+            row.initiator_wait_clks += u64::from((wait & !irdy).count_ones());
+            let turnaround = match row.command {
+                Some(command) if is_read(command) => {
+                    wait & from_clk(open.address_clk + 1) & !from_clk(open.address_clk + 2)
+                }
+                _ => 0,
+            };
+            wait &= !turnaround;
+            let decode = wait & undecoded;
+            wait &= !decode;
+            let counts = &mut self.counts;
+            counts.stop += u64::from(stop.count_ones());
+            counts.turnaround += u64::from(turnaround.count_ones());
+            counts.decode += u64::from(decode.count_ones());
+            counts.both += u64::from((wait & !irdy & !trdy).count_ones());
+            counts.target += u64::from((wait & irdy).count_ones());
+            counts.initiator += u64::from((wait & !irdy & trdy).count_ones());
+        }
+
+        if self.layout.perr.is_some() || self.layout.serr.is_some() {
+            let (first_perr, first_serr) = (open.address_clk + 2, row.start_clk + 2);
+            let layout = &self.layout;
+            open.perr.watch(block, layout.perr, layout.perr_unknown, mask & from_clk(first_perr));
+            open.serr.watch(block, layout.serr, layout.serr_unknown, mask & from_clk(first_serr));
+        }
+
         if data != 0 {
             let count = data.count_ones();
-            if open.row.first_data.is_none() {
-                open.row.first_data = Some(block.stamp(data.trailing_zeros()));
+            if row.data_phases == 0 {
+                row.first_data = block.stamp(data.trailing_zeros());
             }
-            open.row.last_data = Some(block.stamp(63 - data.leading_zeros()));
-            open.row.data_phases += u64::from(count);
+            row.last_data = block.stamp(63 - data.leading_zeros());
+            row.data_phases += u64::from(count);
             let wide = match (open.wide, self.layout.ack64) {
                 (true, Some(ack64)) => data & block.line(ack64),
                 (true, None) => data,
                 _ => 0,
             };
             // Lanes without a known byte enable count as enabled.
-            let unknown = match self.layout.cbe.len() {
+            let inexact = match self.layout.cbe.len() {
                 0 => data,
-                4 => block.maybe(self.layout.cbe_unknown) | wide,
-                _ => block.maybe(self.layout.cbe_unknown),
-            } & data;
-            let lanes = if wide == 0 { 4 } else { 8 };
-            for lane in 0..lanes {
-                let phases = if lane < 4 { data } else { wide };
-                let disabled = match self.layout.cbe.get(lane) {
-                    Some(&cbe) => block.line(cbe) & !block.maybe(self.layout.cbe_unknown),
-                    None => 0,
-                };
-                bytes += u64::from((phases & !disabled).count_ones());
+                4 => data & (block.maybe(self.layout.cbe_unknown) | wide),
+                _ => data & block.maybe(self.layout.cbe_unknown) | wide & block.maybe(self.layout.cbe_high_unknown),
+            };
+            let mut bytes = 4 * u64::from(count + wide.count_ones());
+            if !self.layout.cbe.is_empty() {
+                bytes -= block.disabled_lanes(&self.layout, data, wide);
             }
-            inexact_phases = u64::from(unknown.count_ones());
-            open.row.bytes += bytes;
-            open.row.bytes_exact &= unknown == 0;
+            row.bytes += bytes;
+            row.bytes_exact &= inexact == 0;
+            self.counts.data += u64::from(count);
+            self.counts.bytes += bytes;
+            self.counts.inexact_phases += u64::from(inexact.count_ones());
             let number = open.number;
-            if self.want_data_phases || (self.layout.parity.is_some() && self.layout.par.is_some())
-            {
+            if self.want_data_phases || (self.layout.parity.is_some() && self.layout.par.is_some()) {
                 self.list_data_phases(block, data, wide, number);
             }
         }
-
-        if self.layout.perr.is_some() || self.layout.serr.is_some() {
-            self.watch_errors(block, mask);
-        }
-
-        let counts = self.counts();
-        counts.data += u64::from(data.count_ones());
-        counts.stop += u64::from(stop.count_ones());
-        counts.turnaround += u64::from(turnaround.count_ones());
-        counts.decode += u64::from(decode.count_ones());
-        counts.both += u64::from((wait & !irdy & !trdy).count_ones());
-        counts.target += u64::from((wait & irdy).count_ones());
-        counts.initiator += u64::from((wait & !irdy & trdy).count_ones());
-        counts.bytes += bytes;
-        counts.inexact_phases += inexact_phases;
     }
 
     /// Every data phase by itself: its value, byte enables and parity.
     #[inline(always)]
-    fn list_data_phases<B: Backend>(
-        &mut self,
-        block: &Block<B>,
-        data: u64,
-        wide: u64,
-        number: u64,
-    ) {
+    fn list_data_phases<B: Backend>(&mut self, block: &Block<B>, data: u64, wide: u64, number: u64) {
         let layout = &self.layout;
         let mut odd = 0u64;
         let first_phase = self.rows.data_phases.len();
@@ -794,36 +783,20 @@ impl Protocol {
             left &= left - 1;
             let sample = block.sample(clock);
             if let Some(parity) = &layout.parity {
-                odd |= u64::from(parity.get(sample).count_ones() & 1) << clock;
+                odd |= u64::from(parity.is_odd(sample)) << clock;
             }
             if self.want_data_phases {
                 let is_wide = wide >> clock & 1 != 0;
                 let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
-                let low = layout
-                    .ad
-                    .as_ref()
-                    .filter(|_| known(layout.ad_unknown))
-                    .map(|ad| ad.get(sample));
-                let high = layout
-                    .ad_high
-                    .as_ref()
-                    .filter(|_| known(layout.ad_high_unknown))
-                    .map(|ad| ad.get(sample));
-                let lanes = layout
-                    .cbe_word
-                    .as_ref()
-                    .filter(|_| known(layout.cbe_unknown))
-                    .map(|cbe| cbe.get(sample));
+                let low = layout.ad.as_ref().filter(|_| known(layout.ad_unknown)).map(|ad| ad.get(sample));
+                let high = layout.ad_high.as_ref().filter(|_| known(layout.ad_high_unknown)).map(|ad| ad.get(sample));
+                let lanes = layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| cbe.get(sample));
                 self.rows.data_phases.push(DataPhase {
                     transaction: number,
                     stamp: block.stamp(clock),
-                    data: if is_wide {
-                        low.zip(high).map(|(low, high)| low | high << 32)
-                    } else {
-                        low
-                    },
+                    data: if is_wide { low.zip(high).map(|(low, high)| low | high << 32) } else { low },
                     byte_enables: match (is_wide, layout.cbe.len()) {
-                        (true, 8) => lanes.map(|lanes| lanes as u8),
+                        (true, 8) => lanes.filter(|_| known(layout.cbe_high_unknown)).map(|lanes| lanes as u8),
                         (true, _) => None,
                         (false, _) => lanes.map(|lanes| (lanes & 0xf) as u8),
                     },
@@ -835,9 +808,8 @@ impl Protocol {
             return;
         };
         // PAR of the next clock belongs to this one (PCI 2.2, 3.7.1).
-        let unknown = block.maybe(layout.ad_unknown)
-            | block.maybe(layout.cbe_unknown)
-            | block.maybe(layout.par_unknown) >> 1;
+        let unknown =
+            block.maybe(layout.ad_unknown) | block.maybe(layout.cbe_unknown) | block.maybe(layout.par_unknown) >> 1;
         let last = 1 << (block.clocks() - 1);
         let checked = data & !unknown & !last;
         let bad = checked & (odd ^ block.line(par) >> 1);
@@ -855,42 +827,12 @@ impl Protocol {
         while left != 0 {
             let clock = left.trailing_zeros();
             left &= left - 1;
-            self.problem(
-                block.stamp(clock),
-                ProblemKind::DataParity,
-                Some(number),
-                DATA_PARITY,
-            );
+            self.problem(block.stamp(clock), ProblemKind::DataParity, Some(number), DATA_PARITY);
         }
         if data & !unknown & last != 0 {
             let clock = block.clocks() - 1;
-            self.awaits_par = Some(AwaitsPar::Data {
-                odd: odd >> clock & 1 != 0,
-                number,
-                stamp: block.stamp(clock),
-            });
+            self.awaits_par = Some(AwaitsPar::Data { odd: odd >> clock & 1 != 0, number, stamp: block.stamp(clock) });
         }
-    }
-
-    /// PERR# and SERR# while the transaction is open. Earlier clocks belong to the one before.
-    #[inline(always)]
-    fn watch_errors<B: Backend>(&mut self, block: &Block<B>, mask: u64) {
-        let clk = self.clk;
-        let layout = &self.layout;
-        let Some(open) = &mut self.open else { return };
-        let from_clk = |number: u64| !below(number.saturating_sub(clk).min(64) as u32);
-        open.perr.watch(
-            block,
-            layout.perr,
-            layout.perr_unknown,
-            mask & from_clk(open.address_clk + 2),
-        );
-        open.serr.watch(
-            block,
-            layout.serr,
-            layout.serr_unknown,
-            mask & from_clk(open.row.start_clk + 2),
-        );
     }
 
     /// PERR# and SERR# in the two clocks after a transaction, as far as they are in this block.
@@ -902,10 +844,9 @@ impl Protocol {
             return;
         }
         let mask = range(from, to);
-        tail.perr
-            .watch(block, self.layout.perr, self.layout.perr_unknown, mask);
-        tail.serr
-            .watch(block, self.layout.serr, self.layout.serr_unknown, mask);
+        let from_clk = |number: u64| !below(number.saturating_sub(self.clk).min(64) as u32);
+        tail.perr.watch(block, self.layout.perr, self.layout.perr_unknown, mask & from_clk(tail.first_perr));
+        tail.serr.watch(block, self.layout.serr, self.layout.serr_unknown, mask & from_clk(tail.first_serr));
         tail.clocks_left -= to - from;
         if tail.clocks_left == 0 {
             self.emit_tail();
@@ -915,23 +856,20 @@ impl Protocol {
     /// The open transaction ended at the clock before `at`.
     #[inline(always)]
     fn finish<B: Backend>(&mut self, block: &Block<B>, at: u32, because: Option<Termination>) {
-        let (end, window) = match at {
-            0 => (self.last_stamp, self.last_clock_window),
-            _ => (block.stamp(at - 1), self.windows.len() - 1),
-        };
-        self.close(end, self.clk + u64::from(at), window, because);
+        let end = if at == 0 { self.last_stamp } else { block.stamp(at - 1) };
+        let in_window_before = at == 0 && self.last_clock_in_window_before;
+        self.close(end, self.clk + u64::from(at), in_window_before, because);
         self.watch_tail(block, at);
     }
 
     /// `after`: number of the clock after the last one.
-    fn close(&mut self, end: u64, after: u64, window: usize, because: Option<Termination>) {
-        let Some(mut open) = self.open.take() else {
-            return;
-        };
+    fn close(&mut self, end: u64, after: u64, in_window_before: bool, because: Option<Termination>) {
+        let Some(open) = self.open.take() else { return };
         // A tail that is still there is cut by this transaction: its clocks are over in any case.
         self.emit_tail();
-        open.row.end = end;
-        open.row.clocks = after - open.row.start_clk;
+        let row = &mut self.rows.transactions[open.row];
+        row.end = end;
+        row.clocks = after - row.start_clk;
         let unclaimed = match (self.layout.devsel, self.layout.stop) {
             (Some(_), _) => !open.claimed && !open.claim_unknown,
             (None, Some(_)) => !open.answered,
@@ -939,94 +877,72 @@ impl Protocol {
             (None, None) => false,
         };
         let answered_last = self.state == State::Done;
-        let termination =
-            because
-                .or(open.stopped)
-                .unwrap_or(match (answered_last, open.row.command) {
-                    (true, _) if self.layout.stop.is_none() => Termination::Unknown,
-                    (true, _) => Termination::Completion,
-                    (false, Some(SPECIAL_CYCLE)) => Termination::SpecialCycle,
-                    (false, _) if unclaimed => Termination::MasterAbort,
-                    (false, _) => Termination::Unknown,
-                });
-        if because.is_none()
-            && !answered_last
-            && termination == Termination::Unknown
-            && self.layout.stop.is_some()
-        {
-            self.problem(
-                end,
-                ProblemKind::IllegalSequence,
-                Some(open.number),
-                GAVE_UP,
-            );
-        }
-        if termination == Termination::MasterAbort
-            || termination == Termination::SpecialCycle && unclaimed
-        {
-            // The last clock was counted as waiting for DEVSEL#; now it is known to be the abort.
-            let counts = &mut self.windows[window].1;
-            let is_turnaround =
-                after == open.address_clk + 2 && open.row.command.is_some_and(is_read);
+        let termination = because.or(open.stopped).unwrap_or(match (answered_last, row.command) {
+            (true, _) if self.layout.stop.is_none() => Termination::Unknown,
+            (true, _) => Termination::Completion,
+            (false, Some(SPECIAL_CYCLE)) => Termination::SpecialCycle,
+            (false, _) if unclaimed => Termination::MasterAbort,
+            (false, _) => Termination::Unknown,
+        });
+        if termination == Termination::MasterAbort || termination == Termination::SpecialCycle && unclaimed {
+            // The last clock was counted as a wait (for DEVSEL#, where captured); now it is known to be the abort.
+            let counts = match self.windows.last_mut().filter(|_| in_window_before) {
+                Some((_, before)) => before,
+                None => &mut self.counts,
+            };
+            let is_turnaround = after == open.address_clk + 2 && row.command.is_some_and(is_read);
             if is_turnaround {
                 counts.turnaround -= 1;
-            } else {
+            } else if self.layout.devsel.is_some() {
                 counts.decode -= 1;
+            } else {
+                counts.target -= 1;
             }
             counts.abort += 1;
+        }
+        if self.state == State::Address2 {
+            // The real command and the high half of the address did not come.
+            row.command = None;
+            row.address = None;
+            row.address_parity_ok = None;
+        }
+        row.termination = termination;
+        let (start, start_clk, suspect) = (row.start, row.start_clk, row.suspect);
+        let gave_up = because.is_none() && open.stopped.is_none() && !answered_last && self.layout.stop.is_some();
+        if gave_up && termination == Termination::Unknown {
+            self.problem(end, ProblemKind::IllegalSequence, Some(open.number), GAVE_UP);
         }
         if termination == Termination::Truncated {
             self.problem(end, ProblemKind::Truncated, Some(open.number), TRUNCATED);
         }
-        if open.row.suspect == Some(true) {
-            self.problem(
-                open.row.start,
-                ProblemKind::Suspect,
-                Some(open.number),
-                SUSPECT,
-            );
+        if suspect == Some(true) {
+            self.problem(start, ProblemKind::Suspect, Some(open.number), SUSPECT);
         }
-        if self.state == State::Address2 {
-            // The real command and the high half of the address did not come.
-            open.row.command = None;
-            open.row.address = None;
-            open.row.address_parity_ok = None;
-        }
-        open.row.termination = termination;
         self.after_transaction = Some(after);
         self.tail = Some(Tail {
             row: open.row,
             number: open.number,
             perr: open.perr,
             serr: open.serr,
+            first_perr: open.address_clk + 2,
+            first_serr: start_clk + 2,
             clocks_left: 2,
         });
         self.state = State::Idle;
     }
 
     fn emit_tail(&mut self) {
-        let Some(mut tail) = self.tail.take() else {
-            return;
-        };
-        tail.row.perr = tail.perr.result(self.layout.perr);
-        tail.row.serr = tail.serr.result(self.layout.serr);
-        if tail.row.perr == Some(true) {
-            self.problem(
-                tail.row.end,
-                ProblemKind::ParityError,
-                Some(tail.number),
-                PERR,
-            );
+        let Some(tail) = self.tail.take() else { return };
+        let row = &mut self.rows.transactions[tail.row];
+        row.perr = tail.perr.result(self.layout.perr);
+        row.serr = tail.serr.result(self.layout.serr);
+        let (end, perr, serr) = (row.end, row.perr, row.serr);
+        if perr == Some(true) {
+            self.problem(end, ProblemKind::ParityError, Some(tail.number), PERR);
         }
-        if tail.row.serr == Some(true) {
-            self.problem(
-                tail.row.end,
-                ProblemKind::SystemError,
-                Some(tail.number),
-                SERR,
-            );
+        if serr == Some(true) {
+            self.problem(end, ProblemKind::SystemError, Some(tail.number), SERR);
         }
-        self.rows.transactions.push(tail.row);
     }
 
     /// What was still awaited will not come.
@@ -1046,13 +962,20 @@ impl Protocol {
     /// No clock follows.
     pub fn break_off(&mut self) {
         let because = (self.state != State::Done).then_some(Termination::Truncated);
-        self.close(self.last_stamp, self.clk, self.last_clock_window, because);
+        self.close(self.last_stamp, self.clk, self.last_clock_in_window_before, because);
         self.forget_pending();
     }
 
     /// Rows that will not change any more.
     pub fn take_rows(&mut self) -> Rows {
+        let complete = self.complete_rows();
         let mut rows = std::mem::take(&mut self.rows);
+        self.rows.transactions = rows.transactions.split_off(complete);
+        for open in
+            self.open.as_mut().map(|open| &mut open.row).into_iter().chain(self.tail.as_mut().map(|tail| &mut tail.row))
+        {
+            *open -= complete;
+        }
         if matches!(self.awaits_par, Some(AwaitsPar::Data { .. })) {
             self.rows.data_phases.extend(rows.data_phases.pop());
         }

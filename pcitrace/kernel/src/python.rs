@@ -5,24 +5,21 @@ use crate::error::{Error, Result};
 use crate::layout::{BusSpec, Source};
 use crate::pipeline::{self, Options};
 use crate::wire::{WireSpec, clock_mhz as measured_mhz, frames};
-use crate::write::{FileSink, MemorySink, TableFile};
+use crate::write::{BusRows, FileSink, MemorySink, TableFile};
 use crate::{memory, read, tables};
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::datatypes::SchemaRef;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// The exceptions are those of `pcitrace.errors`.
 fn to_python(py: Python<'_>, error: Error) -> PyErr {
-    let raise = |name: &str,
-                 message: String,
-                 path: Option<String>,
-                 offset: Option<u64>|
-     -> PyResult<PyErr> {
+    let raise = |name: &str, message: String, path: Option<String>, offset: Option<u64>| -> PyResult<PyErr> {
         let class = py.import("pcitrace.errors")?.getattr(name)?;
         let kwargs = PyDict::new(py);
         if let Some(path) = path {
@@ -31,21 +28,18 @@ fn to_python(py: Python<'_>, error: Error) -> PyErr {
         }
         Ok(PyErr::from_value(class.call((message,), Some(&kwargs))?))
     };
-    let message = error.to_string();
+    // Names and text of a damaged file may hold anything; a message is one line.
+    let message =
+        error.to_string().split(|c: char| c.is_control()).filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ");
     let mapped = match error {
-        Error::Format { path, offset, .. } => raise(
-            "CaptureFormatError",
-            message,
-            Some(path.display().to_string()),
-            offset,
-        ),
+        Error::Format { path, offset, .. } => {
+            raise("CaptureFormatError", message, Some(path.display().to_string()), offset)
+        }
         Error::Decode(_) => raise("DecodeError", message, None, None),
         Error::Interrupted => Ok(PyKeyboardInterrupt::new_err(message)),
-        Error::Write { path, source } => Ok(PyOSError::new_err((
-            source.raw_os_error().unwrap_or(0),
-            source.to_string(),
-            path.display().to_string(),
-        ))),
+        Error::Write { path, source } => {
+            Ok(PyOSError::new_err((source.raw_os_error().unwrap_or(0), source.to_string(), path.display().to_string())))
+        }
     };
     mapped.unwrap_or_else(|error| error)
 }
@@ -65,11 +59,7 @@ impl Capture {
 
     #[getter]
     fn channels(&self) -> Vec<(String, u32)> {
-        self.opened
-            .channels
-            .iter()
-            .map(|channel| (channel.name.clone(), channel.width))
-            .collect()
+        self.opened.channels.iter().map(|channel| (channel.name.clone(), channel.width)).collect()
     }
 
     #[getter]
@@ -91,9 +81,7 @@ impl Capture {
     #[getter]
     fn sample_count(&self) -> Option<u64> {
         match &self.opened.data {
-            Data::Sampled(sampled) => sampled
-                .total_bytes()
-                .map(|bytes| bytes / sampled.unit_size() as u64),
+            Data::Sampled(sampled) => sampled.total_bytes().map(|bytes| bytes / sampled.unit_size() as u64),
             Data::Changes(_) => None,
         }
     }
@@ -123,8 +111,7 @@ impl Capture {
             all.truncate(all.len() / sampled.unit_size() * sampled.unit_size());
             Ok(all)
         });
-        all.map(|all| PyBytes::new(py, &all))
-            .map_err(|error| to_python(py, error))
+        all.map(|all| PyBytes::new(py, &all)).map_err(|error| to_python(py, error))
     }
 }
 
@@ -160,20 +147,16 @@ impl Table {
 
 impl Table {
     fn of(batch: RecordBatch) -> Self {
-        Table {
-            schema: batch.schema(),
-            batches: vec![batch],
-        }
+        Table { schema: batch.schema(), batches: vec![batch] }
     }
 }
 
 /// The tables of one bus.
 #[pyclass(frozen, module = "pcitrace._kernel")]
 struct Decoded {
-    #[pyo3(get)]
-    transactions: Py<Table>,
-    #[pyo3(get)]
-    data_phases: Py<Table>,
+    rows: BusRows,
+    transactions: PyOnceLock<Py<Table>>,
+    data_phases: PyOnceLock<Py<Table>>,
     #[pyo3(get)]
     problems: Py<Table>,
     #[pyo3(get)]
@@ -182,6 +165,27 @@ struct Decoded {
     clock_mhz: Option<f64>,
     #[pyo3(get)]
     duration_us: f64,
+}
+
+#[pymethods]
+impl Decoded {
+    #[getter]
+    fn transactions(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        let build = || {
+            let batches = py.detach(|| self.rows.transactions());
+            Py::new(py, Table { schema: tables::transactions_schema(), batches })
+        };
+        Ok(self.transactions.get_or_try_init(py, build)?.clone_ref(py))
+    }
+
+    #[getter]
+    fn data_phases(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        let build = || {
+            let batches = py.detach(|| self.rows.data_phases());
+            Py::new(py, Table { schema: tables::data_phases_schema(), batches })
+        };
+        Ok(self.data_phases.get_or_try_init(py, build)?.clone_ref(py))
+    }
 }
 
 #[derive(FromPyObject)]
@@ -202,25 +206,13 @@ impl PySpec {
                 Ok((line, source))
             })
             .collect::<Result<_>>()?;
-        Ok(BusSpec {
-            name: self.name,
-            width: self.width,
-            lines,
-        })
+        Ok(BusSpec { name: self.name, width: self.width, lines })
     }
 }
 
-fn checked(
-    capture: &Opened,
-    line: &str,
-    (channel, bit, active_low): (usize, u32, bool),
-) -> Result<Source> {
+fn checked(capture: &Opened, line: &str, (channel, bit, active_low): (usize, u32, bool)) -> Result<Source> {
     match capture.channels.get(channel) {
-        Some(found) if bit < found.width => Ok(Source {
-            channel,
-            bit,
-            active_low,
-        }),
+        Some(found) if bit < found.width => Ok(Source { channel, bit, active_low }),
         _ => Err(Error::Decode(format!(
             "{line} is wired to bit {bit} of channel {channel}, which the capture does not have ({} channels)",
             capture.channels.len()
@@ -237,10 +229,7 @@ struct Watch {
 impl Watch {
     fn step(&mut self, share: f64) -> bool {
         Python::attach(|py| {
-            let hooked = self
-                .hook
-                .as_ref()
-                .map_or(Ok(()), |hook| hook.call1(py, (share,)).map(drop));
+            let hooked = self.hook.as_ref().map_or(Ok(()), |hook| hook.call1(py, (share,)).map(drop));
             self.raised = hooked.and_then(|()| py.check_signals()).err();
         });
         self.raised.is_none()
@@ -254,9 +243,7 @@ impl Watch {
 #[pyfunction]
 fn open(py: Python<'_>, path: &str) -> PyResult<Capture> {
     let opened = py.detach(|| read::open(Path::new(path)));
-    opened
-        .map(|opened| Capture { opened })
-        .map_err(|error| to_python(py, error))
+    opened.map(|opened| Capture { opened }).map_err(|error| to_python(py, error))
 }
 
 #[pyfunction]
@@ -269,9 +256,7 @@ fn from_samples(
     rate_hz: Option<f64>,
 ) -> PyResult<Capture> {
     let opened = memory::capture(samples.to_vec(), unit_size, names, rate_hz);
-    opened
-        .map(|opened| Capture { opened })
-        .map_err(|error| to_python(py, error))
+    opened.map(|opened| Capture { opened }).map_err(|error| to_python(py, error))
 }
 
 #[pyfunction]
@@ -291,53 +276,25 @@ fn decode(
     progress: Option<Py<PyAny>>,
     portable: bool,
 ) -> PyResult<Vec<Decoded>> {
-    let options = Options {
-        rate_hz,
-        clock_mhz,
-        recover_clock,
-        data_phases,
-        window_us,
-        threads,
-        portable,
-    };
-    let mut watch = Watch {
-        hook: progress,
-        raised: None,
-    };
+    let options = Options { rate_hz, clock_mhz, recover_clock, data_phases, window_us, threads, portable };
+    let mut watch = Watch { hook: progress, raised: None };
     let mut sink = MemorySink::default();
     let decoded = py.detach(|| {
-        let specs = buses
-            .into_iter()
-            .map(|spec| spec.check(&capture.opened))
-            .collect::<Result<Vec<_>>>()?;
-        pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| {
-            watch.step(share)
-        })
+        let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
+        pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))
     });
     let decoded = match decoded {
         Ok(decoded) => decoded,
         Err(error) => return Err(watch.error(py, error)),
     };
-    let rows = sink.transactions.into_iter().zip(sink.data_phases);
     decoded
         .iter()
-        .zip(rows)
-        .map(|(decoded, (transactions, data_phases))| {
+        .zip(sink.buses)
+        .map(|(decoded, rows)| {
             Ok(Decoded {
-                transactions: Py::new(
-                    py,
-                    Table {
-                        schema: tables::transactions_schema(),
-                        batches: transactions,
-                    },
-                )?,
-                data_phases: Py::new(
-                    py,
-                    Table {
-                        schema: tables::data_phases_schema(),
-                        batches: data_phases,
-                    },
-                )?,
+                rows,
+                transactions: PyOnceLock::new(),
+                data_phases: PyOnceLock::new(),
                 problems: Py::new(py, Table::of(tables::problems(&[decoded])))?,
                 clocks: Py::new(py, Table::of(tables::clocks(decoded)))?,
                 clock_mhz: decoded.clock_mhz,
@@ -366,29 +323,13 @@ fn decode_to_files<'py>(
     portable: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let wanted = data_phases.is_some();
-    let options = Options {
-        rate_hz,
-        clock_mhz,
-        recover_clock,
-        data_phases: wanted,
-        window_us: None,
-        threads,
-        portable,
-    };
-    let mut watch = Watch {
-        hook: progress,
-        raised: None,
-    };
+    let options =
+        Options { rate_hz, clock_mhz, recover_clock, data_phases: wanted, window_us: None, threads, portable };
+    let mut watch = Watch { hook: progress, raised: None };
     let decoded = py.detach(|| {
-        let specs = buses
-            .into_iter()
-            .map(|spec| spec.check(&capture.opened))
-            .collect::<Result<Vec<_>>>()?;
+        let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
         let mut sink = FileSink::new(Path::new(transactions), data_phases.map(Path::new))?;
-        let decoded =
-            pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| {
-                watch.step(share)
-            })?;
+        let decoded = pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))?;
         let problems = match problems {
             Some(path) => {
                 let batch = tables::problems(&decoded.iter().collect::<Vec<_>>());
@@ -436,23 +377,13 @@ fn wire(
     rate_hz: Option<f64>,
 ) -> PyResult<Table> {
     let batch = py.detach(|| {
-        let source = |name: &str| {
-            lines
-                .get(name)
-                .map(|&place| checked(&capture.opened, name, place))
-                .transpose()
-        };
-        let enable =
-            source("TXEN")?.ok_or_else(|| Error::Decode("no channel is wired to TXEN".into()))?;
+        let source = |name: &str| lines.get(name).map(|&place| checked(&capture.opened, name, place)).transpose();
+        let enable = source("TXEN")?.ok_or_else(|| Error::Decode("no channel is wired to TXEN".into()))?;
         let mut data = Vec::new();
         while let Some(line) = source(&format!("TXDATA{}", data.len()))? {
             data.push(line);
         }
-        let spec = WireSpec {
-            enable,
-            clock: source("TXCLK")?,
-            data,
-        };
+        let spec = WireSpec { enable, clock: source("TXCLK")?, data };
         frames(&capture.opened, &spec, rate_hz)
     });
     batch.map(Table::of).map_err(|error| to_python(py, error))
@@ -466,13 +397,7 @@ fn measure_clock(
     clk: (usize, u32, bool),
     rate_hz: Option<f64>,
 ) -> PyResult<Option<f64>> {
-    let measured = py.detach(|| {
-        measured_mhz(
-            &capture.opened,
-            checked(&capture.opened, "CLK", clk)?,
-            rate_hz,
-        )
-    });
+    let measured = py.detach(|| measured_mhz(&capture.opened, checked(&capture.opened, "CLK", clk)?, rate_hz));
     measured.map_err(|error| to_python(py, error))
 }
 

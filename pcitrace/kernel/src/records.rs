@@ -22,6 +22,7 @@ enum Group {
     AdLow,
     AdHigh,
     ByteEnables,
+    ByteEnablesHigh,
     Parity,
     /// RST# and the others: unknown reads released.
     Other,
@@ -36,11 +37,9 @@ impl Group {
             "SERR#" => Group::Serr,
             "PAR" => Group::Parity,
             _ if line.starts_with("GNT") => Group::Grants,
+            "CBE4#" | "CBE5#" | "CBE6#" | "CBE7#" => Group::ByteEnablesHigh,
             _ if line.starts_with("CBE") => Group::ByteEnables,
-            _ => match line
-                .strip_prefix("AD")
-                .and_then(|digits| digits.parse::<u32>().ok())
-            {
+            _ => match line.strip_prefix("AD").and_then(|digits| digits.parse::<u32>().ok()) {
                 Some(0..32) => Group::AdLow,
                 Some(_) => Group::AdHigh,
                 None => Group::Other,
@@ -50,10 +49,7 @@ impl Group {
 
     /// Pulled-up lines read 1 when nobody drives them.
     fn is_pulled_up(self) -> bool {
-        !matches!(
-            self,
-            Group::AdLow | Group::AdHigh | Group::ByteEnables | Group::Parity
-        )
+        !matches!(self, Group::AdLow | Group::AdHigh | Group::ByteEnables | Group::ByteEnablesHigh | Group::Parity)
     }
 }
 
@@ -67,7 +63,7 @@ struct Part {
     word: usize,
     to: u32,
     group: Group,
-    /// What unknown bits read (group `Other`).
+    /// What unknown bits of pulled-up lines read.
     released: u64,
     has_unknown: bool,
 }
@@ -85,11 +81,7 @@ pub struct Packing {
 impl Packing {
     pub fn new(spec: &BusSpec) -> Result<Self> {
         let clk = spec.line("CLK")?;
-        let mut lines: Vec<(&String, &Source)> = spec
-            .lines
-            .iter()
-            .filter(|(name, _)| *name != "CLK")
-            .collect();
+        let mut lines: Vec<(&String, &Source)> = spec.lines.iter().filter(|(name, _)| *name != "CLK").collect();
         lines.sort_by_key(|(_, source)| **source);
         let mut parts: Vec<Part> = Vec::new();
         let mut places: BTreeMap<Source, usize> = BTreeMap::new();
@@ -139,14 +131,9 @@ impl Packing {
         layout.ad_unknown = flag(Group::AdLow);
         layout.ad_high_unknown = flag(Group::AdHigh);
         layout.cbe_unknown = flag(Group::ByteEnables);
+        layout.cbe_high_unknown = flag(Group::ByteEnablesHigh);
         layout.par_unknown = flag(Group::Parity);
-        Ok(Packing {
-            layout,
-            parts,
-            flags,
-            words,
-            clk,
-        })
+        Ok(Packing { layout, parts, flags, words, clk })
     }
 
     fn channels(&self) -> Vec<usize> {
@@ -157,19 +144,9 @@ impl Packing {
     }
 
     /// Writes the part of `channel` into the record, and its groups' flags.
-    fn update(
-        &mut self,
-        record: &mut [u64],
-        channel: usize,
-        value: u64,
-        unknown: u64,
-        high_z: u64,
-    ) {
+    fn update(&mut self, record: &mut [u64], channel: usize, value: u64, unknown: u64, high_z: u64) {
         let first = self.parts.partition_point(|part| part.channel < channel);
-        let count = self.parts[first..]
-            .iter()
-            .take_while(|part| part.channel == channel)
-            .count();
+        let count = self.parts[first..].iter().take_while(|part| part.channel == channel).count();
         for index in first..first + count {
             let part = &mut self.parts[index];
             let cut = |map: u64| map >> part.shift & part.mask;
@@ -180,19 +157,15 @@ impl Packing {
             } else {
                 unknown | high_z
             };
-            if part.group == Group::Other {
+            if part.group.is_pulled_up() {
                 value = value & !bad | part.released & bad;
             }
             record[part.word] = record[part.word] & !(part.mask << part.to) | value << part.to;
             let (group, changed) = (part.group, part.has_unknown != (bad != 0));
             part.has_unknown = bad != 0;
             if let Some(&flag) = self.flags.get(&group).filter(|_| changed) {
-                let any = self
-                    .parts
-                    .iter()
-                    .any(|part| part.group == group && part.has_unknown);
-                record[flag / 64] =
-                    record[flag / 64] & !(1 << (flag % 64)) | u64::from(any) << (flag % 64);
+                let any = self.parts.iter().any(|part| part.group == group && part.has_unknown);
+                record[flag / 64] = record[flag / 64] & !(1 << (flag % 64)) | u64::from(any) << (flag % 64);
             }
         }
     }
@@ -216,11 +189,7 @@ impl Cursor {
         (self.next > before).then(|| {
             let at = self.next - 1;
             let of = |bits: &[u64]| bits.get(at).copied().unwrap_or(0);
-            (
-                self.signal.values[at],
-                of(&self.signal.unknown),
-                of(&self.signal.high_z),
-            )
+            (self.signal.values[at], of(&self.signal.unknown), of(&self.signal.high_z))
         })
     }
 }
@@ -229,8 +198,7 @@ impl Cursor {
 fn rises(clk: &Signal, source: Source, gaps: &[(u64, u64)]) -> Vec<u64> {
     let level = |at: usize| {
         let bad = |bits: &[u64]| bits.get(at).is_some_and(|bits| bits >> source.bit & 1 != 0);
-        (!bad(&clk.unknown) && !bad(&clk.high_z))
-            .then(|| (clk.values[at] >> source.bit & 1 != 0) ^ source.active_low)
+        (!bad(&clk.unknown) && !bad(&clk.high_z)).then(|| (clk.values[at] >> source.bit & 1 != 0) ^ source.active_low)
     };
     let mut rises = Vec::new();
     let mut before = None;
@@ -239,10 +207,7 @@ fn rises(clk: &Signal, source: Source, gaps: &[(u64, u64)]) -> Vec<u64> {
             continue;
         }
         let now = level(at);
-        if before == Some(false)
-            && now == Some(true)
-            && !gaps.iter().any(|&(from, to)| from < time && time <= to)
-        {
+        if before == Some(false) && now == Some(true) && !gaps.iter().any(|&(from, to)| from < time && time <= to) {
             rises.push(time);
         }
         before = now;
@@ -264,22 +229,12 @@ pub fn decode(
     let mut packing = Packing::new(spec)?;
     let mut decoder = make(packing.layout.clone());
     let channels = packing.channels();
-    let clk = changes
-        .signals(&[packing.clk.channel])?
-        .pop()
-        .unwrap_or_default();
+    let clk = changes.signals(&[packing.clk.channel])?.pop().unwrap_or_default();
     let rises = rises(&clk, packing.clk, changes.gaps());
     drop(clk);
     let signals = changes.signals(&channels)?;
-    let mut cursors: Vec<Cursor> = channels
-        .into_iter()
-        .zip(signals)
-        .map(|(channel, signal)| Cursor {
-            channel,
-            signal,
-            next: 0,
-        })
-        .collect();
+    let mut cursors: Vec<Cursor> =
+        channels.into_iter().zip(signals).map(|(channel, signal)| Cursor { channel, signal, next: 0 }).collect();
 
     // Before its first change every line is unknown.
     let mut record = vec![0u64; packing.words];
@@ -310,10 +265,7 @@ pub fn decode(
         }
         decoder.push_stamped(&bytes, &times[from..]);
         bytes.clear();
-        batch(
-            &mut decoder,
-            (done * BATCH + times.len()) as f64 / rises.len() as f64,
-        )?;
+        batch(&mut decoder, (done * BATCH + times.len()) as f64 / rises.len() as f64)?;
     }
     decoder.finish();
     batch(&mut decoder, 1.0)?;

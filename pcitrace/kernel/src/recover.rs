@@ -74,8 +74,7 @@ impl Recovery {
     }
 
     fn level(&self, sample: u64) -> bool {
-        self.clk
-            .get(&self.buffer[(sample - self.first) as usize * self.unit..])
+        self.clk.get(&self.buffer[(sample - self.first) as usize * self.unit..])
     }
 
     fn end(&self) -> u64 {
@@ -103,10 +102,7 @@ impl Recovery {
                 if waiting.len() < TRAINING {
                     break;
                 }
-                let mut periods: Vec<u64> = waiting[..TRAINING]
-                    .windows(2)
-                    .map(|pair| pair[1] - pair[0])
-                    .collect();
+                let mut periods: Vec<u64> = waiting[..TRAINING].windows(2).map(|pair| pair[1] - pair[0]).collect();
                 periods.sort_unstable();
                 let median = periods[periods.len() / 2] as f64;
                 if median < MIN_SAMPLES {
@@ -114,17 +110,10 @@ impl Recovery {
                     continue;
                 }
                 // The mean of the periods that are about the median: lost and false rises do not count.
-                let good: Vec<f64> = periods
-                    .iter()
-                    .map(|&p| p as f64)
-                    .filter(|p| (p - median).abs() < 0.3 * median)
-                    .collect();
+                let good: Vec<f64> =
+                    periods.iter().map(|&p| p as f64).filter(|p| (p - median).abs() < 0.3 * median).collect();
                 let period = good.iter().sum::<f64>() / good.len() as f64;
-                self.state = Some(Loop {
-                    period,
-                    next: waiting[0] as f64,
-                    missed: 0,
-                });
+                self.state = Some(Loop { period, next: waiting[0] as f64, missed: 0 });
                 self.trained = true;
                 continue;
             };
@@ -137,12 +126,8 @@ impl Recovery {
             while used < self.rises.len() && (self.rises[used] as f64) < from {
                 used += 1;
             }
-            let candidates = self.rises[used..]
-                .iter()
-                .take_while(|&&rise| (rise as f64) < horizon);
-            let nearest = candidates
-                .map(|&rise| rise as f64 - state.next)
-                .min_by(|a, b| a.abs().total_cmp(&b.abs()));
+            let candidates = self.rises[used..].iter().take_while(|&&rise| (rise as f64) < horizon);
+            let nearest = candidates.map(|&rise| rise as f64 - state.next).min_by(|a, b| a.abs().total_cmp(&b.abs()));
             match nearest {
                 Some(error) => {
                     state.next += PHASE_GAIN * error;
@@ -165,11 +150,7 @@ impl Recovery {
             let at = (middle - self.first) as usize * self.unit;
             let sample: Vec<u8> = (at..at + self.unit)
                 .map(|i| {
-                    let (a, b, c) = (
-                        self.buffer[i - self.unit],
-                        self.buffer[i],
-                        self.buffer[i + self.unit],
-                    );
+                    let (a, b, c) = (self.buffer[i - self.unit], self.buffer[i], self.buffer[i + self.unit]);
                     a & b | b & c | a & c
                 })
                 .collect();
@@ -185,10 +166,7 @@ impl Recovery {
             (None, Some(&rise)) => rise.saturating_sub(1000),
             (None, None) => self.at,
         };
-        let drop = needed
-            .saturating_sub(2)
-            .min(self.at)
-            .saturating_sub(self.first);
+        let drop = needed.saturating_sub(2).min(self.at).saturating_sub(self.first);
         self.buffer.drain(..drop as usize * self.unit);
         self.first += drop;
     }

@@ -63,15 +63,17 @@ pub struct Transaction {
     pub address: Option<u64>,
     pub address_phases: u8,
     pub data_phases: u64,
-    pub first_data: Option<u64>,
-    pub last_data: Option<u64>,
+    /// Mean nothing where no data moved.
+    pub first_data: u64,
+    pub last_data: u64,
     /// Enabled bytes; lanes whose byte enable is not known count as enabled.
     pub bytes: u64,
     /// Every byte enable that counts was captured and known.
     pub bytes_exact: bool,
-    pub target_wait_clks: Option<u64>,
+    /// Cannot be told where STOP# was not captured.
+    pub target_wait_clks: u64,
     pub initiator_wait_clks: u64,
-    pub devsel_clks: Option<u64>,
+    pub devsel_clks: Option<u32>,
     pub termination: Termination,
     /// Index into the bus's GNT# lines.
     pub initiator: Option<u8>,

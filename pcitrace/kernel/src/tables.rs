@@ -3,11 +3,9 @@
 use crate::layout::Layout;
 use crate::pipeline::{BusTables, Decoded};
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Transaction};
-use arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, RecordBatch, StringBuilder, UInt8Builder,
-    UInt64Builder,
-};
+use arrow::array::{ArrayRef, BooleanBuilder, Float64Builder, RecordBatch, StringBuilder, UInt8Builder, UInt64Builder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 /// One column: its name, whether it can be null, and how to fill it from rows.
@@ -61,7 +59,7 @@ fn schema<R>(columns: &[Column<R>]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn batch<'a, R: 'a>(columns: &[Column<R>], rows: &[(Context<'a>, R)]) -> RecordBatch {
+fn batch<R>(columns: &[Column<R>], rows: &[(Context, impl Borrow<R>)]) -> RecordBatch {
     let n = rows.len();
     let arrays = columns
         .iter()
@@ -69,38 +67,32 @@ fn batch<'a, R: 'a>(columns: &[Column<R>], rows: &[(Context<'a>, R)]) -> RecordB
             match column.fill {
                 Fill::Text(get) => {
                     let mut builder = StringBuilder::with_capacity(n, 12 * n);
-                    rows.iter()
-                        .for_each(|(context, row)| builder.append_option(get(context, row)));
+                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
                     Arc::new(builder.finish())
                 }
                 Fill::Name(get) => {
                     let mut builder = StringBuilder::with_capacity(n, 8 * n);
-                    rows.iter()
-                        .for_each(|(context, row)| builder.append_option(get(context, row)));
+                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
                     Arc::new(builder.finish())
                 }
                 Fill::Float(get) => {
                     let mut builder = Float64Builder::with_capacity(n);
-                    rows.iter()
-                        .for_each(|(context, row)| builder.append_option(get(context, row)));
+                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
                     Arc::new(builder.finish())
                 }
                 Fill::Integer(get) => {
                     let mut builder = UInt64Builder::with_capacity(n);
-                    rows.iter()
-                        .for_each(|(context, row)| builder.append_option(get(context, row)));
+                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
                     Arc::new(builder.finish())
                 }
                 Fill::Byte(get) => {
                     let mut builder = UInt8Builder::with_capacity(n);
-                    rows.iter()
-                        .for_each(|(context, row)| builder.append_option(get(context, row)));
+                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
                     Arc::new(builder.finish())
                 }
                 Fill::Flag(get) => {
                     let mut builder = BooleanBuilder::with_capacity(n);
-                    rows.iter()
-                        .for_each(|(context, row)| builder.append_option(get(context, row)));
+                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
                     Arc::new(builder.finish())
                 }
             }
@@ -110,19 +102,11 @@ fn batch<'a, R: 'a>(columns: &[Column<R>], rows: &[(Context<'a>, R)]) -> RecordB
 }
 
 const fn column<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
-    Column {
-        name,
-        nullable: false,
-        fill,
-    }
+    Column { name, nullable: false, fill }
 }
 
 const fn nullable<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
-    Column {
-        name,
-        nullable: true,
-        fill,
-    }
+    Column { name, nullable: true, fill }
 }
 
 const TRANSACTIONS: &[Column<Transaction>] = &[
@@ -135,49 +119,28 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     column("start_clk", Fill::Integer(|_, t| Some(t.start_clk))),
     column("clocks", Fill::Integer(|_, t| Some(t.clocks))),
     nullable("command", Fill::Byte(|_, t| t.command)),
-    nullable(
-        "command_name",
-        Fill::Text(|_, t| t.command.map(|command| COMMAND_NAMES[usize::from(command)])),
-    ),
+    nullable("command_name", Fill::Text(|_, t| t.command.map(|command| COMMAND_NAMES[usize::from(command)]))),
     nullable("dac", Fill::Flag(|_, t| t.dac)),
     nullable("address", Fill::Integer(|_, t| t.address)),
     column("data_phases", Fill::Integer(|_, t| Some(t.data_phases))),
     column("bytes", Fill::Integer(|_, t| Some(t.bytes))),
     column("bytes_exact", Fill::Flag(|_, t| Some(t.bytes_exact))),
-    column(
-        "wait_clks",
-        Fill::Integer(|_, t| Some(t.clocks - u64::from(t.address_phases) - t.data_phases)),
-    ),
-    nullable("target_wait_clks", Fill::Integer(|_, t| t.target_wait_clks)),
-    column(
-        "initiator_wait_clks",
-        Fill::Integer(|_, t| Some(t.initiator_wait_clks)),
-    ),
-    nullable("devsel_clks", Fill::Integer(|_, t| t.devsel_clks)),
+    column("wait_clks", Fill::Integer(|_, t| Some(t.clocks - u64::from(t.address_phases) - t.data_phases))),
+    nullable("target_wait_clks", Fill::Integer(|c, t| c.layout().stop.map(|_| t.target_wait_clks))),
+    column("initiator_wait_clks", Fill::Integer(|_, t| Some(t.initiator_wait_clks))),
+    nullable("devsel_clks", Fill::Integer(|_, t| t.devsel_clks.map(u64::from))),
     column("termination", Fill::Text(|_, t| Some(t.termination.name()))),
     nullable(
         "initiator",
-        Fill::Name(|c, t| {
-            t.initiator
-                .map(|index| c.layout().grant_names[usize::from(index)].as_str())
-        }),
+        Fill::Name(|c, t| t.initiator.map(|index| c.layout().grant_names[usize::from(index)].as_str())),
     ),
-    column(
-        "fast_back_to_back",
-        Fill::Flag(|_, t| Some(t.fast_back_to_back)),
-    ),
+    column("fast_back_to_back", Fill::Flag(|_, t| Some(t.fast_back_to_back))),
     nullable("address_parity_ok", Fill::Flag(|_, t| t.address_parity_ok)),
     nullable("perr", Fill::Flag(|_, t| t.perr)),
     nullable("serr", Fill::Flag(|_, t| t.serr)),
     nullable("suspect", Fill::Flag(|_, t| t.suspect)),
-    nullable(
-        "first_data_us",
-        Fill::Float(|c, t| t.first_data.map(|stamp| c.us(stamp))),
-    ),
-    nullable(
-        "last_data_us",
-        Fill::Float(|c, t| t.last_data.map(|stamp| c.us(stamp))),
-    ),
+    nullable("first_data_us", Fill::Float(|c, t| (t.data_phases > 0).then(|| c.us(t.first_data)))),
+    nullable("last_data_us", Fill::Float(|c, t| (t.data_phases > 0).then(|| c.us(t.last_data)))),
 ];
 
 const DATA_PHASES: &[Column<DataPhase>] = &[
@@ -211,10 +174,7 @@ impl Window {
     }
 
     fn occupancy(&self) -> Option<f64> {
-        Self::share(
-            self.counts.busy(),
-            self.counts.total() - self.counts.unknown,
-        )
+        Self::share(self.counts.busy(), self.counts.total() - self.counts.unknown)
     }
 }
 
@@ -227,50 +187,21 @@ const CLOCKS: &[Column<Window>] = &[
     column("idle", Fill::Integer(|_, w| Some(w.counts.idle))),
     column("address", Fill::Integer(|_, w| Some(w.counts.address))),
     column("data", Fill::Integer(|_, w| Some(w.counts.data))),
-    nullable(
-        "stop",
-        Fill::Integer(|c, w| c.layout().stop.map(|_| w.counts.stop)),
-    ),
+    nullable("stop", Fill::Integer(|c, w| c.layout().stop.map(|_| w.counts.stop))),
     column("abort", Fill::Integer(|_, w| Some(w.counts.abort))),
     column("wait", Fill::Integer(|_, w| Some(w.counts.wait()))),
-    nullable(
-        "turnaround",
-        Fill::Integer(|c, w| c.layout().cbe_word.as_ref().map(|_| w.counts.turnaround)),
-    ),
-    nullable(
-        "decode",
-        Fill::Integer(|c, w| c.layout().devsel.map(|_| w.counts.decode)),
-    ),
-    nullable(
-        "both",
-        Fill::Integer(|c, w| c.layout().devsel.map(|_| w.counts.both)),
-    ),
-    nullable(
-        "target",
-        Fill::Integer(|c, w| {
-            c.layout()
-                .devsel
-                .and(c.layout().stop)
-                .map(|_| w.counts.target)
-        }),
-    ),
+    nullable("turnaround", Fill::Integer(|c, w| c.layout().cbe_word.as_ref().map(|_| w.counts.turnaround))),
+    nullable("decode", Fill::Integer(|c, w| c.layout().devsel.map(|_| w.counts.decode))),
+    nullable("both", Fill::Integer(|c, w| c.layout().devsel.map(|_| w.counts.both))),
+    nullable("target", Fill::Integer(|c, w| c.layout().devsel.and(c.layout().stop).map(|_| w.counts.target))),
     column("initiator", Fill::Integer(|_, w| Some(w.counts.initiator))),
     column("busy", Fill::Integer(|_, w| Some(w.counts.busy()))),
     nullable("occupancy", Fill::Float(|_, w| w.occupancy())),
     nullable("utilisation", Fill::Float(|_, w| w.occupancy())),
-    nullable(
-        "data_occupancy",
-        Fill::Float(|_, w| Window::share(w.counts.data, w.counts.total() - w.counts.unknown)),
-    ),
-    nullable(
-        "efficiency",
-        Fill::Float(|_, w| Window::share(w.counts.data, w.counts.busy())),
-    ),
+    nullable("data_occupancy", Fill::Float(|_, w| Window::share(w.counts.data, w.counts.total() - w.counts.unknown))),
+    nullable("efficiency", Fill::Float(|_, w| Window::share(w.counts.data, w.counts.busy()))),
     column("bytes", Fill::Integer(|_, w| Some(w.counts.bytes))),
-    column(
-        "bytes_exact",
-        Fill::Flag(|_, w| Some(w.counts.inexact_phases == 0)),
-    ),
+    column("bytes_exact", Fill::Flag(|_, w| Some(w.counts.inexact_phases == 0))),
     nullable(
         "throughput_mb_s",
         Fill::Float(|_, w| {
@@ -288,11 +219,11 @@ pub fn data_phases_schema() -> SchemaRef {
     schema(DATA_PHASES)
 }
 
-pub fn transactions(rows: &[(Context, Transaction)]) -> RecordBatch {
+pub fn transactions(rows: &[(Context, impl Borrow<Transaction>)]) -> RecordBatch {
     batch(TRANSACTIONS, rows)
 }
 
-pub fn data_phases(rows: &[(Context, DataPhase)]) -> RecordBatch {
+pub fn data_phases(rows: &[(Context, impl Borrow<DataPhase>)]) -> RecordBatch {
     batch(DATA_PHASES, rows)
 }
 
@@ -300,17 +231,7 @@ pub fn data_phases(rows: &[(Context, DataPhase)]) -> RecordBatch {
 pub fn problems(decoded: &[&Decoded]) -> RecordBatch {
     let mut rows: Vec<_> = decoded
         .iter()
-        .flat_map(|decoded| {
-            decoded.problems.iter().map(|&problem| {
-                (
-                    Context {
-                        bus: &decoded.bus,
-                        number: 0,
-                    },
-                    problem,
-                )
-            })
-        })
+        .flat_map(|decoded| decoded.problems.iter().map(|&problem| (Context { bus: &decoded.bus, number: 0 }, problem)))
         .collect();
     rows.sort_by_key(|(_, problem)| problem.stamp);
     batch(PROBLEMS, &rows)
@@ -322,23 +243,10 @@ pub fn clocks(decoded: &Decoded) -> RecordBatch {
         .iter()
         .map(|&(number, counts)| {
             let (start_us, end_us) = match decoded.window_us {
-                Some(us) => (
-                    number as f64 * us,
-                    ((number + 1) as f64 * us).min(decoded.duration_us),
-                ),
+                Some(us) => (number as f64 * us, ((number + 1) as f64 * us).min(decoded.duration_us)),
                 None => (0.0, decoded.duration_us),
             };
-            (
-                Context {
-                    bus: &decoded.bus,
-                    number: 0,
-                },
-                Window {
-                    start_us,
-                    end_us,
-                    counts,
-                },
-            )
+            (Context { bus: &decoded.bus, number: 0 }, Window { start_us, end_us, counts })
         })
         .collect();
     batch(CLOCKS, &rows)

@@ -39,17 +39,8 @@ struct Scan {
 
 impl Scan {
     fn new(spec: &WireSpec) -> Self {
-        let symbol_bits = spec
-            .clock
-            .and(Some(spec.data.len()))
-            .filter(|bits| matches!(bits, 4 | 8));
-        Scan {
-            symbol_bits,
-            enabled: None,
-            start: None,
-            symbols: Vec::new(),
-            frames: Vec::new(),
-        }
+        let symbol_bits = spec.clock.and(Some(spec.data.len())).filter(|bits| matches!(bits, 4 | 8));
+        Scan { symbol_bits, enabled: None, start: None, symbols: Vec::new(), frames: Vec::new() }
     }
 
     fn enable(&mut self, stamp: u64, enabled: bool) {
@@ -75,19 +66,10 @@ impl Scan {
         let whole = self.start.is_some() && end.is_some();
         let bytes = match self.symbol_bits.filter(|_| whole) {
             Some(8) => Some(symbols),
-            Some(_) => Some(
-                symbols
-                    .chunks_exact(2)
-                    .map(|pair| pair[0] & 0xf | pair[1] << 4)
-                    .collect(),
-            ),
+            Some(_) => Some(symbols.chunks_exact(2).map(|pair| pair[0] & 0xf | pair[1] << 4).collect()),
             None => None,
         };
-        self.frames.push(Frame {
-            start: self.start.take(),
-            end,
-            bytes,
-        });
+        self.frames.push(Frame { start: self.start.take(), end, bytes });
     }
 
     fn finish(mut self) -> Vec<Frame> {
@@ -102,18 +84,12 @@ impl Scan {
 pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Result<RecordBatch> {
     let (frames, time) = match &capture.data {
         Data::Sampled(sampled) => {
-            let rate = rate_hz.or(sampled.rate_hz()).ok_or_else(|| {
-                Error::format(&capture.path, "states no sample rate; give it with --rate")
-            })?;
-            (
-                scan_samples(sampled.as_ref(), spec)?,
-                TimeBase::per_second(rate),
-            )
+            let rate = rate_hz
+                .or(sampled.rate_hz())
+                .ok_or_else(|| Error::format(&capture.path, "states no sample rate; give it with --rate"))?;
+            (scan_samples(sampled.as_ref(), spec)?, TimeBase::per_second(rate))
         }
-        Data::Changes(changes) => (
-            scan_changes(changes.as_ref(), spec)?,
-            TimeBase::ticks(changes.tick()),
-        ),
+        Data::Changes(changes) => (scan_changes(changes.as_ref(), spec)?, TimeBase::ticks(changes.tick())),
     };
     let mut start = Float64Builder::new();
     let mut end = Float64Builder::new();
@@ -128,11 +104,7 @@ pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Resul
         Field::new("end_us", DataType::Float64, true),
         Field::new("bytes", DataType::Binary, true),
     ]);
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(start.finish()),
-        Arc::new(end.finish()),
-        Arc::new(bytes.finish()),
-    ];
+    let columns: Vec<ArrayRef> = vec![Arc::new(start.finish()), Arc::new(end.finish()), Arc::new(bytes.finish())];
     Ok(RecordBatch::try_new(Arc::new(schema), columns).expect("three columns of one length"))
 }
 
@@ -155,9 +127,7 @@ fn scan_samples(sampled: &dyn Sampled, spec: &WireSpec) -> Result<Vec<Frame>> {
                     && !clock.get(sample)
                 {
                     scan.symbol(
-                        data.iter()
-                            .enumerate()
-                            .fold(0, |byte, (i, bit)| byte | u8::from(bit.get(before)) << i),
+                        data.iter().enumerate().fold(0, |byte, (i, bit)| byte | u8::from(bit.get(before)) << i),
                     );
                 }
                 if scan.enabled != Some(level) {
@@ -202,17 +172,11 @@ fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -
 
 /// The level of one line over time: `(time, level)`, None where it is not known; of several changes at one time the last.
 fn levels(signal: &Signal, source: &Source) -> impl Iterator<Item = (u64, Option<bool>)> {
-    let set =
-        |bits: &[u64], at: usize| bits.get(at).is_some_and(|bits| bits >> source.bit & 1 != 0);
-    (0..signal.times.len())
-        .filter(|&at| signal.times.get(at + 1) != Some(&signal.times[at]))
-        .map(move |at| {
-            let known = !set(&signal.unknown, at) && !set(&signal.high_z, at);
-            (
-                signal.times[at],
-                known.then(|| set(&signal.values, at) ^ source.active_low),
-            )
-        })
+    let set = |bits: &[u64], at: usize| bits.get(at).is_some_and(|bits| bits >> source.bit & 1 != 0);
+    (0..signal.times.len()).filter(|&at| signal.times.get(at + 1) != Some(&signal.times[at])).map(move |at| {
+        let known = !set(&signal.unknown, at) && !set(&signal.high_z, at);
+        (signal.times[at], known.then(|| set(&signal.values, at) ^ source.active_low))
+    })
 }
 
 fn scan_changes(changes: &dyn Changes, spec: &WireSpec) -> Result<Vec<Frame>> {

@@ -58,57 +58,33 @@ impl TableFile {
         let format = Format::of(path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let partial = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let file = File::create(&partial).map_err(|source| Error::Write {
-            path: path.into(),
-            source,
-        })?;
-        let mut table = TableFile {
-            path: path.into(),
-            partial: Some(partial),
-            encoder: None,
-        };
-        table.encoder = Some(table.encode(
-            Box::new(BufWriter::with_capacity(1 << 16, file)),
-            format,
-            schema,
-        )?);
+        let file = File::create(&partial).map_err(|source| Error::Write { path: path.into(), source })?;
+        let mut table = TableFile { path: path.into(), partial: Some(partial), encoder: None };
+        table.encoder = Some(table.encode(Box::new(BufWriter::with_capacity(1 << 16, file)), format, schema)?);
         Ok(table)
     }
 
-    fn encode(
-        &self,
-        out: Box<dyn Write + Send>,
-        format: Format,
-        schema: SchemaRef,
-    ) -> Result<Encoder> {
+    fn encode(&self, out: Box<dyn Write + Send>, format: Format, schema: SchemaRef) -> Result<Encoder> {
         Ok(match format {
             Format::Csv => {
                 let mut writer = CsvWriter::new(out);
                 // The header, also of a table without rows.
-                writer
-                    .write(&RecordBatch::new_empty(schema))
-                    .map_err(|error| self.failed(error))?;
+                writer.write(&RecordBatch::new_empty(schema)).map_err(|error| self.failed(error))?;
                 Encoder::Csv(writer)
             }
-            Format::JsonLines => {
-                Encoder::JsonLines(JsonBuilder::new().with_explicit_nulls(true).build(out))
-            }
+            Format::JsonLines => Encoder::JsonLines(JsonBuilder::new().with_explicit_nulls(true).build(out)),
             Format::Parquet => {
                 let properties = parquet::file::properties::WriterProperties::builder()
                     .set_compression(parquet::basic::Compression::SNAPPY)
                     .build();
-                let writer = ArrowWriter::try_new(out, schema, Some(properties))
-                    .map_err(|error| self.failed(error))?;
+                let writer = ArrowWriter::try_new(out, schema, Some(properties)).map_err(|error| self.failed(error))?;
                 Encoder::Parquet(Box::new(writer))
             }
         })
     }
 
     fn failed(&self, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-        Error::Write {
-            path: self.path.clone(),
-            source: std::io::Error::other(error),
-        }
+        Error::Write { path: self.path.clone(), source: std::io::Error::other(error) }
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -128,27 +104,17 @@ impl TableFile {
         };
         let result = match self.encoder.take() {
             Some(Encoder::Csv(writer)) => done(writer.into_inner()),
-            Some(Encoder::JsonLines(mut writer)) => writer
-                .finish()
-                .map_err(std::io::Error::other)
-                .and_then(|()| done(writer.into_inner())),
-            Some(Encoder::Parquet(writer)) => writer
-                .into_inner()
-                .map_err(std::io::Error::other)
-                .and_then(done),
+            Some(Encoder::JsonLines(mut writer)) => {
+                writer.finish().map_err(std::io::Error::other).and_then(|()| done(writer.into_inner()))
+            }
+            Some(Encoder::Parquet(writer)) => writer.into_inner().map_err(std::io::Error::other).and_then(done),
             None => Ok(()),
         };
-        result.map_err(|source| Error::Write {
-            path: self.path.clone(),
-            source,
-        })?;
+        result.map_err(|source| Error::Write { path: self.path.clone(), source })?;
         if let Some(partial) = self.partial.take() {
             std::fs::rename(&partial, &self.path).map_err(|source| {
                 let _ = std::fs::remove_file(&partial);
-                Error::Write {
-                    path: self.path.clone(),
-                    source,
-                }
+                Error::Write { path: self.path.clone(), source }
             })?;
         }
         Ok(())
@@ -174,11 +140,7 @@ struct Merge<R> {
 
 impl<R> Merge<R> {
     fn new(buses: usize, stamp: fn(&R) -> u64) -> Self {
-        Merge {
-            queues: (0..buses).map(|_| VecDeque::new()).collect(),
-            reached: vec![0; buses],
-            stamp,
-        }
+        Merge { queues: (0..buses).map(|_| VecDeque::new()).collect(), reached: vec![0; buses], stamp }
     }
 
     /// The rows that no later row can come before, with bus and number.
@@ -235,17 +197,7 @@ impl FileSink {
 
     fn write_ready(&mut self) -> Result<()> {
         fn context<R>(buses: &[BusTables], rows: Vec<(usize, u64, R)>) -> Vec<(Context<'_>, R)> {
-            rows.into_iter()
-                .map(|(bus, number, row)| {
-                    (
-                        Context {
-                            bus: &buses[bus],
-                            number,
-                        },
-                        row,
-                    )
-                })
-                .collect()
+            rows.into_iter().map(|(bus, number, row)| (Context { bus: &buses[bus], number }, row)).collect()
         }
         if let Some(file) = &mut self.transactions_file {
             for rows in context(&self.buses, self.transactions.pop()).chunks(BATCH) {
@@ -264,10 +216,7 @@ impl FileSink {
     pub fn finish(mut self) -> Result<()> {
         self.write_ready()?;
         // Both tables are whole before the first one appears.
-        for file in [self.transactions_file.take(), self.data_phases_file.take()]
-            .into_iter()
-            .flatten()
-        {
+        for file in [self.transactions_file.take(), self.data_phases_file.take()].into_iter().flatten() {
             file.finish()?;
         }
         Ok(())
@@ -280,10 +229,7 @@ impl Sink for FileSink {
         self.numbers = vec![0; buses.len()];
         self.transactions = Merge::new(buses.len(), |t| t.start);
         self.data_phases = Merge::new(buses.len(), |d| d.stamp);
-        self.transactions_file = Some(TableFile::create(
-            &self.transactions_path,
-            tables::transactions_schema(),
-        )?);
+        self.transactions_file = Some(TableFile::create(&self.transactions_path, tables::transactions_schema())?);
         self.data_phases_file = match &self.data_phases_path {
             Some(path) => Some(TableFile::create(path, tables::data_phases_schema())?),
             None => None,
@@ -310,59 +256,66 @@ impl Sink for FileSink {
     }
 }
 
-/// Keeps the tables of each bus as record batches.
+/// Keeps the rows of each bus; the tables are built when they are asked for.
 #[derive(Default)]
 pub struct MemorySink {
-    buses: Vec<BusTables>,
-    numbers: Vec<u64>,
-    pub transactions: Vec<Vec<RecordBatch>>,
-    pub data_phases: Vec<Vec<RecordBatch>>,
+    pub buses: Vec<BusRows>,
+}
+
+/// The rows of one bus.
+pub struct BusRows {
+    tables: BusTables,
+    transactions: Vec<Transaction>,
+    data_phases: Vec<DataPhase>,
+}
+
+impl BusRows {
+    pub fn transactions(&self) -> Vec<RecordBatch> {
+        in_batches(&self.transactions, |first, rows| {
+            let rows: Vec<_> =
+                (first..).zip(rows).map(|(number, row)| (Context { bus: &self.tables, number }, row)).collect();
+            tables::transactions(&rows)
+        })
+    }
+
+    pub fn data_phases(&self) -> Vec<RecordBatch> {
+        in_batches(&self.data_phases, |_, rows| {
+            let rows: Vec<_> = rows.iter().map(|row| (Context { bus: &self.tables, number: 0 }, row)).collect();
+            tables::data_phases(&rows)
+        })
+    }
+}
+
+/// Builds the batches of a table on all cores; `build` gets the number of the first row, too.
+fn in_batches<R: Sync>(rows: &[R], build: impl Fn(u64, &[R]) -> RecordBatch + Sync) -> Vec<RecordBatch> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let chunks: Vec<(u64, &[R])> = (0..).step_by(BATCH).zip(rows.chunks(BATCH)).collect();
+    let share = chunks.len().div_ceil(threads).max(1);
+    let build = &build;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = chunks
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().map(|&(first, rows)| build(first, rows)).collect::<Vec<_>>()))
+            .collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
 }
 
 impl Sink for MemorySink {
     fn begin(&mut self, buses: &[BusTables]) -> Result<()> {
-        self.buses = buses.to_vec();
-        self.numbers = vec![0; buses.len()];
-        self.transactions = vec![Vec::new(); buses.len()];
-        self.data_phases = vec![Vec::new(); buses.len()];
+        self.buses = buses
+            .iter()
+            .map(|tables| BusRows { tables: tables.clone(), transactions: Vec::new(), data_phases: Vec::new() })
+            .collect();
         Ok(())
     }
 
-    fn rows(&mut self, bus: usize, rows: Rows) -> Result<()> {
-        let tables = &self.buses[bus];
-        let first = self.numbers[bus];
-        self.numbers[bus] += rows.transactions.len() as u64;
-        let numbered: Vec<_> = (first..)
-            .zip(rows.transactions)
-            .map(|(number, row)| {
-                (
-                    Context {
-                        bus: tables,
-                        number,
-                    },
-                    row,
-                )
-            })
-            .collect();
-        if !numbered.is_empty() {
-            self.transactions[bus].push(tables::transactions(&numbered));
-        }
-        let phases: Vec<_> = rows
-            .data_phases
-            .into_iter()
-            .map(|row| {
-                (
-                    Context {
-                        bus: tables,
-                        number: 0,
-                    },
-                    row,
-                )
-            })
-            .collect();
-        if !phases.is_empty() {
-            self.data_phases[bus].push(tables::data_phases(&phases));
-        }
+    fn rows(&mut self, bus: usize, mut rows: Rows) -> Result<()> {
+        self.buses[bus].transactions.append(&mut rows.transactions);
+        self.buses[bus].data_phases.append(&mut rows.data_phases);
         Ok(())
     }
 
