@@ -23,7 +23,10 @@ from pathlib import Path
 from typing import Any
 
 INTERFACE = "fgbench0"
+ADDRESSES = ("198.18.0.1", "198.18.0.2")
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
+# SCHED_FIFO for both sides, framegen's and Python's: ahead of whatever else the machine does.
+PRIORITY = "50"
 GOAL_FRAMES_PER_S = 400_000
 GOAL_P50_US = 0.1
 GOAL_P99_US = 1.0
@@ -62,6 +65,33 @@ for _ in range({count}):
 print(*trips)
 """
 
+# The same over UDP, as udpmon asks and answers; blocking.
+UDP_ECHO = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("{there}", 9))
+print("ready", flush=True)
+while True:
+    data, address = s.recvfrom(2048)
+    s.sendto(data, address)
+"""
+
+UDP_ROUND_TRIPS = """
+import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(("{there}", 9)); s.settimeout(0.1)
+trips = []
+for _ in range({count}):
+    begin = time.perf_counter_ns()
+    s.send(bytes(64))
+    try:
+        s.recv(2048)
+    except TimeoutError:
+        pass
+    trips.append((time.perf_counter_ns() - begin) / 1e3)
+print(*trips)
+"""
+
 PYTHON_SENDER = """
 import socket, time
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -89,7 +119,8 @@ def network() -> Iterator[tuple[str, str]]:
             run("ip", "netns", "add", name)
         words = ["type", "veth", "peer", "name", INTERFACE, "netns", names[1], "address", MACS[1]]
         run("ip", "link", "add", INTERFACE, "netns", names[0], "address", MACS[0], *words)
-        for name in names:
+        for name, address in zip(names, ADDRESSES, strict=True):
+            run("ip", "-n", name, "address", "add", f"{address}/30", "dev", INTERFACE)
             run("ip", "netns", "exec", name, "sysctl", "-qw", f"net.ipv6.conf.{INTERFACE}.disable_ipv6=1")
             run("ip", "-n", name, "link", "set", INTERFACE, "up")
         yield names
@@ -132,16 +163,18 @@ class Table:
 
 def measure(framegen: str, seconds: float, repeats: int, here: str, there: str, cpus: tuple[int, int]) -> int:
     """All figures; the number of goals missed."""
-    at_here = ("ip", "netns", "exec", here, "taskset", "-c", str(cpus[0]))
-    at_there = ("ip", "netns", "exec", there, "taskset", "-c", str(cpus[1]))
+    at_here = ("ip", "netns", "exec", here, "taskset", "-c", str(cpus[0]), "chrt", "-f", PRIORITY)
+    at_there = ("ip", "netns", "exec", there, "taskset", "-c", str(cpus[1]), "chrt", "-f", PRIORITY)
     words: dict[str, Any] = {"interface": INTERFACE, "own": MACS[0].replace(":", ""), "to": MACS[1].replace(":", "")}
     table = Table()
     # framegen pins its own threads, so that its control threads are free to go elsewhere.
     serve = ("ip", "netns", "exec", there, framegen, "serve", "-i", INTERFACE)
-    with background(*serve, "--cpu", str(cpus[1]), "--max-rate-mbit", "10000", "--max-frames", "20000000"):
+    with background(
+        *serve, "--cpu", str(cpus[1]), "--priority", PRIORITY, "--max-rate-mbit", "10000", "--max-frames", "20000000"
+    ):
 
         def test(*options: str) -> list[dict[str, Any]]:
-            common = ("-i", INTERFACE, "-p", MACS[1], "--json", "--cpu", str(cpus[0]))
+            common = ("-i", INTERFACE, "-p", MACS[1], "--json", "--cpu", str(cpus[0]), "--priority", PRIORITY)
             points = []
             for _ in range(repeats):
                 out = run("ip", "netns", "exec", here, framegen, *options, *common)
@@ -177,6 +210,12 @@ def measure(framegen: str, seconds: float, repeats: int, here: str, there: str, 
         table.line(f"  Python, {'spinning' if spin else 'blocking'}", f"{python:.2f} µs")
         goal = "" if spin else f"<= {GOAL_ROUND_TRIP}"
         table.line("  framegen / Python", f"{ratio:.2f}", goal, spin or ratio <= GOAL_ROUND_TRIP)
+    with background(*at_there, sys.executable, "-c", UDP_ECHO.format(there=ADDRESSES[1])):
+        script = UDP_ROUND_TRIPS.format(there=ADDRESSES[1], count=20000)
+        trips = [run(*at_here, sys.executable, "-c", script) for _ in range(repeats)]
+    table.line(
+        "  Python over UDP, blocking", f"{min(statistics.median(map(float, out.split())) for out in trips):.2f} µs"
+    )
     script = PYTHON_SENDER.format(seconds=seconds, **words)
     rate = max(float(run(*at_here, sys.executable, "-c", script)) for _ in range(repeats))
     table.line("64-byte frames sent a second: Python, nobody receiving", f"{rate:,.0f}")

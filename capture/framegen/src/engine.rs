@@ -35,8 +35,6 @@ pub struct Engine {
     host: Host,
     sender: Option<JoinHandle<Sent>>,
     receiver: Option<JoinHandle<Report>>,
-    /// The receiving thread is the one that asks.
-    asking: bool,
     counters: Counters,
     stolen_ms: u64,
 }
@@ -44,7 +42,7 @@ pub struct Engine {
 impl Engine {
     /// Open sockets, make room for the logs, start the threads: from here on the node receives.
     pub fn prepare(host: &Host, job: &Job, extra: Extra) -> io::Result<Engine> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(job.send.is_none() && !matches!(extra, Extra::Asking(_))));
         let expected: usize = job.expect.iter().map(|expect| expect.planned as usize).sum();
         let answers = if job.respond { expected } else { 0 };
         let planned = job.send.as_ref().map_or(0, |send| send.planned as usize);
@@ -62,7 +60,6 @@ impl Engine {
             host: host.clone(),
             sender: None,
             receiver: None,
-            asking: matches!(extra, Extra::Asking(_)),
             counters,
             stolen_ms: stolen,
         };
@@ -122,12 +119,7 @@ impl Engine {
         Progress {
             sent: self.shared.sent.load(Ordering::Relaxed),
             received: self.shared.received.load(Ordering::Relaxed),
-            done: self.shared.stopped()
-                || match (&self.sender, &self.receiver) {
-                    (Some(sender), _) => sender.is_finished(),
-                    (None, Some(receiver)) if self.asking => receiver.is_finished(),
-                    _ => true,
-                },
+            done: self.shared.is_done(),
         }
     }
 

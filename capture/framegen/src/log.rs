@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,6 +11,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// "Not known" in the time columns: the least number of the type, as numpy's NaT.
 pub const UNKNOWN_NS: i64 = i64::MIN;
 pub const UNKNOWN_LATENESS: i32 = i32::MIN;
+
+/// Records whose memory is touched beforehand.
+const TOUCHED: usize = 1 << 20;
 
 /// The frame was damaged on the way.
 pub const RECORD_CORRUPT: u32 = 1;
@@ -67,7 +71,7 @@ impl Record {
 
 /// Records of fixed capacity: pushed through the one [`LogWriter`], read as a growing prefix by everybody.
 pub struct FrameLog {
-    records: Box<[UnsafeCell<Record>]>,
+    records: Vec<UnsafeCell<MaybeUninit<Record>>>,
     published: AtomicUsize,
     unlogged: AtomicU64,
 }
@@ -81,31 +85,25 @@ pub struct LogWriter {
 }
 
 impl FrameLog {
-    /// The memory is touched here, so that no page fault falls into a measurement.
+    /// The memory for the first million records is touched here, so that no page fault falls into their measurement;
+    /// what lies beyond takes memory only when it is used, and a fault every hundred records.
     pub fn new(capacity: usize) -> io::Result<(Arc<FrameLog>, LogWriter)> {
-        let blank = Record {
-            sequence: u32::MAX,
-            stream: 0,
-            node: 0,
-            length_bytes: 0,
-            flags: 0,
-            send_ns: UNKNOWN_NS,
-            receive_ns: UNKNOWN_NS,
-            lateness_ns: UNKNOWN_LATENESS,
-        };
-        let mut records = Vec::new();
+        let mut records: Vec<UnsafeCell<MaybeUninit<Record>>> = Vec::new();
         records
             .try_reserve_exact(capacity)
             .map_err(|_| io::Error::other(format!("no memory for a log of {capacity} frames")))?;
-        records.extend((0..capacity).map(|_| UnsafeCell::new(blank)));
-        let log =
-            Arc::new(FrameLog { records: records.into(), published: AtomicUsize::new(0), unlogged: AtomicU64::new(0) });
+        // SAFETY: the capacity is there, and MaybeUninit needs no value.
+        unsafe { records.set_len(capacity) };
+        for record in records.iter_mut().take(TOUCHED) {
+            *record.get_mut() = MaybeUninit::zeroed();
+        }
+        let log = Arc::new(FrameLog { records, published: AtomicUsize::new(0), unlogged: AtomicU64::new(0) });
         Ok((log.clone(), LogWriter { log, next: 0 }))
     }
 
     pub fn records(&self) -> &[Record] {
         let published = self.published.load(Ordering::Acquire);
-        // SAFETY: UnsafeCell<Record> has the layout of Record, and the published prefix is never written again.
+        // SAFETY: the cells have the layout of Record; the published prefix is written and never written again.
         unsafe { std::slice::from_raw_parts(self.records.as_ptr().cast(), published) }
     }
 
@@ -126,7 +124,7 @@ impl LogWriter {
             return;
         };
         // SAFETY: not yet published, and this is the only writer.
-        unsafe { *place.get() = record };
+        unsafe { place.get().write(MaybeUninit::new(record)) };
         self.next += 1;
         self.log.published.store(self.next, Ordering::Release);
     }

@@ -129,7 +129,9 @@ impl Test {
         let Some(seconds) = self.seconds else {
             return self.count;
         };
-        let wire_ns = wire_bytes(usize::from(length)) as f64 * 8e3 / self.limits.max_rate_mbit;
+        // A round trip is the request and its response.
+        let request = if self.kind.asks() { wire_bytes(usize::from(self.request_bytes.unwrap_or(length))) } else { 0 };
+        let wire_ns = (request + wire_bytes(usize::from(length))) as f64 * 8e3 / self.limits.max_rate_mbit;
         let by_rate = seconds * 1e9 / wire_ns + 1e6 / wire_ns + 2.0;
         let per_slot = if self.arrivals == Arrivals::Burst { f64::from(self.burst) } else { 1.0 };
         let slots = seconds * 1e6 / self.spacing_us + 1.0;

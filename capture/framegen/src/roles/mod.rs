@@ -6,12 +6,16 @@ pub mod sender;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
 
 /// What the threads of one job share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Shared {
     go: AtomicBool,
     stop: AtomicBool,
+    done: AtomicBool,
+    /// Who waits for the job.
+    waiting: Thread,
     pub sent: AtomicU64,
     pub received: AtomicU64,
     pub switches: AtomicU64,
@@ -21,6 +25,32 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// For the calling thread to watch. `done`: nothing is to be sent.
+    pub fn new(done: bool) -> Shared {
+        Shared {
+            go: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            done: AtomicBool::new(done),
+            waiting: std::thread::current(),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
+            drops: AtomicU64::new(0),
+            unstamped: AtomicU64::new(0),
+            fault: Mutex::new(None),
+        }
+    }
+
+    /// Everything is sent: the one who waits is woken.
+    pub fn finish(&self) {
+        self.done.store(true, Ordering::Release);
+        self.waiting.unpark();
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
     pub fn start(&self) {
         self.go.store(true, Ordering::Release);
     }

@@ -52,6 +52,7 @@ impl Requester {
         self.marks(shared);
         shared.switches.fetch_add(involuntary_switches() - before, Ordering::Relaxed);
         self.source.account(shared);
+        shared.finish();
         sent
     }
 

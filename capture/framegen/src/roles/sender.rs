@@ -81,6 +81,7 @@ impl Sender {
             Err(error) => shared.fail(error.to_string()),
         }
         shared.switches.fetch_add(involuntary_switches() - before, Ordering::Relaxed);
+        shared.finish();
         sent
     }
 
