@@ -13,7 +13,7 @@ KERNEL := Cargo.toml Cargo.lock pcitrace/kernel/Cargo.toml $(shell find pcitrace
 CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(shell find capture/framegen/src -name '*.rs')
 
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
-TESTS := lint types rust python package
+TESTS := lint types rust python docs package
 
 .PHONY: help demo demo-decode demo-derive demo-capture test $(TESTS) format validate bench clean
 
@@ -106,6 +106,11 @@ rust: .make/dev
 
 python: .make/dev
 	$(BIN)/pytest -n auto
+
+# The site; its tables and figures are made from the code, and a warning is an error.
+docs: .make/dev
+	$(BIN)/pip install --quiet --group docs
+	$(BIN)/sphinx-build -q -W docs docs/_build
 
 # Wheel and sdist as a user gets them, each installed into a clean environment and tried there.
 package: .make/dev

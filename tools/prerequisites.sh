@@ -29,6 +29,7 @@ want sigrok-cli sigrok-cli # reads captures beside our own readers, and records 
 want ip iproute2           # network namespaces, between which the tests send frames
 want ethtool ethtool       # settings of their interfaces
 want unshare util-linux    # makes the namespaces
+[ "$1" = test ] && want chromium chromium # opens the report as a reader would
 [ "$1" = test ] && required=$packages # make demo leaves out what it cannot do
 
 if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
