@@ -290,7 +290,7 @@ def timeline(results: Results) -> Section | None:
     """The transactions as data for the zoomable picture of the page: the part around the first frame."""
     run = results.run
     buses = []
-    for name, traffic in results.frames.hosts.items():
+    for name in results.frames.hosts:
         table = described(run, name, MOST_TRANSACTIONS)
         rows = [
             [round(row["start_us"], 4), round(row["end_us"], 4), int(row["lane"] == "data"), *row["text"].split("\n")]

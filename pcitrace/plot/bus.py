@@ -60,7 +60,7 @@ def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, 
     return finish(run, ax)
 
 
-def exchange(run: Run, frame: int | None = None, count: int = 2, *, ax: Axes | None = None) -> Axes:
+def exchange(run: Run, frame: int | None = None, count: int | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw some frames on their way from memory to memory as in figure 3.1, with the times between their steps.
 
     Parameters
@@ -69,8 +69,8 @@ def exchange(run: Run, frame: int | None = None, count: int = 2, *, ax: Axes | N
     frame : int, optional
         Row of ``run.frames.table`` to begin with; default: the longest frame that was followed to the other host and
         waited for none, with the request before it if it is a response.
-    count : int
-        Frames to show; 2 are a request and its response.
+    count : int, optional
+        Frames to show; default: 2 if the second goes back, as a response does, else 1.
     ax : Axes, optional
 
     Returns
@@ -84,7 +84,10 @@ def exchange(run: Run, frame: int | None = None, count: int = 2, *, ax: Axes | N
     """
     table = run.frames.table
     if frame is None:
-        frame = _typical(run, count)
+        frame = _typical(run)
+    if count is None:
+        senders = table["sender"][table["frame"].isin((frame, frame + 1))].tolist()
+        count = len(set(senders)) or 1
     rows = table[(table["frame"] >= frame) & (table["frame"] < frame + count)]
     if rows.empty:
         raise FrameMatchError(f"{run.path}: no frame {frame}; there are {len(table)}, from 0")
@@ -106,13 +109,11 @@ def exchange(run: Run, frame: int | None = None, count: int = 2, *, ax: Axes | N
     low, high = min(places.values()), max(places.values())
     ax.set_ylim(low - (1.5 if len(hosts) == 2 else 0.7), high + 1.5)
     lengths = ", ".join(f"{row['sender']}: {row['length_bytes']} bytes" for _, row in rows.iterrows())
-    ax.set_title(
-        f"frames {rows['frame'].iloc[0]} to {rows['frame'].iloc[-1]} ({lengths})", loc="left", fontsize="small"
-    )
+    ax.set_title(f"from frame {rows['frame'].iloc[0]}: {lengths}", loc="left", fontsize="small")
     return ax
 
 
-def _typical(run: Run, count: int) -> int:
+def _typical(run: Run) -> int:
     """Return the frame to begin with where none was asked for."""
     table = run.frames.table
     followed = table[table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()]
@@ -123,7 +124,7 @@ def _typical(run: Run, count: int) -> int:
     longest = int(np.argmax(numbers(chosen["length_bytes"].fillna(0))))
     row = chosen.iloc[longest]
     before = table[table["frame"] == row["frame"] - 1]
-    answers = count > 1 and len(before) > 0 and before["sender"].iloc[0] == row["receiver"]
+    answers = len(before) > 0 and before["sender"].iloc[0] == row["receiver"]
     return int(row["frame"]) - int(answers)
 
 
@@ -151,8 +152,8 @@ def _follow(ax: Axes, row: pd.Series[Any], places: dict[str, float]) -> None:
 
 
 def _measure(ax: Axes, first: Any, last: Any, y: float, side: int, text: str = "{:.2f}") -> None:
-    """Draw a span with its length in us; nothing where an end is not known."""
-    if pd.isna(first) or pd.isna(last):
+    """Draw a span with its length in us; nothing where an end is not known or both are one."""
+    if pd.isna(first) or pd.isna(last) or first == last:
         return
     ax.plot([first, last], [y, y], color=INK, lw=0.8, marker="|", markersize=5, zorder=3)
     ax.annotate(

@@ -59,11 +59,11 @@ def occupancy(run: Run, window_us: float | None = None, *, ax: Axes | None = Non
         ax.stairs(side * numbers(clocks["data_occupancy"]), edges, color=colour, alpha=0.4, fill=True, lw=0)
         ax.stairs(side * numbers(clocks["occupancy"]), edges, color=colour, lw=1, label=name)
     ax.set_xlabel("time (ms)")
-    ax.set_ylabel(f"clocks in use (%)\nper {window:g} µs")
+    ax.set_ylabel(f"clocks in use (%)\nper {window:g} µs; filled: data")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):g}"))
     ax.axhline(0, color=INK, lw=0.8)
     ax.margins(x=0, y=0.12)
-    ax.legend(title="filled: data moves", frameon=False, ncols=2, fontsize="small", title_fontsize="small")
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, ncols=2, fontsize="small", borderpad=0)
     return finish(run, ax)
 
 
