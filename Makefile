@@ -68,9 +68,7 @@ demo-decode: .make/pcitrace
 demo-derive: .make/pcitrace
 	@mkdir -p demo
 	@echo; echo "== two simulated hosts with ACEnic cards, as in figure 3.1: what the traces give back"
-	@rm -rf demo/fig3.1
-	$(BIN)/pcitrace simulate acenic-fig3.1 -o demo/fig3.1
-	$(BIN)/pcitrace report demo/fig3.1 -o demo/fig3.1.html
+	$(BIN)/python tools/demo.py demo
 
 # The same through the capture tooling: an emulated analyser that the real sigrok-cli acquires from, real frames.
 demo-capture: .make/pcitrace .make/pcicap

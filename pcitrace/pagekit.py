@@ -48,11 +48,10 @@ def told(estimate: Estimate, unit: str) -> tuple[str, str]:
     """Return a value with its uncertainty and unit, and what it rests on."""
     if estimate.value is None:
         return "unknown", estimate.reason
-    parts = [
-        f"{one:.2g} {what}" for one, what in ((estimate.sigma, "measurement"), (estimate.scatter, "frames")) if one
-    ]
-    errors = f"; ± {' and '.join(parts)}" if parts else ""
-    return f"{spaced(estimate)} {unit}", f"{estimate.source}, n = {estimate.n}{errors}"
+    parts = [f"{estimate.source}, n = {estimate.n}"]
+    parts += [f"sigma {estimate.sigma:.2g} (measurement)"] if estimate.sigma else []
+    parts += [f"scatter {estimate.scatter:.2g} (frames)"] if estimate.scatter else []
+    return f"{spaced(estimate)} {unit}", ", ".join(parts)
 
 
 def spaced(estimate: Estimate) -> str:

@@ -22,6 +22,9 @@ __all__ = ["SECTIONS"]
 MOST_ROWS = 24
 """Rows of a table on the page; all of them are in ``pcitrace report --json``."""
 
+FEWEST_FRAMES = 5
+"""Frames from which on a distribution is drawn."""
+
 MOST_TRANSACTIONS = 3000
 """Transactions of each bus in the timeline that can be zoomed."""
 
@@ -123,12 +126,10 @@ def transit(results: Results) -> Section | None:
     ]
     entries.append(Entry("store and forward?", *FORWARDING[timing.forwarding]))
     table = timing.by_length
-    figures = [
-        (
-            "t_nic of the frames that waited for no other. Line: mean.",
-            figure(partial(plot.histogram, run, "t_nic_us", "not queued"), (7.0, 3.0), (4.6, 3.2)),
-        )
-    ]
+    figures = []
+    if table["n"].sum() >= FEWEST_FRAMES:
+        drawn = figure(partial(plot.histogram, run, "t_nic_us", "not queued"), (7.0, 3.0), (4.6, 3.2))
+        figures.append(("t_nic of the frames that waited for no other. Line: mean.", drawn))
     gap, r_net = timing.gap, timing.r_net_us_per_byte
     if gap.slope.value is not None and gap.intercept.value is not None and r_net:
         intercept, slope = gap.intercept.value, gap.slope.value
