@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.columns import Booleans, pick, pick_us, table
+from pcitrace.columns import pick, table
 from pcitrace.content import FCS, HEADER
 from pcitrace.errors import FrameMatchError
 from pcitrace.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.matching import Ends, HostTraffic, Link, one_direction
+from pcitrace.queueing import waited
 from pcitrace.schema import DROP_LOG, FRAMES
 from pcitrace.traffic import Traffic
 
@@ -101,7 +102,8 @@ def build(
     for part, dropped in zip(parts, drops, strict=True):
         dropped["frame"] = np.where(dropped["frame"] >= 0, rank[np.maximum(dropped["frame"], 0) + base], -1)
         base += len(part["order_us"])
-    _timing(columns, link, names)
+    _timing(columns, link)
+    columns["queued"] = waited(columns, names, hosts, link)
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
     traffic = _with_frames(hosts, ends, columns, names)
@@ -117,8 +119,8 @@ def build(
     )
 
 
-def _timing(columns: dict[str, Any], link: Link | None, names: list[str]) -> None:
-    """Add durations, transit times, and whether each frame had to wait for an earlier one."""
+def _timing(columns: dict[str, Any], link: Link | None) -> None:
+    """Add durations and transit times."""
     dma_end, rx_start = columns["dma_end_us"], columns["rx_dma_start_us"]
     columns["dma_us"] = dma_end - columns["dma_start_us"]
     columns["gap_us"] = rx_start - dma_end
@@ -132,35 +134,6 @@ def _timing(columns: dict[str, Any], link: Link | None, names: list[str]) -> Non
     columns["t_nic_us"] = (columns["gap_us"] - columns["wire_us"]) / 2
     columns["t_nic_tx_us"] = columns["wire_start_us"] - dma_end
     columns["t_nic_rx_us"] = rx_start - columns["wire_end_us"]
-    columns["queued"] = _queued(columns, names)
-
-
-def _queued(columns: dict[str, Any], names: list[str]) -> Booleans:
-    """Return which frames waited: the wire busy when their DMA ended, or the receiving bus when they had arrived."""
-    n = len(columns["sender"])
-    queued = np.zeros(n, dtype=bool)
-    for name in names:
-        sent = np.flatnonzero(columns["sender"] == name)
-        if not len(sent):
-            continue
-        # When the wire was free again: its own fall, or without a probe the arrival of the frame before.
-        free = np.where(np.isnan(columns["wire_end_us"]), columns["rx_dma_start_us"], columns["wire_end_us"])[sent]
-        before = np.r_[-np.inf, np.fmax.accumulate(np.where(np.isnan(free), -np.inf, free))[:-1]]
-        queued[sent] |= before > columns["dma_end_us"][sent]
-        # DMA of other frames on the receiving bus between the frame's arrival and its own DMA.
-        arrived = np.where(
-            np.isnan(columns["wire_end_us"]), columns["dma_end_us"] + columns["wire_us"], columns["wire_end_us"]
-        )[sent]
-        begun = columns["rx_dma_start_us"][sent]
-        receiver = columns["receiver"][sent[0]]
-        busy_from = np.r_[columns["rx_dma_start_us"][sent], columns["dma_start_us"][columns["sender"] == receiver]]
-        busy_to = np.r_[columns["rx_dma_end_us"][sent], columns["dma_end_us"][columns["sender"] == receiver]]
-        known = ~np.isnan(busy_from) & ~np.isnan(busy_to)
-        order = np.argsort(busy_from[known])
-        busy_from, busy_to = busy_from[known][order], np.maximum.accumulate(busy_to[known][order])
-        earlier = np.searchsorted(busy_from, begun, side="left") - 1
-        queued[sent] |= pick_us(busy_to, earlier) > arrived
-    return queued
 
 
 def _with_frames(
@@ -206,6 +179,13 @@ def _findings(
             if getattr(end.host.profile, side) == "store_and_forward" and 2 * overlap > known.sum():
                 text = f"{name}: wire and {side} DMA overlap in {overlap} of {known.sum()} frames"
                 found.append(f"{text}; profile {end.host.profile.name} says store_and_forward")
+    spans = [_span(end) for end in ends.values() if len(end.host.traffic.dma.bus)]
+    if len(spans) == 2 and (spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]):
+        (first, last), (begin, end_us) = spans
+        found.append(
+            f"the captures do not overlap in time: {first:.1f} to {last:.1f} us and {begin:.1f} to {end_us:.1f} us; "
+            "see offset_us of the captures in run.toml"
+        )
     received = int((~np.isnan(columns["rx_dma_start_us"])).sum())
     if len(ends) == 2 and len(columns["sender"]) and 2 * received < len(columns["sender"]):
         dropped = int((drop_log["kind"] == "receive_data").sum())
@@ -214,6 +194,12 @@ def _findings(
             "receives fit no frame: do the captures overlap in time, and is the wiring of the hosts right?"
         )
     return tuple(found)
+
+
+def _span(end: Ends) -> tuple[float, float]:
+    """Return when the first DMA of a host begins and the last one ends."""
+    bus = end.host.traffic.dma.bus
+    return float(bus.start_us.min()), float(bus.end_us.max())
 
 
 def _nullable(name: str, values: Any) -> Any:

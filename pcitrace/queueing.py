@@ -1,0 +1,90 @@
+"""Which frames had to wait for an earlier one: they say nothing about the transit time of the cards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Floats, Integers, pick
+
+if TYPE_CHECKING:
+    from pcitrace.matching import HostTraffic, Link
+
+__all__ = ["waited"]
+
+BACK_TO_BACK_CLKS = 3.5
+"""A transaction begins so soon after another only if it was waiting for it: an idle clock, GNT#, FRAME#."""
+
+SLACK_BYTES = 1
+"""Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
+
+
+def waited(
+    columns: Mapping[str, Any], names: list[str], hosts: Mapping[str, HostTraffic], link: Link | None
+) -> Booleans:
+    """Tell which frames waited for another one.
+
+    Parameters
+    ----------
+    columns : mapping
+        Columns of `frames` as arrays, in order of time.
+    names : list of str
+        The hosts.
+    hosts : mapping of str to HostTraffic
+    link : Link or None
+
+    Returns
+    -------
+    array of bool
+        True where the frame follows an earlier one of its sender directly on the wire (without a wire probe: where a
+        wire that is handed frames at the ends of their DMA would still be busy), or where its receiving DMA follows
+        another transaction of the card directly.
+    """
+    found = np.zeros(len(columns["sender"]), dtype=bool)
+    for name in names:
+        sent = np.flatnonzero(columns["sender"] == name)
+        if link is not None:
+            found[sent] |= _on_the_wire(columns, sent, link, hosts[name].step_us)
+        got = np.flatnonzero((columns["receiver"] == name) & (columns["receive_burst"] >= 0))
+        found[got] |= _on_the_bus(hosts[name], columns["receive_burst"][got])
+    return found
+
+
+def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us: float) -> Booleans:
+    """Tell which frames of one sender waited for the wire."""
+    start, end = columns["wire_start_us"][sent], columns["wire_end_us"][sent]
+    gap_us = link.gap_bytes * link.byte_us
+    found = np.zeros(len(sent), dtype=bool)
+    seen = np.flatnonzero(~np.isnan(start))
+    seen = seen[np.argsort(start[seen])]
+    apart = start[seen[1:]] - end[seen[:-1]]
+    found[seen[1:]] = apart <= gap_us + SLACK_BYTES * link.byte_us + 2 * step_us
+    ready, took = columns["dma_end_us"][sent], columns["wire_us"][sent] + gap_us
+    unseen = np.flatnonzero(np.isnan(start) & ~np.isnan(ready) & ~np.isnan(took))
+    unseen = unseen[np.argsort(ready[unseen])]
+    if len(unseen) > 1:
+        found[unseen[1:]] |= _busy_until(ready[unseen], took[unseen])[:-1] > ready[unseen][1:]
+    return found
+
+
+def _busy_until(ready: Floats, took: Floats) -> Floats:
+    """Return until when a server is busy after each customer: it takes them in order, each as soon as it is ready."""
+    served = np.cumsum(took)
+    return served + np.maximum.accumulate(ready - (served - took))
+
+
+def _on_the_bus(host: HostTraffic, bursts: Integers) -> Booleans:
+    """Tell which receiving bursts follow another burst of the card directly."""
+    dma = host.traffic.dma
+    order = np.argsort(dma.bus.start_us, kind="stable")
+    burst, start, end = dma.burst[order], dma.bus.start_us[order], dma.bus.end_us[order]
+    if not len(order):
+        return np.zeros(len(bursts), dtype=bool)
+    _, first = np.unique(burst, return_index=True)
+    at = np.full(int(burst.max()) + 1, -1)
+    at[burst[first]] = first
+    row = pick(at, bursts)
+    apart = np.where(row > 0, start[row] - end[np.maximum(row - 1, 0)], np.inf)
+    return apart <= BACK_TO_BACK_CLKS * dma.bus.clock_us
