@@ -18,6 +18,9 @@ __all__ = ["Side", "match"]
 SKIP = 1.0
 """Cost of leaving one frame of either side unmatched."""
 
+LONGEST_LAG_US = 50_000.0
+"""A frame that comes later than this after it was sent is another one."""
+
 BLOCK = 256
 """Frames of the later side that are matched at a time."""
 
@@ -91,6 +94,7 @@ def possible(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bo
     """Return which of the pairs can be one frame: by time, by length, by content."""
     begins = earlier.end_us[i] if after_end else earlier.start_us[i]
     time = (later.start_us[j] >= begins) & (later.end_us[j] >= earlier.end_us[i])
+    time &= later.start_us[j] - earlier.end_us[i] <= LONGEST_LAG_US
     length = (earlier.shortest[i] <= later.longest[j]) & (later.shortest[j] <= earlier.longest[i])
     a, b = earlier.key[i], later.key[j]
     content = (a == b) | (a == 0) | (b == 0) | earlier.damaged[i] | later.damaged[j]

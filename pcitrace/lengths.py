@@ -247,7 +247,9 @@ def _fit(
             units = max(whole, key=lambda units: units & -units)
             return [one for one in range(row + 1) if units >> one & 1]
         if size in optional:
-            grown |= sums
+            for total, units in sums.items():
+                if total not in grown or units & -units > grown[total] & -grown[total]:
+                    grown[total] = units
         if not grown:
             return []
         sums = grown

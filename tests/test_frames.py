@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,10 @@ import pytest
 
 import pcitrace
 from pcitrace import analysis
+from pcitrace.cli import main
 from pcitrace.errors import FrameMatchError
 from pcitrace.frames import Frames, build
+from pcitrace.schema import FRAMES
 from pcitrace.simulate import simulate
 from pcitrace.simulate.config import Simulation
 
@@ -239,11 +245,44 @@ def test_swapped_wiring_is_a_finding(tmp_path: Path) -> None:
     simulate(Simulation(), tmp_path / "run", 1, values={"test.count": 8, "analyser.wires": "full"})
     run = pcitrace.open(tmp_path / "run")
     hosts = {name: analysis._host(run, name, None) for name in "AB"}
-    from dataclasses import replace
-
     swapped = {name: replace(hosts[name], wire=hosts[other].wire) for name, other in ("AB", "BA")}
     frames = build(swapped, link=analysis._link(run))
     assert any("is the wire the other host's?" in finding for finding in frames.findings)
+
+
+def test_captures_that_do_not_overlap_are_a_finding(tmp_path: Path) -> None:
+    simulate(Simulation(), tmp_path / "run", 1, values={"test.count": 4, "analyser.wires": "full"})
+    file = tmp_path / "run" / "run.toml"
+    text = file.read_text()
+    capture = text[text.index("[[captures]]") :].split("[[captures]]")[1].split("\n[")[0]
+    second = f"[[captures]]{capture}".replace("offset_us = 0.0\n", "") + "\noffset_us = 1e6\n"
+    text = text.replace(f"[[captures]]{capture}", f"[[captures]]{capture}\n{second}", 1)
+    text = re.sub(r"(\[hosts\.B\]\n(?:capture = \d+\n)?)", "[hosts.B]\ncapture = 1\n", text)
+    file.write_text(text)
+    frames = analysis.frames(pcitrace.open(tmp_path / "run"))
+    assert frames.table["rx_dma_start_us"].isna().all()
+    assert any("do not overlap in time" in finding for finding in frames.findings)
+    assert frames.table["dma_start_us"].notna().any(), "what one bus tells is still given"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    simulate(Simulation(), tmp_path / "run", 1, values={"test.count": 6, "analyser.wires": "full"})
+    out, dropped = tmp_path / "frames.parquet", tmp_path / "dropped.csv"
+    arguments = ["frames", str(tmp_path / "run"), "-o", str(out), "--drop-log", str(dropped), "--json"]
+    assert main(arguments) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == {"frames": 12, "received": 12, "dropped": {}, "findings": []}
+    assert tuple(pd.read_parquet(out).columns) == FRAMES.column_names
+    assert len(pd.read_csv(dropped)) == 0
+    assert main(["frames", str(tmp_path / "run"), "--where", "sender == 'A'"]) == 0
+    assert set(pd.read_csv(io.StringIO(capsys.readouterr().out))["sender"]) == {"A"}
+    assert main(["frames", str(tmp_path / "run"), "--where", "nonsense > 1"]) == 3
+    assert "is no condition on frames" in capsys.readouterr().err
+    (tmp_path / "run" / "run.toml").write_text("format = 2\n")
+    assert main(["frames", str(tmp_path / "run"), "-o", str(tmp_path / "none.csv")]) == 3
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert not (tmp_path / "none.csv").exists()
 
 
 def test_no_link_no_wire_times(tmp_path: Path, small: Frames) -> None:

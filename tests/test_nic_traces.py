@@ -15,8 +15,11 @@ from nicruns import PROFILES, RATES, run_folder, truth
 
 import pcitrace
 from pcitrace import analysis
-from pcitrace.frames import Frames
+from pcitrace.content import wire_frames
+from pcitrace.frames import Frames, build
+from pcitrace.matching import HostTraffic, Link
 from pcitrace.run import Run
+from pcitrace.traffic import analyse
 
 CLOCK_US = 0.031
 SYMBOL_US = {1000: 0.009, 100: 0.041}
@@ -159,6 +162,32 @@ def test_control_lines_only(tmp_path: Path, name: str) -> None:
         assert len(run[host].transactions) == wanted + frames.hosts[host].csr_accesses["attempts"].sum()
 
 
+@pytest.mark.parametrize("name", PROFILES)
+def test_control_lines_of_the_vcd(tmp_path: Path, name: str) -> None:
+    """AD, C/BE# and the bytes on the wire left out: streams in both directions are still told apart."""
+    run, _, trace = opened(tmp_path, name, "bus.vcd.gz")
+    link = Link(RATES[name])
+    wires = {host: run[host].wire.assign(bytes=None).astype({"bytes": "binary[pyarrow]"}) for host in "AB"}
+    step_us = 0.001
+    on_wire = {host: wire_frames(wires[host], link.byte_us, link.preamble_bytes, step_us) for host in "AB"}
+    hosts = {}
+    for host, other in ("AB", "BA"):
+        table = run[host].transactions
+        table = table.assign(address=None, command=None, command_name=None, bytes=4 * table["data_phases"])
+        traffic = analyse(
+            table.assign(bytes_exact=False),
+            bus=host,
+            profile=run.folder.profile(host),
+            lines=["GNT_NIC#", "GNT_HOST#"],
+            sent=on_wire[host],
+            received=on_wire[other],
+        )
+        hosts[host] = HostTraffic(traffic, run.folder.profile(host), None, wires[host], step_us)
+    frames = build(hosts, link=link)
+    assert check_frames_without_data(frames, trace) == len(frames)
+    assert len(frames.drop_log) == 0
+
+
 def check_frames_without_data(frames: Frames, trace: Path) -> int:
     """As check_frames, where frames can only be numbered in their order: those of the traces are sent in order."""
     assert set(frames.table["sequence_source"]) == {"order"}
@@ -181,8 +210,6 @@ def test_without_grant_lines(tmp_path: Path, name: str) -> None:
 
 
 def analyse_without_grants(bus: Any, profile: Any, lines: list[str]) -> Any:
-    from pcitrace.traffic import analyse
-
     transactions = bus.transactions.assign(initiator=None)
     return analyse(transactions, bus.data_phases, bus=bus.name, profile=profile, lines=lines)
 
@@ -193,8 +220,6 @@ def test_a_capture_that_begins_and_ends_in_the_middle(tmp_path: Path, name: str)
     run, whole, _ = opened(tmp_path, name, "bus.vcd.gz")
     begin, end = whole.table["dma_start_us"].quantile([0.31, 0.68])
     hosts = {host: cut(run, host, begin, end) for host in "AB"}
-    from pcitrace.frames import Link, build
-
     part = build(hosts, link=Link(RATES[name]))
     columns = ["dma_start_us", "dma_end_us", "wire_start_us", "rx_dma_start_us", "rx_dma_end_us"]
     inside = whole.table[(whole.table["dma_start_us"] > begin + 30) & (whole.table["rx_dma_end_us"] < end - 1)]
@@ -209,9 +234,6 @@ def test_a_capture_that_begins_and_ends_in_the_middle(tmp_path: Path, name: str)
 
 
 def cut(run: Run, host: str, begin: float, end: float) -> Any:
-    from pcitrace.matching import HostTraffic
-    from pcitrace.traffic import analyse
-
     bus, profile = run[host], run.folder.profile(host)
     table = bus.transactions
     table = table[(table["start_us"] > begin) & (table["end_us"] < end)]
