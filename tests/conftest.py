@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -45,6 +47,20 @@ def needed_program(name: str) -> str:
     if path is None:
         pytest.fail(f"{name} is not installed: this test needs it as its oracle (apt-get install {name})")
     return path
+
+
+def peak_memory(arguments: list[str]) -> tuple[int, str, int]:
+    """Run the command in a process of its own; its exit status, its output, and the most memory it held, in KiB."""
+    # VmHWM, not ru_maxrss: that one begins with what this process holds.
+    code = (
+        "import sys; from pcitrace.cli import main; status = main(sys.argv[1:]); "
+        "peak = [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')]; "
+        "print(f'{status} {peak[0]}')"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    status, kib = map(int, lines[-1].split())
+    return status, "\n".join(lines[:-1]), kib
 
 
 @pytest.fixture

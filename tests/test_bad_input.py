@@ -18,6 +18,7 @@ from bad_files import (
     zip_bomb_in_metadata,
     zip_member_larger_than_declared,
 )  # fmt: skip
+from conftest import peak_memory
 
 import pcitrace
 from pcitrace.cli import main
@@ -94,12 +95,6 @@ def test_a_failed_decode_keeps_the_output_of_the_one_before(tmp_path: Path, capf
 @pytest.mark.parametrize("make", [zip_bomb_in_metadata, zip_member_larger_than_declared])
 def test_zip_bombs_take_no_memory(make: Callable[[Path], Path], tmp_path: Path) -> None:
     path = make(tmp_path)
-    code = (
-        "import resource, sys; from pcitrace.cli import main; "
-        "status = main(['decode', sys.argv[1], '-o', sys.argv[1] + '.csv']); "
-        "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    result = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    status, kib = map(int, result.stdout.split())
+    status, _, kib = peak_memory(["decode", str(path), "-o", str(tmp_path / "t.csv")])
     assert status == 3
     assert kib < 80_000  # the interpreter alone takes about 20 MB

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from random import Random
@@ -12,13 +10,9 @@ import buses
 import oracle
 import pytest
 import waveforms
+from conftest import peak_memory
 
 SAMPLES = 100_000_000  # of 2 bytes
-CODE = (
-    "import resource, sys; from pcitrace.cli import main; "
-    "status = main(['decode', *sys.argv[1:]]); "
-    "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-)
 
 
 def write_long(path: Path, members: int) -> int:
@@ -48,10 +42,7 @@ def test_memory_is_bounded(members: int, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / "long.sr"
     transactions = write_long(path, members)
     out = tmp_path / f"t.{suffix}"
-    result = subprocess.run(
-        [sys.executable, "-c", CODE, path, "-o", out], capture_output=True, text=True, check=True
-    ).stdout
-    summary, (status, kib) = result.splitlines()[0], map(int, result.splitlines()[-1].split())
+    status, stdout, kib = peak_memory(["decode", str(path), "-o", str(out)])
     assert status == 0
-    assert f": {transactions} transactions" in summary
+    assert f": {transactions} transactions" in stdout
     assert kib < 150_000, "the samples are 200 MB"
