@@ -1,0 +1,97 @@
+"""PCI traffic for the benchmarks, made in memory: 33.33 MHz at 100 MS/s, a third of the clocks busy.
+
+The mix is that of a network card under load: bursts of 95 and 379 data phases, single register accesses, retries,
+disconnects and master aborts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Bits of the per-clock control word, 1 = asserted.
+FRAME, IRDY, TRDY, DEVSEL, STOP = (1 << bit for bit in range(5))
+
+CLOCK_MHZ = 100 / 3.0003
+RATE_MHZ = 100.0
+
+
+def _transaction(phases: int, *, waits: int, stop: bool = False, claimed: bool = True) -> list[int]:
+    """Control words of one transaction, clock by clock."""
+    if not claimed:
+        return [FRAME, *[IRDY] * 5]
+    target = DEVSEL | TRDY
+    words = [FRAME, FRAME | IRDY, *[FRAME | IRDY | DEVSEL] * waits]
+    words += [FRAME | IRDY | target] * (phases - 1)
+    if stop and phases == 0:
+        return [*words, FRAME | IRDY | DEVSEL | STOP, IRDY | DEVSEL | STOP]
+    return [*words, IRDY | target | (STOP if stop else 0)]
+
+
+def clocks(count: int, seed: int = 1) -> NDArray[np.uint8]:
+    """Control words of `count` clocks, about 34 % of them busy."""
+    rng = np.random.default_rng(seed)
+    words: list[int] = []
+    # One stretch of 300,000 different clocks, repeated: long enough that no branch predictor learns it.
+    while len(words) < 300_000:
+        kind = rng.random()
+        waits = int(rng.integers(1, 8))
+        if kind < 0.25:
+            made = _transaction(95, waits=waits)
+        elif kind < 0.33:
+            made = _transaction(379, waits=waits)
+        elif kind < 0.80:
+            made = _transaction(1, waits=waits)
+        elif kind < 0.90:
+            made = _transaction(0, waits=waits, stop=True)
+        elif kind < 0.97:
+            made = _transaction(int(rng.integers(2, 40)), waits=waits, stop=True)
+        else:
+            made = _transaction(0, waits=0, claimed=False)
+        words += made
+        words += [0] * int(rng.integers(1, 2 * 2 * len(made) if len(made) > 50 else 250))
+    stretch = np.array(words, np.uint8)
+    return np.tile(stretch, count // len(stretch) + 1)[:count]
+
+
+def _data_lines(clock: NDArray[np.int64], control: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """AD, C/BE# and PAR at the given clocks, in their places in a 64-bit sample."""
+
+    def driven(clock: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        ad = clock.astype(np.uint64) * np.uint64(0x9E3779B1) & np.uint64(0xFFFFFFFF)
+        before = control[np.maximum(clock - 1, 0)]
+        address = (control[clock] & FRAME != 0) & (before & (FRAME | IRDY) == 0)
+        return ad, np.where(address, np.uint64(7), np.uint64(0))
+
+    ad, cbe = driven(clock)
+    ad_before, cbe_before = driven(np.maximum(clock - 1, 0))
+    par = (np.bitwise_count(ad_before) + np.bitwise_count(cbe_before)).astype(np.uint64) & np.uint64(1)
+    return ad << np.uint64(16) | cbe << np.uint64(48) | par << np.uint64(52)
+
+
+def samples(count: int, dtype: type[np.unsignedinteger] = np.uint16, seed: int = 1) -> NDArray[np.unsignedinteger]:
+    """`count` samples: bit 0 CLK, bits 1-5 FRAME# IRDY# TRDY# DEVSEL# STOP#, the rest of 16 bits high.
+
+    With 64-bit samples, bits 16-47 hold AD, 48-51 C/BE# (memory writes, all bytes enabled) and 52 PAR.
+    """
+    per_clock = RATE_MHZ / CLOCK_MHZ
+    control = clocks(int(count / per_clock) + 2, seed)
+    out = np.empty(count, dtype)
+    step = 1 << 22
+    for start in range(0, count, step):
+        time = np.arange(start, min(start + step, count)) / per_clock
+        clock = time.astype(np.int64)
+        high = time - clock < 0.5
+        # What is driven after one rise is there at the next.
+        lines = (~control[clock] & 0x1F).astype(dtype)
+        part = high.astype(dtype) | lines << dtype(1) | dtype(0xFFC0)
+        if dtype is np.uint64:
+            part |= _data_lines(clock, control)
+        out[start : start + len(part)] = part
+    return out
+
+
+#: Names of the channels of :func:`samples`, bit 0 first.
+CONTROL = ["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#"]
+CHANNELS_16 = [*CONTROL, *(f"spare{i}" for i in range(6, 16))]
+CHANNELS_64 = [*CHANNELS_16, *(f"AD{i}" for i in range(32)), *(f"CBE{i}#" for i in range(4)), "PAR"]
