@@ -65,7 +65,7 @@ def with_sigrok(capture: Path) -> int:
 
 
 def with_pywellen(vcd: Path, scope: str) -> int:
-    """A decoder in Python on pywellen: the lines just before each rise of CLK; the number of transactions and data phases."""
+    """A decoder in Python on pywellen, of the lines just before each rise of CLK; transactions and data phases."""
     import pywellen
 
     nets = {net.full_name: net for net in pywellen.Waveform(str(vcd)).all_vars()}
