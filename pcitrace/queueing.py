@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Floats, Integers, pick
+from pcitrace.columns import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     from pcitrace.matching import HostTraffic, Link
@@ -76,15 +76,18 @@ def _busy_until(ready: Floats, took: Floats) -> Floats:
 
 
 def _on_the_bus(host: HostTraffic, bursts: Integers) -> Booleans:
-    """Tell which receiving bursts follow another burst of the card directly."""
+    """Tell which receiving bursts follow another burst of the card directly, in some attempt to begin."""
     dma = host.traffic.dma
     order = np.argsort(dma.bus.start_us, kind="stable")
-    burst, start, end = dma.burst[order], dma.bus.start_us[order], dma.bus.end_us[order]
-    if not len(order):
-        return np.zeros(len(bursts), dtype=bool)
-    _, first = np.unique(burst, return_index=True)
-    at = np.full(int(burst.max()) + 1, -1)
-    at[burst[first]] = first
-    row = pick(at, bursts)
-    apart = np.where(row > 0, start[row] - end[np.maximum(row - 1, 0)], np.inf)
-    return apart <= BACK_TO_BACK_CLKS * dma.bus.clock_us
+    burst, moves = dma.burst[order], dma.bus.data_phases[order] > 0
+    start, end = dma.bus.start_us[order], dma.bus.end_us[order]
+    count = int(burst.max()) + 1 if len(burst) else 0
+    opening = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(opening, burst[moves], np.flatnonzero(moves))
+    behind = np.zeros(len(burst), dtype=bool)
+    apart = start[1:] - end[:-1]
+    behind[1:] = (apart <= BACK_TO_BACK_CLKS * dma.bus.clock_us) & (burst[1:] != burst[:-1])
+    held = behind & (np.arange(len(burst)) <= opening[burst])
+    found = np.zeros(count, dtype=bool)
+    found[burst[held]] = True
+    return found[bursts]

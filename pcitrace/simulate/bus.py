@@ -19,6 +19,7 @@ from pcitrace.simulate.events import Scheduler, Signal
 from pcitrace.simulate.pci import CLASS_BITS, CODE_BITS, READS, Shape, Wait, shape
 
 ARBITRATION_CLKS = 3  # REQ# to the address phase where GNT# has to move
+BACK_TO_BACK_CLKS = 3  # from the last clock of a transaction to the address phase of one that was waiting for it
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class Transaction:
     end_ns: float
     first_data_ns: float | None
     last_data_ns: float | None
+    directly_behind: bool  # it follows what the same agent did for another frame, with no time but for arbitration
 
 
 @dataclass(slots=True)
@@ -139,6 +141,7 @@ class Bus:
         self._granted: str | None = "host"
         self._free_clk = 2
         self._count = 0
+        self._last: dict[str, tuple[int | None, int]] = {}  # agent -> frame and last clock of its last transaction
         # What changed on the lines, and at which clock, until `take_history`.
         self._runs = array("q")  # packed: first clock, lines, class
         self._grants: list[tuple[int, int]] = []
@@ -170,12 +173,6 @@ class Bus:
         elif self.parameters.latency_timer_clks is not None and self._active.request.agent != request.agent:
             self._preempt(clk)
         return done
-
-    def moves_other(self, frame: int) -> bool:
-        """Whether the NIC is moving another frame on the bus, or waits to."""
-        requests = [self._active.request] if self._active else []
-        requests += [item[1] for item in self._queue]
-        return any(request.agent == "nic" and request.frame != frame for request in requests)
 
     def take_history(self, before_clk: int) -> LineHistory:
         """Hand out what happened before a clock that is settled, and forget it."""
@@ -339,7 +336,9 @@ class Bus:
             end_ns=self.edge_ns(end - 1),
             first_data_ns=self.edge_ns(start + ends[0]) if ends else None,
             last_data_ns=self.edge_ns(start + ends[-1]) if ends else None,
+            directly_behind=self._behind(request, start),
         )
+        self._last[request.agent] = (request.frame, end - 1)
         self._count += 1
         self._active = None
         self._free_clk = end + 1  # one idle clock between transactions
@@ -353,6 +352,10 @@ class Bus:
             if self.parameters.park == "host":
                 self._grant(end + 1, "host")
         active.done.fire(transaction)
+
+    def _behind(self, request: Request, start_clk: int) -> bool:
+        frame, last_clk = self._last.get(request.agent, (request.frame, start_clk))
+        return frame != request.frame and start_clk - last_clk <= BACK_TO_BACK_CLKS
 
 
 def _take(rows: list[tuple[int, int]], before_clk: int) -> npt.NDArray[np.int64]:

@@ -206,8 +206,6 @@ class Nic:
                 # What has not come in yet cannot be written (only a cut-through NIC has to wait here).
                 arrived_ns = first_byte_ns + goal * self.byte_ns
                 yield max(0.0, arrived_ns - self._scheduler.now_ns)
-                if not position:
-                    frame.waited = frame.waited or self.bus.moves_other(frame.number)
             while position < goal:
                 left = goal - position
                 command = (MEMORY_READ if left <= phase_bytes else READ_LINE) if read else MEMORY_WRITE
@@ -215,6 +213,8 @@ class Nic:
                 if self._contents:
                     request.data = self._content(kind, position, left, frame)
                 done: Transaction = yield self.bus.ask(request)
+                if kind == "receive" and not position:
+                    frame.waited = frame.waited or done.directly_behind
                 if done.moved_bytes:
                     moved.append(done)
                     position += done.moved_bytes
