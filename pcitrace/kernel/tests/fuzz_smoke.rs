@@ -1,6 +1,8 @@
 //! Damaged captures of every format, the same ones each time: errors are fine, panics and unsound results are not.
 //! The coverage-guided search is in `fuzz/`.
 
+#[path = "../fuzz/bus.rs"]
+mod bus;
 #[path = "../fuzz/files.rs"]
 mod files;
 
@@ -60,14 +62,32 @@ fn seed(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// What the search found, each once.
+/// What the search has found, by target.
+fn crashes(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/crashes").join(target);
+    let files = std::fs::read_dir(folder).unwrap();
+    let inputs: Vec<_> = files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    assert!(!inputs.is_empty());
+    inputs
+}
+
 #[test]
 fn past_crashes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/crashes");
-    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    assert!(!files.is_empty());
-    for file in files {
-        files::read_file(&std::fs::read(file).unwrap());
+    crashes("files").iter().for_each(|input| files::read_file(input));
+    crashes("samples").iter().for_each(|input| bus::check_samples(input));
+}
+
+/// The bits of past crashes are a bus of a kind; as samples and as changes, whole and damaged.
+#[test]
+fn damaged_buses() {
+    let mut random = Random(7);
+    for seed in crashes("samples") {
+        for _ in 0..ROUNDS / 50 {
+            let mut bytes = seed.clone();
+            damage(&mut bytes, &mut random);
+            bus::check_samples(&bytes);
+            bus::check_changes(&bytes);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ pub fn is_ghw(head: &[u8]) -> bool {
 
 /// The sections before the values, in the order in which GHDL writes them. A reader goes from one to the next, so each
 /// has to end where the directory at the file's end says that the next one begins.
-const SECTIONS: [&[u8; 4]; 4] = [b"STR\0", b"TYP\0", b"WKT\0", b"HIE\0"];
+const SECTIONS: [&[u8; 4]; 5] = [b"STR\0", b"TYP\0", b"WKT\0", b"HIE\0", b"EOH\0"];
 
 pub fn check(file: &[u8]) -> Result<(), Wrong> {
     let wrong = |at: usize, what: &str| Err(Wrong { at, what: format!("{what}; record it again") });
@@ -35,7 +35,8 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
             SECTIONS.iter().zip(starts).all(|(name, &at)| file.get(at..at + 4) == Some(name.as_slice()))
         })
     })();
-    let Some([strings, types, known_types, hierarchy]) = starts.and_then(|s| <[usize; 4]>::try_from(s).ok()) else {
+    let Some([strings, types, known_types, hierarchy, end]) = starts.and_then(|s| <[usize; 5]>::try_from(s).ok())
+    else {
         return wrong(tail, "the GHW directory is damaged");
     };
     // Each string, type, scope and signal takes at least a byte.
@@ -54,6 +55,12 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
     let types_fit = section(types + 12, known_types).and_then(|s| s.types(count_at(types + 8), version, file.len()));
     if types_fit.is_none() {
         return wrong(types, "the GHW types are damaged");
+    }
+    // A second section of a kind would be read as well.
+    let again =
+        |name: &&[u8; 4]| section(hierarchy + 4, end).is_none_or(|s| memchr::memmem::find(s.bytes, *name).is_some());
+    if SECTIONS.iter().any(|name| again(name)) {
+        return wrong(hierarchy, "the GHW hierarchy is damaged");
     }
     if section(known_types + 8, hierarchy).and_then(Section::known_types).is_none() {
         return wrong(known_types, "the GHW types are damaged");
