@@ -29,18 +29,40 @@ impl Bit {
 pub trait Backend {
     /// One byte of each of 64 samples.
     type Plane: Copy;
+
+    /// # Safety
+    /// As for the trait.
     unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane;
+
+    /// # Safety
+    /// As for the trait.
     unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64;
+
     /// Are all bits of `mask` set in every eight bytes of 64 samples, seen through `flip`? `unit` divides 8.
+    ///
+    /// # Safety
+    /// As for the trait.
     unsafe fn all_set(data: *const u8, unit: usize, flip: u64, mask: u64) -> bool;
+
     /// [`Backend::plane`] and [`Backend::bitmap`] for a single line.
+    ///
+    /// # Safety
+    /// As for the trait.
     #[inline(always)]
     unsafe fn level(data: *const u8, unit: usize, byte: usize, mask: u8) -> u64 {
         unsafe { Self::bitmap(Self::plane(data, unit, byte), mask) }
     }
+
     /// The bits of `x` selected by `mask`, packed to the low end.
+    ///
+    /// # Safety
+    /// As for the trait.
     unsafe fn compress(x: u64, mask: u64) -> u64;
+
     /// The low bits of `x` spread to the positions set in `mask`.
+    ///
+    /// # Safety
+    /// As for the trait.
     unsafe fn expand(x: u64, mask: u64) -> u64;
 }
 

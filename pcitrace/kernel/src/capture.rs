@@ -44,10 +44,12 @@ pub struct Chunk<'a> {
     bytes: Bytes<'a>,
 }
 
+type Load<'a> = Box<dyn FnOnce(&mut Vec<u8>) -> Result<()> + Send + 'a>;
+
 enum Bytes<'a> {
     Ready(Cow<'a, [u8]>),
     /// Fills a buffer that is used again; on any thread.
-    Load(Box<dyn FnOnce(&mut Vec<u8>) -> Result<()> + Send + 'a>),
+    Load(Load<'a>),
 }
 
 impl<'a> Chunk<'a> {

@@ -5,42 +5,15 @@
 #[cfg(target_arch = "x86_64")]
 use crate::bits::Avx2;
 use crate::bits::{Backend, Bit, Portable, has_fast_path};
+use crate::block::{Block, Stamps, Word};
 use crate::layout::Layout;
-use crate::protocol::{Block, Protocol, Stamps, Word};
+use crate::protocol::Protocol;
+use crate::steady::Steady;
+use crate::windows::Windows;
 use std::marker::PhantomData;
 
 /// Samples per block.
-const BLOCK: usize = 64;
-
-/// Consecutive windows of equal length, for the accounting.
-#[derive(Debug, Clone, Copy)]
-pub struct Windows {
-    /// In stamps; infinite for one window over the whole capture.
-    pub length: f64,
-}
-
-impl Windows {
-    pub const WHOLE: Windows = Windows { length: f64::INFINITY };
-
-    /// First stamp of window `number`.
-    fn start(&self, number: u64) -> u64 {
-        match number {
-            0 => 0,
-            _ => (number as f64 * self.length).ceil() as u64,
-        }
-    }
-
-    pub fn number_of(&self, stamp: u64) -> u64 {
-        let mut number = (stamp as f64 / self.length) as u64;
-        while self.start(number + 1) <= stamp {
-            number += 1;
-        }
-        while self.start(number) > stamp {
-            number -= 1;
-        }
-        number
-    }
-}
+pub const BLOCK: usize = 64;
 
 /// One control line: which of the control planes, which bit.
 #[derive(Debug, Clone, Copy)]
@@ -48,99 +21,6 @@ struct Line {
     plane: usize,
     mask: u8,
     flip: u64,
-}
-
-/// A state of the bus that can last for many samples: what each line has to read.
-struct Steady {
-    /// The samples with which every bit of the mask is 1 through the flip are in this state; both hold as many samples as fit
-    /// into eight bytes. None where samples do not fit.
-    test: Option<(u64, u64)>,
-}
-
-impl Steady {
-    /// Of lines (those that were captured) that have to read 1 (asserted) or 0.
-    fn new(unit: usize, lines: impl IntoIterator<Item = (Option<Bit>, bool)>) -> Self {
-        let (mut flip, mut mask) = ([0; 8], [0; 8]);
-        if !matches!(unit, 1 | 2 | 4 | 8) {
-            return Steady { test: None };
-        }
-        for (bit, wanted) in lines {
-            let Some(bit) = bit else { continue };
-            for byte in (bit.byte..8).step_by(unit) {
-                mask[byte] |= bit.mask;
-                // Inverted twice, by the polarity of the line and by what is wanted, is not inverted.
-                if wanted == (bit.flip != 0) {
-                    flip[byte] |= bit.mask;
-                }
-            }
-        }
-        Steady { test: Some((u64::from_le_bytes(flip), u64::from_le_bytes(mask))) }
-    }
-
-    /// Goes over the blocks from `from` on, to `to` at most, in all samples of which the bus is in this state.
-    ///
-    /// # Safety
-    /// As for [`Backend`], for all blocks up to `to`, and the first sample after them.
-    #[inline(always)]
-    unsafe fn run<B: Backend>(&self, clk: Option<Bit>, data: &[u8], unit: usize, from: usize, to: usize) -> SteadyRun {
-        let Some(test) = self.test else {
-            return SteadyRun { end: from, clocks: 0, last: (0, 0) };
-        };
-        // Most of the time of a decode goes by here: each unit size has its own loop.
-        unsafe {
-            match unit {
-                1 => Self::run_in::<B, 1>(test, clk, data, from, to),
-                2 => Self::run_in::<B, 2>(test, clk, data, from, to),
-                4 => Self::run_in::<B, 4>(test, clk, data, from, to),
-                _ => Self::run_in::<B, 8>(test, clk, data, from, to),
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn run_in<B: Backend, const UNIT: usize>(
-        (flip, mask): (u64, u64),
-        clk: Option<Bit>,
-        data: &[u8],
-        from: usize,
-        to: usize,
-    ) -> SteadyRun {
-        let (mut clocks, mut last) = (0, (0, 0));
-        let mut end = from;
-        while end < to {
-            let start = end * BLOCK;
-            // Safety: as the caller says.
-            let edges = unsafe {
-                let block = data.as_ptr().add(start * UNIT);
-                if !B::all_set(block, UNIT, flip, mask) {
-                    break;
-                }
-                match clk {
-                    Some(clk) => {
-                        let level = B::level(block, UNIT, clk.byte, clk.mask) ^ clk.flip;
-                        let after = *block.add(BLOCK * UNIT + clk.byte) & clk.mask != 0;
-                        !level & (level >> 1 | (u64::from(after) ^ clk.flip & 1) << 63)
-                    }
-                    None => !0,
-                }
-            };
-            end += 1;
-            clocks += u64::from(edges.count_ones());
-            if edges != 0 {
-                last = (start, edges);
-            }
-        }
-        SteadyRun { end, clocks, last }
-    }
-}
-
-/// Blocks in which the bus stays in one state.
-struct SteadyRun {
-    /// The first block after them.
-    end: usize,
-    clocks: u64,
-    /// The last of them that has a clock: its first sample and its edges.
-    last: (usize, u64),
 }
 
 /// The control lines of a layout, arranged so that each byte of the samples is gathered once.
@@ -271,7 +151,7 @@ impl Decoder {
     }
 
     /// A decoder that starts behind a sync point; `clock` is the sample of that clock, just before `first`.
-    fn in_step(
+    pub fn in_step(
         layout: Layout,
         want_data_phases: bool,
         windows: Windows,
@@ -644,66 +524,10 @@ impl Samples {
     }
 }
 
-/// How a chunk in the middle of a capture is decoded without knowing what came before it.
-pub struct Cut {
-    /// Bytes that the decoder of the chunk before has to be given; it ends in step.
-    pub head: Vec<u8>,
-    /// The decoder of all that follows; None where the chunk has no sync point.
-    pub rest: Option<Decoder>,
-}
-
-/// Decodes `bytes`, which begin at byte `offset` of the capture, from their first sync point on.
-pub fn decode_chunk(
-    layout: &Layout,
-    want_data_phases: bool,
-    windows: Windows,
-    portable: bool,
-    offset: u64,
-    bytes: &[u8],
-) -> Cut {
-    let unit = layout.unit;
-    let skip = (unit - (offset % unit as u64) as usize) % unit;
-    let samples = bytes.get(skip..).unwrap_or_default();
-    let Some(sync) = sync_point(layout, samples) else {
-        return Cut { head: bytes.to_vec(), rest: None };
-    };
-    let first = (offset + skip as u64) / unit as u64 + sync as u64 + 1;
-    let clock = &samples[sync * unit..(sync + 1) * unit];
-    let mut rest = Decoder::in_step(layout.clone(), want_data_phases, windows, first, portable, clock);
-    rest.push(&samples[(sync + 1) * unit..]);
-    // The sample after the sync point shows the edge to the decoder before.
-    let head = skip + (sync + 1 + usize::from(layout.clk.is_some())) * unit;
-    Cut { head: bytes[..head].to_vec(), rest: Some(rest) }
-}
-
 impl Decoder {
     /// Ends a decoder at a sync point: it was given the head of the next chunk.
     pub fn end_at_sync_point(&mut self) {
         self.flush();
         assert!(self.protocol.is_quiet(), "a sync point leaves nothing open");
     }
-}
-
-/// The third of three idle clocks in a row, as a sample number in `samples`. Nothing of what was on the bus before can
-/// matter after it: PERR#, SERR# and PAR come at most two clocks after a transaction.
-fn sync_point(layout: &Layout, samples: &[u8]) -> Option<usize> {
-    let unit = layout.unit;
-    let lines = [Some(layout.frame), Some(layout.irdy), layout.rst, layout.unknown];
-    let is_idle = |sample: &[u8]| lines.iter().flatten().all(|bit| !bit.get(sample));
-    let mut idle = 0;
-    let mut all = samples.chunks_exact(unit).enumerate().peekable();
-    while let Some((index, sample)) = all.next() {
-        let is_clock = match (layout.clk, all.peek()) {
-            (Some(clk), Some((_, after))) => !clk.get(sample) && clk.get(after),
-            (Some(_), None) => false,
-            (None, _) => true,
-        };
-        if is_clock {
-            idle = if is_idle(sample) { idle + 1 } else { 0 };
-            if idle == 3 {
-                return Some(index);
-            }
-        }
-    }
-    None
 }

@@ -1,8 +1,10 @@
 //! The decode kernel of pcitrace: capture files in, PCI transactions out. See `docs/design.md`.
 
 pub mod bits;
+pub mod block;
 pub mod capture;
 pub mod clocking;
+pub mod cut;
 pub mod error;
 pub mod layout;
 pub mod memory;
@@ -12,7 +14,9 @@ pub mod read;
 pub mod records;
 pub mod recover;
 pub mod rows;
+pub mod steady;
 pub mod tables;
+pub mod windows;
 pub mod wire;
 pub mod write;
 

@@ -1,12 +1,14 @@
 //! A capture through the decoder, on several threads where its chunks allow that, with the same rows however it is cut.
 
 use crate::capture::{Capture, Chunk, Data, Sampled};
-use crate::clocking::{Cut, Decoder, Windows, decode_chunk};
+use crate::clocking::Decoder;
+use crate::cut::{Cut, decode_chunk};
 use crate::error::{Error, Result};
 use crate::layout::{BusSpec, Layout};
 use crate::records;
 use crate::recover::Recovery;
 use crate::rows::{Problem, Rows, WindowCounts, append_windows};
+use crate::windows::Windows;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 #[derive(Debug, Clone, Default)]

@@ -39,10 +39,12 @@ impl Format {
     }
 }
 
+type Out = Box<dyn Write + Send>;
+
 enum Encoder {
-    Csv(CsvWriter<Box<dyn Write + Send>>),
-    JsonLines(LineDelimitedWriter<Box<dyn Write + Send>>),
-    Parquet(Box<ArrowWriter<Box<dyn Write + Send>>>),
+    Csv(Box<CsvWriter<Out>>),
+    JsonLines(Box<LineDelimitedWriter<Out>>),
+    Parquet(Box<ArrowWriter<Out>>),
 }
 
 /// A table being written. The file appears under its name when the table is whole.
@@ -64,15 +66,15 @@ impl TableFile {
         Ok(table)
     }
 
-    fn encode(&self, out: Box<dyn Write + Send>, format: Format, schema: SchemaRef) -> Result<Encoder> {
+    fn encode(&self, out: Out, format: Format, schema: SchemaRef) -> Result<Encoder> {
         Ok(match format {
             Format::Csv => {
                 let mut writer = CsvWriter::new(out);
                 // The header, also of a table without rows.
                 writer.write(&RecordBatch::new_empty(schema)).map_err(|error| self.failed(error))?;
-                Encoder::Csv(writer)
+                Encoder::Csv(Box::new(writer))
             }
-            Format::JsonLines => Encoder::JsonLines(JsonBuilder::new().with_explicit_nulls(true).build(out)),
+            Format::JsonLines => Encoder::JsonLines(Box::new(JsonBuilder::new().with_explicit_nulls(true).build(out))),
             Format::Parquet => {
                 let properties = parquet::file::properties::WriterProperties::builder()
                     .set_compression(parquet::basic::Compression::SNAPPY)
@@ -98,7 +100,7 @@ impl TableFile {
     }
 
     pub fn finish(mut self) -> Result<()> {
-        let done = |out: Box<dyn Write + Send>| {
+        let done = |out: Out| {
             let mut out = out;
             out.flush()
         };

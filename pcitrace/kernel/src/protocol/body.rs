@@ -1,0 +1,118 @@
+//! The clocks of a transaction after its address phases: what each of them counts as.
+
+use super::{Protocol, is_read};
+use crate::bits::Backend;
+use crate::block::{Block, Word, below, range};
+use crate::rows::Termination;
+
+impl Protocol {
+    /// Clocks `from..to` belong to the open transaction, after its address phases.
+    #[inline(always)]
+    pub(super) fn body<B: Backend>(&mut self, block: &Block<B>, word: &Word, from: u32, to: u32) {
+        if from >= to {
+            return;
+        }
+        let clk = self.clk;
+        let Some(open) = &mut self.open else { return };
+        let row = &mut self.rows.transactions[open.row];
+        let mask = range(from, to);
+        let (irdy, trdy) = (word.irdy & mask, word.trdy & mask);
+        let data = irdy & trdy;
+
+        if let Some(suspect) = &mut row.suspect {
+            *suspect |= word.suspect & mask != 0;
+        }
+        let stopped = irdy & word.stop;
+        if stopped != 0 && open.stopped.is_none() {
+            let clock = stopped.trailing_zeros();
+            let moved_before = row.data_phases > 0 || data & below(clock) != 0;
+            let at = |map: u64| map >> clock & 1 != 0;
+            let devsel_known = self.layout.devsel.is_some() && !at(block.maybe(self.layout.devsel_unknown));
+            open.stopped = Some(match (at(trdy), devsel_known, at(word.devsel)) {
+                (true, _, _) => Termination::DisconnectWithData,
+                (false, false, _) => Termination::Unknown,
+                (false, true, false) => Termination::TargetAbort,
+                (false, true, true) if moved_before => Termination::DisconnectWithoutData,
+                (false, true, true) => Termination::Retry,
+            });
+        }
+        open.answered |= (trdy | word.stop & mask) != 0;
+        let mut undecoded = 0;
+        if !open.claimed && self.layout.devsel.is_some() {
+            let claim = word.devsel & mask;
+            undecoded = mask & below(claim.trailing_zeros());
+            open.claim_unknown |= block.maybe(self.layout.devsel_unknown) & undecoded != 0;
+            if claim != 0 {
+                open.claimed = true;
+                let clock = u64::from(claim.trailing_zeros());
+                row.devsel_clks = (!open.claim_unknown).then(|| (clk + clock - open.address_clk) as u32);
+            }
+        }
+
+        // The clocks of this word from a clock number on.
+        let from_clk = |number: u64| !below(number.saturating_sub(clk).min(64) as u32);
+        let mut wait = mask & !data;
+        if wait != 0 {
+            let stop = stopped & !trdy;
+            wait &= !stop;
+            row.target_wait_clks += u64::from((wait & irdy).count_ones());
+            row.initiator_wait_clks += u64::from((wait & !irdy).count_ones());
+            let turnaround = match row.command {
+                Some(command) if is_read(command) => {
+                    wait & from_clk(open.address_clk + 1) & !from_clk(open.address_clk + 2)
+                }
+                _ => 0,
+            };
+            wait &= !turnaround;
+            let decode = wait & undecoded;
+            wait &= !decode;
+            let counts = &mut self.counts;
+            counts.stop += u64::from(stop.count_ones());
+            counts.turnaround += u64::from(turnaround.count_ones());
+            counts.decode += u64::from(decode.count_ones());
+            counts.both += u64::from((wait & !irdy & !trdy).count_ones());
+            counts.target += u64::from((wait & irdy).count_ones());
+            counts.initiator += u64::from((wait & !irdy & trdy).count_ones());
+        }
+
+        if self.layout.perr.is_some() || self.layout.serr.is_some() {
+            let (first_perr, first_serr) = (open.address_clk + 2, row.start_clk + 2);
+            let layout = &self.layout;
+            open.perr.watch(block, layout.perr, layout.perr_unknown, mask & from_clk(first_perr));
+            open.serr.watch(block, layout.serr, layout.serr_unknown, mask & from_clk(first_serr));
+        }
+
+        if data != 0 {
+            let count = data.count_ones();
+            if row.data_phases == 0 {
+                row.first_data = block.stamp(data.trailing_zeros());
+            }
+            row.last_data = block.stamp(63 - data.leading_zeros());
+            row.data_phases += u64::from(count);
+            let wide = match (open.wide, self.layout.ack64) {
+                (true, Some(ack64)) => data & block.line(ack64),
+                (true, None) => data,
+                _ => 0,
+            };
+            // Lanes without a known byte enable count as enabled.
+            let inexact = match self.layout.cbe.len() {
+                0 => data,
+                4 => data & (block.maybe(self.layout.cbe_unknown) | wide),
+                _ => data & block.maybe(self.layout.cbe_unknown) | wide & block.maybe(self.layout.cbe_high_unknown),
+            };
+            let mut bytes = 4 * u64::from(count + wide.count_ones());
+            if !self.layout.cbe.is_empty() {
+                bytes -= block.disabled_lanes(&self.layout, data, wide);
+            }
+            row.bytes += bytes;
+            row.bytes_exact &= inexact == 0;
+            self.counts.data += u64::from(count);
+            self.counts.bytes += bytes;
+            self.counts.inexact_phases += u64::from(inexact.count_ones());
+            let number = open.number;
+            if self.want_data_phases || (self.layout.parity.is_some() && self.layout.par.is_some()) {
+                self.list_data_phases(block, data, wide, number);
+            }
+        }
+    }
+}

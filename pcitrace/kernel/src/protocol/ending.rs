@@ -1,0 +1,124 @@
+//! How a transaction ends, and what may still be said of it afterwards.
+
+use super::{GAVE_UP, PERR, Protocol, SERR, SPECIAL_CYCLE, SUSPECT, State, TRUNCATED, Tail, is_read};
+use crate::bits::Backend;
+use crate::block::{Block, below, range};
+use crate::rows::{ProblemKind, Termination};
+
+impl Protocol {
+    /// PERR# and SERR# in the two clocks after a transaction, as far as they are in this block.
+    #[inline(always)]
+    pub(super) fn watch_tail<B: Backend>(&mut self, block: &Block<B>, from: u32) {
+        let Some(tail) = &mut self.tail else { return };
+        let to = (from + tail.clocks_left).min(block.clocks());
+        if from >= to {
+            return;
+        }
+        let mask = range(from, to);
+        let from_clk = |number: u64| !below(number.saturating_sub(self.clk).min(64) as u32);
+        tail.perr.watch(block, self.layout.perr, self.layout.perr_unknown, mask & from_clk(tail.first_perr));
+        tail.serr.watch(block, self.layout.serr, self.layout.serr_unknown, mask & from_clk(tail.first_serr));
+        tail.clocks_left -= to - from;
+        if tail.clocks_left == 0 {
+            self.emit_tail();
+        }
+    }
+
+    /// The open transaction ended at the clock before `at`.
+    #[inline(always)]
+    pub(super) fn finish<B: Backend>(&mut self, block: &Block<B>, at: u32, because: Option<Termination>) {
+        let end = if at == 0 { self.last_stamp } else { block.stamp(at - 1) };
+        let in_window_before = at == 0 && self.last_clock_in_window_before;
+        self.close(end, self.clk + u64::from(at), in_window_before, because);
+        self.watch_tail(block, at);
+    }
+
+    /// `after`: number of the clock after the last one.
+    pub(super) fn close(&mut self, end: u64, after: u64, in_window_before: bool, because: Option<Termination>) {
+        let Some(open) = self.open.take() else { return };
+        // A tail that is still there is cut by this transaction: its clocks are over in any case.
+        self.emit_tail();
+        let row = &mut self.rows.transactions[open.row];
+        row.end = end;
+        row.clocks = after - row.start_clk;
+        let unclaimed = match (self.layout.devsel, self.layout.stop) {
+            (Some(_), _) => !open.claimed && !open.claim_unknown,
+            (None, Some(_)) => !open.answered,
+            // Without DEVSEL# and STOP# a retry looks like an abort.
+            (None, None) => false,
+        };
+        let answered_last = self.state == State::Done;
+        let termination = because.or(open.stopped).unwrap_or(match (answered_last, row.command) {
+            (true, _) if self.layout.stop.is_none() => Termination::Unknown,
+            (true, _) => Termination::Completion,
+            (false, Some(SPECIAL_CYCLE)) => Termination::SpecialCycle,
+            (false, _) if unclaimed => Termination::MasterAbort,
+            (false, _) => Termination::Unknown,
+        });
+        if termination == Termination::MasterAbort || termination == Termination::SpecialCycle && unclaimed {
+            // The last clock was counted as a wait (for DEVSEL#, where captured); now it is known to be the abort.
+            let counts = match self.windows.last_mut().filter(|_| in_window_before) {
+                Some((_, before)) => before,
+                None => &mut self.counts,
+            };
+            let is_turnaround = after == open.address_clk + 2 && row.command.is_some_and(is_read);
+            if is_turnaround {
+                counts.turnaround -= 1;
+            } else if self.layout.devsel.is_some() {
+                counts.decode -= 1;
+            } else {
+                counts.target -= 1;
+            }
+            counts.abort += 1;
+        }
+        if self.state == State::Address2 {
+            // The real command and the high half of the address did not come.
+            row.command = None;
+            row.address = None;
+            row.address_parity_ok = None;
+        }
+        row.termination = termination;
+        let (start, start_clk, suspect) = (row.start, row.start_clk, row.suspect);
+        let gave_up = because.is_none() && open.stopped.is_none() && !answered_last && self.layout.stop.is_some();
+        if gave_up && termination == Termination::Unknown {
+            self.problem(end, ProblemKind::IllegalSequence, Some(open.number), GAVE_UP);
+        }
+        if termination == Termination::Truncated {
+            self.problem(end, ProblemKind::Truncated, Some(open.number), TRUNCATED);
+        }
+        if suspect == Some(true) {
+            self.problem(start, ProblemKind::Suspect, Some(open.number), SUSPECT);
+        }
+        self.after_transaction = Some(after);
+        self.tail = Some(Tail {
+            row: open.row,
+            number: open.number,
+            perr: open.perr,
+            serr: open.serr,
+            first_perr: open.address_clk + 2,
+            first_serr: start_clk + 2,
+            clocks_left: 2,
+        });
+        self.state = State::Idle;
+    }
+
+    pub(super) fn emit_tail(&mut self) {
+        let Some(tail) = self.tail.take() else { return };
+        let row = &mut self.rows.transactions[tail.row];
+        row.perr = tail.perr.result(self.layout.perr);
+        row.serr = tail.serr.result(self.layout.serr);
+        let (end, perr, serr) = (row.end, row.perr, row.serr);
+        if perr == Some(true) {
+            self.problem(end, ProblemKind::ParityError, Some(tail.number), PERR);
+        }
+        if serr == Some(true) {
+            self.problem(end, ProblemKind::SystemError, Some(tail.number), SERR);
+        }
+    }
+
+    /// What was still awaited will not come.
+    pub(super) fn forget_pending(&mut self) {
+        self.emit_tail();
+        self.awaits_par = None;
+    }
+}

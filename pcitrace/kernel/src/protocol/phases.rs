@@ -1,0 +1,229 @@
+//! Address and data phases one by one: command, address, data, byte enables, parity.
+
+use super::{ADDRESS_PARITY, AwaitsPar, DATA_PARITY, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched};
+use crate::bits::{Backend, Bit};
+use crate::block::{Block, Word};
+use crate::rows::{DataPhase, ProblemKind, Termination, Transaction};
+
+impl Protocol {
+    /// FRAME# asserted on an idle bus (or in the clock after a transaction): the address phase.
+    #[inline(always)]
+    pub(super) fn address_phase<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) {
+        let sample = block.sample(at);
+        let layout = &self.layout;
+        let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
+        let start_clk = self.clk + u64::from(at);
+        let command =
+            layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| (cbe.get(sample) & 0xf) as u8);
+        // Without a known command it may be half of an address.
+        let whole = known(layout.ad_unknown) && known(layout.cbe_unknown);
+        let address = layout.ad.as_ref().filter(|_| whole).map(|ad| ad.get(sample));
+        let initiator = layout
+            .grants
+            .as_ref()
+            .zip(block.sample_before(at))
+            .filter(|(_, before)| layout.grants_unknown.is_none_or(|bit| !bit.get(before)))
+            .map(|(grants, before)| grants.get(before))
+            .filter(|grants| grants.is_power_of_two())
+            .map(|grants| grants.trailing_zeros() as u8);
+        let is_dual = command == Some(DUAL_ADDRESS_CYCLE);
+        let stamp = block.stamp(at);
+        let timing = layout.clk.is_some();
+        let wide = match (layout.req64, layout.ack64) {
+            (Some(req64), Some(_)) => req64.get(sample),
+            (None, Some(_)) => true,
+            (Some(req64), None) => layout.wide && req64.get(sample),
+            (None, None) => layout.wide,
+        };
+        self.rows.transactions.push(Transaction {
+            start: stamp,
+            end: stamp,
+            start_clk,
+            clocks: 1,
+            command,
+            dac: command.map(|_| is_dual),
+            address,
+            address_phases: 1,
+            data_phases: 0,
+            first_data: 0,
+            last_data: 0,
+            bytes: 0,
+            bytes_exact: true,
+            target_wait_clks: 0,
+            initiator_wait_clks: 0,
+            devsel_clks: None,
+            termination: Termination::Unknown,
+            initiator,
+            fast_back_to_back: self.after_transaction == Some(start_clk),
+            address_parity_ok: None,
+            perr: None,
+            serr: None,
+            suspect: timing.then_some(word.suspect >> at & 1 != 0),
+        });
+        self.open = Some(Open {
+            row: self.rows.transactions.len() - 1,
+            number: self.numbers,
+            address_clk: start_clk,
+            claimed: false,
+            answered: false,
+            stopped: None,
+            claim_unknown: false,
+            wide,
+            first_parity_ok: None,
+            perr: Watched::default(),
+            serr: Watched::default(),
+        });
+        self.numbers += 1;
+        self.counts.address += 1;
+        self.state = if is_dual { State::Address2 } else { State::Open };
+        self.address_parity(block, at);
+    }
+
+    /// The second clock of a dual address cycle: the real command and the high half of the address.
+    #[inline(always)]
+    pub(super) fn second_address_phase<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) {
+        let sample = block.sample(at);
+        let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
+        let layout = &self.layout;
+        let command =
+            layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| (cbe.get(sample) & 0xf) as u8);
+        let high = layout.ad.as_ref().filter(|_| known(layout.ad_unknown)).map(|ad| ad.get(sample));
+        let address_clk = self.clk + u64::from(at);
+        if let Some(open) = &mut self.open {
+            let row = &mut self.rows.transactions[open.row];
+            row.command = command;
+            row.address = row.address.zip(high).map(|(low, high)| low | high << 32);
+            row.address_phases = 2;
+            open.first_parity_ok = row.address_parity_ok.take();
+            open.address_clk = address_clk;
+            if let Some(suspect) = &mut row.suspect {
+                *suspect |= word.suspect >> at & 1 != 0;
+            }
+        }
+        self.counts.address += 1;
+        self.state = State::Open;
+        self.address_parity(block, at);
+    }
+
+    /// PAR of the next clock makes AD[31:0], C/BE[3:0]# and PAR even (PCI 2.2, 3.7.1).
+    #[inline(always)]
+    pub(super) fn address_parity<B: Backend>(&mut self, block: &Block<B>, at: u32) {
+        let (Some(parity), Some(_)) = (&self.layout.parity, self.layout.par) else {
+            return;
+        };
+        let sample = block.sample(at);
+        if [self.layout.ad_unknown, self.layout.cbe_unknown].into_iter().flatten().any(|bit| bit.get(sample)) {
+            return;
+        }
+        let odd = parity.is_odd(sample);
+        if at + 1 < block.clocks() {
+            self.check_par(block.sample(at + 1), AwaitsPar::Address { odd });
+        } else {
+            self.awaits_par = Some(AwaitsPar::Address { odd });
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn resolve_par<B: Backend>(&mut self, block: &Block<B>) {
+        if let Some(awaited) = self.awaits_par.take() {
+            self.check_par(block.sample(0), awaited);
+        }
+    }
+
+    /// `sample` is the clock that carries PAR.
+    pub(super) fn check_par(&mut self, sample: &[u8], awaited: AwaitsPar) {
+        let Some(par) = self.layout.par else { return };
+        if self.layout.par_unknown.is_some_and(|bit| bit.get(sample)) {
+            return;
+        }
+        let par = par.get(sample);
+        match awaited {
+            AwaitsPar::Address { odd } => {
+                let Some(open) = &mut self.open else { return };
+                let ok = odd == par;
+                let row = &mut self.rows.transactions[open.row];
+                row.address_parity_ok = match row.address_phases {
+                    1 => Some(ok),
+                    _ => open.first_parity_ok.map(|first| first && ok),
+                };
+                let (stamp, number) = (row.start, open.number);
+                if !ok {
+                    self.problem(stamp, ProblemKind::AddressParity, Some(number), ADDRESS_PARITY);
+                }
+            }
+            AwaitsPar::Data { odd, number, stamp } => {
+                let ok = odd == par;
+                if let Some(phase) = self.rows.data_phases.last_mut() {
+                    phase.parity_ok = Some(ok);
+                }
+                if !ok {
+                    self.problem(stamp, ProblemKind::DataParity, Some(number), DATA_PARITY);
+                }
+            }
+        }
+    }
+
+    /// Every data phase by itself: its value, byte enables and parity.
+    #[inline(always)]
+    pub(super) fn list_data_phases<B: Backend>(&mut self, block: &Block<B>, data: u64, wide: u64, number: u64) {
+        let layout = &self.layout;
+        let mut odd = 0u64;
+        let first_phase = self.rows.data_phases.len();
+        let mut left = data;
+        while left != 0 {
+            let clock = left.trailing_zeros();
+            left &= left - 1;
+            let sample = block.sample(clock);
+            if let Some(parity) = &layout.parity {
+                odd |= u64::from(parity.is_odd(sample)) << clock;
+            }
+            if self.want_data_phases {
+                let is_wide = wide >> clock & 1 != 0;
+                let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
+                let low = layout.ad.as_ref().filter(|_| known(layout.ad_unknown)).map(|ad| ad.get(sample));
+                let high = layout.ad_high.as_ref().filter(|_| known(layout.ad_high_unknown)).map(|ad| ad.get(sample));
+                let lanes = layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| cbe.get(sample));
+                self.rows.data_phases.push(DataPhase {
+                    transaction: number,
+                    stamp: block.stamp(clock),
+                    data: if is_wide { low.zip(high).map(|(low, high)| low | high << 32) } else { low },
+                    byte_enables: match (is_wide, layout.cbe.len()) {
+                        (true, 8) => lanes.filter(|_| known(layout.cbe_high_unknown)).map(|lanes| lanes as u8),
+                        (true, _) => None,
+                        (false, _) => lanes.map(|lanes| (lanes & 0xf) as u8),
+                    },
+                    parity_ok: None,
+                });
+            }
+        }
+        let (Some(_), Some(par)) = (&layout.parity, layout.par) else {
+            return;
+        };
+        // PAR of the next clock belongs to this one (PCI 2.2, 3.7.1).
+        let unknown =
+            block.maybe(layout.ad_unknown) | block.maybe(layout.cbe_unknown) | block.maybe(layout.par_unknown) >> 1;
+        let last = 1 << (block.clocks() - 1);
+        let checked = data & !unknown & !last;
+        let bad = checked & (odd ^ block.line(par) >> 1);
+        if self.want_data_phases {
+            let mut left = data;
+            for phase in &mut self.rows.data_phases[first_phase..] {
+                let clock = left.trailing_zeros();
+                left &= left - 1;
+                if checked >> clock & 1 != 0 {
+                    phase.parity_ok = Some(bad >> clock & 1 == 0);
+                }
+            }
+        }
+        let mut left = bad;
+        while left != 0 {
+            let clock = left.trailing_zeros();
+            left &= left - 1;
+            self.problem(block.stamp(clock), ProblemKind::DataParity, Some(number), DATA_PARITY);
+        }
+        if data & !unknown & last != 0 {
+            let clock = block.clocks() - 1;
+            self.awaits_par = Some(AwaitsPar::Data { odd: odd >> clock & 1 != 0, number, stamp: block.stamp(clock) });
+        }
+    }
+}
