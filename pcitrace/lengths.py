@@ -25,6 +25,9 @@ REACH = 40
 LONGEST = 400
 """The same where none may."""
 
+AT_ONCE_US = 2.0
+"""A unit that comes sooner behind another is likely to be of the same frame."""
+
 STRETCH = 32
 """Frames that are tried at once where one follows the other; doubled as long as they fit."""
 
@@ -168,7 +171,7 @@ class _Parser:
         count = self.count[self.at : self.at + LONGEST].tolist()
         last = self.last[self.at : self.at + LONGEST].tolist()
         found: list[int] = []
-        chosen = fewest = LONGEST
+        chosen, fewest = LONGEST, float(LONGEST)
         tried = set()
         for one in range(self.frame, self.due):
             least, most, shortest = int(expected.least[one]), int(expected.most[one]), int(expected.shortest[one])
@@ -185,10 +188,10 @@ class _Parser:
             if not fit or self.first[self.at + fit[0]] < expected.earliest[one]:
                 continue
             # Every frame on the wire was read before; of those that arrived some may never be written.
-            seams = 0 if self.sending else self._seams(count, fit)
+            seams = 0.0 if self.sending else self._seams(count, fit)
             if seams < fewest:
                 found, chosen, fewest = fit, one, seams
-            if not seams:
+            if seams < 1:
                 break
         if found:
             self.out[self.at + np.array(found)] = self.number
@@ -197,17 +200,20 @@ class _Parser:
         else:
             self.at += 1
 
-    def _seams(self, count: Sequence[int], members: list[int]) -> int:
+    def _seams(self, count: Sequence[int], members: list[int]) -> float:
         """Count what speaks against these units being one frame.
 
-        A longer unit behind a shorter one, descriptors or status in between, and an end at a full unit that goes on.
+        Descriptors or status in between; a next unit that follows at once, or an end at a full unit; and, as a share,
+        longer units behind shorter ones.
         """
         sizes = [count[row] for row in members]
-        longer = sum(after > before for before, after in pairwise(sizes))
+        longer = sum(after > before for before, after in pairwise(sizes)) / len(sizes)
         between = members[-1] - members[0] + 1 - len(members)
         behind = members[-1] + 1
-        goes_on = sizes[-1] == self.full and behind < len(count) and count[behind] not in self.optional
-        return longer + between + goes_on
+        if behind == len(count) or count[behind] in self.optional:
+            return between + longer
+        pause_us = self.first[self.at + behind] - self.last[self.at + members[-1]]
+        return between + longer + (pause_us < AT_ONCE_US) + (sizes[-1] == self.full)
 
 
 def _fit(
