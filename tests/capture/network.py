@@ -151,9 +151,7 @@ class Host:
     def start(self, *words: str | Path | float) -> Running:
         """Start framegen with --json; the interface is added."""
         arguments = [str(word) for word in words]
-        # Ahead of whatever else the machine does: other loads must not become results.
-        command = self.command("nice", "-n", "-15", framegen(), *arguments, "-i", INTERFACE, "--json")
-        here = Running(command)
+        here = Running(self.command(framegen(), *arguments, "-i", INTERFACE, "--json"))
         self.running.append(here)
         return here
 
