@@ -10,6 +10,8 @@ use crate::clocking::Decoder;
 const MIN_SAMPLES: f64 = 6.0;
 /// Rises used to find the period before the loop starts.
 const TRAINING: usize = 32;
+/// Samples kept behind what was looked at, and so the longest period that can be followed.
+const HISTORY: u64 = 1 << 16;
 /// Loop gains for phase and period.
 const PHASE_GAIN: f64 = 0.1;
 const PERIOD_GAIN: f64 = 0.005;
@@ -68,7 +70,7 @@ impl Recovery {
             return Ok(());
         }
         Err(format!(
-            "the clock cannot be recovered: it needs {TRAINING} rises of CLK, at least {MIN_SAMPLES} samples apart; decode \
+            "the clock cannot be recovered: it needs {TRAINING} rises of CLK, {MIN_SAMPLES} to {HISTORY} samples apart; decode \
              without clock recovery"
         ))
     }
@@ -105,7 +107,7 @@ impl Recovery {
                 let mut periods: Vec<u64> = waiting[..TRAINING].windows(2).map(|pair| pair[1] - pair[0]).collect();
                 periods.sort_unstable();
                 let median = periods[periods.len() / 2] as f64;
-                if median < MIN_SAMPLES {
+                if !(MIN_SAMPLES..HISTORY as f64).contains(&median) {
                     used += 1;
                     continue;
                 }
@@ -161,12 +163,9 @@ impl Recovery {
 
     /// Drops the samples that no later clock can need.
     fn forget(&mut self) {
-        let needed = match (&self.state, self.rises.first()) {
-            (Some(state), _) => (state.next - state.period) as u64,
-            (None, Some(&rise)) => rise.saturating_sub(1000),
-            (None, None) => self.at,
-        };
-        let drop = needed.saturating_sub(2).min(self.at).saturating_sub(self.first);
+        let next = self.state.as_ref().map_or(self.at, |state| state.next as u64);
+        let needed = self.rises.first().map_or(next, |&rise| rise.min(next)).min(self.at);
+        let drop = needed.saturating_sub(2 * HISTORY).saturating_sub(self.first);
         self.buffer.drain(..drop as usize * self.unit);
         self.first += drop;
     }
