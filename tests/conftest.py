@@ -17,7 +17,7 @@ hypothesis.settings.register_profile(
     "ci",
     derandomize=True,
     deadline=None,
-    max_examples=80,
+    max_examples=50,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 hypothesis.settings.register_profile(
