@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from pcitrace import plot
+from pcitrace.analysis import on_axis
+from pcitrace.dma import Kind
 from pcitrace.estimate import Estimate
 from pcitrace.pagekit import Entry, Section, figure, percent, plus_minus, rows_of, told
 from pcitrace.plot.bus import described
@@ -180,13 +183,13 @@ def pci(results: Results) -> Section | None:
             entries.append(Entry(f"R_PCI, {name}, by host", "The slope on each bus.", hosts))
     rows = []
     for host, traffic in results.frames.hosts.items():
-        bursts = traffic.bursts
-        for kind, some in bursts.groupby("kind"):
-            moved, pieces = some["bytes"].sum(), some["pieces"].sum()
-            rows.append([host, str(kind).replace("_", " "), str(len(some)), f"{moved}", f"{pieces}"])
-        csr = traffic.csr_accesses
+        bursts, csr = traffic.joined, traffic.csr
+        for kind in np.unique(bursts.kind):
+            mine = bursts.kind == kind
+            sums = (mine.sum(), bursts.bytes[mine].sum(), bursts.pieces[mine].sum())
+            rows.append([host, Kind(kind).name.lower().replace("_", " "), *map(str, sums)])
         if len(csr):
-            rows.append([host, "CSR accesses", str(len(csr)), "", f"{csr['attempts'].sum()}"])
+            rows.append([host, "CSR accesses", str(len(csr)), "", str(csr.attempts.sum())])
     if not rows and not entries:
         return None
     head = ["host", "what", "number", "bytes", "transactions"]
@@ -292,7 +295,8 @@ def timeline(results: Results) -> Section | None:
     run = results.run
     buses = []
     for name in results.frames.hosts:
-        table = described(run, name, MOST_TRANSACTIONS)
+        first = on_axis(run, name, run[name].transactions.head(MOST_TRANSACTIONS))
+        table = described(run, name, -math.inf, float(first["end_us"].max())) if len(first) else first
         rows = [
             [round(row["start_us"], 4), round(row["end_us"], 4), int(row["lane"] == "data"), *row["text"].split("\n")]
             for row in table.to_dict("records")

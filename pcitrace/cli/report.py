@@ -30,7 +30,8 @@ def run(args: argparse.Namespace) -> int:
     from pcitrace import results
 
     if args.output is None and not args.json:
-        raise PciTraceError("report: give -o REPORT.html, --json, or both")
+        print("pcitrace report: give -o REPORT.html, --json, or both", file=sys.stderr)
+        return 2
     found = results.of_run(open_run(args))
     if args.output is not None:
         try:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["described", "exchange", "lanes", "timeline"]
 
 
+MOST_DESCRIBED = 3000
+"""Transactions up to which each is described."""
+
+
 def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw what happens on each bus: red bars where the NIC moves data, green bars for data and control accesses.
 
@@ -41,13 +45,13 @@ def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, 
     for name in run.buses:
         bars = within(on_axis(run, name, run[name].transactions), start, end)
         draw_bars(ax, bars["start_us"], bars["end_us"], places[f"{name} control"], CONTROL)
-        traffic = run.frames.hosts[name].pieces.dropna(subset=["first_data_us"])
-        pieces = within(traffic.assign(end_us=traffic["last_data_us"]), start, end)
-        draw_bars(ax, pieces["first_data_us"], pieces["last_data_us"], places[f"{name} data"], DATA)
+        pieces = run.frames.hosts[name].dma.bus
+        shown = (pieces.last_data_us >= start) & (pieces.first_data_us <= end)
+        draw_bars(ax, pieces.first_data_us[shown], pieces.last_data_us[shown], places[f"{name} data"], DATA)
         if "wire" in places:
-            sent = run.frames.table.query("sender == @name").dropna(subset=["wire_start_us", "wire_end_us"])
-            wire = within(sent.assign(start_us=sent["wire_start_us"], end_us=sent["wire_end_us"]), start, end)
-            draw_bars(ax, wire["start_us"], wire["end_us"], places["wire"], WIRE)
+            wire = within(run.frames.table, start, end, "wire_start_us", "wire_end_us")
+            wire = wire[wire["sender"] == name]
+            draw_bars(ax, wire["wire_start_us"], wire["wire_end_us"], places["wire"], WIRE)
     labels = {"control": "data and control", "data": "data"}
     ax.set_yticks(
         list(places.values()),
@@ -192,7 +196,7 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
         start_us, end_us = start_us - 0.02 * (end_us - start_us), end_us + 0.02 * (end_us - start_us)
     start, end = time_span(run, start_us, end_us)
     drawn: list[Any] = []
-    tables = {name: (described(run, name), on_axis(run, name, run[name].data_phases)) for name in run.buses}
+    phases = {name: on_axis(run, name, run[name].data_phases) for name in run.buses}
 
     def draw(axes: Axes) -> None:
         for artist in drawn:
@@ -200,23 +204,22 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
         drawn.clear()
         low, high = axes.get_xlim()
         pixels = axes.get_window_extent().width / max(high - low, 1e-12)
-        for lane, (transactions, phases) in enumerate(tables.values()):
+        for lane, name in enumerate(run.buses):
             y = -1.5 * lane
-            rows = within(transactions, low, high)
+            rows = described(run, name, low, high)
             for kind, colour in (("control", CONTROL), ("data", DATA)):
                 some = rows[rows["lane"] == kind]
                 drawn.append(draw_bars(axes, some["start_us"], some["end_us"], y, colour, 0.6))
-            if len(rows) <= 400:
-                for start_, end_, text in rows[["start_us", "end_us", "text"]].itertuples(index=False):
-                    _write(axes, drawn, (max(start_, low), min(end_, high)), y, text, pixels)
-            ticks = within(phases.assign(start_us=phases["time_us"], end_us=phases["time_us"]), low, high)
+            for start_, end_, text in rows[["start_us", "end_us", "text"]].itertuples(index=False):
+                _write(axes, drawn, (max(start_, low), min(end_, high)), y, text, pixels)
+            ticks = within(phases[name], low, high, "time_us", "time_us")
             if 0 < len(ticks) <= 2000:
                 drawn.append(axes.vlines(numbers(ticks["time_us"]), y - 0.55, y - 0.35, color=INK, lw=0.7))
             if 0 < len(ticks) <= 60 and "data" in ticks:
                 _write_data(axes, drawn, ticks, y - 0.58, pixels)
 
-    ax.set_yticks([-1.5 * lane for lane in range(len(tables))], list(tables))
-    ax.set_ylim(-1.5 * len(tables) + 0.45, 0.55)
+    ax.set_yticks([-1.5 * lane for lane in range(len(run.buses))], list(run.buses))
+    ax.set_ylim(-1.5 * len(run.buses) + 0.45, 0.55)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("time (µs); ticks below the bars: data phases")
     ax.set_xlim(start, end)
@@ -225,19 +228,20 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
     return finish(run, ax)
 
 
-def described(run: Run, name: str, most: int | None = None) -> pd.DataFrame:
-    """Return the transactions of a bus, or the first of them, with what a timeline shows: ``lane`` and ``text``.
+def described(run: Run, name: str, start_us: float, end_us: float) -> pd.DataFrame:
+    """Return the transactions of a part of the time with what a timeline shows of them: ``lane`` and ``text``.
 
-    ``lane`` is ``data`` for the NIC's DMA, else ``control``; the lines of ``text`` say what the transaction is.
+    ``lane`` is ``data`` for the NIC's DMA, else ``control``; the lines of ``text`` say what the transaction is. Of more
+    than 3000 transactions the text is empty: no picture has room for it.
     """
-    transactions = run[name].transactions
-    table = on_axis(run, name, transactions if most is None else transactions.head(most))
+    table = within(on_axis(run, name, run[name].transactions), start_us, end_us)
     traffic = run.frames.hosts[name]
-    lane = pd.Series("control", index=table.index).mask(
-        table["transaction"].isin(traffic.pieces["transaction"]), "data"
-    )
-    named = traffic.csr_accesses.dropna(subset=["register"]).drop_duplicates("last_attempt_us")
-    register = table["start_us"].map(named.set_index("last_attempt_us")["register"])
+    lane = np.where(table["transaction"].isin(traffic.dma.bus.transaction), "data", "control")
+    if len(table) > MOST_DESCRIBED:
+        return table.assign(lane=lane, text="")
+    shown = np.flatnonzero((traffic.csr.last_attempt_us >= start_us) & (traffic.csr.last_attempt_us <= end_us))
+    names = dict(zip(traffic.csr.last_attempt_us[shown], np.asarray(traffic.csr.register)[shown], strict=True))
+    register = table["start_us"].map(names)
     rows = table.assign(register=register).to_dict("records")
     return table.assign(lane=lane, text=["\n".join(_describe(row)) for row in rows])
 

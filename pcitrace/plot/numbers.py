@@ -25,6 +25,7 @@ from pcitrace.plot.style import (
     round_up,
     time_span,
 )
+from pcitrace.usage import of_bus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def occupancy(run: Run, window_us: float | None = None, *, ax: Axes | None = Non
     start, end = time_span(run, None, None)
     window = window_us or round_up((end - start) / 200)
     for colour, side, name in zip(BUS_COLOURS, (100, -100), run.buses, strict=False):
-        clocks = on_axis(run, name, run[name].clocks(window))
+        clocks = _series(run, name, window)
         edges = np.append(numbers(clocks["start_us"]), numbers(clocks["end_us"])[-1:]) / 1e3
         ax.stairs(side * numbers(clocks["data_occupancy"]), edges, color=colour, alpha=0.4, fill=True, lw=0)
         ax.stairs(side * numbers(clocks["occupancy"]), edges, color=colour, lw=1, label=name)
@@ -65,6 +66,17 @@ def occupancy(run: Run, window_us: float | None = None, *, ax: Axes | None = Non
     ax.margins(x=0, y=0.12)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, ncols=2, fontsize="small", borderpad=0)
     return finish(run, ax)
+
+
+def _series(run: Run, name: str, window_us: float) -> pd.DataFrame:
+    """Return the use of a bus in windows.
+
+    Where the state of every clock is known the transactions tell it; else the capture is decoded again with windows, so
+    that clocks whose state is not known are left out.
+    """
+    if run[name].clocks()["unknown"].sum() == 0:
+        return of_bus(run, name).series(window_us)
+    return on_axis(run, name, run[name].clocks(window_us))
 
 
 def histogram(run: Run, quantity: str = "t_nic_us", where: str | None = None, *, ax: Axes | None = None) -> Axes:

@@ -84,9 +84,11 @@ def time_span(run: Run, start_us: float | None, end_us: float | None) -> tuple[f
     return start, end
 
 
-def within(table: pd.DataFrame, start: float, end: float) -> pd.DataFrame:
-    """Return the rows that have a part of `start` to `end`, by ``start_us`` and ``end_us``."""
-    return table[(table["end_us"] >= start) & (table["start_us"] <= end)]
+def within(
+    table: pd.DataFrame, start: float, end: float, first: str = "start_us", last: str = "end_us"
+) -> pd.DataFrame:
+    """Return the rows that have a part of `start` to `end`; two columns say from when to when each is."""
+    return table[(numbers(table[last]) >= start) & (numbers(table[first]) <= end)]
 
 
 def numbers(values: Any) -> Floats:
