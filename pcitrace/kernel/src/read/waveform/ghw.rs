@@ -59,7 +59,7 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
     // A second section of a kind would be read as well.
     let again =
         |name: &&[u8; 4]| section(hierarchy + 4, end).is_none_or(|s| memchr::memmem::find(s.bytes, *name).is_some());
-    if SECTIONS.iter().any(|name| again(name)) {
+    if SECTIONS.iter().any(again) {
         return wrong(hierarchy, "the GHW hierarchy is damaged");
     }
     if section(known_types + 8, hierarchy).and_then(Section::known_types).is_none() {
