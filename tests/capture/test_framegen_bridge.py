@@ -92,8 +92,8 @@ def test_a_full_queue_behind_a_paused_port(tmp_path: Path) -> None:
 
 
 def test_delay_per_byte_comes_out_as_slope_and_intercept() -> None:
-    there = {"fixed_us": 300, "per_byte_us": 2}
-    back = {"fixed_us": 500, "per_byte_us": 1}
+    there = {"fixed_us": 300, "per_byte_us": 5}
+    back = {"fixed_us": 500, "per_byte_us": 3}
     sizes = [64, 400, 800, 1200, 1500]
     with impaired(there, back) as network:
         network.right.serve("--clock-offset-us", 4_000_000, "--clock-drift-ppm", 60)
@@ -117,17 +117,30 @@ def test_delay_per_byte_comes_out_as_slope_and_intercept() -> None:
 
 
 def test_round_trip_adds_both_directions_whatever_the_clocks_say() -> None:
-    there, back = {"fixed_us": 400, "quantum_us": 20}, {"per_byte_us": 2}
+    there, back = {"fixed_us": 400, "quantum_us": 20}, {"per_byte_us": 5}
     with impaired(there, back) as network:
-        # Two that spin must not share a CPU.
-        network.right.serve("--clock-offset-us", -1e9, "--cpu", CPUS[-1])
-        words = ["--cpu", CPUS[0], "--sizes", "64,1500", "--request-bytes", 1000, "--count", 200, "--spacing-us", 1000]
+        # Two that spin must not share a CPU, nor wait for others; the bridge goes before them.
+        network.right.serve("--clock-offset-us", -1e9, "--cpu", CPUS[-1], "--priority", 5)
+        words = [
+            "--cpu",
+            CPUS[0],
+            "--priority",
+            5,
+            "--sizes",
+            "64,1500",
+            "--request-bytes",
+            1000,
+            "--count",
+            200,
+            "--spacing-us",
+            1000,
+        ]
         summary = network.left.test("request-response", network.right, *words)
         network.truth()
     # The quickest: other processes only add.
     small, large = (point["round_trip_us"][0]["min"] for point in summary["points"])
-    assert large - small == pytest.approx((1500 - 64) * 2, rel=0.1)
-    assert 0 < small - (400 + 16 * 20 + 2 * 78) < 400
+    assert large - small == pytest.approx((1500 - 64) * 5, rel=0.1)
+    assert 0 < small - (400 + 16 * 20 + 5 * 78) < 1000
 
 
 def test_jitter_is_in_the_histogram() -> None:
