@@ -28,6 +28,9 @@ LONGEST = 400
 AT_ONCE_US = 2.0
 """A unit that comes sooner behind another is likely to be of the same frame."""
 
+APART_US = 8.0
+"""Units with a longer pause between them are tried as different frames first."""
+
 STRETCH = 32
 """Frames that are tried at once where one follows the other; doubled as long as they fit."""
 
@@ -110,6 +113,7 @@ class _Parser:
         size = count[self.solid]
         new = np.ones(len(self.solid), dtype=bool)
         new[1:] = (size[:-1] < self.full) & ~((size[:-1] == 1) & (size[1:] == 1)) | (np.diff(self.solid) > 1)
+        new[1:] |= first[self.solid[1:]] - last[self.solid[:-1]] > APART_US
         self.run_start = np.flatnonzero(new)
         self.run_of = np.cumsum(new) - 1
         self.run_size = np.add.reduceat(size, self.run_start) if len(size) else size

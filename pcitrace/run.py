@@ -186,6 +186,7 @@ class Capture:
         strict: bool = False,
     ) -> None:
         self.path = path
+        self._wires: dict[str, pd.DataFrame] = {}
         self._kernel = _kernel.open(str(path))
         try:
             self.wiring: Wiring = resolve_wiring(self._kernel.channels, wiring, clock_mhz)
@@ -253,8 +254,10 @@ class Capture:
         bus = self.wiring.buses.get(name)
         if bus is None or "TXEN" not in bus.lines:
             raise WiringError(f"{self.path}: no channel for TXEN of {name}", ("TXEN",), self.channels)
-        lines = {key: (line.channel, line.bit, line.active_low) for key, line in bus.wire.items()}
-        return to_pandas(to_arrow(_kernel.wire(self._kernel, lines, rate_hz=self.rate_hz)))
+        if name not in self._wires:
+            lines = {key: (line.channel, line.bit, line.active_low) for key, line in bus.wire.items()}
+            self._wires[name] = to_pandas(to_arrow(_kernel.wire(self._kernel, lines, rate_hz=self.rate_hz)))
+        return self._wires[name]
 
     def measure_clock_mhz(self, bus: BusWiring) -> float | None:
         """Frequency of CLK in MHz: as stated in state mode, else from its first edges."""
