@@ -44,7 +44,8 @@ def _capture(run: Run, number: int) -> list[tuple[str, str]]:
     capture = run.captures[number]
     entry = run.folder.run["captures"][number] if run.folder is not None else {}
     stated = {key: value for key, value in entry.items() if key not in ("file", "sha256", "samples", "rate_hz")}
-    computed = hashlib.file_digest(capture.path.open("rb"), "sha256").hexdigest()
+    with capture.path.open("rb") as file:
+        computed = hashlib.file_digest(file, "sha256").hexdigest()
     told = entry.get("sha256")
     checked = "" if told is None else " (as run.toml says)" if told == computed else f"; run.toml says {told}: CHANGED"
     return _entries({"file": capture.path.name, "content": capture.summary, "sha256": computed + checked, **stated})

@@ -1,0 +1,105 @@
+"""The notebooks: stored without outputs, executed here, and the numbers of their last cell held to what was published.
+
+The published numbers are those of figure 3.1, figure 4.2 and the slides. The simulation was fed them, so this tests the
+analysis and the text around it.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from conftest import REPOSITORY
+
+FOLDER = REPOSITORY / "notebooks"
+
+
+def executed(name: str, tmp_path: Path) -> tuple[nbformat.NotebookNode, dict]:
+    """Run a notebook as a user would, in its folder; return it and the value of its last cell."""
+    stored = nbformat.read(FOLDER / name, as_version=4)
+    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in stored.cells), "has outputs"
+    output = tmp_path / name
+    # In a process of its own: the kernel's client warns of things that are no business of these tests.
+    program = (
+        "import sys, nbformat, nbclient; book = nbformat.read(sys.argv[1], as_version=4);"
+        "nbclient.NotebookClient(book, timeout=200, kernel_name='python3').execute(cwd=sys.argv[2]);"
+        "nbformat.write(book, sys.argv[3])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program, str(FOLDER / name), str(FOLDER), str(output)], capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr[-3000:]
+    book = nbformat.read(output, as_version=4)
+    return book, ast.literal_eval(book.cells[-1].outputs[0]["data"]["text/plain"])
+
+
+def figures(book: nbformat.NotebookNode) -> int:
+    """Count the pictures, and see that no cell complained."""
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not [output.text for output in outputs if output.output_type == "stream" and output.name == "stderr"]
+    return sum("image/png" in output.get("data", {}) for output in outputs)
+
+
+def test_all_notebooks_are_tested() -> None:
+    assert sorted(path.name for path in FOLDER.glob("*.ipynb")) == [
+        "1-first-look.ipynb",
+        "2-figure-3.1.ipynb",
+        "3-streaming.ipynb",
+        "4-equation-2.1.ipynb",
+    ]
+
+
+def test_first_look(tmp_path: Path) -> None:
+    book, numbers = executed("1-first-look.ipynb", tmp_path)
+    assert figures(book) == 2
+    # README.txt of the trace: 80 requests of 64 bytes, 20 responses each of 64, 512, 1024, 1500.
+    assert numbers["frames"] == numbers["received"] == 160
+    assert numbers["sizes"] == [64, 512, 1024, 1500]
+    assert numbers["problems"] == 0
+    assert 0.1 < numbers["occupancy"] < 0.15
+
+
+def test_figure_3_1(tmp_path: Path) -> None:
+    book, numbers = executed("2-figure-3.1.ipynb", tmp_path)
+    assert figures(book) == 3
+    assert numbers["gap_64_us"] == pytest.approx(9.4, abs=0.01)
+    assert numbers["gap_1500_us"] == pytest.approx(20.56, abs=0.02)
+    assert numbers["t_nic_64_us"] == pytest.approx(4.34, abs=0.005)
+    assert numbers["t_nic_1500_us"] == pytest.approx(4.18, abs=0.01)
+    assert numbers["gap_slope"] == pytest.approx(0.00777, abs=2e-5)
+    assert numbers["R_send"] == pytest.approx(0.00758, rel=0.01)
+    assert numbers["R_recv"] == pytest.approx(0.00792, rel=0.01)
+    assert numbers["forwarding"] == "deviates"
+    assert numbers["pieces"] == 4
+
+
+def test_streaming(tmp_path: Path) -> None:
+    book, numbers = executed("3-streaming.ipynb", tmp_path)
+    assert figures(book) == 4
+    assert numbers["spacing_a_us"] == pytest.approx(22.4, abs=0.05)
+    assert numbers["spacing_c_us"] == pytest.approx(20.56, abs=0.05)
+    assert numbers["group_frames"] == pytest.approx(25, abs=1)
+    assert numbers["group_csr_us"] == pytest.approx(40, abs=2)
+    assert numbers["group_idle_us"][0] > 59
+    assert numbers["group_idle_us"][1] < 81
+    assert numbers["busy_370dle_us"] == pytest.approx(4.7, abs=0.05)
+    assert 0.43 <= numbers["occupancy_370dle"] <= 0.45
+    assert numbers["busy_p4dp6_us"] == pytest.approx(5.14, abs=0.05)
+    assert 0.67 <= numbers["occupancy_p4dp6"] <= 0.685
+    assert numbers["period_sk9843_10us"] == pytest.approx(11.73, abs=0.02)
+
+
+def test_equation_2_1(tmp_path: Path) -> None:
+    book, numbers = executed("4-equation-2.1.ipynb", tmp_path)
+    assert figures(book) == 3
+    assert numbers["model_slope"] == pytest.approx(0.0235, rel=0.01)
+    assert numbers["slope"] == pytest.approx(0.0235, rel=0.01)
+    assert numbers["intercept_us"] == pytest.approx(26.32, rel=0.01)
+    assert numbers["t_sw_us"] == pytest.approx(8.70, abs=3 * numbers["t_sw_sigma_us"])
+    assert numbers["T_64_us"] == pytest.approx(26.32 + 0.0235 * 64, rel=0.01)
+    assert numbers["T_1500_us"] == pytest.approx(26.32 + 0.0235 * 1500, rel=0.01)
+    assert "t_sw_us and t_nic_us" in numbers["refused"]
