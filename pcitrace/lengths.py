@@ -217,7 +217,7 @@ class _Parser:
         if behind == len(count) or count[behind] in self.optional:
             return between + longer
         pause_us = self.first[self.at + behind] - self.last[self.at + members[-1]]
-        return between + longer + (pause_us < AT_ONCE_US) + (sizes[-1] == self.full)
+        return float(between + longer + (pause_us < AT_ONCE_US) + (sizes[-1] == self.full))
 
 
 def _fit(
