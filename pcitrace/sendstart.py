@@ -17,6 +17,15 @@ __all__ = ["Starts", "find", "updates"]
 GROUP_US = 1.0
 """Accesses of the host with shorter pauses between them belong to one group."""
 
+PAUSES_US = (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
+"""Pauses that may part the runs of accesses of one send from the next and from others, tried in this order."""
+
+BEFORE_CAPTURE = 4
+"""Sends that may have been started before the capture began, or runs before the first send that start none."""
+
+SELDOM = 0.1
+"""Share of runs beside which another access may stand."""
+
 NOT_STARTING = ("interrupt", "receive_doorbell", "receive_buffer", "receive_ring", "receive_ring_size")
 """Roles of registers that start no send."""
 
@@ -65,7 +74,8 @@ def find(csr: Accesses, profile: Profile, dma_start_us: Floats, address: Integer
     bells = _unnamed_doorbell(csr, dma_start_us)
     if bells is not None:
         return _by_doorbell(csr, bells, np.ones(len(bells), dtype=np.int64), dma_start_us)
-    return _by_group(csr, dma_start_us)
+    runs = _by_run(csr, dma_start_us)
+    return runs if runs is not None else _by_group(csr, dma_start_us)
 
 
 def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts:
@@ -192,6 +202,45 @@ def _once_each(csr: Accesses, usable: Booleans, time_us: Floats, after: bool) ->
         if (lag > 0).all() and np.median(lag) < least:
             best, least = rows, float(np.median(lag))
     return best
+
+
+def _by_run(csr: Accesses, dma_start_us: Floats) -> Starts | None:
+    """Nothing names the registers, but each send is started by a run of equally many accesses in quick succession.
+
+    The runs are told from other accesses by their number: with some pause between runs and some length of theirs there
+    is one for each send, in order, each before its DMA. None if there are no such pause and length.
+    """
+    usable = np.flatnonzero(csr.reason != CONFIGURATION)
+    if len(usable) < 2:
+        return None
+    start_us = csr.first_attempt_us[usable]
+    end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)[usable]
+    pause = np.r_[np.inf, start_us[1:] - end_us[:-1], np.inf]
+    for limit in PAUSES_US:
+        heads = np.flatnonzero(pause[:-1] >= limit)
+        size = np.diff(np.r_[heads, len(usable)])
+        for length in np.unique(size[size > 1]).tolist():
+            # Now and then another access stands right before or behind a run.
+            joined = size == length + 1
+            if joined.sum() > SELDOM * (size == length).sum():
+                continue
+            ahead = joined & (pause[heads + 1] > pause[np.minimum(heads + length, len(usable))])
+            first = (heads + ahead)[(size == length) | joined]
+            missing = len(dma_start_us) - len(first)
+            if not -BEFORE_CAPTURE <= missing <= BEFORE_CAPTURE:
+                continue
+            # Runs too many are no sends but what came first, such as the set-up of the card.
+            first = first[max(-missing, 0) :]
+            missing = max(missing, 0)
+            last = first + length - 1
+            if (start_us[last] > dma_start_us[missing:]).any():
+                continue
+            unknown = np.full(missing, -1)
+            send = np.full(len(csr), -1)
+            for step in range(length):
+                send[usable[first + step]] = np.arange(missing, len(dma_start_us))
+            return Starts(np.r_[unknown, usable[first]], np.r_[unknown, usable[last]], send)
+    return None
 
 
 def _by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
