@@ -12,8 +12,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub const USAGE: &str = include_str!("usage.txt");
-
 #[derive(Clone, Debug)]
 pub enum Command {
     Help,

@@ -44,3 +44,4 @@ pub mod summary;
 pub mod sync;
 pub mod tally;
 pub mod test_options;
+pub mod usage;

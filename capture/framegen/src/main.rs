@@ -47,7 +47,7 @@ fn execute(options: &Options) -> Outcome {
     let output = Output { json: options.json };
     match options.command {
         Command::Help => {
-            print!("{}", cli::USAGE);
+            print!("{}", framegen::usage::USAGE);
             return Ok(());
         }
         Command::Version => {

@@ -1,4 +1,6 @@
-framegen - raw IEEE 802.3 test frames: sends, receives, times and counts them
+//! What --help prints.
+
+pub const USAGE: &str = r#"framegen - raw IEEE 802.3 test frames: sends, receives, times and counts them
 
   framegen serve -i INTERFACE                      do what a master asks, until interrupted
   framegen TEST -i INTERFACE -p PEER [options]     steer a test from here
@@ -64,3 +66,4 @@ serve only
 
 For tests of this program
   --clock-offset-us X, --clock-drift-ppm X    a synthetic error of this node's clock
+"#;
