@@ -97,7 +97,9 @@ def _svg(draw: Callable[..., Axes], size: tuple[float, float]) -> str:
         page = Figure(figsize=size, layout="constrained")
         draw(ax=page.subplots())
         text = io.StringIO()
-        page.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+        page.savefig(
+            text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")), transparent=True
+        )
     found = text.getvalue()
     start = found.index("<svg")
     return found[start:].replace(f'width="{size[0] * 72:g}pt" height="{size[1] * 72:g}pt" ', 'role="img" ', 1)
