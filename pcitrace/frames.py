@@ -100,7 +100,7 @@ def build(
     rank[order] = np.arange(len(order))
     base = 0
     for part, dropped in zip(parts, drops, strict=True):
-        dropped["frame"] = np.where(dropped["frame"] >= 0, rank[np.maximum(dropped["frame"], 0) + base], -1)
+        dropped["frame"] = pick(rank, np.where(dropped["frame"] >= 0, dropped["frame"] + base, -1))
         base += len(part["order_us"])
     _timing(columns, link)
     columns["queued"] = waited(columns, names, hosts, link)

@@ -21,6 +21,7 @@ from pcitrace.frames import Frames, build
 from pcitrace.schema import FRAMES
 from pcitrace.simulate import simulate
 from pcitrace.simulate.config import Simulation
+from pcitrace.traffic import analyse
 
 RINGS = {
     "host.nic.descriptor_bytes": 16,
@@ -238,6 +239,24 @@ def test_one_host_tells_what_it_can(small: Frames, tmp_path: Path) -> None:
     assert frames.table["rx_dma_start_us"].isna().all()
     assert frames.table["receiver"].isna().all()
     assert frames.table["t_nic_tx_us"].notna().all()
+
+
+def test_a_receiver_alone_has_no_frames_but_says_why(tmp_path: Path) -> None:
+    """The sender's bus shows no NIC traffic: its receives are in the drop log, and that is a finding."""
+    simulate(
+        Simulation(), tmp_path / "run", 1, values={"test.count": 4, "test.kind": "stream", "analyser.wires": "full"}
+    )
+    run = pcitrace.open(tmp_path / "run")
+    hosts = {name: replace(analysis._host(run, name, None), wire=None) for name in "AB"}
+    bus, profile = run["A"], run.folder.profile("A")
+    table, phases = bus.transactions, bus.data_phases
+    silent = table[table["initiator"].isna() | (table["initiator"] != "GNT_NIC#")]
+    phases = phases[phases["transaction"].isin(silent["transaction"])]
+    traffic = analyse(silent, phases, bus="A", profile=profile, lines=bus.lines)
+    frames = build(hosts | {"A": replace(hosts["A"], traffic=traffic)}, link=analysis._link(run))
+    assert len(frames) == 0
+    assert frames.drop_log["kind"].tolist() == ["receive_data"] * 4
+    assert any("no transaction was begun by the NIC" in finding for finding in frames.findings)
 
 
 def test_swapped_wiring_is_a_finding(tmp_path: Path) -> None:
