@@ -3,7 +3,9 @@
 //! Ref: IEEE Std 802.3, clause 22 (MII, nibbles, low one first) and clause 35 (GMII, bytes). Data are launched at the rising
 //! edge of the clock and read at the falling one.
 
-use crate::bits::Bit;
+#[cfg(target_arch = "x86_64")]
+use crate::bits::Avx2;
+use crate::bits::{Backend, Bit, Portable, has_fast_path};
 use crate::capture::{Capture, Changes, Data, Sampled, Signal};
 use crate::error::{Error, Result};
 use crate::layout::Source;
@@ -118,28 +120,66 @@ fn scan_samples(sampled: &dyn Sampled, spec: &WireSpec) -> Result<Vec<Frame>> {
     let mut before: Option<Vec<u8>> = None;
     let mut stamp = 0;
     for_each_sample(sampled, |samples| {
-        for sample in samples.chunks_exact(unit) {
-            // Most samples are like the one before.
-            if before.as_deref() != Some(sample) {
-                let level = enable.get(sample);
-                if let (Some(clock), Some(before)) = (clock, &before)
-                    && clock.get(before)
-                    && !clock.get(sample)
-                {
-                    scan.symbol(
-                        data.iter().enumerate().fold(0, |byte, (i, bit)| byte | u8::from(bit.get(before)) << i),
-                    );
+        let mut at = 0;
+        while at < samples.len() {
+            if scan.symbol_bits.is_none() || scan.enabled == Some(false) {
+                // Only TX_EN matters: on to the next sample in which it differs.
+                let same = scan.enabled.map_or(0, |enabled| run_of(&samples[at..], unit, enable, enabled));
+                at += same * unit;
+                stamp += same as u64;
+                if at == samples.len() {
+                    before = Some(samples[at - unit..].to_vec());
+                    break;
                 }
-                if scan.enabled != Some(level) {
-                    scan.enable(stamp, level);
-                }
-                before = Some(sample.to_vec());
             }
+            let sample = &samples[at..at + unit];
+            if let (Some(clock), Some(before)) = (clock, &before)
+                && clock.get(before)
+                && !clock.get(sample)
+            {
+                scan.symbol(data.iter().enumerate().fold(0, |byte, (i, bit)| byte | u8::from(bit.get(before)) << i));
+            }
+            scan.enable(stamp, enable.get(sample));
+            before = Some(sample.to_vec());
+            at += unit;
             stamp += 1;
         }
         true
     })?;
     Ok(scan.finish())
+}
+
+/// How many samples from the first on have `bit` at `level`.
+fn run_of(samples: &[u8], unit: usize, bit: Bit, level: bool) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if has_fast_path() {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        fn run_of_avx2(samples: &[u8], unit: usize, bit: Bit, level: bool) -> usize {
+            run_in_blocks::<Avx2>(samples, unit, bit, level)
+        }
+        // Safety: the processor has the features.
+        return unsafe { run_of_avx2(samples, unit, bit, level) };
+    }
+    run_in_blocks::<Portable>(samples, unit, bit, level)
+}
+
+#[inline(always)]
+fn run_in_blocks<B: Backend>(samples: &[u8], unit: usize, bit: Bit, level: bool) -> usize {
+    let count = samples.len() / unit;
+    let same = if level { 0 } else { !0 } ^ bit.flip;
+    let mut at = 0;
+    while at + 64 <= count {
+        // Safety: 64 samples follow, and a bit lies within the unit.
+        let differs = unsafe { B::level(samples[at * unit..].as_ptr(), unit, bit.byte, bit.mask) } ^ !same;
+        if differs != 0 {
+            return at + differs.trailing_zeros() as usize;
+        }
+        at += 64;
+    }
+    while at < count && bit.get(&samples[at * unit..]) == level {
+        at += 1;
+    }
+    at
 }
 
 /// Gives whole samples, in pieces; `take` says whether to go on.
