@@ -52,7 +52,6 @@ REASONS = (
     "neither a memory read nor a memory write",
     "its lengths add up to the frame on the wire",
     "shorter than a frame and part of none on the wire",
-    "direction from the clocks before the first data",
     "no frame on the wire has room for it",
     "joined by burst limit and pauses; no wire was captured",
 )
@@ -75,7 +74,6 @@ REASONS = (
     NOT_MEMORY,
     WIRE_LENGTHS,
     SHORT_NO_FRAME,
-    BY_LATENCY,
     NO_ROOM,
     BY_RULE,
 ) = range(len(REASONS))

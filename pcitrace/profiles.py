@@ -6,7 +6,6 @@ A profile is a TOML file; ``docs/nic-profiles.md`` explains its keys, ``nic-prof
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -100,16 +99,6 @@ class Profile:
 
     def __repr__(self) -> str:
         return f"<Profile {self.name}: {self.title}, {len(self.registers)} registers>"
-
-    @cached_property
-    def roles(self) -> frozenset[str]:
-        """The roles that some register has."""
-        return frozenset(register.role for register in self.registers if register.role)
-
-    @cached_property
-    def window_names(self) -> tuple[str, ...]:
-        """Names of the windows in their order."""
-        return tuple(window.name for window in self.windows)
 
 
 def built_in() -> tuple[str, ...]:
