@@ -17,8 +17,6 @@ release = version = pcitrace.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
-# The pages of `make validate` and `make bench` are listed where they have been written.
-suppress_warnings = ["toc.empty_glob"]
 html_theme = "furo"
 html_title = "pcitrace"
 html_show_copyright = False
