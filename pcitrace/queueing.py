@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.dma import Kind
 
 if TYPE_CHECKING:
     from pcitrace.matching import HostTraffic, Link
@@ -19,6 +20,9 @@ BACK_TO_BACK_CLKS = 3.5
 
 SLACK_BYTES = 1
 """Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
+
+MARGIN = 1.0
+"""How many times the range of free transits one must exceed it by to have been held up for sure."""
 
 
 def waited(
@@ -38,9 +42,9 @@ def waited(
     Returns
     -------
     array of bool
-        True where the frame follows an earlier one of its sender directly on the wire (without a wire probe: where a
-        wire that is handed frames at the ends of their DMA would still be busy), or where its receiving DMA follows
-        another transaction of the card directly.
+        True where a frame follows another directly, on the wire or on the receiving bus; and where the wire, or the
+        card on the receiving bus, was busy with another when it came and it took longer than any that found it free.
+        Without a wire probe: where a wire that is handed frames at the ends of their DMA would still be busy.
     """
     found = np.zeros(len(columns["sender"]), dtype=bool)
     for name in names:
@@ -48,25 +52,36 @@ def waited(
         if link is not None:
             found[sent] |= _on_the_wire(columns, sent, link, hosts[name].step_us)
         got = np.flatnonzero((columns["receiver"] == name) & (columns["receive_burst"] >= 0))
-        found[got] |= _on_the_bus(hosts[name], columns["receive_burst"][got])
+        found[got] |= _on_the_bus(columns, got, hosts[name])
     return found
 
 
 def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us: float) -> Booleans:
     """Tell which frames of one sender waited for the wire."""
-    start, end = columns["wire_start_us"][sent], columns["wire_end_us"][sent]
+    start, end, ready = (columns[name][sent] for name in ("wire_start_us", "wire_end_us", "dma_end_us"))
     gap_us = link.gap_bytes * link.byte_us
     found = np.zeros(len(sent), dtype=bool)
     seen = np.flatnonzero(~np.isnan(start))
     seen = seen[np.argsort(start[seen])]
     apart = start[seen[1:]] - end[seen[:-1]]
     found[seen[1:]] = apart <= gap_us + SLACK_BYTES * link.byte_us + 2 * step_us
-    ready, took = columns["dma_end_us"][sent], columns["wire_us"][sent] + gap_us
+    busy = np.zeros(len(sent), dtype=bool)
+    busy[seen[1:]] = end[seen[:-1]] > ready[seen[1:]]
+    found |= _held_up(start - ready, busy)
+    took = columns["wire_us"][sent] + gap_us
     unseen = np.flatnonzero(np.isnan(start) & ~np.isnan(ready) & ~np.isnan(took))
     unseen = unseen[np.argsort(ready[unseen])]
     if len(unseen) > 1:
         found[unseen[1:]] |= _busy_until(ready[unseen], took[unseen])[:-1] > ready[unseen][1:]
     return found
+
+
+def _held_up(transit: Floats, busy: Booleans) -> Booleans:
+    """Tell which transits of those that found it busy took longer than all that found it free."""
+    free = transit[~busy & ~np.isnan(transit)]
+    if not len(free):
+        return busy & ~np.isnan(transit)
+    return np.asarray(busy & (transit > free.max() + MARGIN * np.ptp(free)))
 
 
 def _busy_until(ready: Floats, took: Floats) -> Floats:
@@ -75,9 +90,10 @@ def _busy_until(ready: Floats, took: Floats) -> Floats:
     return served + np.maximum.accumulate(ready - (served - took))
 
 
-def _on_the_bus(host: HostTraffic, bursts: Integers) -> Booleans:
-    """Tell which receiving bursts follow another burst of the card directly, in some attempt to begin."""
+def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) -> Booleans:
+    """Tell which frames that one host receives waited for what its card did for another."""
     dma = host.traffic.dma
+    bursts = columns["receive_burst"][got]
     order = np.argsort(dma.bus.start_us, kind="stable")
     burst, moves = dma.burst[order], dma.bus.data_phases[order] > 0
     start, end = dma.bus.start_us[order], dma.bus.end_us[order]
@@ -87,7 +103,14 @@ def _on_the_bus(host: HostTraffic, bursts: Integers) -> Booleans:
     behind = np.zeros(len(burst), dtype=bool)
     apart = start[1:] - end[:-1]
     behind[1:] = (apart <= BACK_TO_BACK_CLKS * dma.bus.clock_us) & (burst[1:] != burst[:-1])
-    held = behind & (np.arange(len(burst)) <= opening[burst])
-    found = np.zeros(count, dtype=bool)
-    found[burst[held]] = True
-    return found[bursts]
+    # Every attempt up to the one in which data moved may have been held up.
+    directly = np.zeros(count, dtype=bool)
+    directly[burst[behind & (np.arange(len(burst)) <= opening[burst])]] = True
+    # When the last frame before was done with: its pieces may be those of a send.
+    frames = np.isin(dma.kind[order], (Kind.SEND_DATA, Kind.RECEIVE_DATA)) & moves
+    last = np.maximum.accumulate(np.where(frames, np.arange(len(burst)), -1)) if len(burst) else opening
+    before = last[np.maximum(opening[bursts] - 1, 0)]
+    done = np.where((opening[bursts] > 0) & (before >= 0), end[np.maximum(before, 0)], -np.inf)
+    arrived = columns["wire_end_us"][got]
+    arrived = np.where(np.isnan(arrived), columns["dma_end_us"][got] + columns["wire_us"][got], arrived)
+    return np.asarray(directly[bursts]) | _held_up(columns["rx_dma_start_us"][got] - arrived, done > arrived)
