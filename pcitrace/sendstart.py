@@ -23,9 +23,6 @@ PAUSES_US = (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
 BEFORE_CAPTURE = 4
 """Sends that may have been started before the capture began, or runs before the first send that start none."""
 
-SELDOM = 0.1
-"""Share of runs beside which another access may stand."""
-
 NOT_STARTING = ("interrupt", "receive_doorbell", "receive_buffer", "receive_ring", "receive_ring_size")
 """Roles of registers that start no send."""
 
@@ -219,26 +216,27 @@ def _by_run(csr: Accesses, dma_start_us: Floats) -> Starts | None:
     for limit in PAUSES_US:
         heads = np.flatnonzero(pause[:-1] >= limit)
         size = np.diff(np.r_[heads, len(usable)])
+        usual = float(np.median(pause[pause < limit])) if (pause < limit).any() else 0.0
+        best, least = None, (BEFORE_CAPTURE + 1, False)
         for length in np.unique(size[size > 1]).tolist():
-            # Now and then another access stands right before or behind a run.
+            # Another access may stand right before or behind a run: on the side with the unusual pause.
             joined = size == length + 1
-            if joined.sum() > SELDOM * (size == length).sum():
-                continue
-            ahead = joined & (pause[heads + 1] > pause[np.minimum(heads + length, len(usable))])
+            odd = np.abs(pause - usual)
+            ahead = joined & (odd[heads + 1] > odd[np.minimum(heads + length, len(usable))])
             first = (heads + ahead)[(size == length) | joined]
             missing = len(dma_start_us) - len(first)
-            if not -BEFORE_CAPTURE <= missing <= BEFORE_CAPTURE:
-                continue
             # Runs too many are no sends but what came first, such as the set-up of the card.
             first = first[max(-missing, 0) :]
-            missing = max(missing, 0)
             last = first + length - 1
-            if (start_us[last] > dma_start_us[missing:]).any():
+            if (abs(missing), missing > 0) >= least or (start_us[last] > dma_start_us[max(missing, 0) :]).any():
                 continue
-            unknown = np.full(missing, -1)
+            best, least = (first, last), (abs(missing), missing > 0)
+        if best is not None:
+            first, last = best
+            unknown = np.full(len(dma_start_us) - len(first), -1)
             send = np.full(len(csr), -1)
-            for step in range(length):
-                send[usable[first + step]] = np.arange(missing, len(dma_start_us))
+            for one, (begin, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True), len(unknown)):
+                send[usable[begin : end + 1]] = one
             return Starts(np.r_[unknown, usable[first]], np.r_[unknown, usable[last]], send)
     return None
 
