@@ -168,12 +168,12 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats) -> Floats:
     -------
     array of float
         First attempt of the access: of the register that is accessed once after each send if there is one, else the
-        first access after the DMA that starts no send and is not of the receive side; without AD the first of all.
+        first access after the DMA that starts no send and is not of the receive side, as far as AD tells.
         NaN where there is none.
     """
-    if not (csr.address >= 0).any():
-        return next_us(csr.first_attempt_us, dma_end_us)
     free = (starts.send < 0) & (csr.reason != CONFIGURATION)
+    if not (csr.address >= 0).any():
+        return next_us(csr.first_attempt_us[free], dma_end_us)
     free &= ~np.isin(np.array(csr.role, dtype=object), ("receive_doorbell", "receive_buffer"))
     own = _once_each(csr, free & (csr.address >= 0), dma_end_us, after=True)
     if own is not None:
