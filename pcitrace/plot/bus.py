@@ -52,7 +52,7 @@ def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, 
             wire = within(run.frames.table, start, end, "wire_start_us", "wire_end_us")
             wire = wire[wire["sender"] == name]
             draw_bars(ax, wire["wire_start_us"], wire["wire_end_us"], places["wire"], WIRE)
-    labels = {"control": "data and control", "data": "data"}
+    labels = {"control": "data\nand control", "data": "data"}
     ax.set_yticks(
         list(places.values()),
         [f"{name.split()[0]}: {labels[name.split()[1]]}" if " " in name else name for name in places],
@@ -107,11 +107,12 @@ def exchange(run: Run, frame: int | None = None, count: int | None = None, *, ax
                 continue
             side = 1 if host == hosts[0] else -1
             for first, last, level in steps:
-                _measure(ax, row[first], row[last], places[f"{host} control"] + side * (0.5 + 0.36 * level), side)
+                y = places[f"{host} control"] + side * (0.5 + 0.36 * level)
+                _measure(ax, row[first], row[last], y, "above" if side > 0 else "below")
         if row["receiver"] in hosts:
             _follow(ax, row, places)
     low, high = min(places.values()), max(places.values())
-    ax.set_ylim(low - (1.5 if len(hosts) == 2 else 0.7), high + 1.5)
+    ax.set_ylim(low - (1.9 if len(hosts) == 2 else 0.7), high + 1.9)
     lengths = ", ".join(f"{row['sender']}: {row['length_bytes']} bytes" for _, row in rows.iterrows())
     ax.set_title(f"from frame {rows['frame'].iloc[0]}: {lengths}", loc="left", fontsize="small")
     return ax
@@ -134,8 +135,8 @@ def _typical(run: Run) -> int:
 
 _DURATIONS = ("dma_us", "gap_us", "rx_dma_us", "wire_us", "t_nic_us", "t_nic_tx_us", "t_nic_rx_us")
 _SEND_STEPS = (
-    ("csr_first_us", "csr_last_us", 1),
-    ("csr_last_us", "dma_start_us", 0),
+    ("csr_first_us", "csr_last_us", 2),
+    ("csr_last_us", "dma_start_us", 1),
     ("dma_end_us", "csr_done_us", 0),
 )
 _RECEIVE_STEPS = (("rx_dma_end_us", "rx_csr_us", 0),)
@@ -149,27 +150,30 @@ def _follow(ax: Axes, row: pd.Series[Any], places: dict[str, float]) -> None:
     middle = (sent + received) / 2
     for time, lane in ((row["dma_end_us"], sent), (row["rx_dma_start_us"], received)):
         ax.plot([time, time], [lane, middle], color=FAINT, lw=0.7, ls=":", zorder=1)
-    _measure(ax, row["dma_end_us"], row["rx_dma_start_us"], middle + 0.42, 1, "gap {:.2f}")
+    _measure(ax, row["dma_end_us"], row["rx_dma_start_us"], middle + 0.42, "above", "gap {:.2f}")
     if not pd.isna(row["wire_start_us"]):
-        _measure(ax, row["dma_end_us"], row["wire_start_us"], middle - 0.42, -1)
-        _measure(ax, row["wire_end_us"], row["rx_dma_start_us"], middle - 0.42, -1)
+        _measure(ax, row["dma_end_us"], row["wire_start_us"], middle - 0.5, "before")
+        _measure(ax, row["wire_end_us"], row["rx_dma_start_us"], middle - 0.5, "behind")
 
 
-def _measure(ax: Axes, first: Any, last: Any, y: float, side: int, text: str = "{:.2f}") -> None:
+_TEXT_PLACES: dict[str, tuple[float, tuple[int, int], str, str]] = {
+    "above": (0.5, (0, 2), "center", "bottom"),
+    "below": (0.5, (0, -2), "center", "top"),
+    "before": (0.0, (-4, 0), "right", "center"),
+    "behind": (1.0, (4, 0), "left", "center"),
+}
+"""Where the length of a span is written: share of the span, offset in points, alignment."""
+
+
+def _measure(ax: Axes, first: Any, last: Any, y: float, place: str, text: str = "{:.2f}") -> None:
     """Draw a span with its length in us; nothing where an end is not known or both are one."""
     if pd.isna(first) or pd.isna(last) or first == last:
         return
     ax.plot([first, last], [y, y], color=INK, lw=0.8, marker="|", markersize=5, zorder=3)
-    ax.annotate(
-        text.format(last - first),
-        ((first + last) / 2, y),
-        (0, 2 if side > 0 else -2),
-        textcoords="offset points",
-        ha="center",
-        va="bottom" if side > 0 else "top",
-        fontsize=8,
-        color=INK,
-    )
+    share, offset, ha, va = _TEXT_PLACES[place]
+    at = (first + share * (last - first), y)
+    written = text.format(last - first)
+    ax.annotate(written, at, offset, textcoords="offset points", ha=ha, va=va, fontsize=8, color=INK)
 
 
 def timeline(run: Run, start_us: float | None = None, end_us: float | None = None, *, ax: Axes | None = None) -> Axes:

@@ -249,10 +249,7 @@ def budget(run: Run, parts: pd.Series[float], whole: float | None = None, *, uni
         )
     if whole is not None:
         ax.axvline(whole, color=DATA, lw=1.2)
-        ax.annotate(
-            f"measured {whole:.4g}", (whole, 0), (-4, 0), textcoords="offset points", ha="right", va="center",
-            fontsize=8, color=DATA,
-        )  # fmt: skip
+        unit = f"{unit}    (red line: measured, {whole:.4g})"
     ax.set_yticks(rows, [*map(str, parts.index), "sum"])
     ax.set_xlim(min(0.0, float(starts.min())), 1.12 * reach)
     ax.tick_params(axis="y", length=0)
