@@ -1,7 +1,7 @@
 """The notebooks: stored without outputs, executed here, and the numbers of their last cell held to what was published.
 
 The published numbers are those of figure 3.1, figure 4.2 and the slides. The simulation was fed them, so this tests the
-analysis and the text around it.
+analysis and the text around it. The last notebook records: it needs sigrok-cli and namespaces, as tests/capture do.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def test_all_notebooks_are_tested() -> None:
         "2-figure-3.1.ipynb",
         "3-streaming.ipynb",
         "4-equation-2.1.ipynb",
+        "5-recording.ipynb",
     ]
 
 
@@ -103,3 +104,24 @@ def test_equation_2_1(tmp_path: Path) -> None:
     assert numbers["T_64_us"] == pytest.approx(26.32 + 0.0235 * 64, rel=0.01)
     assert numbers["T_1500_us"] == pytest.approx(26.32 + 0.0235 * 1500, rel=0.01)
     assert "t_sw_us and t_nic_us" in numbers["refused"]
+
+
+def test_recording(tmp_path: Path) -> None:
+    """From a plan to constants by the real sigrok-cli and two namespaces; the constants are those of the simulation."""
+    book, numbers = executed("5-recording.ipynb", tmp_path)
+    assert figures(book) == 1
+    assert (numbers["origin"], numbers["source_origin"], numbers["simulated"]) == ("replayed", "simulated", True)
+    assert numbers["frames_on_bus"] is False
+    assert numbers["complete"] is True
+    assert numbers["same_samples"] is True
+    # 200 requests and as many responses of each size, each in the log of its sender and of its receiver
+    assert numbers["sizes"] == [64, 512, 1024, 1500]
+    assert numbers["sent"] == numbers["received"] == 1600
+    assert numbers["logged"] == 3200
+    assert numbers["not_exact"] == 0
+    assert numbers["frames"] == 450
+    assert numbers["t_nic_us"] == pytest.approx(4.3, rel=0.02)
+    assert numbers["R_send"] == pytest.approx(0.00758, rel=0.01)
+    assert numbers["R_recv"] == pytest.approx(0.00792, rel=0.01)
+    assert numbers["t_sw_us"] is None, "no latency of the replayed bench was measured"
+    assert numbers["difference_us"] == 0
