@@ -283,7 +283,7 @@ def occupancy(results: Results) -> Section:
         Entry("over whole periods between sends", whole, tuple(periods["send_periods"])),
         Entry("over whole periods between receives", whole, tuple(periods["receive_periods"])),
     ]
-    drawn = figure(partial(plot.occupancy, results.run), (9.0, 3.0), (4.6, 3.4))
+    drawn = figure(partial(plot.occupancy, results.run, usage=results.usage), (9.0, 3.0), (4.6, 3.4))
     caption = "Use of the buses over the run; the first bus upwards, the second downwards. Filled: data moves."
     return Section(
         "Use of the buses", entries=tuple(entry for entry in entries if entry.values), figures=((caption, drawn),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ from pcitrace.plot.style import (
     round_up,
     time_span,
 )
-from pcitrace.usage import of_bus
+from pcitrace.usage import Usage, of_bus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +36,13 @@ if TYPE_CHECKING:
 __all__ = ["budget", "histogram", "line", "occupancy"]
 
 
-def occupancy(run: Run, window_us: float | None = None, *, ax: Axes | None = None) -> Axes:
+def occupancy(
+    run: Run,
+    window_us: float | None = None,
+    *,
+    usage: Mapping[str, Usage] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw how much of each bus's time is used: lines for occupied, filled for moving data; a second bus downwards.
 
     Occupancy: clocks in which FRAME# or IRDY# is asserted, over all clocks whose state is known.
@@ -45,6 +52,8 @@ def occupancy(run: Run, window_us: float | None = None, *, ax: Axes | None = Non
     run : Run
     window_us : float, optional
         Length of a window in us; default: about 200 windows.
+    usage : mapping of str to Usage, optional
+        By bus, as in :class:`pcitrace.results.Results`, where it is there already.
     ax : Axes, optional
 
     Returns
@@ -55,7 +64,7 @@ def occupancy(run: Run, window_us: float | None = None, *, ax: Axes | None = Non
     start, end = time_span(run, None, None)
     window = window_us or round_up((end - start) / 200)
     for colour, side, name in zip(BUS_COLOURS, (100, -100), run.buses, strict=False):
-        clocks = _series(run, name, window)
+        clocks = _series(run, name, window, usage[name] if usage is not None else None)
         edges = np.append(numbers(clocks["start_us"]), numbers(clocks["end_us"])[-1:]) / 1e3
         ax.stairs(side * numbers(clocks["data_occupancy"]), edges, color=colour, alpha=0.4, fill=True, lw=0)
         ax.stairs(side * numbers(clocks["occupancy"]), edges, color=colour, lw=1, label=name)
@@ -68,14 +77,14 @@ def occupancy(run: Run, window_us: float | None = None, *, ax: Axes | None = Non
     return finish(run, ax)
 
 
-def _series(run: Run, name: str, window_us: float) -> pd.DataFrame:
+def _series(run: Run, name: str, window_us: float, usage: Usage | None) -> pd.DataFrame:
     """Return the use of a bus in windows.
 
     Where the state of every clock is known the transactions tell it; else the capture is decoded again with windows, so
     that clocks whose state is not known are left out.
     """
     if run[name].clocks()["unknown"].sum() == 0:
-        return of_bus(run, name).series(window_us)
+        return (of_bus(run, name) if usage is None else usage).series(window_us)
     return on_axis(run, name, run[name].clocks(window_us))
 
 
