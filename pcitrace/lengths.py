@@ -173,6 +173,7 @@ class _Parser:
                 self.due += 1
             self.frame = max(self.frame, self.due - PENDING)
         count = self.count[self.at : self.at + LONGEST].tolist()
+        first = self.first[self.at : self.at + LONGEST].tolist()
         last = self.last[self.at : self.at + LONGEST].tolist()
         found: list[int] = []
         chosen, fewest = LONGEST, float(LONGEST)
@@ -183,12 +184,12 @@ class _Parser:
             if (least, most, latest) in tried:
                 continue
             tried.add((least, most, latest))
-            fit = _fit(count, last, least, most, latest, self.optional, self.reach)
+            fit = _fit(count, first, last, least, most, latest, self.optional, self.reach)
             if not fit:
                 # A buffer that is not aligned takes one data phase more.
-                fit = _fit(count, last, most + 1, most + 1, latest, self.optional, self.reach)
+                fit = _fit(count, first, last, most + 1, most + 1, latest, self.optional, self.reach)
             if not fit and shortest < least:
-                fit = _fit(count, last, shortest, least - 1, latest, self.optional, self.reach)
+                fit = _fit(count, first, last, shortest, least - 1, latest, self.optional, self.reach)
             if not fit or self.first[self.at + fit[0]] < expected.earliest[one]:
                 continue
             # Every frame on the wire was read before; of those that arrived some may never be written.
@@ -222,6 +223,7 @@ class _Parser:
 
 def _fit(
     count: Sequence[int],
+    first: Sequence[float],
     last: Sequence[float],
     least: int,
     most: int,
@@ -255,7 +257,8 @@ def _fit(
         if whole:
             # The latest beginning: what comes before is then left out.
             units = max(whole, key=lambda units: units & -units)
-            return [one for one in range(row + 1) if units >> one & 1]
+            members = [one for one in range(row + 1) if units >> one & 1]
+            return _own_tail(members, count, first, last, least, most, latest, optional)
         if size in optional:
             for total, units in sums.items():
                 if total not in grown or units & -units > grown[total] & -grown[total]:
@@ -264,3 +267,25 @@ def _fit(
             return []
         sums = grown
     return []
+
+
+def _own_tail(
+    members: list[int],
+    count: Sequence[int],
+    first: Sequence[float],
+    last: Sequence[float],
+    least: int,
+    most: int,
+    latest: float,
+    optional: frozenset[int],
+) -> list[int]:
+    """Take the short unit behind for the one ahead, if it is nearer: what ends a frame is as short as a status word."""
+    begin, end = members[0], members[-1]
+    behind = end + 1
+    if len(members) < 2 or behind == len(count) or not {count[begin], count[behind]} <= optional:
+        return members
+    total = sum(count[one] for one in members[1:]) + count[behind]
+    if not least <= total <= most or last[behind] > latest:
+        return members
+    nearer = first[behind] - last[end] < first[members[1]] - last[begin]
+    return [*members[1:], behind] if nearer else members
