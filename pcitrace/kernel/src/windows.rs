@@ -14,7 +14,8 @@ impl Windows {
     pub fn start(&self, number: u64) -> u64 {
         match number {
             0 => 0,
-            _ => (number as f64 * self.length).ceil() as u64,
+            // A stamp that rounding puts a hair before the window's start is its first.
+            _ => (number as f64 * self.length - 1e-6).ceil() as u64,
         }
     }
 
