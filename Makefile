@@ -130,6 +130,8 @@ validate: .make/dev
 
 bench: .make/dev
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/recorder.py
+	$(BIN)/python benchmarks/framegen.py --framegen $(BIN)/framegen # wants root and two free CPUs
 
 clean:
 	rm -rf .make .venv dist demo target docs/_build capture/*.egg-info capture/build

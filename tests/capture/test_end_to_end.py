@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +152,8 @@ def test_death_half_way(tmp_path: Path, hosts: TwoHosts, death: str) -> None:
     else:
         assert done.status == 4, done.err
         assert run["reason"] in done.err
+    if death != "analyser":  # which may have gone before the first look at how far things are
+        assert re.search(r"la \S+.* samples \(.*frames \d+ sent, \d+ received, \d+ lost .* \d+ s left", done.err)
     kept = sr_bytes(tmp_path / "run/captures/la.sr")
     assert len(kept) == 2 * run["captures"][0]["samples"] > 0
     assert noise(12_000_000).tobytes().startswith(kept)
