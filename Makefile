@@ -13,7 +13,7 @@ KERNEL := Cargo.toml Cargo.lock pcitrace/kernel/Cargo.toml $(shell find pcitrace
 CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(shell find capture/framegen/src -name '*.rs')
 
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
-TESTS := lint types rust python docs package
+TESTS := lint types rust python capture docs package
 
 .PHONY: help demo demo-decode demo-derive demo-capture test $(TESTS) format validate bench clean
 
@@ -103,7 +103,11 @@ rust: .make/dev
 	cargo test --quiet --locked --workspace
 
 python: .make/dev
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --ignore tests/capture
+
+# By themselves, two at a time: they time frames and stop processes, which a full machine would disturb.
+capture: .make/dev
+	$(BIN)/pytest -n 2 --dist loadfile tests/capture
 
 # The site; its tables and figures are made from the code, and a warning is an error.
 docs: .make/dev
