@@ -304,3 +304,74 @@ pub fn quality(results: &[NodeResult]) -> Vec<NodeQuality> {
     };
     (0..).zip(results).filter_map(of_node).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Received, Sent};
+    use crate::netlink::Counters;
+    use crate::tally::Counts;
+
+    /// Node 0 sent 100 frames in each of two streams to node 1, which has 80 and 90 of them.
+    fn account(corrupt: u64, sender: Quality, receiver: Quality) -> [(u64, Loss); 2] {
+        let sent = |stream| Report {
+            sent: Some(Sent { stream, sent: 100, ..Sent::default() }),
+            quality: sender.clone(),
+            ..Report::default()
+        };
+        let received = |stream, received, corrupt| Received {
+            stream,
+            counts: Counts { received, corrupt, ..Counts::default() },
+            first_ns: None,
+            last_ns: None,
+        };
+        let report = Report {
+            received: vec![received(1, 80, corrupt), received(2, 90, 0)],
+            quality: receiver,
+            ..Report::default()
+        };
+        let mut drops = [0, report.quality.socket_drops + report.quality.interface.rx_dropped];
+        [1, 2].map(|stream| {
+            let results = [Some(sent(stream)), Some(report.clone())].map(|report| NodeResult {
+                report,
+                sent: &[],
+                received: &[],
+            });
+            let flow = Flow { stream, from: 0, to: 1, planned: Some(100), length: 64 };
+            let flow = summarise(&flow, &results, &[], &mut drops);
+            (flow.lost.unwrap(), flow.loss.unwrap())
+        })
+    }
+
+    #[test]
+    fn every_loss_has_one_place() {
+        let none = Quality::default;
+        let network = |network| Loss { network, ..Loss::default() };
+        assert_eq!(account(0, none(), none()), [(20, network(20)), (10, network(10))]);
+
+        // Each in its turn; 22 that the receiver dropped are of the first stream as far as it has room, then of the next.
+        let full = Quality {
+            socket_drops: 15,
+            interface: Counters { rx_dropped: 7, ..Counters::default() },
+            ..Quality::default()
+        };
+        let blocked = Quality { interface: Counters { tx_dropped: 4, ..Counters::default() }, ..Quality::default() };
+        let first = Loss { application: 3, kernel: 17, sender: 0, network: 0 };
+        let second = Loss { application: 0, kernel: 5, sender: 4, network: 1 };
+        assert_eq!(account(3, blocked, full), [(20, first), (10, second)]);
+    }
+
+    #[test]
+    fn what_disturbs_the_times_is_named() {
+        let quality_of = |quality| {
+            let report = Some(Report { quality, ..Report::default() });
+            super::quality(&[NodeResult { report, sent: &[], received: &[] }])[0].reasons.clone()
+        };
+        assert!(quality_of(Quality::default()).is_empty());
+        let disturbed = Quality { involuntary_switches: 2, stolen_ms: 30, ..Quality::default() };
+        assert_eq!(
+            quality_of(disturbed),
+            ["2 involuntary context switches of a timing thread", "30 ms of CPU time stolen by the hypervisor"]
+        );
+    }
+}
