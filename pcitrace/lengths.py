@@ -208,12 +208,13 @@ class _Parser:
     def _seams(self, count: Sequence[int], members: list[int]) -> float:
         """Count what speaks against these units being one frame.
 
-        Descriptors or status in between; a next unit that follows at once, or an end at a full unit; and, as a share,
-        longer units behind shorter ones.
+        Descriptors, status or long pauses in between; a next unit that follows at once, or an end at a full unit; and,
+        as a share, longer units behind shorter ones.
         """
         sizes = [count[row] for row in members]
         longer = sum(after > before for before, after in pairwise(sizes)) / len(sizes)
         between = members[-1] - members[0] + 1 - len(members)
+        between += sum(bool(self.first[self.at + b] - self.last[self.at + a] > APART_US) for a, b in pairwise(members))
         behind = members[-1] + 1
         if behind == len(count) or count[behind] in self.optional:
             return between + longer
@@ -245,7 +246,15 @@ def _fit(
         if total > most or last[row] > latest:
             break
         members.append(row)
-        if total >= least:
+        behind = row + 1
+        if total >= least and not (
+            # Bounds are not exact: what follows at once and still fits belongs to it.
+            behind < len(count)
+            and count[behind] not in optional
+            and total + count[behind] <= most
+            and last[behind] <= latest
+            and first[behind] - last[row] < AT_ONCE_US
+        ):
             return members
     # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
     sums = {0: 0}

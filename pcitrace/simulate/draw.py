@@ -55,8 +55,9 @@ def random_bench(seed: int, *, count: int = 60, wires: Sequence[str] = WIRES) ->
         "a.bus.phase_ns": random.uniform(1.0, period_ns),
         "b.bus.phase_ns": random.uniform(1.0, period_ns),
         "host.bus.memory_devsel_clks": random.randint(1, 3),
-        "host.bus.memory_read_first_clks": random.randint(4, 14),
-        "host.bus.memory_write_first_clks": random.randint(1, 4),
+        "host.bus.memory_read_first_clks": (read_clks := random.randint(4, 14)),
+        # Memory is slower to be read than to be written; control lines alone show the direction by nothing else.
+        "host.bus.memory_write_first_clks": min(random.randint(1, 4), read_clks - 1),
         "host.bus.wait_probability": random.choice((0.0, random.uniform(0.0, 0.1))),
         "host.bus.initiator_wait_probability": random.choice((0.0, random.uniform(0.0, 0.03))),
         "host.bus.retry_probability": random.choice((0.0, random.uniform(0.0, 0.3))),
