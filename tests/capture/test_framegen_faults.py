@@ -183,15 +183,16 @@ def test_a_link_that_comes_back_in_time_is_reported(pair: tuple[Host, Host]) -> 
     run = a.start("stream", "-p", b.mac, "--seconds", 3, "--spacing-us", 1000)
     run.event("progress")
     b.ip("link", "set", INTERFACE, "down")
-    time.sleep(0.1)
+    time.sleep(0.5)
     b.ip("link", "set", INTERFACE, "up")
     done = run.end(20)
     (flow,) = done.summary["points"][0]["flows"]
-    # The receiver noticed: the run is not called complete. What the kernel did not take was not sent.
+    # The receiver noticed: the run is not called complete.
     assert done.status == 1
     assert "went down" in done.summary["reason"]
-    assert flow["failed"] > 0
-    assert flow["sent"] > 1500
+    # Until the sender's kernel hears that its neighbour is gone it takes frames, and they are lost; then it takes none.
+    assert flow["failed"] + flow["lost"] > 0
+    assert flow["sent"] > 1000, "it went on"
     assert flow["lost"] == flow["sent"] - flow["received"] == sum(flow["loss"].values())
 
 
