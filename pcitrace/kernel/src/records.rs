@@ -229,10 +229,10 @@ pub fn decode(
     let mut packing = Packing::new(spec)?;
     let mut decoder = make(packing.layout.clone());
     let channels = packing.channels();
-    let clk = changes.signals(&[packing.clk.channel])?.pop().unwrap_or_default();
-    let rises = rises(&clk, packing.clk, changes.gaps());
-    drop(clk);
-    let signals = changes.signals(&channels)?;
+    let mut wanted = channels.clone();
+    wanted.push(packing.clk.channel);
+    let mut signals = changes.signals(&wanted)?;
+    let rises = rises(&signals.pop().unwrap_or_default(), packing.clk, changes.gaps());
     let mut cursors: Vec<Cursor> =
         channels.into_iter().zip(signals).map(|(channel, signal)| Cursor { channel, signal, next: 0 }).collect();
 
