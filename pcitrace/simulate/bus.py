@@ -161,6 +161,12 @@ class Bus:
         clk = self.next_clk(now_ns)
         return max(0, (min(clk, self._active.start_clk) if self._active else clk) - ARBITRATION_CLKS - 1)
 
+    def moves_other(self, frame: int) -> bool:
+        """Whether the NIC is moving another frame on the bus, or waits to."""
+        requests = [self._active.request] if self._active else []
+        requests += [item[1] for item in self._queue]
+        return any(request.agent == "nic" and request.frame != frame for request in requests)
+
     def ask(self, request: Request) -> Signal:
         """Ask for the bus; the signal fires with the `Transaction` in its last clock."""
         done = Signal()
