@@ -183,7 +183,15 @@ def test_two_masters(tmp_path: Path, hosts: TwoHosts) -> None:
     assert read_run(tmp_path / "first")["complete"] is True
 
 
-def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts) -> None:
+@pytest.mark.parametrize(
+    ("test", "frames"),
+    [
+        ('kind = "request-response"\nsizes = [64, 1500]\ncount = 100', 400),
+        ('kind = "stream"\nsizes = [64, 1500]\ncount = 300\nspacing_us = 100', 600),
+    ],
+    ids=["request-response", "stream"],
+)
+def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts, test: str, frames: int) -> None:
     pcitrace = [sys.executable, "-m", "pcitrace"]
     simulate = [
         *pcitrace,
@@ -196,11 +204,12 @@ def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts) -> None:
     ]
     subprocess.run(simulate, check=True, capture_output=True, timeout=120)
     _, mac = hosts.serve()
-    test = 'kind = "request-response"\nsizes = [64, 1500]\ncount = 100'
     done, folder = record(tmp_path, frames_plan(tmp_path / "simulated", mac, test), before=hosts.a)
     assert done.status == 0, done.err
     run = read_run(folder)
     assert run["source_origin"] == "simulated"
+    for kind in ("sent", "received"):
+        assert sum(len(np.load(folder / log["file"])) for log in run["frame_logs"] if log["kind"] == kind) == frames
     assert {run["hosts"][name]["nic"] for name in "AB"} == {"acenic"}, "the replayed buses are the source's"
     assert run["link"]["rate_mbit_s"] == 1000, "and so is the link of the frames on them"
     assert run["test"]["parameters"]["link"]["rate_mbit_s"] == 10_000
