@@ -18,11 +18,11 @@ __all__ = ["waited"]
 BACK_TO_BACK_CLKS = 3.5
 """A transaction begins so soon after another only if it was waiting for it: an idle clock, GNT#, FRAME#."""
 
-SLACK_BYTES = 1
+SLACK_BYTES = 0.25
 """Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
 
-MARGIN = 1.0
-"""How many times the range of free transits one must exceed it by to have been held up for sure."""
+RETRY_US = 0.3
+"""How long a retried attempt or a CSR access may hold up a DMA that waits for no frame."""
 
 
 def waited(
@@ -81,7 +81,7 @@ def _held_up(transit: Floats, busy: Booleans) -> Booleans:
     free = transit[~busy & ~np.isnan(transit)]
     if not len(free):
         return busy & ~np.isnan(transit)
-    return np.asarray(busy & (transit > free.max() + MARGIN * np.ptp(free)))
+    return np.asarray(busy & (transit > free.max() + max(float(np.ptp(free)), RETRY_US)))
 
 
 def _busy_until(ready: Floats, took: Floats) -> Floats:
