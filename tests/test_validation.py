@@ -1,0 +1,71 @@
+"""The validation: some of its runs here, and that its page says what it found."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from types import ModuleType
+
+import pytest
+from conftest import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "validation.md"
+SEEDS = range(1000, 1012)
+"""Not those of the page."""
+
+
+@pytest.fixture(scope="module")
+def validate() -> ModuleType:
+    """Return tools/validate.py."""
+    spec = importlib.util.spec_from_file_location("validate", REPOSITORY / "tools" / "validate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["validate"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_bench_is_recovered(validate: ModuleType, seed: int) -> None:
+    run = validate.one_run(seed)
+    assert run.bad == ""
+    assert run.matched >= validate.MATCHED * run.frames > 40
+    assert set(run.pulls) == set(validate.CONSTANTS)
+    # 36 numbers near N(0, 1): one beyond 4.5 in 4000 such sets.
+    assert all(abs(pull) < 4.5 for pull in run.pulls.values()), run.pulls
+
+
+def test_a_wrong_frame_is_noticed(validate: ModuleType, tmp_path) -> None:
+    """Receives given to the next frame count as wrong, and constants that are off as pulls."""
+    import pandas as pd
+
+    import pcitrace
+    from pcitrace.simulate import random_bench, simulate
+
+    simulate(random_bench(1001, count=20), tmp_path / "run", seed=1)
+    frames = pcitrace.open(tmp_path / "run").frames
+    columns = ["rx_dma_start_us", "rx_dma_end_us"]
+    shifted = frames.table.assign(**{name: frames.table[name].shift(1) for name in columns})
+    run = validate.Run(1001, "shifted")
+    truth = pd.read_csv(tmp_path / "run" / "truth" / "frames.csv")
+    validate.frames_against(type(frames)(shifted, frames.drop_log, frames.hosts, ()), truth, 0.03, run)
+    assert run.wrong >= run.frames - 2
+    assert run.matched == 0
+    good = validate.Run(1, "", pulls=dict.fromkeys(validate.CONSTANTS, 0.0), frames=100, matched=100)
+    bad = validate.Run(2, "", pulls=dict.fromkeys(validate.CONSTANTS, 9.0), frames=100, matched=99, wrong=1)
+    assert len(validate.failures([good, bad])) == 1 + len(validate.CONSTANTS)
+
+
+def test_the_page_is_of_200_runs_without_a_wrong_frame() -> None:
+    """What the page says of pulls is its own; it lists the runs and limits that are not kept."""
+    text, _, _ = PAGE.read_text(encoding="utf-8").partition("\n## Control lines only")
+    assert text.startswith("# Validation\n")
+    assert "\n200 simulated runs" in text
+    rows = re.findall(r"^\| (t_nic|R_PCI \w+) \| (\d+) \|", text, re.MULTILINE)
+    assert rows == [("t_nic", "200"), ("R_PCI send", "200"), ("R_PCI receive", "200")]
+    matched, frames = map(int, re.search(r"were matched \| (\d+) of (\d+)", text).groups())
+    assert matched >= 0.995 * frames
+    for what in ("frames given to a wrong one", "clocks of all classes, total difference", "difference of counts"):
+        assert re.search(rf"{what} \| 0 \| 0 \|", text), what
