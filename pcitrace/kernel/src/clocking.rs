@@ -85,34 +85,6 @@ impl Control {
         }
     }
 
-    /// 1 = asserted, for all 64 samples.
-    #[inline(always)]
-    unsafe fn samples<B: Backend>(&self, planes: &[B::Plane; MAX_PLANES], line: Line) -> u64 {
-        unsafe { B::bitmap(planes[line.plane], line.mask) ^ line.flip }
-    }
-
-    /// The same of a line that may not have been captured: then it is never asserted.
-    #[inline(always)]
-    unsafe fn maybe<B: Backend>(&self, planes: &[B::Plane; MAX_PLANES], line: Option<Line>) -> u64 {
-        match line {
-            Some(line) => unsafe { self.samples::<B>(planes, line) },
-            None => 0,
-        }
-    }
-
-    /// Samples before a rise of CLK; in state mode every sample.
-    #[inline(always)]
-    unsafe fn edges<B: Backend>(&self, planes: &[B::Plane; MAX_PLANES], block: &[u8], unit: usize) -> u64 {
-        match self.clk {
-            Some(clk) => {
-                let level = unsafe { self.samples::<B>(planes, clk) };
-                let after = (block[BLOCK * unit + self.bytes[clk.plane]] & clk.mask != 0) ^ (clk.flip != 0);
-                !level & (level >> 1 | u64::from(after) << 63)
-            }
-            None => !0,
-        }
-    }
-
     fn changed_before(&self, before: &[u8], sample: &[u8]) -> bool {
         self.watched.iter().any(|&(byte, mask)| (before[byte] ^ sample[byte]) & mask != 0)
     }
@@ -341,8 +313,6 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64,
     let mut whole = same_window(*window_end);
     // The last block with an edge, for the sample of the clock before.
     let mut clock_before: Option<(usize, u64)> = None;
-    // Safety: 64 samples follow the start of each block (asserted by the caller), and the control bytes lie within the unit.
-    let mut planes = [unsafe { B::plane(data.as_ptr(), unit, control.bytes[0]) }; MAX_PLANES];
     let mut index = 0;
     while index < blocks {
         if valid == !0 {
@@ -374,19 +344,14 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64,
         let start = index * BLOCK;
         index += 1;
         let block = &data[start * unit..];
-        for (plane, &byte) in planes.iter_mut().zip(&control.bytes) {
-            // Safety: as above.
-            *plane = unsafe { B::plane(block.as_ptr(), unit, byte) };
-        }
-        // Safety: as above.
-        let edges = valid & unsafe { control.edges::<B>(&planes, block, unit) };
+        // Safety: 64 samples follow the start of each block (asserted by the caller), and the control bytes lie within the unit.
+        let samples = unsafe { B::read(control, block, unit) };
+        let edges = valid & samples.edges;
         let block_stamps = stamps_of(start);
         if first_clock.is_none() && edges != 0 {
             *first_clock = Some(block_stamps.at(edges.trailing_zeros() as usize));
         }
         let ends_window = block_stamps.at(BLOCK - 1) >= *window_end;
-        // Safety: the planes were loaded by the same backend.
-        let samples = unsafe { Samples::read::<B>(control, &planes, timing) };
         let mut suspect = samples.suspect & !1;
         if timing && edges & 1 != 0 {
             let before = match start {
@@ -439,14 +404,22 @@ fn steady_before(data: &[u8], index: usize, unit: usize, control: &Control) -> b
     start > 0 && !control.changed_before(&data[start - unit..], &data[start..])
 }
 
-/// The protocol behind a call: inlined into [`run`] it would not leave enough registers for either.
+/// What a block needs, behind calls: inlined into [`run`] neither would leave enough registers for the other.
 trait Engine: Backend + Sized {
+    /// # Safety
+    /// As for [`Backend`].
+    unsafe fn read(control: &Control, block: &[u8], unit: usize) -> Samples;
+
     /// # Safety
     /// As for [`Backend`].
     unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64);
 }
 
 impl Engine for Portable {
+    unsafe fn read(control: &Control, block: &[u8], unit: usize) -> Samples {
+        unsafe { Samples::read::<Self>(control, block, unit) }
+    }
+
     unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64) {
         unsafe { protocol.push(block, &samples.at::<Self>(block.edges, suspect)) }
     }
@@ -454,6 +427,17 @@ impl Engine for Portable {
 
 #[cfg(target_arch = "x86_64")]
 impl Engine for Avx2 {
+    #[inline(always)]
+    unsafe fn read(control: &Control, block: &[u8], unit: usize) -> Samples {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn read(control: &Control, block: &[u8], unit: usize) -> Samples {
+            // Safety: this function has the features, and the caller of the outer one gives a whole block.
+            unsafe { Samples::read::<Avx2>(control, block, unit) }
+        }
+        unsafe { read(control, block, unit) }
+    }
+
     #[inline(always)]
     unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64) {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
@@ -469,6 +453,8 @@ impl Engine for Avx2 {
 
 /// The control lines in 64 samples, 1 = asserted.
 struct Samples {
+    /// Samples before a rise of CLK; in state mode every sample.
+    edges: u64,
     frame: u64,
     irdy: u64,
     trdy: u64,
@@ -481,27 +467,51 @@ struct Samples {
 
 impl Samples {
     /// # Safety
-    /// As for [`Backend`].
+    /// As for [`Backend`], for the 64 samples of `block` and the first one after them.
     #[inline(always)]
-    unsafe fn read<B: Backend>(control: &Control, planes: &[B::Plane; MAX_PLANES], timing: bool) -> Self {
-        unsafe {
-            let frame = control.samples::<B>(planes, control.frame);
-            let irdy = control.samples::<B>(planes, control.irdy);
-            let trdy = control.samples::<B>(planes, control.trdy);
-            let stop = control.maybe::<B>(planes, control.stop);
-            let devsel = control.maybe::<B>(planes, control.devsel);
-            let changed = |line: u64| line ^ line << 1;
-            let suspect = changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel);
-            Samples {
-                frame,
-                irdy,
-                trdy,
-                stop,
-                devsel,
-                reset: control.maybe::<B>(planes, control.rst),
-                unknown: control.maybe::<B>(planes, control.unknown),
-                suspect: if timing { suspect } else { 0 },
+    unsafe fn read<B: Backend>(control: &Control, block: &[u8], unit: usize) -> Self {
+        let load = |byte: usize| unsafe { B::plane(block.as_ptr(), unit, byte) };
+        let mut planes = [load(control.bytes[0]); MAX_PLANES];
+        match control.bytes[..] {
+            // The usual case: all lines in one byte of the sample, no need to choose.
+            [_] => unsafe { Self::of::<B>(control, |_| planes[0], block, unit) },
+            _ => {
+                for (plane, &byte) in planes.iter_mut().zip(&control.bytes).skip(1) {
+                    *plane = load(byte);
+                }
+                unsafe { Self::of::<B>(control, |line| planes[line.plane], block, unit) }
             }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn of<B: Backend>(control: &Control, plane: impl Fn(Line) -> B::Plane, block: &[u8], unit: usize) -> Self {
+        unsafe {
+            let frame = B::bitmap(plane(control.frame), control.frame.mask) ^ control.frame.flip;
+            let irdy = B::bitmap(plane(control.irdy), control.irdy.mask) ^ control.irdy.flip;
+            let trdy = B::bitmap(plane(control.trdy), control.trdy.mask) ^ control.trdy.flip;
+            let (mut stop, mut devsel, mut reset, mut unknown) = (0, 0, 0, 0);
+            if let Some(line) = control.stop {
+                stop = B::bitmap(plane(line), line.mask) ^ line.flip;
+            }
+            if let Some(line) = control.devsel {
+                devsel = B::bitmap(plane(line), line.mask) ^ line.flip;
+            }
+            if let Some(line) = control.rst {
+                reset = B::bitmap(plane(line), line.mask) ^ line.flip;
+            }
+            if let Some(line) = control.unknown {
+                unknown = B::bitmap(plane(line), line.mask) ^ line.flip;
+            }
+            let (mut edges, mut suspect) = (!0, 0);
+            if let Some(clk) = control.clk {
+                let level = B::bitmap(plane(clk), clk.mask) ^ clk.flip;
+                let after = (block[BLOCK * unit + control.bytes[clk.plane]] & clk.mask != 0) ^ (clk.flip != 0);
+                edges = !level & (level >> 1 | u64::from(after) << 63);
+                let changed = |line: u64| line ^ line << 1;
+                suspect = changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel);
+            }
+            Samples { edges, frame, irdy, trdy, stop, devsel, reset, unknown, suspect }
         }
     }
 
