@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 import numpy as np
 
@@ -307,6 +308,13 @@ LONGEST_STATUS = 16
 PAGE = 4096
 
 
+def _marked(count: int, rows: Integers, which: Booleans) -> Booleans:
+    """A mask over all `count` transactions that is set for the chosen ones of `rows`."""
+    marked = np.zeros(count, dtype=bool)
+    marked[rows[which]] = True
+    return marked
+
+
 def _settle_reads(
     bus: BusTable,
     phases: Phases | None,
@@ -319,12 +327,7 @@ def _settle_reads(
     starts: Mapping[bool, Integers],
 ) -> None:
     """Tell reads of descriptors from reads of frames, by what the chain they belong to shows."""
-
-    def mark(which: Booleans) -> Booleans:
-        marked = np.zeros(len(bus), dtype=bool)
-        marked[rows[which]] = True
-        return marked
-
+    mark = partial(_marked, len(bus), rows)
     settle(mark(np.isin(bus.address[head], starts[False])), Kind.SEND_DATA, AT_POINTER)
     if profile.descriptors in ("card", "none"):
         settle(mark(size > 0), Kind.SEND_DATA, NO_DESCRIPTORS)
@@ -360,12 +363,7 @@ def _settle_writes(
     starts: Mapping[bool, Integers],
 ) -> None:
     """Tell status writes from frames, by what the chain they belong to shows."""
-
-    def mark(which: Booleans) -> Booleans:
-        marked = np.zeros(len(bus), dtype=bool)
-        marked[rows[which]] = True
-        return marked
-
+    mark = partial(_marked, len(bus), rows)
     settle(mark(np.isin(bus.address[head], starts[True])), Kind.RECEIVE_DATA, AT_POINTER)
     fetched = np.flatnonzero(kind == Kind.DESCRIPTOR_FETCH)
     words, _ = _expand(bus.address[fetched] // 4, bus.data_phases[fetched])
