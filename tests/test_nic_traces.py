@@ -137,10 +137,14 @@ def test_the_doorbell_starts_the_send(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_transit_times(tmp_path: Path, name: str) -> None:
-    """Sending and receiving side of t_nic within two clocks; the cut-through receiver overlaps the wire."""
+    """t_nic, and its sending and receiving side, within two clocks; the cut-through receiver overlaps the wire."""
     _, frames, trace = opened(tmp_path, name, "bus.vcd.gz")
     wanted = sorted(truth(trace, "truth", "frame"), key=lambda one: one["tx_dma_first_ns"])
+    ns_per_byte = 80 if name == "nic_ocg_a_sf" else 8
     for true, row in zip(wanted, frames.table.to_dict("records"), strict=True):
+        gap_ns = true["rx_dma_first_ns"] - true["tx_dma_last_ns"]
+        wire_ns = (max(true["user_bytes"], 46) + 26) * ns_per_byte
+        assert close(row["t_nic_us"], (gap_ns - wire_ns) / 2, CLOCK_US)
         assert close(row["t_nic_tx_us"], true["wire_start_ns"] - true["tx_dma_last_ns"], 2 * CLOCK_US)
         assert close(row["t_nic_rx_us"], true["rx_dma_first_ns"] - true["wire_end_ns"], 2 * CLOCK_US)
         if name == "nic_ocg_a_sf" and true["user_bytes"] >= 512:
