@@ -22,6 +22,9 @@ impl Bit {
     }
 }
 
+/// Instead of a shift: the line was not captured and reads 0.
+pub const ABSENT: u32 = 16;
+
 /// How 64 samples become bitmaps.
 ///
 /// # Safety
@@ -34,23 +37,33 @@ pub trait Backend {
     /// As for the trait.
     unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane;
 
-    /// # Safety
-    /// As for the trait.
-    unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64;
-
-    /// Are all bits of `mask` set in every eight bytes of 64 samples, seen through `flip`? `unit` divides 8.
+    /// The bytes with the bits of `flip` inverted.
     ///
     /// # Safety
     /// As for the trait.
-    unsafe fn all_set(data: *const u8, unit: usize, flip: u64, mask: u64) -> bool;
+    unsafe fn flipped(plane: Self::Plane, flip: u8) -> Self::Plane;
 
-    /// [`Backend::plane`] and [`Backend::bitmap`] for a single line.
+    /// Bit 7 of each byte shifted left by `left`, less than 8; zeros for [`ABSENT`].
+    ///
+    /// # Safety
+    /// As for the trait.
+    unsafe fn top_bits(plane: Self::Plane, left: u32) -> u64;
+
+    /// How many of up to `blocks` blocks of 64 samples, one after the other, go by before a bit of `watched` differs between
+    /// a sample and the next one, and how often the one bit of `counted` differs in them. Both masks are of samples in
+    /// eight bytes; `unit` divides 8.
+    ///
+    /// # Safety
+    /// As for the trait, for all blocks and one sample more.
+    unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64);
+
+    /// The line in 64 samples.
     ///
     /// # Safety
     /// As for the trait.
     #[inline(always)]
-    unsafe fn level(data: *const u8, unit: usize, byte: usize, mask: u8) -> u64 {
-        unsafe { Self::bitmap(Self::plane(data, unit, byte), mask) }
+    unsafe fn line(data: *const u8, unit: usize, bit: Bit) -> u64 {
+        unsafe { Self::top_bits(Self::plane(data, unit, bit.byte), bit.mask.leading_zeros()) ^ bit.flip }
     }
 
     /// The bits of `x` selected by `mask`, packed to the low end.
@@ -95,21 +108,43 @@ impl Backend for Portable {
     }
 
     #[inline(always)]
-    unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64 {
-        let shift = mask.trailing_zeros();
+    unsafe fn flipped(plane: Self::Plane, flip: u8) -> Self::Plane {
+        plane.map(|bytes| bytes ^ LOW_BITS * u64::from(flip))
+    }
+
+    #[inline(always)]
+    unsafe fn top_bits(plane: Self::Plane, left: u32) -> u64 {
+        if left == ABSENT {
+            return 0;
+        }
         let mut out = 0;
         for (word, bytes) in plane.into_iter().enumerate() {
             // The product moves bit 0 of byte i to bit 56 + i; no two of its terms meet.
-            let byte = ((bytes >> shift) & LOW_BITS).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            let byte = ((bytes >> (7 - left)) & LOW_BITS).wrapping_mul(0x0102_0408_1020_4080) >> 56;
             out |= byte << (8 * word);
         }
         out
     }
 
     #[inline(always)]
-    unsafe fn all_set(data: *const u8, unit: usize, flip: u64, mask: u64) -> bool {
-        let words = (0..8 * unit).map(|i| unsafe { data.cast::<u64>().add(i).read_unaligned() });
-        words.fold(mask, |all, word| all & (word ^ flip)) == mask
+    unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
+        let mut count = 0;
+        for block in 0..blocks {
+            let (mut any, mut changes) = (0, 0);
+            for word in 0..8 * unit {
+                let changed = unsafe {
+                    let at = data.add((8 * block * unit + word) * 8);
+                    at.cast::<u64>().read_unaligned() ^ at.add(unit).cast::<u64>().read_unaligned()
+                };
+                any |= changed;
+                changes += (changed & counted).count_ones();
+            }
+            if any & watched != 0 {
+                return (block, count);
+            }
+            count += u64::from(changes);
+        }
+        (blocks, count)
     }
 
     #[inline(always)]
@@ -138,21 +173,22 @@ impl Backend for Portable {
     }
 }
 
+/// For samples of `UNIT` bytes; of any size for 0.
 #[cfg(target_arch = "x86_64")]
-pub struct Avx2;
+pub struct Avx2<const UNIT: usize>;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{Avx2, Backend};
     use std::arch::x86_64::*;
 
-    impl Backend for Avx2 {
+    impl<const UNIT: usize> Backend for Avx2<UNIT> {
         type Plane = [__m256i; 2];
 
         #[inline(always)]
         unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
             unsafe {
-                match unit {
+                match if UNIT == 0 { unit } else { UNIT } {
                     1 => [load(data), load(data.add(32))],
                     2 => [pack16(data, byte), pack16(data.add(64), byte)],
                     4 => [pack32(data, byte), pack32(data.add(128), byte)],
@@ -166,39 +202,34 @@ mod avx2 {
         }
 
         #[inline(always)]
-        unsafe fn bitmap(plane: Self::Plane, mask: u8) -> u64 {
+        unsafe fn flipped(plane: Self::Plane, flip: u8) -> Self::Plane {
             unsafe {
-                let mask = _mm256_set1_epi8(mask as i8);
-                let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(plane[0], mask), mask));
-                let high = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(plane[1], mask), mask));
-                u64::from(low as u32) | u64::from(high as u32) << 32
+                let flip = _mm256_set1_epi8(flip as i8);
+                [_mm256_xor_si256(plane[0], flip), _mm256_xor_si256(plane[1], flip)]
             }
         }
 
         #[inline(always)]
-        unsafe fn all_set(data: *const u8, unit: usize, flip: u64, mask: u64) -> bool {
+        unsafe fn top_bits(plane: Self::Plane, left: u32) -> u64 {
             unsafe {
-                let flip = _mm256_set1_epi64x(flip as i64);
-                let mut all = _mm256_xor_si256(load(data), flip);
-                for i in 1..2 * unit {
-                    all = _mm256_and_si256(all, _mm256_xor_si256(load(data.add(32 * i)), flip));
-                }
-                _mm256_testc_si256(all, _mm256_set1_epi64x(mask as i64)) == 1
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn level(data: *const u8, unit: usize, byte: usize, mask: u8) -> u64 {
-            unsafe {
-                if unit != 2 {
-                    return Self::bitmap(Self::plane(data, unit, byte), mask);
-                }
-                // The bit as the sign of each sample; packing keeps signs.
-                let bit = 8 * byte as i32 + mask.trailing_zeros() as i32;
-                let count = _mm_cvtsi32_si128(15 - bit);
-                let low = sign16(data, count);
-                let high = sign16(data.add(64), count);
+                // Two bytes at a time: shifts below 8 move nothing of the lower one to the top of the upper one.
+                let left = _mm_cvtsi32_si128(left as i32);
+                let low = _mm256_movemask_epi8(_mm256_sll_epi16(plane[0], left)) as u32;
+                let high = _mm256_movemask_epi8(_mm256_sll_epi16(plane[1], left)) as u32;
                 u64::from(low) | u64::from(high) << 32
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
+            // Most of the time of a decode goes by here: each unit size has its own loop.
+            unsafe {
+                match if UNIT == 0 { unit } else { UNIT } {
+                    1 => unchanged::<1>(data, blocks, watched, counted),
+                    2 => unchanged::<2>(data, blocks, watched, counted),
+                    4 => unchanged::<4>(data, blocks, watched, counted),
+                    _ => unchanged::<8>(data, blocks, watched, counted),
+                }
             }
         }
 
@@ -232,13 +263,37 @@ mod avx2 {
         }
     }
 
-    /// The signs of 32 two-byte samples shifted left by `count`.
     #[inline(always)]
-    unsafe fn sign16(data: *const u8, count: __m128i) -> u32 {
+    unsafe fn unchanged<const UNIT: usize>(
+        data: *const u8,
+        blocks: usize,
+        watched: u64,
+        counted: u64,
+    ) -> (usize, u64) {
         unsafe {
-            let a = _mm256_sll_epi16(load(data), count);
-            let b = _mm256_sll_epi16(load(data.add(32)), count);
-            _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(a, b), 0b11_01_10_00)) as u32
+            let watched = _mm256_set1_epi64x(watched as i64);
+            let counted = _mm256_set1_epi64x(counted as i64);
+            let (one, zero) = (_mm256_set1_epi8(1), _mm256_setzero_si256());
+            let mut count = zero;
+            let mut block = 0;
+            while block < blocks {
+                let start = data.add(64 * UNIT * block);
+                let (mut any, mut changes) = (zero, zero);
+                for i in 0..2 * UNIT {
+                    let at = start.add(32 * i);
+                    let changed = _mm256_xor_si256(load(at), load(at.add(UNIT)));
+                    any = _mm256_or_si256(any, changed);
+                    let is_counted = _mm256_min_epu8(_mm256_and_si256(changed, counted), one);
+                    changes = _mm256_add_epi8(changes, is_counted);
+                }
+                if _mm256_testz_si256(any, watched) == 0 {
+                    break;
+                }
+                count = _mm256_add_epi64(count, _mm256_sad_epu8(changes, zero));
+                block += 1;
+            }
+            let pair = _mm_add_epi64(_mm256_castsi256_si128(count), _mm256_extracti128_si256(count, 1));
+            (block, (_mm_cvtsi128_si64(pair) + _mm_extract_epi64(pair, 1)) as u64)
         }
     }
 
@@ -304,13 +359,11 @@ mod tests {
             let mask = 1 << (bit % 8);
             unsafe {
                 let plane = B::plane(data.as_ptr(), unit, bit / 8);
-                prop_assert_eq!(B::bitmap(plane, mask), expected);
-                prop_assert_eq!(B::level(data.as_ptr(), unit, bit / 8, mask), expected);
-                if 8 % unit == 0 {
-                    let pattern = (0..8 / unit).fold(0, |all, i| all | 1u64 << (8 * unit * i + bit));
-                    prop_assert_eq!(B::all_set(data.as_ptr(), unit, 0, pattern), expected == !0);
-                    prop_assert_eq!(B::all_set(data.as_ptr(), unit, !0, pattern), expected == 0);
-                }
+                prop_assert_eq!(B::top_bits(plane, 7 - bit as u32 % 8), expected);
+                prop_assert_eq!(B::top_bits(plane, ABSENT), 0);
+                prop_assert_eq!(B::top_bits(B::flipped(plane, mask), 7 - bit as u32 % 8), !expected);
+                prop_assert_eq!(B::line(data.as_ptr(), unit, Bit::new(bit, false)), expected);
+                prop_assert_eq!(B::line(data.as_ptr(), unit, Bit::new(bit, true)), !expected);
             }
         }
         Ok(())
@@ -323,7 +376,14 @@ mod tests {
             check::<Portable>(data, unit)?;
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {
-                check::<Avx2>(data, unit)?;
+                check::<Avx2<0>>(data, unit)?;
+                match unit {
+                    1 => check::<Avx2<1>>(data, unit)?,
+                    2 => check::<Avx2<2>>(data, unit)?,
+                    4 => check::<Avx2<4>>(data, unit)?,
+                    8 => check::<Avx2<8>>(data, unit)?,
+                    _ => {}
+                }
             }
         }
 
@@ -333,32 +393,48 @@ mod tests {
             prop_assert_eq!(unsafe { Portable::expand(packed, mask) }, x & mask);
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {
-                prop_assert_eq!(unsafe { Avx2::compress(x, mask) }, packed);
-                prop_assert_eq!(unsafe { Avx2::expand(packed, mask) }, x & mask);
+                prop_assert_eq!(unsafe { Avx2::<0>::compress(x, mask) }, packed);
+                prop_assert_eq!(unsafe { Avx2::<0>::expand(packed, mask) }, x & mask);
             }
         }
     }
 
-    fn check_constant<B: Backend>() {
-        let data = [0x5au8; 64 * 8];
-        for unit in [1, 2, 4, 8] {
-            unsafe {
-                assert!(B::all_set(data.as_ptr(), unit, 0, 0x5a5a_5a5a_5a5a_5a5a));
-                assert!(B::all_set(data.as_ptr(), unit, !0, 0xa5a5_a5a5_a5a5_a5a5));
-                assert!(!B::all_set(data.as_ptr(), unit, 0, 0x5a5a_5b5a_5a5a_5a5a));
-                let mut other = data;
-                other[64 * unit - 1] = 0;
-                assert!(!B::all_set(other.as_ptr(), unit, 0, 0x5a5a_5a5a_5a5a_5a5a));
-            }
-        }
+    /// Blocks before the first in which bit `watched` changes, and the changes of bit `counted` in them.
+    fn unchanged_by_hand(data: &[u8], unit: usize, watched: usize, counted: usize) -> (usize, u64) {
+        let get = |sample: usize, bit: usize| data[sample * unit + bit / 8] >> (bit % 8) & 1;
+        let changes = |block: usize, bit| (64 * block..64 * block + 64).filter(|&i| get(i, bit) != get(i + 1, bit)).count();
+        let blocks = (data.len() / unit - 1) / 64;
+        let end = (0..blocks).find(|&block| changes(block, watched) > 0).unwrap_or(blocks);
+        (end, (0..end).map(|block| changes(block, counted) as u64).sum())
     }
 
-    #[test]
-    fn constant_samples_are_all_set() {
-        check_constant::<Portable>();
-        #[cfg(target_arch = "x86_64")]
-        if has_fast_path() {
-            check_constant::<Avx2>();
+    proptest! {
+        #[test]
+        fn unchanged_blocks_and_their_changes(
+            exponent in 0usize..4,
+            blocks in 1usize..6,
+            watched in 0usize..64,
+            counted in 0usize..64,
+            first: u64,
+            flips in proptest::collection::vec((0usize..330, 0usize..64), 0..40),
+        ) {
+            let unit = 1 << exponent;
+            let (watched, counted) = (watched % (8 * unit), counted % (8 * unit));
+            let mut data = Vec::new();
+            for sample in 0..64 * blocks + 1 {
+                // Every flip lasts; the watched bit flips seldom.
+                let flipped = |&&(at, bit): &&(usize, usize)| at <= sample && (bit % (8 * unit) != watched || at % 5 == 0);
+                let value = flips.iter().filter(flipped).fold(first, |value, &(_, bit)| value ^ 1 << (bit % (8 * unit)));
+                data.extend_from_slice(&value.to_le_bytes()[..unit]);
+            }
+            let expected = unchanged_by_hand(&data, unit, watched, counted);
+            let pattern = |bit: usize| (0..8 / unit).fold(0, |all, i| all | 1u64 << (8 * unit * i + bit));
+            let (w, c) = (pattern(watched), pattern(counted));
+            prop_assert_eq!(unsafe { Portable::unchanged(data.as_ptr(), unit, blocks, w, c) }, expected);
+            #[cfg(target_arch = "x86_64")]
+            if has_fast_path() {
+                prop_assert_eq!(unsafe { Avx2::<0>::unchanged(data.as_ptr(), unit, blocks, w, c) }, expected);
+            }
         }
     }
 }

@@ -4,34 +4,52 @@ use crate::bits::{Backend, Bit};
 use crate::layout::Layout;
 use std::marker::PhantomData;
 
-/// The clocks of one 64-sample block and the way back to the samples they came from.
-pub struct Block<'a, B> {
-    /// From the block's first sample on; 64 samples at least.
+/// Samples that are decoded in one go.
+pub struct Span<'a> {
     pub data: &'a [u8],
     pub unit: usize,
-    /// Samples that are clocks.
-    pub edges: u64,
-    /// Stamp of the block's first sample, or the stamps of its samples.
-    pub stamps: Stamps<'a>,
-    /// The sample of the clock before this block, from its first byte on.
-    pub previous: Option<&'a [u8]>,
-    pub backend: PhantomData<B>,
+    /// None in state mode, where every sample is a clock.
+    pub clk: Option<Bit>,
+    /// Of every sample, or empty where they count from `first_stamp`.
+    pub stamps: &'a [u64],
+    pub first_stamp: u64,
+    /// The samples of the last clock and the last sample before `data`.
+    pub last_clock: Option<&'a [u8]>,
+    pub last_sample: Option<&'a [u8]>,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub enum Stamps<'a> {
-    From(u64),
-    Listed(&'a [u64]),
-}
-
-impl Stamps<'_> {
+impl<'a> Span<'a> {
+    /// From sample number `number` on.
     #[inline(always)]
-    pub fn at(&self, sample: usize) -> u64 {
-        match self {
-            Stamps::From(first) => first + sample as u64,
-            Stamps::Listed(stamps) => stamps[sample],
+    pub fn sample(&self, number: usize) -> &'a [u8] {
+        &self.data[number * self.unit..]
+    }
+
+    /// Stamp of the clock that is read at this sample.
+    #[inline(always)]
+    pub fn stamp(&self, number: usize) -> u64 {
+        match self.stamps {
+            [] => self.first_stamp + number as u64,
+            listed => listed[number],
         }
     }
+
+    /// The last sample before number `end` that is a clock.
+    pub fn clock_before(&self, end: usize) -> Option<usize> {
+        let Some(clk) = self.clk else { return end.checked_sub(1) };
+        let high = |number: usize| clk.get(self.sample(number));
+        (0..end).rev().find(|&number| !high(number) && high(number + 1))
+    }
+}
+
+/// The clocks of one 64-sample block and the way back to the samples they came from.
+pub struct Block<'a, B> {
+    pub span: &'a Span<'a>,
+    /// Number of the block's first sample; 64 samples at least follow.
+    pub start: usize,
+    /// Samples that are clocks.
+    pub edges: u64,
+    pub backend: PhantomData<B>,
 }
 
 impl<B: Backend> Block<'_, B> {
@@ -40,13 +58,16 @@ impl<B: Backend> Block<'_, B> {
         self.edges.count_ones()
     }
 
+    fn start_ptr(&self) -> *const u8 {
+        self.span.sample(self.start).as_ptr()
+    }
+
     /// The line at every clock of the block.
     #[inline(always)]
     pub fn line(&self, bit: Bit) -> u64 {
-        // Safety: `data` holds 64 samples, and a layout's bits lie within the unit.
+        // Safety: 64 samples follow, and a layout's bits lie within the unit.
         unsafe {
-            let plane = B::plane(self.data.as_ptr(), self.unit, bit.byte);
-            B::compress(B::bitmap(plane, bit.mask) ^ bit.flip, self.edges)
+            B::compress(B::line(self.start_ptr(), self.span.unit, bit), self.edges)
         }
     }
 
@@ -67,42 +88,46 @@ impl<B: Backend> Block<'_, B> {
         let mut disabled = 0;
         let mut byte = layout.cbe[0].byte;
         // Safety: as in `line`.
-        let mut plane = unsafe { B::plane(self.data.as_ptr(), self.unit, byte) };
+        let mut plane = unsafe { B::plane(self.start_ptr(), self.span.unit, byte) };
         for (lane, bit) in layout.cbe[..lanes].iter().enumerate() {
             if bit.byte != byte {
                 byte = bit.byte;
                 // Safety: as in `line`.
-                plane = unsafe { B::plane(self.data.as_ptr(), self.unit, byte) };
+                plane = unsafe { B::plane(self.start_ptr(), self.span.unit, byte) };
             }
             // Safety: as in `line`.
-            let high = unsafe { B::compress(B::bitmap(plane, bit.mask) ^ bit.flip, self.edges) };
+            let high = unsafe { B::compress(B::top_bits(plane, bit.mask.leading_zeros()) ^ bit.flip, self.edges) };
             let phases = if lane < 4 { known_low } else { known_high };
             disabled += u64::from((high & phases).count_ones());
         }
         disabled
     }
 
+    /// Number of the clock's sample in the span.
     #[inline(always)]
-    fn position(&self, clock: u32) -> usize {
+    fn number(&self, clock: u32) -> usize {
         // Safety: the backend fits the processor.
-        unsafe { B::expand(1 << clock, self.edges) }.trailing_zeros() as usize
+        self.start + unsafe { B::expand(1 << clock, self.edges) }.trailing_zeros() as usize
     }
 
     #[inline(always)]
     pub fn sample(&self, clock: u32) -> &[u8] {
-        &self.data[self.position(clock) * self.unit..]
+        self.span.sample(self.number(clock))
     }
 
     #[inline(always)]
     pub fn stamp(&self, clock: u32) -> u64 {
-        self.stamps.at(self.position(clock))
+        self.span.stamp(self.number(clock))
     }
 
     #[inline(always)]
     pub fn sample_before(&self, clock: u32) -> Option<&[u8]> {
-        match clock {
-            0 => self.previous,
-            _ => Some(self.sample(clock - 1)),
+        if clock > 0 {
+            return Some(self.sample(clock - 1));
+        }
+        match self.span.clock_before(self.number(0)) {
+            Some(number) => Some(self.span.sample(number)),
+            None => self.span.last_clock,
         }
     }
 }

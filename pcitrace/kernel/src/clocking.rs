@@ -4,8 +4,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::bits::Avx2;
-use crate::bits::{Backend, Bit, Portable, has_fast_path};
-use crate::block::{Block, Stamps, Word};
+use crate::bits::{ABSENT, Backend, Bit, Portable, has_fast_path};
+use crate::block::{Block, Span, Word};
 use crate::layout::Layout;
 use crate::protocol::Protocol;
 use crate::steady::Steady;
@@ -15,28 +15,29 @@ use std::marker::PhantomData;
 /// Samples per block.
 pub const BLOCK: usize = 64;
 
-/// One control line: which of the control planes, which bit.
+/// One control line: which of the control planes, and how far its bit is from the top of the byte.
 #[derive(Debug, Clone, Copy)]
 struct Line {
     plane: usize,
-    mask: u8,
-    flip: u64,
+    left: u32,
 }
 
 /// The control lines of a layout, arranged so that each byte of the samples is gathered once.
 struct Control {
-    /// Bytes of the sample that hold control lines.
-    bytes: Vec<usize>,
+    /// Bytes of the sample that hold control lines, and their bits that have to be inverted to read 1 when asserted.
+    bytes: Vec<(usize, u8)>,
     idle: Steady,
     burst: Steady,
-    clk: Option<Line>,
+    clk: Line,
     frame: Line,
     irdy: Line,
     trdy: Line,
-    stop: Option<Line>,
-    devsel: Option<Line>,
-    rst: Option<Line>,
-    unknown: Option<Line>,
+    stop: Line,
+    devsel: Line,
+    rst: Line,
+    unknown: Line,
+    /// RST# or unknown levels are there.
+    has_rare: bool,
     /// The lines whose change just before an edge is suspect, for one sample by itself.
     watched: Vec<(usize, u8)>,
 }
@@ -46,42 +47,35 @@ const MAX_PLANES: usize = 8;
 
 impl Control {
     fn new(layout: &Layout) -> Self {
-        let mut bytes: Vec<usize> = Vec::new();
-        let mut line = |bit: Bit| {
-            let plane = bytes.iter().position(|&byte| byte == bit.byte).unwrap_or_else(|| {
-                bytes.push(bit.byte);
+        let mut bytes: Vec<(usize, u8)> = Vec::new();
+        let mut line = |bit: Option<Bit>| {
+            let Some(bit) = bit else { return Line { plane: 0, left: ABSENT } };
+            let plane = bytes.iter().position(|&(byte, _)| byte == bit.byte).unwrap_or_else(|| {
+                bytes.push((bit.byte, 0));
                 bytes.len() - 1
             });
-            Line { plane, mask: bit.mask, flip: bit.flip }
+            bytes[plane].1 |= bit.mask & bit.flip as u8;
+            Line { plane, left: bit.mask.leading_zeros() }
         };
-        let clk = layout.clk.map(&mut line);
-        let frame = line(layout.frame);
-        let irdy = line(layout.irdy);
-        let rst = layout.rst.map(&mut line);
-        let unknown = layout.unknown.map(&mut line);
-        let trdy = line(layout.trdy);
-        let stop = layout.stop.map(&mut line);
-        let devsel = layout.devsel.map(&mut line);
         let released = [Some(layout.frame), Some(layout.irdy), layout.rst, layout.unknown];
         let asserted = [Some(layout.frame), Some(layout.irdy), Some(layout.trdy), layout.devsel];
         let quiet = [layout.stop, layout.rst, layout.unknown, layout.perr, layout.serr, layout.cbe_unknown];
         let enabled = layout.cbe.iter().map(|&bit| Some(bit));
-        let idle = Steady::new(layout.unit, released.map(|bit| (bit, false)));
         let burst = asserted.map(|bit| (bit, true)).into_iter().chain(quiet.map(|bit| (bit, false)));
-        let burst = Steady::new(layout.unit, burst.chain(enabled.map(|bit| (bit, false))));
         Control {
-            bytes,
-            idle,
-            burst,
-            clk,
-            frame,
-            irdy,
-            trdy,
-            stop,
-            devsel,
-            rst,
-            unknown,
+            idle: Steady::new(layout.unit, layout.clk, released.map(|bit| (bit, false))),
+            burst: Steady::new(layout.unit, layout.clk, burst.chain(enabled.map(|bit| (bit, false)))),
+            clk: line(layout.clk),
+            frame: line(Some(layout.frame)),
+            irdy: line(Some(layout.irdy)),
+            trdy: line(Some(layout.trdy)),
+            stop: line(layout.stop),
+            devsel: line(layout.devsel),
+            rst: line(layout.rst),
+            unknown: line(layout.unknown),
+            has_rare: layout.rst.is_some() || layout.unknown.is_some(),
             watched: layout.control_bytes(),
+            bytes,
         }
     }
 
@@ -161,7 +155,7 @@ impl Decoder {
     }
 
     fn is_timing(&self) -> bool {
-        self.control.clk.is_some()
+        self.protocol.layout().clk.is_some()
     }
 
     /// The next bytes of the capture.
@@ -249,19 +243,17 @@ impl Decoder {
         #[cfg(target_arch = "x86_64")]
         if self.fast {
             // Safety: `fast` is only set where the processor has what this needs.
-            unsafe { run_avx2(self, data, blocks, valid, stamps) };
-            self.remember(data, blocks);
-            return;
+            return unsafe {
+                match unit {
+                    1 => run_avx2::<1>(self, data, blocks, valid, stamps),
+                    2 => run_avx2::<2>(self, data, blocks, valid, stamps),
+                    4 => run_avx2::<4>(self, data, blocks, valid, stamps),
+                    8 => run_avx2::<8>(self, data, blocks, valid, stamps),
+                    _ => run_avx2::<0>(self, data, blocks, valid, stamps),
+                }
+            };
         }
         run::<Portable>(self, data, blocks, valid, stamps);
-        self.remember(data, blocks);
-    }
-
-    fn remember(&mut self, data: &[u8], blocks: usize) {
-        let unit = self.unit();
-        let end = blocks * BLOCK * unit;
-        self.last_sample = Some(data[end - unit..end].to_vec());
-        self.next_sample += (blocks * BLOCK) as u64;
     }
 
     /// No row that is still to come starts before this stamp.
@@ -278,176 +270,183 @@ impl Decoder {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-fn run_avx2(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
-    run::<Avx2>(decoder, data, blocks, valid, stamps);
+fn run_avx2<const UNIT: usize>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
+    run::<Avx2<UNIT>>(decoder, data, blocks, valid, stamps);
 }
 
 #[inline(always)]
 fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
-    let Decoder {
-        protocol,
-        control,
-        windows,
-        window_end,
-        next_sample,
-        last_clock,
-        last_sample,
-        first_clock,
-        last_clock_stamp,
-        ..
-    } = decoder;
-    let unit = protocol.layout().unit;
-    let timing = control.clk.is_some();
-    let layout_clk = protocol.layout().clk;
-    // The stamp of a clock in timing mode is the first sample with CLK high, one after the sample that is read.
-    let first_stamp = *next_sample + u64::from(timing);
-    let stamps_of = |start: usize| match stamps {
-        [] => Stamps::From(first_stamp + start as u64),
-        listed => Stamps::Listed(&listed[start..]),
+    let unit = decoder.unit();
+    let clk = decoder.protocol.layout().clk;
+    let last_clock = decoder.last_clock.take();
+    let last_sample = decoder.last_sample.take();
+    let span = Span {
+        data,
+        unit,
+        clk,
+        stamps,
+        // The stamp of a clock in timing mode is the first sample with CLK high, one after the sample that is read.
+        first_stamp: decoder.next_sample + u64::from(clk.is_some()),
+        last_clock: last_clock.as_deref(),
+        last_sample: last_sample.as_deref(),
     };
-    // Blocks before this one lie in the present window as a whole.
-    let same_window = |window_end: u64| match stamps {
-        [] => (window_end.saturating_sub(first_stamp) / BLOCK as u64).min(blocks as u64) as usize,
-        listed => (listed.partition_point(|&stamp| stamp < window_end) / BLOCK).min(blocks),
-    };
-    let mut whole = same_window(*window_end);
-    // The last block with an edge, for the sample of the clock before.
-    let mut clock_before: Option<(usize, u64)> = None;
+    let mut run = Run { span, blocks, whole: 0 };
+    run.whole = run.same_window(decoder.window_end);
     let mut index = 0;
     while index < blocks {
         if valid == !0 {
-            let state = if protocol.is_quiet() {
-                Some(&control.idle)
-            } else if protocol.is_bursting() && steady_before(data, index, unit, control) {
-                Some(&control.burst)
-            } else {
-                None
-            };
-            if let Some(state) = state {
-                // Safety: as above.
-                let run = unsafe { state.run::<B>(layout_clk, data, unit, index, whole) };
-                if run.clocks > 0 {
-                    clock_before = Some(run.last);
-                    if protocol.is_quiet() {
-                        protocol.skip_idle(run.clocks);
-                    } else {
-                        let (start, edges) = run.last;
-                        protocol.skip_burst(run.clocks, stamps_of(start).at(63 - edges.leading_zeros() as usize));
-                    }
-                }
-                index = run.end;
-                if index == blocks {
-                    break;
-                }
+            index = run.skip_steady::<B>(decoder, index);
+            if index == blocks {
+                break;
             }
         }
-        let start = index * BLOCK;
+        // Safety: 64 samples follow the start of each block (asserted by the caller), and the backend fits the processor.
+        unsafe { B::block(&mut run, decoder, index, valid) };
         index += 1;
-        let block = &data[start * unit..];
-        // Safety: 64 samples follow the start of each block (asserted by the caller), and the control bytes lie within the unit.
-        let samples = unsafe { B::read(control, block, unit) };
-        let edges = valid & samples.edges;
-        let block_stamps = stamps_of(start);
-        if first_clock.is_none() && edges != 0 {
-            *first_clock = Some(block_stamps.at(edges.trailing_zeros() as usize));
+    }
+    let end = blocks * BLOCK;
+    let valid_end = end - valid.leading_zeros() as usize;
+    let copy = |number: usize| Some(run.span.sample(number)[..unit].to_vec());
+    if let Some(last) = run.span.clock_before(valid_end) {
+        decoder.last_clock_stamp = Some(run.span.stamp(last));
+        decoder.last_clock = copy(last);
+    } else {
+        decoder.last_clock = last_clock.clone();
+    }
+    decoder.last_sample = copy(end - 1);
+    decoder.next_sample += end as u64;
+}
+
+/// A span and how far the present window reaches in it.
+struct Run<'a> {
+    span: Span<'a>,
+    blocks: usize,
+    /// Blocks before this one lie in the present window as a whole.
+    whole: usize,
+}
+
+impl Run<'_> {
+    fn same_window(&self, window_end: u64) -> usize {
+        match self.span.stamps {
+            [] => (window_end.saturating_sub(self.span.first_stamp) / BLOCK as u64).min(self.blocks as u64) as usize,
+            listed => (listed.partition_point(|&stamp| stamp < window_end) / BLOCK).min(self.blocks),
         }
-        let ends_window = block_stamps.at(BLOCK - 1) >= *window_end;
+    }
+
+    /// Goes over the blocks from `index` on in which nothing happens; the first one in which something may.
+    #[inline(always)]
+    fn skip_steady<B: Backend>(&mut self, decoder: &mut Decoder, index: usize) -> usize {
+        let Decoder { protocol, control, .. } = decoder;
+        let quiet = protocol.is_quiet();
+        if !quiet && !(protocol.is_bursting() && self.steady_before(index, control)) {
+            return index;
+        }
+        // In state mode no sample need follow the last block.
+        let to = if self.span.clk.is_some() { self.whole } else { self.whole.min(self.blocks - 1) };
+        let state = if quiet { &control.idle } else { &control.burst };
+        // Safety: all blocks are in the data, and one sample more up to `to`.
+        let steady = unsafe { state.run::<B>(self.span.data, self.span.unit, index, to) };
+        if quiet {
+            protocol.skip_idle(steady.clocks);
+        } else if steady.clocks > 0 {
+            let last = self.span.clock_before(steady.end * BLOCK).unwrap_or_default();
+            protocol.skip_burst(steady.clocks, self.span.stamp(last));
+        }
+        steady.end
+    }
+
+    /// No control line changed between block `index` and the sample before it, which has to be in the data.
+    fn steady_before(&self, index: usize, control: &Control) -> bool {
+        let start = index * BLOCK;
+        start > 0 && !control.changed_before(self.span.sample(start - 1), self.span.sample(start))
+    }
+
+    /// Reads block `index` and passes its clocks on.
+    ///
+    /// # Safety
+    /// As for [`Backend`].
+    #[inline(always)]
+    unsafe fn block<B: Backend>(&mut self, decoder: &mut Decoder, index: usize, valid: u64) {
+        let Decoder { protocol, control, windows, window_end, first_clock, .. } = decoder;
+        let start = index * BLOCK;
+        // Safety: as the caller says.
+        let samples = unsafe { Samples::read::<B>(control, &self.span, start) };
+        let edges = valid & samples.edges;
+        if edges == 0 {
+            return;
+        }
+        if first_clock.is_none() {
+            *first_clock = Some(self.span.stamp(start + edges.trailing_zeros() as usize));
+        }
         let mut suspect = samples.suspect & !1;
-        if timing && edges & 1 != 0 {
-            let before = match start {
-                0 => last_sample.as_deref(),
-                _ => Some(&data[(start - 1) * unit..]),
-            };
-            suspect |= u64::from(before.is_some_and(|before| control.changed_before(before, block)));
+        if self.span.clk.is_some() && edges & 1 != 0 {
+            let before = if start == 0 { self.span.last_sample } else { Some(self.span.sample(start - 1)) };
+            let changed = before.is_some_and(|before| control.changed_before(before, self.span.sample(start)));
+            suspect |= u64::from(changed);
         }
         let mut left = edges;
         while left != 0 {
             let mut part = left;
-            if ends_window {
-                let first = block_stamps.at(left.trailing_zeros() as usize);
-                if first >= *window_end {
-                    let number = windows.number_of(first);
-                    protocol.begin_window(number);
-                    *window_end = windows.start(number + 1);
-                    whole = same_window(*window_end);
-                }
-                for sample in 0..BLOCK {
-                    if block_stamps.at(sample) >= *window_end {
-                        part &= (1 << sample) - 1;
-                        break;
-                    }
-                }
+            if index >= self.whole {
+                part = self.in_window(protocol, windows, window_end, start, left);
             }
-            let previous = match clock_before {
-                Some((start, edges)) => Some(&data[(start + 63 - edges.leading_zeros() as usize) * unit..]),
-                None => last_clock.as_deref(),
-            };
-            let clocks =
-                Block::<B> { data: block, unit, edges: part, stamps: block_stamps, previous, backend: PhantomData };
-            // Safety: the backend fits the processor.
-            unsafe { B::push(protocol, &clocks, &samples, suspect) };
+            let block = Block::<B> { span: &self.span, start, edges: part, backend: PhantomData };
+            // Safety: as the caller says.
+            let word = unsafe { samples.at::<B>(part, suspect) };
+            protocol.push(&block, &word);
             left &= !part;
-            clock_before = Some((start, part));
         }
     }
-    if let Some((start, edges)) = clock_before {
-        let within = 63 - edges.leading_zeros() as usize;
-        let at = (start + within) * unit;
-        *last_clock = Some(data[at..at + unit].to_vec());
-        *last_clock_stamp = Some(stamps_of(start).at(within));
+
+    /// Those of the clocks `left` of the block at sample `start` that lie in the window of the first of them. A window begins
+    /// where it has to.
+    #[cold]
+    #[inline(never)]
+    fn in_window(
+        &mut self,
+        protocol: &mut Protocol,
+        windows: &Windows,
+        window_end: &mut u64,
+        start: usize,
+        left: u64,
+    ) -> u64 {
+        let stamp = |sample: u32| self.span.stamp(start + sample as usize);
+        let first = stamp(left.trailing_zeros());
+        if first >= *window_end {
+            let number = windows.number_of(first);
+            protocol.begin_window(number);
+            *window_end = windows.start(number + 1);
+        }
+        let later = (0..BLOCK as u32).find(|&sample| stamp(sample) >= *window_end);
+        self.whole = self.same_window(*window_end);
+        left & later.map_or(!0, |sample| (1 << sample) - 1)
     }
 }
 
-/// No control line changed between block `index` and the sample before it, which has to be in `data`.
-fn steady_before(data: &[u8], index: usize, unit: usize, control: &Control) -> bool {
-    let start = index * BLOCK * unit;
-    start > 0 && !control.changed_before(&data[start - unit..], &data[start..])
-}
-
-/// What a block needs, behind calls: inlined into [`run`] neither would leave enough registers for the other.
+/// [`Run::block`] behind a call: inlined into [`run`], neither would leave enough registers for the other.
 trait Engine: Backend + Sized {
     /// # Safety
     /// As for [`Backend`].
-    unsafe fn read(control: &Control, block: &[u8], unit: usize) -> Samples;
-
-    /// # Safety
-    /// As for [`Backend`].
-    unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64);
+    unsafe fn block(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64);
 }
 
 impl Engine for Portable {
-    unsafe fn read(control: &Control, block: &[u8], unit: usize) -> Samples {
-        unsafe { Samples::read::<Self>(control, block, unit) }
-    }
-
-    unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64) {
-        unsafe { protocol.push(block, &samples.at::<Self>(block.edges, suspect)) }
+    unsafe fn block(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
+        unsafe { run.block::<Self>(decoder, index, valid) }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Engine for Avx2 {
+impl<const UNIT: usize> Engine for Avx2<UNIT> {
     #[inline(always)]
-    unsafe fn read(control: &Control, block: &[u8], unit: usize) -> Samples {
+    unsafe fn block(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
-        fn read(control: &Control, block: &[u8], unit: usize) -> Samples {
-            // Safety: this function has the features, and the caller of the outer one gives a whole block.
-            unsafe { Samples::read::<Avx2>(control, block, unit) }
+        fn block<const UNIT: usize>(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
+            // Safety: this function has the features, and the caller of the outer one gives a block of the run.
+            unsafe { run.block::<Avx2<UNIT>>(decoder, index, valid) }
         }
-        unsafe { read(control, block, unit) }
-    }
-
-    #[inline(always)]
-    unsafe fn push(protocol: &mut Protocol, block: &Block<Self>, samples: &Samples, suspect: u64) {
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-        #[inline(never)]
-        fn push(protocol: &mut Protocol, block: &Block<Avx2>, samples: &Samples, suspect: u64) {
-            // Safety: this function has the features.
-            let word = unsafe { samples.at::<Avx2>(block.edges, suspect) };
-            protocol.push(block, &word);
-        }
-        unsafe { push(protocol, block, samples, suspect) }
+        unsafe { block::<UNIT>(run, decoder, index, valid) }
     }
 }
 
@@ -467,47 +466,45 @@ struct Samples {
 
 impl Samples {
     /// # Safety
-    /// As for [`Backend`], for the 64 samples of `block` and the first one after them.
+    /// As for [`Backend`], for the 64 samples from `start` on.
     #[inline(always)]
-    unsafe fn read<B: Backend>(control: &Control, block: &[u8], unit: usize) -> Self {
-        let load = |byte: usize| unsafe { B::plane(block.as_ptr(), unit, byte) };
-        let mut planes = [load(control.bytes[0]); MAX_PLANES];
-        match control.bytes[..] {
+    unsafe fn read<B: Backend>(control: &Control, span: &Span, start: usize) -> Self {
+        let first = span.sample(start).as_ptr();
+        let load = |(byte, flip): (usize, u8)| unsafe { B::flipped(B::plane(first, span.unit, byte), flip) };
+        let after = span.clk.map(|clk| clk.get(span.sample(start + BLOCK)));
+        let plane = load(control.bytes[0]);
+        if control.bytes.len() == 1 {
             // The usual case: all lines in one byte of the sample, no need to choose.
-            [_] => unsafe { Self::of::<B>(control, |_| planes[0], block, unit) },
-            _ => {
-                for (plane, &byte) in planes.iter_mut().zip(&control.bytes).skip(1) {
-                    *plane = load(byte);
-                }
-                unsafe { Self::of::<B>(control, |line| planes[line.plane], block, unit) }
-            }
+            return unsafe { Self::of::<B>(control, after, |_| plane) };
         }
+        let mut planes = [plane; MAX_PLANES];
+        for (plane, &byte) in planes.iter_mut().zip(&control.bytes).skip(1) {
+            *plane = load(byte);
+        }
+        unsafe { Self::of::<B>(control, after, |line| planes[line.plane]) }
     }
 
+    /// `after` is the level of CLK in the next sample, in timing mode.
+    ///
+    /// # Safety
+    /// As for [`Backend`].
     #[inline(always)]
-    unsafe fn of<B: Backend>(control: &Control, plane: impl Fn(Line) -> B::Plane, block: &[u8], unit: usize) -> Self {
+    unsafe fn of<B: Backend>(control: &Control, after: Option<bool>, plane: impl Fn(Line) -> B::Plane) -> Self {
         unsafe {
-            let frame = B::bitmap(plane(control.frame), control.frame.mask) ^ control.frame.flip;
-            let irdy = B::bitmap(plane(control.irdy), control.irdy.mask) ^ control.irdy.flip;
-            let trdy = B::bitmap(plane(control.trdy), control.trdy.mask) ^ control.trdy.flip;
-            let (mut stop, mut devsel, mut reset, mut unknown) = (0, 0, 0, 0);
-            if let Some(line) = control.stop {
-                stop = B::bitmap(plane(line), line.mask) ^ line.flip;
-            }
-            if let Some(line) = control.devsel {
-                devsel = B::bitmap(plane(line), line.mask) ^ line.flip;
-            }
-            if let Some(line) = control.rst {
-                reset = B::bitmap(plane(line), line.mask) ^ line.flip;
-            }
-            if let Some(line) = control.unknown {
-                unknown = B::bitmap(plane(line), line.mask) ^ line.flip;
+            let frame = B::top_bits(plane(control.frame), control.frame.left);
+            let irdy = B::top_bits(plane(control.irdy), control.irdy.left);
+            let trdy = B::top_bits(plane(control.trdy), control.trdy.left);
+            let stop = B::top_bits(plane(control.stop), control.stop.left);
+            let devsel = B::top_bits(plane(control.devsel), control.devsel.left);
+            let (mut reset, mut unknown) = (0, 0);
+            if control.has_rare {
+                reset = B::top_bits(plane(control.rst), control.rst.left);
+                unknown = B::top_bits(plane(control.unknown), control.unknown.left);
             }
             let (mut edges, mut suspect) = (!0, 0);
-            if let Some(clk) = control.clk {
-                let level = B::bitmap(plane(clk), clk.mask) ^ clk.flip;
-                let after = (block[BLOCK * unit + control.bytes[clk.plane]] & clk.mask != 0) ^ (clk.flip != 0);
-                edges = !level & (level >> 1 | u64::from(after) << 63);
+            if let Some(after) = after {
+                let high = B::top_bits(plane(control.clk), control.clk.left);
+                edges = !high & (high >> 1 | u64::from(after) << 63);
                 let changed = |line: u64| line ^ line << 1;
                 suspect = changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel);
             }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use std::path::PathBuf;
 
 /// Bytes per chunk: a few per core's cache, many per thread.
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 4 << 20;
 
 struct Samples {
     bytes: Vec<u8>,

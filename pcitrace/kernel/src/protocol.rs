@@ -343,13 +343,15 @@ impl Protocol {
         self.last_clock_in_window_before = false;
     }
 
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     fn problem(&mut self, stamp: u64, kind: ProblemKind, transaction: Option<u64>, text: &'static str) {
         self.rows.problems.push(Problem { stamp, kind, transaction, text });
     }
 
     /// The clock at `at` cannot be used: whatever is open ends at the clock before.
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     fn lose<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) {
         let reset = word.reset >> at & 1 != 0;
         if self.open.is_some() {
@@ -363,7 +365,8 @@ impl Protocol {
     }
 
     /// The open transaction broke the protocol at clock `at` and ends at the clock before.
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     fn illegal<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32, text: &'static str) {
         let number = self.open.as_ref().map(|open| open.number);
         self.problem(block.stamp(at), ProblemKind::IllegalSequence, number, text);

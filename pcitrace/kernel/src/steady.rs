@@ -5,21 +5,25 @@ use crate::clocking::BLOCK;
 
 /// A state of the bus that can last for many samples: what each line has to read.
 pub struct Steady {
-    /// The samples with which every bit of the mask is 1 through the flip are in this state; both hold as many samples as fit
-    /// into eight bytes. None where samples do not fit.
-    test: Option<(u64, u64)>,
+    /// Samples in eight bytes are in this state if every bit of `mask` is 1 through `flip`.
+    flip: u64,
+    mask: u64,
+    clk: Option<Bit>,
+    /// CLK in the same eight bytes.
+    ticks: u64,
+    /// Samples fit into eight bytes.
+    fits: bool,
 }
 
 impl Steady {
     /// Of lines (those that were captured) that have to read 1 (asserted) or 0.
-    pub fn new(unit: usize, lines: impl IntoIterator<Item = (Option<Bit>, bool)>) -> Self {
-        let (mut flip, mut mask) = ([0; 8], [0; 8]);
-        if !matches!(unit, 1 | 2 | 4 | 8) {
-            return Steady { test: None };
-        }
+    pub fn new(unit: usize, clk: Option<Bit>, lines: impl IntoIterator<Item = (Option<Bit>, bool)>) -> Self {
+        let (mut flip, mut mask, mut ticks) = ([0; 8], [0; 8], [0; 8]);
+        let fits = matches!(unit, 1 | 2 | 4 | 8);
+        let places = |bit: Bit| (bit.byte..if fits { 8 } else { 0 }).step_by(unit);
         for (bit, wanted) in lines {
             let Some(bit) = bit else { continue };
-            for byte in (bit.byte..8).step_by(unit) {
+            for byte in places(bit) {
                 mask[byte] |= bit.mask;
                 // Inverted twice, by the polarity of the line and by what is wanted, is not inverted.
                 if wanted == (bit.flip != 0) {
@@ -27,70 +31,49 @@ impl Steady {
                 }
             }
         }
-        Steady { test: Some((u64::from_le_bytes(flip), u64::from_le_bytes(mask))) }
+        if let Some(clk) = clk {
+            places(clk).for_each(|byte| ticks[byte] |= clk.mask);
+        }
+        Steady {
+            flip: u64::from_le_bytes(flip),
+            mask: u64::from_le_bytes(mask),
+            clk,
+            ticks: u64::from_le_bytes(ticks),
+            fits,
+        }
     }
 
-    /// Goes over the blocks from `from` on, to `to` at most, in all samples of which the bus is in this state.
+    /// Goes over the blocks from `from` on, to `to` at most, in all samples of which the bus is in this state, up to the last
+    /// block that the state outlasts.
     ///
     /// # Safety
-    /// As for [`Backend`], for all blocks up to `to`, and the first sample after them.
+    /// As for [`Backend`], for all blocks up to `to` and one sample more.
     #[inline(always)]
-    pub unsafe fn run<B: Backend>(
-        &self,
-        clk: Option<Bit>,
-        data: &[u8],
-        unit: usize,
-        from: usize,
-        to: usize,
-    ) -> SteadyRun {
-        let Some(test) = self.test else {
-            return SteadyRun { end: from, clocks: 0, last: (0, 0) };
+    pub unsafe fn run<B: Backend>(&self, data: &[u8], unit: usize, from: usize, to: usize) -> SteadyRun {
+        let none = SteadyRun { end: from, clocks: 0 };
+        if from >= to || !self.fits {
+            return none;
+        }
+        // Safety: as the caller says; 64 samples are eight bytes at least.
+        let (start, first) = unsafe {
+            let start = data.as_ptr().add(from * BLOCK * unit);
+            (start, start.cast::<u64>().read_unaligned())
         };
-        // Most of the time of a decode goes by here: each unit size has its own loop.
-        unsafe {
-            match unit {
-                1 => Self::run_in::<B, 1>(test, clk, data, from, to),
-                2 => Self::run_in::<B, 2>(test, clk, data, from, to),
-                4 => Self::run_in::<B, 4>(test, clk, data, from, to),
-                _ => Self::run_in::<B, 8>(test, clk, data, from, to),
-            }
+        if (first ^ self.flip) & self.mask != self.mask {
+            return none;
         }
-    }
-
-    #[inline(always)]
-    unsafe fn run_in<B: Backend, const UNIT: usize>(
-        (flip, mask): (u64, u64),
-        clk: Option<Bit>,
-        data: &[u8],
-        from: usize,
-        to: usize,
-    ) -> SteadyRun {
-        let (mut clocks, mut last) = (0, (0, 0));
-        let mut end = from;
-        while end < to {
-            let start = end * BLOCK;
-            // Safety: as the caller says.
-            let edges = unsafe {
-                let block = data.as_ptr().add(start * UNIT);
-                if !B::all_set(block, UNIT, flip, mask) {
-                    break;
-                }
-                match clk {
-                    Some(clk) => {
-                        let level = B::level(block, UNIT, clk.byte, clk.mask) ^ clk.flip;
-                        let after = *block.add(BLOCK * UNIT + clk.byte) & clk.mask != 0;
-                        !level & (level >> 1 | (u64::from(after) ^ clk.flip & 1) << 63)
-                    }
-                    None => !0,
-                }
-            };
-            end += 1;
-            clocks += u64::from(edges.count_ones());
-            if edges != 0 {
-                last = (start, edges);
+        // Safety: as the caller says.
+        let (blocks, changes) = unsafe { B::unchanged(start, unit, to - from, self.mask, self.ticks) };
+        let end = from + blocks;
+        let clocks = match self.clk {
+            // Rises and falls alternate, so the levels at both ends tell them apart.
+            Some(clk) => {
+                let level = |block: usize| u64::from(clk.get(&data[block * BLOCK * unit..]));
+                (changes + level(end) - level(from)) / 2
             }
-        }
-        SteadyRun { end, clocks, last }
+            None => (blocks * BLOCK) as u64,
+        };
+        SteadyRun { end, clocks }
     }
 }
 
@@ -99,6 +82,4 @@ pub struct SteadyRun {
     /// The first block after them.
     pub end: usize,
     pub clocks: u64,
-    /// The last of them that has a clock: its first sample and its edges.
-    pub last: (usize, u64),
 }

@@ -155,7 +155,7 @@ fn run_of(samples: &[u8], unit: usize, bit: Bit, level: bool) -> usize {
     if has_fast_path() {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         fn run_of_avx2(samples: &[u8], unit: usize, bit: Bit, level: bool) -> usize {
-            run_in_blocks::<Avx2>(samples, unit, bit, level)
+            run_in_blocks::<Avx2<0>>(samples, unit, bit, level)
         }
         // Safety: the processor has the features.
         return unsafe { run_of_avx2(samples, unit, bit, level) };
@@ -170,7 +170,7 @@ fn run_in_blocks<B: Backend>(samples: &[u8], unit: usize, bit: Bit, level: bool)
     let mut at = 0;
     while at + 64 <= count {
         // Safety: 64 samples follow, and a bit lies within the unit.
-        let differs = unsafe { B::level(samples[at * unit..].as_ptr(), unit, bit.byte, bit.mask) } ^ !same;
+        let differs = unsafe { B::line(samples[at * unit..].as_ptr(), unit, Bit { flip: !same, ..bit }) };
         if differs != 0 {
             return at + differs.trailing_zeros() as usize;
         }

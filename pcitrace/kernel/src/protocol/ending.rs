@@ -90,6 +90,10 @@ impl Protocol {
             self.problem(start, ProblemKind::Suspect, Some(open.number), SUSPECT);
         }
         self.after_transaction = Some(after);
+        self.state = State::Idle;
+        if self.layout.perr.is_none() && self.layout.serr.is_none() {
+            return;
+        }
         self.tail = Some(Tail {
             row: open.row,
             number: open.number,
@@ -99,7 +103,6 @@ impl Protocol {
             first_serr: start_clk + 2,
             clocks_left: 2,
         });
-        self.state = State::Idle;
     }
 
     pub(super) fn emit_tail(&mut self) {
