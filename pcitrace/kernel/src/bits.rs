@@ -29,9 +29,15 @@ pub const ABSENT: u32 = 16;
 ///
 /// # Safety
 /// `data` must be valid for `64 * unit` bytes, `byte < unit`, and the processor must have what the implementation uses.
-pub trait Backend {
+pub trait Backend: Copy {
     /// One byte of each of 64 samples.
     type Plane: Copy;
+
+    /// The size of samples: what is known of it when compiled, or else `unit`.
+    #[inline(always)]
+    fn unit(unit: usize) -> usize {
+        unit
+    }
 
     /// # Safety
     /// As for the trait.
@@ -92,6 +98,7 @@ pub fn has_fast_path() -> bool {
     false
 }
 
+#[derive(Clone, Copy)]
 pub struct Portable;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
@@ -175,6 +182,7 @@ impl Backend for Portable {
 
 /// For samples of `UNIT` bytes; of any size for 0.
 #[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
 pub struct Avx2<const UNIT: usize>;
 
 #[cfg(target_arch = "x86_64")]
@@ -186,9 +194,14 @@ mod avx2 {
         type Plane = [__m256i; 2];
 
         #[inline(always)]
+        fn unit(unit: usize) -> usize {
+            if UNIT == 0 { unit } else { UNIT }
+        }
+
+        #[inline(always)]
         unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
             unsafe {
-                match if UNIT == 0 { unit } else { UNIT } {
+                match Self::unit(unit) {
                     1 => [load(data), load(data.add(32))],
                     2 => [pack16(data, byte), pack16(data.add(64), byte)],
                     4 => [pack32(data, byte), pack32(data.add(128), byte)],
@@ -224,7 +237,7 @@ mod avx2 {
         unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
             // Most of the time of a decode goes by here: each unit size has its own loop.
             unsafe {
-                match if UNIT == 0 { unit } else { UNIT } {
+                match Self::unit(unit) {
                     1 => unchanged::<1>(data, blocks, watched, counted),
                     2 => unchanged::<2>(data, blocks, watched, counted),
                     4 => unchanged::<4>(data, blocks, watched, counted),
@@ -264,12 +277,7 @@ mod avx2 {
     }
 
     #[inline(always)]
-    unsafe fn unchanged<const UNIT: usize>(
-        data: *const u8,
-        blocks: usize,
-        watched: u64,
-        counted: u64,
-    ) -> (usize, u64) {
+    unsafe fn unchanged<const UNIT: usize>(data: *const u8, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
         unsafe {
             let watched = _mm256_set1_epi64x(watched as i64);
             let counted = _mm256_set1_epi64x(counted as i64);
@@ -402,7 +410,8 @@ mod tests {
     /// Blocks before the first in which bit `watched` changes, and the changes of bit `counted` in them.
     fn unchanged_by_hand(data: &[u8], unit: usize, watched: usize, counted: usize) -> (usize, u64) {
         let get = |sample: usize, bit: usize| data[sample * unit + bit / 8] >> (bit % 8) & 1;
-        let changes = |block: usize, bit| (64 * block..64 * block + 64).filter(|&i| get(i, bit) != get(i + 1, bit)).count();
+        let changes =
+            |block: usize, bit| (64 * block..64 * block + 64).filter(|&i| get(i, bit) != get(i + 1, bit)).count();
         let blocks = (data.len() / unit - 1) / 64;
         let end = (0..blocks).find(|&block| changes(block, watched) > 0).unwrap_or(blocks);
         (end, (0..end).map(|block| changes(block, counted) as u64).sum())

@@ -1,7 +1,7 @@
 //! Clock words: the lines at up to 64 clocks, and the way back to the samples they came from.
 
 use crate::bits::{Backend, Bit};
-use crate::layout::Layout;
+use crate::layout::{Layout, Parity};
 use std::marker::PhantomData;
 
 /// Samples that are decoded in one go.
@@ -43,6 +43,7 @@ impl<'a> Span<'a> {
 }
 
 /// The clocks of one 64-sample block and the way back to the samples they came from.
+#[derive(Clone, Copy)]
 pub struct Block<'a, B> {
     pub span: &'a Span<'a>,
     /// Number of the block's first sample; 64 samples at least follow.
@@ -66,9 +67,7 @@ impl<B: Backend> Block<'_, B> {
     #[inline(always)]
     pub fn line(&self, bit: Bit) -> u64 {
         // Safety: 64 samples follow, and a layout's bits lie within the unit.
-        unsafe {
-            B::compress(B::line(self.start_ptr(), self.span.unit, bit), self.edges)
-        }
+        unsafe { B::compress(B::line(self.start_ptr(), self.span.unit, bit), self.edges) }
     }
 
     #[inline(always)]
@@ -103,6 +102,19 @@ impl<B: Backend> Block<'_, B> {
         disabled
     }
 
+    /// The clocks among `clocks` in which a parity is odd.
+    #[inline(always)]
+    pub fn odd(&self, parity: &Parity, clocks: u64) -> u64 {
+        let mut odd = 0;
+        // Safety: the backend fits the processor.
+        for sample in ones(unsafe { B::expand(clocks, self.edges) }) {
+            let at = (self.start + sample as usize) * B::unit(self.span.unit);
+            odd |= u64::from(parity.is_odd(&self.span.data[at..])) << sample;
+        }
+        // Safety: as above.
+        unsafe { B::compress(odd, self.edges) }
+    }
+
     /// Number of the clock's sample in the span.
     #[inline(always)]
     fn number(&self, clock: u32) -> usize {
@@ -112,7 +124,7 @@ impl<B: Backend> Block<'_, B> {
 
     #[inline(always)]
     pub fn sample(&self, clock: u32) -> &[u8] {
-        self.span.sample(self.number(clock))
+        &self.span.data[self.number(clock) * B::unit(self.span.unit)..]
     }
 
     #[inline(always)]
@@ -145,6 +157,16 @@ pub struct Word {
     pub reset: u64,
     /// A control line differs between the last two samples before the edge.
     pub suspect: u64,
+}
+
+/// Positions of the ones, lowest first.
+#[inline(always)]
+pub fn ones(mut map: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let lowest = map.trailing_zeros();
+        map &= map.wrapping_sub(1);
+        (lowest < 64).then_some(lowest)
+    })
 }
 
 /// Clocks `from..to` of a word.

@@ -24,8 +24,10 @@ struct Line {
 
 /// The control lines of a layout, arranged so that each byte of the samples is gathered once.
 struct Control {
-    /// Bytes of the sample that hold control lines, and their bits that have to be inverted to read 1 when asserted.
-    bytes: Vec<(usize, u8)>,
+    /// The byte of the sample that holds FRAME#, and its bits that have to be inverted to read 1 when asserted.
+    byte: (usize, u8),
+    /// The same for the other bytes that hold control lines, the planes from 1 on.
+    others: Vec<(usize, u8)>,
     idle: Steady,
     burst: Steady,
     clk: Line,
@@ -62,11 +64,12 @@ impl Control {
         let quiet = [layout.stop, layout.rst, layout.unknown, layout.perr, layout.serr, layout.cbe_unknown];
         let enabled = layout.cbe.iter().map(|&bit| Some(bit));
         let burst = asserted.map(|bit| (bit, true)).into_iter().chain(quiet.map(|bit| (bit, false)));
+        let frame = line(Some(layout.frame));
         Control {
             idle: Steady::new(layout.unit, layout.clk, released.map(|bit| (bit, false))),
             burst: Steady::new(layout.unit, layout.clk, burst.chain(enabled.map(|bit| (bit, false)))),
+            frame,
             clk: line(layout.clk),
-            frame: line(Some(layout.frame)),
             irdy: line(Some(layout.irdy)),
             trdy: line(Some(layout.trdy)),
             stop: line(layout.stop),
@@ -75,12 +78,13 @@ impl Control {
             unknown: line(layout.unknown),
             has_rare: layout.rst.is_some() || layout.unknown.is_some(),
             watched: layout.control_bytes(),
-            bytes,
+            byte: bytes[0],
+            others: bytes.split_off(1),
         }
     }
 
     fn changed_before(&self, before: &[u8], sample: &[u8]) -> bool {
-        self.watched.iter().any(|&(byte, mask)| (before[byte] ^ sample[byte]) & mask != 0)
+        self.watched.iter().fold(0, |any, &(byte, mask)| any | (before[byte] ^ sample[byte]) & mask) != 0
     }
 }
 
@@ -378,11 +382,10 @@ impl Run<'_> {
         if first_clock.is_none() {
             *first_clock = Some(self.span.stamp(start + edges.trailing_zeros() as usize));
         }
+        let before = if start == 0 { self.span.last_sample } else { Some(self.span.sample(start - 1)) };
         let mut suspect = samples.suspect & !1;
-        if self.span.clk.is_some() && edges & 1 != 0 {
-            let before = if start == 0 { self.span.last_sample } else { Some(self.span.sample(start - 1)) };
-            let changed = before.is_some_and(|before| control.changed_before(before, self.span.sample(start)));
-            suspect |= u64::from(changed);
+        if let (Some(before), Some(_)) = (before, self.span.clk) {
+            suspect |= u64::from(control.changed_before(before, self.span.sample(start)));
         }
         let mut left = edges;
         while left != 0 {
@@ -472,13 +475,13 @@ impl Samples {
         let first = span.sample(start).as_ptr();
         let load = |(byte, flip): (usize, u8)| unsafe { B::flipped(B::plane(first, span.unit, byte), flip) };
         let after = span.clk.map(|clk| clk.get(span.sample(start + BLOCK)));
-        let plane = load(control.bytes[0]);
-        if control.bytes.len() == 1 {
+        let plane = load(control.byte);
+        if control.others.is_empty() {
             // The usual case: all lines in one byte of the sample, no need to choose.
             return unsafe { Self::of::<B>(control, after, |_| plane) };
         }
         let mut planes = [plane; MAX_PLANES];
-        for (plane, &byte) in planes.iter_mut().zip(&control.bytes).skip(1) {
+        for (plane, &byte) in planes[1..].iter_mut().zip(&control.others) {
             *plane = load(byte);
         }
         unsafe { Self::of::<B>(control, after, |line| planes[line.plane]) }

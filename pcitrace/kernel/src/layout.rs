@@ -122,11 +122,12 @@ impl Parity {
     /// Is the number of ones odd? `sample` as for [`Gather::get`].
     #[inline(always)]
     pub fn is_odd(&self, sample: &[u8]) -> bool {
-        let mut ones = u32::from(self.flip);
-        for &(byte, mask) in &self.words {
-            ones += (word_at(sample, byte) & mask).count_ones();
-        }
-        ones & 1 == 1
+        let bits = match self.words[..] {
+            // The usual case: AD and C/BE# are neighbours.
+            [(byte, mask)] => word_at(sample, byte) & mask,
+            _ => self.words.iter().fold(0, |bits, &(byte, mask)| bits ^ word_at(sample, byte) & mask),
+        };
+        (bits.count_ones() & 1 == 1) ^ self.flip
     }
 }
 

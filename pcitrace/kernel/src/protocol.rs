@@ -223,6 +223,9 @@ impl Protocol {
     }
 
     /// One block of clocks.
+    ///
+    /// The states follow each other as in a transaction; each passes on the first clock that it left, and only where a
+    /// state repeats does it go round again.
     #[inline(always)]
     pub fn push<B: Backend>(&mut self, block: &Block<B>, word: &Word) {
         let n = block.clocks();
@@ -231,116 +234,148 @@ impl Protocol {
         }
         self.resolve_par(block);
         self.watch_tail(block, 0);
-        let bad = word.unknown | word.reset;
         let mut at = 0;
-        while at < n {
-            at = match self.state {
-                State::Lost => {
-                    let synced = first(!(word.frame | word.irdy | bad), at, n);
-                    if self.clk == 0 && at == 0 && synced > 0 && bad & 1 == 0 {
-                        self.problem(block.stamp(0), ProblemKind::StartsInside, None, STARTS_INSIDE);
-                    }
-                    self.counts.unknown += u64::from(synced - at);
-                    if synced < n {
-                        self.state = State::Idle;
-                    }
-                    synced
-                }
-                State::Idle => {
-                    let next = first(word.frame | word.irdy | bad, at, n);
-                    self.counts.idle += u64::from(next - at);
-                    if next == n {
-                        break;
-                    }
-                    let clock = 1 << next;
-                    if bad & clock != 0 {
-                        self.lose(block, word, next);
-                    } else if word.irdy & clock != 0 {
-                        // IRDY# without an address phase one clock before: the address was missed.
-                        self.problem(block.stamp(next), ProblemKind::IllegalSequence, None, IRDY_WITHOUT_ADDRESS);
-                        self.lose(block, word, next);
-                    } else {
-                        self.address_phase(block, word, next);
-                    }
-                    next + 1
-                }
-                State::Address2 => {
-                    let clock = 1 << at;
-                    if bad & clock != 0 {
-                        self.lose(block, word, at);
-                    } else if word.frame & clock == 0 {
-                        self.illegal(block, word, at, FRAME_IN_DAC);
-                        if self.state == State::Idle {
-                            continue;
-                        }
-                    } else {
-                        self.second_address_phase(block, word, at);
-                    }
-                    at + 1
-                }
-                State::Open => {
-                    let next = first(!word.frame | bad, at, n);
-                    let ends_well = next < n && (word.irdy & !bad) >> next & 1 != 0;
-                    self.body(block, word, at, next + u32::from(ends_well));
-                    if next == n {
-                        break;
-                    }
-                    let clock = 1 << next;
-                    if bad & clock != 0 {
-                        self.lose(block, word, next);
-                    } else if ends_well {
-                        // FRAME# high, IRDY# low: the last data phase.
-                        self.state = if (word.trdy | word.stop) & clock != 0 { State::Done } else { State::Final };
-                    } else {
-                        self.illegal(block, word, next, FRAME_WITHOUT_IRDY);
-                        at = next;
-                        continue;
-                    }
-                    next + 1
-                }
-                State::Final => {
-                    let next = first(!word.irdy | word.frame | word.trdy | word.stop | bad, at, n);
-                    self.body(block, word, at, next);
-                    if next == n {
-                        break;
-                    }
-                    let clock = 1 << next;
-                    if bad & clock != 0 {
-                        self.lose(block, word, next);
-                    } else if word.irdy & clock == 0 {
-                        // IRDY# released without TRDY# or STOP#: nobody answered.
-                        self.finish(block, next, None);
-                        at = next;
-                        continue;
-                    } else if word.frame & clock != 0 {
-                        self.illegal(block, word, next, FRAME_RETURNED);
-                    } else {
-                        self.body(block, word, next, next + 1);
-                        self.state = State::Done;
-                    }
-                    next + 1
-                }
-                State::Done => {
-                    let clock = 1 << at;
-                    self.finish(block, at, None);
-                    if bad & clock == 0 && word.irdy & clock != 0 {
-                        self.problem(
-                            block.stamp(at),
-                            ProblemKind::IllegalSequence,
-                            Some(self.numbers - 1),
-                            IRDY_AFTER_LAST_PHASE,
-                        );
-                        self.lose(block, word, at);
-                        at + 1
-                    } else {
-                        at
-                    }
-                }
-            };
+        loop {
+            if self.state == State::Lost {
+                at = self.regain(*block, *word, at);
+            }
+            if self.state == State::Idle {
+                at = self.idle(block, word, at);
+            }
+            if self.state == State::Address2 && at < n {
+                at = self.address2(*block, *word, at);
+            }
+            if self.state == State::Open && at < n {
+                at = self.open(block, word, at);
+            }
+            if self.state == State::Final && at < n {
+                at = self.last_phase(block, word, at);
+            }
+            if self.state == State::Done && at < n {
+                at = self.done(block, word, at);
+            }
+            if at >= n {
+                break;
+            }
         }
         self.clk += u64::from(n);
         self.last_stamp = block.stamp(n - 1);
         self.last_clock_in_window_before = false;
+    }
+
+    /// Looks for a clock from `at` on from which decoding can start.
+    #[cold]
+    #[inline(never)]
+    fn regain<B: Backend>(&mut self, block: Block<B>, word: Word, at: u32) -> u32 {
+        let bad = word.unknown | word.reset;
+        let synced = first(!(word.frame | word.irdy | bad), at, block.clocks());
+        if self.clk == 0 && at == 0 && synced > 0 && bad & 1 == 0 {
+            self.problem(block.stamp(0), ProblemKind::StartsInside, None, STARTS_INSIDE);
+        }
+        self.counts.unknown += u64::from(synced - at);
+        if synced < block.clocks() {
+            self.state = State::Idle;
+        }
+        synced
+    }
+
+    #[inline(always)]
+    fn idle<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) -> u32 {
+        let bad = word.unknown | word.reset;
+        let next = first(word.frame | word.irdy | bad, at, block.clocks());
+        self.counts.idle += u64::from(next - at);
+        if next == block.clocks() {
+            return next;
+        }
+        let clock = 1 << next;
+        if bad & clock != 0 {
+            self.lose(*block, *word, next);
+        } else if word.irdy & clock != 0 {
+            // IRDY# without an address phase one clock before: the address was missed.
+            self.problem(block.stamp(next), ProblemKind::IllegalSequence, None, IRDY_WITHOUT_ADDRESS);
+            self.lose(*block, *word, next);
+        } else {
+            self.address_phase(block, word, next);
+        }
+        next + 1
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn address2<B: Backend>(&mut self, block: Block<B>, word: Word, at: u32) -> u32 {
+        let clock = 1 << at;
+        if (word.unknown | word.reset) & clock != 0 {
+            self.lose(block, word, at);
+        } else if word.frame & clock == 0 {
+            self.illegal(block, word, at, FRAME_IN_DAC);
+            if self.state == State::Idle {
+                return at;
+            }
+        } else {
+            self.second_address_phase(&block, &word, at);
+        }
+        at + 1
+    }
+
+    #[inline(always)]
+    fn open<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) -> u32 {
+        let bad = word.unknown | word.reset;
+        let next = first(!word.frame | bad, at, block.clocks());
+        let ends_well = next < block.clocks() && (word.irdy & !bad) >> next & 1 != 0;
+        self.body(block, word, at, next + u32::from(ends_well));
+        if next == block.clocks() {
+            return next;
+        }
+        let clock = 1 << next;
+        if ends_well {
+            // FRAME# high, IRDY# low: the last data phase.
+            self.state = if (word.trdy | word.stop) & clock != 0 { State::Done } else { State::Final };
+        } else if bad & clock != 0 {
+            self.lose(*block, *word, next);
+        } else {
+            self.illegal(*block, *word, next, FRAME_WITHOUT_IRDY);
+            return next;
+        }
+        next + 1
+    }
+
+    /// FRAME# is released and the last data phase goes on.
+    #[inline(always)]
+    fn last_phase<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) -> u32 {
+        let bad = word.unknown | word.reset;
+        let next = first(!word.irdy | word.frame | word.trdy | word.stop | bad, at, block.clocks());
+        let ends_well = next < block.clocks() && (word.irdy & !word.frame & !bad) >> next & 1 != 0;
+        self.body(block, word, at, next + u32::from(ends_well));
+        if next == block.clocks() {
+            return next;
+        }
+        let clock = 1 << next;
+        if ends_well {
+            self.state = State::Done;
+        } else if bad & clock != 0 {
+            self.lose(*block, *word, next);
+        } else if word.irdy & clock == 0 {
+            // IRDY# released without TRDY# or STOP#: nobody answered.
+            self.finish(block, next, None);
+            return next;
+        } else {
+            self.illegal(*block, *word, next, FRAME_RETURNED);
+        }
+        next + 1
+    }
+
+    /// The transaction ended with the clock before `at`.
+    #[inline(always)]
+    fn done<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) -> u32 {
+        self.finish(block, at, None);
+        let clock = 1 << at;
+        if (word.unknown | word.reset) & clock == 0 && word.irdy & clock != 0 {
+            let number = Some(self.numbers - 1);
+            self.problem(block.stamp(at), ProblemKind::IllegalSequence, number, IRDY_AFTER_LAST_PHASE);
+            self.lose(*block, *word, at);
+            return at + 1;
+        }
+        at
     }
 
     #[cold]
@@ -352,10 +387,10 @@ impl Protocol {
     /// The clock at `at` cannot be used: whatever is open ends at the clock before.
     #[cold]
     #[inline(never)]
-    fn lose<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) {
+    fn lose<B: Backend>(&mut self, block: Block<B>, word: Word, at: u32) {
         let reset = word.reset >> at & 1 != 0;
         if self.open.is_some() {
-            self.finish(block, at, Some(Termination::Truncated));
+            self.finish(&block, at, Some(Termination::Truncated));
         }
         if word.unknown >> at & 1 != 0 && !reset {
             self.problem(block.stamp(at), ProblemKind::UnknownLevel, None, UNKNOWN_LEVEL);
@@ -367,10 +402,10 @@ impl Protocol {
     /// The open transaction broke the protocol at clock `at` and ends at the clock before.
     #[cold]
     #[inline(never)]
-    fn illegal<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32, text: &'static str) {
+    fn illegal<B: Backend>(&mut self, block: Block<B>, word: Word, at: u32, text: &'static str) {
         let number = self.open.as_ref().map(|open| open.number);
         self.problem(block.stamp(at), ProblemKind::IllegalSequence, number, text);
-        self.finish(block, at, Some(Termination::Unknown));
+        self.finish(&block, at, Some(Termination::Unknown));
         if (word.frame | word.irdy) >> at & 1 != 0 {
             self.lose(block, word, at);
         }

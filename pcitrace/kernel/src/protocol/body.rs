@@ -110,9 +110,10 @@ impl Protocol {
             self.counts.bytes += bytes;
             self.counts.inexact_phases += u64::from(inexact.count_ones());
             let number = open.number;
-            if self.want_data_phases || (self.layout.parity.is_some() && self.layout.par.is_some()) {
+            if self.want_data_phases {
                 self.list_data_phases(block, data, wide, number);
             }
+            self.data_parity(block, data, number);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{ADDRESS_PARITY, AwaitsPar, DATA_PARITY, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched};
 use crate::bits::{Backend, Bit};
-use crate::block::{Block, Word};
+use crate::block::{Block, Word, ones};
 use crate::rows::{DataPhase, ProblemKind, Termination, Transaction};
 
 impl Protocol {
@@ -163,62 +163,51 @@ impl Protocol {
         }
     }
 
-    /// Every data phase by itself: its value, byte enables and parity.
+    /// The rows of the data phases `data`; nothing is said of their parity yet.
     #[inline(always)]
     pub(super) fn list_data_phases<B: Backend>(&mut self, block: &Block<B>, data: u64, wide: u64, number: u64) {
         let layout = &self.layout;
-        let mut odd = 0u64;
-        let first_phase = self.rows.data_phases.len();
-        let mut left = data;
-        while left != 0 {
-            let clock = left.trailing_zeros();
-            left &= left - 1;
+        for clock in ones(data) {
             let sample = block.sample(clock);
-            if let Some(parity) = &layout.parity {
-                odd |= u64::from(parity.is_odd(sample)) << clock;
-            }
-            if self.want_data_phases {
-                let is_wide = wide >> clock & 1 != 0;
-                let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
-                let low = layout.ad.as_ref().filter(|_| known(layout.ad_unknown)).map(|ad| ad.get(sample));
-                let high = layout.ad_high.as_ref().filter(|_| known(layout.ad_high_unknown)).map(|ad| ad.get(sample));
-                let lanes = layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| cbe.get(sample));
-                self.rows.data_phases.push(DataPhase {
-                    transaction: number,
-                    stamp: block.stamp(clock),
-                    data: if is_wide { low.zip(high).map(|(low, high)| low | high << 32) } else { low },
-                    byte_enables: match (is_wide, layout.cbe.len()) {
-                        (true, 8) => lanes.filter(|_| known(layout.cbe_high_unknown)).map(|lanes| lanes as u8),
-                        (true, _) => None,
-                        (false, _) => lanes.map(|lanes| (lanes & 0xf) as u8),
-                    },
-                    parity_ok: None,
-                });
-            }
+            let is_wide = wide >> clock & 1 != 0;
+            let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
+            let low = layout.ad.as_ref().filter(|_| known(layout.ad_unknown)).map(|ad| ad.get(sample));
+            let high = layout.ad_high.as_ref().filter(|_| known(layout.ad_high_unknown)).map(|ad| ad.get(sample));
+            let lanes = layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| cbe.get(sample));
+            self.rows.data_phases.push(DataPhase {
+                transaction: number,
+                stamp: block.stamp(clock),
+                data: if is_wide { low.zip(high).map(|(low, high)| low | high << 32) } else { low },
+                byte_enables: match (is_wide, layout.cbe.len()) {
+                    (true, 8) => lanes.filter(|_| known(layout.cbe_high_unknown)).map(|lanes| lanes as u8),
+                    (true, _) => None,
+                    (false, _) => lanes.map(|lanes| (lanes & 0xf) as u8),
+                },
+                parity_ok: None,
+            });
         }
-        let (Some(_), Some(par)) = (&layout.parity, layout.par) else {
+    }
+
+    /// PAR of the next clock belongs to each of the data phases `data` (PCI 2.2, 3.7.1).
+    #[inline(always)]
+    pub(super) fn data_parity<B: Backend>(&mut self, block: &Block<B>, data: u64, number: u64) {
+        let layout = &self.layout;
+        let (Some(parity), Some(par)) = (&layout.parity, layout.par) else {
             return;
         };
-        // PAR of the next clock belongs to this one (PCI 2.2, 3.7.1).
+        let odd = block.odd(parity, data);
         let unknown =
             block.maybe(layout.ad_unknown) | block.maybe(layout.cbe_unknown) | block.maybe(layout.par_unknown) >> 1;
         let last = 1 << (block.clocks() - 1);
         let checked = data & !unknown & !last;
         let bad = checked & (odd ^ block.line(par) >> 1);
         if self.want_data_phases {
-            let mut left = data;
-            for phase in &mut self.rows.data_phases[first_phase..] {
-                let clock = left.trailing_zeros();
-                left &= left - 1;
-                if checked >> clock & 1 != 0 {
-                    phase.parity_ok = Some(bad >> clock & 1 == 0);
-                }
+            let first = self.rows.data_phases.len() - data.count_ones() as usize;
+            for (phase, clock) in self.rows.data_phases[first..].iter_mut().zip(ones(data)) {
+                phase.parity_ok = (checked >> clock & 1 != 0).then_some(bad >> clock & 1 == 0);
             }
         }
-        let mut left = bad;
-        while left != 0 {
-            let clock = left.trailing_zeros();
-            left &= left - 1;
+        for clock in ones(bad) {
             self.problem(block.stamp(clock), ProblemKind::DataParity, Some(number), DATA_PARITY);
         }
         if data & !unknown & last != 0 {
