@@ -25,6 +25,8 @@ class Capture:
     @property
     def rate_hz(self) -> float | None: ...
     @property
+    def tick_s(self) -> float | None: ...
+    @property
     def unit_size(self) -> int | None: ...
     @property
     def sample_count(self) -> int | None: ...
@@ -62,6 +64,7 @@ def decode(
     rate_hz: float | None = None,
     clock_mhz: float | None = None,
     recover_clock: bool = False,
+    columns: Sequence[str] | None = None,
     data_phases: bool = False,
     window_us: float | None = None,
     threads: int = 0,

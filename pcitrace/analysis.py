@@ -127,8 +127,8 @@ def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
     host = run.folder.run["hosts"][name] if run.folder is not None else {}
     chosen = _profile(run, name, profile)
     bus = run[name]
-    transactions = on_axis(run, name, bus.transactions)
     has_address = any(line.startswith("AD") for line in bus.lines)
+    transactions = run.table(name, data_phases=has_address)
     data_phases = on_axis(run, name, bus.data_phases) if has_address else None
     others = [one for one in (run.folder.run["hosts"] if run.folder is not None else run.buses) if one != name]
     sent, step_us = _wire(run, name)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
-from pcitrace.columns import Booleans, Floats, Integers, floats, integers, strings
+from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers, packed_if_equal, strings
 from pcitrace.schema import Termination
 
-__all__ = ["READS", "WRITES", "BusTable"]
+__all__ = ["READS", "WRITES", "BusTable", "wanted"]
 
 READS = (0x0, 0x2, 0x6, 0xA, 0xC, 0xE)
 """Commands that read: the target drives the data."""
@@ -19,70 +21,146 @@ READS = (0x0, 0x2, 0x6, 0xA, 0xC, 0xE)
 WRITES = (0x3, 0x7, 0xB, 0xF)
 """Commands that write."""
 
+LINES = {"address": "AD", "command": "CBE", "devsel_clks": "DEVSEL#", "initiator": "GNT"}
+"""Columns that are null unless such lines were captured."""
 
-@dataclass(frozen=True)
+TIMES = ("start_us", "end_us", "first_data_us", "last_data_us")
+WIDTHS = {"transaction": 32, "data_phases": 32, "bytes": 32, "address": 64, "command": 8, "devsel_clks": 16}
+"""Bits that the values of each column of integers need."""
+CODED = ("termination", "initiator")
+COUNTED = ("clocks", "bytes_exact")
+"""Columns that are summed up."""
+
+CUTS = (Termination.RETRY, Termination.DISCONNECT_WITH_DATA, Termination.DISCONNECT_WITHOUT_DATA)
+
+
+def wanted(lines: Iterable[str]) -> list[str]:
+    """Return the columns of `transactions` that a bus with these lines can tell, as far as they are needed."""
+    known = [name for name, stem in LINES.items() if any(line.startswith(stem) for line in lines)]
+    there = [name for name in (*WIDTHS, *CODED) if name not in LINES and name != "transaction"]
+    return [*TIMES, *there, *COUNTED, *known]
+
+
 class BusTable:
-    """Transactions of one bus; -1 stands for null in the integer columns, NaN in times."""
+    """Transactions of one bus, or some of them; -1 stands for null in the columns of integers, NaN in times.
+
+    A capture of seconds has millions of transactions. So every column is as narrow as its values allow, and the rows
+    that :meth:`take` chooses share the columns of the whole bus: what is chosen is put together whenever a column is
+    read.
+
+    Attributes
+    ----------
+    transaction, start_us, end_us, first_data_us, last_data_us, data_phases, bytes, address, command, devsel_clks
+        As in the table `transactions`.
+    termination, initiator : arrays of int
+        Indices into `terminations` and `initiators`; -1 for null.
+    terminations, initiators : lists of str
+    clock_us : float
+        Period of CLK, over all clocks of the whole bus's transactions; NaN where there are none.
+    bytes_exact : bool
+        Whether all bytes were counted from the byte enables.
+    """
 
     transaction: Integers
     start_us: Floats
     end_us: Floats
     first_data_us: Floats
     last_data_us: Floats
-    clocks: Integers
     data_phases: Integers
     bytes: Integers
     address: Integers
     command: Integers
     devsel_clks: Integers
-    retried: Booleans
-    cut: Booleans
+    termination: Integers
     initiator: Integers
-    initiators: list[str]
-    clock_us: float
-    bytes_exact: bool
+
+    def __init__(
+        self,
+        columns: dict[str, npt.NDArray[Any]],
+        terminations: list[str],
+        initiators: list[str],
+        clock_us: float,
+        bytes_exact: bool,
+        rows: Integers | None = None,
+    ) -> None:
+        self._columns, self._rows = columns, rows
+        self.terminations, self.initiators = terminations, initiators
+        self.clock_us, self.bytes_exact = clock_us, bytes_exact
 
     @classmethod
     def of(cls, transactions: pd.DataFrame) -> Self:
         """Read the table `transactions` of one bus."""
-        termination, names = strings(transactions, "termination")
-        initiator, initiators = strings(transactions, "initiator")
-        start, end = floats(transactions, "start_us"), floats(transactions, "end_us")
-        clocks = integers(transactions, "clocks", width=32)
-        long = clocks > 1
-        lookup = {name: code for code, name in enumerate(names)}
-        cuts = (Termination.RETRY, Termination.DISCONNECT_WITH_DATA, Termination.DISCONNECT_WITHOUT_DATA)
-        return cls(
-            transaction=integers(transactions, "transaction", width=32),
-            start_us=start,
-            end_us=end,
-            first_data_us=floats(transactions, "first_data_us"),
-            last_data_us=floats(transactions, "last_data_us"),
-            clocks=clocks,
-            data_phases=integers(transactions, "data_phases", width=32),
-            bytes=integers(transactions, "bytes", width=32),
-            address=integers(transactions, "address"),
-            command=integers(transactions, "command", width=16),
-            devsel_clks=integers(transactions, "devsel_clks", width=16),
-            retried=termination == lookup.get(Termination.RETRY, -2),
-            cut=np.isin(termination, [lookup[name] for name in cuts if name in lookup]),
-            initiator=initiator,
-            initiators=initiators,
-            clock_us=float(np.median((end - start)[long] / (clocks - 1)[long])) if long.any() else float("nan"),
-            bytes_exact=bool(transactions["bytes_exact"].all()) if len(transactions) else True,
-        )
+        return cls.of_parts([transactions], len(transactions))
+
+    @classmethod
+    def of_parts(
+        cls,
+        parts: Iterable[pd.DataFrame | pa.RecordBatch],
+        count: int,
+        axis: Callable[[Floats], Floats] | None = None,
+    ) -> Self:
+        """Read `count` transactions part by part, of which none is kept; what columns they do not have is unknown.
+
+        `axis` moves the times to another axis.
+        """
+        columns: dict[str, npt.NDArray[Any]] = {}
+        terminations: list[str] = []
+        initiators: list[str] = []
+        took_us, periods, exact, at = 0.0, 0, True, 0
+        for part in parts:
+            there = part.columns if isinstance(part, pd.DataFrame) else part.schema.names
+            times = {name: floats(part, name) for name in TIMES}
+            read: dict[str, npt.NDArray[Any]] = {name: axis(us) if axis else us for name, us in times.items()}
+            read |= {name: integers(part, name, width=width) for name, width in WIDTHS.items() if name in there}
+            for name, names in (("termination", terminations), ("initiator", initiators)):
+                if name in there:
+                    read[name] = _recoded(*strings(part, name), names)
+            for name, values in read.items():
+                columns.setdefault(name, np.empty(count, values.dtype))[at : at + len(part)] = values
+            took_us += float((read["end_us"] - read["start_us"]).sum())
+            periods += int((integers(part, "clocks") - 1).sum())
+            exact &= bool(booleans(part, "bytes_exact").all())
+            at += len(part)
+        columns.setdefault("transaction", np.arange(count, dtype=np.int32))
+        for name, width in (WIDTHS | dict.fromkeys(CODED, 8)).items():
+            columns.setdefault(name, np.full(count, -1, f"i{width // 8}"))
+        packed = {name: packed_if_equal(values) for name, values in columns.items()}
+        return cls(packed, terminations, initiators, took_us / periods if periods else float("nan"), exact)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            column = self.__dict__["_columns"][name]
+        except KeyError:
+            raise AttributeError(f"transactions have no column {name}") from None
+        if self._rows is None:
+            return column
+        return np.broadcast_to(column[:1], self._rows.shape) if column.strides == (0,) else column[self._rows]
 
     def __len__(self) -> int:
-        return len(self.start_us)
+        return len(self._columns["start_us"] if self._rows is None else self._rows)
 
     def take(self, rows: Integers | Booleans) -> Self:
         """Return the given rows."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
-        columns: dict[str, Any] = {
-            item.name: value.take(at) if isinstance(value := getattr(self, item.name), np.ndarray) else value
-            for item in fields(self)
-        }
-        return type(self)(**columns)
+        at = (at if self._rows is None else self._rows[at]).astype(np.int32)
+        return type(self)(self._columns, self.terminations, self.initiators, self.clock_us, self.bytes_exact, at)
+
+    def between(self, start_us: float, end_us: float) -> Self:
+        """Return the transactions of which a part lies in a span of time."""
+        return self.take((self.end_us >= start_us) & (self.start_us <= end_us))
+
+    @property
+    def retried(self) -> Booleans:
+        """Whether the target answered with retry."""
+        return self._ended(Termination.RETRY)
+
+    @property
+    def cut(self) -> Booleans:
+        """Whether the target ended it by retry or disconnect."""
+        return self._ended(*CUTS)
+
+    def _ended(self, *how: Termination) -> Booleans:
+        return np.isin(self.termination, [code for code, name in enumerate(self.terminations) if name in how])
 
     @property
     def has_address(self) -> bool:
@@ -94,3 +172,9 @@ class BusTable:
         """Clocks from the address phase to the first data; -1 where no data moved."""
         latency = np.rint((self.first_data_us - self.start_us) / self.clock_us)
         return np.where(np.isnan(latency), -1, latency).astype(np.int64)
+
+
+def _recoded(codes: Integers, texts: list[str], names: list[str]) -> Integers:
+    """Return the codes of texts in a list of names, to which new ones are added."""
+    names += [text for text in texts if text not in names]
+    return np.array([*map(names.index, texts), -1], dtype=np.int8)[codes]

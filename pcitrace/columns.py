@@ -20,6 +20,7 @@ __all__ = [
     "floats",
     "integers",
     "next_us",
+    "packed_if_equal",
     "pick",
     "pick_us",
     "strings",
@@ -31,18 +32,19 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 Booleans = npt.NDArray[np.bool_]
 
 
-def _arrow(frame: pd.DataFrame, name: str) -> pa.Array:
-    array = pa.array(frame[name], from_pandas=True)
+def _arrow(frame: pd.DataFrame | pa.RecordBatch, name: str) -> pa.Array:
+    column = frame[name]
+    array = column if isinstance(column, pa.Array) else pa.array(column, from_pandas=True)
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def floats(frame: pd.DataFrame, name: str) -> Floats:
+def floats(frame: pd.DataFrame | pa.RecordBatch, name: str) -> Floats:
     """Return a column as float64; null is NaN."""
     return np.asarray(_arrow(frame, name).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def integers(frame: pd.DataFrame, name: str, missing: int = -1, width: int = 64) -> Integers:
-    """Return a column as integers of 64, 32 or 16 bits; null is `missing`, which no value may be.
+def integers(frame: pd.DataFrame | pa.RecordBatch, name: str, missing: int = -1, width: int = 64) -> Integers:
+    """Return a column as integers of 64, 32, 16 or 8 bits; null is `missing`, which no value may be.
 
     64-bit values from 2**63 on wrap to negative numbers.
     """
@@ -57,17 +59,17 @@ def integers(frame: pd.DataFrame, name: str, missing: int = -1, width: int = 64)
     return values
 
 
-def strings(frame: pd.DataFrame, name: str) -> tuple[Integers, list[str]]:
+def strings(frame: pd.DataFrame | pa.RecordBatch, name: str) -> tuple[Integers, list[str]]:
     """Return a text column as codes and the texts they stand for; null is -1."""
     array = _arrow(frame, name)
     if pa.types.is_null(array.type):
         return np.full(len(array), -1, dtype=np.int64), []
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    codes = np.asarray(coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)).astype(np.int64)
+    codes = np.asarray(coded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False))
     return codes, [str(text) for text in coded.dictionary.to_pylist()]
 
 
-def booleans(frame: pd.DataFrame, name: str, missing: bool = False) -> Booleans:
+def booleans(frame: pd.DataFrame | pa.RecordBatch, name: str, missing: bool = False) -> Booleans:
     """Return a column as bool; null is `missing`."""
     return np.asarray(_arrow(frame, name).cast(pa.bool_()).fill_null(missing).to_numpy(zero_copy_only=False))
 
@@ -103,6 +105,16 @@ def table(schema: Table, columns: Mapping[str, Any]) -> pd.DataFrame:
         arrays[column.name] = array
     frame: pd.DataFrame = pa.table(arrays).to_pandas(types_mapper=pd.ArrowDtype)
     return frame
+
+
+def packed_if_equal(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the array; one of which all elements are equal in the memory of one, to be read only.
+
+    What a capture does not tell is -1 in every row, and that of millions of rows.
+    """
+    if len(values) < 2 or not (values == values[0]).all():
+        return values
+    return np.broadcast_to(values[0].copy(), values.shape)
 
 
 def pick(values: Integers, rows: Integers) -> Integers:

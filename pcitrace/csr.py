@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
 from pcitrace.bustable import BusTable
-from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers, packed_if_equal
 from pcitrace.phases import Phases
 from pcitrace.windows import Windows
 
@@ -35,8 +37,9 @@ class Accesses:
     ----------
     first_attempt_us, last_attempt_us, data_us : arrays of float
     command, address, value, byte_enables, attempts : arrays of int
-    register, role : lists of str or None
-        Name and role of the register.
+    register, role : arrays of int
+        Name and role of the register: indices into `registers` and `roles`; -1 for none.
+    registers, roles : tuples of str
     index : array of int
         Index within an array of registers.
     doorbell : array of bool
@@ -53,8 +56,10 @@ class Accesses:
     value: Integers
     byte_enables: Integers
     attempts: Integers
-    register: list[str | None]
-    role: list[str | None]
+    register: Integers
+    registers: tuple[str, ...]
+    role: Integers
+    roles: tuple[str, ...]
     index: Integers
     doorbell: Booleans
     reason: Integers
@@ -64,15 +69,17 @@ class Accesses:
 
     def take(self, rows: Integers) -> Self:
         """Return the given rows."""
-        columns: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            columns[item.name] = value[rows] if isinstance(value, np.ndarray) else [value[row] for row in rows]
-        return type(self)(**columns)
+        columns: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        chosen = {name: value[rows] for name, value in columns.items() if isinstance(value, np.ndarray)}
+        return type(self)(**columns | chosen)
+
+    def plays(self, *roles: str) -> Booleans:
+        """Return where the register has one of these roles."""
+        return np.isin(self.role, [code for code, role in enumerate(self.roles) if role in roles])
 
     def of_role(self, role: str) -> Integers:
         """Return the rows whose register has a role."""
-        return np.flatnonzero(np.fromiter((one == role for one in self.role), dtype=bool, count=len(self.role)))
+        return np.flatnonzero(self.plays(role))
 
 
 def join_attempts(bus: BusTable) -> Integers:
@@ -81,13 +88,16 @@ def join_attempts(bus: BusTable) -> Integers:
     What repeats an attempt has its address and command. Without AD it is the next transaction of the same initiator:
     PCI obliges it to repeat what was retried.
     """
-    key = bus.address * 16 + np.maximum(bus.command, 0) if bus.has_address else np.zeros(len(bus), dtype=np.int64)
+    retried = bus.retried
+    if not retried.any():
+        return np.arange(len(bus), dtype=np.int32)
+    key = bus.address * 16 + np.maximum(bus.command, 0) if bus.has_address else np.zeros(len(bus), dtype=np.int8)
     order = np.lexsort((bus.start_us, key))
-    key, retried = key[order], bus.retried[order]
+    key, retried = key[order], retried[order]
     begins = np.ones(len(bus), dtype=bool)
     begins[1:] = (key[1:] != key[:-1]) | ~retried[:-1]
-    number = np.empty(len(bus), dtype=np.int64)
-    number[order] = np.cumsum(begins) - 1
+    number = np.empty(len(bus), dtype=np.int32)
+    number[order] = np.cumsum(begins, dtype=np.int32) - 1
     return number
 
 
@@ -108,78 +118,83 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
         One row an access; an access of several data phases (a burst into registers) is one row a data phase.
     """
     number = join_attempts(hosts)
-    count = int(number.max()) + 1 if len(hosts) else 0
-    first = np.full(count, np.inf)
-    np.minimum.at(first, number, hosts.start_us)
-    last_row = np.zeros(count, dtype=np.int64)
-    order = np.argsort(hosts.start_us, kind="stable")
-    last_row[number[order]] = order
-    attempts = np.bincount(number, minlength=count)
+    attempts = np.bincount(number).astype(np.int32)
+    start_us = hosts.start_us
+    # The first and the last attempt of each: of rows that are given several times numpy keeps the last.
+    order = np.argsort(start_us, kind="stable").astype(np.int32)
+    first, last = np.empty(len(attempts), dtype=np.int32), np.empty(len(attempts), dtype=np.int32)
+    first[number[order[::-1]]], last[number[order]] = order[::-1], order
+    in_time = np.argsort(start_us[first], kind="stable")
+    first, last, attempts = first[in_time], last[in_time], attempts[in_time]
 
-    # One row a data phase of the attempt that moved data; one row also where no data moved.
-    row_of = last_row
-    data_us, value, enables = hosts.first_data_us[last_row], np.full(count, -1), np.full(count, -1)
-    offset = np.zeros(count, dtype=np.int64)
-    access = np.arange(count)
+    value = enables = np.broadcast_to(np.int64(-1), len(last))
+    offset = np.broadcast_to(np.int64(0), len(last))
+    data_us = hosts.take(last).first_data_us
     if phases is not None and len(phases):
-        begin, length = phases.ranges(hosts.transaction[last_row])
+        # One row a data phase of the attempt that moved data; one row also where no data moved.
+        begin, length = phases.ranges(hosts.take(last).transaction)
         repeat = np.maximum(length, 1)
-        access = np.repeat(access, repeat)
-        row_of = last_row[access]
-        offset = np.arange(len(access)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
+        first, last, attempts = (np.repeat(one, repeat) for one in (first, last, attempts))
+        offset = np.arange(len(last)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
         has = np.repeat(length > 0, repeat)
         at = np.where(has, np.repeat(begin, repeat) + offset, 0)
         data_us = np.where(has, phases.time_us[at], np.nan)
         value = np.where(has, phases.data[at], -1)
         enables = np.where(has, phases.byte_enables[at], -1)
-    address = hosts.address[row_of]
+    moved = hosts.take(last)
+    address, command = moved.address, moved.command
     address = np.where(address >= 0, address + offset * 4, -1)
-    command = hosts.command[row_of]
-    inside = windows.contain(hosts.take(row_of))
-    reason = _reasons(command, address, np.isnan(data_us), inside)
-    order = np.lexsort((offset, first[access]))
-    register, role, index, doorbell = _registers(windows, address[order], command[order], value[order], enables[order])
-    return Accesses(
-        first_attempt_us=first[access][order],
-        last_attempt_us=hosts.start_us[row_of][order],
-        data_us=data_us[order],
-        command=command[order],
-        address=address[order],
-        value=value[order],
-        byte_enables=enables[order],
-        attempts=attempts[access][order],
-        register=register,
-        role=role,
-        index=index,
-        doorbell=doorbell,
-        reason=reason[order],
-    )
+    reason = _reasons(command, address, np.isnan(data_us), windows.contain(moved))
+    first_us = start_us[first]
+    columns = _registers(windows, address, command, value, enables) | {
+        "first_attempt_us": first_us,
+        "last_attempt_us": moved.start_us if (attempts > 1).any() else first_us,
+        "data_us": data_us,
+        "command": command,
+        "address": address,
+        "value": value,
+        "byte_enables": enables.astype(np.int16),
+        "attempts": attempts,
+        "reason": reason,
+    }
+    arrays = {name: packed_if_equal(one) for name, one in columns.items() if isinstance(one, np.ndarray)}
+    return Accesses(**columns | arrays)
 
 
 def _reasons(command: Integers, address: Integers, no_data: Booleans, inside: Booleans | None) -> Integers:
     unplaced = np.where(address >= 0, NO_WINDOW, NO_ADDRESS)
     reason = unplaced if inside is None else np.where(inside, WINDOW, OUTSIDE)
     reason = np.where(np.isin(command, CONFIG_COMMANDS), CONFIGURATION, reason)
-    return np.where(no_data, NO_DATA, reason)
+    return np.where(no_data, NO_DATA, reason).astype(np.int8)
 
 
 def _registers(
     windows: Windows, address: Integers, command: Integers, value: Integers, enables: Integers
-) -> tuple[list[str | None], list[str | None], Integers, Booleans]:
+) -> dict[str, Any]:
     """Name the register of every access; each pair of address and byte enables is looked up once."""
     config = np.isin(command, CONFIG_COMMANDS)
     lanes = np.where(enables < 0, 0, enables & 0xF)
     key = np.where((address >= 0) & ~config, address * 16 + lanes, -1)
-    unique, which = np.unique(key, return_inverse=True)
-    names: list[str | None] = []
-    found = []
-    for one in unique.tolist():
-        names.append(windows.label(one >> 4, one & 0xF) if one >= 0 else None)
-        found.append(windows.register(one >> 4, one & 0xF) if one >= 0 else None)
-    roles = [entry[0].role if entry else None for entry in found]
-    index = np.array([entry[1] if entry else -1 for entry in found], dtype=np.int64)
-    bell = np.array([role == "send_doorbell" for role in roles], dtype=bool)
+    which, unique = pd.factorize(key)
+    labels = [windows.label(one >> 4, one & 0xF) if one >= 0 else None for one in unique.tolist()]
+    found = [windows.register(one >> 4, one & 0xF) if one >= 0 else None for one in unique.tolist()]
+    register, registers = _coded(labels)
+    role, roles = _coded([entry[0].role if entry else None for entry in found])
+    index = np.array([entry[1] if entry else -1 for entry in found], dtype=np.int32)
+    bell = role == (roles.index("send_doorbell") if "send_doorbell" in roles else -2)
     mask = np.array([(entry[0].mask or 0) if entry else 0 for entry in found], dtype=np.int64)
     written = np.isin(command, (0x3, 0x7, 0xF)) & (value >= 0)
-    doorbell = bell[which] & written & ((mask[which] == 0) | (value & mask[which] != 0))
-    return [names[i] for i in which], [roles[i] for i in which], index[which], doorbell
+    return {
+        "register": register[which],
+        "registers": registers,
+        "role": role[which],
+        "roles": roles,
+        "index": index[which],
+        "doorbell": bell[which] & written & ((mask[which] == 0) | (value & mask[which] != 0)),
+    }
+
+
+def _coded(texts: Sequence[str | None]) -> tuple[Integers, tuple[str, ...]]:
+    """Return the texts as numbers, -1 for none, and what the numbers stand for."""
+    names = {text: number for number, text in enumerate(sorted({text for text in texts if text is not None}))}
+    return np.array([-1 if text is None else names[text] for text in texts], dtype=np.int32), tuple(names)

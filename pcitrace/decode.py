@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pcitrace import _kernel
@@ -45,28 +46,77 @@ class Decoder:
         self.path = path
         self.strict = strict
         self.options: dict[str, Any] = {"rate_hz": rate_hz, "clock_mhz": clock_mhz, "recover_clock": recover_clock}
-        self._decoded: dict[tuple[str, bool, float | None], _kernel.Decoded] = {}
+        # By bus, table and window: what has that table as its attribute.
+        self._sources: dict[tuple[str, str, float | None], Any] = {}
 
     def table(self, spec: Mapping[str, Any], table: str, window_us: float | None = None) -> Any:
         """One table of one bus, with ``__arrow_c_stream__``.
 
-        Data phases and windows are decoded only when asked for; the other tables come from whatever was decoded first.
+        Problems and the accounting of the whole capture come from whatever was decoded first; rows are kept of those
+        tables only that were asked for.
         """
         if window_us is not None and not 0 < window_us < float("inf"):
             raise DecodeError(f"window_us = {window_us!r}; it must be a positive number of microseconds")
-        name, wanted = spec["name"], (table == "data_phases", window_us)
-        usable = [key for key in self._decoded if key[0] == name and _serves(table, key, wanted)]
-        key = usable[0] if usable else (name, *wanted)
-        if key not in self._decoded:
-            with progress(f"decode {self.path.name}") as report:
-                [decoded] = _kernel.decode(
-                    self.capture, [spec], data_phases=wanted[0], window_us=window_us, progress=report, **self.options
-                )
-            if self.strict and decoded.problems.num_rows:
-                problems = describe_problems(to_arrow(decoded.problems).to_pylist())
-                raise DecodeError(f"{self.path}, bus {name}: {problems}")
-            self._decoded[key] = decoded
-        return getattr(self._decoded[key], table)
+        key = (spec["name"], table, window_us if table == "clocks" else None)
+        if key not in self._sources:
+            # Who looks at data phases looks at the transactions, too.
+            rows = (
+                table in ("transactions", "data_phases") and (spec["name"], "transactions", None) not in self._sources
+            )
+            self._decode(spec, None if rows else (), table == "data_phases", window_us)
+        return getattr(self._sources[key], table)
+
+    def transactions(
+        self, spec: Mapping[str, Any], columns: Sequence[str], data_phases: bool
+    ) -> tuple[Iterator[pa.RecordBatch], int]:
+        """Some columns of the transactions of one bus in parts that are not kept, and how many rows there are.
+
+        Text is dictionary encoded. With `data_phases` that table, which is kept, is made of the same pass.
+        """
+        import pyarrow as pa
+
+        name = spec["name"]
+        if (name, "transactions", None) in self._sources:
+            table = self.table(spec, "transactions")
+        else:
+            data_phases = data_phases and (name, "data_phases", None) not in self._sources
+            table = self._decode(spec, columns, data_phases).transactions
+        return pa.RecordBatchReader.from_stream(table), table.num_rows
+
+    def clock_mhz(self, spec: Mapping[str, Any]) -> float | None:
+        """Mean frequency of CLK over the whole capture in MHz; None where it has no two clocks."""
+        self.table(spec, "clocks")
+        mhz: float | None = self._sources[spec["name"], "clocks", None].clock_mhz
+        return mhz
+
+    def _decode(
+        self,
+        spec: Mapping[str, Any],
+        columns: Sequence[str] | None,
+        data_phases: bool,
+        window_us: float | None = None,
+    ) -> _kernel.Decoded:
+        """Decode a bus and remember its tables, that of transactions if it has all columns."""
+        with progress(f"decode {self.path.name}") as report:
+            [decoded] = _kernel.decode(
+                self.capture,
+                [spec],
+                columns=columns,
+                data_phases=data_phases,
+                window_us=window_us,
+                progress=report,
+                **self.options,
+            )
+        if self.strict and decoded.problems.num_rows:
+            problems = describe_problems(to_arrow(decoded.problems).to_pylist())
+            raise DecodeError(f"{self.path}, bus {spec['name']}: {problems}")
+        tables = ["problems", "clocks", *["data_phases"] * data_phases, *["transactions"] * (columns is None)]
+        # With all columns the tables are built from their rows when they are asked for; else the rows can go now.
+        small = ("clock_mhz", *tables)
+        source: Any = decoded if columns is None else SimpleNamespace(**{one: getattr(decoded, one) for one in small})
+        for table in tables:
+            self._sources.setdefault((spec["name"], table, window_us if table == "clocks" else None), source)
+        return decoded
 
     def write(
         self,
@@ -90,12 +140,6 @@ class Decoder:
                 progress=report,
                 **self.options,
             )
-
-
-def _serves(table: str, key: tuple[str, bool, float | None], wanted: tuple[bool, float | None]) -> bool:
-    if table == "clocks":
-        return key[2] == wanted[1]
-    return key[1] or not wanted[0]
 
 
 def describe_problems(problems: Sequence[Mapping[str, Any]]) -> str:

@@ -122,7 +122,8 @@ class Dma:
 
 def directions(bus: BusTable) -> Integers:
     """Return 1 for writes, 0 for reads, -1 where C/BE# was not captured or it is neither."""
-    return np.where(np.isin(bus.command, WRITES), 1, np.where(np.isin(bus.command, READS), 0, -1))
+    command = bus.command
+    return np.where(np.isin(command, WRITES), 1, np.where(np.isin(command, READS), 0, -1)).astype(np.int8)
 
 
 def by_address(
@@ -147,8 +148,8 @@ def by_address(
     -------
     Dma
     """
-    kind = np.zeros(len(bus), dtype=np.int64)
-    reason = np.zeros(len(bus), dtype=np.int64)
+    kind = np.zeros(len(bus), dtype=np.int8)
+    reason = np.zeros(len(bus), dtype=np.int8)
 
     def settle(rows: Booleans, what: Kind, why: int) -> None:
         rows = rows & (kind == Kind.UNKNOWN)
@@ -185,7 +186,7 @@ def by_address(
 
     # Descriptors and status writes are joined only where one was cut short; frame data also over pauses.
     join_always = np.isin(kind, (Kind.SEND_DATA, Kind.RECEIVE_DATA))
-    burst = np.empty(len(bus), dtype=np.int64)
+    burst = np.empty(len(bus), dtype=np.int32)
     first_us = []
     total = 0
     for what in Kind:
@@ -197,7 +198,7 @@ def by_address(
             first_us.append(bus.start_us[heads])
             total += len(heads)
     if total:
-        rank = np.empty(total, dtype=np.int64)
+        rank = np.empty(total, dtype=np.int32)
         rank[np.argsort(np.concatenate(first_us), kind="stable")] = np.arange(total)
         burst = rank[burst]
     return Dma(bus, write, kind, reason, burst)

@@ -50,10 +50,8 @@ class Clockwork:
         elif capture.sample_count is not None:
             step_us = 1e6 / capture.rate_hz if capture.rate_hz else 0.0
         else:
-            # A capture of changes: its samples are ticks of the file's timescale, to which times are rounded.
-            last = run[host].transactions[["end_us", "end_sample"]].tail(1)
-            tick = float(last["end_sample"].iloc[0]) if len(last) else 0.0
-            step_us = float(last["end_us"].iloc[0]) / tick if tick else 0.0
+            # A capture of changes: its times are rounded to the file's unit.
+            step_us = 1e6 * (capture.tick_s or 0.0)
         return cls(step_us, number, entry.get("offset_sigma_us", 0.0), entry.get("drift_sigma_ppm", 0.0))
 
 

@@ -103,8 +103,8 @@ def decide(
     initiator, reason : arrays of int
         Values of :class:`Initiator`, and indices into :data:`REASONS`.
     """
-    who = np.zeros(len(bus), dtype=np.int64)
-    why = np.zeros(len(bus), dtype=np.int64)
+    who = np.zeros(len(bus), dtype=np.int8)
+    why = np.zeros(len(bus), dtype=np.int8)
 
     def settle(rows: Booleans, initiator: Initiator, reason: int) -> None:
         rows = rows & (who == Initiator.UNKNOWN)

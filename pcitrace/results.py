@@ -107,7 +107,7 @@ class Results:
         return {
             "occupancy": clocks["occupancy"],
             "data_occupancy": clocks["data_occupancy"],
-            "transactions": len(bus.transactions),
+            "transactions": len(self.run.table(name)),
             "window_us": used.end_us - used.start_us,
             "start_us": used.start_us,
             "end_us": used.end_us,

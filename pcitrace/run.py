@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from pcitrace.bustable import BusTable
     from pcitrace.frames import Frames
     from pcitrace.runfolder import RunFolder
 
@@ -124,6 +125,7 @@ class Run:
         self.captures = captures
         self.folder = folder
         self._sources = sources
+        self._tables: dict[str, BusTable] = {}
 
     @cached_property
     def buses(self) -> dict[str, Bus]:
@@ -137,6 +139,20 @@ class Run:
         from pcitrace.analysis import frames
 
         return frames(self)
+
+    def table(self, name: str, data_phases: bool = False) -> BusTable:
+        """Transactions of a bus as arrays on the run's time axis: what the analysis works with, put together once.
+
+        Who needs ``data_phases`` as well says so, and the capture is gone through once.
+        """
+        from pcitrace.bustable import BusTable, wanted
+
+        if name not in self._tables:
+            bus = self[name]
+            parts, count = bus.capture.decoder.transactions(bus.spec, wanted(bus.lines), data_phases)
+            us = partial(self.folder.run_time_us, self.folder.run["hosts"][name]["capture"]) if self.folder else None
+            self._tables[name] = BusTable.of_parts(parts, count, us)
+        return self._tables[name]
 
     @property
     def bus(self) -> Bus:
@@ -210,6 +226,11 @@ class Capture:
     def rate_hz(self) -> float | None:
         """Samples a second: as given to ``open``, else as the file says. None: not known, or a capture of changes."""
         return self._rate_hz or self._kernel.rate_hz
+
+    @property
+    def tick_s(self) -> float | None:
+        """Unit of the times of a capture of changes in seconds; None in a sampled one."""
+        return self._kernel.tick_s
 
     @property
     def sample_count(self) -> int | None:
@@ -318,6 +339,11 @@ class Bus:
     def clock_mhz(self) -> float | None:
         """Frequency of CLK in MHz: as stated in state mode, else measured; None if CLK does not move."""
         return self.capture.measure_clock_mhz(self.wiring)
+
+    @property
+    def mean_clock_mhz(self) -> float | None:
+        """Frequency of CLK in MHz over the whole capture; None where it has no two clocks."""
+        return self.capture.decoder.clock_mhz(self.spec)
 
     @property
     def transactions(self) -> pd.DataFrame:

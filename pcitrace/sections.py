@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from pcitrace import plot
-from pcitrace.analysis import on_axis
 from pcitrace.dma import Kind
 from pcitrace.estimate import Estimate
 from pcitrace.pagekit import Entry, Section, figure, percent, plus_minus, rows_of, told
@@ -295,11 +294,11 @@ def timeline(results: Results) -> Section | None:
     run = results.run
     buses = []
     for name in results.frames.hosts:
-        first = on_axis(run, name, run[name].transactions.head(MOST_TRANSACTIONS))
-        table = described(run, name, -math.inf, float(first["end_us"].max())) if len(first) else first
+        ends = run.table(name).end_us[:MOST_TRANSACTIONS]
+        shown = described(run, name, -math.inf, float(ends[-1]) if len(ends) else -math.inf)
         rows = [
-            [round(row["start_us"], 4), round(row["end_us"], 4), int(row["lane"] == "data"), *row["text"].split("\n")]
-            for row in table.to_dict("records")
+            [round(start, 4), round(end, 4), int(lane == "data"), *text.split("\n")]
+            for start, end, lane, text in shown.itertuples(index=False)
         ]
         buses.append({"name": name, "rows": rows})
     if not any(bus["rows"] for bus in buses):

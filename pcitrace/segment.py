@@ -97,9 +97,9 @@ def by_lengths(
         if better > whole + CLEARLY:
             plan, direction, whole = other, told, better
 
-    burst = np.full(len(moved), -1)
-    kind = np.zeros(len(moved), dtype=np.int64)
-    reason = np.zeros(len(moved), dtype=np.int64)
+    burst = np.full(len(moved), -1, dtype=np.int32)
+    kind = np.zeros(len(moved), dtype=np.int8)
+    reason = np.zeros(len(moved), dtype=np.int8)
     total = 0
     for side, expected, what, optional, aside in (
         (0, plan.sends, Kind.SEND_DATA, plan.fetch, Kind.DESCRIPTOR_FETCH),
@@ -216,7 +216,7 @@ def _directions(pieces: BusTable, plan: _Plan, write: Integers) -> tuple[Integer
         score += 0.02 * float(((latency < limit) == (latency <= SLOW_WRITE)).mean())
         if score > best:
             best, chosen = score, limit
-    return (latency < chosen).astype(np.int64), best
+    return (latency < chosen).astype(np.int8), best
 
 
 def _whole_frames(pieces: BusTable, plan: _Plan, write: Booleans) -> float:
@@ -294,12 +294,12 @@ def _whole(
     starts = np.full(int(whole_burst.max()) + 1, np.inf)
     np.minimum.at(starts, whole_burst, bus.start_us)
     used = np.flatnonzero(np.isfinite(starts))
-    rank = np.empty(len(starts), dtype=np.int64)
+    rank = np.empty(len(starts), dtype=np.int32)
     rank[used[np.argsort(starts[used], kind="stable")]] = np.arange(len(used))
     return Dma(
         bus,
         np.where(repeated, direction[owner], -1),
-        np.where(repeated, kind[owner], Kind.UNKNOWN),
-        np.where(repeated, reason[owner], NO_DATA),
+        np.where(repeated, kind[owner], np.int8(Kind.UNKNOWN)),
+        np.where(repeated, reason[owner], np.int8(NO_DATA)),
         rank[whole_burst],
     )

@@ -81,10 +81,11 @@ def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts
     rows = rows[np.isin(csr.command[rows], WRITES) & (csr.value[rows] >= 0)]
     sends = pd.DataFrame({"time": dma_start_us, "address": address, "send": np.arange(len(address))})
     buffers = pd.DataFrame({"time": csr.first_attempt_us[rows], "address": csr.value[rows], "buffer": rows})
-    buffers["index"] = csr.index[rows]
+    index = csr.index.astype(np.int64)
+    buffers["index"] = index[rows]
     found = pd.merge_asof(sends, buffers.sort_values("time"), on="time", by="address")
     bells = np.flatnonzero(csr.doorbell)
-    doorbells = pd.DataFrame({"time": csr.first_attempt_us[bells], "index": csr.index[bells], "bell": bells})
+    doorbells = pd.DataFrame({"time": csr.first_attempt_us[bells], "index": index[bells], "bell": bells})
     found["index"] = found["index"].fillna(-1).astype(np.int64)
     found = pd.merge_asof(found, doorbells.sort_values("time"), on="time", by="index").sort_values("send")
     buffer = found["buffer"].fillna(-1).to_numpy(dtype=np.int64)
@@ -123,7 +124,7 @@ def _by_doorbell(csr: Accesses, bells: Integers, ahead: Integers, dma_start_us: 
     last = np.r_[np.full(low, -1), bells[which]]
     # Writes just before a doorbell, such as descriptors on the card, belong to it.
     writes = np.isin(csr.command, WRITES) & (csr.reason != CONFIGURATION)
-    usable = writes & ~np.isin(np.array(csr.role, dtype=object), NOT_STARTING)
+    usable = writes & ~csr.plays(*NOT_STARTING)
     usable[bells] = False
     end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)
     near = np.r_[False, (csr.first_attempt_us[1:] - end_us[:-1] < GROUP_US) & usable[:-1]]
@@ -174,7 +175,7 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats) -> Floats:
     free = (starts.send < 0) & (csr.reason != CONFIGURATION)
     if not (csr.address >= 0).any():
         return next_us(csr.first_attempt_us[free], dma_end_us)
-    free &= ~np.isin(np.array(csr.role, dtype=object), ("receive_doorbell", "receive_buffer"))
+    free &= ~csr.plays("receive_doorbell", "receive_buffer")
     own = _once_each(csr, free & (csr.address >= 0), dma_end_us, after=True)
     if own is not None:
         return csr.first_attempt_us[own]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from pcitrace import csr as csr_module
 from pcitrace import dma as dma_module
@@ -100,13 +101,13 @@ class Traffic:
         return table(
             BURSTS,
             {
-                "bus": [self.bus] * n,
+                "bus": _texts((self.bus,), np.zeros(n, dtype=np.int8)),
                 "burst": np.arange(n),
                 "start_us": one.start_us,
                 "first_data_us": one.first_data_us,
                 "last_data_us": one.last_data_us,
                 "kind": _texts(KINDS, one.kind),
-                "direction": _texts(("read", "write", None), np.where(one.write < 0, 2, one.write)),
+                "direction": _texts(("read", "write"), one.write),
                 "address": _masked(one.address),
                 "data_phases": one.data_phases,
                 "bytes": one.bytes,
@@ -123,7 +124,7 @@ class Traffic:
         return table(
             PIECES,
             {
-                "bus": [self.bus] * len(dma.bus),
+                "bus": _texts((self.bus,), np.zeros(len(dma.bus), dtype=np.int8)),
                 "burst": dma.burst,
                 "transaction": dma.bus.transaction,
                 "start_us": dma.bus.start_us,
@@ -133,7 +134,7 @@ class Traffic:
                 "data_phases": dma.bus.data_phases,
                 "bytes": dma.bus.bytes,
                 "kind": _texts(KINDS, dma.kind),
-                "direction": _texts(("read", "write", None), np.where(dma.write < 0, 2, dma.write)),
+                "direction": _texts(("read", "write"), dma.write),
             },
         )
 
@@ -145,13 +146,13 @@ class Traffic:
         return table(
             CSR_ACCESSES,
             {
-                "bus": [self.bus] * len(csr),
+                "bus": _texts((self.bus,), np.zeros(len(csr), dtype=np.int8)),
                 "first_attempt_us": csr.first_attempt_us,
                 "last_attempt_us": csr.last_attempt_us,
                 "data_us": csr.data_us,
-                "command_name": _texts((*COMMAND_NAMES, None), np.where(csr.command < 0, 16, csr.command)),
+                "command_name": _texts(COMMAND_NAMES, csr.command),
                 "address": _masked(csr.address),
-                "register": csr.register,
+                "register": _texts(csr.registers, csr.register),
                 "value": _masked(csr.value),
                 "attempts": csr.attempts,
                 "frame": _masked(frame),
@@ -161,7 +162,7 @@ class Traffic:
 
 
 def analyse(
-    transactions: pd.DataFrame,
+    transactions: pd.DataFrame | BusTable,
     data_phases: pd.DataFrame | None = None,
     *,
     bus: str,
@@ -176,8 +177,10 @@ def analyse(
 
     Parameters
     ----------
-    transactions, data_phases : pandas.DataFrame
-        Tables of this bus; `data_phases` may be missing: registers then have no values and bursts no content.
+    transactions : pandas.DataFrame or BusTable
+        Of this bus.
+    data_phases : pandas.DataFrame, optional
+        Of this bus. Without them registers have no values and bursts no content.
     bus : str
         Name of the bus.
     profile : Profile
@@ -201,7 +204,7 @@ def analyse(
     WiringError
         Several GNT# lines were captured and nothing tells which is the NIC's.
     """
-    whole = BusTable.of(transactions)
+    whole = transactions if isinstance(transactions, BusTable) else BusTable.of(transactions)
     phases = Phases.of(data_phases) if data_phases is not None and len(data_phases) else None
     if phases is not None and not whole.has_address:
         phases = None
@@ -235,19 +238,20 @@ def join(dma: Dma) -> Bursts:
     some = end > begin
     first = np.full(count, np.nan)
     last = np.full(count, np.nan)
-    first[some] = bus.first_data_us[moved[begin[some]]]
-    last[some] = bus.last_data_us[moved[end[some] - 1]]
+    first[some] = bus.take(moved[begin[some]]).first_data_us
+    last[some] = bus.take(moved[end[some] - 1]).last_data_us
+    heads = bus.take(head)
     return Bursts(
-        start_us=bus.start_us[head],
+        start_us=heads.start_us,
         first_data_us=first,
         last_data_us=last,
         kind=dma.kind[head],
         write=dma.write[head],
         reason=dma.reason[head],
-        address=bus.address[head],
-        data_phases=np.bincount(number, weights=bus.data_phases, minlength=count).astype(np.int64),
-        bytes=np.bincount(number, weights=bus.bytes, minlength=count).astype(np.int64),
-        pieces=np.bincount(number, minlength=count),
+        address=heads.address,
+        data_phases=np.bincount(number, weights=bus.data_phases, minlength=count).astype(np.int32),
+        bytes=np.bincount(number, weights=bus.bytes, minlength=count).astype(np.int32),
+        pieces=np.bincount(number, minlength=count).astype(np.int32),
     )
 
 
@@ -262,8 +266,9 @@ def _counted(reasons: Sequence[str], which: Integers) -> dict[str, int]:
     return {reason: int(count) for reason, count in zip(reasons, counts, strict=True) if count}
 
 
-def _texts(texts: Sequence[str | None], which: Integers) -> list[str | None]:
-    return [texts[i] for i in which]
+def _texts(texts: Sequence[str], which: Integers) -> pa.Array:
+    """Return a column of texts by their numbers; null where the number is -1."""
+    return pa.DictionaryArray.from_arrays(pa.array(which, mask=which < 0), pa.array(texts, pa.string()))
 
 
 def _masked(values: Integers) -> np.ma.MaskedArray:

@@ -7,11 +7,13 @@ of a transaction's data lies inside is interpolated where an edge cuts it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
+from pcitrace.analysis import on_axis
+from pcitrace.bustable import BusTable
 from pcitrace.columns import Floats, floats, integers
 from pcitrace.errors import FrameMatchError
 from pcitrace.frames import Frames
@@ -31,46 +33,67 @@ class Usage:
         Period of CLK.
     start_us, end_us : float
         The capture, on the run's axis.
-    begin_us, done_us, first_us, last_us : arrays of float, shape (transactions,)
-        Begin of the address phase; end of the last clock; begin of the first and end of the last data phase.
-    data_us : array of float
-        Data clocks of each, as time.
+    transactions : BusTable
+        Of the bus, times on the run's axis.
     """
 
     bus: str
     clock_us: float
     start_us: float
     end_us: float
-    begin_us: Floats
-    done_us: Floats
-    first_us: Floats
-    last_us: Floats
-    data_us: Floats
+    transactions: BusTable
 
     def __repr__(self) -> str:
         busy = float(self.busy_us(np.array([self.start_us]), np.array([self.end_us]))[0])
         return f"<Usage of bus {self.bus}: {busy:.1f} of {self.end_us - self.start_us:.1f} us busy>"
 
+    @property
+    def begin_us(self) -> Floats:
+        """Begin of each address phase."""
+        return self.transactions.start_us
+
+    @property
+    def done_us(self) -> Floats:
+        """End of each transaction's last clock."""
+        return self.transactions.end_us + self.clock_us
+
+    @property
+    def first_us(self) -> Floats:
+        """Begin of each transaction's first data phase; NaN where no data moved."""
+        return self.transactions.first_data_us
+
+    @property
+    def last_us(self) -> Floats:
+        """End of each transaction's last data phase; NaN where no data moved."""
+        return self.transactions.last_data_us + self.clock_us
+
+    @property
+    def data_us(self) -> Floats:
+        """Data clocks of each transaction, as time."""
+        return np.asarray(self.transactions.data_phases * self.clock_us, dtype=np.float64)
+
     def busy_us(self, start_us: Floats, end_us: Floats) -> Floats:
         """Return the time for which the bus was busy in each window (us)."""
-        return self._busy_until(end_us) - self._busy_until(start_us)
+        before = self._busy_until(np.concatenate([start_us, end_us]))
+        return before[len(start_us) :] - before[: len(start_us)]
 
     def _busy_until(self, time_us: Floats) -> Floats:
         """Return the busy clocks before each time, as time; a clock is where its rising edge is, as in the kernel."""
-        clks = np.rint((self.done_us - self.begin_us) / self.clock_us)
-        total = np.concatenate([[0.0], np.cumsum(clks)])
-        at = np.searchsorted(self.begin_us, time_us, side="left")
-        if not len(clks):
+        begin_us = self.begin_us
+        if not len(begin_us):
             return np.zeros(len(time_us))
+        clks = np.rint((self.done_us - begin_us) / self.clock_us)
+        total = np.concatenate([[0.0], np.cumsum(clks)])
+        at = np.searchsorted(begin_us, time_us, side="left")
         last = np.maximum(at - 1, 0)
-        inside = np.clip(np.ceil((time_us - self.begin_us[last]) / self.clock_us), 0.0, clks[last])
+        inside = np.clip(np.ceil((time_us - begin_us[last]) / self.clock_us), 0.0, clks[last])
         return np.where(at > 0, total[last] + inside, 0.0) * self.clock_us
 
     def moving_us(self, start_us: Floats, end_us: Floats) -> Floats:
         """Return the time of the clocks in which data moved in each window (us)."""
-        moved = self.data_us > 0
-        first, last, data = self.first_us[moved], self.last_us[moved], self.data_us[moved]
-        return _until(end_us, first, last, data) - _until(start_us, first, last, data)
+        moved = replace(self, transactions=self.transactions.take(self.transactions.data_phases > 0))
+        before = _until(np.concatenate([start_us, end_us]), moved.first_us, moved.last_us, moved.data_us)
+        return before[len(start_us) :] - before[: len(start_us)]
 
     def over(self, start_us: Floats | float, end_us: Floats | float) -> pd.DataFrame:
         """Return the use of the bus in windows.
@@ -104,7 +127,7 @@ class Usage:
 
     def _clocks_until(self, time_us: Floats) -> Floats:
         """Return how many clocks rise before each time, from some clock on."""
-        first = self.begin_us[0] if len(self.begin_us) else self.start_us
+        first = self.begin_us[0] if len(self.transactions) else self.start_us
         return np.asarray(np.ceil((time_us - first) / self.clock_us))
 
     def series(self, window_us: float) -> pd.DataFrame:
@@ -143,34 +166,11 @@ def of_bus(run: Run, name: str) -> Usage:
     -------
     Usage
     """
-    bus = run[name]
-    transactions = bus.transactions
-    [clocks] = bus.clocks().to_dict("records")
-    total = int(clocks["total"])
-    # The capture's own axis is that of the kernel's tables; run time is linear in it.
-    start_us, end_us = float(clocks["start_us"]), float(clocks["end_us"])
-    begin, last_clock = floats(transactions, "start_us"), floats(transactions, "end_us")
-    clks = integers(transactions, "start_clk")
-    clock_us = (begin[-1] - begin[0]) / (clks[-1] - clks[0]) if len(begin) > 1 else (end_us - start_us) / max(total, 1)
-    first, last = floats(transactions, "first_data_us"), floats(transactions, "last_data_us")
-    data = integers(transactions, "data_phases") * clock_us
-
-    def on_axis(times: Floats) -> Floats:
-        if run.folder is None:
-            return times
-        return np.asarray(run.folder.run_time_us(run.folder.run["hosts"][name]["capture"], times), dtype=np.float64)
-
-    return Usage(
-        name,
-        float(clock_us),
-        float(on_axis(np.array([start_us]))[0]),
-        float(on_axis(np.array([end_us]))[0]),
-        on_axis(begin),
-        on_axis(last_clock + clock_us),
-        on_axis(first),
-        on_axis(last + clock_us),
-        data,
-    )
+    clocks = on_axis(run, name, run[name].clocks())
+    start_us, end_us = float(clocks["start_us"].iloc[0]), float(clocks["end_us"].iloc[0])
+    clock_mhz = run[name].mean_clock_mhz
+    clock_us = 1 / clock_mhz if clock_mhz else (end_us - start_us) / max(int(clocks["total"].iloc[0]), 1)
+    return Usage(name, clock_us, start_us, end_us, run.table(name))
 
 
 def per_frame(usage: Usage, frames: Frames, side: str = "send") -> pd.DataFrame:

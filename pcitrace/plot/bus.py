@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 from pcitrace.analysis import on_axis
 from pcitrace.errors import FrameMatchError
 from pcitrace.plot.style import CONTROL, DATA, FAINT, INK, WIRE, axes_for, draw_bars, finish, numbers, time_span, within
+from pcitrace.schema import COMMAND_NAMES, Termination
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +44,8 @@ def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, 
     start, end = time_span(run, start_us, end_us)
     places = _places(run)
     for name in run.buses:
-        bars = within(on_axis(run, name, run[name].transactions), start, end)
-        draw_bars(ax, bars["start_us"], bars["end_us"], places[f"{name} control"], CONTROL)
+        bars = run.table(name).between(start, end)
+        draw_bars(ax, bars.start_us, bars.end_us, places[f"{name} control"], CONTROL)
         pieces = run.frames.hosts[name].dma.bus
         shown = (pieces.last_data_us >= start) & (pieces.first_data_us <= end)
         draw_bars(ax, pieces.first_data_us[shown], pieces.last_data_us[shown], places[f"{name} data"], DATA)
@@ -194,9 +195,9 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
     """
     ax = axes_for(ax, (9.0, 1.2 + 1.2 * len(run.buses)))
     if start_us is None and end_us is None:
-        begin = [on_axis(run, name, run[name].transactions.head(20)) for name in run.buses]
-        shown = pd.concat(begin)
-        start_us, end_us = (float(shown["start_us"].min()), float(shown["end_us"].max())) if len(shown) else (0.0, 1.0)
+        begin = [run.table(name) for name in run.buses if len(run.table(name))]
+        start_us = min((float(one.start_us[0]) for one in begin), default=0.0)
+        end_us = max((float(one.end_us[:20][-1]) for one in begin), default=1.0)
         start_us, end_us = start_us - 0.02 * (end_us - start_us), end_us + 0.02 * (end_us - start_us)
     start, end = time_span(run, start_us, end_us)
     drawn: list[Any] = []
@@ -238,26 +239,44 @@ def described(run: Run, name: str, start_us: float, end_us: float) -> pd.DataFra
     ``lane`` is ``data`` for the NIC's DMA, else ``control``; the lines of ``text`` say what the transaction is. Of more
     than 3000 transactions the text is empty: no picture has room for it.
     """
-    table = within(on_axis(run, name, run[name].transactions), start_us, end_us)
+    table = run.table(name).between(start_us, end_us)
     traffic = run.frames.hosts[name]
-    lane = np.where(table["transaction"].isin(traffic.dma.bus.transaction), "data", "control")
+    lane = np.where(np.isin(table.transaction, traffic.dma.bus.transaction), "data", "control")
+    rows = pd.DataFrame({"start_us": table.start_us, "end_us": table.end_us, "lane": lane, "text": ""})
     if len(table) > MOST_DESCRIBED:
-        return table.assign(lane=lane, text="")
-    shown = np.flatnonzero((traffic.csr.last_attempt_us >= start_us) & (traffic.csr.last_attempt_us <= end_us))
-    names = dict(zip(traffic.csr.last_attempt_us[shown], np.asarray(traffic.csr.register)[shown], strict=True))
-    register = table["start_us"].map(names)
-    rows = table.assign(register=register).to_dict("records")
-    return table.assign(lane=lane, text=["\n".join(_describe(row)) for row in rows])
+        return rows
+    csr = traffic.csr
+    shown = np.flatnonzero((csr.last_attempt_us >= start_us) & (csr.last_attempt_us <= end_us) & (csr.register >= 0))
+    registers = dict(zip(csr.last_attempt_us[shown].tolist(), csr.register[shown].tolist(), strict=True))
+    columns = (table.start_us, table.command, table.address, table.data_phases, table.termination)
+    rows["text"] = [
+        "\n".join(
+            _describe(
+                csr.registers[registers[start]] if start in registers else None,
+                COMMAND_NAMES[command].replace("_", " ") if command >= 0 else None,
+                address,
+                phases,
+                table.terminations[termination],
+            )
+        )
+        for start, command, address, phases, termination in zip(*(one.tolist() for one in columns), strict=True)
+    ]
+    return rows
 
 
-def _describe(row: Mapping[Hashable, Any]) -> list[str]:
-    """Say what a transaction is, from its row with a column ``register``: what is most telling first."""
-    known = [row["register"] if not pd.isna(row["register"]) else None]
-    known.append(None if pd.isna(row["command_name"]) else row["command_name"].replace("_", " "))
-    known.append(None if pd.isna(row["address"]) else f"{row['address']:#010x}")
-    known.append("1 data phase" if row["data_phases"] == 1 else f"{row['data_phases']} data phases")
-    known.append(None if row["termination"] == "completion" else row["termination"].replace("_", " "))
-    return [text for text in known if text]
+def _describe(
+    register: str | None, command: str | None, address: int, data_phases: int, termination: str
+) -> Iterator[str]:
+    """Say what a transaction is: what is most telling first; an address of -1 is not known."""
+    if register is not None:
+        yield register
+    if command is not None:
+        yield command
+    if address != -1:
+        yield f"{address % (1 << 64):#010x}"
+    yield "1 data phase" if data_phases == 1 else f"{data_phases} data phases"
+    if termination != Termination.COMPLETION:
+        yield termination.replace("_", " ")
 
 
 def _write(ax: Axes, drawn: list[Any], ends: tuple[float, float], y: float, text: str, pixels: float) -> None:

@@ -16,6 +16,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// The exceptions are those of `pcitrace.errors`.
 fn to_python(py: Python<'_>, error: Error) -> PyErr {
@@ -67,6 +68,18 @@ impl Capture {
         match &self.opened.data {
             Data::Sampled(sampled) => sampled.rate_hz(),
             Data::Changes(_) => None,
+        }
+    }
+
+    /// Unit of the times in a capture of changes.
+    #[getter]
+    fn tick_s(&self) -> Option<f64> {
+        match &self.opened.data {
+            Data::Sampled(_) => None,
+            Data::Changes(changes) => {
+                let (numerator, denominator) = changes.tick();
+                Some(numerator as f64 / denominator as f64)
+            }
         }
     }
 
@@ -154,7 +167,7 @@ impl Table {
 /// The tables of one bus.
 #[pyclass(frozen, module = "pcitrace._kernel")]
 struct Decoded {
-    rows: BusRows,
+    rows: Mutex<BusRows>,
     transactions: PyOnceLock<Py<Table>>,
     data_phases: PyOnceLock<Py<Table>>,
     #[pyo3(get)]
@@ -171,20 +184,28 @@ struct Decoded {
 impl Decoded {
     #[getter]
     fn transactions(&self, py: Python<'_>) -> PyResult<Py<Table>> {
-        let build = || {
-            let batches = py.detach(|| self.rows.transactions());
-            Py::new(py, Table { schema: tables::transactions_schema(), batches })
-        };
-        Ok(self.transactions.get_or_try_init(py, build)?.clone_ref(py))
+        self.table(py, &self.transactions, BusRows::take_transactions)
     }
 
     #[getter]
     fn data_phases(&self, py: Python<'_>) -> PyResult<Py<Table>> {
+        self.table(py, &self.data_phases, BusRows::take_data_phases)
+    }
+}
+
+impl Decoded {
+    /// A table that is built from its rows, which are gone then, when it is asked for the first time.
+    fn table(
+        &self,
+        py: Python<'_>,
+        built: &PyOnceLock<Py<Table>>,
+        take: fn(&mut BusRows) -> (SchemaRef, Vec<RecordBatch>),
+    ) -> PyResult<Py<Table>> {
         let build = || {
-            let batches = py.detach(|| self.rows.data_phases());
-            Py::new(py, Table { schema: tables::data_phases_schema(), batches })
+            let (schema, batches) = py.detach(|| take(&mut self.rows.lock().unwrap_or_else(PoisonError::into_inner)));
+            Py::new(py, Table { schema, batches })
         };
-        Ok(self.data_phases.get_or_try_init(py, build)?.clone_ref(py))
+        Ok(built.get_or_try_init(py, build)?.clone_ref(py))
     }
 }
 
@@ -260,8 +281,8 @@ fn from_samples(
 }
 
 #[pyfunction]
-#[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, data_phases = false,
-                    window_us = None, threads = 0, progress = None, portable = false))]
+#[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None,
+                    data_phases = false, window_us = None, threads = 0, progress = None, portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode(
     py: Python<'_>,
@@ -270,6 +291,7 @@ fn decode(
     rate_hz: Option<f64>,
     clock_mhz: Option<f64>,
     recover_clock: bool,
+    columns: Option<Vec<String>>,
     data_phases: bool,
     window_us: Option<f64>,
     threads: usize,
@@ -278,7 +300,7 @@ fn decode(
 ) -> PyResult<Vec<Decoded>> {
     let options = Options { rate_hz, clock_mhz, recover_clock, data_phases, window_us, threads, portable };
     let mut watch = Watch { hook: progress, raised: None };
-    let mut sink = MemorySink::default();
+    let mut sink = MemorySink::new(columns.as_deref()).map_err(|error| to_python(py, error))?;
     let decoded = py.detach(|| {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
         pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))
@@ -292,7 +314,7 @@ fn decode(
         .zip(sink.buses)
         .map(|(decoded, rows)| {
             Ok(Decoded {
-                rows,
+                rows: Mutex::new(rows),
                 transactions: PyOnceLock::new(),
                 data_phases: PyOnceLock::new(),
                 problems: Py::new(py, Table::of(tables::problems(&[decoded])))?,

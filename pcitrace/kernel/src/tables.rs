@@ -1,10 +1,14 @@
 //! Rows to Arrow record batches. The columns are described in `pcitrace/schema.py`; a test compares the two.
 
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::pipeline::{BusTables, Decoded};
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Transaction};
-use arrow::array::{ArrayRef, BooleanBuilder, Float64Builder, RecordBatch, StringBuilder, UInt8Builder, UInt64Builder};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Float64Builder, RecordBatch, RecordBatchOptions, StringBuilder, StringDictionaryBuilder,
+    UInt8Builder, UInt64Builder,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
@@ -42,11 +46,33 @@ impl Context<'_> {
     }
 }
 
-fn schema<R>(columns: &[Column<R>]) -> SchemaRef {
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|column| {
+/// Some or all columns of a table.
+pub struct Columns<R: 'static> {
+    chosen: Vec<&'static Column<R>>,
+    schema: SchemaRef,
+    /// Whether text is dictionary encoded: a byte a row.
+    coded: bool,
+}
+
+impl<R> Columns<R> {
+    fn all(table: &'static [Column<R>]) -> Self {
+        Self::of(table.iter().collect(), false)
+    }
+
+    fn named(table: &'static [Column<R>], names: &[String]) -> Result<Self> {
+        let find = |name: &String| {
+            let found = table.iter().find(|column| column.name == name);
+            found.ok_or_else(|| Error::Decode(format!("there is no column {name}")))
+        };
+        Ok(Self::of(names.iter().map(find).collect::<Result<_>>()?, true))
+    }
+
+    fn of(chosen: Vec<&'static Column<R>>, coded: bool) -> Self {
+        let field = |column: &&Column<R>| {
             let kind = match column.fill {
+                Fill::Text(_) | Fill::Name(_) if coded => {
+                    DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8))
+                }
                 Fill::Text(_) | Fill::Name(_) => DataType::Utf8,
                 Fill::Float(_) => DataType::Float64,
                 Fill::Integer(_) => DataType::UInt64,
@@ -54,51 +80,63 @@ fn schema<R>(columns: &[Column<R>]) -> SchemaRef {
                 Fill::Flag(_) => DataType::Boolean,
             };
             Field::new(column.name, kind, column.nullable)
-        })
-        .collect();
-    Arc::new(Schema::new(fields))
-}
+        };
+        let schema = Arc::new(Schema::new(chosen.iter().map(field).collect::<Vec<_>>()));
+        Columns { chosen, schema, coded }
+    }
 
-fn batch<R>(columns: &[Column<R>], rows: &[(Context, impl Borrow<R>)]) -> RecordBatch {
-    let n = rows.len();
-    let arrays = columns
-        .iter()
-        .map(|column| -> ArrayRef {
-            match column.fill {
-                Fill::Text(get) => {
-                    let mut builder = StringBuilder::with_capacity(n, 12 * n);
-                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                    Arc::new(builder.finish())
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    pub fn batch(&self, rows: &[(Context, impl Borrow<R>)]) -> RecordBatch {
+        let n = rows.len();
+        let arrays = self
+            .chosen
+            .iter()
+            .map(|column| -> ArrayRef {
+                match column.fill {
+                    Fill::Text(get) => self.text(rows.iter().map(|(context, row)| get(context, row.borrow()))),
+                    Fill::Name(get) => self.text(rows.iter().map(|(context, row)| get(context, row.borrow()))),
+                    Fill::Float(get) => {
+                        let mut builder = Float64Builder::with_capacity(n);
+                        rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
+                        Arc::new(builder.finish())
+                    }
+                    Fill::Integer(get) => {
+                        let mut builder = UInt64Builder::with_capacity(n);
+                        rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
+                        Arc::new(builder.finish())
+                    }
+                    Fill::Byte(get) => {
+                        let mut builder = UInt8Builder::with_capacity(n);
+                        rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
+                        Arc::new(builder.finish())
+                    }
+                    Fill::Flag(get) => {
+                        let mut builder = BooleanBuilder::with_capacity(n);
+                        rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
+                        Arc::new(builder.finish())
+                    }
                 }
-                Fill::Name(get) => {
-                    let mut builder = StringBuilder::with_capacity(n, 8 * n);
-                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                    Arc::new(builder.finish())
-                }
-                Fill::Float(get) => {
-                    let mut builder = Float64Builder::with_capacity(n);
-                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                    Arc::new(builder.finish())
-                }
-                Fill::Integer(get) => {
-                    let mut builder = UInt64Builder::with_capacity(n);
-                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                    Arc::new(builder.finish())
-                }
-                Fill::Byte(get) => {
-                    let mut builder = UInt8Builder::with_capacity(n);
-                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                    Arc::new(builder.finish())
-                }
-                Fill::Flag(get) => {
-                    let mut builder = BooleanBuilder::with_capacity(n);
-                    rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                    Arc::new(builder.finish())
-                }
-            }
-        })
-        .collect();
-    RecordBatch::try_new(schema(columns), arrays).expect("the builders follow the schema")
+            })
+            .collect();
+        // The count says how many rows there are also where no column was asked for.
+        let options = RecordBatchOptions::new().with_row_count(Some(n));
+        RecordBatch::try_new_with_options(self.schema(), arrays, &options).expect("the builders follow the schema")
+    }
+
+    fn text<'a>(&self, texts: impl ExactSizeIterator<Item = Option<&'a str>>) -> ArrayRef {
+        if self.coded {
+            let mut builder = StringDictionaryBuilder::<UInt8Type>::new();
+            texts.for_each(|text| builder.append_option(text));
+            Arc::new(builder.finish())
+        } else {
+            let mut builder = StringBuilder::with_capacity(texts.len(), 12 * texts.len());
+            texts.for_each(|text| builder.append_option(text));
+            Arc::new(builder.finish())
+        }
+    }
 }
 
 const fn column<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
@@ -211,20 +249,13 @@ const CLOCKS: &[Column<Window>] = &[
     ),
 ];
 
-pub fn transactions_schema() -> SchemaRef {
-    schema(TRANSACTIONS)
+/// All columns of the transactions, or those that are named, with coded texts.
+pub fn transactions(names: Option<&[String]>) -> Result<Columns<Transaction>> {
+    names.map_or_else(|| Ok(Columns::all(TRANSACTIONS)), |names| Columns::named(TRANSACTIONS, names))
 }
 
-pub fn data_phases_schema() -> SchemaRef {
-    schema(DATA_PHASES)
-}
-
-pub fn transactions(rows: &[(Context, impl Borrow<Transaction>)]) -> RecordBatch {
-    batch(TRANSACTIONS, rows)
-}
-
-pub fn data_phases(rows: &[(Context, impl Borrow<DataPhase>)]) -> RecordBatch {
-    batch(DATA_PHASES, rows)
+pub fn data_phases() -> Columns<DataPhase> {
+    Columns::all(DATA_PHASES)
 }
 
 /// The problems of several buses in order of time.
@@ -234,7 +265,7 @@ pub fn problems(decoded: &[&Decoded]) -> RecordBatch {
         .flat_map(|decoded| decoded.problems.iter().map(|&problem| (Context { bus: &decoded.bus, number: 0 }, problem)))
         .collect();
     rows.sort_by_key(|(_, problem)| problem.stamp);
-    batch(PROBLEMS, &rows)
+    Columns::all(PROBLEMS).batch(&rows)
 }
 
 pub fn clocks(decoded: &Decoded) -> RecordBatch {
@@ -249,5 +280,5 @@ pub fn clocks(decoded: &Decoded) -> RecordBatch {
             (Context { bus: &decoded.bus, number: 0 }, Window { start_us, end_us, counts })
         })
         .collect();
-    batch(CLOCKS, &rows)
+    Columns::all(CLOCKS).batch(&rows)
 }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::pipeline::{BusTables, Sink};
 use crate::rows::{DataPhase, Rows, Transaction};
-use crate::tables::{self, Context};
+use crate::tables::{self, Columns, Context};
 use arrow::array::RecordBatch;
 use arrow::csv::Writer as CsvWriter;
 use arrow::datatypes::SchemaRef;
@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Rows per record batch.
 const BATCH: usize = 8192;
@@ -172,6 +173,8 @@ impl<R> Merge<R> {
 pub struct FileSink {
     transactions_path: PathBuf,
     data_phases_path: Option<PathBuf>,
+    transaction_columns: Columns<Transaction>,
+    data_phase_columns: Columns<DataPhase>,
     buses: Vec<BusTables>,
     numbers: Vec<u64>,
     transactions: Merge<Transaction>,
@@ -188,6 +191,8 @@ impl FileSink {
         Ok(FileSink {
             transactions_path: transactions.into(),
             data_phases_path: data_phases.map(Path::to_path_buf),
+            transaction_columns: tables::transactions(None)?,
+            data_phase_columns: tables::data_phases(),
             buses: Vec::new(),
             numbers: Vec::new(),
             transactions: Merge::new(0, |t| t.start),
@@ -203,12 +208,12 @@ impl FileSink {
         }
         if let Some(file) = &mut self.transactions_file {
             for rows in context(&self.buses, self.transactions.pop()).chunks(BATCH) {
-                file.write(&tables::transactions(rows))?;
+                file.write(&self.transaction_columns.batch(rows))?;
             }
         }
         if let Some(file) = &mut self.data_phases_file {
             for rows in context(&self.buses, self.data_phases.pop()).chunks(BATCH) {
-                file.write(&tables::data_phases(rows))?;
+                file.write(&self.data_phase_columns.batch(rows))?;
             }
         }
         Ok(())
@@ -231,9 +236,9 @@ impl Sink for FileSink {
         self.numbers = vec![0; buses.len()];
         self.transactions = Merge::new(buses.len(), |t| t.start);
         self.data_phases = Merge::new(buses.len(), |d| d.stamp);
-        self.transactions_file = Some(TableFile::create(&self.transactions_path, tables::transactions_schema())?);
+        self.transactions_file = Some(TableFile::create(&self.transactions_path, self.transaction_columns.schema())?);
         self.data_phases_file = match &self.data_phases_path {
-            Some(path) => Some(TableFile::create(path, tables::data_phases_schema())?),
+            Some(path) => Some(TableFile::create(path, self.data_phase_columns.schema())?),
             None => None,
         };
         Ok(())
@@ -258,33 +263,56 @@ impl Sink for FileSink {
     }
 }
 
-/// Keeps the rows of each bus; the tables are built when they are asked for.
-#[derive(Default)]
+/// Keeps the rows of each bus.
 pub struct MemorySink {
+    columns: Arc<Columns<Transaction>>,
+    /// Rows from which on they become a table: none are kept where a few columns of them take much less.
+    most: usize,
     pub buses: Vec<BusRows>,
 }
 
-/// The rows of one bus.
+impl MemorySink {
+    /// For all columns of transactions, or for those that are named.
+    pub fn new(columns: Option<&[String]>) -> Result<Self> {
+        let most = if columns.is_some() { BATCH } else { usize::MAX };
+        Ok(MemorySink { columns: Arc::new(tables::transactions(columns)?), most, buses: Vec::new() })
+    }
+}
+
+/// The rows of one bus; the tables are built when they are asked for.
 pub struct BusRows {
     tables: BusTables,
+    columns: Arc<Columns<Transaction>>,
+    /// The first transactions, as far as they are a table already.
+    built: Vec<RecordBatch>,
     transactions: Vec<Transaction>,
     data_phases: Vec<DataPhase>,
 }
 
 impl BusRows {
-    pub fn transactions(&self) -> Vec<RecordBatch> {
-        in_batches(&self.transactions, |first, rows| {
-            let rows: Vec<_> =
-                (first..).zip(rows).map(|(number, row)| (Context { bus: &self.tables, number }, row)).collect();
-            tables::transactions(&rows)
-        })
+    /// Builds the table of transactions; its rows are gone then.
+    pub fn take_transactions(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
+        self.build();
+        (self.columns.schema(), std::mem::take(&mut self.built))
     }
 
-    pub fn data_phases(&self) -> Vec<RecordBatch> {
-        in_batches(&self.data_phases, |_, rows| {
+    fn build(&mut self) {
+        let done = self.built.iter().map(RecordBatch::num_rows).sum::<usize>() as u64;
+        self.built.extend(in_batches(&std::mem::take(&mut self.transactions), |first, rows| {
+            let numbered = (done + first..).zip(rows);
+            let rows: Vec<_> = numbered.map(|(number, row)| (Context { bus: &self.tables, number }, row)).collect();
+            self.columns.batch(&rows)
+        }));
+    }
+
+    /// Builds the table of data phases; its rows are gone then.
+    pub fn take_data_phases(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
+        let columns = tables::data_phases();
+        let batches = in_batches(&std::mem::take(&mut self.data_phases), |_, rows| {
             let rows: Vec<_> = rows.iter().map(|row| (Context { bus: &self.tables, number: 0 }, row)).collect();
-            tables::data_phases(&rows)
-        })
+            columns.batch(&rows)
+        });
+        (columns.schema(), batches)
     }
 }
 
@@ -308,16 +336,24 @@ fn in_batches<R: Sync>(rows: &[R], build: impl Fn(u64, &[R]) -> RecordBatch + Sy
 
 impl Sink for MemorySink {
     fn begin(&mut self, buses: &[BusTables]) -> Result<()> {
-        self.buses = buses
-            .iter()
-            .map(|tables| BusRows { tables: tables.clone(), transactions: Vec::new(), data_phases: Vec::new() })
-            .collect();
+        let empty = |tables: &BusTables| BusRows {
+            tables: tables.clone(),
+            columns: self.columns.clone(),
+            built: Vec::new(),
+            transactions: Vec::new(),
+            data_phases: Vec::new(),
+        };
+        self.buses = buses.iter().map(empty).collect();
         Ok(())
     }
 
     fn rows(&mut self, bus: usize, mut rows: Rows) -> Result<()> {
-        self.buses[bus].transactions.append(&mut rows.transactions);
-        self.buses[bus].data_phases.append(&mut rows.data_phases);
+        let bus = &mut self.buses[bus];
+        bus.transactions.append(&mut rows.transactions);
+        bus.data_phases.append(&mut rows.data_phases);
+        if bus.transactions.len() >= self.most {
+            bus.build();
+        }
         Ok(())
     }
 
