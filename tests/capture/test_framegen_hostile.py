@@ -200,7 +200,17 @@ class Impostor:
 def report(**changes: Any) -> dict[str, Any]:
     """A report that says nothing was received."""
     interface = dict.fromkeys(
-        ["rx_packets", "tx_packets", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped", "rx_missed"], 0
+        [
+            "rx_packets",
+            "tx_packets",
+            "rx_errors",
+            "tx_errors",
+            "rx_dropped",
+            "tx_dropped",
+            "rx_missed",
+            "carrier_changes",
+        ],
+        0,
     )
     quality = {
         "involuntary_switches": 0, "stolen_ms": 0, "socket_drops": 0, "unstamped": 0,

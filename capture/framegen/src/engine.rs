@@ -133,8 +133,12 @@ impl Engine {
         report.sent_records = self.sent_log.records().len() as u64;
         report.received_records = self.received_log.records().len() as u64;
         let counters = self.host.counters().map(|now| now.since(self.counters));
-        if let Err(error) = &counters {
-            self.shared.note(error.to_string());
+        match &counters {
+            Ok(counters) if counters.carrier_changes > 0 => {
+                self.shared.note(format!("{} lost its carrier", self.host.name));
+            }
+            Ok(_) => {}
+            Err(error) => self.shared.note(error.to_string()),
         }
         report.quality = Quality {
             involuntary_switches: self.shared.switches.load(Ordering::Relaxed),

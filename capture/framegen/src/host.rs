@@ -39,6 +39,17 @@ impl Host {
         Ok(self.link()?.counters)
     }
 
+    /// Why the interface took no frame. The kernel's own words are those of a full queue also where it is the link that
+    /// is down, and only of the latter is ENETDOWN a sure sign.
+    pub fn refusal(&self, error: &io::Error) -> String {
+        match self.link() {
+            Err(gone) => gone.to_string(),
+            Ok(link) if !link.up || error.raw_os_error() == Some(libc::ENETDOWN) => format!("{} went down", self.name),
+            Ok(link) if !link.carrier => format!("{} has no carrier", self.name),
+            Ok(_) => format!("{} takes no frames: {error}", self.name),
+        }
+    }
+
     /// Settle the calling thread on its CPU.
     pub fn settle(&self, role: Role) -> io::Result<()> {
         let cpu = match role {

@@ -15,7 +15,7 @@ pub struct Interface {
     pub mac: Option<crate::frame::Mac>,
     pub mtu: u32,
     pub up: bool,
-    pub running: bool,
+    pub carrier: bool,
     pub speed_mbit_s: Option<u32>,
     pub ethernet: bool,
     pub default_route: bool,
@@ -48,7 +48,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             Some(format!("raw frames are not allowed ({error}); run as root or `setcap cap_net_raw+ep` on framegen"))
         } else if !link.up {
             Some("down".to_owned())
-        } else if !link.running {
+        } else if !link.carrier {
             Some("no carrier".to_owned())
         } else if default_route {
             Some("carries the default route: only with --allow-default-route".to_owned())
@@ -61,7 +61,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             mac: link.mac,
             mtu: link.mtu,
             up: link.up,
-            running: link.running,
+            carrier: link.carrier,
             speed_mbit_s: query.speed(&link.name),
             ethernet: link.mac.is_some(),
             default_route,

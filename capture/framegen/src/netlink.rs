@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const HEADER: usize = 16; // struct nlmsghdr
+const IFLA_CARRIER_CHANGES: u16 = 35; // linux/if_link.h, since Linux 3.15
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -19,8 +20,7 @@ pub struct Link {
     pub mac: Option<Mac>,
     pub mtu: u32,
     pub up: bool,
-    /// Has a carrier.
-    pub running: bool,
+    pub carrier: bool,
     /// The bridge or bond it belongs to.
     master: Option<u32>,
     /// The interface it lies on (VLAN, macvlan), within this namespace.
@@ -39,6 +39,8 @@ pub struct Counters {
     pub tx_dropped: u64,
     /// Came while the card had no buffer (rx_missed_errors, rx_fifo_errors, rx_over_errors).
     pub rx_missed: u64,
+    /// Times the carrier came or went.
+    pub carrier_changes: u32,
 }
 
 impl Counters {
@@ -51,6 +53,7 @@ impl Counters {
             rx_dropped: self.rx_dropped.wrapping_sub(before.rx_dropped),
             tx_dropped: self.tx_dropped.wrapping_sub(before.tx_dropped),
             rx_missed: self.rx_missed.wrapping_sub(before.rx_missed),
+            carrier_changes: self.carrier_changes.wrapping_sub(before.carrier_changes),
         }
     }
 }
@@ -160,7 +163,8 @@ fn link(message: &[u8]) -> Option<Link> {
         mac: None,
         mtu: 0,
         up: flags & libc::IFF_UP as u32 != 0,
-        running: flags & libc::IFF_RUNNING as u32 != 0,
+        // Not IFF_RUNNING: the kernel brings that up to date a second later.
+        carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
         master: None,
         lower: None,
         counters: Counters::default(),
@@ -176,7 +180,10 @@ fn link(message: &[u8]) -> Option<Link> {
             libc::IFLA_MASTER => link.master = u32_of(content),
             libc::IFLA_LINK => link.lower = u32_of(content),
             libc::IFLA_LINK_NETNSID => elsewhere = true,
-            libc::IFLA_STATS64 => link.counters = counters(content)?,
+            libc::IFLA_STATS64 => {
+                link.counters = Counters { carrier_changes: link.counters.carrier_changes, ..counters(content)? };
+            }
+            IFLA_CARRIER_CHANGES => link.counters.carrier_changes = u32_of(content)?,
             _ => {}
         }
     }
@@ -197,6 +204,7 @@ fn counters(content: &[u8]) -> Option<Counters> {
         rx_dropped: field(6)?,
         tx_dropped: field(7)?,
         rx_missed: field(11)? + field(14)? + field(15)?, // over, fifo, missed
+        carrier_changes: 0,                              // an attribute of its own
     })
 }
 
@@ -234,7 +242,7 @@ mod tests {
     fn link(index: u32, master: Option<u32>, lower: Option<u32>) -> Link {
         let name = format!("if{index}");
         let counters = Counters::default();
-        Link { index, name, mac: None, mtu: 1500, up: true, running: true, master, lower, counters }
+        Link { index, name, mac: None, mtu: 1500, up: true, carrier: true, master, lower, counters }
     }
 
     #[test]

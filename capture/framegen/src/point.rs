@@ -13,11 +13,18 @@ pub struct RawPoint {
     pub index: usize,
     pub started_unix_ns: i64,
     pub elapsed_s: f64,
-    pub reason: Option<String>,
+    /// Why it is not complete, the nearest cause first.
+    pub reasons: Vec<String>,
     pub reports: Vec<Option<Report>>,
     pub sent: Vec<Logged>,
     pub received: Vec<Logged>,
     pub frame_logs: Vec<LogFile>,
+}
+
+impl RawPoint {
+    pub fn reason(&self) -> Option<String> {
+        (!self.reasons.is_empty()).then(|| self.reasons.join("; "))
+    }
 }
 
 pub enum Logged {
@@ -54,8 +61,8 @@ pub fn summarise(raw: &RawPoint, clocks: &[ClockFit], asks: bool) -> PointSummar
         test_id: raw.point.test,
         started_unix_ns: raw.started_unix_ns,
         elapsed_s: raw.elapsed_s,
-        complete: raw.reason.is_none(),
-        reason: raw.reason.clone(),
+        complete: raw.reasons.is_empty(),
+        reason: raw.reason(),
         suspect: quality.iter().any(|node| !node.reasons.is_empty()),
         flows: flows(&raw.point, &results, clocks),
         round_trip_us: if asks { round_trips(&raw.point, results[0].sent, results[0].received) } else { Vec::new() },

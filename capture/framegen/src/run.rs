@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
                 let id = (random.word() >> 32) as u32;
                 match self.point(index, id, length) {
                     Ok(point) => {
-                        reason = point.reason.clone();
+                        reason = point.reason();
                         raw.push(point);
                     }
                     Err(SessionError::Io(error)) => return Err(error),
@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
             index,
             started_unix_ns: unix_ns(),
             elapsed_s: 0.0,
-            reason: None,
+            reasons: Vec::new(),
             reports: Vec::new(),
             sent: Vec::new(),
             received: Vec::new(),
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
             point,
         };
         if left <= 0.0 {
-            raw.reason = Some(format!("the limit of {} s was reached", self.test.limits.max_seconds));
+            raw.reasons.push(format!("the limit of {} s was reached", self.test.limits.max_seconds));
             raw.reports = vec![None; reachable.len() + 1];
             return Ok(raw);
         }
@@ -201,7 +201,8 @@ impl<'a> Run<'a> {
         }
         raw.elapsed_s = begin.elapsed().as_secs_f64();
         let local = engine.finish();
-        raw.reason = watched.err().map(|error| error.to_string()).or(local.fault.clone());
+        raw.reasons.extend(local.fault.clone());
+        raw.reasons.extend(watched.err().map(|error| error.to_string()));
         raw.reports.push(Some(local));
         raw.sent.push(Logged::Here(engine.sent_log.clone()));
         raw.received.push(Logged::Here(engine.received_log.clone()));
@@ -290,12 +291,11 @@ impl<'a> Run<'a> {
                 }
                 Ok(report)
             });
-            if let Err(error) = &report {
-                raw.reason.get_or_insert(error.to_string());
-            }
-            if let Some(fault) = report.as_ref().ok().and_then(|report| report.fault.clone()) {
-                raw.reason.get_or_insert(format!("node {}: {fault}", session.node));
-            }
+            let fault = match &report {
+                Ok(report) => report.fault.as_ref().map(|fault| format!("node {}: {fault}", session.node)),
+                Err(error) => Some(error.to_string()),
+            };
+            raw.reasons.extend(fault.filter(|fault| !raw.reasons.contains(fault)));
             raw.reports.push(report.ok());
             let [sent, received] = logs;
             raw.sent.push(Logged::Fetched(sent));

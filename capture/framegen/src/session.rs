@@ -11,7 +11,7 @@ use crate::job::{Job, Report, largest_user};
 use crate::log::Record;
 use crate::random::Random;
 use crate::signals;
-use crate::socket::{Batch, PacketSocket, Traffic, wait_readable};
+use crate::socket::{Batch, PacketSocket, Traffic, is_passing, wait_readable};
 use crate::sync::Exchange;
 use std::fmt;
 use std::io;
@@ -66,11 +66,6 @@ impl From<io::Error> for SessionError {
     fn from(error: io::Error) -> Self {
         SessionError::Io(error)
     }
-}
-
-/// The kernel may take the next frame.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN | libc::EINTR | libc::ENETDOWN))
 }
 
 pub struct Session {

@@ -121,6 +121,11 @@ impl PacketSocket {
     }
 }
 
+/// The kernel may take the next frame.
+pub fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN | libc::EINTR | libc::ENETDOWN))
+}
+
 /// Wait until one of `fds` has something to read, or a signal came. A socket's own error (the link went down) is one here.
 pub fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<()> {
     let mut polls: Vec<libc::pollfd> =

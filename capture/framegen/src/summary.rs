@@ -77,7 +77,7 @@ pub struct FlowSummary {
 /// Where the lost frames were lost; the four add up to `lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Loss {
-    /// Dropped by the sending interface.
+    /// Dropped by the sending interface after it had accepted them.
     pub sender: u64,
     /// Neither dropped here nor there.
     pub network: u64,
@@ -243,10 +243,12 @@ fn summarise(flow: &Flow, results: &[NodeResult], clocks: &[ClockFit], drops: &m
         };
         let interface = from.report.as_ref().map(|report| report.quality.interface).unwrap_or_default();
         let application = take(corrupt);
+        // What the interface refused it may have counted as dropped: such frames were not sent, so not lost.
+        let refused = sent.map_or(0, |sent| sent.failed);
+        let sender = take(interface.tx_dropped.saturating_add(interface.tx_errors).saturating_sub(refused));
         let pool = &mut drops[usize::from(flow.to)];
         let kernel = take(*pool);
         *pool -= kernel;
-        let sender = take(interface.tx_dropped.saturating_add(interface.tx_errors));
         Loss { sender, network: left, kernel, application }
     });
     let departures = || from.sent.iter().filter(|record| record.stream == flow.stream);
@@ -315,7 +317,7 @@ mod tests {
     /// Node 0 sent 100 frames in each of two streams to node 1, which has 80 and 90 of them.
     fn account(corrupt: u64, sender: Quality, receiver: Quality) -> [(u64, Loss); 2] {
         let sent = |stream| Report {
-            sent: Some(Sent { stream, sent: 100, ..Sent::default() }),
+            sent: Some(Sent { stream, sent: 100, failed: 3, ..Sent::default() }),
             quality: sender.clone(),
             ..Report::default()
         };
@@ -355,9 +357,10 @@ mod tests {
             interface: Counters { rx_dropped: 7, ..Counters::default() },
             ..Quality::default()
         };
-        let blocked = Quality { interface: Counters { tx_dropped: 4, ..Counters::default() }, ..Quality::default() };
-        let first = Loss { application: 3, kernel: 17, sender: 0, network: 0 };
-        let second = Loss { application: 0, kernel: 5, sender: 4, network: 1 };
+        // Of the 7 the interface dropped 3 had been refused, so were not sent.
+        let blocked = Quality { interface: Counters { tx_dropped: 7, ..Counters::default() }, ..Quality::default() };
+        let first = Loss { application: 3, kernel: 13, sender: 4, network: 0 };
+        let second = Loss { application: 0, kernel: 6, sender: 4, network: 0 };
         assert_eq!(account(3, blocked, full), [(20, first), (10, second)]);
     }
 

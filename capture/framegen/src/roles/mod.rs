@@ -4,9 +4,33 @@ pub mod receiver;
 pub mod requester;
 pub mod sender;
 
+use crate::control::SILENCE_NS;
+use crate::socket::is_passing;
+use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
+
+/// A link may come back within this time; shorter than the peer's patience, so that the cause is told, not the silence.
+const REFUSED_NS: i64 = 2 * SILENCE_NS / 3;
+
+/// Frames the kernel did not take, one after the other.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    since: Option<i64>,
+}
+
+impl Refusals {
+    /// One more. True if it is not to be expected that the next is taken.
+    pub fn are_final(&mut self, error: &io::Error, now: i64) -> bool {
+        let since = *self.since.get_or_insert(now);
+        !is_passing(error) || now - since > REFUSED_NS
+    }
+
+    pub fn over(&mut self) {
+        self.since = None;
+    }
+}
 
 /// What the threads of one job share.
 #[derive(Debug)]

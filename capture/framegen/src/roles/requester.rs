@@ -1,7 +1,7 @@
 //! Asks and waits: request-response, ping-pong, one-to-many. Request and reply are timed by one thread.
 
-use super::Shared;
 use super::receiver::{Counting, Source};
+use super::{Refusals, Shared};
 use crate::frame::{ETHERNET_HEADER, HEADER, Header, Kind, Mac, build, ethernet_header};
 use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Job, Sent};
@@ -77,7 +77,7 @@ impl Requester {
             let header = Header { sequence, send_ns: self.host.clock.now(), ..self.header(Kind::Mark) };
             let frame = build(self.asking.destination, self.host.mac, self.job.framing, &header, &payload);
             if let Err(error) = self.socket.send(&frame) {
-                shared.fail(format!("MARK frame {sequence} could not be sent: {error}"));
+                shared.fail(format!("MARK frame {sequence}: {}", self.host.refusal(&error)));
             }
         }
     }
@@ -99,6 +99,7 @@ impl Requester {
             + responders as u64 * crate::frame::wire_bytes(usize::from(asking.response_length));
         let mut sent = Sent { stream: header.stream, ..Sent::default() };
         let mut next = start;
+        let mut refusals = Refusals::default();
 
         while header.sequence < asking.loops && !shared.stopped() {
             frame[ETHERNET_HEADER + HEADER..].copy_from_slice(pattern.of(header.sequence, user - HEADER));
@@ -116,25 +117,32 @@ impl Requester {
             }
             header.send_ns = now;
             header.write(&mut frame[ETHERNET_HEADER..]);
-            if let Err(error) = self.socket.send(&frame) {
-                sent.failed += 1;
-                shared.fail(format!("{} takes no frames: {error}", self.host.name));
-                break;
+            match self.socket.send(&frame) {
+                Ok(()) => {
+                    refusals.over();
+                    sent.sent += 1;
+                    sent.first_ns.get_or_insert(now);
+                    sent.last_ns = Some(now);
+                    shared.sent.store(sent.sent, Ordering::Relaxed);
+                    self.log.push(Record {
+                        sequence: header.sequence,
+                        stream: header.stream,
+                        node: header.node,
+                        length_bytes: user as u32,
+                        flags: 0,
+                        send_ns: now,
+                        receive_ns: UNKNOWN_NS,
+                        lateness_ns: (now - earliest).clamp(0, i64::from(i32::MAX)) as i32,
+                    });
+                }
+                // Like a request that got lost: the next one follows when its time to be answered is over.
+                Err(error) => {
+                    sent.failed += 1;
+                    if refusals.are_final(&error, now) {
+                        shared.fail(self.host.refusal(&error));
+                    }
+                }
             }
-            sent.sent += 1;
-            sent.first_ns.get_or_insert(now);
-            sent.last_ns = Some(now);
-            shared.sent.store(sent.sent, Ordering::Relaxed);
-            self.log.push(Record {
-                sequence: header.sequence,
-                stream: header.stream,
-                node: header.node,
-                length_bytes: user as u32,
-                flags: 0,
-                send_ns: now,
-                receive_ns: UNKNOWN_NS,
-                lateness_ns: (now - earliest).clamp(0, i64::from(i32::MAX)) as i32,
-            });
             ceiling.sent(now, exchange_bytes);
             next = now + asking.spacing_ns;
 

@@ -1,6 +1,6 @@
 //! Sends one stream: waits for each frame's time, stamps it, hands it to the kernel.
 
-use super::Shared;
+use super::{Refusals, Shared};
 use crate::clock::Clock;
 use crate::frame::{ETHERNET_HEADER, HEADER, Header, Kind, build, ethernet_header, wire_bytes};
 use crate::host::{Host, Role, involuntary_switches};
@@ -19,8 +19,6 @@ const MARK_SPACING_NS: i64 = 1_000_000;
 const LEAD_NS: i64 = 100_000;
 /// Beyond this a wait sleeps first; it then spins for the last millisecond.
 const SLEEP_NS: i64 = 3_000_000;
-/// A kernel that takes no frame for this long: the link is down.
-const REFUSING_NS: i64 = 500_000_000;
 
 /// The way a frame takes into the kernel.
 pub enum Transmitter {
@@ -110,7 +108,7 @@ impl Sender {
                 return;
             }
             if let Err(error) = self.transmitter.send(&frame, false) {
-                shared.fail(format!("MARK frame {sequence} could not be sent: {error}"));
+                shared.fail(format!("MARK frame {sequence}: {}", self.host.refusal(&error)));
             }
         }
         if self.send.marks > 0 {
@@ -134,7 +132,7 @@ impl Sender {
         let end = start + (self.job.max_seconds * 1e9) as i64;
         let asked_end = send.seconds.map(|seconds| start + (seconds * 1e9) as i64);
         let unpaced = send.spacing_ns == 0.0;
-        let mut refused_since = None;
+        let mut refusals = Refusals::default();
 
         loop {
             let left = send.planned - header.sequence - pacer.skipped;
@@ -160,7 +158,7 @@ impl Sender {
             header.write(&mut frame[ETHERNET_HEADER..]);
             match self.transmitter.send(&frame, unpaced) {
                 Ok(()) => {
-                    refused_since = None;
+                    refusals.over();
                     sent.sent += 1;
                     sent.first_ns.get_or_insert(now);
                     sent.last_ns = Some(now);
@@ -178,10 +176,8 @@ impl Sender {
                 }
                 Err(error) => {
                     sent.failed += 1;
-                    let since = *refused_since.get_or_insert(now);
-                    let transient = matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN | libc::EINTR));
-                    if !transient || now - since > REFUSING_NS {
-                        shared.fail(format!("{} takes no frames: {error}", self.host.name));
+                    if refusals.are_final(&error, now) {
+                        shared.fail(self.host.refusal(&error));
                     }
                 }
             }
@@ -191,7 +187,7 @@ impl Sender {
         }
         sent.skipped = u64::from(pacer.skipped);
         if let Err(error) = self.transmitter.flush() {
-            shared.fail(format!("{} takes no frames: {error}", self.host.name));
+            shared.fail(self.host.refusal(&error));
         }
     }
 }
