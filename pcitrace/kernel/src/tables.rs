@@ -5,10 +5,11 @@ use crate::layout::Layout;
 use crate::pipeline::{BusTables, Decoded};
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Transaction};
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, RecordBatch, RecordBatchOptions, StringBuilder, StringDictionaryBuilder,
-    UInt8Builder, UInt64Builder,
+    ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringBuilder,
+    StringDictionaryBuilder,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
@@ -90,40 +91,26 @@ impl<R> Columns<R> {
     }
 
     pub fn batch(&self, rows: &[(Context, impl Borrow<R>)]) -> RecordBatch {
-        let n = rows.len();
-        let arrays = self
-            .chosen
-            .iter()
-            .map(|column| -> ArrayRef {
-                match column.fill {
-                    Fill::Text(get) => self.text(rows.iter().map(|(context, row)| get(context, row.borrow()))),
-                    Fill::Name(get) => self.text(rows.iter().map(|(context, row)| get(context, row.borrow()))),
-                    Fill::Float(get) => {
-                        let mut builder = Float64Builder::with_capacity(n);
-                        rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                        Arc::new(builder.finish())
-                    }
-                    Fill::Integer(get) => {
-                        let mut builder = UInt64Builder::with_capacity(n);
-                        rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                        Arc::new(builder.finish())
-                    }
-                    Fill::Byte(get) => {
-                        let mut builder = UInt8Builder::with_capacity(n);
-                        rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                        Arc::new(builder.finish())
-                    }
-                    Fill::Flag(get) => {
-                        let mut builder = BooleanBuilder::with_capacity(n);
-                        rows.iter().for_each(|(context, row)| builder.append_option(get(context, row.borrow())));
-                        Arc::new(builder.finish())
-                    }
-                }
-            })
-            .collect();
+        let arrays = self.chosen.iter().map(|column| self.array(column, rows)).collect();
         // The count says how many rows there are also where no column was asked for.
-        let options = RecordBatchOptions::new().with_row_count(Some(n));
-        RecordBatch::try_new_with_options(self.schema(), arrays, &options).expect("the builders follow the schema")
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(self.schema(), arrays, &options).expect("the arrays follow the schema")
+    }
+
+    fn array(&self, column: &Column<R>, rows: &[(Context, impl Borrow<R>)]) -> ArrayRef {
+        let n = rows.len();
+        match column.fill {
+            Fill::Text(get) => self.text(rows.iter().map(|(context, row)| get(context, row.borrow()))),
+            Fill::Name(get) => self.text(rows.iter().map(|(context, row)| get(context, row.borrow()))),
+            Fill::Float(get) => primitive::<Float64Type>(n, |i| get(&rows[i].0, rows[i].1.borrow())),
+            Fill::Integer(get) => primitive::<UInt64Type>(n, |i| get(&rows[i].0, rows[i].1.borrow())),
+            Fill::Byte(get) => primitive::<UInt8Type>(n, |i| get(&rows[i].0, rows[i].1.borrow())),
+            Fill::Flag(get) => {
+                let cell = |i: usize| get(&rows[i].0, rows[i].1.borrow());
+                let values = BooleanBuffer::collect_bool(n, |i| cell(i) == Some(true));
+                Arc::new(BooleanArray::new(values, Some(validity(n, |i| cell(i).is_some()))))
+            }
+        }
     }
 
     fn text<'a>(&self, texts: impl ExactSizeIterator<Item = Option<&'a str>>) -> ArrayRef {
@@ -137,6 +124,23 @@ impl<R> Columns<R> {
             Arc::new(builder.finish())
         }
     }
+}
+
+fn primitive<T: ArrowPrimitiveType>(n: usize, cell: impl Fn(usize) -> Option<T::Native>) -> ArrayRef {
+    let mut nulls = 0;
+    let values: Vec<_> = (0..n)
+        .map(|i| {
+            let value = cell(i);
+            nulls += usize::from(value.is_none());
+            value.unwrap_or_default()
+        })
+        .collect();
+    let valid = (nulls > 0).then(|| validity(n, |i| cell(i).is_some()));
+    Arc::new(PrimitiveArray::<T>::new(values.into(), valid))
+}
+
+fn validity(n: usize, is_valid: impl Fn(usize) -> bool) -> NullBuffer {
+    NullBuffer::new(BooleanBuffer::collect_bool(n, is_valid))
 }
 
 const fn column<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
