@@ -33,6 +33,9 @@ pub trait Backend: Copy {
     /// One byte of each of 64 samples.
     type Plane: Copy;
 
+    /// False where it is known when compiled that only CLK, the control lines, GNT# and RST# were captured.
+    const DATA: bool;
+
     /// The size of samples: what is known of it when compiled, or else `unit`.
     #[inline(always)]
     fn unit(unit: usize) -> usize {
@@ -105,6 +108,8 @@ const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 
 impl Backend for Portable {
     type Plane = [u64; 8];
+
+    const DATA: bool = true;
 
     #[inline(always)]
     unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
@@ -180,18 +185,20 @@ impl Backend for Portable {
     }
 }
 
-/// For samples of `UNIT` bytes; of any size for 0.
+/// For samples of `UNIT` bytes; of any size for 0. `DATA` as in [`Backend`].
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
-pub struct Avx2<const UNIT: usize>;
+pub struct Avx2<const UNIT: usize, const DATA: bool>;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{Avx2, Backend};
     use std::arch::x86_64::*;
 
-    impl<const UNIT: usize> Backend for Avx2<UNIT> {
+    impl<const UNIT: usize, const DATA: bool> Backend for Avx2<UNIT, DATA> {
         type Plane = [__m256i; 2];
+
+        const DATA: bool = DATA;
 
         #[inline(always)]
         fn unit(unit: usize) -> usize {
@@ -384,12 +391,12 @@ mod tests {
             check::<Portable>(data, unit)?;
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {
-                check::<Avx2<0>>(data, unit)?;
+                check::<Avx2<0, true>>(data, unit)?;
                 match unit {
-                    1 => check::<Avx2<1>>(data, unit)?,
-                    2 => check::<Avx2<2>>(data, unit)?,
-                    4 => check::<Avx2<4>>(data, unit)?,
-                    8 => check::<Avx2<8>>(data, unit)?,
+                    1 => check::<Avx2<1, true>>(data, unit)?,
+                    2 => check::<Avx2<2, true>>(data, unit)?,
+                    4 => check::<Avx2<4, true>>(data, unit)?,
+                    8 => check::<Avx2<8, true>>(data, unit)?,
                     _ => {}
                 }
             }
@@ -401,8 +408,8 @@ mod tests {
             prop_assert_eq!(unsafe { Portable::expand(packed, mask) }, x & mask);
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {
-                prop_assert_eq!(unsafe { Avx2::<0>::compress(x, mask) }, packed);
-                prop_assert_eq!(unsafe { Avx2::<0>::expand(packed, mask) }, x & mask);
+                prop_assert_eq!(unsafe { Avx2::<0, true>::compress(x, mask) }, packed);
+                prop_assert_eq!(unsafe { Avx2::<0, true>::expand(packed, mask) }, x & mask);
             }
         }
     }
@@ -442,7 +449,7 @@ mod tests {
             prop_assert_eq!(unsafe { Portable::unchanged(data.as_ptr(), unit, blocks, w, c) }, expected);
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {
-                prop_assert_eq!(unsafe { Avx2::<0>::unchanged(data.as_ptr(), unit, blocks, w, c) }, expected);
+                prop_assert_eq!(unsafe { Avx2::<0, true>::unchanged(data.as_ptr(), unit, blocks, w, c) }, expected);
             }
         }
     }

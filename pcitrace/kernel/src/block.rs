@@ -72,10 +72,16 @@ impl<B: Backend> Block<'_, B> {
 
     #[inline(always)]
     pub fn maybe(&self, bit: Option<Bit>) -> u64 {
-        match bit {
+        match self.data(bit) {
             Some(bit) => self.line(bit),
             None => 0,
         }
+    }
+
+    /// What is there only if lines beyond the control lines were captured.
+    #[inline(always)]
+    pub fn data<T>(&self, of: Option<T>) -> Option<T> {
+        of.filter(|_| B::DATA)
     }
 
     /// Byte lanes that C/BE# disables in the data phases `data`, in those of `wide` the upper four too.

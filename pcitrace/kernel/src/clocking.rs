@@ -275,7 +275,11 @@ impl Decoder {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
 fn run_avx2<const UNIT: usize>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
-    run::<Avx2<UNIT>>(decoder, data, blocks, valid, stamps);
+    if decoder.protocol.layout().has_data() {
+        run::<Avx2<UNIT, true>>(decoder, data, blocks, valid, stamps);
+    } else {
+        run::<Avx2<UNIT, false>>(decoder, data, blocks, valid, stamps);
+    }
 }
 
 #[inline(always)]
@@ -440,16 +444,16 @@ impl Engine for Portable {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl<const UNIT: usize> Engine for Avx2<UNIT> {
+impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
     #[inline(always)]
     unsafe fn block(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
-        fn block<const UNIT: usize>(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
+        fn block<const UNIT: usize, const DATA: bool>(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
             // Safety: this function has the features, and the caller of the outer one gives a block of the run.
-            unsafe { run.block::<Avx2<UNIT>>(decoder, index, valid) }
+            unsafe { run.block::<Avx2<UNIT, DATA>>(decoder, index, valid) }
         }
-        unsafe { block::<UNIT>(run, decoder, index, valid) }
+        unsafe { block::<UNIT, DATA>(run, decoder, index, valid) }
     }
 }
 

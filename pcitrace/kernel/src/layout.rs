@@ -254,6 +254,16 @@ impl Layout {
         })
     }
 
+    /// Were lines captured that tell more than what happens when, by whom: data, errors, the width of the bus?
+    pub fn has_data(&self) -> bool {
+        let lines = [self.perr, self.serr, self.req64, self.ack64, self.par];
+        self.wide
+            || !self.cbe.is_empty()
+            || self.ad.is_some()
+            || self.devsel_unknown.or(self.grants_unknown).is_some()
+            || lines.into_iter().any(|line| line.is_some())
+    }
+
     /// Bytes of the sample that hold the lines a decoder looks at clock by clock, with the bits of those lines.
     pub fn control_bytes(&self) -> Vec<(usize, u8)> {
         let mut bytes: BTreeMap<usize, u8> = BTreeMap::new();

@@ -104,6 +104,8 @@ enum AwaitsPar {
 pub struct Protocol {
     layout: Layout,
     want_data_phases: bool,
+    /// Each data phase has to be looked at: for its row or its parity.
+    looks_at_phases: bool,
     state: State,
     /// Clocks seen so far; the number of the next one.
     pub clk: u64,
@@ -127,6 +129,7 @@ impl Protocol {
     /// `in_step`: the clock before was idle and nothing from before it is pending.
     pub fn new(layout: Layout, want_data_phases: bool, in_step: bool, window: u64) -> Self {
         Protocol {
+            looks_at_phases: want_data_phases || layout.parity.is_some() && layout.par.is_some(),
             layout,
             want_data_phases,
             state: if in_step { State::Idle } else { State::Lost },
@@ -195,10 +198,9 @@ impl Protocol {
     /// In a burst that has begun, and nobody asks for its single data phases.
     #[inline(always)]
     pub fn is_bursting(&self) -> bool {
-        let listed = self.want_data_phases || self.layout.parity.is_some() && self.layout.par.is_some();
         let begun = |open: &Open| open.claimed && !open.wide && self.rows.transactions[open.row].data_phases > 0;
         self.state == State::Open
-            && !listed
+            && !self.looks_at_phases
             && self.tail.is_none()
             && self.awaits_par.is_none()
             && self.open.as_ref().is_some_and(begun)

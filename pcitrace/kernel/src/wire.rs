@@ -155,7 +155,7 @@ fn run_of(samples: &[u8], unit: usize, bit: Bit, level: bool) -> usize {
     if has_fast_path() {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         fn run_of_avx2(samples: &[u8], unit: usize, bit: Bit, level: bool) -> usize {
-            run_in_blocks::<Avx2<0>>(samples, unit, bit, level)
+            run_in_blocks::<Avx2<0, true>>(samples, unit, bit, level)
         }
         // Safety: the processor has the features.
         return unsafe { run_of_avx2(samples, unit, bit, level) };

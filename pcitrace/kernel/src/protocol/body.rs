@@ -75,7 +75,7 @@ impl Protocol {
             counts.initiator += u64::from((wait & !irdy & trdy).count_ones());
         }
 
-        if self.layout.perr.is_some() || self.layout.serr.is_some() {
+        if B::DATA && (self.layout.perr.is_some() || self.layout.serr.is_some()) {
             let (first_perr, first_serr) = (open.address_clk + 2, row.start_clk + 2);
             let layout = &self.layout;
             open.perr.watch(block, layout.perr, layout.perr_unknown, mask & from_clk(first_perr));
@@ -89,19 +89,20 @@ impl Protocol {
             }
             row.last_data = block.stamp(63 - data.leading_zeros());
             row.data_phases += u64::from(count);
-            let wide = match (open.wide, self.layout.ack64) {
+            let wide = match (B::DATA && open.wide, self.layout.ack64) {
                 (true, Some(ack64)) => data & block.line(ack64),
                 (true, None) => data,
                 _ => 0,
             };
             // Lanes without a known byte enable count as enabled.
-            let inexact = match self.layout.cbe.len() {
+            let lanes = if B::DATA { self.layout.cbe.len() } else { 0 };
+            let inexact = match lanes {
                 0 => data,
                 4 => data & (block.maybe(self.layout.cbe_unknown) | wide),
                 _ => data & block.maybe(self.layout.cbe_unknown) | wide & block.maybe(self.layout.cbe_high_unknown),
             };
             let mut bytes = 4 * u64::from(count + wide.count_ones());
-            if !self.layout.cbe.is_empty() {
+            if lanes > 0 {
                 bytes -= block.disabled_lanes(&self.layout, data, wide);
             }
             row.bytes += bytes;

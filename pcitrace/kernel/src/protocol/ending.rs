@@ -9,7 +9,7 @@ impl Protocol {
     /// PERR# and SERR# in the two clocks after a transaction, as far as they are in this block.
     #[inline(always)]
     pub(super) fn watch_tail<B: Backend>(&mut self, block: &Block<B>, from: u32) {
-        let Some(tail) = &mut self.tail else { return };
+        let Some(tail) = block.data(self.tail.as_mut()) else { return };
         let to = (from + tail.clocks_left).min(block.clocks());
         if from >= to {
             return;

@@ -11,29 +11,31 @@ impl Protocol {
     pub(super) fn address_phase<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) {
         let sample = block.sample(at);
         let layout = &self.layout;
-        let known = |unknown: Option<Bit>| unknown.is_none_or(|bit| !bit.get(sample));
+        let known = |unknown: Option<Bit>| block.data(unknown).is_none_or(|bit| !bit.get(sample));
         let start_clk = self.clk + u64::from(at);
-        let command =
-            layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| (cbe.get(sample) & 0xf) as u8);
+        let command = block
+            .data(layout.cbe_word.as_ref())
+            .filter(|_| known(layout.cbe_unknown))
+            .map(|cbe| (cbe.get(sample) & 0xf) as u8);
         // Without a known command it may be half of an address.
         let whole = known(layout.ad_unknown) && known(layout.cbe_unknown);
-        let address = layout.ad.as_ref().filter(|_| whole).map(|ad| ad.get(sample));
+        let address = block.data(layout.ad.as_ref()).filter(|_| whole).map(|ad| ad.get(sample));
         let initiator = layout
             .grants
             .as_ref()
             .zip(block.sample_before(at))
-            .filter(|(_, before)| layout.grants_unknown.is_none_or(|bit| !bit.get(before)))
+            .filter(|(_, before)| block.data(layout.grants_unknown).is_none_or(|bit| !bit.get(before)))
             .map(|(grants, before)| grants.get(before))
             .filter(|grants| grants.is_power_of_two())
             .map(|grants| grants.trailing_zeros() as u8);
         let is_dual = command == Some(DUAL_ADDRESS_CYCLE);
         let stamp = block.stamp(at);
         let timing = layout.clk.is_some();
-        let wide = match (layout.req64, layout.ack64) {
+        let wide = match (block.data(layout.req64), block.data(layout.ack64)) {
             (Some(req64), Some(_)) => req64.get(sample),
             (None, Some(_)) => true,
             (Some(req64), None) => layout.wide && req64.get(sample),
-            (None, None) => layout.wide,
+            (None, None) => B::DATA && layout.wide,
         };
         self.rows.transactions.push(Transaction {
             start: stamp,
@@ -108,7 +110,7 @@ impl Protocol {
     /// PAR of the next clock makes AD[31:0], C/BE[3:0]# and PAR even (PCI 2.2, 3.7.1).
     #[inline(always)]
     pub(super) fn address_parity<B: Backend>(&mut self, block: &Block<B>, at: u32) {
-        let (Some(parity), Some(_)) = (&self.layout.parity, self.layout.par) else {
+        let (Some(parity), Some(_)) = (block.data(self.layout.parity.as_ref()), self.layout.par) else {
             return;
         };
         let sample = block.sample(at);
@@ -125,7 +127,7 @@ impl Protocol {
 
     #[inline(always)]
     pub(super) fn resolve_par<B: Backend>(&mut self, block: &Block<B>) {
-        if let Some(awaited) = self.awaits_par.take() {
+        if let Some(awaited) = block.data(self.awaits_par.take()) {
             self.check_par(block.sample(0), awaited);
         }
     }
@@ -192,7 +194,7 @@ impl Protocol {
     #[inline(always)]
     pub(super) fn data_parity<B: Backend>(&mut self, block: &Block<B>, data: u64, number: u64) {
         let layout = &self.layout;
-        let (Some(parity), Some(par)) = (&layout.parity, layout.par) else {
+        let (Some(parity), Some(par)) = (block.data(layout.parity.as_ref()), layout.par) else {
             return;
         };
         let odd = block.odd(parity, data);
