@@ -16,11 +16,15 @@ use header::Header;
 use scan::{Scan, Wrong, scan};
 use std::io::Read;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 const PIECE_BYTES: usize = 1 << 19;
 /// A header or a single time step (or comment) longer than this is refused, to bound memory.
 const MAX_STEP_BYTES: usize = 256 << 20;
+/// What is kept of the check at opening takes some 100 MB at most.
+const MAX_KEPT_CHANGES: usize = 4 << 20;
+const MAX_KEPT_NETS: usize = 256;
 
 struct Vcd {
     text: Text,
@@ -30,17 +34,22 @@ struct Vcd {
     end: u64,
     /// While the simulator had its dump turned off.
     gaps: Vec<(u64, u64)>,
+    /// All changes, for the first who asks: a short file need not be read twice.
+    kept: Mutex<Option<Vec<Signal>>>,
 }
 
 pub fn open(text: Text) -> Result<Capture> {
     let header_text = read_header(&text)?;
     let header = header::parse(&header_text)
         .map_err(|w| text.wrong_at(w.at as u64, format!("{}; correct the VCD's header", w.what)))?;
-    let mut vcd = Vcd { text, header, body: header_text.len() as u64, end: 0, gaps: Vec::new() };
+    let body = header_text.len() as u64;
+    let mut vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: Mutex::default() };
     // The whole body is checked now, so that a damaged file is refused by whatever opens it.
-    let merged = vcd.scan_body(&[])?;
+    let nets = if vcd.header.nets.len() <= MAX_KEPT_NETS { vcd.header.nets.len() } else { 0 };
+    let merged = vcd.scan_body(&(0..nets).collect::<Vec<_>>(), MAX_KEPT_CHANGES)?;
     vcd.end = merged.end;
     vcd.gaps = merged.gaps();
+    vcd.kept = Mutex::new(merged.signals.filter(|_| nets > 0));
     Ok(Capture {
         path: vcd.text.path().into(),
         format: "vcd",
@@ -67,7 +76,11 @@ impl Changes for Vcd {
         let mut distinct = nets.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        let mut signals = self.scan_body(&distinct)?.signals;
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut signals = match kept {
+            Some(mut all) => distinct.iter().map(|&net| std::mem::take(&mut all[net])).collect(),
+            None => self.scan_body(&distinct, usize::MAX)?.signals.unwrap_or_default(),
+        };
         let mut uses = vec![0; distinct.len()];
         let slots: Vec<usize> = nets.iter().map(|net| distinct.partition_point(|d| d < net)).collect();
         slots.iter().for_each(|&slot| uses[slot] += 1);
@@ -82,17 +95,20 @@ impl Changes for Vcd {
 }
 
 impl Vcd {
-    /// The changes of the given nets.
-    fn scan_body(&self, wanted: &[usize]) -> Result<Merged> {
+    /// The changes of the given nets, if there are no more than `most`.
+    fn scan_body(&self, wanted: &[usize], most: usize) -> Result<Merged> {
         let mut slots = vec![None; self.header.nets.len()];
         for (slot, &net) in wanted.iter().enumerate() {
             slots[net] = Some(slot as u32);
         }
-        let scan_piece = |piece: &Piece| {
-            scan(&piece.text, &self.header.nets, &slots, wanted.len())
+        let checked_only = vec![None; slots.len()];
+        let scan_piece = &|piece: &Piece, keep: bool| {
+            let (slots, count) = if keep { (&slots, wanted.len()) } else { (&checked_only, 0) };
+            scan(&piece.text, &self.header.nets, slots, count)
                 .map_err(|Wrong { at, what }| damaged(&self.text, piece.offset + at as u64, &what))
         };
-        let mut merged = Merged { signals: vec![Signal::default(); wanted.len()], end: 0, switches: Vec::new() };
+        let signals = Some(vec![Signal::default(); wanted.len()]);
+        let mut merged = Merged { signals, left: most, end: 0, switches: Vec::new() };
         let workers = thread::available_parallelism().map_or(1, |n| n.get());
         let mut pieces = Pieces::new(&self.text, self.body)?;
         // Text that ended within a statement; the next piece continues it.
@@ -112,10 +128,11 @@ impl Vcd {
                 if batch.is_empty() {
                     return Ok(());
                 }
+                let keep = merged.signals.is_some();
                 let scans: Vec<Result<Scan>> = thread::scope(|scope| {
                     let (last, others) = batch.split_last().expect("not empty");
-                    let handles: Vec<_> = others.iter().map(|p| scope.spawn(|| scan_piece(p))).collect();
-                    let last = scan_piece(last);
+                    let handles: Vec<_> = others.iter().map(|p| scope.spawn(move || scan_piece(p, keep))).collect();
+                    let last = scan_piece(last, keep);
                     let join = |h: thread::ScopedJoinHandle<_>| h.join().expect("the scan does not panic");
                     handles.into_iter().map(join).chain([last]).collect()
                 });
@@ -126,7 +143,7 @@ impl Vcd {
                             return Err(self.text.wrong_at(head.offset, too_long("a comment or value")));
                         }
                         piece = head;
-                        scan = scan_piece(&piece);
+                        scan = scan_piece(&piece, keep);
                     }
                     let scan = scan?;
                     if scan.unfinished {
@@ -148,7 +165,10 @@ impl Vcd {
 }
 
 struct Merged {
-    signals: Vec<Signal>,
+    /// None once there were too many changes.
+    signals: Option<Vec<Signal>>,
+    /// How many changes more there may be.
+    left: usize,
     end: u64,
     switches: Vec<(u64, bool)>,
 }
@@ -161,7 +181,12 @@ impl Merged {
         }
         self.end = scan.last_time.unwrap_or(self.end);
         self.switches.extend(scan.switches);
-        for (all, more) in self.signals.iter_mut().zip(scan.signals) {
+        let changes = scan.signals.iter().map(|signal| signal.times.len()).sum();
+        match self.left.checked_sub(changes) {
+            Some(left) => self.left = left,
+            None => self.signals = None,
+        }
+        for (all, more) in self.signals.iter_mut().flatten().zip(scan.signals) {
             append_mask(&mut all.unknown, all.times.len(), more.unknown, more.times.len());
             append_mask(&mut all.high_z, all.times.len(), more.high_z, more.times.len());
             all.times.extend(more.times);
@@ -344,6 +369,23 @@ mod tests {
         assert_eq!(signals[1], ad);
         let d = Signal { times: vec![0, 20], values: vec![0, 0], unknown: vec![1, 0], high_z: vec![0, 1] };
         assert_eq!(signals[2], d);
+        assert_eq!(vcd.signals(&[3, 1, 2, 0]).unwrap(), signals, "read again");
+    }
+
+    #[test]
+    fn no_more_changes_are_kept_than_asked() {
+        let body: String = (0..200_000).map(|i| format!("#{}\n{}!\n", 10 * i, i % 2)).collect();
+        let file = TempFile::new("a.vcd", (HEADER.to_owned() + &body).as_bytes());
+        let text = Text::new(file.path(), false);
+        let header_text = read_header(&text).unwrap();
+        let header = header::parse(&header_text).unwrap();
+        let clk = header.channel_nets[0];
+        let body = header_text.len() as u64;
+        let vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: Mutex::default() };
+        let merged = vcd.scan_body(&[clk], 200_000).unwrap();
+        assert_eq!(merged.signals.unwrap()[0].times.len(), 200_000);
+        let merged = vcd.scan_body(&[clk], 199_999).unwrap();
+        assert_eq!((merged.signals, merged.end), (None, 1_999_990));
     }
 
     #[test]
