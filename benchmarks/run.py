@@ -15,6 +15,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -69,9 +70,15 @@ def kernel(samples: NDArray[np.unsignedinteger], channels: list[str], what: str)
     """Samples in memory to transactions, against one thread that reads the same buffer."""
     words = samples.view(np.uint64)
     limit = best(lambda: np.bitwise_xor.reduce(words))
+    with ThreadPoolExecutor(2) as pool:
+        halves = np.array_split(words, 2)
+        both = best(lambda: list(pool.map(np.bitwise_xor.reduce, halves)))
     capture = _kernel.from_samples(samples.tobytes(), samples.itemsize, channels, traffic.RATE_MHZ * 1e6)
     bus = spec(channels)
-    rows = [Row(f"limit: one thread XORs the {what} buffer", limit, len(samples), limit)]
+    rows = [
+        Row(f"limit: one thread XORs the {what} buffer", limit, len(samples), limit),
+        Row("the same on two threads", both, len(samples), limit),
+    ]
     for threads in (1, 2):
         took = best(partial(_kernel.decode, capture, [bus], threads=threads))
         rows.append(Row(f"kernel, {what}, {threads} thread{'s' * (threads > 1)}", took, len(samples), limit))
