@@ -39,13 +39,14 @@ def one_way(summary: Mapping[str, Any]) -> list[tuple[int, float, float, int]]:
         if trip["n"] > 1
     }
     if test["kind"] == "ping-pong":
-        return [(size, trip["p50"] / 2, _error(trip) / 2, trip["n"]) for size, trip in trips.items()]
+        return [(size, trip["p50"] / 2, median_error(trip) / 2, trip["n"]) for size, trip in trips.items()]
     request = trips.get(test["request_bytes"])
     if test["kind"] != "request-response" or request is None:
         return []
     rows = []
     for size, trip in trips.items():
-        sigma = math.hypot(_error(trip), _error(request) / 2) if trip is not request else _error(trip) / 2
+        own = median_error(trip)
+        sigma = own / 2 if trip is request else math.hypot(own, median_error(request) / 2)
         rows.append((size, trip["p50"] - request["p50"] / 2, sigma, trip["n"]))
     return rows
 
@@ -62,6 +63,9 @@ def write(path: Path, summary: Mapping[str, Any]) -> bool:
     return True
 
 
-def _error(trip: Mapping[str, Any]) -> float:
-    """Standard error of the median of a round trip."""
-    return float(_MEDIAN * (trip["p90"] - trip["p10"]) / _P10_TO_P90 / math.sqrt(trip["n"]))
+def median_error(times: Mapping[str, Any]) -> float:
+    """Standard error of the median of one of framegen's distributions, in its unit.
+
+    That of a normal distribution with the same 10 % and 90 % points, so that a few interruptions do not count.
+    """
+    return float(_MEDIAN * (times["p90"] - times["p10"]) / _P10_TO_P90 / math.sqrt(times["n"]))

@@ -2,19 +2,23 @@
 
     python bridge.py '{"seed": 1, "to_right": {...}, "to_left": {...}}'
 
-runs between the interfaces `left` and `right`, prints `ready`, and at SIGTERM prints what it did as JSON. Settings of a
-direction, all 0 unless given:
+runs between the interfaces `left` and `right`, prints `ready`, and at SIGTERM prints what it did as JSON: what became
+of every test frame, and how long it was held. Settings of a direction, all 0 unless given:
 
-fixed_us, per_byte_us      delay of every frame: fixed + per_byte * length (without FCS)
-quantum_us                 the same per begun 64 bytes, as a switch that moves cells
+fixed_us                   delay of every frame
+per_byte_us                further delay of test frames: per_byte * user bytes
+quantum_us                 the same per begun 64 user bytes, as a switch that moves cells
 jitter_us                  mean of an exponential delay on top; order is kept
 loss, duplication          probabilities
 reordering, reorder_us     probability of an extra delay during which later frames overtake
 queue_limit                frames waiting at once; more are dropped
 pause_from_s, pause_s      the port sends nothing for pause_s, from pause_from_s after its first test frame
 
-Loss, duplication, reordering, the limit and the pause are for test frames (type >= 16);
-control frames are only delayed.
+Control frames (type < 16) only have the fixed delay.
+
+A frame is held from the kernel's stamp at its arrival, which with veth comes while its sender is still in the system
+call that sends it, to the kernel's stamp at its departure. What the bridge was late is in that: it is what was done to
+the frame, not what was meant to be done.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import random
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from dataclasses import dataclass, field
@@ -34,6 +39,8 @@ from typing import Any
 
 MAGIC = bytes.fromhex("6c4647b1")
 OUTGOING = 4
+SO_TIMESTAMPING = 37
+SOFTWARE_STAMPS = 1 << 1 | 1 << 3 | 1 << 4  # of departures, of arrivals, given in software
 
 
 @dataclass
@@ -43,35 +50,38 @@ class Port:
     settings: dict[str, float]
     random: random.Random
     sink: socket.socket
-    waiting: list[tuple[float, int, bytes]] = field(default_factory=list)
-    last_release: float = 0.0
+    waiting: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    last_release_ns: int = 0
     number: int = 0
     test_frames_waiting: int = 0
-    first_test_frame: float | None = None
+    first_test_frame_ns: int | None = None
     arrived: int = 0
     lost: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
+    user_bytes: list[int] = field(default_factory=list)
+    held_us: list[float] = field(default_factory=list)
 
     def get(self, name: str) -> float:
         """A setting."""
         return self.settings.get(name, 0.0)
 
-    def take(self, frame: bytes, now: float) -> None:
+    def take(self, frame: bytes, arrival_ns: int) -> None:
         """Decide what happens to a frame."""
         user = frame[14:]
         test_frame = user[:4] == MAGIC and user[5] >= 16
-        delay_us = self.get("fixed_us") + self.get("per_byte_us") * len(frame)
-        delay_us += self.get("quantum_us") * math.ceil(len(frame) / 64)
-        if self.get("jitter_us"):
-            delay_us += self.random.expovariate(1 / self.get("jitter_us"))
-        release = max(now + delay_us * 1e-6, self.last_release)
+        delay_us = self.get("fixed_us")
+        if test_frame:
+            delay_us += self.get("per_byte_us") * len(user) + self.get("quantum_us") * math.ceil(len(user) / 64)
+            if self.get("jitter_us"):
+                delay_us += self.random.expovariate(1 / self.get("jitter_us"))
+        release_ns = max(arrival_ns + round(delay_us * 1e3), self.last_release_ns)
         copies = 1
         if test_frame:
             sequence = int.from_bytes(user[16:20], "big")
             self.arrived += 1
-            if self.first_test_frame is None:
-                self.first_test_frame = now
+            if self.first_test_frame_ns is None:
+                self.first_test_frame_ns = arrival_ns
             if self.random.random() < self.get("loss"):
                 self.lost.append(sequence)
                 return
@@ -79,36 +89,49 @@ class Port:
                 self.dropped.append(sequence)
                 return
             copies += self.random.random() < self.get("duplication")
-            paused_from = self.first_test_frame + self.get("pause_from_s")
-            if paused_from <= release < paused_from + self.get("pause_s"):
-                release = paused_from + self.get("pause_s")
+            paused_from_ns = self.first_test_frame_ns + round(self.get("pause_from_s") * 1e9)
+            paused_to_ns = paused_from_ns + round(self.get("pause_s") * 1e9)
+            if paused_from_ns <= release_ns < paused_to_ns:
+                release_ns = paused_to_ns
         if test_frame and self.random.random() < self.get("reordering"):
-            release += self.get("reorder_us") * 1e-6
+            release_ns += round(self.get("reorder_us") * 1e3)
         else:
-            self.last_release = release
+            self.last_release_ns = release_ns
         for _ in range(copies):
-            heapq.heappush(self.waiting, (release, self.number, frame))
+            heapq.heappush(self.waiting, (release_ns, self.number, arrival_ns, frame))
             self.number += 1
             self.test_frames_waiting += test_frame
 
-    def give(self, now: float) -> None:
+    def give(self) -> None:
         """Send what is due."""
-        while self.waiting and self.waiting[0][0] <= now:
-            frame = heapq.heappop(self.waiting)[2]
+        while self.waiting and self.waiting[0][0] <= time.time_ns():
+            _, _, arrival_ns, frame = heapq.heappop(self.waiting)
             self.sink.send(frame)
+            _, departure_ns, _ = receive(self.sink, socket.MSG_ERRQUEUE)
             if frame[14:18] == MAGIC and frame[19] >= 16:
                 self.test_frames_waiting -= 1
                 self.sent.append(int.from_bytes(frame[30:34], "big"))
+                self.user_bytes.append(len(frame) - 14)
+                self.held_us.append((departure_ns - arrival_ns) / 1e3)
 
     def truth(self) -> dict[str, Any]:
-        """What was done to the test frames; sequences in the order they went."""
-        return {"arrived": self.arrived, "lost": self.lost, "dropped": self.dropped, "sent": self.sent}
+        """What was done to the test frames; those sent in the order they went."""
+        names = ("arrived", "lost", "dropped", "sent", "user_bytes", "held_us")
+        return {name: getattr(self, name) for name in names}
+
+
+def receive(port: socket.socket, flags: int = 0) -> tuple[bytes, int, Any]:
+    """A frame, when the kernel saw it (CLOCK_REALTIME, ns), and its address, if it is one that arrived."""
+    frame, extras, _, address = port.recvmsg(2048, 256, flags)
+    seconds, nanoseconds = next(struct.unpack("qq", data[:16]) for _, kind, data in extras if kind == SO_TIMESTAMPING)
+    return frame, seconds * 1_000_000_000 + nanoseconds, address
 
 
 def open_port(name: str) -> socket.socket:
     """A packet socket that sees every frame of an interface."""
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     port.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 25)
+    port.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, SOFTWARE_STAMPS)
     port.bind((name, 3))
     port.setblocking(False)
     return port
@@ -133,18 +156,18 @@ def main(settings: dict[str, Any]) -> None:
     signal.signal(signal.SIGTERM, end)
     print("ready", flush=True)
     while not ended:
-        now = time.perf_counter()
-        due = min((port.waiting[0][0] for port in ports.values() if port.waiting), default=now + 0.01)
-        select.select([left, right], [], [], max(0.0, due - now))
+        now_ns = time.time_ns()
+        due_ns = min((port.waiting[0][0] for port in ports.values() if port.waiting), default=now_ns + 10_000_000)
+        select.select([left, right], [], [], max(0, due_ns - now_ns) / 1e9)
         for source, port in ports.items():
             for _ in range(16):
                 try:
-                    frame, address = source.recvfrom(2048)
+                    frame, arrival_ns, address = receive(source)
                 except BlockingIOError:
                     break
                 if address[2] != OUTGOING:
-                    port.take(frame, time.perf_counter())
-            port.give(time.perf_counter())
+                    port.take(frame, arrival_ns)
+            port.give()
     print(json.dumps({"to_right": ports[left].truth(), "to_left": ports[right].truth()}), flush=True)
 
 

@@ -245,6 +245,12 @@ class TwoHosts:
         assert server.stdout
         return server, json.loads(server.stdout.readline())["mac"]
 
+    def right_mac(self) -> str:
+        """Address of host B."""
+        words = [*self.b, needed("ip"), "-j", "link", "show", "right"]
+        found: str = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=20).stdout)[0]["address"]
+        return found
+
     def link(self, state: str) -> None:
         """Set B's end of the link up or down."""
         _run(*self.b, needed("ip"), "link", "set", "right", state)

@@ -94,14 +94,14 @@ class Running:
                 lines.append(line)
                 self._news.notify_all()
 
-    def event(self, name: str, timeout: float = 20) -> dict[str, Any]:
-        """Wait for the next event of that name among those not yet seen."""
+    def event(self, name: str, timeout: float = 20, **least: int) -> dict[str, Any]:
+        """Wait for the first event of that name whose counts are at least these."""
         until = time.monotonic() + timeout
         with self._news:
             while True:
                 for line in self.lines:
                     found: dict[str, Any] = json.loads(line)
-                    if found["event"] == name:
+                    if found["event"] == name and all(found[key] >= count for key, count in least.items()):
                         return found
                 if not self._news.wait(max(0.0, until - time.monotonic())):
                     pytest.fail(f"no event {name} within {timeout} s: {self.lines} {self._errors}")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from lab import Pcicap, TwoHosts, bus_samples, noise, read_run, record, replay_plan, sr_bytes, write_sr
+from pcicap.errors import CaptureFileError
 from pcicap.runfolder import KILLED
+from pcicap.srfile import read_info, salvage
 
 SAMPLES = bus_samples(300_000)
 
@@ -162,6 +167,86 @@ def test_death_half_way(tmp_path: Path, hosts: TwoHosts, death: str) -> None:
     assert np.all(np.diff(sent["sequence"].astype(np.int64)) == 1) or death == "link"
     assert np.all(np.diff(sent["sequence"].astype(np.int64)) >= 1)
     assert 0 < len(sent) <= 40_000
+
+
+def test_a_hundred_random_deaths(tmp_path: Path) -> None:
+    """Killed at any moment: whole, or marked incomplete and readable, or never begun; what was written is kept."""
+    data = noise(840_000).tobytes()
+    source = write_sr(tmp_path / "source.sr", data, rate="1 MHz")
+    chance = np.random.default_rng(2024)
+    moments = chance.uniform(0, 1.1, (4, 25))
+    signals = chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT], (4, 25))
+
+    def deaths(number: int) -> list[str]:
+        hosts = TwoHosts()
+        try:
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            # A frame every 3.5 ms leaves the CPUs to the others, and all take as long as the samples.
+            mac = hosts.right_mac()
+            plan = frames_plan(source, mac, 'kind = "stream"\ncount = 240\nspacing_us = 3500', replay="paced = true")
+            (folder / "plan.toml").write_text(plan)
+            begun = time.monotonic()
+            assert _die(folder, "whole", hosts, data) == "complete"
+            whole_seconds = time.monotonic() - begun
+            return [
+                _die(folder, f"run{attempt}", hosts, data, moment * whole_seconds, int(with_signal))
+                for attempt, (moment, with_signal) in enumerate(zip(moments[number], signals[number], strict=True))
+            ]
+        finally:
+            hosts.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        ends = [end for some in pool.map(deaths, range(4)) for end in some]
+    assert ends.count("incomplete") >= 10, "the moments were not spread over the recording"
+    assert len(ends) == 100
+
+
+def _die(folder: Path, name: str, hosts: TwoHosts, data: bytes, after_s: float = 30, with_signal: int = 0) -> str:
+    """Record, and die of a signal meanwhile; how it ended."""
+    server, _ = hosts.serve()
+    target = folder / name
+    running = Pcicap("record", folder / "plan.toml", "-o", target, before=hosts.a)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        running.process.wait(after_s)
+    partial = target.with_name(f"{name}.partial")
+    before = written(partial)
+    running.kill(with_signal)
+    done = running.done(30)  # the warden is among the processes whose end it waits for
+    server.kill()  # it would be held for another 3 s
+    server.wait()
+    assert not partial.exists()
+    if not target.exists():
+        assert (done.status != 0, before) == (True, (0, 0))
+        return "nothing"
+    run = read_run(target)
+    kept = sr_bytes(target / "captures/la.sr")
+    assert data.startswith(kept)
+    assert run["captures"][0].get("samples", 0) * 2 == len(kept)
+    records = 0
+    for log in logs(target, run).values():
+        assert np.array_equal(log["sequence"], np.arange(len(log)))
+        records = max(records, len(log))
+    assert len(kept) // 2 >= before[0]
+    assert records >= before[1]
+    shutil.rmtree(target)
+    if run["complete"]:
+        assert (len(kept), records) == (len(data), 240)
+        return "complete"
+    assert run["reason"]
+    assert done.status != 0
+    return "incomplete"
+
+
+def written(partial: Path) -> tuple[int, int]:
+    """Samples and frame records that are in a folder while it is written."""
+    samples, records = 0, 0
+    with contextlib.suppress(FileNotFoundError, CaptureFileError):
+        copy = shutil.copy(partial / "captures/la.sr", partial.parent / "copy.sr")
+        samples = read_info(Path(copy)).samples if salvage(Path(copy)) else 0
+    with contextlib.suppress(FileNotFoundError):
+        records = len(np.load(partial / "frames/p000-node0-sent.npy"))
+    return samples, records
 
 
 def test_two_masters(tmp_path: Path, hosts: TwoHosts) -> None:

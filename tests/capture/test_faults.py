@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import random
 import re
-import shutil
 import signal
 import stat
 import sys
 import textwrap
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lab import Done, Pcicap, bus_samples, needed, noise, pcicap, read_run, record, replay_plan, sr_bytes, write_sr
+from lab import Pcicap, bus_samples, needed, noise, pcicap, read_run, record, replay_plan, sr_bytes, write_sr
 from pcicap.runfolder import KILLED
 from pcicap.srfile import read_info
 
@@ -151,45 +148,6 @@ def test_disk_full(tmp_path: Path) -> None:
     assert len(kept) == 2 * run["captures"][0]["samples"]
     assert len(kept) >= 4_000_000, "what had found room is kept"
     assert data.startswith(kept)
-
-
-def test_a_hundred_random_deaths(tmp_path: Path) -> None:
-    """Killed at any moment: whole, or marked incomplete and readable, or never begun; nothing is left running."""
-    data = noise(600_000).tobytes()
-    source = write_sr(tmp_path / "source.sr", data, rate="1 MHz")
-    (tmp_path / "plan.toml").write_text(replay_plan(source, replay="paced = true"))
-    begun = time.monotonic()
-    assert pcicap("record", tmp_path / "plan.toml", "-o", tmp_path / "whole").status == 0
-    whole_seconds = time.monotonic() - begun
-    chance = random.Random(2024)
-    deaths = [(number, chance.choice([9, 9, 15, 2]), chance.uniform(0, 1.1 * whole_seconds)) for number in range(100)]
-    with ThreadPoolExecutor(4) as pool:
-        ends = list(pool.map(lambda death: _die(tmp_path, data, *death), deaths))
-    assert ends.count("incomplete") >= 10, "the moments were not spread over the recording"
-    assert set(ends) <= {"incomplete", "complete", "nothing"}
-
-
-def _die(tmp_path: Path, data: bytes, number: int, with_signal: int, after_s: float) -> str:
-    target = tmp_path / f"run{number}"
-    running = Pcicap("record", tmp_path / "plan.toml", "-o", target)
-    time.sleep(after_s)
-    running.kill(with_signal)
-    done: Done = running.done(30)  # the warden is among the processes whose end it waits for
-    assert not target.with_name(target.name + ".partial").exists()
-    if not target.exists():
-        assert done.status != 0
-        return "nothing"
-    run = read_run(target)
-    kept = sr_bytes(target / "captures/la.sr")
-    assert data.startswith(kept)
-    assert run["captures"][0].get("samples", 0) * 2 == len(kept)
-    if run["complete"]:
-        assert kept == data
-        return "complete"
-    assert run["reason"]
-    assert done.status != 0
-    shutil.rmtree(target)
-    return "incomplete"
 
 
 def fake_sigrok(folder: Path, acquisition: str) -> str:

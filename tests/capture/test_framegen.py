@@ -100,7 +100,7 @@ def test_stream_by_every_way(
     assert rate["wire_mbit_s"] == pytest.approx(499 * 8 * (1000 + 38) / seconds / 1e6)
     # One host, one clock: what is measured lies between nothing and a scheduling delay.
     (clock,) = summary["clocks"]
-    assert abs(clock["offset_us"]) <= clock["asymmetry_bound_us"] + 5 * clock["offset_sigma_us"]
+    assert abs(clock["offset_us"]) <= clock["asymmetry_bound_us"]
 
 
 def test_frames_on_the_wire_are_as_documented(pair: tuple[Host, Host]) -> None:
@@ -268,8 +268,8 @@ def test_clock_comparison_finds_a_synthetic_error(pair: tuple[Host, Host]) -> No
     (clock,) = summary["clocks"]
     # Both hosts are this one: the truth is the error itself.
     truth_us = -250_000 + 80e-6 * clock["reference_ns"] / 1e3
-    assert abs(clock["offset_us"] - truth_us) <= clock["asymmetry_bound_us"] + 5 * clock["offset_sigma_us"]
-    assert abs(clock["drift_ppm"] - 80) <= 5 * clock["drift_sigma_ppm"] + 1
+    assert abs(clock["offset_us"] - truth_us) <= clock["asymmetry_bound_us"]
+    assert abs(clock["drift_ppm"] - 80) <= clock["drift_bound_ppm"]
     assert clock["exchanges"] >= 400
 
 
@@ -306,8 +306,7 @@ def test_interrupted_keeps_what_there_is(pair: tuple[Host, Host], tmp_path: Path
     a, b = pair
     server = b.serve("--once")
     run_ = a.start("stream", "-p", b.mac, "--seconds", 30, "--spacing-us", 1000, "-o", tmp_path)
-    run_.event("progress")
-    time.sleep(0.7)
+    run_.event("progress", received=100)
     run_.signal(signal.SIGINT)
     done = run_.end(10)
     assert done.status == 1
@@ -326,12 +325,15 @@ def test_killed_leaves_readable_logs(pair: tuple[Host, Host], tmp_path: Path) ->
     a, b = pair
     b.serve()
     run_ = a.start("stream", "-p", b.mac, "--seconds", 30, "--spacing-us", 200, "-o", tmp_path)
-    run_.event("progress")
-    time.sleep(1.5)
+    path, until, written = tmp_path / "p000-node0-sent.npy", time.monotonic() + 20, 0
+    while written < 100:
+        assert time.monotonic() < until, "no records were written"
+        time.sleep(0.05)
+        written = len(np.load(path)) if path.exists() else 0
     run_.signal(signal.SIGKILL)
     run_.end(10)
-    log = np.load(tmp_path / "p000-node0-sent.npy")
-    assert len(log) > 100
+    log = np.load(path)
+    assert len(log) >= written
     assert np.array_equal(log["sequence"], np.arange(len(log)))
     assert not (tmp_path / "summary.json").exists()
 

@@ -88,7 +88,7 @@ def test_a_flood_during_a_test_changes_no_count(pair: tuple[Host, Host]) -> None
     a, b = pair
     b.serve()
     run = a.start("stream", "-p", b.mac, "--count", 3000, "--spacing-us", 1000)
-    run.event("progress")
+    run.event("progress", received=100)
     chance = random.Random(2)
     sent = 0
     # From a third address, at both ends.
@@ -129,8 +129,8 @@ def test_frames_replayed_change_nothing(pair: tuple[Host, Host]) -> None:
         time.sleep(0.5)
         # What asks for a job again binds nobody and starts nothing.
         assert events(server) == before
-        run = a.start("stream", "-p", b.mac, "--count", 2000, "--spacing-us", 1000)
-        run.event("progress")
+        run = a.start("stream", "-p", b.mac, "--count", 2000, "--spacing-us", 1500)
+        run.event("progress", received=100)
         for frame in recorded:
             raw.socket.send(frame)
         # And the frames of this very test, doubled, are counted as such.
@@ -144,8 +144,8 @@ def test_frames_from_who_is_not_the_peer_are_foreign(pair: tuple[Host, Host]) ->
     a, b = pair
     b.serve()
     with Raw(b) as listening:
-        run = a.start("stream", "-p", b.mac, "--count", 1500, "--spacing-us", 1000)
-        run.event("progress")
+        run = a.start("stream", "-p", b.mac, "--count", 3000, "--spacing-us", 1000)
+        run.event("progress", received=100)
         frame = listening.receive()
         while frame[19] != DATA:
             frame = listening.receive()
@@ -158,7 +158,7 @@ def test_frames_from_who_is_not_the_peer_are_foreign(pair: tuple[Host, Host]) ->
             raw.send(b.mac, frame[14:30] + b"\xff\xff" + frame[32:])
     done = run.end()
     (flow,) = done.summary["points"][0]["flows"]
-    assert (flow["received"], flow["duplicated"], flow["corrupt"], flow["lost"]) == (1500, 1, 2, 0)
+    assert (flow["received"], flow["duplicated"], flow["corrupt"], flow["lost"]) == (3000, 1, 2, 0)
     assert done.summary["points"][0]["quality"][1]["foreign"] == 10
 
 

@@ -140,9 +140,12 @@ impl NpyFile {
     /// Magic, version and a header padded so that the row count can be rewritten in place.
     const HEADER: usize = 320;
 
+    /// Under its name it is never without a header, whenever this program is killed.
     pub fn create(path: &Path) -> io::Result<NpyFile> {
-        let mut file = File::create(path)?;
+        let partial = path.with_extension("npy.partial");
+        let mut file = File::create(&partial)?;
         file.write_all(&Self::header(0))?;
+        std::fs::rename(&partial, path)?;
         Ok(NpyFile { file, rows: 0 })
     }
 

@@ -48,8 +48,11 @@ pub struct ClockFit {
     /// Null where the exchanges span too little time.
     pub drift_ppm: Option<f64>,
     pub drift_sigma_ppm: Option<f64>,
-    /// Half the shortest round trip: the offset is off by this at most, if all of it were in one direction.
+    /// Half the round trip, in the mean of those used: the offset is off by this at most, if all of it were in one
+    /// direction.
     pub asymmetry_bound_us: f64,
+    /// The drift is off by this much at most, if the difference between the directions changed while it was measured.
+    pub drift_bound_ppm: Option<f64>,
     pub exchanges: usize,
     /// Exchanges that waited least: those the line goes through.
     pub used: usize,
@@ -82,6 +85,8 @@ pub fn fit(node: u16, exchanges: &[Exchange]) -> Option<ClockFit> {
     let base = kept[0].offset();
     let mean = kept.iter().map(|e| e.offset() - base).sum::<f64>() / n;
     let spread: f64 = kept.iter().map(|e| (time(e) - mean_time).powi(2)).sum();
+    // Each offset is off by half its round trip at most; the drift is the sum of all offsets by their distance in time.
+    let lever: f64 = kept.iter().map(|e| (time(e) - mean_time).abs() * e.round_trip() as f64 / 2.0).sum();
     let first = kept.iter().map(|e| time(e)).fold(f64::INFINITY, f64::min);
     let last = kept.iter().map(|e| time(e)).fold(f64::NEG_INFINITY, f64::max);
     let with_drift = kept.len() >= 8 && last - first >= LEAST_SPAN_NS;
@@ -105,7 +110,8 @@ pub fn fit(node: u16, exchanges: &[Exchange]) -> Option<ClockFit> {
         offset_sigma_us: (variance / n).sqrt() / 1e3,
         drift_ppm: with_drift.then_some(drift * 1e6),
         drift_sigma_ppm: with_drift.then(|| (variance / spread).sqrt() * 1e6),
-        asymmetry_bound_us: shortest as f64 / 2e3,
+        asymmetry_bound_us: kept.iter().map(|e| e.round_trip() as f64).sum::<f64>() / n / 2e3,
+        drift_bound_ppm: with_drift.then(|| lever / spread * 1e6),
         exchanges: exchanges.len(),
         used: kept.len(),
     })
@@ -163,8 +169,15 @@ mod tests {
             let fit = fit(1, &exchanges).expect("exchanges");
             let origin = 50_000_000_000_000i64;
             let truth = offset as f64 + (fit.reference_ns - origin) as f64 * drift * 1e-6;
+            assert!((fit.offset_us - truth / 1e3).abs() < fit.asymmetry_bound_us);
             pulls.push((fit.offset_us - truth / 1e3) / fit.offset_sigma_us);
             drift_pulls.push((fit.drift_ppm.expect("long enough") - drift) / fit.drift_sigma_ppm.expect("too"));
+            // Round trips of 20 µs and more, evenly over 0.4 s: 3/2 of their ratio.
+            let bound = fit.drift_bound_ppm.expect("too");
+            assert!(
+                (fit.drift_ppm.expect("long enough") - drift).abs() < bound && (50.0..100.0).contains(&bound),
+                "{bound}"
+            );
             // And a single time maps back.
             let t = origin + 77_777_777;
             let peer = t + offset + ((t - origin) as f64 * drift * 1e-6) as i64;
@@ -181,7 +194,7 @@ mod tests {
     fn little_time_gives_no_drift() {
         let mut random = Random::new(3);
         let fit = fit(1, &synthetic(&mut random, 5_000, 0.0, 20, 10_000)).expect("exchanges");
-        assert_eq!((fit.drift_ppm, fit.drift_sigma_ppm), (None, None));
+        assert_eq!((fit.drift_ppm, fit.drift_sigma_ppm, fit.drift_bound_ppm), (None, None, None));
         assert!((fit.offset_us - 5.0).abs() < 2.0, "{}", fit.offset_us);
         assert_eq!(super::fit(1, &[]), None);
     }

@@ -304,6 +304,8 @@ pub fn run(
     let kind = if responder.is_some() { Kind::Request } else { Kind::Data };
     let (mut stopped_at, mut last_arrival) = (None, clock.now());
     loop {
+        // Before the look at what is there: a thread that loses its CPU after it must not take its absence for quiet.
+        let now = clock.now();
         let count = source.receive(&mut clock, |bytes, time| {
             let frame = counting.arrived(bytes, time, kind);
             if let (Some(responder), Some((frame, _))) = (responder.as_deref_mut(), frame) {
@@ -324,7 +326,6 @@ pub fn run(
             Err(error) => shared.fail(format!("receiving on {}: {error}", host.name)),
         }
         if shared.stopped() {
-            let now = clock.now();
             let since = *stopped_at.get_or_insert(now);
             if now - last_arrival.max(since) > QUIET_NS || now - since > DRAIN_NS {
                 break;
