@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lab import Pcicap, TwoHosts, bus_samples, noise, read_run, record, replay_plan, sr_bytes, write_sr
+from lab import Pcicap, TwoHosts, bus_samples, needed, noise, pcicap, read_run, record, replay_plan, sr_bytes, write_sr
 from pcicap.errors import CaptureFileError
 from pcicap.runfolder import KILLED
 from pcicap.srfile import read_info, salvage
@@ -167,6 +167,31 @@ def test_death_half_way(tmp_path: Path, hosts: TwoHosts, death: str) -> None:
     assert np.all(np.diff(sent["sequence"].astype(np.int64)) == 1) or death == "link"
     assert np.all(np.diff(sent["sequence"].astype(np.int64)) >= 1)
     assert 0 < len(sent) <= 40_000
+
+
+def test_disk_full_half_way(tmp_path: Path, hosts: TwoHosts) -> None:
+    """Samples fill the disk; the frame records that are under way still find room."""
+    data = noise(8_000_000).tobytes()
+    source = write_sr(tmp_path / "big.sr", data, rate="4 MHz")
+    _, mac = hosts.serve()
+    test = 'kind = "stream"\ncount = 10_000\nspacing_us = 1000'
+    (tmp_path / "plan.toml").write_text(frames_plan(source, mac, test, replay="paced = true"))
+    small, kept = tmp_path / "small", tmp_path / "kept"
+    small.mkdir()
+    script = f'mount -t tmpfs -o size=8m tmpfs "{small}"; "$@"; status=$?; cp -a "{small}/run" "{kept}"; exit $status'
+    private = [*hosts.a, needed("unshare"), "--mount", "sh", "-c", script, "sh"]
+    done = pcicap("record", tmp_path / "plan.toml", "-o", small / "run", before=private)
+    assert done.status == 4
+    run = read_run(kept)
+    assert run["complete"] is False
+    assert run["reason"] == "la: the samples cannot be written: No space left on device"
+    samples = sr_bytes(kept / "captures/la.sr")
+    assert len(samples) == 2 * run["captures"][0]["samples"] >= 4_000_000
+    assert data.startswith(samples)
+    summary = json.loads((kept / run["frame_summary"]).read_text())
+    (flow,) = summary["points"][0]["flows"]
+    found = logs(kept, run)
+    assert 0 < len(found["A", "sent"]) == flow["sent"] == flow["received"] == len(found["B", "received"]) < 10_000
 
 
 def test_a_hundred_random_deaths(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def test_clock_comparison_finds_a_synthetic_error(pair: tuple[Host, Host]) -> No
     truth_us = -250_000 + 80e-6 * clock["reference_ns"] / 1e3
     assert abs(clock["offset_us"] - truth_us) <= clock["asymmetry_bound_us"]
     assert abs(clock["drift_ppm"] - 80) <= clock["drift_bound_ppm"]
-    assert clock["exchanges"] >= 400
+    assert clock["exchanges"] > 400, "200 before, 200 after, and some in between"
 
 
 def test_latency_is_on_one_clock_whatever_the_peers_says(pair: tuple[Host, Host]) -> None:
@@ -445,9 +445,6 @@ def test_bounds_of_time_frames_and_bytes(pair: tuple[Host, Host]) -> None:
         done = a.framegen("stream", "-p", b.mac, *words)
         assert done.status == 2, done.err
         assert says in done.err
-    # A bound that only shows while it runs.
-    done = a.framegen("ping-pong", "-p", b.mac, "--count", 10_000_000, "--max-seconds", 2, "--max-rate-mbit", 950)
-    assert done.status == 2 or done.summary["complete"] is False
 
 
 def test_the_peer_has_bounds_of_its_own(pair: tuple[Host, Host]) -> None:

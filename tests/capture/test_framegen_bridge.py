@@ -160,6 +160,17 @@ def test_latencies_by_round_trips_are_the_delays_of_the_bridge() -> None:
     assert true.slope_us_per_byte.n == pytest.approx((20 / 64 + 2) / 2, rel=0.1)
 
 
+def test_a_bound_that_only_shows_while_it_runs() -> None:
+    """A loop takes 4 ms and more, which no plan can know: 1000 of them do not fit into 2 s."""
+    with impaired({"fixed_us": 2000}, {"fixed_us": 2000}) as network:
+        network.right.serve()
+        words = ["--count", 1000, "--max-seconds", 2]
+        done = network.left.framegen("ping-pong", "-p", network.right.mac, *words)
+    assert done.status == 1
+    assert done.summary["reason"] == "the limit of time (--max-seconds) came before the last loop"
+    assert 0 < done.summary["points"][0]["flows"][0]["sent"] <= 2 / 4e-3
+
+
 def test_jitter_is_in_the_histogram() -> None:
     with impaired({"fixed_us": 200, "jitter_us": 2000}, QUIET, 6) as network:
         network.right.serve()

@@ -176,8 +176,7 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
     }
     let store = Store::new(options.folder.clone()).map_err(not_started)?;
     let run = Run::open(&host, test, &options.peers, output, options.steps, store).map_err(no_session)?;
-    let summary = run.run().map_err(|error| Failure::Incomplete(error.to_string()))?;
-    finish(options, &summary, output)
+    finish(options, &run.run(), output)
 }
 
 /// What would be sent.
@@ -204,10 +203,10 @@ fn describe(test: &Test, peers: &[Mac], host: &Host, output: &Output) {
 
 fn finish(options: &Options, summary: &Summary, output: &Output) -> Outcome {
     let value = serde_json::to_value(summary).map_err(|error| Failure::Incomplete(error.to_string()))?;
+    output.event("summary", &json!({"summary": value}), &words(summary));
     if let Some(folder) = &options.folder {
         Store::summary(folder, &format!("{value:#}\n")).map_err(|error| Failure::Incomplete(error.to_string()))?;
     }
-    output.event("summary", &json!({"summary": value}), &words(summary));
     match &summary.reason {
         None => Ok(()),
         Some(reason) if summary.points.is_empty() => Err(Failure::NotStarted(reason.clone())),

@@ -22,6 +22,11 @@ pub struct RawPoint {
 }
 
 impl RawPoint {
+    /// Add a reason, if it is not known yet.
+    pub fn blame(&mut self, reason: Option<String>) {
+        self.reasons.extend(reason.filter(|reason| !self.reasons.contains(reason)));
+    }
+
     pub fn reason(&self) -> Option<String> {
         (!self.reasons.is_empty()).then(|| self.reasons.join("; "))
     }

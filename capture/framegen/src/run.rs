@@ -17,7 +17,6 @@ use crate::store::Store;
 use crate::summary::{Node, PointSummary, Summary};
 use crate::sync::{ClockFit, fit};
 use serde_json::json;
-use std::io;
 use std::time::{Duration, Instant};
 
 /// Clock exchanges with each peer before and after.
@@ -66,7 +65,7 @@ impl<'a> Run<'a> {
     }
 
     /// The whole test. What went wrong on the way stands in the summary.
-    pub fn run(mut self) -> io::Result<Summary> {
+    pub fn run(mut self) -> Summary {
         let mut reason = self.prologue().err().map(|error| error.to_string());
         let mut raw: Vec<RawPoint> = Vec::new();
         if reason.is_none() {
@@ -78,7 +77,6 @@ impl<'a> Run<'a> {
                         reason = point.reason();
                         raw.push(point);
                     }
-                    Err(SessionError::Io(error)) => return Err(error),
                     Err(error) => reason = Some(error.to_string()),
                 }
                 if reason.is_some() {
@@ -89,7 +87,7 @@ impl<'a> Run<'a> {
         if let Err(error) = self.epilogue(reason.is_some()) {
             reason.get_or_insert(error.to_string());
         }
-        Ok(self.summary(&raw, reason))
+        self.summary(&raw, reason)
     }
 
     fn prologue(&mut self) -> Result<(), SessionError> {
@@ -179,7 +177,7 @@ impl<'a> Run<'a> {
             point,
         };
         if left <= 0.0 {
-            raw.reasons.push(format!("the limit of {} s was reached", self.test.limits.max_seconds));
+            raw.blame(Some(format!("the limit of {} s was reached", self.test.limits.max_seconds)));
             raw.reports = vec![None; reachable.len() + 1];
             return Ok(raw);
         }
@@ -201,13 +199,15 @@ impl<'a> Run<'a> {
         }
         raw.elapsed_s = begin.elapsed().as_secs_f64();
         let local = engine.finish();
-        raw.reasons.extend(local.fault.clone());
-        raw.reasons.extend(watched.err().map(|error| error.to_string()));
+        raw.blame(local.fault.clone());
+        raw.blame(watched.err().map(|error| error.to_string()));
         raw.reports.push(Some(local));
         raw.sent.push(Logged::Here(engine.sent_log.clone()));
         raw.received.push(Logged::Here(engine.received_log.clone()));
         self.collect(&mut raw);
-        raw.frame_logs = self.store.end()?;
+        let stored = self.store.end();
+        raw.frame_logs = stored.files;
+        raw.blame(stored.fault.map(|error| error.to_string()));
         Ok(raw)
     }
 
@@ -287,15 +287,15 @@ impl<'a> Run<'a> {
                     [(LogKind::Sent, report.sent_records, 0), (LogKind::Received, report.received_records, 1)]
                 {
                     logs[log] = session.fetch(kind, records, room)?;
-                    self.store.fetched(raw.index, session.node, kind, &logs[log])?;
+                    let stored = self.store.fetched(raw.index, session.node, kind, &logs[log]);
+                    raw.blame(stored.err().map(|error| error.to_string()));
                 }
                 Ok(report)
             });
-            let fault = match &report {
+            raw.blame(match &report {
                 Ok(report) => report.fault.as_ref().map(|fault| format!("node {}: {fault}", session.node)),
                 Err(error) => Some(error.to_string()),
-            };
-            raw.reasons.extend(fault.filter(|fault| !raw.reasons.contains(fault)));
+            });
             raw.reports.push(report.ok());
             let [sent, received] = logs;
             raw.sent.push(Logged::Fetched(sent));

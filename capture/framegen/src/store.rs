@@ -28,6 +28,12 @@ pub struct Store {
     files: Vec<LogFile>,
 }
 
+/// The files of a point, and why they do not hold all of it.
+pub struct Stored {
+    pub files: Vec<LogFile>,
+    pub fault: Option<io::Error>,
+}
+
 fn name(point: usize, node: u16, kind: LogKind) -> String {
     format!("p{point:03}-node{node}-{}.npy", word(kind))
 }
@@ -67,12 +73,13 @@ impl Store {
         Ok(())
     }
 
-    /// Write what has come since.
+    /// Write what has come since, to every log that takes it; the first that does not is named.
     pub fn append(&mut self) -> io::Result<()> {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
-        self.growing.iter_mut().try_for_each(|log| log.append().map_err(|error| named(&folder.join(&log.name), error)))
+        let append = |log: &mut Growing| log.append().map_err(|error| named(&folder.join(&log.name), error));
+        self.growing.iter_mut().map(append).fold(Ok(()), io::Result::and)
     }
 
     /// The log of a peer.
@@ -88,16 +95,16 @@ impl Store {
         Ok(())
     }
 
-    /// Everything of the point is there; the list of its files.
-    pub fn end(&mut self) -> io::Result<Vec<LogFile>> {
-        self.append()?;
+    /// Everything of the point that there is room for; what could not be written once is tried again.
+    pub fn end(&mut self) -> Stored {
+        let fault = self.append().err();
         let own = self.growing.drain(..).map(|log| LogFile {
             file: log.name,
             node: 0,
             kind: word(log.kind),
             records: log.file.rows(),
         });
-        Ok(own.chain(self.files.drain(..)).collect())
+        Stored { files: own.chain(self.files.drain(..)).collect(), fault }
     }
 
     /// summary.json, whole or not at all.

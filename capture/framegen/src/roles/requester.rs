@@ -108,7 +108,7 @@ impl Requester {
                 break;
             }
             if earliest >= end {
-                shared.fail(format!("the limit of {} s came before the last loop", self.job.max_seconds));
+                shared.fail("the limit of time (--max-seconds) came before the last loop".into());
                 break;
             }
             let now = clock.wait_until(earliest, || !shared.stopped());

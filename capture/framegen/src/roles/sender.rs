@@ -146,7 +146,7 @@ impl Sender {
                 break;
             }
             if earliest >= end {
-                shared.fail(format!("the limit of {} s came before the last frame", self.job.max_seconds));
+                shared.fail("the limit of time (--max-seconds) came before the last frame".into());
                 break;
             }
             frame[ETHERNET_HEADER + HEADER..].copy_from_slice(pattern.of(header.sequence, user - HEADER));
