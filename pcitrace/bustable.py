@@ -25,7 +25,7 @@ LINES = {"address": "AD", "command": "CBE", "devsel_clks": "DEVSEL#", "initiator
 """Columns that are null unless such lines were captured."""
 
 TIMES = ("start_us", "end_us", "first_data_us", "last_data_us")
-WIDTHS = {"transaction": 32, "data_phases": 32, "bytes": 32, "address": 64, "command": 8, "devsel_clks": 16}
+WIDTHS = {"data_phases": 32, "bytes": 32, "address": 64, "command": 8, "devsel_clks": 16}
 """Bits that the values of each column of integers need."""
 CODED = ("termination", "initiator")
 COUNTED = ("clocks", "bytes_exact")
@@ -37,7 +37,7 @@ CUTS = (Termination.RETRY, Termination.DISCONNECT_WITH_DATA, Termination.DISCONN
 def wanted(lines: Iterable[str]) -> list[str]:
     """Return the columns of `transactions` that a bus with these lines can tell, as far as they are needed."""
     known = [name for name, stem in LINES.items() if any(line.startswith(stem) for line in lines)]
-    there = [name for name in (*WIDTHS, *CODED) if name not in LINES and name != "transaction"]
+    there = [name for name in (*WIDTHS, *CODED) if name not in LINES]
     return [*TIMES, *there, *COUNTED, *known]
 
 
@@ -50,7 +50,7 @@ class BusTable:
 
     Attributes
     ----------
-    transaction, start_us, end_us, first_data_us, last_data_us, data_phases, bytes, address, command, devsel_clks
+    start_us, end_us, first_data_us, last_data_us, data_phases, bytes, address, command, devsel_clks
         As in the table `transactions`.
     termination, initiator : arrays of int
         Indices into `terminations` and `initiators`; -1 for null.
@@ -61,7 +61,6 @@ class BusTable:
         Whether all bytes were counted from the byte enables.
     """
 
-    transaction: Integers
     start_us: Floats
     end_us: Floats
     first_data_us: Floats
@@ -112,6 +111,8 @@ class BusTable:
             times = {name: floats(part, name) for name in TIMES}
             read: dict[str, npt.NDArray[Any]] = {name: axis(us) if axis else us for name, us in times.items()}
             read |= {name: integers(part, name, width=width) for name, width in WIDTHS.items() if name in there}
+            if "transaction" in there:
+                read["transaction"] = integers(part, "transaction", width=32)
             for name, names in (("termination", terminations), ("initiator", initiators)):
                 if name in there:
                     read[name] = _recoded(*strings(part, name), names)
@@ -121,7 +122,6 @@ class BusTable:
             periods += int((integers(part, "clocks") - 1).sum())
             exact &= bool(booleans(part, "bytes_exact").all())
             at += len(part)
-        columns.setdefault("transaction", np.arange(count, dtype=np.int32))
         for name, width in (WIDTHS | dict.fromkeys(CODED, 8)).items():
             columns.setdefault(name, np.full(count, -1, f"i{width // 8}"))
         packed = {name: packed_if_equal(values) for name, values in columns.items()}
@@ -144,6 +144,13 @@ class BusTable:
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
         at = (at if self._rows is None else self._rows[at]).astype(np.int32)
         return type(self)(self._columns, self.terminations, self.initiators, self.clock_us, self.bytes_exact, at)
+
+    @property
+    def transaction(self) -> Integers:
+        """Numbers of the transactions within the bus; those of a whole bus are its rows."""
+        if "transaction" in self._columns:
+            return np.asarray(self.__getattr__("transaction"))
+        return np.arange(len(self), dtype=np.int32) if self._rows is None else self._rows
 
     def between(self, start_us: float, end_us: float) -> Self:
         """Return the transactions of which a part lies in a span of time."""

@@ -121,7 +121,7 @@ def pick(values: Integers, rows: Integers) -> Integers:
     """Return the values at rows; -1 where the row is -1."""
     if not len(values):
         return np.full(len(rows), -1)
-    return np.where(rows >= 0, values[np.maximum(rows, 0)], -1)
+    return np.where(rows >= 0, values[np.maximum(rows, 0)], values.dtype.type(-1))
 
 
 def pick_us(values: Floats, rows: Integers) -> Floats:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pcitrace.columns import Booleans, Floats, Integers, floats
 from pcitrace.dma import Dma
@@ -156,8 +157,8 @@ def wire_frames(wire: pd.DataFrame, byte_us: float | None, preamble_bytes: int, 
     WireFrames
     """
     start, end = floats(wire, "start_us"), floats(wire, "end_us")
-    contents: list[Any] = wire["bytes"].tolist()
-    seen = [isinstance(content, bytes) and len(content) > 0 for content in contents]
+    contents = pa.array(wire["bytes"], pa.binary(), from_pandas=True)
+    seen = np.flatnonzero(np.asarray(pc.binary_length(contents).fill_null(0)))
     n = len(wire)
     length = np.full(n, -1)
     slack = np.zeros(n, dtype=np.int64)
@@ -168,8 +169,7 @@ def wire_frames(wire: pd.DataFrame, byte_us: float | None, preamble_bytes: int, 
         slack[known] = np.ceil(step_us / byte_us - 0.5)
     data = np.zeros((n, HEAD), dtype=np.uint8)
     there = np.zeros(n, dtype=np.int64)
-    for row in np.flatnonzero(seen).tolist():
-        content = contents[row]
+    for row, content in zip(seen.tolist(), contents.take(pa.array(seen)).to_pylist(), strict=True):
         sfd = content.find(START_OF_FRAME, 0, 16)
         frame = content[sfd + 1 :]
         length[row], slack[row] = max(len(frame) - FCS, 0), 0
@@ -177,7 +177,7 @@ def wire_frames(wire: pd.DataFrame, byte_us: float | None, preamble_bytes: int, 
         part = frame[: min(HEAD, max(len(frame) - FCS, 0))]
         data[row, : len(part)] = np.frombuffer(part, dtype=np.uint8)
         there[row] = len(part)
-    head = Heads(data, there) if any(seen) else None
+    head = Heads(data, there) if len(seen) else None
     return WireFrames(start, end, length, slack, head, fcs)
 
 

@@ -88,12 +88,9 @@ def join_attempts(bus: BusTable) -> Integers:
     What repeats an attempt has its address and command. Without AD it is the next transaction of the same initiator:
     PCI obliges it to repeat what was retried.
     """
-    retried = bus.retried
-    if not retried.any():
-        return np.arange(len(bus), dtype=np.int32)
     key = bus.address * 16 + np.maximum(bus.command, 0) if bus.has_address else np.zeros(len(bus), dtype=np.int8)
     order = np.lexsort((bus.start_us, key))
-    key, retried = key[order], retried[order]
+    key, retried = key[order], bus.retried[order]
     begins = np.ones(len(bus), dtype=bool)
     begins[1:] = (key[1:] != key[:-1]) | ~retried[:-1]
     number = np.empty(len(bus), dtype=np.int32)
@@ -117,22 +114,25 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
     Accesses
         One row an access; an access of several data phases (a burst into registers) is one row a data phase.
     """
-    number = join_attempts(hosts)
-    attempts = np.bincount(number).astype(np.int32)
     start_us = hosts.start_us
-    # The first and the last attempt of each: of rows that are given several times numpy keeps the last.
-    order = np.argsort(start_us, kind="stable").astype(np.int32)
-    first, last = np.empty(len(attempts), dtype=np.int32), np.empty(len(attempts), dtype=np.int32)
-    first[number[order[::-1]]], last[number[order]] = order[::-1], order
-    in_time = np.argsort(start_us[first], kind="stable")
-    first, last, attempts = first[in_time], last[in_time], attempts[in_time]
+    first = last = np.argsort(start_us, kind="stable").astype(np.int32)
+    attempts = np.ones(len(hosts), dtype=np.int32)
+    if hosts.retried.any():
+        # The first and the last attempt of each: of rows that are given several times numpy keeps the last.
+        order, number = first, join_attempts(hosts)
+        attempts = np.bincount(number).astype(np.int32)
+        first, last = np.empty_like(attempts), np.empty_like(attempts)
+        first[number[order[::-1]]], last[number[order]] = order[::-1], order
+        in_time = np.argsort(start_us[first], kind="stable")
+        first, last, attempts = first[in_time], last[in_time], attempts[in_time]
 
     value = enables = np.broadcast_to(np.int64(-1), len(last))
     offset = np.broadcast_to(np.int64(0), len(last))
-    data_us = hosts.take(last).first_data_us
+    moved = hosts.take(last)
+    data_us = moved.first_data_us
     if phases is not None and len(phases):
         # One row a data phase of the attempt that moved data; one row also where no data moved.
-        begin, length = phases.ranges(hosts.take(last).transaction)
+        begin, length = phases.ranges(moved.transaction)
         repeat = np.maximum(length, 1)
         first, last, attempts = (np.repeat(one, repeat) for one in (first, last, attempts))
         offset = np.arange(len(last)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
@@ -140,10 +140,11 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
         at = np.where(has, np.repeat(begin, repeat) + offset, 0)
         data_us = np.where(has, phases.time_us[at], np.nan)
         value = np.where(has, phases.data[at], -1)
-        enables = np.where(has, phases.byte_enables[at], -1)
-    moved = hosts.take(last)
+        enables = np.where(has, phases.byte_enables[at], -1).astype(np.int16)
+        moved = hosts.take(last)
     address, command = moved.address, moved.command
-    address = np.where(address >= 0, address + offset * 4, -1)
+    if offset.any():
+        address = np.where(address >= 0, address + offset * 4, -1)
     reason = _reasons(command, address, np.isnan(data_us), windows.contain(moved))
     first_us = start_us[first]
     columns = _registers(windows, address, command, value, enables) | {
@@ -153,7 +154,7 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
         "command": command,
         "address": address,
         "value": value,
-        "byte_enables": enables.astype(np.int16),
+        "byte_enables": enables,
         "attempts": attempts,
         "reason": reason,
     }
@@ -162,19 +163,27 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
 
 
 def _reasons(command: Integers, address: Integers, no_data: Booleans, inside: Booleans | None) -> Integers:
-    unplaced = np.where(address >= 0, NO_WINDOW, NO_ADDRESS)
-    reason = unplaced if inside is None else np.where(inside, WINDOW, OUTSIDE)
-    reason = np.where(np.isin(command, CONFIG_COMMANDS), CONFIGURATION, reason)
-    return np.where(no_data, NO_DATA, reason).astype(np.int8)
+    reason = np.full(len(command), NO_ADDRESS, dtype=np.int8)
+    reason[address >= 0] = NO_WINDOW
+    if inside is not None:
+        reason[:] = OUTSIDE
+        reason[inside] = WINDOW
+    reason[np.isin(command, CONFIG_COMMANDS)] = CONFIGURATION
+    reason[no_data] = NO_DATA
+    return reason
 
 
 def _registers(
     windows: Windows, address: Integers, command: Integers, value: Integers, enables: Integers
 ) -> dict[str, Any]:
     """Name the register of every access; each pair of address and byte enables is looked up once."""
-    config = np.isin(command, CONFIG_COMMANDS)
+    known = (address >= 0) & ~np.isin(command, CONFIG_COMMANDS)
+    if not known.any():
+        none = np.broadcast_to(np.int8(-1), len(known))
+        doorbell = np.broadcast_to(np.False_, len(known))
+        return {"register": none, "registers": (), "role": none, "roles": (), "index": none, "doorbell": doorbell}
     lanes = np.where(enables < 0, 0, enables & 0xF)
-    key = np.where((address >= 0) & ~config, address * 16 + lanes, -1)
+    key = np.where(known, address * 16 + lanes, -1)
     which, unique = pd.factorize(key)
     labels = [windows.label(one >> 4, one & 0xF) if one >= 0 else None for one in unique.tolist()]
     found = [windows.register(one >> 4, one & 0xF) if one >= 0 else None for one in unique.tolist()]

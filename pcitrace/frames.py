@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.columns import pick, table
+from pcitrace.columns import Booleans, pick, table
 from pcitrace.content import FCS, HEADER
 from pcitrace.errors import FrameMatchError
 from pcitrace.identity import LEAST_USER_BYTES, SequenceField
@@ -59,9 +59,13 @@ class Frames:
 
         FrameMatchError if it is no such condition.
         """
+        return replace(self, table=self.table[self.fulfil(query)])
+
+    def fulfil(self, query: str) -> Booleans:
+        """Return which frames fulfil a condition on the columns; FrameMatchError if it is no such condition."""
         try:
             chosen = pd.Series(self.table.eval(query), index=self.table.index)
-            return replace(self, table=self.table[chosen.fillna(False).astype(bool)])
+            return chosen.fillna(False).to_numpy(dtype=bool)
         except (NameError, SyntaxError, TypeError, ValueError) as error:
             columns = ", ".join(self.table.columns)
             raise FrameMatchError(f"{query!r} is no condition on frames: {error}; the columns are {columns}") from error
@@ -93,15 +97,15 @@ def build(
         part, dropped = one_direction(name, other, ends, sequence)
         parts.append(part)
         drops.append(dropped)
-    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    order = np.argsort(columns.pop("order_us"), kind="stable")
-    columns = {key: values[order] for key, values in columns.items()}
+    counts = [len(part["order_us"]) for part in parts]
+    order = np.argsort(np.concatenate([part.pop("order_us") for part in parts]), kind="stable")
+    columns = {key: np.concatenate([part.pop(key) for part in parts])[order] for key in list(parts[0])}
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     base = 0
-    for part, dropped in zip(parts, drops, strict=True):
+    for count, dropped in zip(counts, drops, strict=True):
         dropped["frame"] = pick(rank, np.where(dropped["frame"] >= 0, dropped["frame"] + base, -1))
-        base += len(part["order_us"])
+        base += count
     _timing(columns, link)
     columns["queued"] = waited(columns, names, hosts, link)
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
@@ -144,12 +148,12 @@ def _with_frames(
     number = np.arange(len(columns["sender"]))
     for name in names:
         traffic = hosts[name].traffic
-        burst_frame = np.full(len(traffic.joined), -1)
+        burst_frame = np.full(len(traffic.joined), -1, dtype=np.int32)
         sent, got = columns["sender"] == name, columns["receiver"] == name
         for rows, bursts in ((sent, columns["send_burst"]), (got, columns["receive_burst"])):
             rows = rows & (bursts >= 0)
             burst_frame[bursts[rows]] = number[rows]
-        frame_of_send = np.full(len(ends[name].sends), -1)
+        frame_of_send = np.full(len(ends[name].sends), -1, dtype=np.int32)
         rows = sent & (columns["send_row"] >= 0)
         frame_of_send[columns["send_row"][rows]] = number[rows]
         csr_frame = pick(frame_of_send, ends[name].starts.send)

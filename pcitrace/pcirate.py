@@ -99,12 +99,13 @@ def _burst(times: FrameTimes, kind: Kind) -> Estimate:
     variance = 0.0
     for name, traffic in times.frames.hosts.items():
         dma = traffic.dma
-        rows = np.flatnonzero((dma.kind == kind) & (dma.bus.data_phases > 1))
-        phases = dma.bus.data_phases[rows]
+        pieces = dma.bus.take((dma.kind == kind) & (dma.bus.data_phases > 1))
+        phases = pieces.data_phases
         # Whole phases: the last one takes its clock however many of its bytes are enabled.
-        size.append(((phases - 1) * np.where(dma.bus.bytes[rows] > 4 * phases, 8, 4)).astype(np.float64))
-        took.append(dma.bus.last_data_us[rows] - dma.bus.first_data_us[rows])
-        variance += 2 * UNIFORM * times.hosts[name].step_us ** 2 * len(rows)
+        width = np.where(pieces.bytes > 4 * phases, 8.0, 4.0)
+        size.append(width * (phases - 1))
+        took.append(pieces.last_data_us - pieces.first_data_us)
+        variance += 2 * UNIFORM * times.hosts[name].step_us ** 2 * len(pieces)
     duration, moved = np.concatenate(took), np.concatenate(size)
     n, total = len(duration), float(moved.sum())
     if not n:

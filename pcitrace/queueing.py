@@ -94,21 +94,21 @@ def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) ->
     """Tell which frames that one host receives waited for what its card did for another."""
     dma = host.traffic.dma
     bursts = columns["receive_burst"][got]
-    order = np.argsort(dma.bus.start_us, kind="stable")
-    burst, moves = dma.burst[order], dma.bus.data_phases[order] > 0
-    start, end = dma.bus.start_us[order], dma.bus.end_us[order]
+    order = np.argsort(dma.bus.start_us, kind="stable").astype(np.int32)
+    bus, burst = dma.bus.take(order), dma.burst[order]
+    moves, rows = bus.data_phases > 0, np.arange(len(order), dtype=np.int32)
+    start, end = bus.start_us, bus.end_us
     count = int(burst.max()) + 1 if len(burst) else 0
-    opening = np.full(count, np.iinfo(np.int64).max)
-    np.minimum.at(opening, burst[moves], np.flatnonzero(moves))
+    opening = np.full(count, len(rows), dtype=np.int32)
+    np.minimum.at(opening, burst[moves], rows[moves])
     behind = np.zeros(len(burst), dtype=bool)
-    apart = start[1:] - end[:-1]
-    behind[1:] = (apart <= BACK_TO_BACK_CLKS * dma.bus.clock_us) & (burst[1:] != burst[:-1])
+    behind[1:] = (start[1:] - end[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us) & (burst[1:] != burst[:-1])
     # Every attempt up to the one in which data moved may have been held up.
     directly = np.zeros(count, dtype=bool)
-    directly[burst[behind & (np.arange(len(burst)) <= opening[burst])]] = True
+    directly[burst[behind & (rows <= opening[burst])]] = True
     # When the last frame before was done with: its pieces may be those of a send.
     frames = np.isin(dma.kind[order], (Kind.SEND_DATA, Kind.RECEIVE_DATA)) & moves
-    last = np.maximum.accumulate(np.where(frames, np.arange(len(burst)), -1)) if len(burst) else opening
+    last = np.maximum.accumulate(np.where(frames, rows, np.int32(-1))) if len(burst) else opening
     before = last[np.maximum(opening[bursts] - 1, 0)]
     done = np.where((opening[bursts] > 0) & (before >= 0), end[np.maximum(before, 0)], -np.inf)
     arrived = columns["wire_end_us"][got]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.bustable import WRITES
-from pcitrace.columns import Booleans, Floats, Integers, next_us
+from pcitrace.columns import Booleans, Floats, Integers, next_us, pick
 from pcitrace.csr import CONFIGURATION, Accesses
 from pcitrace.profiles import Profile
 
@@ -63,7 +63,7 @@ def find(csr: Accesses, profile: Profile, dma_start_us: Floats, address: Integer
     """
     if not len(csr) or not len(dma_start_us):
         none = np.full(len(dma_start_us), -1)
-        return Starts(none, none.copy(), np.full(len(csr), -1))
+        return Starts(none, none.copy(), np.full(len(csr), -1, dtype=np.int32))
     if csr.doorbell.any() and len(csr.of_role("send_buffer")):
         return _by_buffer(csr, dma_start_us, address)
     if csr.doorbell.any():
@@ -91,15 +91,11 @@ def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts
     buffer = found["buffer"].fillna(-1).to_numpy(dtype=np.int64)
     bell = found["bell"].fillna(-1).to_numpy(dtype=np.int64)
     # An address that stays in its register from one frame to the next is not written for this one.
-    stale = np.zeros(len(bell), dtype=bool)
-    previous: dict[int, int] = {}
-    for row, (one, ring) in enumerate(zip(buffer.tolist(), bell.tolist(), strict=True)):
-        stale[row] = one >= 0 and previous.get(one, -1) >= 0
-        previous[one] = ring
+    stale = pd.Series(bell).groupby(buffer).shift(fill_value=-1).to_numpy() >= 0
     own = np.where(stale | (buffer < 0), bell, buffer)
     first = np.where(bell < 0, -1, np.minimum(own, bell))
     last = np.where(bell < 0, -1, np.maximum(own, bell))
-    send = np.full(len(csr), -1)
+    send = np.full(len(csr), -1, dtype=np.int32)
     for which in (own, bell):
         known = (which >= 0) & (bell >= 0)
         send[which[known][::-1]] = np.flatnonzero(known)[::-1]
@@ -130,11 +126,19 @@ def _by_doorbell(csr: Accesses, bells: Integers, ahead: Integers, dma_start_us: 
     near = np.r_[False, (csr.first_attempt_us[1:] - end_us[:-1] < GROUP_US) & usable[:-1]]
     begin = np.maximum.accumulate(np.where(near, 0, np.arange(len(csr))))
     first = np.where(last >= 0, begin[np.maximum(last, 0)], -1)
-    send = np.full(len(csr), -1)
-    for one in range(count - 1, -1, -1):
-        if last[one] >= 0:
-            send[first[one] : last[one] + 1] = one
-    return Starts(first, last, send)
+    return Starts(first, last, _started(len(csr), first, last))
+
+
+def _started(count: int, first: Integers, last: Integers) -> Integers:
+    """Return for each of `count` accesses the first send of whose accesses, from `first` to `last`, it is; else -1."""
+    known = np.flatnonzero(last >= 0)
+    length = (last - first)[known] + 1
+    owner = np.repeat(known.astype(np.int32), length)
+    place = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length - first[known], length)
+    send = np.full(count, -1, dtype=np.int32)
+    # Of values for one place numpy keeps the last.
+    send[place[::-1]] = owner[::-1]
+    return send
 
 
 def _released(csr: Accesses, profile: Profile) -> Integers:
@@ -235,10 +239,8 @@ def _by_run(csr: Accesses, dma_start_us: Floats) -> Starts | None:
         if best is not None:
             first, last = best
             unknown = np.full(len(dma_start_us) - len(first), -1)
-            send = np.full(len(csr), -1)
-            for one, (begin, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True), len(unknown)):
-                send[usable[begin : end + 1]] = one
-            return Starts(np.r_[unknown, usable[first]], np.r_[unknown, usable[last]], send)
+            first, last = np.r_[unknown, first], np.r_[unknown, last]
+            return _among(usable, len(csr), first, last)
     return None
 
 
@@ -247,7 +249,7 @@ def _by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
     usable = np.flatnonzero(csr.reason != CONFIGURATION)
     if not len(usable):
         none = np.full(len(dma_start_us), -1)
-        return Starts(none, none.copy(), np.full(len(csr), -1))
+        return Starts(none, none.copy(), np.full(len(csr), -1, dtype=np.int32))
     end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)[usable]
     begins = np.r_[True, csr.first_attempt_us[usable][1:] - end_us[:-1] >= GROUP_US]
     group_start = np.flatnonzero(begins)
@@ -270,8 +272,11 @@ def _by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
             first[start : start + many], last[start : start + many] = begin, begin + part - 1
         else:
             last[start : start + many] = last[start]
-    send = np.full(len(csr), -1)
-    for one in np.flatnonzero(known)[::-1].tolist():
-        send[usable[first[one] : last[one] + 1]] = one
-    pick = np.maximum(first, 0)
-    return Starts(np.where(known, usable[pick], -1), np.where(known, usable[np.maximum(last, 0)], -1), send)
+    return _among(usable, len(csr), first, last)
+
+
+def _among(usable: Integers, count: int, first: Integers, last: Integers) -> Starts:
+    """Return the starts of sends that were found among the usable ones of `count` accesses."""
+    send = np.full(count, -1, dtype=np.int32)
+    send[usable] = _started(len(usable), first, last)
+    return Starts(pick(usable, first), pick(usable, last), send)

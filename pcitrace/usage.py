@@ -7,7 +7,7 @@ of a transaction's data lies inside is interpolated where an edge cuts it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -79,21 +79,32 @@ class Usage:
 
     def _busy_until(self, time_us: Floats) -> Floats:
         """Return the busy clocks before each time, as time; a clock is where its rising edge is, as in the kernel."""
-        begin_us = self.begin_us
-        if not len(begin_us):
+        clks = np.rint((self.done_us - self.begin_us) / self.clock_us).astype(np.int32)
+        if not len(clks):
             return np.zeros(len(time_us))
-        clks = np.rint((self.done_us - begin_us) / self.clock_us)
-        total = np.concatenate([[0.0], np.cumsum(clks)])
-        at = np.searchsorted(begin_us, time_us, side="left")
+        at = np.searchsorted(self.begin_us, time_us, side="left")
         last = np.maximum(at - 1, 0)
-        inside = np.clip(np.ceil((time_us - begin_us[last]) / self.clock_us), 0.0, clks[last])
-        return np.where(at > 0, total[last] + inside, 0.0) * self.clock_us
+        inside = np.clip(np.ceil((time_us - self.begin_us[last]) / self.clock_us), 0.0, clks[last])
+        before = np.cumsum(clks, dtype=np.int64)[last] - clks[last]
+        return np.where(at > 0, before + inside, 0.0) * self.clock_us
 
     def moving_us(self, start_us: Floats, end_us: Floats) -> Floats:
         """Return the time of the clocks in which data moved in each window (us)."""
-        moved = replace(self, transactions=self.transactions.take(self.transactions.data_phases > 0))
-        before = _until(np.concatenate([start_us, end_us]), moved.first_us, moved.last_us, moved.data_us)
+        before = self._moving_until(np.concatenate([start_us, end_us]))
         return before[len(start_us) :] - before[: len(start_us)]
+
+    def _moving_until(self, time_us: Floats) -> Floats:
+        """Return the clocks with data before each time, as time; those of a transaction are spread evenly over it."""
+        moved = self.transactions.take(self.transactions.data_phases > 0)
+        if not len(moved):
+            return np.zeros(len(time_us))
+        at = np.searchsorted(moved.first_data_us, time_us, side="right")
+        last = np.maximum(at - 1, 0)
+        begin, end = moved.take(last).first_data_us, moved.take(last).last_data_us + self.clock_us
+        inside = np.clip((time_us - begin) / np.maximum(end - begin, 1e-12), 0.0, 1.0)
+        phases = moved.data_phases
+        before = np.cumsum(phases, dtype=np.int64)[last] - phases[last]
+        return np.where(at > 0, before + inside * phases[last], 0.0) * self.clock_us
 
     def over(self, start_us: Floats | float, end_us: Floats | float) -> pd.DataFrame:
         """Return the use of the bus in windows.
@@ -140,17 +151,6 @@ class Usage:
         start, end = self.done_us[:-1], self.begin_us[1:]
         long = (end - start) >= max(at_least_us, self.clock_us / 2)
         return pd.DataFrame({"start_us": start[long], "end_us": end[long], "length_us": (end - start)[long]})
-
-
-def _until(time_us: Floats, begin: Floats, end: Floats, amount: Floats) -> Floats:
-    """Return how much of the amounts, each spread evenly from begin to end, lies before each time."""
-    if not len(begin):
-        return np.zeros(len(time_us))
-    total = np.concatenate([[0.0], np.cumsum(amount)])
-    at = np.searchsorted(begin, time_us, side="right")
-    last = np.maximum(at - 1, 0)
-    inside = np.clip((time_us - begin[last]) / np.maximum(end[last] - begin[last], 1e-12), 0.0, 1.0)
-    return np.where(at > 0, total[last] + inside * amount[last], 0.0)
 
 
 def of_bus(run: Run, name: str) -> Usage:

@@ -122,13 +122,12 @@ def exchange(run: Run, frame: int | None = None, count: int | None = None, *, ax
 def _typical(run: Run) -> int:
     """Return the frame to begin with where none was asked for."""
     table = run.frames.table
-    followed = table[table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()]
-    if followed.empty:
+    followed = (table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()).to_numpy(dtype=bool)
+    if not followed.any():
         raise FrameMatchError(f"{run.path}: no frame was followed from one host to the other")
-    fluent = followed[~followed["queued"].astype(bool)]
-    chosen = fluent if len(fluent) else followed
-    longest = int(np.argmax(numbers(chosen["length_bytes"].fillna(0))))
-    row = chosen.iloc[longest]
+    fluent = followed & ~table["queued"].to_numpy(dtype=bool)
+    rows = np.flatnonzero(fluent if fluent.any() else followed)
+    row = table.iloc[rows[int(np.argmax(numbers(table["length_bytes"].fillna(0))[rows]))]]
     before = table[table["frame"] == row["frame"] - 1]
     answers = len(before) > 0 and before["sender"].iloc[0] == row["receiver"]
     return int(row["frame"]) - int(answers)

@@ -106,9 +106,9 @@ def histogram(run: Run, quantity: str = "t_nic_us", where: str | None = None, *,
     Axes
     """
     ax = axes_for(ax, (6.0, 3.2))
-    frames = run.frames if where is None else run.frames[where]
+    chosen = slice(None) if where is None else run.frames.fulfil(where)
     try:
-        values = numbers(pd.Series(frames.table.eval(quantity)))
+        values = numbers(pd.Series(run.frames.table.eval(quantity)))[chosen]
     except (NameError, SyntaxError, TypeError, ValueError) as error:
         raise FrameMatchError(f"{quantity!r} is no time of frames: {error}") from error
     values = values[np.isfinite(values)]

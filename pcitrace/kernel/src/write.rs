@@ -5,6 +5,7 @@ use crate::pipeline::{BusTables, Sink};
 use crate::rows::{DataPhase, Rows, Transaction};
 use crate::tables::{self, Columns, Context};
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use arrow::csv::Writer as CsvWriter;
 use arrow::datatypes::SchemaRef;
 use arrow::json::{LineDelimitedWriter, WriterBuilder as JsonBuilder};
@@ -263,10 +264,10 @@ impl Sink for FileSink {
     }
 }
 
-/// Keeps the rows of each bus.
+/// Keeps the rows of each bus, or what few columns need of them.
 pub struct MemorySink {
     columns: Arc<Columns<Transaction>>,
-    /// Rows from which on they become a table: none are kept where a few columns of them take much less.
+    /// Rows that become a table as they come, where few columns of them take much less.
     most: usize,
     pub buses: Vec<BusRows>,
 }
@@ -279,12 +280,18 @@ impl MemorySink {
     }
 }
 
+/// Rows of few columns that are put together: what is that large goes back to the system when it is let go.
+const WHOLE: usize = 1 << 20;
+
 /// The rows of one bus; the tables are built when they are asked for.
 pub struct BusRows {
     tables: BusTables,
     columns: Arc<Columns<Transaction>>,
-    /// The first transactions, as far as they are a table already.
-    built: Vec<RecordBatch>,
+    /// The first transactions, as far as they are a table already: first the large parts of it, then the small ones.
+    whole: Vec<RecordBatch>,
+    small: Vec<RecordBatch>,
+    /// How many these are.
+    built: usize,
     transactions: Vec<Transaction>,
     data_phases: Vec<DataPhase>,
 }
@@ -292,17 +299,27 @@ pub struct BusRows {
 impl BusRows {
     /// Builds the table of transactions; its rows are gone then.
     pub fn take_transactions(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
-        self.build();
-        (self.columns.schema(), std::mem::take(&mut self.built))
+        let rest = in_batches(&std::mem::take(&mut self.transactions), |first, rows| self.batch(first, rows));
+        let batches = self.whole.drain(..).chain(self.small.drain(..)).chain(rest).collect();
+        (self.columns.schema(), batches)
     }
 
+    fn batch(&self, first: u64, rows: &[Transaction]) -> RecordBatch {
+        let numbered = (self.built as u64 + first..).zip(rows);
+        let rows: Vec<_> = numbered.map(|(number, row)| (Context { bus: &self.tables, number }, row)).collect();
+        self.columns.batch(&rows)
+    }
+
+    /// Makes a table of the rows there are.
     fn build(&mut self) {
-        let done = self.built.iter().map(RecordBatch::num_rows).sum::<usize>() as u64;
-        self.built.extend(in_batches(&std::mem::take(&mut self.transactions), |first, rows| {
-            let numbered = (done + first..).zip(rows);
-            let rows: Vec<_> = numbered.map(|(number, row)| (Context { bus: &self.tables, number }, row)).collect();
-            self.columns.batch(&rows)
-        }));
+        self.small.push(self.batch(0, &self.transactions));
+        self.built += self.transactions.len();
+        self.transactions.clear();
+        if self.small.iter().map(RecordBatch::num_rows).sum::<usize>() >= WHOLE {
+            let whole = concat_batches(&self.columns.schema(), &self.small).expect("batches of one schema");
+            self.whole.push(whole);
+            self.small.clear();
+        }
     }
 
     /// Builds the table of data phases; its rows are gone then.
@@ -339,7 +356,9 @@ impl Sink for MemorySink {
         let empty = |tables: &BusTables| BusRows {
             tables: tables.clone(),
             columns: self.columns.clone(),
-            built: Vec::new(),
+            whole: Vec::new(),
+            small: Vec::new(),
+            built: 0,
             transactions: Vec::new(),
             data_phases: Vec::new(),
         };
