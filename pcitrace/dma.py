@@ -104,7 +104,7 @@ class Dma:
     Attributes
     ----------
     bus : BusTable
-        The NIC's transactions.
+        The NIC's transactions, in order of time.
     write : array of int
         1 write (towards memory), 0 read, -1 unknown.
     kind, reason : arrays of int

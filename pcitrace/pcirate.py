@@ -111,6 +111,6 @@ def _burst(times: FrameTimes, kind: Kind) -> Estimate:
     if not n:
         return unknown(f"no {kind.name.lower().replace('_', ' ')} moved more than one data phase")
     value = float(duration.sum()) / total
-    residuals = duration - value * moved
-    own = max(float(residuals @ residuals) * n / max(n - 1, 1) - variance, 0.0)
+    duration -= value * moved
+    own = max(float(duration @ duration) * n / max(n - 1, 1) - variance, 0.0)
     return Estimate(value, sqrt(variance) / total, n, scatter=sqrt(own) / total if n > 1 else None)

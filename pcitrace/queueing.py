@@ -94,9 +94,8 @@ def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) ->
     """Tell which frames that one host receives waited for what its card did for another."""
     dma = host.traffic.dma
     bursts = columns["receive_burst"][got]
-    order = np.argsort(dma.bus.start_us, kind="stable").astype(np.int32)
-    bus, burst = dma.bus.take(order), dma.burst[order]
-    moves, rows = bus.data_phases > 0, np.arange(len(order), dtype=np.int32)
+    bus, burst = dma.bus, dma.burst
+    moves, rows = bus.data_phases > 0, np.arange(len(bus), dtype=np.int32)
     start, end = bus.start_us, bus.end_us
     count = int(burst.max()) + 1 if len(burst) else 0
     opening = np.full(count, len(rows), dtype=np.int32)
@@ -107,7 +106,7 @@ def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) ->
     directly = np.zeros(count, dtype=bool)
     directly[burst[behind & (rows <= opening[burst])]] = True
     # When the last frame before was done with: its pieces may be those of a send.
-    frames = np.isin(dma.kind[order], (Kind.SEND_DATA, Kind.RECEIVE_DATA)) & moves
+    frames = np.isin(dma.kind, (Kind.SEND_DATA, Kind.RECEIVE_DATA)) & moves
     last = np.maximum.accumulate(np.where(frames, rows, np.int32(-1))) if len(burst) else opening
     before = last[np.maximum(opening[bursts] - 1, 0)]
     done = np.where((opening[bursts] > 0) & (before >= 0), end[np.maximum(before, 0)], -np.inf)

@@ -230,7 +230,7 @@ def join(dma: Dma) -> Bursts:
     """Put the pieces of each burst together."""
     bus, number = dma.bus, dma.burst
     count = int(number.max()) + 1 if len(bus) else 0
-    order = np.lexsort((bus.start_us, number))
+    order = np.argsort(number, kind="stable")
     head = order[np.searchsorted(number[order], np.arange(count))]
     moved = order[bus.data_phases[order] > 0]
     begin = np.searchsorted(number[moved], np.arange(count))

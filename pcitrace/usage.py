@@ -79,13 +79,18 @@ class Usage:
 
     def _busy_until(self, time_us: Floats) -> Floats:
         """Return the busy clocks before each time, as time; a clock is where its rising edge is, as in the kernel."""
-        clks = np.rint((self.done_us - self.begin_us) / self.clock_us).astype(np.int32)
-        if not len(clks):
+        if not len(self.transactions):
             return np.zeros(len(time_us))
+        # One array is enough, of whole numbers: first the clocks of each transaction, then all before its end.
+        clks = self.done_us
+        clks -= self.begin_us
+        clks /= self.clock_us
+        np.rint(clks, out=clks)
         at = np.searchsorted(self.begin_us, time_us, side="left")
         last = np.maximum(at - 1, 0)
-        inside = np.clip(np.ceil((time_us - self.begin_us[last]) / self.clock_us), 0.0, clks[last])
-        before = np.cumsum(clks, dtype=np.int64)[last] - clks[last]
+        own = clks[last]
+        before = np.cumsum(clks, out=clks)[last] - own
+        inside = np.clip(np.ceil((time_us - self.begin_us[last]) / self.clock_us), 0.0, own)
         return np.where(at > 0, before + inside, 0.0) * self.clock_us
 
     def moving_us(self, start_us: Floats, end_us: Floats) -> Floats:
@@ -95,16 +100,17 @@ class Usage:
 
     def _moving_until(self, time_us: Floats) -> Floats:
         """Return the clocks with data before each time, as time; those of a transaction are spread evenly over it."""
-        moved = self.transactions.take(self.transactions.data_phases > 0)
-        if not len(moved):
+        if not len(self.transactions):
             return np.zeros(len(time_us))
-        at = np.searchsorted(moved.first_data_us, time_us, side="right")
+        at = np.searchsorted(self.begin_us, time_us, side="right")
         last = np.maximum(at - 1, 0)
-        begin, end = moved.take(last).first_data_us, moved.take(last).last_data_us + self.clock_us
-        inside = np.clip((time_us - begin) / np.maximum(end - begin, 1e-12), 0.0, 1.0)
-        phases = moved.data_phases
-        before = np.cumsum(phases, dtype=np.int64)[last] - phases[last]
-        return np.where(at > 0, before + inside * phases[last], 0.0) * self.clock_us
+        one = self.transactions.take(last)
+        phases = one.data_phases
+        before = np.cumsum(self.transactions.data_phases, dtype=np.int64)[last] - phases
+        begin, end = one.first_data_us, one.last_data_us + self.clock_us
+        share = np.clip((time_us - begin) / np.maximum(end - begin, 1e-12), 0.0, 1.0)
+        inside = np.where(phases > 0, share * phases, 0.0)
+        return np.where(at > 0, before + inside, 0.0) * self.clock_us
 
     def over(self, start_us: Floats | float, end_us: Floats | float) -> pd.DataFrame:
         """Return the use of the bus in windows.
