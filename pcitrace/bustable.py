@@ -13,13 +13,19 @@ import pyarrow as pa
 from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers, packed_if_equal, strings
 from pcitrace.schema import Termination
 
-__all__ = ["READS", "WRITES", "BusTable", "wanted"]
+__all__ = ["BACK_TO_BACK_CLKS", "READS", "WRITES", "BusTable", "wanted"]
 
 READS = (0x0, 0x2, 0x6, 0xA, 0xC, 0xE)
 """Commands that read: the target drives the data."""
 
 WRITES = (0x3, 0x7, 0xB, 0xF)
 """Commands that write."""
+
+BACK_TO_BACK_CLKS = 3.5
+"""A transaction begins so soon after another if it was waiting for it: an idle clock, GNT#, FRAME#.
+
+What repeats a retried one comes later: its initiator has to release REQ# for two clocks (PCI 2.2, 3.3.3.2.2).
+"""
 
 LINES = {"address": "AD", "command": "CBE", "devsel_clks": "DEVSEL#", "initiator": "GNT"}
 """Columns that are null unless such lines were captured."""
@@ -168,6 +174,14 @@ class BusTable:
 
     def _ended(self, *how: Termination) -> Booleans:
         return np.isin(self.termination, [code for code, name in enumerate(self.terminations) if name in how])
+
+    @property
+    def busy_period(self) -> Integers:
+        """Number of the time in which the whole bus went from one transaction to the next without a rest."""
+        start, end = self._columns["start_us"], self._columns["end_us"]
+        number = np.zeros(len(start), dtype=np.int32)
+        np.cumsum(start[1:] - end[:-1] > BACK_TO_BACK_CLKS * self.clock_us, out=number[1:])
+        return number if self._rows is None else number[self._rows]
 
     @property
     def has_address(self) -> bool:

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["waited"]
 
-BACK_TO_BACK_CLKS = 3.5
-"""A transaction begins so soon after another only if it was waiting for it: an idle clock, GNT#, FRAME#."""
-
 SLACK_BYTES = 0.25
 """Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
 
@@ -96,12 +93,13 @@ def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) ->
     bursts = columns["receive_burst"][got]
     bus, burst = dma.bus, dma.burst
     moves, rows = bus.data_phases > 0, np.arange(len(bus), dtype=np.int32)
-    start, end = bus.start_us, bus.end_us
+    end, busy_period = bus.end_us, bus.busy_period
     count = int(burst.max()) + 1 if len(burst) else 0
     opening = np.full(count, len(rows), dtype=np.int32)
     np.minimum.at(opening, burst[moves], rows[moves])
     behind = np.zeros(len(burst), dtype=bool)
-    behind[1:] = (start[1:] - end[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us) & (burst[1:] != burst[:-1])
+    # Accesses of the host in between wait for the bus as well.
+    behind[1:] = (busy_period[1:] == busy_period[:-1]) & (burst[1:] != burst[:-1])
     # Every attempt up to the one in which data moved may have been held up.
     directly = np.zeros(count, dtype=bool)
     directly[burst[behind & (rows <= opening[burst])]] = True

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pcitrace.bustable import BusTable
+from pcitrace.bustable import BACK_TO_BACK_CLKS, BusTable
 from pcitrace.columns import Booleans, Integers
 from pcitrace.content import FCS, WireFrames
 from pcitrace.dma import (
@@ -283,8 +283,11 @@ def _whole(
     n = len(bus)
     single = np.flatnonzero(burst < 0)
     burst[single] = (burst.max(initial=-1)) + 1 + np.arange(len(single))
-    # A retried attempt belongs to the next transaction that moved data: PCI obliges its initiator to repeat it.
+    # A retried attempt belongs to the next transaction that moved data: PCI obliges its initiator to repeat it. What
+    # follows too soon to be the repetition waited for the bus meanwhile: then it belongs to the one after that.
     owner = np.searchsorted(moved, np.arange(n))
+    soon = np.r_[bus.start_us[1:] - bus.end_us[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us, False][:n]
+    owner += soon & (bus.data_phases == 0) & np.r_[bus.data_phases[1:] > 0, False][:n]
     repeated = owner < len(moved)
     owner = np.minimum(owner, max(len(moved) - 1, 0))
     if not len(moved):

@@ -53,7 +53,7 @@ class Transaction:
     end_ns: float
     first_data_ns: float | None
     last_data_ns: float | None
-    directly_behind: bool  # it follows what the same agent did for another frame, with no time but for arbitration
+    directly_behind: bool  # since the same agent did something for another frame the bus had no rest
 
 
 @dataclass(slots=True)
@@ -141,7 +141,8 @@ class Bus:
         self._granted: str | None = "host"
         self._free_clk = 2
         self._count = 0
-        self._last: dict[str, tuple[int | None, int]] = {}  # agent -> frame and last clock of its last transaction
+        self._last_clk = 0  # of the last transaction
+        self._without_rest: set[tuple[str, int | None]] = set()  # agents and frames since the bus last had a rest
         # What changed on the lines, and at which clock, until `take_history`.
         self._runs = array("q")  # packed: first clock, lines, class
         self._grants: list[tuple[int, int]] = []
@@ -160,12 +161,6 @@ class Bus:
         """Clocks before this one can no longer change, now that nothing happens before `now_ns`."""
         clk = self.next_clk(now_ns)
         return max(0, (min(clk, self._active.start_clk) if self._active else clk) - ARBITRATION_CLKS - 1)
-
-    def moves_other(self, frame: int) -> bool:
-        """Whether the NIC is moving another frame on the bus, or waits to."""
-        requests = [self._active.request] if self._active else []
-        requests += [item[1] for item in self._queue]
-        return any(request.agent == "nic" and request.frame != frame for request in requests)
 
     def ask(self, request: Request) -> Signal:
         """Ask for the bus; the signal fires with the `Transaction` in its last clock."""
@@ -344,7 +339,8 @@ class Bus:
             last_data_ns=self.edge_ns(start + ends[-1]) if ends else None,
             directly_behind=self._behind(request, start),
         )
-        self._last[request.agent] = (request.frame, end - 1)
+        self._last_clk = end - 1
+        self._without_rest.add((request.agent, request.frame))
         self._count += 1
         self._active = None
         self._free_clk = end + 1  # one idle clock between transactions
@@ -360,8 +356,9 @@ class Bus:
         active.done.fire(transaction)
 
     def _behind(self, request: Request, start_clk: int) -> bool:
-        frame, last_clk = self._last.get(request.agent, (request.frame, start_clk))
-        return frame != request.frame and start_clk - last_clk <= BACK_TO_BACK_CLKS
+        if start_clk - self._last_clk > BACK_TO_BACK_CLKS:
+            self._without_rest.clear()
+        return any(agent == request.agent and frame != request.frame for agent, frame in self._without_rest)
 
 
 def _take(rows: list[tuple[int, int]], before_clk: int) -> npt.NDArray[np.int64]:

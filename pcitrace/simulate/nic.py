@@ -212,8 +212,6 @@ class Nic:
                 request = Request("nic", command, address + position, left, kind, frame.number)
                 if self._contents:
                     request.data = self._content(kind, position, left, frame)
-                if kind == "receive" and not position:
-                    frame.waited = frame.waited or self.bus.moves_other(frame.number)
                 done: Transaction = yield self.bus.ask(request)
                 if kind == "receive" and not position:
                     frame.waited = frame.waited or done.directly_behind
