@@ -10,6 +10,7 @@ import numpy as np
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Floats, Integers
+from pcitrace.tails import Units, settle
 
 __all__ = ["Expected", "parse"]
 
@@ -54,7 +55,12 @@ class Expected:
 
 
 def parse(
-    pieces: BusTable, expected: Expected, optional: frozenset[int], sending: bool, thorough: bool = True
+    pieces: BusTable,
+    asked_us: Floats,
+    expected: Expected,
+    optional: frozenset[int],
+    sending: bool,
+    thorough: bool = True,
 ) -> Integers:
     """Number the pieces by the frame they make up.
 
@@ -62,6 +68,8 @@ def parse(
     ----------
     pieces : BusTable
         Transactions of one direction in which data moved, in order of time.
+    asked_us : array of float
+        First attempt of each.
     expected : Expected
         Frames on the wire, in order of time.
     optional : frozenset of int
@@ -84,7 +92,13 @@ def parse(
     heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]])
     count = np.add.reduceat(pieces.data_phases, heads)
     first, last = pieces.first_data_us[heads], pieces.last_data_us[np.r_[heads[1:] - 1, len(pieces) - 1]]
-    return np.asarray(_Parser(count, first, last, expected, optional, sending, thorough).run()[unit])
+    parser = _Parser(count, first, last, expected, optional, sending, thorough)
+    number = parser.run()
+    if thorough and optional:
+        units = Units(count, asked_us[heads], first, last, np.isin(count, list(optional)))
+        frame = parser.found
+        number = settle(units, number, expected.least[frame], expected.most[frame], expected.latest[frame])
+    return np.asarray(number[unit])
 
 
 class _Parser:
@@ -106,7 +120,8 @@ class _Parser:
         self.reach = REACH if thorough else 0
         self.full = int(count.max())
         self.out = np.full(len(count), -1)
-        self.at = self.frame = self.number = self.due = 0
+        self.found: list[int] = []
+        self.at = self.frame = self.due = 0
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
         self.solid = np.flatnonzero(~np.isin(count, list(optional)))
@@ -149,8 +164,8 @@ class _Parser:
         fits &= self.expected.earliest[frames] <= self.first[self.run_head[runs]]
         fitted = many if fits.all() else int(fits.argmin())
         if fitted:
-            self.run_number[run : run + fitted] = self.number + np.arange(fitted)
-            self.number += fitted
+            self.run_number[run : run + fitted] = len(self.found) + np.arange(fitted)
+            self.found += range(self.frame, self.frame + fitted)
             self.frame += fitted
             self.at = int(self.run_tail[run + fitted - 1]) + 1
         return fitted
@@ -199,8 +214,8 @@ class _Parser:
             if seams < 1:
                 break
         if found:
-            self.out[self.at + np.array(found)] = self.number
-            self.number += 1
+            self.out[self.at + np.array(found)] = len(self.found)
+            self.found.append(chosen)
             self.at, self.frame = self.at + found[-1] + 1, chosen + 1
         else:
             self.at += 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcitrace.bustable import BACK_TO_BACK_CLKS, BusTable
-from pcitrace.columns import Booleans, Integers
+from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.content import FCS, WireFrames
 from pcitrace.dma import (
     BY_RULE,
@@ -97,6 +97,10 @@ def by_lengths(
         if better > whole + CLEARLY:
             plan, direction, whole = other, told, better
 
+    owner = _owners(bus, moved)
+    # What was retried had been asked for: pauses are counted up to the first attempt.
+    asked_us = pieces.start_us.copy()
+    np.minimum.at(asked_us, owner[owner < len(moved)], bus.start_us[owner < len(moved)])
     burst = np.full(len(moved), -1, dtype=np.int32)
     kind = np.zeros(len(moved), dtype=np.int8)
     reason = np.zeros(len(moved), dtype=np.int8)
@@ -108,10 +112,10 @@ def by_lengths(
         rows = np.flatnonzero(direction == side)
         some = pieces.take(rows)
         if expected is not None:
-            found = parse(some, expected, optional, side == 0)
+            found = parse(some, asked_us[rows], expected, optional, side == 0)
             why = WIRE_LENGTHS
         else:
-            found = _join(some, optional, side == 1 and profile.receive == "cut_through")
+            found = _join(some, asked_us[rows], optional, side == 1 and profile.receive == "cut_through")
             why = BY_RULE
         in_frame = found >= 0
         burst[rows[in_frame]] = found[in_frame] + total
@@ -123,7 +127,7 @@ def by_lengths(
         kind[left[small]] = aside
         reason[left[small]] = SHORT_NO_FRAME
         reason[left[~small]] = NO_ROOM
-    return _whole(bus, moved, direction, kind, reason, burst)
+    return _whole(bus, owner, direction, kind, reason, burst)
 
 
 def _phase_widths(pieces: BusTable) -> tuple[int, ...]:
@@ -226,12 +230,12 @@ def _whole_frames(pieces: BusTable, plan: _Plan, write: Booleans) -> float:
         if expected is not None and len(expected.least):
             some = pieces.take(np.flatnonzero(write == bool(side)))
             tried = expected.head(TRIALS)
-            found = parse(some, tried, optional, side == 0, thorough=False)
+            found = parse(some, some.start_us, tried, optional, side == 0, thorough=False)
             score += float(found.max(initial=-1) + 1) / len(tried.least)
     return score
 
 
-def _join(pieces: BusTable, optional: frozenset[int], cut_through: bool) -> Integers:
+def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], cut_through: bool) -> Integers:
     """Join pieces where no wire tells the lengths: a full piece goes on, and so do single data phases close together.
 
     Between two frames there are always as many descriptors or status words; what is more belongs to the frame's end.
@@ -240,7 +244,7 @@ def _join(pieces: BusTable, optional: frozenset[int], cut_through: bool) -> Inte
         return np.zeros(0, dtype=np.int64)
     size, cut = pieces.data_phases, pieces.cut
     full = size == size.max()
-    pause = np.r_[np.inf, pieces.start_us[1:] - pieces.end_us[:-1]]
+    pause = np.r_[np.inf, asked_us[1:] - pieces.end_us[:-1]]
     unit_begins = np.r_[True, ~cut[:-1]]
     unit = np.cumsum(unit_begins) - 1
     phases = np.bincount(unit, weights=size).astype(np.int64)
@@ -276,23 +280,31 @@ def _join(pieces: BusTable, optional: frozenset[int], cut_through: bool) -> Inte
     return np.asarray(out[unit])
 
 
+def _owners(bus: BusTable, moved: Integers) -> Integers:
+    """Return for each transaction the number of the one among `moved` that it is, or is an attempt of; else theirs.
+
+    A retried attempt belongs to the next transaction that moved data: PCI obliges its initiator to repeat it. What
+    follows too soon to be the repetition waited for the bus meanwhile: then it belongs to the one after that.
+    """
+    n = len(bus)
+    owner = np.searchsorted(moved, np.arange(n))
+    moves = np.r_[bus.data_phases > 0, False]
+    soon = np.r_[bus.start_us[1:] - bus.end_us[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us, False][:n]
+    return np.minimum(owner + (soon & ~moves[:n] & moves[1:]), len(moved))
+
+
 def _whole(
-    bus: BusTable, moved: Integers, direction: Integers, kind: Integers, reason: Integers, burst: Integers
+    bus: BusTable, owner: Integers, direction: Integers, kind: Integers, reason: Integers, burst: Integers
 ) -> Dma:
-    """Put retried attempts with what repeats them, number the bursts in order of time."""
+    """Put attempts with what repeats them, number the bursts in order of time."""
     n = len(bus)
     single = np.flatnonzero(burst < 0)
     burst[single] = (burst.max(initial=-1)) + 1 + np.arange(len(single))
-    # A retried attempt belongs to the next transaction that moved data: PCI obliges its initiator to repeat it. What
-    # follows too soon to be the repetition waited for the bus meanwhile: then it belongs to the one after that.
-    owner = np.searchsorted(moved, np.arange(n))
-    soon = np.r_[bus.start_us[1:] - bus.end_us[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us, False][:n]
-    owner += soon & (bus.data_phases == 0) & np.r_[bus.data_phases[1:] > 0, False][:n]
-    repeated = owner < len(moved)
-    owner = np.minimum(owner, max(len(moved) - 1, 0))
-    if not len(moved):
+    if not len(burst):
         none = np.full(n, -1)
         return Dma(bus, none, np.zeros(n, dtype=np.int64), np.full(n, NO_DATA), np.arange(n))
+    repeated = owner < len(burst)
+    owner = np.minimum(owner, len(burst) - 1)
     whole_burst = np.where(repeated, burst[owner], burst.max() + 1 + np.arange(n))
     starts = np.full(int(whole_burst.max()) + 1, np.inf)
     np.minimum.at(starts, whole_burst, bus.start_us)

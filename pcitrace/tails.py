@@ -1,0 +1,149 @@
+"""Units as short as a descriptor at either end of a frame: whether they belong to it.
+
+Where the frame's length leaves that open, the other frames tell: how long the card pauses between the pieces of one
+frame, between a descriptor and its frame, and between a frame and its status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Floats, Integers
+
+__all__ = ["Units", "settle"]
+
+LEAST_US, MOST_US = 0.01, 1e6
+"""Pauses beyond these are alike."""
+
+FEW = 0.1
+"""Share of the gaps between frames in which fewer short units than that may be: where the capture missed some."""
+
+WITHIN, OUTSIDE = (log(0.3), 1.0), (log(10.0), 2.0)
+"""Pauses (us) within a frame and at its ends before any was seen: mean and deviation of their logarithms."""
+
+
+BLUR, ENOUGH = 0.1, 200
+"""A pause that was seen stands for those so near (ratio, as its logarithm); of more than so many some will do."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Pieces of one direction, those that the target cut short put together, in order of time.
+
+    Attributes
+    ----------
+    count : array of int
+        Data phases.
+    asked_us, first_us, last_us : arrays of float
+        First attempt, first and last data phase.
+    short : array of bool
+        Whether it may be a descriptor or a status.
+    """
+
+    count: Integers
+    asked_us: Floats
+    first_us: Floats
+    last_us: Floats
+    short: Booleans
+
+
+def settle(units: Units, number: Integers, least: Integers, most: Integers, latest_us: Floats) -> Integers:
+    """Decide which short units at the ends of frames belong to them.
+
+    Parameters
+    ----------
+    units : Units
+    number : array of int
+        The frame of each unit, ascending; -1 for none.
+    least, most : arrays of int
+        Bounds of the data phases of each frame.
+    latest_us : array of float
+        When each frame ends at the latest.
+
+    Returns
+    -------
+    array of int
+        `number` with short units added, taken out, or exchanged for one at the other end.
+    """
+    inside = np.flatnonzero(number >= 0)
+    frames = int(number.max(initial=-1)) + 1
+    if not frames:
+        return number
+    head = inside[np.searchsorted(number[inside], np.arange(frames))]
+    tail = inside[np.searchsorted(number[inside], np.arange(frames), side="right") - 1]
+    total = np.bincount(number[inside], weights=units.count[inside], minlength=frames).astype(np.int64)
+    free = np.r_[units.short & (number < 0), False]
+    count = np.r_[units.count, 0]
+    ahead, behind = np.where(free[head - 1], head - 1, -1), np.where(free[tail + 1], tail + 1, -1)
+    first, final = units.short[head] & (tail > head), units.short[tail] & (tail > head)
+    least, most = np.minimum(least, total), np.maximum(most, total)
+
+    # Ways to change each frame: (unit at the head that leaves or comes, the same at the tail).
+    def fits(change: Integers) -> Booleans:
+        return (total + change >= least) & (total + change <= most)
+
+    comes_ahead, comes_behind = count[ahead], count[behind]
+    in_time = np.r_[units.last_us, np.nan][behind] <= latest_us
+    leaves_first, leaves_final = -units.count[head], -units.count[tail]
+    ways = (
+        (0, 1, (behind >= 0) & in_time & fits(comes_behind)),
+        (1, 0, (ahead >= 0) & fits(comes_ahead)),
+        (-1, 0, first & fits(leaves_first)),
+        (0, -1, final & fits(leaves_final)),
+        (-1, 1, first & (behind >= 0) & in_time & fits(leaves_first + comes_behind)),
+        (1, -1, final & (ahead >= 0) & fits(leaves_final + comes_ahead)),
+    )
+    forced = ~np.any([possible for *_, possible in ways], axis=0)
+    # What always stands between two frames is of neither.
+    skipped = np.r_[0, np.cumsum(free[:-1])]
+    between = np.r_[skipped[head], skipped[-1]] - np.r_[0, skipped[tail + 1]]
+    known = between[1:-1][forced[1:] & forced[:-1]]
+    spare = between > (int(np.quantile(known, FEW, method="lower")) if len(known) else 0)
+    pause = np.log(np.clip(np.r_[MOST_US, units.asked_us[1:] - units.last_us[:-1], MOST_US], LEAST_US, MOST_US))
+    # Frames that can be cut in one way only tell what the pauses are.
+    follows = np.flatnonzero((number[1:] == number[:-1]) & (number[1:] >= 0)) + 1
+    within = _Pauses(pause[follows[forced[number[follows]]]], *WITHIN)
+    before = _Pauses(pause[head[forced & (ahead >= 0)]], *OUTSIDE)
+    after = _Pauses(pause[tail[forced & (behind >= 0)] + 1], *OUTSIDE)
+    best = np.zeros(frames)
+    chosen = np.zeros((frames, 2), dtype=np.int64)
+    for at_head, at_tail, possible in ways:
+        cost = np.zeros(frames)
+        if at_head:
+            at = pause[head + (at_head < 0)]
+            cost += at_head * (before.likelihood(at) - within.likelihood(at))
+        if at_head + at_tail > 0:
+            possible = possible & (spare[:-1] if at_head else spare[1:])
+        if at_tail:
+            at = pause[tail + (at_tail > 0)]
+            cost += at_tail * (after.likelihood(at) - within.likelihood(at))
+        better = possible & (cost < best)
+        best[better] = cost[better]
+        chosen[better] = at_head, at_tail
+    out = number.copy()
+    each = np.arange(frames)
+    for side, (coming, leaving) in enumerate(((ahead, head), (behind, tail))):
+        comes, leaves = chosen[:, side] > 0, chosen[:, side] < 0
+        out[leaving[leaves]] = -1
+        out[coming[comes]] = each[comes]
+    return out
+
+
+@dataclass(frozen=True)
+class _Pauses:
+    """How likely pauses of one kind are, on a logarithmic scale: some that were seen, and a guess as one more."""
+
+    seen: Floats
+    center: float
+    spread: float
+
+    def likelihood(self, pause: Floats) -> Floats:
+        """Return the logarithm of the density at some pauses."""
+        some = self.seen[:: len(self.seen) // ENOUGH + 1]
+        centers = np.r_[some, self.center]
+        spreads = np.r_[np.full(len(some), BLUR), self.spread]
+        density = np.exp(-(((pause[:, None] - centers) / spreads) ** 2) / 2) / spreads
+        return np.log(np.maximum(density.mean(axis=1), np.finfo(float).tiny))
