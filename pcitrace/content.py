@@ -35,6 +35,9 @@ HEAD = KEY_BYTES + 8
 
 START_OF_FRAME = 0xD5
 
+CLOCKS_APART = 150e-6
+"""By what share the analyser's clock and that of the wire (within 100 ppm, IEEE 802.3) may differ."""
+
 # Powers of an odd multiplier modulo 2**64: a polynomial hash of bytes, computed as one matrix product.
 _POWERS = np.cumprod(np.full(KEY_BYTES, 0x9E3779B97F4A7C15, dtype=np.uint64), dtype=np.uint64)
 
@@ -119,8 +122,8 @@ class WireFrames:
         Rise and fall of TX_EN.
     length : array of int
         Bytes of the frame without preamble and frame check sequence, padding included.
-    slack : array of int
-        By how many bytes `length` may be wrong: 0 where the bytes were captured.
+    least, most : arrays of int
+        Bounds of `length`, equal where the bytes were captured.
     head : Heads or None
         First bytes, where they were captured.
     fcs_ok : array of int
@@ -130,7 +133,8 @@ class WireFrames:
     start_us: Floats
     end_us: Floats
     length: Integers
-    slack: Integers
+    least: Integers
+    most: Integers
     head: Heads | None
     fcs_ok: Integers
 
@@ -161,24 +165,28 @@ def wire_frames(wire: pd.DataFrame, byte_us: float | None, preamble_bytes: int, 
     seen = np.flatnonzero(np.asarray(pc.binary_length(contents).fill_null(0)))
     n = len(wire)
     length = np.full(n, -1)
-    slack = np.zeros(n, dtype=np.int64)
+    least, most = length.copy(), length.copy()
     fcs = np.full(n, -1)
     if byte_us is not None:
         known = ~np.isnan(start) & ~np.isnan(end)
-        length[known] = np.rint((end - start)[known] / byte_us).astype(np.int64) - preamble_bytes - FCS
-        slack[known] = np.ceil(step_us / byte_us - 0.5)
+        size = (end - start)[known] / byte_us
+        off = step_us / byte_us + CLOCKS_APART * size
+        length[known] = np.rint(size) - (preamble_bytes + FCS)
+        # The duration is wrong by less than a step; some whole number of bytes there is all the same.
+        least[known] = np.minimum(np.ceil(size - off) - (preamble_bytes + FCS), length[known])
+        most[known] = np.maximum(np.floor(size + off) - (preamble_bytes + FCS), length[known])
     data = np.zeros((n, HEAD), dtype=np.uint8)
     there = np.zeros(n, dtype=np.int64)
     for row, content in zip(seen.tolist(), contents.take(pa.array(seen)).to_pylist(), strict=True):
         sfd = content.find(START_OF_FRAME, 0, 16)
         frame = content[sfd + 1 :]
-        length[row], slack[row] = max(len(frame) - FCS, 0), 0
+        length[row] = least[row] = most[row] = max(len(frame) - FCS, 0)
         fcs[row] = int(len(frame) > FCS and zlib.crc32(frame[:-FCS]) == int.from_bytes(frame[-FCS:], "little"))
         part = frame[: min(HEAD, max(len(frame) - FCS, 0))]
         data[row, : len(part)] = np.frombuffer(part, dtype=np.uint8)
         there[row] = len(part)
     head = Heads(data, there) if len(seen) else None
-    return WireFrames(start, end, length, slack, head, fcs)
+    return WireFrames(start, end, length, least, most, head, fcs)
 
 
 def numbers(head: Heads, at: int, size: int, big: bool) -> tuple[Integers, Booleans]:

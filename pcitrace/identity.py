@@ -41,8 +41,9 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     """Give each frame its user bytes, and say whether they are exact."""
     bounds = _Bounds(len(rows["send_row"]))
     if mine.wire is not None:
-        length, slack = pick(mine.wire.length, rows["wire_row"]), pick(mine.wire.slack, rows["wire_row"])
-        bounds.narrow(length >= 0, length - slack, length + slack)
+        wire, at = mine.wire, rows["wire_row"]
+        length = pick(wire.length, at)
+        bounds.narrow(length >= 0, pick(wire.least, at), pick(wire.most, at))
     if theirs is not None:
         # Written with byte enables: exact, but for the check sequence where nobody says whether it is written.
         size, written = rows["receive_bytes"], rows["receive_bytes"] > 0

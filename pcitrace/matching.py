@@ -208,8 +208,8 @@ def _wire_side(wire: WireFrames) -> Side:
     return Side(
         start_us=np.where(np.isnan(wire.start_us), -np.inf, wire.start_us),
         end_us=np.where(np.isnan(wire.end_us), np.inf, wire.end_us),
-        shortest=np.where(known, wire.length - wire.slack, 0),
-        longest=np.where(known, wire.length + wire.slack, np.iinfo(np.int64).max),
+        shortest=np.where(known, wire.least, 0),
+        longest=np.where(known, wire.most, np.iinfo(np.int64).max),
         key=keys(wire.head) if wire.head is not None else np.zeros(len(wire), dtype=np.uint64),
         damaged=wire.fcs_ok == 0,
     )

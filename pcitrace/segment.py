@@ -153,7 +153,7 @@ def _plan(profile: Profile, sent: WireFrames | None, received: WireFrames | None
 def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> Expected:
     """Return what the sends of these frames must look like: read before, or where it cuts through during, the wire."""
     least, most = _phases(wire, per_phase, 0, 0)
-    padded = (wire.length >= 0) & (wire.length - wire.slack <= SHORTEST_RECEIVED)
+    padded = (wire.length >= 0) & (wire.least <= SHORTEST_RECEIVED)
     shortest = np.where(padded, -(-HEADER // per_phase), least)
     latest = wire.start_us if profile.send == "store_and_forward" else wire.end_us
     latest = np.where(np.isnan(latest), np.inf, latest)
@@ -172,8 +172,8 @@ def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> Ex
 def _phases(wire: WireFrames, per_phase: int, fcs_least: int, fcs_most: int) -> tuple[Integers, Integers]:
     """Return how many data phases frames take at least and at most, if their buffers are aligned."""
     known = wire.length >= 0
-    least = -(-(wire.length - wire.slack + fcs_least) // per_phase)
-    most = -(-(wire.length + wire.slack + fcs_most) // per_phase)
+    least = -(-(wire.least + fcs_least) // per_phase)
+    most = -(-(wire.most + fcs_most) // per_phase)
     return np.where(known, least, 1), np.where(known, most, 0)
 
 

@@ -108,13 +108,16 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     within = _Pauses(pause[follows[forced[number[follows]]]], *WITHIN)
     before = _Pauses(pause[head[forced & (ahead >= 0)]], *OUTSIDE)
     after = _Pauses(pause[tail[forced & (behind >= 0)] + 1], *OUTSIDE)
+    # Cards cut frames at a limit, so that what is short comes last, unless the other frames show something else.
+    begin_short = int((first & forced).sum())
+    short_head = log((begin_short + 0.5) / (int(forced.sum()) - begin_short + 0.5))
     best = np.zeros(frames)
     chosen = np.zeros((frames, 2), dtype=np.int64)
     for at_head, at_tail, possible in ways:
         cost = np.zeros(frames)
         if at_head:
             at = pause[head + (at_head < 0)]
-            cost += at_head * (before.likelihood(at) - within.likelihood(at))
+            cost += at_head * (before.likelihood(at) - within.likelihood(at) - short_head)
         if at_head + at_tail > 0:
             possible = possible & (spare[:-1] if at_head else spare[1:])
         if at_tail:
