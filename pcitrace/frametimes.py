@@ -32,12 +32,15 @@ class Clockwork:
         Number of the capture it is in: times of one capture share their offset.
     offset_sigma_us, drift_sigma_ppm : float
         Uncertainty of the capture's place on the run's axis.
+    skew_us : float
+        Largest delay between its channels.
     """
 
     step_us: float
     capture: int = 0
     offset_sigma_us: float = 0.0
     drift_sigma_ppm: float = 0.0
+    skew_us: float = 0.0
 
     @classmethod
     def of(cls, run: Run, host: str) -> Clockwork:
@@ -52,7 +55,8 @@ class Clockwork:
         else:
             # A capture of changes: its times are rounded to the file's unit.
             step_us = 1e6 * (capture.tick_s or 0.0)
-        return cls(step_us, number, entry.get("offset_sigma_us", 0.0), entry.get("drift_sigma_ppm", 0.0))
+        sigmas = entry.get("offset_sigma_us", 0.0), entry.get("drift_sigma_ppm", 0.0)
+        return cls(step_us, number, *sigmas, entry.get("skew_us", 0.0))
 
 
 class FrameTimes:
@@ -124,6 +128,14 @@ class FrameTimes:
             if one.drift_sigma_ppm:
                 moved = np.nan_to_num(ends * self.us[end[0]] - begins * self.us[begin[0]])
                 found = found.with_shared(moved * one.drift_sigma_ppm * 1e-6, together)
+        # What is seen through one channel comes late by the same delay for all frames.
+        for number, clockwork in enumerate(clockworks):
+            for wire in (False, True) if clockwork.skew_us else ():
+                ends = (end[1] == number) & (end[0].startswith("wire") is wire)
+                begins = (begin[1] == number) & (begin[0].startswith("wire") is wire)
+                late = (ends.astype(float) - begins) * clockwork.skew_us * sqrt(UNIFORM)
+                if late.any():
+                    found = found.with_shared(late, np.zeros(len(late), dtype=np.int64))
         return found
 
     def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:

@@ -290,7 +290,7 @@ def _owners(bus: BusTable, moved: Integers) -> Integers:
     owner = np.searchsorted(moved, np.arange(n))
     moves = np.r_[bus.data_phases > 0, False]
     soon = np.r_[bus.start_us[1:] - bus.end_us[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us, False][:n]
-    return np.minimum(owner + (soon & ~moves[:n] & moves[1:]), len(moved))
+    return np.asarray(np.minimum(owner + (soon & ~moves[:n] & moves[1:]), len(moved)))
 
 
 def _whole(

@@ -149,4 +149,4 @@ class _Pauses:
         centers = np.r_[some, self.center]
         spreads = np.r_[np.full(len(some), BLUR), self.spread]
         density = np.exp(-(((pause[:, None] - centers) / spreads) ** 2) / 2) / spreads
-        return np.log(np.maximum(density.mean(axis=1), np.finfo(float).tiny))
+        return np.asarray(np.log(np.maximum(density.mean(axis=1), np.finfo(float).tiny)))

@@ -268,6 +268,20 @@ def test_the_error_of_an_offset_cancels_between_both_directions(tmp_path: Path) 
     assert abs(t_nic.value - truth["value"]) < 4 * t_nic.sigma
 
 
+def test_the_skew_of_the_probes_is_the_error_of_one_direction(tmp_path: Path) -> None:
+    values = {"test.sizes": LENGTHS, "test.count": 40, "analyser.rate_mhz": 500.0, "analyser.skew_ns": 4.0}
+    one = bench(tmp_path / "one", **values, **{"test.kind": "stream"})
+    truth = simulated.truth(one.run.path)["constants"]["t_nic_us"]
+    t_nic = one.constants["t_nic_us"]
+    # Each bus clock comes late by up to 4 ns, evenly: half of the difference of two such delays.
+    assert t_nic.sigma == pytest.approx(0.004 * np.sqrt(2 / 12) / 2, rel=0.03)
+    assert abs(t_nic.value - truth["value"]) < 3 * t_nic.sigma
+    # Every frame of the other direction is wrong by as much the other way.
+    both = bench(tmp_path / "both", **values, **{"test.kind": "ping-pong"})
+    assert both.constants["t_nic_us"].sigma < t_nic.sigma / 5
+    assert both.timing.t_nic_tx.sigma > t_nic.sigma, "the probe of the wire has a skew of its own"
+
+
 def test_finer_sampling_makes_sigma_smaller(tmp_path: Path) -> None:
     sigma = {}
     for rate in (100.0, 400.0):

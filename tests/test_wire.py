@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import zlib
 
+import numpy as np
+import pandas as pd
 import pytest
 import truth
 from conftest import REPOSITORY, shared_dir
 
 import pcitrace
+from pcitrace.content import wire_frames
 
 
 @pytest.mark.parametrize("host", ["A", "B"])
@@ -47,3 +50,19 @@ def test_without_data_lines_the_bytes_are_null() -> None:
 def test_without_txen_there_is_no_wire() -> None:
     with pytest.raises(pcitrace.WiringError, match="TXEN"):
         _ = pcitrace.open(REPOSITORY / "fixtures" / "traces" / "blue33_seq1" / "bus.vcd.gz").bus.wire
+
+
+@pytest.mark.parametrize("step_us", [0.0, 0.002, 0.005, 0.010, 0.041])
+def test_the_edges_leave_the_true_length_and_few_others(step_us: float) -> None:
+    """1 Gbit/s, each edge seen at the next sample: a byte of 8 ns is a part of a step, or several."""
+    rng = np.random.default_rng(5)
+    length = rng.integers(60, 1515, 2000)
+    start = rng.uniform(0, 1e6, 2000)
+    edges = np.column_stack([start, start + (length + 12) * 0.008 * (1 + 100e-6)])
+    if step_us:
+        edges = np.ceil(edges / step_us) * step_us
+    wire = pd.DataFrame({"start_us": edges[:, 0], "end_us": edges[:, 1], "bytes": [None] * 2000})
+    found = wire_frames(wire, 0.008, 8, step_us)
+    assert ((found.least <= length) & (length <= found.most)).all()
+    assert ((found.least <= found.length) & (found.length <= found.most)).all()
+    assert (found.most - found.least).max() <= 2 * step_us / 0.008 + 0.5

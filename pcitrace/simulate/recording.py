@@ -124,6 +124,7 @@ class Recording:
                 entry["clock_mhz"] = capture.rate_mhz
             else:
                 entry["rate_hz"] = capture.rate_mhz * 1e6
+                entry["skew_us"] = analyser.skew_ns / 1e3
             if len(self._captures) > len(set(self._captures.values())):
                 break
             entry["offset_us"] = start_ns / 1e3

@@ -1,0 +1,61 @@
+"""Short units at the ends of frames: the frames that can be cut in one way only tell what belongs to the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pcitrace.tails import Units, settle
+
+SHORT = 2
+
+
+def units(sizes: list[list[int]], pauses: list[list[float]]) -> Units:
+    """Lay out frames 100 us apart: data phases of their pieces, and the pause ahead of each piece but the first."""
+    asked, last, count = [], [], []
+    for number, (frame, between) in enumerate(zip(sizes, pauses, strict=True)):
+        now = 100.0 * number
+        for size, pause in zip(frame, [0.0, *between], strict=True):
+            asked.append(now + pause)
+            now = asked[-1] + 0.03 * size
+            last.append(now)
+            count.append(size)
+    asked_us, last_us, phases = np.array(asked), np.array(last), np.array(count)
+    return Units(phases, asked_us, asked_us, last_us, phases == SHORT)
+
+
+def settled(
+    sizes: list[list[int]], pauses: list[list[float]], number: list[int], totals: list[tuple[int, int]]
+) -> list[int]:
+    """Settle frames of which the bounds of the data phases are given."""
+    least, most = np.array(totals).T
+    latest = np.full(len(totals), np.inf)
+    return settle(units(sizes, pauses), np.array(number), least, most, latest).tolist()
+
+
+def test_a_descriptor_ahead_is_not_taken_for_the_tail_behind() -> None:
+    """Both have two phases and the sum fits either way; descriptors of the other frames stand 0.25 us ahead of them."""
+    sizes = [[2, 10, 7], [2, 10, 2], [2, 10, 9]]
+    pauses = [[0.25, 0.14], [0.25, 0.14], [0.25, 0.14]]
+    number = [-1, 0, 0, 1, 1, -1, -1, 2, 2]
+    assert settled(sizes, pauses, number, [(17, 17), (12, 12), (19, 19)]) == [-1, 0, 0, -1, 1, 1, -1, 2, 2]
+
+
+def test_a_tail_that_comes_as_soon_as_the_other_pieces_belongs_to_the_frame() -> None:
+    """The length is known to two phases; a status follows every frame later than its pieces follow each other."""
+    sizes = [[10, 10, 7, 2], [10, 10, 2, 2], [10, 10, 9, 2]]
+    pauses = [[0.14, 0.14, 0.4], [0.14, 0.14, 0.4], [0.14, 0.14, 0.4]]
+    number = [0, 0, 0, -1, 1, 1, -1, -1, 2, 2, 2, -1]
+    totals = [(27, 27), (20, 22), (29, 29)]
+    assert settled(sizes, pauses, number, totals) == [0, 0, 0, -1, 1, 1, 1, -1, 2, 2, 2, -1]
+
+
+def test_the_only_short_unit_between_frames_stays_the_status() -> None:
+    """It comes as soon as a piece would, but each of the other frames has one behind it."""
+    sizes = [[10, 7, 2], [10, 9, 2], [10, 10, 2], [10, 5, 2]]
+    pauses = [[0.14, 0.4], [0.14, 0.4], [0.14, 0.14], [0.14, 0.4]]
+    number = [0, 0, -1, 1, 1, -1, 2, 2, -1, 3, 3, -1]
+    assert settled(sizes, pauses, number, [(17, 17), (19, 19), (20, 22), (15, 15)]) == number
+
+
+def test_no_frames() -> None:
+    assert settled([[2, 10]], [[0.2]], [-1, -1], [(1, 1)]) == [-1, -1]
