@@ -14,7 +14,6 @@ import pcitrace
 from pcitrace.queueing import _busy_until, _held_up
 from pcitrace.simulate import PRESETS, Simulation, random_bench, simulate
 
-
 SHOWN = ("control16", "command", "full")
 """Wires among which TX_EN of both hosts is."""
 
