@@ -292,14 +292,64 @@ pub struct BusRows {
     small: Vec<RecordBatch>,
     /// How many these are.
     built: usize,
-    transactions: Vec<Transaction>,
-    data_phases: Vec<DataPhase>,
+    transactions: Pieces<Transaction>,
+    data_phases: Pieces<DataPhase>,
+}
+
+/// Rows in the pieces in which they came: to put large ones together would only copy them.
+struct Pieces<R> {
+    pieces: Vec<Vec<R>>,
+    count: usize,
+}
+
+impl<R> Default for Pieces<R> {
+    fn default() -> Self {
+        Pieces { pieces: Vec::new(), count: 0 }
+    }
+}
+
+impl<R: Sync> Pieces<R> {
+    /// Pieces shorter than this are put together.
+    const SHORT: usize = 1024;
+
+    fn append(&mut self, mut rows: Vec<R>) {
+        self.count += rows.len();
+        match self.pieces.last_mut() {
+            Some(last) if last.len() + rows.len() < Self::SHORT => last.append(&mut rows),
+            _ => self.pieces.push(rows),
+        }
+    }
+
+    /// Builds the batches of a table on all cores; `build` gets the number of the first row, too.
+    fn in_batches(&self, build: impl Fn(u64, &[R]) -> RecordBatch + Sync) -> Vec<RecordBatch> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let mut first = 0;
+        let mut chunks = Vec::new();
+        for rows in self.pieces.iter().flat_map(|piece| piece.chunks(BATCH)) {
+            chunks.push((first, rows));
+            first += rows.len() as u64;
+        }
+        let share = chunks.len().div_ceil(threads).max(1);
+        let build = &build;
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = chunks
+                .chunks(share)
+                .map(|part| {
+                    scope.spawn(move || part.iter().map(|&(first, rows)| build(first, rows)).collect::<Vec<_>>())
+                })
+                .collect();
+            workers
+                .into_iter()
+                .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    }
 }
 
 impl BusRows {
     /// Builds the table of transactions; its rows are gone then.
     pub fn take_transactions(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
-        let rest = in_batches(&std::mem::take(&mut self.transactions), |first, rows| self.batch(first, rows));
+        let rest = std::mem::take(&mut self.transactions).in_batches(|first, rows| self.batch(first, rows));
         let batches = self.whole.drain(..).chain(self.small.drain(..)).chain(rest).collect();
         (self.columns.schema(), batches)
     }
@@ -312,9 +362,10 @@ impl BusRows {
 
     /// Makes a table of the rows there are.
     fn build(&mut self) {
-        self.small.push(self.batch(0, &self.transactions));
-        self.built += self.transactions.len();
-        self.transactions.clear();
+        for rows in std::mem::take(&mut self.transactions).pieces {
+            self.small.push(self.batch(0, &rows));
+            self.built += rows.len();
+        }
         if self.small.iter().map(RecordBatch::num_rows).sum::<usize>() >= WHOLE {
             let whole = concat_batches(&self.columns.schema(), &self.small).expect("batches of one schema");
             self.whole.push(whole);
@@ -325,30 +376,12 @@ impl BusRows {
     /// Builds the table of data phases; its rows are gone then.
     pub fn take_data_phases(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
         let columns = tables::data_phases();
-        let batches = in_batches(&std::mem::take(&mut self.data_phases), |_, rows| {
+        let batches = std::mem::take(&mut self.data_phases).in_batches(|_, rows| {
             let rows: Vec<_> = rows.iter().map(|row| (Context { bus: &self.tables, number: 0 }, row)).collect();
             columns.batch(&rows)
         });
         (columns.schema(), batches)
     }
-}
-
-/// Builds the batches of a table on all cores; `build` gets the number of the first row, too.
-fn in_batches<R: Sync>(rows: &[R], build: impl Fn(u64, &[R]) -> RecordBatch + Sync) -> Vec<RecordBatch> {
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let chunks: Vec<(u64, &[R])> = (0..).step_by(BATCH).zip(rows.chunks(BATCH)).collect();
-    let share = chunks.len().div_ceil(threads).max(1);
-    let build = &build;
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = chunks
-            .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().map(|&(first, rows)| build(first, rows)).collect::<Vec<_>>()))
-            .collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    })
 }
 
 impl Sink for MemorySink {
@@ -359,18 +392,18 @@ impl Sink for MemorySink {
             whole: Vec::new(),
             small: Vec::new(),
             built: 0,
-            transactions: Vec::new(),
-            data_phases: Vec::new(),
+            transactions: Pieces::default(),
+            data_phases: Pieces::default(),
         };
         self.buses = buses.iter().map(empty).collect();
         Ok(())
     }
 
-    fn rows(&mut self, bus: usize, mut rows: Rows) -> Result<()> {
+    fn rows(&mut self, bus: usize, rows: Rows) -> Result<()> {
         let bus = &mut self.buses[bus];
-        bus.transactions.append(&mut rows.transactions);
-        bus.data_phases.append(&mut rows.data_phases);
-        if bus.transactions.len() >= self.most {
+        bus.transactions.append(rows.transactions);
+        bus.data_phases.append(rows.data_phases);
+        if bus.transactions.count >= self.most {
             bus.build();
         }
         Ok(())
