@@ -106,15 +106,20 @@ impl Signal {
     /// Appends a change; the masks appear with the first bit that needs them.
     #[inline]
     pub fn push(&mut self, time: u64, value: u64, unknown: u64, high_z: u64) {
-        if unknown != 0 || !self.unknown.is_empty() {
-            self.unknown.resize(self.times.len(), 0);
-            self.unknown.push(unknown);
-        }
-        if high_z != 0 || !self.high_z.is_empty() {
-            self.high_z.resize(self.times.len(), 0);
-            self.high_z.push(high_z);
+        if unknown | high_z != 0 || !self.unknown.is_empty() || !self.high_z.is_empty() {
+            self.push_masks(unknown, high_z);
         }
         self.times.push(time);
         self.values.push(value);
+    }
+
+    #[inline(never)]
+    fn push_masks(&mut self, unknown: u64, high_z: u64) {
+        for (masks, mask) in [(&mut self.unknown, unknown), (&mut self.high_z, high_z)] {
+            if mask != 0 || !masks.is_empty() {
+                masks.resize(self.times.len(), 0);
+                masks.push(mask);
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ pub mod capture;
 pub mod clocking;
 pub mod cut;
 pub mod error;
+pub mod in_order;
 pub mod layout;
 pub mod memory;
 pub mod pipeline;

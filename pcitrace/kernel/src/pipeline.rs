@@ -4,12 +4,12 @@ use crate::capture::{Capture, Chunk, Data, Sampled};
 use crate::clocking::Decoder;
 use crate::cut::{Cut, decode_chunk};
 use crate::error::{Error, Result};
+use crate::in_order::in_order;
 use crate::layout::{BusSpec, Layout};
 use crate::records;
 use crate::recover::Recovery;
 use crate::rows::{Problem, Rows, WindowCounts, append_windows};
 use crate::windows::Windows;
-use std::sync::mpsc::{Receiver, sync_channel};
 
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -339,50 +339,4 @@ fn decode_sampled(
         results.push(track.result(sink, options, duration_us, capture)?);
     }
     Ok(results)
-}
-
-/// Runs `work` on every item on `threads` threads and gives the results to `take` in the order of the items. Each thread has
-/// at most one item and one result waiting, so memory is bounded.
-fn in_order<T: Send, R: Send>(
-    items: impl Iterator<Item = Result<T>> + Send,
-    threads: usize,
-    work: impl Fn(T, &mut Vec<u8>) -> Result<R> + Sync,
-    mut take: impl FnMut(R) -> Result<()>,
-) -> Result<()> {
-    std::thread::scope(|scope| {
-        let mut inputs = Vec::new();
-        let mut outputs: Vec<Receiver<Result<R>>> = Vec::new();
-        for _ in 0..threads {
-            let (input, from_feeder) = sync_channel::<Result<T>>(1);
-            let (to_taker, output) = sync_channel(1);
-            let work = &work;
-            scope.spawn(move || {
-                let mut buffer = Vec::new();
-                for item in from_feeder {
-                    let result = item.and_then(|item| work(item, &mut buffer));
-                    if to_taker.send(result).is_err() {
-                        break;
-                    }
-                }
-            });
-            inputs.push(input);
-            outputs.push(output);
-        }
-        scope.spawn(move || {
-            for (index, item) in items.enumerate() {
-                let is_last = item.is_err();
-                if inputs[index % threads].send(item).is_err() || is_last {
-                    break;
-                }
-            }
-        });
-        for output in outputs.iter().cycle() {
-            match output.recv() {
-                Ok(result) => take(result?)?,
-                // The thread whose turn it is has no more: all items are done.
-                Err(_) => return Ok(()),
-            }
-        }
-        Ok(())
-    })
 }

@@ -12,12 +12,12 @@ mod scan;
 use super::text::{Text, append};
 use crate::capture::{Capture, Changes, Data, Signal};
 use crate::error::{Error, Result};
+use crate::in_order::in_order;
 use header::Header;
 use scan::{Scan, Wrong, scan};
 use std::io::Read;
-use std::sync::mpsc::sync_channel;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 const PIECE_BYTES: usize = 1 << 19;
 /// A header or a single time step (or comment) longer than this is refused, to bound memory.
@@ -102,57 +102,40 @@ impl Vcd {
             slots[net] = Some(slot as u32);
         }
         let checked_only = vec![None; slots.len()];
-        let scan_piece = &|piece: &Piece, keep: bool| {
+        let scan_piece = |piece: &Piece, keep: bool| {
             let (slots, count) = if keep { (&slots, wanted.len()) } else { (&checked_only, 0) };
             scan(&piece.text, &self.header.nets, slots, count)
                 .map_err(|Wrong { at, what }| damaged(&self.text, piece.offset + at as u64, &what))
         };
         let signals = Some(vec![Signal::default(); wanted.len()]);
         let mut merged = Merged { signals, left: most, end: 0, switches: Vec::new() };
-        let workers = thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let mut pieces = Pieces::new(&self.text, self.body)?;
+        let pieces = std::iter::from_fn(move || pieces.next().transpose());
+        let keep = AtomicBool::new(true);
+        let work = |piece: Piece, _: &mut ()| {
+            let scan = scan_piece(&piece, keep.load(Ordering::Relaxed));
+            Ok((piece, scan))
+        };
         // Text that ended within a statement; the next piece continues it.
         let mut unfinished: Option<Piece> = None;
-        thread::scope(|scope| -> Result<()> {
-            let (send, receive) = sync_channel(workers);
-            scope.spawn(move || {
-                while let Some(piece) = pieces.next().transpose() {
-                    let failed = piece.is_err();
-                    if send.send(piece).is_err() || failed {
-                        return;
-                    }
+        in_order(pieces, threads, work, |(mut piece, mut scan)| {
+            if let Some(mut head) = unfinished.take() {
+                head.text.append(&mut piece.text);
+                if head.text.len() > MAX_STEP_BYTES {
+                    return Err(self.text.wrong_at(head.offset, too_long("a comment or value")));
                 }
-            });
-            loop {
-                let batch: Vec<Piece> = receive.iter().take(workers).collect::<Result<_>>()?;
-                if batch.is_empty() {
-                    return Ok(());
-                }
-                let keep = merged.signals.is_some();
-                let scans: Vec<Result<Scan>> = thread::scope(|scope| {
-                    let (last, others) = batch.split_last().expect("not empty");
-                    let handles: Vec<_> = others.iter().map(|p| scope.spawn(move || scan_piece(p, keep))).collect();
-                    let last = scan_piece(last, keep);
-                    let join = |h: thread::ScopedJoinHandle<_>| h.join().expect("the scan does not panic");
-                    handles.into_iter().map(join).chain([last]).collect()
-                });
-                for (mut piece, mut scan) in batch.into_iter().zip(scans) {
-                    if let Some(mut head) = unfinished.take() {
-                        head.text.append(&mut piece.text);
-                        if head.text.len() > MAX_STEP_BYTES {
-                            return Err(self.text.wrong_at(head.offset, too_long("a comment or value")));
-                        }
-                        piece = head;
-                        scan = scan_piece(&piece, keep);
-                    }
-                    let scan = scan?;
-                    if scan.unfinished {
-                        unfinished = Some(piece);
-                    } else {
-                        merged.append(scan, &piece, &self.text)?;
-                    }
-                }
+                piece = head;
+                scan = scan_piece(&piece, merged.signals.is_some());
             }
+            let scan = scan?;
+            if scan.unfinished {
+                unfinished = Some(piece);
+            } else {
+                merged.append(scan, &piece, &self.text)?;
+                keep.store(merged.signals.is_some(), Ordering::Relaxed);
+            }
+            Ok(())
         })?;
         if let Some(piece) = unfinished {
             let end = piece.offset + piece.text.len() as u64;
@@ -187,6 +170,10 @@ impl Merged {
             None => self.signals = None,
         }
         for (all, more) in self.signals.iter_mut().flatten().zip(scan.signals) {
+            if all.times.is_empty() {
+                *all = more;
+                continue;
+            }
             append_mask(&mut all.unknown, all.times.len(), more.unknown, more.times.len());
             append_mask(&mut all.high_z, all.times.len(), more.high_z, more.times.len());
             all.times.extend(more.times);

@@ -138,11 +138,10 @@ impl<'a> Tokens<'a> {
     /// From here to the next white space; empty if it is here.
     #[inline]
     pub fn token(&mut self) -> &'a [u8] {
-        let start = self.at;
-        while self.text.get(self.at).is_some_and(|&c| c > b' ') {
-            self.at += 1;
-        }
-        &self.text[start..self.at]
+        let rest = &self.text[self.at..];
+        let length = rest.iter().position(|&c| c <= b' ').unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
     }
 
     /// Behind the next `$end`; false if there is none.
@@ -159,6 +158,9 @@ impl<'a> Tokens<'a> {
 fn parse_time(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
+    }
+    if digits.len() < 20 && digits.iter().all(u8::is_ascii_digit) {
+        return Some(digits.iter().fold(0, |time, &c| 10 * time + u64::from(c - b'0')));
     }
     digits.iter().try_fold(0u64, |time, &c| {
         let digit = c.wrapping_sub(b'0');
