@@ -228,7 +228,10 @@ def main() -> int:
     parser.add_argument("--framegen", default=shutil.which("framegen"), help="the binary to measure")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each measurement")
     parser.add_argument("--repeats", type=int, default=5, help="measurements of each figure")
-    parser.add_argument("--cpus", default="2,3", help="CPUs of the two sides")
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        sys.exit("two CPUs are needed, one for each side")
+    parser.add_argument("--cpus", default=f"{allowed[-2]},{allowed[-1]}", help="CPUs of the two sides (%(default)s)")
     options = parser.parse_args()
     if options.framegen is None:
         sys.exit("framegen is not on the PATH; --framegen names it")

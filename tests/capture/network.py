@@ -94,12 +94,12 @@ class Running:
                 lines.append(line)
                 self._news.notify_all()
 
-    def event(self, name: str, timeout: float = 20, **least: int) -> dict[str, Any]:
-        """Wait for the first event of that name whose counts are at least these."""
+    def event(self, name: str, timeout: float = 20, after: int = 0, **least: int) -> dict[str, Any]:
+        """Wait for the first event of that name, in the lines from `after` on, whose counts are at least these."""
         until = time.monotonic() + timeout
         with self._news:
             while True:
-                for line in self.lines:
+                for line in self.lines[after:]:
                     found: dict[str, Any] = json.loads(line)
                     if found["event"] == name and all(found[key] >= count for key, count in least.items()):
                         return found

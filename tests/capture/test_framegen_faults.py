@@ -241,11 +241,12 @@ def test_disk_full_while_it_runs(pair: tuple[Host, Host], tmp_path: Path) -> Non
 def test_frames_the_receiver_had_no_room_for_are_the_kernels(pair: tuple[Host, Host]) -> None:
     a, b = pair
     server = b.serve()
-    run = a.start("stream", "-p", b.mac, "--count", 40_000, "--spacing-us", 20, "--receive", "busy")
-    begun = run.event("progress", received=100)["sent"]
+    run = a.start("stream", "-p", b.mac, "--count", 100_000, "--spacing-us", 20, "--receive", "busy")
+    run.event("progress", received=100)
     server.signal(signal.SIGSTOP)
     # Well beyond the 4096 frames of its ring, and soon enough not to be taken for dead.
-    run.event("progress", sent=begun + 10_000)
+    stopped = run.event("progress", after=len(run.lines))["sent"]
+    run.event("progress", sent=stopped + 10_000)
     server.signal(signal.SIGCONT)
     done = run.end()
     assert done.status == 0, done.err
