@@ -93,10 +93,10 @@ def parse(
     count = np.add.reduceat(pieces.data_phases, heads)
     first, last = pieces.first_data_us[heads], pieces.last_data_us[np.r_[heads[1:] - 1, len(pieces) - 1]]
     parser = _Parser(count, first, last, expected, optional, sending, thorough)
-    number = parser.run()
+    number, frame = parser.run(), np.array(parser.found, dtype=np.int64)
+    del parser
     if thorough and optional:
         units = Units(count, asked_us[heads], first, last, np.isin(count, list(optional)))
-        frame = parser.found
         number = settle(units, number, expected.least[frame], expected.most[frame], expected.latest[frame])
     return np.asarray(number[unit])
 
@@ -140,7 +140,7 @@ class _Parser:
         """Return the number of the frame of every unit."""
         stretch = STRETCH
         while self.at < len(self.count) and self.frame < self.frames:
-            fitted = self._stretch(stretch)
+            fitted = self._stretch(stretch) or self._singles(stretch)
             stretch = 2 * stretch if fitted == stretch else STRETCH
             if fitted < stretch and self.at < len(self.count) and self.frame < self.frames:
                 self._step()
@@ -168,6 +168,37 @@ class _Parser:
             self.found += range(self.frame, self.frame + fitted)
             self.frame += fitted
             self.at = int(self.run_tail[run + fitted - 1]) + 1
+        return fitted
+
+    def _singles(self, most: int) -> int:
+        """Take units as frames as long as each by itself is the next one that is sent; return how many.
+
+        Where frames fill the longest piece one behind the other, no run ends between them.
+        """
+        begin = int(np.searchsorted(self.solid, self.at))
+        many = min(most, len(self.solid) - begin, self.frames - self.frame) if self.sending else 0
+        if not many:
+            return 0
+        units, frames = self.solid[begin : begin + many], slice(self.frame, self.frame + many)
+        least, longest, latest = self.expected.least[frames], self.expected.most[frames], self.expected.latest[frames]
+        size, first, last = self.count[units], self.first[units], self.last[units]
+        fits = (size >= least) & (size <= longest) & (last <= latest) & (first < latest)
+        fits &= self.expected.earliest[frames] <= first
+        # The run that it begins may be the frame.
+        run = self.run_of[begin : begin + many]
+        whole = self.run_size[run]
+        fits &= (whole == size) | (whole > longest) | (self.run_head[run] != units)
+        # Bounds are not exact: what follows at once and still fits belongs to it.
+        behind = np.minimum(units + 1, len(self.count) - 1)
+        follows = (behind > units) & ~np.isin(self.count[behind], list(self.optional))
+        follows &= (size + self.count[behind] <= longest) & (self.last[behind] <= latest)
+        fits &= ~(follows & (self.first[behind] - last < AT_ONCE_US))
+        fitted = many if fits.all() else int(fits.argmin())
+        if fitted:
+            self.out[units[:fitted]] = len(self.found) + np.arange(fitted)
+            self.found += range(self.frame, self.frame + fitted)
+            self.frame += fitted
+            self.at = int(units[fitted - 1]) + 1
         return fitted
 
     def _step(self) -> None:

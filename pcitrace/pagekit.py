@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
 
-__all__ = ["Entry", "Section", "figure", "percent", "plus_minus", "rows_of", "told"]
+__all__ = ["Entry", "Section", "figure", "grouped", "percent", "plus_minus", "rows_of", "told"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,15 @@ def told(estimate: Estimate, unit: str) -> tuple[str, str]:
     """Return a value with its uncertainty and unit, and what it rests on."""
     if estimate.value is None:
         return "unknown", estimate.reason
-    parts = [f"{estimate.source}, n = {estimate.n}"]
+    parts = [f"{estimate.source}, n = {grouped(estimate.n)}"]
     parts += [f"sigma {estimate.sigma:.2g} (measurement)"] if estimate.sigma else []
     parts += [f"scatter {estimate.scatter:.2g} (frames)"] if estimate.scatter else []
     return f"{spaced(estimate)} {unit}", ", ".join(parts)
+
+
+def grouped(count: int) -> str:
+    """Return a count, its digits in threes from five on."""
+    return f"{count:,}" if count >= 10_000 else str(count)
 
 
 def spaced(estimate: Estimate) -> str:
@@ -80,7 +85,7 @@ def rows_of(table: pd.DataFrame, columns: dict[str, str]) -> tuple[list[str], li
     """Return head and rows of the columns that have any value."""
     kept = {name: title for name, title in columns.items() if table[name].notna().any()}
     rows = [
-        ["" if pd.isna(one) else f"{one:.3f}" if isinstance(one, float) else str(int(one)) for one in row]
+        ["" if pd.isna(one) else f"{one:.3f}" if isinstance(one, float) else grouped(int(one)) for one in row]
         for row in table[list(kept)].itertuples(index=False)
     ]
     return list(kept.values()), rows

@@ -12,8 +12,9 @@ import pandas as pd
 from pcitrace import plot
 from pcitrace.dma import Kind
 from pcitrace.estimate import Estimate
-from pcitrace.pagekit import Entry, Section, figure, percent, plus_minus, rows_of, told
+from pcitrace.pagekit import Entry, Section, figure, grouped, percent, plus_minus, rows_of, told
 from pcitrace.plot.bus import described
+from pcitrace.plot.style import duration
 from pcitrace.results import Results
 from pcitrace.run import Run
 from pcitrace.runfolder import read_frame_log
@@ -83,7 +84,10 @@ def constants(results: Results) -> Section:
     ]
     table = results.frames.table
     whole = int((table["dma_end_us"].notna() & table["rx_dma_start_us"].notna()).sum())
-    followed = (f"{whole} of {len(table)}", f"{int(table['queued'].sum())} waited for an earlier one and give no t_nic")
+    followed = (
+        f"{grouped(whole)} of {grouped(len(table))}",
+        f"{grouped(int(table['queued'].sum()))} waited for an earlier one and give no t_nic",
+    )
     entries.append(Entry("frames", "Followed from the sender's memory to the receiver's.", (followed,)))
     return Section("Constants", entries=tuple(entries))
 
@@ -186,9 +190,9 @@ def pci(results: Results) -> Section | None:
         for kind in np.unique(bursts.kind):
             mine = bursts.kind == kind
             sums = (mine.sum(), bursts.bytes[mine].sum(), bursts.pieces[mine].sum())
-            rows.append([host, Kind(kind).name.lower().replace("_", " "), *map(str, sums)])
+            rows.append([host, Kind(kind).name.lower().replace("_", " "), *(grouped(one) for one in sums)])
         if len(csr):
-            rows.append([host, "CSR accesses", str(len(csr)), "", str(csr.attempts.sum())])
+            rows.append([host, "CSR accesses", grouped(len(csr)), "", grouped(csr.attempts.sum())])
     if not rows and not entries:
         return None
     head = ["host", "what", "number", "bytes", "transactions"]
@@ -264,15 +268,15 @@ def occupancy(results: Results) -> Section:
     periods: dict[str, list[tuple[str, str]]] = {"send_periods": [], "receive_periods": []}
     for name, bus in buses.items():
         clock = "" if bus["clock_mhz"] is None else f", {bus['clock_mhz']:.4g} MHz"
-        window = f"{bus['transactions']} transactions in {bus['window_us']:.2f} µs{clock}"
+        window = f"{grouped(bus['transactions'])} transactions in {duration(bus['window_us'])}{clock}"
         occupied.append((f"{name}: {percent(bus['occupancy'])}", window))
         data.append((f"{name}: {percent(bus['data_occupancy'])}", ""))
         for column, values in periods.items():
             one = bus[column]
             if one["periods"]:
                 basis = (
-                    f"{one['periods']} periods of {one['period_us']:.2f} µs, of which {one['busy_us']:.2f} µs busy, "
-                    f"{one['data_us']:.2f} µs with data"
+                    f"{grouped(one['periods'])} periods of {one['period_us']:.2f} µs, of which {one['busy_us']:.2f} µs "
+                    f"busy, {one['data_us']:.2f} µs with data"
                 )
                 values.append((f"{name}: {percent(one['occupancy'])}", basis))
     whole = "Busy clocks from the DMA of one frame to that of the next, over the time between them."
@@ -312,17 +316,17 @@ def timeline(results: Results) -> Section | None:
 
 def left_out(results: Results) -> Section:
     rows = [
-        [str(host), str(kind).replace("_", " "), str(reason), str(len(some))]
+        [str(host), str(kind).replace("_", " "), str(reason), grouped(len(some))]
         for (host, kind, reason), some in results.frames.drop_log.groupby(["host", "kind", "reason"])
     ]
     rows += [
-        [host, "transactions", reason, str(count)]
+        [host, "transactions", reason, grouped(count)]
         for host, traffic in results.frames.hosts.items()
         for reason, count in traffic.unknown.items()
     ]
     for name in results.frames.hosts:
         problems = results.run[name].problems
-        rows += [[name, "problem on the bus", str(kind), str(len(some))] for kind, some in problems.groupby("kind")]
+        rows += [[name, "problem on the bus", str(kind), grouped(len(some))] for kind, some in problems.groupby("kind")]
     if not rows:
         return Section("Left out, and why", ("Nothing: every burst belongs to a frame, and the buses kept the rules.",))
     head = ["host", "what", "why", "number"]
@@ -340,7 +344,7 @@ def frame_logs(results: Results) -> Section | None:
         log = read_frame_log(folder.path / entry["file"])
         lengths = log["length_bytes"]
         size = " to ".join(map(str, sorted({lengths.min(), lengths.max()}))) if len(log) else ""
-        rows.append([entry["host"], entry["kind"], str(len(log)), size, entry["file"]])
+        rows.append([entry["host"], entry["kind"], grouped(len(log)), size, entry["file"]])
     text = () if folder.run.get("frames_on_bus", True) else ("These frames are not those on the bus.",)
     head = ["host", "kind", "frames", "user bytes", "file"]
     return Section("Frame logs", text, tables=(("", head, rows),))

@@ -29,6 +29,10 @@ BLUR, ENOUGH = 0.1, 200
 """A pause that was seen stands for those so near (ratio, as its logarithm); of more than so many some will do."""
 
 
+ALIKE = 6
+"""Digits of the logarithm of a pause (us) that count."""
+
+
 @dataclass(frozen=True)
 class Units:
     """Pieces of one direction, those that the target cut short put together, in order of time.
@@ -97,6 +101,8 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
         (1, -1, final & (ahead >= 0) & fits(leaves_final + comes_ahead)),
     )
     forced = ~np.any([possible for *_, possible in ways], axis=0)
+    if forced.all():
+        return number
     # What always stands between two frames is of neither.
     skipped = np.r_[0, np.cumsum(free[:-1])]
     between = np.r_[skipped[head], skipped[-1]] - np.r_[0, skipped[tail + 1]]
@@ -114,18 +120,19 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     best = np.zeros(frames)
     chosen = np.zeros((frames, 2), dtype=np.int64)
     for at_head, at_tail, possible in ways:
-        cost = np.zeros(frames)
-        if at_head:
-            at = pause[head + (at_head < 0)]
-            cost += at_head * (before.likelihood(at) - within.likelihood(at) - short_head)
         if at_head + at_tail > 0:
             possible = possible & (spare[:-1] if at_head else spare[1:])
+        rows = np.flatnonzero(possible)
+        cost = np.zeros(len(rows))
+        if at_head:
+            at = pause[head[rows] + (at_head < 0)]
+            cost += at_head * (before.likelihood(at) - within.likelihood(at) - short_head)
         if at_tail:
-            at = pause[tail + (at_tail > 0)]
+            at = pause[tail[rows] + (at_tail > 0)]
             cost += at_tail * (after.likelihood(at) - within.likelihood(at))
-        better = possible & (cost < best)
-        best[better] = cost[better]
-        chosen[better] = at_head, at_tail
+        better = cost < best[rows]
+        best[rows[better]] = cost[better]
+        chosen[rows[better]] = at_head, at_tail
     out = number.copy()
     each = np.arange(frames)
     for side, (coming, leaving) in enumerate(((ahead, head), (behind, tail))):
@@ -148,5 +155,7 @@ class _Pauses:
         some = self.seen[:: len(self.seen) // ENOUGH + 1]
         centers = np.r_[some, self.center]
         spreads = np.r_[np.full(len(some), BLUR), self.spread]
-        density = np.exp(-(((pause[:, None] - centers) / spreads) ** 2) / 2) / spreads
-        return np.asarray(np.log(np.maximum(density.mean(axis=1), np.finfo(float).tiny)))
+        # Sampled pauses are few: each is worked out once.
+        alike, which = np.unique(pause.round(ALIKE), return_inverse=True)
+        density = np.exp(-(((alike[:, None] - centers) / spreads) ** 2) / 2) / spreads
+        return np.asarray(np.log(np.maximum(density.mean(axis=1), np.finfo(float).tiny)))[which]

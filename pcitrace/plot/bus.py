@@ -11,7 +11,20 @@ import pandas as pd
 
 from pcitrace.analysis import on_axis
 from pcitrace.errors import FrameMatchError
-from pcitrace.plot.style import CONTROL, DATA, FAINT, INK, WIRE, axes_for, draw_bars, finish, numbers, time_span, within
+from pcitrace.plot.style import (
+    CLEAR,
+    CONTROL,
+    DATA,
+    FAINT,
+    INK,
+    WIRE,
+    axes_for,
+    draw_bars,
+    finish,
+    numbers,
+    time_span,
+    within,
+)
 from pcitrace.schema import COMMAND_NAMES, Termination
 
 if TYPE_CHECKING:
@@ -173,7 +186,7 @@ def _measure(ax: Axes, first: Any, last: Any, y: float, place: str, text: str = 
     share, offset, ha, va = _TEXT_PLACES[place]
     at = (first + share * (last - first), y)
     written = text.format(last - first)
-    ax.annotate(written, at, offset, textcoords="offset points", ha=ha, va=va, fontsize=8, color=INK)
+    ax.annotate(written, at, offset, textcoords="offset points", ha=ha, va=va, fontsize=8, color=INK, bbox=CLEAR)
 
 
 def timeline(run: Run, start_us: float | None = None, end_us: float | None = None, *, ax: Axes | None = None) -> Axes:

@@ -21,6 +21,7 @@ from pcitrace.plot.style import (
     WIRE,
     Floats,
     axes_for,
+    duration,
     finish,
     numbers,
     round_up,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from pcitrace.run import Run
 
 __all__ = ["budget", "histogram", "line", "occupancy"]
+
+LONG_US = 2e6
+"""Length of a run from which on its time is shown in seconds."""
 
 
 def occupancy(
@@ -63,13 +67,14 @@ def occupancy(
     ax = axes_for(ax, (9.0, 3.0))
     start, end = time_span(run, None, None)
     window = window_us or round_up((end - start) / 200)
+    unit, per_us = ("s", 1e6) if end - start >= LONG_US else ("ms", 1e3)
     for colour, side, name in zip(BUS_COLOURS, (100, -100), run.buses, strict=False):
         clocks = _series(run, name, window, usage[name] if usage is not None else None)
-        edges = np.append(numbers(clocks["start_us"]), numbers(clocks["end_us"])[-1:]) / 1e3
+        edges = np.append(numbers(clocks["start_us"]), numbers(clocks["end_us"])[-1:]) / per_us
         ax.stairs(side * numbers(clocks["data_occupancy"]), edges, color=colour, alpha=0.4, fill=True, lw=0)
         ax.stairs(side * numbers(clocks["occupancy"]), edges, color=colour, lw=1, label=name)
-    ax.set_xlabel("time (ms)")
-    ax.set_ylabel(f"clocks in use (%)\nper {window:g} µs; filled: data")
+    ax.set_xlabel(f"time ({unit})")
+    ax.set_ylabel(f"clocks in use (%)\nper {duration(window)}; filled: data")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):g}"))
     ax.axhline(0, color=INK, lw=0.8)
     ax.margins(x=0, y=0.12)

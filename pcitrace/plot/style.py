@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pcitrace.analysis import on_axis
+from pcitrace.run import format_duration
 
 try:
     from matplotlib import pyplot
@@ -30,6 +31,7 @@ __all__ = [
     "Floats",
     "axes_for",
     "draw_bars",
+    "duration",
     "finish",
     "numbers",
     "round_up",
@@ -96,6 +98,11 @@ def numbers(values: Any) -> Floats:
     if isinstance(values, pd.Series | pd.DataFrame):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(values, dtype=np.float64)
+
+
+def duration(us: float) -> str:
+    """Return a length of time with the unit that suits it."""
+    return format_duration(us * 1e-6).replace("us", "µs")
 
 
 def round_up(value: float) -> float:
