@@ -175,8 +175,10 @@ def _in_blocks(
     at_i = at_j = 0
     while at_i < len(i) and at_j < len(j):
         block_j = j[at_j : at_j + BLOCK]
-        stop = int(np.searchsorted(begins, later.start_us[block_j[-1]], side="right"))
-        block_i = i[at_i : max(stop, at_i)]
+        begin, stop = np.searchsorted(begins, later.start_us[block_j[[0, -1]]], side="right").tolist()
+        # Frames that none of the block is compared with would only take time, all of them again in every block.
+        begin = max(at_i, begin - WIDEST)
+        block_i = i[begin : max(stop, begin)]
         found_i, found_j = _cheapest(earlier, later, block_i, block_j, after_end, lag)
         last = at_j + BLOCK >= len(j)
         keep = np.ones(len(found_j), dtype=bool) if last else found_j < block_j[BLOCK // 2]
@@ -204,36 +206,38 @@ def _cheapest(
     scale = 20 * (abs(lag) + 1.0)
     # As many matches as can be; among those the lags most like the others.
     weight = 0.5 * SKIP / max(len(j), 1)
-    best = np.arange(n + 1) * SKIP
+    # What each later frame (rows) costs with each earlier one that it is compared with, the last that had begun last.
+    compared = high[:, None] + np.arange(-WIDEST, 0)
+    there = compared >= 0
+    row, column = np.nonzero(there)
+    pairs = compared[there]
+    fit = possible(earlier, later, i[pairs], j[row], after_end)
+    off = np.abs(starts[row] - begins[pairs] - lag) / scale
+    price = np.full(compared.shape, np.inf)
+    price[row[fit], column[fit]] = weight * np.minimum(off[fit], 1.0)
+    order = np.arange(n + 1)
+    steps = order * SKIP
+    best = steps
     back = []
     # best[k]: least cost of the later frames so far with the first k earlier frames dealt with.
-    for row in range(len(j)):
-        low = max(0, int(high[row]) - WIDEST)
-        candidates = np.arange(low, int(high[row]))
-        skip = best + SKIP
-        new = skip.copy()
-        choice = np.full(n + 1, -1)
-        if len(candidates):
-            fit = possible(earlier, later, i[candidates], np.full(len(candidates), j[row]), after_end)
-            off = np.abs(starts[row] - begins[candidates] - lag) / scale
-            cost = np.where(fit, best[candidates] + weight * np.minimum(off, 1.0), np.inf)
-            better = cost < new[candidates + 1]
-            new[candidates[better] + 1] = cost[better]
-            choice[candidates[better] + 1] = candidates[better]
+    for own, end in zip(price, high.tolist(), strict=True):
+        low = max(0, end - WIDEST)
+        new = best + SKIP
+        cost = best[low:end] + own[WIDEST - (end - low) :]
+        better = cost < new[low + 1 : end + 1]
+        new[low + 1 : end + 1][better] = cost[better]
         # Earlier frames left out after this one: carry the least cost onwards.
-        steps = np.arange(n + 1) * SKIP
         carried = np.minimum.accumulate(new - steps) + steps
-        origin = np.where(new <= carried + 1e-12, np.arange(n + 1), 0)
-        origin = np.maximum.accumulate(origin)
-        back.append((choice, origin))
+        origin = np.maximum.accumulate(np.where(new <= carried + 1e-12, order, 0))
+        back.append((low, better, origin))
         best = carried
     out_i, out_j = [], []
     k = n
-    for row in range(len(j) - 1, -1, -1):
-        choice, origin = back[row]
+    for at in range(len(j) - 1, -1, -1):
+        low, better, origin = back[at]
         k = int(origin[k])
-        if choice[k] >= 0:
-            out_i.append(int(choice[k]))
-            out_j.append(row)
-            k = int(choice[k])
+        if low < k <= low + len(better) and better[k - 1 - low]:
+            k -= 1
+            out_i.append(k)
+            out_j.append(at)
     return i[np.array(out_i[::-1], dtype=np.int64)], j[np.array(out_j[::-1], dtype=np.int64)]
