@@ -157,6 +157,7 @@ def _with_frames(
         rows = sent & (columns["send_row"] >= 0)
         frame_of_send[columns["send_row"][rows]] = number[rows]
         csr_frame = pick(frame_of_send, ends[name].starts.send)
+        csr_frame[ends[name].starts.undecided] = -1
         out[name] = replace(traffic, burst_frame=burst_frame, csr_frame=csr_frame)
     return out
 

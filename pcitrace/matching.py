@@ -101,7 +101,8 @@ class Ends:
         if host.wire is not None:
             byte_us = link.byte_us if link else None
             wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
-        starts = find(host.traffic.csr, host.profile, joined.first_data_us[sends], joined.address[sends])
+        first_us, last_us = joined.first_data_us[sends], joined.last_data_us[sends]
+        starts = find(host.traffic.csr, host.profile, first_us, last_us, joined.address[sends])
         return cls(sends, receives, send_head, receive_head, wire, starts, host)
 
 

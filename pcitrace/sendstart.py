@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,18 @@ PAUSES_US = (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
 BEFORE_CAPTURE = 4
 """Sends that may have been started before the capture began, or runs before the first send that start none."""
 
+LAG_US = 0.6
+"""By how much the time from a send to the access that completes it may vary."""
+
+NEXT = 8
+"""Accesses behind a send of which one may be that."""
+
+NEARLY_ALL = 0.9
+"""Share of the sends that must have it; the capture may end before the others'."""
+
+SET_UP = 16
+"""Accesses that may come before the first send without starting one."""
+
 NOT_STARTING = ("interrupt", "receive_doorbell", "receive_buffer", "receive_ring", "receive_ring_size")
 """Roles of registers that start no send."""
 
@@ -37,14 +49,17 @@ class Starts:
         For each send the first and last access that start it, as rows of `Accesses`; -1 if not known.
     send : array of int
         For each access the send it starts, the first of them if it starts several; -1 for none.
+    undecided : array of int
+        Accesses of which some start a send and some complete one, but nothing tells which.
     """
 
     first: Integers
     last: Integers
     send: Integers
+    undecided: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
-def find(csr: Accesses, profile: Profile, dma_start_us: Floats, address: Integers) -> Starts:
+def find(csr: Accesses, profile: Profile, dma_start_us: Floats, dma_end_us: Floats, address: Integers) -> Starts:
     """Find the CSR accesses that start each send.
 
     Parameters
@@ -54,6 +69,8 @@ def find(csr: Accesses, profile: Profile, dma_start_us: Floats, address: Integer
     profile : Profile
     dma_start_us : array of float
         First data phase of each send, ascending.
+    dma_end_us : array of float
+        Last data phase of each.
     address : array of int
         Where in memory each send's data begins; -1 if not known.
 
@@ -71,8 +88,10 @@ def find(csr: Accesses, profile: Profile, dma_start_us: Floats, address: Integer
     bells = _unnamed_doorbell(csr, dma_start_us)
     if bells is not None:
         return _by_doorbell(csr, bells, np.ones(len(bells), dtype=np.int64), dma_start_us)
-    runs = _by_run(csr, dma_start_us)
-    return runs if runs is not None else _by_group(csr, dma_start_us)
+    for told in (_by_run(csr, dma_start_us), _by_lag(csr, dma_start_us, dma_end_us)):
+        if told is not None:
+            return told
+    return _by_group(csr, dma_start_us)
 
 
 def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts:
@@ -174,16 +193,27 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats) -> Floats:
     array of float
         First attempt of the access: of the register that is accessed once after each send if there is one, else the
         first access after the DMA that starts no send and is not of the receive side, as far as AD tells.
-        NaN where there is none.
+        NaN where there is none; without AD also where the next send had ended by then, unless there are as many such
+        accesses as sends.
     """
     free = (starts.send < 0) & (csr.reason != CONFIGURATION)
     if not (csr.address >= 0).any():
-        return next_us(csr.first_attempt_us[free], dma_end_us)
-    free &= ~csr.plays("receive_doorbell", "receive_buffer")
+        done_us = _in_turn(csr.first_attempt_us[free], dma_end_us)
+        return np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
+    free &= ~np.isin(np.array(csr.role, dtype=object), ("receive_doorbell", "receive_buffer"))
     own = _once_each(csr, free & (csr.address >= 0), dma_end_us, after=True)
     if own is not None:
         return csr.first_attempt_us[own]
     return next_us(csr.first_attempt_us[free], dma_end_us)
+
+
+def _in_turn(access_us: Floats, dma_end_us: Floats) -> Floats:
+    """Give each send an access after it: in turn where that comes out, else the next one if it can be no other's."""
+    after = access_us[access_us > dma_end_us[0]] if len(dma_end_us) else access_us
+    if len(after) == len(dma_end_us) and (after > dma_end_us).all():
+        return after
+    found = next_us(access_us, dma_end_us)
+    return np.where(found < np.r_[dma_end_us[1:], np.inf], found, np.nan)
 
 
 def _unnamed_doorbell(csr: Accesses, dma_start_us: Floats) -> Integers | None:
@@ -242,6 +272,40 @@ def _by_run(csr: Accesses, dma_start_us: Floats) -> Starts | None:
             first, last = np.r_[unknown, first], np.r_[unknown, last]
             return _among(usable, len(csr), first, last)
     return None
+
+
+def _by_lag(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | None:
+    """Each send is started by one access and completed by another, always about as long after it.
+
+    Those that complete sends are told by that; the others start one send each, in order, before its DMA. None if that
+    does not come out, or in more than one way.
+    """
+    usable = np.flatnonzero(csr.reason != CONFIGURATION)
+    access_us, count = csr.first_attempt_us[usable], len(dma_end_us)
+    behind = np.searchsorted(access_us, dma_end_us, side="right")[:, None] + np.arange(NEXT)
+    lag = np.r_[access_us, np.full(NEXT, np.inf)][np.minimum(behind, len(access_us))] - dma_end_us[:, None]
+    lags = np.sort(lag[np.isfinite(lag)])
+    within = np.searchsorted(lags, lags + LAG_US, side="right") - np.arange(len(lags))
+    found: list[Starts] = []
+    while len(within) and (best := int(within.argmax())) >= 0 and within[best] >= NEARLY_ALL * count:
+        low, high = lags[best], lags[best] + LAG_US
+        within[(lags > low - LAG_US) & (lags <= high)] = 0
+        hit = (lag >= low) & (lag <= high)
+        nearest = np.where(hit, np.abs(lag - np.median(lag[hit])), np.inf).argmin(axis=1)
+        completes = behind[np.arange(count), nearest][hit.any(axis=1)]
+        either = np.unique(behind[hit & (hit.sum(axis=1) > 1)[:, None]])
+        starts = np.delete(np.arange(len(usable)), completes)
+        surplus = len(starts) - count
+        starts = starts[max(surplus, 0) :]
+        first = np.r_[np.full(max(-surplus, 0), -1), usable[starts]]
+        in_time = access_us[starts] <= dma_start_us[max(-surplus, 0) :]
+        if -BEFORE_CAPTURE <= surplus <= SET_UP and (np.diff(completes) > 0).all() and in_time.all():
+            send = np.full(len(csr), -1)
+            send[usable[starts]] = np.arange(max(-surplus, 0), count)
+            # Of two that came at such a time one starts a send.
+            first[np.isin(first, usable[either])] = -1
+            found.append(Starts(first, first.copy(), send, usable[either]))
+    return found[0] if len(found) == 1 else None
 
 
 def _by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
