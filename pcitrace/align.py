@@ -28,6 +28,13 @@ WIDEST = 48
 """Most frames that one frame is compared with, where nothing but order and time tells them apart."""
 
 
+UNDER_WAY, SAMPLE = 32, 4000
+"""Frames that may be under way at once, and how many at either end of a capture are looked at to find the usual lag."""
+
+ALIKE_US = 0.6
+"""Lags that differ by less are alike."""
+
+
 @dataclass(frozen=True)
 class Side:
     """One of the two sequences, in order of time.
@@ -151,19 +158,40 @@ def _between(
     """Match frames that content does not single out: one to one if that fits, else at the least cost."""
     begins = earlier.end_us[i] if after_end else earlier.start_us[i]
     starts = later.start_us[j]
-    # The last frame that had begun when this one came: if they are all different ones that fit, no lag can be shorter.
+    # The last frame that had begun when this one came, if they are all different ones that fit; or each in its order.
     latest = np.searchsorted(begins, starts, side="right") - 1
-    if lag is None:
-        some = latest >= 0
-        lag = float(np.median(starts[some] - begins[latest[some]])) if some.any() else 0.0
+    whole = []
     fits = (latest >= 0) & possible(earlier, later, i[np.maximum(latest, 0)], j, after_end)
     if fits.all() and (np.diff(latest) > 0).all():
-        return i[latest], j
+        whole.append(latest)
+    if len(i) == len(j) and possible(earlier, later, i, j, after_end).all():
+        whole.append(np.arange(len(i)))
+    if lag is None:
+        lag = _usual_lag(earlier, later, i, j, after_end)
+    for rows in whole:
+        if (np.abs(starts - begins[rows] - lag) < ALIKE_US).all():
+            return i[rows], j
     if len(j) <= BLOCK:
         return _cheapest(earlier, later, i, j, after_end, lag)
-    if len(i) == len(j) and possible(earlier, later, i, j, after_end).all():
-        return i, j
+    if whole:
+        return i[whole[0]], j
     return _in_blocks(earlier, later, i, j, after_end, lag)
+
+
+def _usual_lag(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool) -> float:
+    """Return the lag that most of the later frames have to some earlier frame that they can be."""
+    some = j if len(j) <= 2 * SAMPLE else np.r_[j[:SAMPLE], j[-SAMPLE:]]
+    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
+    starts = later.start_us[some]
+    back = np.searchsorted(begins, starts, side="right")[:, None] - np.arange(1, UNDER_WAY + 1)
+    pairs = np.maximum(back, 0)
+    able = possible(earlier, later, i[pairs.ravel()], np.repeat(some, UNDER_WAY), after_end).reshape(pairs.shape)
+    lags = np.sort((starts[:, None] - begins[pairs])[able & (back >= 0)])
+    if not len(lags):
+        return 0.0
+    count = np.searchsorted(lags, lags + ALIKE_US, side="right") - np.arange(len(lags))
+    best = int(count.argmax())
+    return float(np.median(lags[best : best + count[best]]))
 
 
 def _in_blocks(
