@@ -124,6 +124,8 @@ def _lines(part: dict[str, str | None], width: int) -> list[str]:
     if part["numbered"]:
         base, suffix, count = _NUMBERED[re.sub(r"[/_]", "", part["numbered"].upper())]
         numbers = _numbers(part, width)
+        if base == "TXDATA" and width == 1 and part["number"] is part["left"] is None:
+            numbers = [0]  # a serial wire has no number
         if part["agent"] or not numbers or max(numbers) >= count:
             return []
         return [f"{base}{number}{suffix}" for number in numbers]

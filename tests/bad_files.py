@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import zipfile
 from collections.abc import Callable
@@ -90,6 +91,12 @@ def empty_file(folder: Path) -> Path:
 
 @case("No such file|not found")
 def missing_file(folder: Path) -> Path:
+    return folder / "bad.sr"
+
+
+@case("not a regular file")
+def named_pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "bad.sr")
     return folder / "bad.sr"
 
 
@@ -241,6 +248,11 @@ def vcd_time_backwards(folder: Path) -> Path:
     text = good_vcd(folder)
     at = text.index("\n#", len(text) // 2)
     return written(folder / "bad.vcd", text[:at] + "\n#17" + text[at:])
+
+
+@case("18446744073709551615 ticks")
+def vcd_time_beyond_all_reason(folder: Path) -> Path:
+    return written(folder / "bad.vcd", good_vcd(folder) + "#18446744073709551615\n0!\n")
 
 
 @case("cut|end|truncated|incomplete|value")

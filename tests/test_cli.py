@@ -53,6 +53,20 @@ class TestInfo:
         }  # fmt: skip
         assert capture["buses"]["PCI"]["clock_mhz"] == pytest.approx(33.3, abs=0.3)
 
+    def test_one_bus(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run("info", HOSTS, "--bus", "B") == 0
+        shown = capsys.readouterr().out
+        assert "bus B, clock" in shown
+        assert "bus A" not in shown
+        assert run("info", HOSTS, "--bus", "B", "--json") == 0
+        [capture] = json.loads(capsys.readouterr().out)["captures"]
+        assert list(capture["buses"]) == ["B"]
+        for option in ([], ["--json"]):
+            assert run("info", HOSTS, "--bus", "C", *option) == 3
+            captured = capsys.readouterr()
+            assert captured.out == ""
+            assert "no bus C; there are A, B" in captured.err
+
     def test_a_capture_without_pci_is_shown_too(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = write_sr(tmp_path / "spi.sr", ["SCK", "MOSI"], b"\0\1\2\3", rate=None)
         assert run("info", path) == 0
@@ -215,6 +229,9 @@ class TestWrongUse:
             ["decode", "x.sr", "--rate", "-3"],
             ["decode", "x.sr", "--clock-mhz", "fast"],
             ["stats", "x.sr", "--window-us", "0"],
+            ["decode", "x.sr", "--clock-mhz", "33", "--recover-clock"],
+            ["decode", "x.csv", "-o", "./x.csv"],
+            ["decode", "x.sr", "-o", "t.csv", "--problems", "t.csv"],
         ],
     )
     def test_it_is_status_2(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import oracle
 import pytest
 import slow_vcd
 import waveforms
+from bad_files import archive, members
 from conftest import REPOSITORY, needed_program
 from decoding import Tables, assert_equals_oracle, assert_same_rows, decode
 from hypothesis import given
@@ -135,6 +136,23 @@ def test_any_unit_size_and_chunking(tmp_path_factory: pytest.TempPathFactory, se
     chunks = data.draw(st.lists(st.integers(0, 3000), max_size=12), label="chunks")
     path = waveforms.write_sr(folder / "a.sr", sampled, unit_size=total, places=sorted(places), chunk_bytes=chunks)
     assert decode(path) == decode(waveforms.write_sr(folder / "b.sr", sampled))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_last_sample_that_is_cut_is_left_out_and_said(threads: int, tmp_path: Path) -> None:
+    sampled = capture(count=3)
+    short = waveforms.Sampled(sampled.names, sampled.bits[:-1], sampled.rate_hz)
+    path = waveforms.write_sr(tmp_path / "a.sr", sampled)
+    parts = members(path)
+    cut = decode(archive(path, parts | {"logic-1-1": parts["logic-1-1"][:-1]}), threads=threads)
+    whole = decode(waveforms.write_sr(tmp_path / "b.sr", short), threads=threads)
+    assert (cut.transactions, cut.data_phases, cut.clocks) == (whole.transactions, whole.data_phases, whole.clocks)
+    [said] = [row for row in cut.problems if row not in whole.problems]
+    assert (said["kind"], said["transaction"]) == ("truncated", None)
+    assert said["time_us"] == pytest.approx(len(short.bits) / 100)
+    assert "ends within a sample" in said["text"]
+    [opened] = pcitrace.open(path).captures
+    assert opened.sample_count == len(opened.samples()) == len(short.bits)
 
 
 def test_dsview_of_several_blocks(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def wired(*names: str | tuple[str, int], given: Any = None) -> Wiring:
         ("A_TX_EN", ("A",), "TXEN", False),
         ("B_TXCLK", ("B",), "TXCLK", False),
         ("TXD3", (), "TXDATA3", False),
+        ("A_TXDATA", ("A",), "TXDATA0", False),
     ],
 )
 def test_a_name_says_its_line(name: str, group: tuple[str, ...], line: str, active_low: bool) -> None:

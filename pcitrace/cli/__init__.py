@@ -42,7 +42,8 @@ Exit status: 0 well (bad traffic on the bus included), 1 problems found and --st
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    args = _parser(next((word for word in arguments if word in COMMANDS), None)).parse_args(arguments)
+    parser = _parser(next((word for word in arguments if word in COMMANDS), None))
+    args = parser.parse_args(arguments)
     try:
         status = int(import_module(f"pcitrace.cli.{args.command}").run(args))
         sys.stdout.flush()
@@ -54,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("pcitrace: interrupted", file=sys.stderr)
         return 130
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
     except (PciTraceError, OSError) as error:
         print(f"pcitrace: {_one_line(error)}", file=sys.stderr)
         return 3

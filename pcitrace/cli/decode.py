@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Decode, write, and say in a line a bus what was found."""
+    _check_outputs(args)
     buses = choose_buses(open_run(args), args.bus)
     if len({id(bus.capture) for bus in buses}) > 1:
         names = ", ".join(bus.name for bus in buses)
@@ -56,6 +57,16 @@ def run(args: argparse.Namespace) -> int:
                 sys.stdout.flush()
                 shutil.copyfileobj(file, sys.stdout.buffer)
     return _strict(summary) if args.strict else 0
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuse to write two tables into one file, or one over the capture."""
+    outputs = {"-o": args.output, "--data-phases": args.data_phases, "--problems": args.problems}
+    taken = {Path(args.file).resolve(): "the capture"}
+    for option, path in outputs.items():
+        other = option if path is None else taken.setdefault(path.resolve(), option)
+        if other != option:
+            raise argparse.ArgumentError(None, f"{option} {path} is {other} too; give it a name of its own")
 
 
 def _decode(buses: list[Bus], args: argparse.Namespace, output: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from pcitrace.cli.options import add_capture, add_json, open_run, print_json
@@ -35,16 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show captures, buses and wiring."""
     opened = open_run(args)
-    if args.json:
-        print_json({"path": str(opened.path), "captures": [_as_dict(capture) for capture in opened.captures]})
-        return 0
+    shown = [(capture, list(capture.wiring.buses.values())) for capture in opened.captures]
     if args.bus is not None:
-        opened[args.bus]
-    for capture in opened.captures:
+        bus = opened[args.bus]
+        shown = [(bus.capture, [bus.wiring])]
+    if args.json:
+        print_json({"path": str(opened.path), "captures": [_as_dict(capture, buses) for capture, buses in shown]})
+        return 0
+    for capture, buses in shown:
         print(f"{capture.path}: {capture.summary}")
-        for bus in capture.wiring.buses.values():
-            if args.bus in (None, bus.name):
-                _show(capture, bus)
+        for wiring in buses:
+            _show(capture, wiring)
         if not any(bus.pci for bus in capture.wiring.buses.values()):
             print(f"no PCI bus: no channel is named {' '.join(MINIMUM_LINES)} or alike; see --wiring in --help")
         if capture.wiring.unused:
@@ -115,7 +117,7 @@ def _note(name: str, line: Line) -> str:
     return ", ".join(notes)
 
 
-def _as_dict(capture: Capture) -> dict[str, Any]:
+def _as_dict(capture: Capture, buses: Sequence[BusWiring]) -> dict[str, Any]:
     wiring = capture.wiring
     return {
         "path": str(capture.path),
@@ -126,8 +128,8 @@ def _as_dict(capture: Capture) -> dict[str, Any]:
         "samples": capture.sample_count,
         "duration_s": capture.duration_s,
         "buses": {
-            name: {
-                "complete": name in wiring.complete,
+            bus.name: {
+                "complete": bus.name in wiring.complete,
                 "missing": list(bus.missing),
                 "ambiguous": {line: list(channels) for line, channels in bus.ambiguous.items()},
                 "clock_mhz": _clock_mhz(capture, bus),
@@ -142,7 +144,7 @@ def _as_dict(capture: Capture) -> dict[str, Any]:
                     for line, where in bus.lines.items()
                 },
             }
-            for name, bus in wiring.buses.items()
+            for bus in buses
         },
         "unused": list(wiring.unused),
     }

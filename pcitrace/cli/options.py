@@ -29,10 +29,11 @@ def add_capture(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bus", metavar="NAME", help="only this bus (default: all that are complete)")
     parser.add_argument("--wiring", metavar="W.toml", help="which channel is which line, over what the names say")
     parser.add_argument("--rate", metavar="HZ", type=positive, help="sampling rate, if the file has none: 100e6")
-    parser.add_argument(
+    clock = parser.add_mutually_exclusive_group()
+    clock.add_argument(
         "--clock-mhz", metavar="MHZ", type=positive, help="state mode: every sample is one clock of this frequency"
     )
-    parser.add_argument(
+    clock.add_argument(
         "--recover-clock", action="store_true", help="recover CLK from noisy samples (at least 6 samples a clock)"
     )
 

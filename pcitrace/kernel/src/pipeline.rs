@@ -8,7 +8,7 @@ use crate::in_order::in_order;
 use crate::layout::{BusSpec, Layout};
 use crate::records;
 use crate::recover::Recovery;
-use crate::rows::{Problem, Rows, WindowCounts, append_windows};
+use crate::rows::{Problem, ProblemKind, Rows, WindowCounts, append_windows};
 use crate::windows::Windows;
 
 #[derive(Debug, Clone, Default)]
@@ -334,8 +334,17 @@ fn decode_sampled(
     for (mut track, mut decoder) in tracks.into_iter().zip(decoders) {
         decoder.finish();
         track.drain(&mut decoder, sink)?;
-        let duration_us = time.us(reached / unit as u64);
+        let samples = reached / unit as u64;
+        let duration_us = time.us(samples);
         track.absorb(decoder);
+        if reached % unit as u64 != 0 {
+            track.problems.push(Problem {
+                stamp: samples,
+                kind: ProblemKind::Truncated,
+                transaction: None,
+                text: "the capture ends within a sample: what there is of it is left out",
+            });
+        }
         results.push(track.result(sink, options, duration_us, capture)?);
     }
     Ok(results)

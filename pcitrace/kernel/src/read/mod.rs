@@ -10,7 +10,7 @@ mod text;
 mod vcd;
 mod waveform;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Data};
 use crate::error::{Error, Result};
 use archive::Archive;
 use std::path::Path;
@@ -19,8 +19,26 @@ use text::{GZIP_MAGIC, Text, append};
 const FORMATS: &str =
     "sigrok .sr, DSView .dsl, VCD, FST, GHW, sigrok and Saleae CSV, and Saleae digital_N.bin are read";
 
+/// Later times are no capture's but damage, and sums of them overflow.
+const MAX_TICKS: u64 = i64::MAX as u64;
+
 /// Opens a capture of any format that is read.
 pub fn open(path: &Path) -> Result<Capture> {
+    // A pipe would be waited for, and it cannot be read twice.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(Error::format(path, "is not a regular file; write the capture to a file and give that"));
+    }
+    let capture = open_file(path)?;
+    match &capture.data {
+        Data::Changes(changes) if changes.end() > MAX_TICKS => {
+            let what = format!("its times go up to {} ticks, which no capture's do; record it again", changes.end());
+            Err(Error::format(path, what))
+        }
+        _ => Ok(capture),
+    }
+}
+
+fn open_file(path: &Path) -> Result<Capture> {
     let wrong = |what: &str| Err(Error::format(path, format!("{what}; {FORMATS}")));
     let plain = Text::new(path, false);
     let head = begin(&plain)?;

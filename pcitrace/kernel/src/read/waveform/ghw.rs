@@ -28,8 +28,8 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
     if !file[tail..].starts_with(b"TAI\0") {
         return wrong(file.len(), "the GHW file does not end with its directory: it is cut off");
     }
+    let directory = u32_at(tail + 8).unwrap_or(tail);
     let starts = (|| {
-        let directory = u32_at(tail + 8)?;
         let starts: Option<Vec<usize>> = (0..SECTIONS.len()).map(|n| u32_at(directory + 16 + 8 * n)).collect();
         starts.filter(|starts| {
             SECTIONS.iter().zip(starts).all(|(name, &at)| file.get(at..at + 4) == Some(name.as_slice()))
@@ -64,6 +64,9 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
     }
     if section(known_types + 8, hierarchy).and_then(Section::known_types).is_none() {
         return wrong(known_types, "the GHW types are damaged");
+    }
+    if section(end + 4, directory).and_then(|values| values.values(big_endian)).is_none() {
+        return wrong(end, "the GHW values are not one section with those at the start and one with the changes");
     }
     Ok(())
 }
@@ -160,6 +163,24 @@ impl Section<'_> {
             self.unsigned()?;
         }
         self.bytes.is_empty().then_some(())
+    }
+
+    /// The values at the start, and then the changes, if there are any. Time only grows within a section; if a later one
+    /// began before, wellen would leave out what it holds and go on.
+    fn values(self, big_endian: bool) -> Option<()> {
+        let start = self.bytes.strip_prefix(b"SNP\0")?;
+        let (start, rest) = start.split_at(memchr::memmem::find(start, b"ESN\0")?);
+        let rest = &rest[4..];
+        if rest.is_empty() {
+            return Some(());
+        }
+        let changes = rest.strip_prefix(b"CYC\0")?.strip_suffix(b"ECY\0")?;
+        let another = [b"ESN\0", b"ECY\0"].iter().any(|end| memchr::memmem::find(changes, *end).is_some());
+        let time = |bytes: &[u8]| {
+            let bytes = *bytes.first_chunk()?;
+            Some(if big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
+        };
+        (!another && time(start.get(4..)?)? <= time(changes)?).then_some(())
     }
 
     /// A count and as many entries.

@@ -309,4 +309,26 @@ mod tests {
             assert!(error.contains("declares more than the file can hold"), "{error}");
         }
     }
+
+    #[test]
+    fn a_ghw_that_goes_back_in_time_is_refused() {
+        let find = |name: &[u8]| GHW.windows(4).position(|w| w == name).unwrap();
+        let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut ghw = GHW.to_vec();
+            change(&mut ghw);
+            open_bytes(&ghw).map(|_| ()).unwrap_err().to_string()
+        };
+        let (start, changes, end) = (find(b"SNP\0"), find(b"CYC\0"), find(b"ECY\0"));
+        // The start after the first change; a second section of changes; times that no simulator reaches.
+        let late = refused(&|ghw| ghw[start + 8 + 7] = 1);
+        let twice = refused(&|ghw| ghw[end - 8..end].copy_from_slice(b"\0\x7fECY\0CY"));
+        let endless = refused(&|ghw| {
+            ghw[start + 8 + 7] = 0x80;
+            ghw[changes + 4 + 7] = 0x80;
+        });
+        for error in [late, twice] {
+            assert!(error.contains("the GHW values are not one section"), "{error}");
+        }
+        assert!(endless.contains("ticks, which no capture's do"), "{endless}");
+    }
 }
