@@ -37,7 +37,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_faulty_analyser(tmp_path: Path, capture: Path, fault: str, samples: int | None, reason: str) -> None:
     done, folder = record(tmp_path, replay_plan(capture, analyser=TIMEOUTS, replay=f'fault = "{fault}"'), timeout=30)
-    assert done.status == 4
+    assert (done.status, folder.exists()) == (4, True), done.err
     run = read_run(folder)
     assert run["complete"] is False
     assert re.search(reason, run["reason"])

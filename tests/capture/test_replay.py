@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lab import LINES, bus_samples, needed, noise, pcicap, read_run, replay_plan, write_sr
+from pcicap.analysers import sigrok_cli
 from pcicap.errors import CaptureFileError
 from pcicap.replay_server import Fault, ReplayServer
 from pcicap.replay_source import ReplaySource, open_source
@@ -198,6 +199,20 @@ def test_strangers_do_no_harm(capture: Path) -> None:
             _talk(conn, b"".join(chance.choice(words) for _ in range(chance.randrange(12))) + b"\n", 0.02)
         assert _talk(conn, b"x" * 100_000) == b"", "a line that never ends is cut off"
         assert acquire(conn, len(SAMPLES)) == SAMPLES.tobytes()
+
+
+def test_a_device_that_answers_late_is_asked_again(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reply, delays = ReplayServer._reply, [1.5]
+
+    def late(server: ReplayServer, values: dict[str, int], command: str, argument: str) -> str:
+        if delays:
+            time.sleep(delays.pop())
+        return reply(server, values, command, argument)
+
+    monkeypatch.setattr(ReplayServer, "_reply", late)
+    with serving(open_source(capture)) as conn:
+        assert sigrok_cli.show("beaglelogic", conn, {}).model.startswith("BeagleLogic")
+    assert delays == [], "libsigrok's second was over"
 
 
 @pytest.mark.parametrize("fault", ["stall-before", "stall", "close", "reset", "short"])

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pcicap.errors import AnalyserError
 
+_SCANS = 3
 _QUERY_SECONDS = 20.0
 
 
@@ -108,9 +109,12 @@ def show(driver: str, conn: str, options: Mapping[str, str]) -> Device:
         No such device.
     """
     argument = device_argument(driver, conn, options)
-    out, err = query(["-d", argument, "--show"])
-    device = parse_show(out, driver, conn)
-    if device is None:
+    # libsigrok gives a device that it reaches over the network 1 s to answer; on a busy machine that can be too short.
+    for _ in range(_SCANS):
+        out, err = query(["-d", argument, "--show"])
+        if device := parse_show(out, driver, conn):
+            break
+    else:
         why = last_line(err) or "no device found"
         raise AnalyserError(
             f"{argument}: {why}; is it plugged in and switched on? 'pcicap devices' lists what is found"
