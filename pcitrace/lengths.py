@@ -124,7 +124,8 @@ class _Parser:
         self.at = self.frame = self.due = 0
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
-        self.solid = np.flatnonzero(~np.isin(count, list(optional)))
+        self.short = np.isin(count, list(optional))
+        self.solid = np.flatnonzero(~self.short)
         size = count[self.solid]
         new = np.ones(len(self.solid), dtype=bool)
         new[1:] = (size[:-1] < self.full) & ~((size[:-1] == 1) & (size[1:] == 1)) | (np.diff(self.solid) > 1)
@@ -177,7 +178,7 @@ class _Parser:
         """
         begin = int(np.searchsorted(self.solid, self.at))
         many = min(most, len(self.solid) - begin, self.frames - self.frame) if self.sending else 0
-        if not many:
+        if not many or not self.expected.least[self.frame] <= self.count[self.solid[begin]]:
             return 0
         units, frames = self.solid[begin : begin + many], slice(self.frame, self.frame + many)
         least, longest, latest = self.expected.least[frames], self.expected.most[frames], self.expected.latest[frames]
@@ -190,7 +191,7 @@ class _Parser:
         fits &= (whole == size) | (whole > longest) | (self.run_head[run] != units)
         # Bounds are not exact: what follows at once and still fits belongs to it.
         behind = np.minimum(units + 1, len(self.count) - 1)
-        follows = (behind > units) & ~np.isin(self.count[behind], list(self.optional))
+        follows = (behind > units) & ~self.short[behind]
         follows &= (size + self.count[behind] <= longest) & (self.last[behind] <= latest)
         fits &= ~(follows & (self.first[behind] - last < AT_ONCE_US))
         fitted = many if fits.all() else int(fits.argmin())
