@@ -88,10 +88,7 @@ def find(csr: Accesses, profile: Profile, dma_start_us: Floats, dma_end_us: Floa
     bells = _unnamed_doorbell(csr, dma_start_us)
     if bells is not None:
         return _by_doorbell(csr, bells, np.ones(len(bells), dtype=np.int64), dma_start_us)
-    for told in (_by_run(csr, dma_start_us), _by_lag(csr, dma_start_us, dma_end_us)):
-        if told is not None:
-            return told
-    return _by_group(csr, dma_start_us)
+    return _by_run(csr, dma_start_us) or _by_lag(csr, dma_start_us, dma_end_us) or _by_group(csr, dma_start_us)
 
 
 def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts:
@@ -200,7 +197,7 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats) -> Floats:
     if not (csr.address >= 0).any():
         done_us = _in_turn(csr.first_attempt_us[free], dma_end_us)
         return np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
-    free &= ~np.isin(np.array(csr.role, dtype=object), ("receive_doorbell", "receive_buffer"))
+    free &= ~csr.plays("receive_doorbell", "receive_buffer")
     own = _once_each(csr, free & (csr.address >= 0), dma_end_us, after=True)
     if own is not None:
         return csr.first_attempt_us[own]
@@ -293,7 +290,9 @@ def _by_lag(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts |
         hit = (lag >= low) & (lag <= high)
         nearest = np.where(hit, np.abs(lag - np.median(lag[hit])), np.inf).argmin(axis=1)
         completes = behind[np.arange(count), nearest][hit.any(axis=1)]
-        either = np.unique(behind[hit & (hit.sum(axis=1) > 1)[:, None]])
+        both = np.zeros(len(access_us), dtype=bool)
+        both[behind[hit & (hit.sum(axis=1) > 1)[:, None]]] = True
+        either = np.flatnonzero(both)
         starts = np.delete(np.arange(len(usable)), completes)
         surplus = len(starts) - count
         starts = starts[max(surplus, 0) :]

@@ -6,12 +6,13 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import REPOSITORY
 from nicruns import documented_profiles
 
-from pcitrace import WiringError, profiles
+from pcitrace import WiringError, profiles, sendstart
 from pcitrace.cli import main
 from pcitrace.dma import Memory
 from pcitrace.initiators import nic_grant_line
@@ -331,3 +332,19 @@ def test_commands_on_a_bare_capture(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["bursts", capture, "--profile", "acenik", "-o", str(tmp_path / "none.csv")]) == 3
     assert "no NIC profile 'acenik'" in capsys.readouterr().err
     assert not (tmp_path / "none.csv").exists()
+
+
+def test_an_access_of_the_receive_side_is_no_update_of_the_sent_queue(rings: Profile) -> None:
+    """It comes before the update, and like that it is the only one of its register after the send."""
+    bus = Bus()
+    bus.add(HOST, WRITE, CSR + 0x2C, [1])
+    sent = bus.add(NIC, READ_MULTIPLE, 0x40_0000, [0] * 95, first_clks=6)
+    bus.add(HOST, WRITE, CSR + 0x3C, [7])
+    update = bus.add(HOST, READ, CSR + 0x10, [1])
+    csr = bus.analyse(rings).csr
+    assert [csr.registers[code] for code in csr.register] == ["TDT", "RDT", "ICR"]
+    assert csr.of_role("receive_doorbell").tolist() == [1]
+    ends = np.array([bus.rows[sent]["last_data_us"]])
+    starts = sendstart.find(csr, rings, np.array([bus.rows[sent]["first_data_us"]]), ends, np.array([0x40_0000]))
+    assert (starts.first.tolist(), starts.last.tolist()) == ([0], [0])
+    assert sendstart.updates(csr, starts, ends).tolist() == [bus.rows[update]["start_us"]]
