@@ -171,11 +171,54 @@ def _between(
     for rows in whole:
         if (np.abs(starts - begins[rows] - lag) < ALIKE_US).all():
             return i[rows], j
-    if len(j) <= BLOCK:
-        return _cheapest(earlier, later, i, j, after_end, lag)
-    if whole:
+    if len(j) > BLOCK and whole:
         return i[whole[0]], j
-    return _in_blocks(earlier, later, i, j, after_end, lag)
+    way = _cheapest if len(j) <= BLOCK else _in_blocks
+    return _decided(earlier, later, i, *way(earlier, later, i, j, after_end, lag), after_end, lag)
+
+
+def _decided(
+    earlier: Side, later: Side, i: Integers, found_i: Integers, found_j: Integers, after_end: bool, lag: float
+) -> tuple[Integers, Integers]:
+    """Keep the matches that hold in whatever way the frames are matched.
+
+    Between two that have the usual lag, which no other frame would have, there may be more earlier frames than later
+    ones: which were lost is then told only if every later frame has the same partner as early and as late as can be.
+    """
+    n = len(found_i)
+    if not n:
+        return found_i, found_j
+    begins_all = earlier.end_us if after_end else earlier.start_us
+    begins, starts = begins_all[i], later.start_us[found_j]
+    at = np.searchsorted(i, found_i)
+    lags = starts - begins[at]
+    high = np.searchsorted(begins, starts - (lag - ALIKE_US), side="right")
+    alone = high - np.searchsorted(begins, starts - (lag + ALIKE_US), side="left") == 1
+    sure = alone & (np.abs(lags - lag) < ALIKE_US)
+    longest = float(lags.max())
+    keep = np.ones(n, dtype=bool)
+    edges = np.r_[-1, np.flatnonzero(sure), n]
+    for before, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        rows = range(before + 1, behind)
+        low = int(at[before]) + 1 if before >= 0 else 0
+        stop = int(at[behind]) if behind < n else len(i)
+        if not rows or stop - low == len(rows):
+            continue
+
+        def fit(row: int, one: int) -> bool:
+            pair = i[one : one + 1], found_j[row : row + 1]
+            return starts[row] - begins[one] <= longest and bool(possible(earlier, later, *pair, after_end)[0])
+
+        first, free = {}, low
+        for row in rows:
+            first[row] = next(one for one in range(free, stop) if fit(row, one))
+            free = first[row] + 1
+        free = stop
+        for row in reversed(rows):
+            last = next(one for one in range(free - 1, low - 1, -1) if fit(row, one))
+            keep[row] = first[row] == last
+            free = last
+    return found_i[keep], found_j[keep]
 
 
 def _usual_lag(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool) -> float:
