@@ -13,7 +13,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.content import Keys
 
-__all__ = ["Side", "match"]
+__all__ = ["LONGEST_LAG_US", "WIDEST", "Side", "match"]
 
 SKIP = 1.0
 """Cost of leaving one frame of either side unmatched."""
@@ -195,7 +195,8 @@ def _decided(
     high = np.searchsorted(begins, starts - (lag - ALIKE_US), side="right")
     alone = high - np.searchsorted(begins, starts - (lag + ALIKE_US), side="left") == 1
     sure = alone & (np.abs(lags - lag) < ALIKE_US)
-    longest = float(lags.max())
+    # A frame may have waited twice as long as any that seems to have waited.
+    longest = lag + 2 * float(max(lags.max() - lag, 0.0)) + ALIKE_US
     keep = np.ones(n, dtype=bool)
     edges = np.r_[-1, np.flatnonzero(sure), n]
     for before, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):

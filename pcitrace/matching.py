@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.align import Side, match
-from pcitrace.columns import Integers, next_us, pick, pick_us
+from pcitrace.align import LONGEST_LAG_US, WIDEST, Side, match
+from pcitrace.columns import Booleans, Floats, Integers, next_us, pick, pick_us
 from pcitrace.content import FCS, HEADER, Heads, Keys, WireFrames, heads, keys, wire_frames
 from pcitrace.csr import CONFIGURATION
 from pcitrace.dma import SHORTEST_RECEIVED, Kind
@@ -322,6 +322,23 @@ def _columns(
     return rows
 
 
+def _alike(rows: dict[str, Any], sent_us: Floats, bursts: Bursts, unused: Integers) -> tuple[Booleans, Booleans]:
+    """Return which receives without a frame could be a frame without a receive, and which frames those are."""
+    lost = np.flatnonzero((rows["receive_row"] < 0) & (rows["length_bytes"] >= 0))
+    lost = lost[np.argsort(sent_us[lost], kind="stable")]
+    least = np.maximum(rows["length_bytes"] + HEADER, SHORTEST_RECEIVED)
+    receives, frames = np.zeros(len(unused), dtype=bool), np.zeros(len(sent_us), dtype=bool)
+    stop = np.searchsorted(sent_us[lost], bursts.first_data_us[unused])
+    for number, (burst, end) in enumerate(zip(unused.tolist(), stop.tolist(), strict=True)):
+        some = lost[max(end - WIDEST, 0) : end]
+        spare = bursts.bytes[burst] - least[some]
+        late = bursts.first_data_us[burst] - sent_us[some] > LONGEST_LAG_US
+        some = some[(spare >= 0) & (spare <= FCS + 2 * WIDE_SPARE) & ~late]
+        receives[number] = len(some) > 0
+        frames[some] = True
+    return receives, frames
+
+
 def _dropped(
     sender: str, receiver: str | None, mine: Ends, theirs: Ends | None, rows: dict[str, Any], unused: Integers
 ) -> dict[str, Any]:
@@ -347,20 +364,24 @@ def _dropped(
     other = theirs.host.traffic.joined
     ends = other.last_data_us[theirs.receives]
     last_receive = ends.max() if len(ends) else -np.inf
+    sent_us = np.fmax(rows["dma_end_us"], rows["wire_end_us"])
+    receives_alike, frames_alike = _alike(rows, sent_us, other, theirs.receives[unused])
     for row in np.flatnonzero(rows["receive_row"] < 0).tolist():
-        sent = np.nanmax([rows["dma_end_us"][row], rows["wire_end_us"][row]])
         if rows["fcs_ok"][row] == 0:
             reason = "not received: its frame check sequence is wrong on the wire"
-        elif sent > last_receive:
+        elif sent_us[row] > last_receive:
             reason = "not received before the capture ends"
+        elif frames_alike[row]:
+            reason = "not received, or a receive that may be another frame's as well"
         else:
             reason = "not received"
         kind = "send_data" if rows["send_row"][row] >= 0 else "wire"
         note(sender, kind, rows["order_us"][row], int(rows["length_bytes"][row]), row, reason)
     first = np.nanmin(rows["order_us"]) if len(rows["order_us"]) else np.inf
-    for row in unused.tolist():
+    for row, some in zip(unused.tolist(), receives_alike.tolist(), strict=True):
         burst = theirs.receives[row]
         begin = other.first_data_us[burst]
-        reason = "sent before the capture began" if begin < first else "no frame that was sent fits it"
+        reason = "may be one of several frames, of which some were lost" if some else "no frame that was sent fits it"
+        reason = "sent before the capture began" if begin < first else reason
         note(receiver, "receive_data", begin, int(other.bytes[burst]) - HEADER, -1, reason)
     return {key: np.array(values, dtype=LOG_TYPES[key]) for key, values in log.items()}

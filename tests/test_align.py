@@ -47,6 +47,27 @@ def test_a_lost_frame_is_told_by_length() -> None:
     assert pairs(sent, side([9, 10, 11], [64, 512, 64])) == [(0, 0), (2, 1), (3, 2)]
 
 
+def test_many_under_way_are_matched_by_the_usual_lag_and_not_the_shortest() -> None:
+    """Every frame takes 45 us and three more are sent meanwhile; the second, fifth and sixth are lost."""
+    times = [0.0, 12.0, 27.0, 36.0, 51.0, 60.0, 77.0, 85.0, 99.0, 113.0]
+    kept = [0, 2, 3, 6, 7, 8, 9]
+    jitter = [0.0, 0.2, 0.1, 0.3, 0.0, 0.2, 0.1]
+    sent = side(times, [500] * 10)
+    got = side([times[one] + 46.0 + late for one, late in zip(kept, jitter, strict=True)], [500] * 7)
+    assert pairs(sent, got) == list(zip(kept, range(7), strict=True))
+
+
+def test_what_may_have_two_partners_has_none() -> None:
+    """Of two frames sent close together one is lost, and the receive waited: it may be either."""
+    sent = side([0, 100, 200, 202, 300, 400], [500] * 6)
+    assert pairs(sent, side([3, 103, 207, 303, 403], [500] * 5)) == [(0, 0), (1, 1), (4, 3), (5, 4)]
+    # Without a loss both are there.
+    assert pairs(sent, side([3, 103, 205, 207, 303, 403], [500] * 6)) == [(one, one) for one in range(6)]
+    # With another length there is no doubt.
+    sent = side([0, 100, 200, 202, 300, 400], [500, 500, 500, 600, 500, 500])
+    assert pairs(sent, side([3, 103, 207, 303, 403], [500, 500, 600, 500, 500]))[2] == (3, 2)
+
+
 def test_queued_frames_keep_their_order() -> None:
     sent = side([0, 1, 2, 3], [64] * 4, took=0.5)
     assert pairs(sent, side([20, 30, 40, 50], [64] * 4)) == [(0, 0), (1, 1), (2, 2), (3, 3)]

@@ -19,7 +19,7 @@ from pcitrace.cli import main
 from pcitrace.errors import FrameMatchError
 from pcitrace.frames import Frames, build
 from pcitrace.schema import FRAMES
-from pcitrace.simulate import simulate
+from pcitrace.simulate import random_bench, simulate
 from pcitrace.simulate.config import Simulation
 from pcitrace.traffic import analyse
 
@@ -155,6 +155,21 @@ def test_with_control_lines_only(tmp_path: Path, name: str) -> None:
     compare(frames, truth, within_us)
     assert set(frames.table["sequence_source"]) == {"log"}
     assert frames.table["sequence"].tolist() == truth.sort_values("dma_start_us")["sequence"].tolist()
+
+
+@pytest.mark.parametrize("arrivals", ["regular", "poisson"])
+def test_equal_frames_of_which_some_are_lost(tmp_path: Path, arrivals: str) -> None:
+    """Control lines only, one size, several frames under way at once: none is given the receive of another."""
+    values = {"test.kind": "stream", "test.sizes": (500,), "test.spacing_us": 10.0, "test.arrivals": arrivals}
+    for seed in range(4):
+        bench = random_bench(seed, wires=("control16",)).with_values(values | {"link.loss": 0.05})
+        simulate(bench, tmp_path / str(seed), seed=seed)
+        found = pcitrace.open(tmp_path / str(seed)).frames.table
+        true = pd.read_csv(tmp_path / str(seed) / "truth" / "frames.csv")
+        assert len(found) == len(true)
+        off = found["rx_dma_start_us"].to_numpy(dtype=float) - true["rx_dma_start_us"].to_numpy()
+        assert (found["rx_dma_start_us"].isna().to_numpy(dtype=bool) == true["lost"].to_numpy(dtype=bool)).all()
+        assert np.nanmax(np.abs(off)) < 0.05
 
 
 def test_a_log_that_disagrees_is_not_joined(tmp_path: Path) -> None:
