@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pcitrace import _kernel
 from pcitrace.decode import Decoder, to_arrow, to_pandas
-from pcitrace.errors import CaptureFormatError, WiringError
+from pcitrace.errors import CaptureFormatError, DecodeError, WiringError
 from pcitrace.wiring import BusWiring, Wiring, WiringSource, resolve_wiring
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def open(
         asked for: any readable capture can be opened.
     ConfigurationError
         The folder's ``run.toml`` is not valid.
+    DecodeError
+        `rate_hz` or `clock_mhz` is not a positive number.
     """
     options: dict[str, Any] = {
         "rate_hz": rate_hz,
@@ -95,8 +97,9 @@ def _open_folder(path: Path, wiring: WiringSource | None, options: dict[str, Any
             said = {**host.get("wiring", {}), **({"width": host["width"]} if "width" in host else {})}
             if host["capture"] == number and said:
                 stated[host["bus"]] = said
-        rates = {key: options[key] or entry.get(key) for key in ("rate_hz", "clock_mhz")}
-        captures.append(Capture(file, {"bus": stated} if stated else None, **(options | rates)))
+        given = {key: value for key, value in options.items() if value is not None}
+        rates = {key: entry[key] for key in ("rate_hz", "clock_mhz") if key in entry}
+        captures.append(Capture(file, {"bus": stated} if stated else None, **(rates | given)))
     sources = {name: (captures[host["capture"]], host["bus"]) for name, host in hosts.items()}
     return Run(folder.path, captures, sources, folder)
 
@@ -201,6 +204,9 @@ class Capture:
         recover_clock: bool = False,
         strict: bool = False,
     ) -> None:
+        for name, value in (("rate_hz", rate_hz), ("clock_mhz", clock_mhz)):
+            if value is not None and not 0 < value < float("inf"):
+                raise DecodeError(f"{path}: {name} = {value!r}; it must be a positive number")
         self.path = path
         self._wires: dict[str, pd.DataFrame] = {}
         self._kernel = _kernel.open(str(path))

@@ -144,6 +144,12 @@ class TestCapture:
         assert pcitrace.open(unclocked).buses == {}
         assert pcitrace.open(unclocked, clock_mhz=33.0).bus.clocks()["total"].tolist() == [50]
 
+    @pytest.mark.parametrize("value", [0, -1e6, float("nan"), float("inf")])
+    @pytest.mark.parametrize("name", ["rate_hz", "clock_mhz"])
+    def test_a_rate_is_positive(self, name: str, value: float) -> None:
+        with pytest.raises(DecodeError, match=rf"ctl_250MSs\.sr: {name} = .*; it must be a positive number"):
+            pcitrace.open(SINGLE, **{name: value})
+
     def test_the_wire_of_a_host(self) -> None:
         wire = pcitrace.open(HOSTS)["A"].wire
         assert list(wire.columns) == ["start_us", "end_us", "bytes"]
