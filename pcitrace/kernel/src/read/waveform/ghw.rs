@@ -29,12 +29,9 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
         return wrong(file.len(), "the GHW file does not end with its directory: it is cut off");
     }
     let directory = u32_at(tail + 8).unwrap_or(tail);
-    let starts = (|| {
-        let starts: Option<Vec<usize>> = (0..SECTIONS.len()).map(|n| u32_at(directory + 16 + 8 * n)).collect();
-        starts.filter(|starts| {
-            SECTIONS.iter().zip(starts).all(|(name, &at)| file.get(at..at + 4) == Some(name.as_slice()))
-        })
-    })();
+    let starts: Option<Vec<usize>> = (0..SECTIONS.len()).map(|n| u32_at(directory + 16 + 8 * n)).collect();
+    let starts = starts
+        .filter(|starts| SECTIONS.iter().zip(starts).all(|(name, &at)| file.get(at..at + 4) == Some(name.as_slice())));
     let Some([strings, types, known_types, hierarchy, end]) = starts.and_then(|s| <[usize; 5]>::try_from(s).ok())
     else {
         return wrong(tail, "the GHW directory is damaged");
