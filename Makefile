@@ -38,7 +38,7 @@ help:
 
 # The library in editable form, its kernel compiled in place.
 .make/pcitrace: pyproject.toml $(KERNEL) | .make/venv
-	$(BIN)/maturin develop --quiet --release --locked --extras plot
+	PIP_QUIET=1 $(BIN)/maturin develop --quiet --release --locked --extras plot
 	@touch $@
 
 # The capture tooling in editable form, with its frame generator.

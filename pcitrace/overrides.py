@@ -87,6 +87,7 @@ class Overrides:
         where = f"{self.where}, bus {name}"
         lines, ambiguous, width = dict(bus.lines), dict(bus.ambiguous), bus.width
         given: dict[str, Line] = {}
+        said: dict[str, str] = {}
         for key, value in entries.items():
             if key == "width":
                 if value not in (32, 64):
@@ -94,6 +95,9 @@ class Overrides:
                 width = value
                 continue
             for line_name, entry in self._lines_of(where, key, value):
+                other = said.setdefault(line_name, key)
+                if other != key:
+                    raise WiringError(f"{where}: both {other} and {key} say what {line_name} is; keep one of them")
                 ambiguous.pop(line_name, None)
                 lines.pop(line_name, None)
                 if entry is not False:

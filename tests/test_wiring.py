@@ -289,6 +289,8 @@ class TestStated:
             ({"FRAME#": "FRAM"}, r"FRAME# = 'FRAM': no such channel \(did you mean FRAME#\?\); found CLK, FRAME#"),
             ({"FRAMES": "CLK"}, r"FRAMES is no line; lines are .*DEVSEL#"),
             ({"FRAME#": "X", "IRDY#": "X"}, r"both FRAME# and IRDY# claim channel X"),
+            ({"FRAME": "X", "FRAME#": "IRDY#"}, r"both FRAME and FRAME# say what FRAME# is"),
+            ({"AD": ["X"], "AD0": "CLK"}, r"both AD and AD0 say what AD0 is"),
             ({"FRAME#": 9}, r"no such channel"),
             ({"FRAME#": {"chanel": "X"}}, r"unknown key chanel"),
             ({"FRAME#": {"channel": "X", "active_low": "yes"}}, r"active_low = 'yes'"),

@@ -69,7 +69,7 @@ def _state(bus: BusWiring) -> str:
         bus.require(())
     except WiringError:
         what = [*(f"no {line}" for line in bus.missing), *(f"several channels for {line}" for line in bus.ambiguous)]
-        return f" cannot be decoded: {', '.join(what)}" if bus.pci else ", wire only"
+        return f"; cannot be decoded: {', '.join(what)}" if bus.pci else ", wire only"
     return ""
 
 
