@@ -17,6 +17,7 @@ from test_run import HOSTS, SINGLE, TRANSACTIONS, VCD, write_sr
 from pcitrace import schema
 from pcitrace.cli import COMMANDS, main
 
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 PROGRAM = Path(sys.executable).with_name("pcitrace")
 
 
@@ -112,6 +113,12 @@ class TestDecode:
         assert len(rows) == TRANSACTIONS
         assert run("decode", SINGLE, "--json") == 0
         assert len([json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]) == TRANSACTIONS
+
+    def test_remarks_of_the_fst_library_are_not_among_the_rows(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        assert run("decode", FIXTURES / "readers" / "unsigned.fst") == 0
+        streams = capfdbinary.readouterr()
+        assert streams.out.startswith(b"bus,transaction,")
+        assert b"Unsigned" in streams.err
 
     def test_one_bus_or_all(self, tmp_path: Path) -> None:
         path = tmp_path / "t.csv"

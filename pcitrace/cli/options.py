@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pcitrace.run import Bus, Run, open
@@ -50,13 +54,27 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
 
 def open_run(args: argparse.Namespace) -> Run:
     """Open what the arguments name, as they say."""
-    return open(
-        args.file,
-        wiring=args.wiring,
-        rate_hz=args.rate,
-        clock_mhz=args.clock_mhz,
-        recover_clock=args.recover_clock,
-    )
+    with _remarks_on_stderr():
+        return open(
+            args.file,
+            wiring=args.wiring,
+            rate_hz=args.rate,
+            clock_mhz=args.clock_mhz,
+            recover_clock=args.recover_clock,
+        )
+
+
+@contextmanager
+def _remarks_on_stderr() -> Iterator[None]:
+    """Keep standard output for our tables: wellen prints remarks there on some nets of FST files."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def choose_buses(run: Run, name: str | None) -> list[Bus]:
