@@ -121,7 +121,7 @@ impl Backend for Portable {
 
     #[inline(always)]
     unsafe fn flipped(plane: Self::Plane, flip: u8) -> Self::Plane {
-        plane.map(|bytes| bytes ^ LOW_BITS * u64::from(flip))
+        plane.map(|bytes| bytes ^ (LOW_BITS * u64::from(flip)))
     }
 
     #[inline(always)]

@@ -346,7 +346,8 @@ impl Run<'_> {
     fn skip_steady<B: Backend>(&mut self, decoder: &mut Decoder, index: usize) -> usize {
         let Decoder { protocol, control, .. } = decoder;
         let quiet = protocol.is_quiet();
-        if !quiet && !(protocol.is_bursting() && self.steady_before(index, control)) {
+        let may_skip = quiet || protocol.is_bursting() && self.steady_before(index, control);
+        if !may_skip {
             return index;
         }
         // In state mode no sample need follow the last block.
