@@ -1,10 +1,15 @@
 //! Work on several threads whose results are taken in order.
 
 use crate::error::Result;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Items a thread that may be between `items` and `take`: that bounds memory, and lets a fast thread go on before a slow one.
+const UNDER_WAY: usize = 4;
 
 /// Runs `work` on every item on `threads` threads and gives the results to `take` in the order of the items. Each thread has
-/// something of its own that `work` may use again, and at most one item and one result waiting, so memory is bounded.
+/// something of its own that `work` may use again.
 pub fn in_order<T: Send, R: Send, S: Default>(
     items: impl Iterator<Item = Result<T>> + Send,
     threads: usize,
@@ -12,39 +17,105 @@ pub fn in_order<T: Send, R: Send, S: Default>(
     mut take: impl FnMut(R) -> Result<()>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
-        let mut inputs = Vec::new();
-        let mut outputs: Vec<Receiver<Result<R>>> = Vec::new();
-        for _ in 0..threads {
-            let (input, from_feeder) = sync_channel::<Result<T>>(1);
-            let (to_taker, output) = sync_channel(1);
-            let work = &work;
-            scope.spawn(move || {
-                let mut own = S::default();
-                for item in from_feeder {
-                    let result = item.and_then(|item| work(item, &mut own));
-                    if to_taker.send(result).is_err() {
-                        break;
-                    }
-                }
-            });
-            inputs.push(input);
-            outputs.push(output);
+        let (permit, permits) = channel();
+        let (to_workers, from_feeder) = sync_channel(threads);
+        let (to_taker, results) = channel();
+        for _ in 0..threads * UNDER_WAY {
+            let _ = permit.send(());
         }
         scope.spawn(move || {
             for (index, item) in items.enumerate() {
                 let is_last = item.is_err();
-                if inputs[index % threads].send(item).is_err() || is_last {
+                if permits.recv().is_err() || to_workers.send((index, item)).is_err() || is_last {
                     break;
                 }
             }
         });
-        for output in outputs.iter().cycle() {
-            match output.recv() {
-                Ok(result) => take(result?)?,
-                // The thread whose turn it is has no more: all items are done.
-                Err(_) => return Ok(()),
+        let from_feeder = Arc::new(Mutex::new(from_feeder));
+        for _ in 0..threads {
+            let (from_feeder, to_taker, work) = (from_feeder.clone(), to_taker.clone(), &work);
+            scope.spawn(move || {
+                let mut own = S::default();
+                let next = || from_feeder.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                while let Ok((index, item)) = next() {
+                    if to_taker.send((index, item.and_then(|item| work(item, &mut own)))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop((from_feeder, to_taker));
+        // Results that came before those of earlier items.
+        let mut early = BTreeMap::new();
+        let mut due = 0;
+        for (index, result) in results {
+            early.insert(index, result);
+            while let Some(result) = early.remove(&due) {
+                take(result?)?;
+                let _ = permit.send(());
+                due += 1;
             }
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    #[test]
+    fn results_come_in_order_and_few_are_under_way() {
+        let (begun, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let items = (0..200).map(|item| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            Ok(item)
+        });
+        let work = |item: usize, _: &mut ()| {
+            // The first item takes longest.
+            std::thread::sleep(Duration::from_micros(if item == 0 { 50_000 } else { item as u64 % 7 * 50 }));
+            Ok(item * item)
+        };
+        let mut taken = Vec::new();
+        in_order(items, 3, work, |square| {
+            most.fetch_max(begun.load(Ordering::SeqCst) - taken.len(), Ordering::SeqCst);
+            taken.push(square);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(taken, (0..200).map(|item| item * item).collect::<Vec<_>>());
+        // One more has been made and waits for its permit.
+        assert!(most.load(Ordering::SeqCst) <= 3 * UNDER_WAY + 1);
+    }
+
+    #[test]
+    fn the_first_error_in_order_ends_it() {
+        for threads in [1, 2, 5] {
+            let items = (0..1000).map(|item| if item == 90 { Err(Error::Decode("item".into())) } else { Ok(item) });
+            let work = |item: usize, _: &mut ()| {
+                if item == 40 {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                if item >= 40 { Err(Error::Decode(format!("work {item}"))) } else { Ok(item) }
+            };
+            let mut taken = 0;
+            let error = in_order(items, threads, work, |_| {
+                taken += 1;
+                Ok(())
+            });
+            assert_eq!((error.unwrap_err().to_string().as_str(), taken), ("work 40", 40));
+            let refused = in_order(
+                (0..1000).map(Ok),
+                threads,
+                |item: usize, _: &mut ()| Ok(item),
+                |item| {
+                    if item == 7 { Err(Error::Interrupted) } else { Ok(()) }
+                },
+            );
+            assert!(matches!(refused, Err(Error::Interrupted)));
+        }
+    }
 }
