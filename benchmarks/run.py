@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).parent.parent
 PCITRACE = Path(sys.executable).with_name("pcitrace")
 
 
-def best(work: Callable[[], object], times: int = 7) -> float:
+def best(work: Callable[[], object], times: int = 15) -> float:
     """The shortest of several runs, in seconds."""
     took = []
     for _ in range(times):
@@ -159,7 +159,7 @@ def main() -> None:
         write_sr(whole, u16)
         write_sr(ten, u16[:10_000_000])
         write_sr(small, u16[:2_000_000])
-        took = best(lambda: table_of(whole), 5)
+        took = best(lambda: table_of(whole))
         sigrok = best(lambda: peers.with_sigrok(small), 2)
         csv = work / "small.csv"
         with csv.open("w") as out:
@@ -191,7 +191,7 @@ def main() -> None:
         trace = REPOSITORY / "fixtures" / "traces" / "blue33_seq6" / "bus.vcd.gz"
         vcd = work / "bus.vcd"
         subprocess.run(["gzip", "-dc", str(trace)], stdout=vcd.open("wb"), check=True)
-        ours = best(lambda: everything_of(vcd), 5)
+        ours = best(lambda: everything_of(vcd))
         theirs = best(lambda: peers.with_pywellen(vcd, "holdout_top.pci"), 3)
         page += [
             "",
