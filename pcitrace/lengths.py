@@ -90,15 +90,21 @@ def parse(
     # What the target cut short goes on in the next transaction: together they are one unit.
     unit = np.cumsum(np.r_[False, ~pieces.cut[:-1]])
     heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]])
+    tails = np.r_[heads[1:] - 1, len(pieces) - 1]
     count = np.add.reduceat(pieces.data_phases, heads)
-    first, last = pieces.first_data_us[heads], pieces.last_data_us[np.r_[heads[1:] - 1, len(pieces) - 1]]
-    parser = _Parser(count, first, last, expected, optional, sending, thorough)
-    number, frame = parser.run(), np.array(parser.found, dtype=np.int64)
+    first, last = pieces.first_data_us[heads], pieces.last_data_us[tails]
+    # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
+    final, short = pieces.data_phases[tails], list(optional)
+    foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, 0)
+    parser = _Parser(count, foreign, first, last, expected, optional, sending, thorough)
+    number, frame, parted = parser.run(), np.array(parser.found, dtype=np.int64), parser.parted
     del parser
     if thorough and optional:
-        units = Units(count, asked_us[heads], first, last, np.isin(count, list(optional)))
+        units = Units(count - foreign * parted, asked_us[heads], first, last, np.isin(count, short))
         number = settle(units, number, expected.least[frame], expected.most[frame], expected.latest[frame])
-    return np.asarray(number[unit])
+    out = number[unit]
+    out[tails[parted]] = -1
+    return np.asarray(out)
 
 
 class _Parser:
@@ -107,6 +113,7 @@ class _Parser:
     def __init__(
         self,
         count: Integers,
+        foreign: Integers,
         first: Floats,
         last: Floats,
         expected: Expected,
@@ -114,7 +121,8 @@ class _Parser:
         sending: bool,
         thorough: bool,
     ) -> None:
-        self.count, self.first, self.last = count, first, last
+        self.count, self.foreign, self.first, self.last = count, foreign, first, last
+        self.parted = np.zeros(len(count), dtype=bool)
         self.expected, self.optional, self.sending = expected, optional, sending
         self.frames = len(expected.least)
         self.reach = REACH if thorough else 0
@@ -219,11 +227,29 @@ class _Parser:
             while self.due < self.frames and expected.earliest[self.due] <= now:
                 self.due += 1
             self.frame = max(self.frame, self.due - PENDING)
-        count = self.count[self.at : self.at + LONGEST].tolist()
+        count, foreign = self.count[self.at : self.at + LONGEST], self.foreign[self.at : self.at + LONGEST]
+        found, chosen = self._best(count.tolist())
+        if not found and foreign.any():
+            found, chosen = self._best((count - foreign).tolist())
+            # What was cut short goes on: it does not end the frame.
+            if found and not foreign[found[-1]]:
+                self.parted[self.at + np.array(found)] = foreign[found] > 0
+            else:
+                found = []
+        if found:
+            self.out[self.at + np.array(found)] = len(self.found)
+            self.found.append(chosen)
+            self.at, self.frame = self.at + found[-1] + 1, chosen + 1
+        else:
+            self.at += 1
+
+    def _best(self, count: Sequence[int]) -> tuple[list[int], int]:
+        """Return the units that are a frame which is due, counted from the one at hand, and which frame."""
+        expected = self.expected
         first = self.first[self.at : self.at + LONGEST].tolist()
         last = self.last[self.at : self.at + LONGEST].tolist()
         found: list[int] = []
-        chosen, fewest = LONGEST, float(LONGEST)
+        chosen, fewest = -1, float(LONGEST)
         tried = set()
         for one in range(self.frame, self.due):
             least, most, shortest = int(expected.least[one]), int(expected.most[one]), int(expected.shortest[one])
@@ -245,12 +271,7 @@ class _Parser:
                 found, chosen, fewest = fit, one, seams
             if seams < 1:
                 break
-        if found:
-            self.out[self.at + np.array(found)] = len(self.found)
-            self.found.append(chosen)
-            self.at, self.frame = self.at + found[-1] + 1, chosen + 1
-        else:
-            self.at += 1
+        return found, chosen
 
     def _seams(self, count: Sequence[int], members: list[int]) -> float:
         """Count what speaks against these units being one frame.

@@ -172,6 +172,23 @@ def test_equal_frames_of_which_some_are_lost(tmp_path: Path, arrivals: str) -> N
         assert np.nanmax(np.abs(off)) < 0.05
 
 
+@pytest.mark.parametrize("seed", [9, 24])
+def test_a_status_between_the_parts_of_a_burst_that_was_cut(tmp_path: Path, seed: int) -> None:
+    """Control lines only, both directions: a send's status comes where the target has cut a receive short."""
+    values = {
+        "test.kind": "bidirectional",
+        "test.spacing_us": 30.0,
+        "link.loss": 0.02,
+        "host.bus.disconnect_probability": 0.01,
+        "host.nic.send_status": True,
+        "host.nic.receive_status": True,
+    }
+    simulate(random_bench(seed, wires=("control16",)).with_values(values), tmp_path / "run", seed=seed)
+    run = pcitrace.open(tmp_path / "run")
+    within_us = max(1 / run[host].clock_mhz for host in "AB") + 1e6 / run.captures[0].rate_hz
+    compare(run.frames, pd.read_csv(tmp_path / "run" / "truth" / "frames.csv"), within_us)
+
+
 def test_a_log_that_disagrees_is_not_joined(tmp_path: Path) -> None:
     frames, _, _ = analysed(tmp_path, {"test.count": 8, "test.kind": "stream"}, "control16")
     assert frames.findings == ()
