@@ -228,14 +228,13 @@ class _Parser:
                 self.due += 1
             self.frame = max(self.frame, self.due - PENDING)
         count, foreign = self.count[self.at : self.at + LONGEST], self.foreign[self.at : self.at + LONGEST]
-        found, chosen = self._best(count.tolist())
-        if not found and foreign.any():
-            found, chosen = self._best((count - foreign).tolist())
+        found, chosen, seams = self._best(count.tolist())
+        if foreign.any() and (not found or foreign[found].any()):
+            parted, other, fewer = self._best((count - foreign).tolist())
             # What was cut short goes on: it does not end the frame.
-            if found and not foreign[found[-1]]:
+            if parted and fewer + np.count_nonzero(foreign[parted]) < seams and not foreign[parted[-1]]:
+                found, chosen = parted, other
                 self.parted[self.at + np.array(found)] = foreign[found] > 0
-            else:
-                found = []
         if found:
             self.out[self.at + np.array(found)] = len(self.found)
             self.found.append(chosen)
@@ -243,8 +242,8 @@ class _Parser:
         else:
             self.at += 1
 
-    def _best(self, count: Sequence[int]) -> tuple[list[int], int]:
-        """Return the units that are a frame which is due, counted from the one at hand, and which frame."""
+    def _best(self, count: Sequence[int]) -> tuple[list[int], int, float]:
+        """Return the units that are a frame which is due, counted from the one at hand, which frame, and its seams."""
         expected = self.expected
         first = self.first[self.at : self.at + LONGEST].tolist()
         last = self.last[self.at : self.at + LONGEST].tolist()
@@ -271,17 +270,17 @@ class _Parser:
                 found, chosen, fewest = fit, one, seams
             if seams < 1:
                 break
-        return found, chosen
+        return found, chosen, fewest
 
     def _seams(self, count: Sequence[int], members: list[int]) -> float:
         """Count what speaks against these units being one frame.
 
-        Descriptors, status or long pauses in between; a next unit that follows at once, or an end at a full unit; and,
-        as a share, longer units behind shorter ones.
+        Descriptors, status or long pauses in between, or units as short before the end; a next unit that follows at
+        once, or an end at a full unit; and, as a share, longer units behind shorter ones.
         """
         sizes = [count[row] for row in members]
         longer = sum(after > before for before, after in pairwise(sizes)) / len(sizes)
-        between = members[-1] - members[0] + 1 - len(members)
+        between = members[-1] - members[0] + 1 - len(members) + sum(size in self.optional for size in sizes[:-1])
         between += sum(bool(self.first[self.at + b] - self.last[self.at + a] > APART_US) for a, b in pairwise(members))
         behind = members[-1] + 1
         if behind == len(count) or count[behind] in self.optional:
