@@ -18,8 +18,8 @@ __all__ = ["waited"]
 SLACK_BYTES = 0.25
 """Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
 
-RETRY_US = 0.3
-"""How long a retried attempt or a CSR access may hold up a DMA that waits for no frame."""
+ACCESS_US = 0.3
+"""How long a CSR access may hold up a DMA that waits for no frame."""
 
 
 def waited(
@@ -78,7 +78,7 @@ def _held_up(transit: Floats, busy: Booleans) -> Booleans:
     free = transit[~busy & ~np.isnan(transit)]
     if not len(free):
         return busy & ~np.isnan(transit)
-    return np.asarray(busy & (transit > free.max() + max(float(np.ptp(free)), RETRY_US)))
+    return np.asarray(busy & (transit > free.max() + max(float(np.ptp(free)), ACCESS_US)))
 
 
 def _busy_until(ready: Floats, took: Floats) -> Floats:
@@ -95,8 +95,9 @@ def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) ->
     moves, rows = bus.data_phases > 0, np.arange(len(bus), dtype=np.int32)
     end, busy_period = bus.end_us, bus.busy_period
     count = int(burst.max()) + 1 if len(burst) else 0
-    opening = np.full(count, len(rows), dtype=np.int32)
+    opening, asked = np.full((2, count), len(rows), dtype=np.int32)
     np.minimum.at(opening, burst[moves], rows[moves])
+    np.minimum.at(asked, burst, rows)
     behind = np.zeros(len(burst), dtype=bool)
     # Accesses of the host in between wait for the bus as well.
     behind[1:] = (busy_period[1:] == busy_period[:-1]) & (burst[1:] != burst[:-1])
@@ -110,4 +111,5 @@ def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) ->
     done = np.where((opening[bursts] > 0) & (before >= 0), end[np.maximum(before, 0)], -np.inf)
     arrived = columns["wire_end_us"][got]
     arrived = np.where(np.isnan(arrived), columns["dma_end_us"][got] + columns["wire_us"][got], arrived)
-    return np.asarray(directly[bursts]) | _held_up(columns["rx_dma_start_us"][got] - arrived, done > arrived)
+    # Up to the first attempt: the card is ready then, and what the target retries waits for no frame.
+    return np.asarray(directly[bursts]) | _held_up(bus.start_us[asked[bursts]] - arrived, done > arrived)
