@@ -190,18 +190,19 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats) -> Floats:
     array of float
         First attempt of the access: of the register that is accessed once after each send if there is one, else the
         first access after the DMA that starts no send and is not of the receive side, as far as AD tells.
-        NaN where there is none; without AD also where the next send had ended by then, unless there are as many such
-        accesses as sends.
+        NaN where there is none or it is undecided; without AD also where the next send had ended by then, unless there
+        are as many such accesses as sends.
     """
     free = (starts.send < 0) & (csr.reason != CONFIGURATION)
-    if not (csr.address >= 0).any():
+    if (csr.address >= 0).any():
+        free &= ~csr.plays("receive_doorbell", "receive_buffer")
+        own = _once_each(csr, free & (csr.address >= 0), dma_end_us, after=True)
+        if own is not None:
+            return csr.first_attempt_us[own]
+        done_us = next_us(csr.first_attempt_us[free], dma_end_us)
+    else:
         done_us = _in_turn(csr.first_attempt_us[free], dma_end_us)
-        return np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
-    free &= ~csr.plays("receive_doorbell", "receive_buffer")
-    own = _once_each(csr, free & (csr.address >= 0), dma_end_us, after=True)
-    if own is not None:
-        return csr.first_attempt_us[own]
-    return next_us(csr.first_attempt_us[free], dma_end_us)
+    return np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
 
 
 def _in_turn(access_us: Floats, dma_end_us: Floats) -> Floats:
@@ -237,7 +238,8 @@ def _by_run(csr: Accesses, dma_start_us: Floats) -> Starts | None:
     """Nothing names the registers, but each send is started by a run of equally many accesses in quick succession.
 
     The runs are told from other accesses by their number: with some pause between runs and some length of theirs there
-    is one for each send, in order, each before its DMA. None if there are no such pause and length.
+    is one for each send, in order, each before its DMA. None if there are no such pause and length. Where another
+    access stands with a run and its pause does not tell on which side, neither end of the run is known.
     """
     usable = np.flatnonzero(csr.reason != CONFIGURATION)
     if len(usable) < 2:
@@ -248,26 +250,30 @@ def _by_run(csr: Accesses, dma_start_us: Floats) -> Starts | None:
     for limit in PAUSES_US:
         heads = np.flatnonzero(pause[:-1] >= limit)
         size = np.diff(np.r_[heads, len(usable)])
-        usual = float(np.median(pause[pause < limit])) if (pause < limit).any() else 0.0
+        place = np.arange(len(usable)) - np.repeat(heads, size)
         best, least = None, (BEFORE_CAPTURE + 1, False)
         for length in np.unique(size[size > 1]).tolist():
-            # Another access may stand right before or behind a run: on the side with the unusual pause.
+            # Another access may stand right before or behind a run: beyond a pause as there is none within runs.
             joined = size == length + 1
-            odd = np.abs(pause - usual)
-            ahead = joined & (odd[heads + 1] > odd[np.minimum(heads + length, len(usable))])
-            first = (heads + ahead)[(size == length) | joined]
+            runs = joined | (size == length)
+            within = np.repeat(runs, size) & (place > np.repeat(joined, size)) & (place < length)
+            own = pause[:-1][within]
+            odd = (pause < own.min()) | (pause > own.max())
+            ahead, behind = odd[heads + 1], odd[np.minimum(heads + length, len(usable))]
+            first = (heads + (joined & ahead))[runs]
+            unclear = heads[joined & (ahead == behind)]
             missing = len(dma_start_us) - len(first)
             # Runs too many are no sends but what came first, such as the set-up of the card.
             first = first[max(-missing, 0) :]
             last = first + length - 1
             if (abs(missing), missing > 0) >= least or (start_us[last] > dma_start_us[max(missing, 0) :]).any():
                 continue
-            best, least = (first, last), (abs(missing), missing > 0)
+            either = np.r_[unclear, unclear + length]
+            best, least = (first, last, either), (abs(missing), missing > 0)
         if best is not None:
-            first, last = best
+            first, last, either = best
             unknown = np.full(len(dma_start_us) - len(first), -1)
-            first, last = np.r_[unknown, first], np.r_[unknown, last]
-            return _among(usable, len(csr), first, last)
+            return _among(usable, len(csr), np.r_[unknown, first], np.r_[unknown, last], either)
     return None
 
 
@@ -308,7 +314,10 @@ def _by_lag(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts |
 
 
 def _by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
-    """Nothing names the registers: the group of accesses before the DMA starts it; a batch shares its group evenly."""
+    """Nothing names the registers: the group of accesses before the DMA starts it; a batch shares its group evenly.
+
+    Unknown where there are not as many accesses as before most.
+    """
     usable = np.flatnonzero(csr.reason != CONFIGURATION)
     if not len(usable):
         none = np.full(len(dma_start_us), -1)
@@ -335,11 +344,34 @@ def _by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
             first[start : start + many], last[start : start + many] = begin, begin + part - 1
         else:
             last[start : start + many] = last[start]
-    return _among(usable, len(csr), first, last)
+    heads = run_start[known[run_start]]
+    undecided = _unusual(csr.first_attempt_us[usable], dma_start_us[heads], first[heads], last[heads])
+    return _among(usable, len(csr), first, last, undecided)
 
 
-def _among(usable: Integers, count: int, first: Integers, last: Integers) -> Starts:
-    """Return the starts of sends that were found among the usable ones of `count` accesses."""
+def _unusual(access_us: Floats, dma_start_us: Floats, first: Integers, last: Integers) -> Integers:
+    """Return the accesses before sends that are more, or fewer, than before most of them.
+
+    Counted back to the start of the group, or to a pause longer before the DMA than the last access usually is: another
+    access may have come between that one and the DMA.
+    """
+    if not len(first):
+        return first
+    reach_us = float(np.median(dma_start_us - access_us[last])) + GROUP_US
+    low = np.minimum(first, np.searchsorted(access_us, dma_start_us - reach_us))
+    many = last + 1 - low
+    strange = many != np.bincount(many).argmax()
+    rows = [np.arange(*ends) for ends in zip(low[strange], last[strange] + 1, strict=True)]
+    return np.concatenate(rows) if rows else first[:0]
+
+
+def _among(usable: Integers, count: int, first: Integers, last: Integers, undecided: Integers) -> Starts:
+    """Return the starts of sends that were found among the usable ones of `count` accesses.
+
+    A send that may begin or end with an undecided one is not known to begin or end anywhere.
+    """
     send = np.full(count, -1, dtype=np.int32)
     send[usable] = _started(len(usable), first, last)
-    return Starts(pick(usable, first), pick(usable, last), send)
+    unknown = np.isin(first, undecided) | np.isin(last, undecided)
+    first, last = np.where(unknown, -1, first), np.where(unknown, -1, last)
+    return Starts(pick(usable, first), pick(usable, last), send, usable[undecided])

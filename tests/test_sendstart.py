@@ -20,10 +20,20 @@ def right_and_unknown(found: pd.Series, true: pd.Series) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("preset", "unknown"),
-    [("acenic-fig4.2b", 0), ("acenic-fig4.2d", 0), ("sk9843-100us", 0), ("sk9843-10us", 6), ("pro1000-370dle-11us", 0)],
+    [
+        ("acenic-fig3.1", 0),
+        ("acenic-fig4.2a", 5),
+        ("acenic-fig4.2b", 0),
+        ("acenic-fig4.2c", 0),
+        ("acenic-fig4.2d", 0),
+        ("sk9843-100us", 0),
+        ("sk9843-10us", 6),
+        ("pro1000-370dle-11us", 0),
+        ("pro1000-p4dp6-8us", 5),
+    ],
 )
 def test_accesses_of_queued_sends_are_right_or_unknown(tmp_path: Path, preset: str, unknown: int) -> None:
-    """Batches of 25, and doorbells that run ahead of the line: an access belongs to one of many sends before it."""
+    """Batches, doorbells that run ahead of the line, interrupts right behind one: an access may be another send's."""
     simulate(PRESETS[preset], tmp_path / "run", seed=1)
     found = pcitrace.open(tmp_path / "run").frames.table
     true = pd.read_csv(tmp_path / "run" / "truth" / "frames.csv")
