@@ -264,6 +264,11 @@ class _Parser:
                 fit = _fit(count, first, last, shortest, least - 1, latest, self.optional, self.reach)
             if not fit or self.first[self.at + fit[0]] < expected.earliest[one]:
                 continue
+            if self.sending and len(fit) > 1 and first[fit[1]] - last[fit[0]] > APART_US:
+                # What is read long before the others is none of theirs if they are a frame without it.
+                rest = slice(fit[0] + 1, None)
+                if _fit(count[rest], first[rest], last[rest], least, most, latest, self.optional, self.reach):
+                    break
             # Every frame on the wire was read before; of those that arrived some may never be written.
             seams = 0.0 if self.sending else self._seams(count, fit)
             if seams < fewest:
