@@ -1,5 +1,6 @@
 //! Frame logs: one record a frame, written by the thread that times frames, read by others while it runs.
 
+use crate::frame::Header;
 use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -38,6 +39,20 @@ impl Record {
     pub const BYTES: usize = 36;
     const DTYPE: &str = "[('sequence', '<u4'), ('stream', '<u2'), ('node', '<u2'), ('length_bytes', '<u4'), \
                          ('flags', '<u4'), ('send_ns', '<i8'), ('receive_ns', '<i8'), ('lateness_ns', '<i4')]";
+
+    /// Of a frame that was sent; when it was received is not known here.
+    pub fn sent(header: &Header, length_bytes: u32, lateness_ns: i32) -> Record {
+        Record {
+            sequence: header.sequence,
+            stream: header.stream,
+            node: header.node,
+            length_bytes,
+            flags: 0,
+            send_ns: header.send_ns,
+            receive_ns: UNKNOWN_NS,
+            lateness_ns,
+        }
+    }
 
     pub fn to_bytes(self) -> [u8; Record::BYTES] {
         let mut out = [0; Record::BYTES];

@@ -6,7 +6,7 @@ use crate::frame::{ETHERNET_HEADER, Frame, HEADER, Header, Kind, Malformed, ethe
 use crate::hardware::CardClock;
 use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Expect, Job, Receive, Received, Sent};
-use crate::log::{LogWriter, RECORD_CORRUPT, RECORD_DUPLICATE, Record, UNKNOWN_LATENESS, UNKNOWN_NS};
+use crate::log::{LogWriter, RECORD_CORRUPT, RECORD_DUPLICATE, Record, UNKNOWN_LATENESS};
 use crate::payload::Pattern;
 use crate::ring::{ReceiveRing, SpinRing};
 use crate::socket::{Batch, PacketSocket, Traffic, wait_readable};
@@ -273,16 +273,7 @@ impl Responder {
         self.sent += 1;
         self.first_ns.get_or_insert(header.send_ns);
         self.last_ns = Some(header.send_ns);
-        self.log.push(Record {
-            sequence: header.sequence,
-            stream: header.stream,
-            node: header.node,
-            length_bytes: user as u32,
-            flags: 0,
-            send_ns: header.send_ns,
-            receive_ns: UNKNOWN_NS,
-            lateness_ns: UNKNOWN_LATENESS,
-        });
+        self.log.push(Record::sent(&header, user as u32, UNKNOWN_LATENESS));
     }
 }
 

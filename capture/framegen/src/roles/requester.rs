@@ -5,7 +5,7 @@ use super::{Refusals, Shared};
 use crate::frame::{ETHERNET_HEADER, HEADER, Header, Kind, Mac, build, ethernet_header};
 use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Job, Sent};
-use crate::log::{LogWriter, Record, UNKNOWN_NS};
+use crate::log::{LogWriter, Record};
 use crate::pacing::Ceiling;
 use crate::payload::{Pattern, mark};
 use crate::socket::PacketSocket;
@@ -124,16 +124,8 @@ impl Requester {
                     sent.first_ns.get_or_insert(now);
                     sent.last_ns = Some(now);
                     shared.sent.store(sent.sent, Ordering::Relaxed);
-                    self.log.push(Record {
-                        sequence: header.sequence,
-                        stream: header.stream,
-                        node: header.node,
-                        length_bytes: user as u32,
-                        flags: 0,
-                        send_ns: now,
-                        receive_ns: UNKNOWN_NS,
-                        lateness_ns: (now - earliest).clamp(0, i64::from(i32::MAX)) as i32,
-                    });
+                    let lateness_ns = (now - earliest).clamp(0, i64::from(i32::MAX)) as i32;
+                    self.log.push(Record::sent(&header, user as u32, lateness_ns));
                 }
                 // Like a request that got lost: the next one follows when its time to be answered is over.
                 Err(error) => {

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::frame::{ETHERNET_HEADER, HEADER, Header, Kind, build, ethernet_header, wire_bytes};
 use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Job, SendJob, Sent, Transmit};
-use crate::log::{LogWriter, Record, UNKNOWN_NS};
+use crate::log::{LogWriter, Record};
 use crate::pacing::{Ceiling, Pacer, Schedule};
 use crate::payload::{Pattern, mark};
 use crate::ring::TransmitRing;
@@ -163,16 +163,8 @@ impl Sender {
                     sent.first_ns.get_or_insert(now);
                     sent.last_ns = Some(now);
                     shared.sent.store(sent.sent, Ordering::Relaxed);
-                    self.log.push(Record {
-                        sequence: header.sequence,
-                        stream: header.stream,
-                        node: header.node,
-                        length_bytes: u32::from(send.length),
-                        flags: 0,
-                        send_ns: now,
-                        receive_ns: UNKNOWN_NS,
-                        lateness_ns: (now - deadline).clamp(i64::from(i32::MIN + 1), i64::from(i32::MAX)) as i32,
-                    });
+                    let lateness_ns = (now - deadline).clamp(i64::from(i32::MIN + 1), i64::from(i32::MAX)) as i32;
+                    self.log.push(Record::sent(&header, u32::from(send.length), lateness_ns));
                 }
                 Err(error) => {
                     sent.failed += 1;
