@@ -6,6 +6,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,33 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert not (tmp_path / "none.csv").exists()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_written_tables_are_those_of_the_library(tmp_path: Path, suffix: str) -> None:
+    simulate(Simulation(), tmp_path / "run", 1, values={"test.count": 6, "analyser.wires": "full"})
+    frames = pcitrace.open(tmp_path / "run").frames
+    hosts = frames.hosts.values()
+    tables = {
+        "frames": frames.table,
+        "bursts": pd.concat([traffic.bursts for traffic in hosts], ignore_index=True),
+        "csr": pd.concat([traffic.csr_accesses for traffic in hosts], ignore_index=True),
+    }
+    read = {".csv": pd.read_csv, ".jsonl": partial(pd.read_json, lines=True), ".parquet": pd.read_parquet}[suffix]
+    for command, table in tables.items():
+        out = tmp_path / f"{command}{suffix}"
+        assert main([command, str(tmp_path / "run"), "-o", str(out)]) == 0
+        written = read(out)
+        assert list(written.columns) == list(table.columns)
+        assert len(written) == len(table) > 10
+        for column in table.columns:
+            left, right = table[column], written[column]
+            assert right.isna().tolist() == left.isna().tolist(), column
+            if pd.api.types.is_float_dtype(left.dtype):
+                np.testing.assert_allclose(right.astype(float), left.astype(float), rtol=1e-12)
+            else:
+                there = left.notna()
+                assert right[there].astype(left.dtype).tolist() == left[there].tolist(), column
 
 
 def test_no_link_no_wire_times(tmp_path: Path, small: Frames) -> None:
