@@ -58,9 +58,9 @@ pub trait Backend: Copy {
     /// As for the trait.
     unsafe fn top_bits(plane: Self::Plane, left: u32) -> u64;
 
-    /// How many of up to `blocks` blocks of 64 samples, one after the other, go by before a bit of `watched` differs between
-    /// a sample and the next one, and how often the one bit of `counted` differs in them. Both masks are of samples in
-    /// eight bytes; `unit` divides 8.
+    /// How many of the samples of up to `blocks` blocks of 64 go by before one differs from the next in a bit of `watched`,
+    /// and how often the one bit of `counted` differs among them. Both masks are of samples in eight bytes; `unit` divides
+    /// 8.
     ///
     /// # Safety
     /// As for the trait, for all blocks and one sample more.
@@ -141,22 +141,19 @@ impl Backend for Portable {
     #[inline(always)]
     unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
         let mut count = 0;
-        for block in 0..blocks {
-            let (mut any, mut changes) = (0, 0);
-            for word in 0..8 * unit {
-                let changed = unsafe {
-                    let at = data.add((8 * block * unit + word) * 8);
-                    at.cast::<u64>().read_unaligned() ^ at.add(unit).cast::<u64>().read_unaligned()
-                };
-                any |= changed;
-                changes += (changed & counted).count_ones();
+        for word in 0..8 * unit * blocks {
+            let changed = unsafe {
+                let at = data.add(8 * word);
+                at.cast::<u64>().read_unaligned() ^ at.add(unit).cast::<u64>().read_unaligned()
+            };
+            let end = (changed & watched).trailing_zeros() as usize / (8 * unit);
+            let before = if end < 8 / unit { (1 << (8 * unit * end)) - 1 } else { !0 };
+            count += u64::from((changed & counted & before).count_ones());
+            if before != !0 {
+                return (word * 8 / unit + end, count);
             }
-            if any & watched != 0 {
-                return (block, count);
-            }
-            count += u64::from(changes);
         }
-        (blocks, count)
+        (64 * blocks, count)
     }
 
     #[inline(always)]
@@ -295,8 +292,7 @@ mod avx2 {
                 let start = data.add(64 * UNIT * block);
                 let (mut any, mut changes) = (zero, zero);
                 for i in 0..2 * UNIT {
-                    let at = start.add(32 * i);
-                    let changed = _mm256_xor_si256(load(at), load(at.add(UNIT)));
+                    let changed = changed::<UNIT>(start.add(32 * i));
                     any = _mm256_or_si256(any, changed);
                     let is_counted = _mm256_min_epu8(_mm256_and_si256(changed, counted), one);
                     changes = _mm256_add_epi8(changes, is_counted);
@@ -308,7 +304,39 @@ mod avx2 {
                 block += 1;
             }
             let pair = _mm_add_epi64(_mm256_castsi256_si128(count), _mm256_extracti128_si256(count, 1));
-            (block, (_mm_cvtsi128_si64(pair) + _mm_extract_epi64(pair, 1)) as u64)
+            let mut count = (_mm_cvtsi128_si64(pair) + _mm_extract_epi64(pair, 1)) as u64;
+            if block == blocks {
+                return (64 * blocks, count);
+            }
+            let mut at = 64 * UNIT * block;
+            loop {
+                let (low, high) = (changed::<UNIT>(data.add(at)), changed::<UNIT>(data.add(at + 32)));
+                let end = bytes_with(low, high, watched).trailing_zeros() as usize / UNIT * UNIT;
+                let ticks = bytes_with(low, high, counted);
+                if end < 64 {
+                    count += u64::from((ticks & ((1 << end) - 1)).count_ones());
+                    return ((at + end) / UNIT, count);
+                }
+                count += u64::from(ticks.count_ones());
+                at += 64;
+            }
+        }
+    }
+
+    /// The bits in which samples in 32 bytes differ from the next ones.
+    #[inline(always)]
+    unsafe fn changed<const UNIT: usize>(at: *const u8) -> __m256i {
+        unsafe { _mm256_xor_si256(load(at), load(at.add(UNIT))) }
+    }
+
+    /// Which of 64 bytes hold a one of `mask`.
+    #[inline(always)]
+    unsafe fn bytes_with(low: __m256i, high: __m256i, mask: __m256i) -> u64 {
+        unsafe {
+            let zero = _mm256_setzero_si256();
+            let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(low, mask), zero)) as u32;
+            let high = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(high, mask), zero)) as u32;
+            !(u64::from(low) | u64::from(high) << 32)
         }
     }
 
@@ -414,19 +442,20 @@ mod tests {
         }
     }
 
-    /// Blocks before the first in which bit `watched` changes, and the changes of bit `counted` in them.
+    /// Samples before the first change of bit `watched`, in whole blocks at most, and the changes of bit `counted` in them.
     fn unchanged_by_hand(data: &[u8], unit: usize, watched: usize, counted: usize) -> (usize, u64) {
-        let get = |sample: usize, bit: usize| data[sample * unit + bit / 8] >> (bit % 8) & 1;
-        let changes =
-            |block: usize, bit| (64 * block..64 * block + 64).filter(|&i| get(i, bit) != get(i + 1, bit)).count();
-        let blocks = (data.len() / unit - 1) / 64;
-        let end = (0..blocks).find(|&block| changes(block, watched) > 0).unwrap_or(blocks);
-        (end, (0..end).map(|block| changes(block, counted) as u64).sum())
+        let changes = |sample: usize, bit: usize| {
+            let level = |sample: usize| data[sample * unit + bit / 8] >> (bit % 8) & 1;
+            level(sample) != level(sample + 1)
+        };
+        let samples = (data.len() / unit - 1) / 64 * 64;
+        let end = (0..samples).find(|&sample| changes(sample, watched)).unwrap_or(samples);
+        (end, (0..end).filter(|&sample| changes(sample, counted)).count() as u64)
     }
 
     proptest! {
         #[test]
-        fn unchanged_blocks_and_their_changes(
+        fn unchanged_samples_and_their_changes(
             exponent in 0usize..4,
             blocks in 1usize..6,
             watched in 0usize..64,

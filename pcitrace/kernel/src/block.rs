@@ -35,11 +35,26 @@ impl<'a> Span<'a> {
     }
 
     /// The last sample before number `end` that is a clock.
-    pub fn clock_before(&self, end: usize) -> Option<usize> {
+    #[inline(always)]
+    pub fn clock_before<B: Backend>(&self, end: usize) -> Option<usize> {
         let Some(clk) = self.clk else { return end.checked_sub(1) };
+        if let Some(start) = end.checked_sub(64) {
+            // Safety: these 64 samples are there, and a layout's bits lie within the unit.
+            let high = unsafe { B::line(self.sample(start).as_ptr(), self.unit, clk) };
+            let edges = rises(high, clk.get(self.sample(end)));
+            if edges != 0 {
+                return Some(end - 1 - edges.leading_zeros() as usize);
+            }
+        }
         let high = |number: usize| clk.get(self.sample(number));
         (0..end).rev().find(|&number| !high(number) && high(number + 1))
     }
+}
+
+/// Samples before a rise of CLK, which is high in the samples of `high`; in the one after them it is `after`.
+#[inline(always)]
+pub fn rises(high: u64, after: bool) -> u64 {
+    !high & (high >> 1 | u64::from(after) << 63)
 }
 
 /// The clocks of one 64-sample block and the way back to the samples they came from.
@@ -143,7 +158,7 @@ impl<B: Backend> Block<'_, B> {
         if clock > 0 {
             return Some(self.sample(clock - 1));
         }
-        match self.span.clock_before(self.number(0)) {
+        match self.span.clock_before::<B>(self.number(0)) {
             Some(number) => Some(self.span.sample(number)),
             None => self.span.last_clock,
         }
@@ -175,10 +190,10 @@ pub fn ones(mut map: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Clocks `from..to` of a word.
+/// Clocks `from..to` of a word: some, within 64.
 #[inline(always)]
 pub fn range(from: u32, to: u32) -> u64 {
-    below(to) & !below(from)
+    !0 << from & !0 >> (64 - to)
 }
 
 #[inline(always)]
@@ -186,8 +201,9 @@ pub fn below(clock: u32) -> u64 {
     if clock >= 64 { !0 } else { (1 << clock) - 1 }
 }
 
-/// First clock of `map` at or after `from`, or `end`.
+/// First clock of `map` at or after `from`, or `end`; neither is beyond 64.
 #[inline(always)]
 pub fn first(map: u64, from: u32, end: u32) -> u32 {
-    (map & !below(from)).trailing_zeros().min(end)
+    // For 64 the shift does nothing, and the sum is 64 at least all the same.
+    ((map >> (from % 64)).trailing_zeros() + from).min(end)
 }

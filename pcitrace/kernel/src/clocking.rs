@@ -5,7 +5,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::bits::Avx2;
 use crate::bits::{ABSENT, Backend, Bit, Portable, has_fast_path};
-use crate::block::{Block, Span, Word};
+use crate::block::{Block, Span, Word, range, rises};
 use crate::layout::Layout;
 use crate::protocol::Protocol;
 use crate::steady::Steady;
@@ -80,6 +80,71 @@ impl Control {
             watched: layout.control_bytes(),
             byte: bytes[0],
             others: bytes.split_off(1),
+        }
+    }
+
+    /// The clocks of the block at sample `start` that are among the samples `valid`, and the lines there.
+    ///
+    /// # Safety
+    /// As for [`Backend`], for the 64 samples from `start` on.
+    #[inline(always)]
+    unsafe fn read<B: Backend>(&self, span: &Span, start: usize, valid: u64) -> (u64, Word) {
+        let first = span.sample(start).as_ptr();
+        let load = |(byte, flip): (usize, u8)| unsafe { B::flipped(B::plane(first, span.unit, byte), flip) };
+        let plane = load(self.byte);
+        if self.others.is_empty() {
+            // The usual case: all lines in one byte of the sample, no need to choose.
+            return unsafe { self.word::<B>(span, start, valid, |_| plane) };
+        }
+        let mut planes = [plane; MAX_PLANES];
+        for (plane, &byte) in planes[1..].iter_mut().zip(&self.others) {
+            *plane = load(byte);
+        }
+        unsafe { self.word::<B>(span, start, valid, |line| planes[line.plane]) }
+    }
+
+    /// # Safety
+    /// As for [`Backend`].
+    #[inline(always)]
+    unsafe fn word<B: Backend>(
+        &self,
+        span: &Span,
+        start: usize,
+        valid: u64,
+        plane: impl Fn(Line) -> B::Plane,
+    ) -> (u64, Word) {
+        unsafe {
+            let frame = B::top_bits(plane(self.frame), self.frame.left);
+            let irdy = B::top_bits(plane(self.irdy), self.irdy.left);
+            let trdy = B::top_bits(plane(self.trdy), self.trdy.left);
+            let stop = B::top_bits(plane(self.stop), self.stop.left);
+            let devsel = B::top_bits(plane(self.devsel), self.devsel.left);
+            let (mut edges, mut suspect) = (valid, 0);
+            if let Some(clk) = span.clk {
+                let after = clk.get(span.sample(start + BLOCK));
+                edges &= rises(B::top_bits(plane(self.clk), self.clk.left), after);
+                let changed = |line: u64| line ^ line << 1;
+                suspect = changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel);
+                if start == 0 {
+                    let changed = |before| self.changed_before(before, span.sample(0));
+                    suspect = suspect & !1 | u64::from(span.last_sample.is_some_and(changed));
+                }
+            }
+            let mut word = Word {
+                frame: B::compress(frame, edges),
+                irdy: B::compress(irdy, edges),
+                trdy: B::compress(trdy, edges),
+                stop: B::compress(stop, edges),
+                devsel: B::compress(devsel, edges),
+                suspect: B::compress(suspect, edges),
+                unknown: 0,
+                reset: 0,
+            };
+            if self.has_rare {
+                word.reset = B::compress(B::top_bits(plane(self.rst), self.rst.left), edges);
+                word.unknown = B::compress(B::top_bits(plane(self.unknown), self.unknown.left), edges);
+            }
+            (edges, word)
         }
     }
 
@@ -175,7 +240,7 @@ impl Decoder {
             }
             self.carry.extend_from_slice(&bytes[..wanted]);
             let block = std::mem::take(&mut self.carry);
-            self.run(&block, 1, !0, &[]);
+            self.run(&block, BLOCK, &[]);
             match (BLOCK * unit).checked_sub(carried) {
                 Some(used) => bytes = &bytes[used..],
                 None => {
@@ -184,9 +249,9 @@ impl Decoder {
                 }
             }
         }
-        let blocks = (bytes.len() / unit).saturating_sub(1) / BLOCK;
-        self.run(bytes, blocks, !0, &[]);
-        self.carry.extend_from_slice(&bytes[blocks * BLOCK * unit..]);
+        let samples = ready(bytes.len() / unit);
+        self.run(bytes, samples, &[]);
+        self.carry.extend_from_slice(&bytes[samples * unit..]);
     }
 
     /// Whole samples with a stamp each (state mode: each is a clock).
@@ -194,11 +259,11 @@ impl Decoder {
         let unit = self.unit();
         self.carry.extend_from_slice(bytes);
         self.carry_stamps.extend_from_slice(stamps);
-        let blocks = self.carry_stamps.len().saturating_sub(1) / BLOCK;
+        let samples = ready(self.carry_stamps.len());
         let (data, stamps) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.carry_stamps));
-        self.run(&data, blocks, !0, &stamps);
-        self.carry.extend_from_slice(&data[blocks * BLOCK * unit..]);
-        self.carry_stamps.extend_from_slice(&stamps[blocks * BLOCK..]);
+        self.run(&data, samples, &stamps);
+        self.carry.extend_from_slice(&data[samples * unit..]);
+        self.carry_stamps.extend_from_slice(&stamps[samples..]);
     }
 
     /// Nothing is known between the samples so far and the next ones.
@@ -228,36 +293,47 @@ impl Decoder {
         if let Some(&last) = stamps.last() {
             stamps.resize(BLOCK, last);
         }
-        if clocks == BLOCK {
-            self.run(&data, 1, !0, &stamps);
-        } else if clocks > 0 {
-            self.run(&data, 1, (1 << clocks) - 1, &stamps);
-        }
-        self.next_sample += samples as u64;
-        self.next_sample -= if clocks > 0 { BLOCK as u64 } else { 0 };
+        self.run(&data, clocks, &stamps);
+        self.next_sample += (samples - clocks) as u64;
     }
 
-    /// `blocks` blocks of `data`, which holds at least one sample more.
-    fn run(&mut self, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
-        if blocks == 0 {
+    /// The first `samples` of `data`, which holds one more in timing mode, and a block of them at least.
+    fn run(&mut self, data: &[u8], samples: usize, stamps: &[u64]) {
+        if samples == 0 {
             return;
         }
         let unit = self.unit();
-        assert!(data.len() >= (blocks * BLOCK + 1) * unit || !self.is_timing() && data.len() >= blocks * BLOCK * unit);
+        assert!(data.len() >= (samples.max(BLOCK) + usize::from(self.is_timing())) * unit);
         #[cfg(target_arch = "x86_64")]
         if self.fast {
             // Safety: `fast` is only set where the processor has what this needs.
             return unsafe {
                 match unit {
-                    1 => run_avx2::<1>(self, data, blocks, valid, stamps),
-                    2 => run_avx2::<2>(self, data, blocks, valid, stamps),
-                    4 => run_avx2::<4>(self, data, blocks, valid, stamps),
-                    8 => run_avx2::<8>(self, data, blocks, valid, stamps),
-                    _ => run_avx2::<0>(self, data, blocks, valid, stamps),
+                    1 => run_avx2::<1>(self, data, samples, stamps),
+                    2 => run_avx2::<2>(self, data, samples, stamps),
+                    4 => run_avx2::<4>(self, data, samples, stamps),
+                    8 => run_avx2::<8>(self, data, samples, stamps),
+                    _ => run_avx2::<0>(self, data, samples, stamps),
                 }
             };
         }
-        run::<Portable>(self, data, blocks, valid, stamps);
+        run::<Portable>(self, data, samples, stamps);
+    }
+
+    /// Begins the window that sample `next` lies in, if that has not begun; the samples up to the one given lie in it.
+    #[cold]
+    #[inline(never)]
+    fn window_at(&mut self, span: &Span, next: usize, samples: usize) -> usize {
+        let stamp = span.stamp(next);
+        if stamp >= self.window_end {
+            let number = self.windows.number_of(stamp);
+            self.protocol.begin_window(number);
+            self.window_end = self.windows.start(number + 1);
+        }
+        match span.stamps {
+            [] => (self.window_end - span.first_stamp).min(samples as u64) as usize,
+            listed => listed.partition_point(|&stamp| stamp < self.window_end).min(samples),
+        }
     }
 
     /// No row that is still to come starts before this stamp.
@@ -272,18 +348,23 @@ impl Decoder {
     }
 }
 
+/// How many of the samples that are there can be decoded: one has to follow, and there have to be enough for a block.
+fn ready(samples: usize) -> usize {
+    if samples > BLOCK { samples - 1 } else { 0 }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-fn run_avx2<const UNIT: usize>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
+fn run_avx2<const UNIT: usize>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[u64]) {
     if decoder.protocol.layout().has_data() {
-        run::<Avx2<UNIT, true>>(decoder, data, blocks, valid, stamps);
+        run::<Avx2<UNIT, true>>(decoder, data, samples, stamps);
     } else {
-        run::<Avx2<UNIT, false>>(decoder, data, blocks, valid, stamps);
+        run::<Avx2<UNIT, false>>(decoder, data, samples, stamps);
     }
 }
 
 #[inline(always)]
-fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64, stamps: &[u64]) {
+fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[u64]) {
     let unit = decoder.unit();
     let clk = decoder.protocol.layout().clk;
     let last_clock = decoder.last_clock.take();
@@ -298,244 +379,99 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], blocks: usize, valid: u64,
         last_clock: last_clock.as_deref(),
         last_sample: last_sample.as_deref(),
     };
-    let mut run = Run { span, blocks, whole: 0 };
-    run.whole = run.same_window(decoder.window_end);
-    let mut index = 0;
-    while index < blocks {
-        if valid == !0 {
-            index = run.skip_steady::<B>(decoder, index);
-            if index == blocks {
-                break;
-            }
+    // Samples before this one lie in the present window.
+    let mut whole = 0;
+    let mut next = 0;
+    while next < samples {
+        if next >= whole {
+            whole = decoder.window_at(&span, next, samples);
         }
+        // In state mode no sample need follow the last one.
+        next = skip_steady::<B>(decoder, &span, next, whole.min(samples - 1));
+        // The sample before shows what changed; the last block goes back further, over samples that were read before.
+        let start = next.saturating_sub(1).min(samples.saturating_sub(BLOCK));
+        let stop = whole.min(start + BLOCK);
         // Safety: 64 samples follow the start of each block (asserted by the caller), and the backend fits the processor.
-        unsafe { B::block(&mut run, decoder, index, valid) };
-        index += 1;
+        unsafe { B::block(decoder, &span, start, range((next - start) as u32, (stop - start) as u32)) };
+        next = stop;
     }
-    let end = blocks * BLOCK;
-    let valid_end = end - valid.leading_zeros() as usize;
-    let copy = |number: usize| Some(run.span.sample(number)[..unit].to_vec());
-    if let Some(last) = run.span.clock_before(valid_end) {
-        decoder.last_clock_stamp = Some(run.span.stamp(last));
+    let copy = |number: usize| Some(span.sample(number)[..unit].to_vec());
+    if let Some(last) = span.clock_before::<B>(samples) {
+        decoder.last_clock_stamp = Some(span.stamp(last));
         decoder.last_clock = copy(last);
     } else {
         decoder.last_clock = last_clock.clone();
     }
-    decoder.last_sample = copy(end - 1);
-    decoder.next_sample += end as u64;
+    decoder.last_sample = copy(samples - 1);
+    decoder.next_sample += samples as u64;
 }
 
-/// A span and how far the present window reaches in it.
-struct Run<'a> {
-    span: Span<'a>,
-    blocks: usize,
-    /// Blocks before this one lie in the present window as a whole.
-    whole: usize,
+/// Goes over the samples from `from` on in which nothing happens, short of `to`; the first one where something may.
+#[inline(always)]
+fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: usize) -> usize {
+    let Decoder { protocol, control, .. } = decoder;
+    let quiet = protocol.is_quiet();
+    if !quiet {
+        // A change just before the first sample would make it suspect.
+        let changed = from == 0 || control.changed_before(span.sample(from - 1), span.sample(from));
+        if changed || !protocol.is_bursting() {
+            return from;
+        }
+    }
+    let state = if quiet { &control.idle } else { &control.burst };
+    // Safety: all samples up to `to` are in the data.
+    let steady = unsafe { state.run::<B>(span.data, span.unit, from, to) };
+    if quiet {
+        protocol.skip_idle(steady.clocks);
+    } else if steady.clocks > 0 {
+        let last = span.clock_before::<B>(steady.end).unwrap_or_default();
+        protocol.skip_burst(steady.clocks, span.stamp(last));
+    }
+    steady.end
 }
 
-impl Run<'_> {
-    fn same_window(&self, window_end: u64) -> usize {
-        match self.span.stamps {
-            [] => (window_end.saturating_sub(self.span.first_stamp) / BLOCK as u64).min(self.blocks as u64) as usize,
-            listed => (listed.partition_point(|&stamp| stamp < window_end) / BLOCK).min(self.blocks),
-        }
+/// Reads the block at sample `start` and passes on its clocks, of the samples `valid`.
+///
+/// # Safety
+/// As for [`Backend`].
+#[inline(always)]
+unsafe fn block<B: Backend>(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
+    let Decoder { protocol, control, first_clock, .. } = decoder;
+    // Safety: as the caller says.
+    let (edges, word) = unsafe { control.read::<B>(span, start, valid) };
+    if edges == 0 {
+        return;
     }
-
-    /// Goes over the blocks from `index` on in which nothing happens; the first one in which something may.
-    #[inline(always)]
-    fn skip_steady<B: Backend>(&mut self, decoder: &mut Decoder, index: usize) -> usize {
-        let Decoder { protocol, control, .. } = decoder;
-        let quiet = protocol.is_quiet();
-        let may_skip = quiet || protocol.is_bursting() && self.steady_before(index, control);
-        if !may_skip {
-            return index;
-        }
-        // In state mode no sample need follow the last block.
-        let to = if self.span.clk.is_some() { self.whole } else { self.whole.min(self.blocks - 1) };
-        let state = if quiet { &control.idle } else { &control.burst };
-        // Safety: all blocks are in the data, and one sample more up to `to`.
-        let steady = unsafe { state.run::<B>(self.span.data, self.span.unit, index, to) };
-        if quiet {
-            protocol.skip_idle(steady.clocks);
-        } else if steady.clocks > 0 {
-            let last = self.span.clock_before(steady.end * BLOCK).unwrap_or_default();
-            protocol.skip_burst(steady.clocks, self.span.stamp(last));
-        }
-        steady.end
+    if first_clock.is_none() {
+        *first_clock = Some(span.stamp(start + edges.trailing_zeros() as usize));
     }
-
-    /// No control line changed between block `index` and the sample before it, which has to be in the data.
-    fn steady_before(&self, index: usize, control: &Control) -> bool {
-        let start = index * BLOCK;
-        start > 0 && !control.changed_before(self.span.sample(start - 1), self.span.sample(start))
-    }
-
-    /// Reads block `index` and passes its clocks on.
-    ///
-    /// # Safety
-    /// As for [`Backend`].
-    #[inline(always)]
-    unsafe fn block<B: Backend>(&mut self, decoder: &mut Decoder, index: usize, valid: u64) {
-        let Decoder { protocol, control, windows, window_end, first_clock, .. } = decoder;
-        let start = index * BLOCK;
-        // Safety: as the caller says.
-        let samples = unsafe { Samples::read::<B>(control, &self.span, start) };
-        let edges = valid & samples.edges;
-        if edges == 0 {
-            return;
-        }
-        if first_clock.is_none() {
-            *first_clock = Some(self.span.stamp(start + edges.trailing_zeros() as usize));
-        }
-        let before = if start == 0 { self.span.last_sample } else { Some(self.span.sample(start - 1)) };
-        let mut suspect = samples.suspect & !1;
-        if let (Some(before), Some(_)) = (before, self.span.clk) {
-            suspect |= u64::from(control.changed_before(before, self.span.sample(start)));
-        }
-        let mut left = edges;
-        while left != 0 {
-            let mut part = left;
-            if index >= self.whole {
-                part = self.in_window(protocol, windows, window_end, start, left);
-            }
-            let block = Block::<B> { span: &self.span, start, edges: part, backend: PhantomData };
-            // Safety: as the caller says.
-            let word = unsafe { samples.at::<B>(part, suspect) };
-            protocol.push(&block, &word);
-            left &= !part;
-        }
-    }
-
-    /// Those of the clocks `left` of the block at sample `start` that lie in the window of the first of them. A window begins
-    /// where it has to.
-    #[cold]
-    #[inline(never)]
-    fn in_window(
-        &mut self,
-        protocol: &mut Protocol,
-        windows: &Windows,
-        window_end: &mut u64,
-        start: usize,
-        left: u64,
-    ) -> u64 {
-        let stamp = |sample: u32| self.span.stamp(start + sample as usize);
-        let first = stamp(left.trailing_zeros());
-        if first >= *window_end {
-            let number = windows.number_of(first);
-            protocol.begin_window(number);
-            *window_end = windows.start(number + 1);
-        }
-        let later = (0..BLOCK as u32).find(|&sample| stamp(sample) >= *window_end);
-        self.whole = self.same_window(*window_end);
-        left & later.map_or(!0, |sample| (1 << sample) - 1)
-    }
+    protocol.push(&Block::<B> { span, start, edges, backend: PhantomData }, &word);
 }
 
-/// [`Run::block`] behind a call: inlined into [`run`], neither would leave enough registers for the other.
+/// [`block`] behind a call: inlined into [`run`], neither would leave enough registers for the other.
 trait Engine: Backend + Sized {
     /// # Safety
     /// As for [`Backend`].
-    unsafe fn block(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64);
+    unsafe fn block(decoder: &mut Decoder, span: &Span, start: usize, valid: u64);
 }
 
 impl Engine for Portable {
-    unsafe fn block(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
-        unsafe { run.block::<Self>(decoder, index, valid) }
+    unsafe fn block(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
+        unsafe { block::<Self>(decoder, span, start, valid) }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
     #[inline(always)]
-    unsafe fn block(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
+    unsafe fn block(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
-        fn block<const UNIT: usize, const DATA: bool>(run: &mut Run, decoder: &mut Decoder, index: usize, valid: u64) {
-            // Safety: this function has the features, and the caller of the outer one gives a block of the run.
-            unsafe { run.block::<Avx2<UNIT, DATA>>(decoder, index, valid) }
+        fn called<const UNIT: usize, const DATA: bool>(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
+            // Safety: this function has the features, and the caller of the outer one gives a block of the span.
+            unsafe { block::<Avx2<UNIT, DATA>>(decoder, span, start, valid) }
         }
-        unsafe { block::<UNIT, DATA>(run, decoder, index, valid) }
-    }
-}
-
-/// The control lines in 64 samples, 1 = asserted.
-struct Samples {
-    /// Samples before a rise of CLK; in state mode every sample.
-    edges: u64,
-    frame: u64,
-    irdy: u64,
-    trdy: u64,
-    stop: u64,
-    devsel: u64,
-    reset: u64,
-    unknown: u64,
-    suspect: u64,
-}
-
-impl Samples {
-    /// # Safety
-    /// As for [`Backend`], for the 64 samples from `start` on.
-    #[inline(always)]
-    unsafe fn read<B: Backend>(control: &Control, span: &Span, start: usize) -> Self {
-        let first = span.sample(start).as_ptr();
-        let load = |(byte, flip): (usize, u8)| unsafe { B::flipped(B::plane(first, span.unit, byte), flip) };
-        let after = span.clk.map(|clk| clk.get(span.sample(start + BLOCK)));
-        let plane = load(control.byte);
-        if control.others.is_empty() {
-            // The usual case: all lines in one byte of the sample, no need to choose.
-            return unsafe { Self::of::<B>(control, after, |_| plane) };
-        }
-        let mut planes = [plane; MAX_PLANES];
-        for (plane, &byte) in planes[1..].iter_mut().zip(&control.others) {
-            *plane = load(byte);
-        }
-        unsafe { Self::of::<B>(control, after, |line| planes[line.plane]) }
-    }
-
-    /// `after` is the level of CLK in the next sample, in timing mode.
-    ///
-    /// # Safety
-    /// As for [`Backend`].
-    #[inline(always)]
-    unsafe fn of<B: Backend>(control: &Control, after: Option<bool>, plane: impl Fn(Line) -> B::Plane) -> Self {
-        unsafe {
-            let frame = B::top_bits(plane(control.frame), control.frame.left);
-            let irdy = B::top_bits(plane(control.irdy), control.irdy.left);
-            let trdy = B::top_bits(plane(control.trdy), control.trdy.left);
-            let stop = B::top_bits(plane(control.stop), control.stop.left);
-            let devsel = B::top_bits(plane(control.devsel), control.devsel.left);
-            let (mut reset, mut unknown) = (0, 0);
-            if control.has_rare {
-                reset = B::top_bits(plane(control.rst), control.rst.left);
-                unknown = B::top_bits(plane(control.unknown), control.unknown.left);
-            }
-            let (mut edges, mut suspect) = (!0, 0);
-            if let Some(after) = after {
-                let high = B::top_bits(plane(control.clk), control.clk.left);
-                edges = !high & (high >> 1 | u64::from(after) << 63);
-                let changed = |line: u64| line ^ line << 1;
-                suspect = changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel);
-            }
-            Samples { edges, frame, irdy, trdy, stop, devsel, reset, unknown, suspect }
-        }
-    }
-
-    /// # Safety
-    /// As for [`Backend`].
-    #[inline(always)]
-    unsafe fn at<B: Backend>(&self, edges: u64, suspect: u64) -> Word {
-        unsafe {
-            Word {
-                frame: B::compress(self.frame, edges),
-                irdy: B::compress(self.irdy, edges),
-                trdy: B::compress(self.trdy, edges),
-                stop: B::compress(self.stop, edges),
-                devsel: B::compress(self.devsel, edges),
-                unknown: if self.unknown == 0 { 0 } else { B::compress(self.unknown, edges) },
-                reset: if self.reset == 0 { 0 } else { B::compress(self.reset, edges) },
-                suspect: if suspect == 0 { 0 } else { B::compress(suspect, edges) },
-            }
-        }
+        unsafe { called::<UNIT, DATA>(decoder, span, start, valid) }
     }
 }
 

@@ -178,14 +178,22 @@ impl Protocol {
     }
 
     pub fn begin_window(&mut self, number: u64) {
-        let before = std::mem::replace(&mut self.window, number);
-        self.windows.push((before, std::mem::take(&mut self.counts)));
+        self.end_window();
+        self.window = number;
         self.last_clock_in_window_before = true;
+    }
+
+    /// A window without a clock leaves nothing.
+    fn end_window(&mut self) {
+        let counts = std::mem::take(&mut self.counts);
+        if counts != Counts::default() {
+            self.windows.push((self.window, counts));
+        }
     }
 
     /// The accounting of all windows.
     pub fn into_windows(mut self) -> WindowCounts {
-        self.windows.push((self.window, self.counts));
+        self.end_window();
         self.windows
     }
 
@@ -247,11 +255,8 @@ impl Protocol {
             if self.state == State::Address2 && at < n {
                 at = self.address2(*block, *word, at);
             }
-            if self.state == State::Open && at < n {
+            if matches!(self.state, State::Open | State::Final) && at < n {
                 at = self.open(block, word, at);
-            }
-            if self.state == State::Final && at < n {
-                at = self.last_phase(block, word, at);
             }
             if self.state == State::Done && at < n {
                 at = self.done(block, word, at);
@@ -319,43 +324,31 @@ impl Protocol {
         at + 1
     }
 
+    /// FRAME# is asserted, or was released and the last data phase goes on.
     #[inline(always)]
     fn open<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) -> u32 {
         let bad = word.unknown | word.reset;
-        let next = first(!word.frame | bad, at, block.clocks());
-        let ends_well = next < block.clocks() && (word.irdy & !bad) >> next & 1 != 0;
+        let end = block.clocks();
+        let was_open = self.state == State::Open;
+        let released = if was_open { first(!word.frame | bad, at, end) } else { at };
+        let next = first(!word.irdy | word.frame | word.trdy | word.stop | bad, released, end);
+        let ends_well = next < end && (word.irdy & !word.frame & !bad) >> next & 1 != 0;
         self.body(block, word, at, next + u32::from(ends_well));
-        if next == block.clocks() {
+        if released < end {
+            self.state = if ends_well { State::Done } else { State::Final };
+        }
+        if ends_well {
+            return next + 1;
+        }
+        if next == end {
             return next;
         }
         let clock = 1 << next;
-        if ends_well {
-            // FRAME# high, IRDY# low: the last data phase.
-            self.state = if (word.trdy | word.stop) & clock != 0 { State::Done } else { State::Final };
-        } else if bad & clock != 0 {
+        if bad & clock != 0 {
             self.lose(*block, *word, next);
-        } else {
+        } else if was_open && next == released {
             self.illegal(*block, *word, next, FRAME_WITHOUT_IRDY);
             return next;
-        }
-        next + 1
-    }
-
-    /// FRAME# is released and the last data phase goes on.
-    #[inline(always)]
-    fn last_phase<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) -> u32 {
-        let bad = word.unknown | word.reset;
-        let next = first(!word.irdy | word.frame | word.trdy | word.stop | bad, at, block.clocks());
-        let ends_well = next < block.clocks() && (word.irdy & !word.frame & !bad) >> next & 1 != 0;
-        self.body(block, word, at, next + u32::from(ends_well));
-        if next == block.clocks() {
-            return next;
-        }
-        let clock = 1 << next;
-        if ends_well {
-            self.state = State::Done;
-        } else if bad & clock != 0 {
-            self.lose(*block, *word, next);
         } else if word.irdy & clock == 0 {
             // IRDY# released without TRDY# or STOP#: nobody answered.
             self.finish(block, next, None);

@@ -37,7 +37,9 @@ impl Protocol {
     pub(super) fn close(&mut self, end: u64, after: u64, in_window_before: bool, because: Option<Termination>) {
         let Some(open) = self.open.take() else { return };
         // A tail that is still there is cut by this transaction: its clocks are over in any case.
-        self.emit_tail();
+        if self.tail.is_some() {
+            self.emit_tail();
+        }
         let row = &mut self.rows.transactions[open.row];
         row.end = end;
         row.clocks = after - row.start_clk;

@@ -23,7 +23,7 @@ impl Protocol {
         let initiator = layout
             .grants
             .as_ref()
-            .zip(block.sample_before(at))
+            .and_then(|grants| Some((grants, block.sample_before(at)?)))
             .filter(|(_, before)| block.data(layout.grants_unknown).is_none_or(|bit| !bit.get(before)))
             .map(|(grants, before)| grants.get(before))
             .filter(|grants| grants.is_power_of_two())
