@@ -10,7 +10,6 @@ use arrow::array::{
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type};
-use std::borrow::Borrow;
 use std::sync::Arc;
 
 /// One column: its name, whether it can be null, and how to fill it from rows.
@@ -20,15 +19,37 @@ struct Column<R> {
     fill: Fill<R>,
 }
 
+/// Fills a column from rows, by a loop of its own for each column: most of the time of a table goes by in them.
 enum Fill<R> {
-    Text(fn(&Context, &R) -> Option<&'static str>),
-    /// Names that belong to the bus.
-    Name(for<'a> fn(&'a Context, &R) -> Option<&'a str>),
-    Float(fn(&Context, &R) -> Option<f64>),
-    Integer(fn(&Context, &R) -> Option<u64>),
-    Byte(fn(&Context, &R) -> Option<u8>),
-    Flag(fn(&Context, &R) -> Option<bool>),
+    /// The flag says whether text is dictionary encoded.
+    Text(fn(&[Row<R>], bool) -> ArrayRef),
+    Float(fn(&[Row<R>]) -> ArrayRef),
+    Integer(fn(&[Row<R>]) -> ArrayRef),
+    Byte(fn(&[Row<R>]) -> ArrayRef),
+    Flag(fn(&[Row<R>]) -> ArrayRef),
 }
+
+/// A [`Fill`] by what one cell holds.
+macro_rules! cells {
+    (Text, $cell:expr) => {
+        Fill::Text(|rows, coded| text(rows, coded, $cell))
+    };
+    (Float, $cell:expr) => {
+        Fill::Float(|rows| primitive::<Float64Type, _>(rows, $cell))
+    };
+    (Integer, $cell:expr) => {
+        Fill::Integer(|rows| primitive::<UInt64Type, _>(rows, $cell))
+    };
+    (Byte, $cell:expr) => {
+        Fill::Byte(|rows| primitive::<UInt8Type, _>(rows, $cell))
+    };
+    (Flag, $cell:expr) => {
+        Fill::Flag(|rows| flags(rows, $cell))
+    };
+}
+
+/// A row and what it needs besides itself.
+pub type Row<'a, R> = (Context<'a>, &'a R);
 
 /// What a row needs besides itself.
 pub struct Context<'a> {
@@ -37,8 +58,8 @@ pub struct Context<'a> {
     pub number: u64,
 }
 
-impl Context<'_> {
-    fn layout(&self) -> &Layout {
+impl<'a> Context<'a> {
+    fn layout(&self) -> &'a Layout {
         &self.bus.layout
     }
 
@@ -71,10 +92,8 @@ impl<R> Columns<R> {
     fn of(chosen: Vec<&'static Column<R>>, coded: bool) -> Self {
         let field = |column: &&Column<R>| {
             let kind = match column.fill {
-                Fill::Text(_) | Fill::Name(_) if coded => {
-                    DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8))
-                }
-                Fill::Text(_) | Fill::Name(_) => DataType::Utf8,
+                Fill::Text(_) if coded => DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8)),
+                Fill::Text(_) => DataType::Utf8,
                 Fill::Float(_) => DataType::Float64,
                 Fill::Integer(_) => DataType::UInt64,
                 Fill::Byte(_) => DataType::UInt8,
@@ -90,53 +109,47 @@ impl<R> Columns<R> {
         self.schema.clone()
     }
 
-    pub fn batch(&self, rows: &[(Context, impl Borrow<R>)]) -> RecordBatch {
-        let arrays = self.chosen.iter().map(|column| self.array(column, rows)).collect();
+    pub fn batch(&self, rows: &[Row<R>]) -> RecordBatch {
+        let array = |column: &&Column<R>| match column.fill {
+            Fill::Text(fill) => fill(rows, self.coded),
+            Fill::Float(fill) | Fill::Integer(fill) | Fill::Byte(fill) | Fill::Flag(fill) => fill(rows),
+        };
+        let arrays = self.chosen.iter().map(array).collect();
         // The count says how many rows there are also where no column was asked for.
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         RecordBatch::try_new_with_options(self.schema(), arrays, &options).expect("the arrays follow the schema")
     }
+}
 
-    fn array(&self, column: &Column<R>, rows: &[(Context, impl Borrow<R>)]) -> ArrayRef {
-        let n = rows.len();
-        match column.fill {
-            Fill::Text(get) => self.text(rows.iter().map(|(context, row)| get(context, row.borrow()))),
-            Fill::Name(get) => self.text(rows.iter().map(|(context, row)| get(context, row.borrow()))),
-            Fill::Float(get) => primitive::<Float64Type>(n, |i| get(&rows[i].0, rows[i].1.borrow())),
-            Fill::Integer(get) => primitive::<UInt64Type>(n, |i| get(&rows[i].0, rows[i].1.borrow())),
-            Fill::Byte(get) => primitive::<UInt8Type>(n, |i| get(&rows[i].0, rows[i].1.borrow())),
-            Fill::Flag(get) => {
-                let cell = |i: usize| get(&rows[i].0, rows[i].1.borrow());
-                let values = BooleanBuffer::collect_bool(n, |i| cell(i) == Some(true));
-                Arc::new(BooleanArray::new(values, Some(validity(n, |i| cell(i).is_some()))))
-            }
-        }
-    }
-
-    fn text<'a>(&self, texts: impl ExactSizeIterator<Item = Option<&'a str>>) -> ArrayRef {
-        if self.coded {
-            let mut builder = StringDictionaryBuilder::<UInt8Type>::new();
-            texts.for_each(|text| builder.append_option(text));
-            Arc::new(builder.finish())
-        } else {
-            let mut builder = StringBuilder::with_capacity(texts.len(), 12 * texts.len());
-            texts.for_each(|text| builder.append_option(text));
-            Arc::new(builder.finish())
-        }
+fn text<R>(rows: &[Row<R>], coded: bool, cell: impl for<'a> Fn(&Context<'a>, &R) -> Option<&'a str>) -> ArrayRef {
+    let texts = rows.iter().map(|(context, row)| cell(context, row));
+    if coded {
+        let mut builder = StringDictionaryBuilder::<UInt8Type>::new();
+        texts.for_each(|text| builder.append_option(text));
+        Arc::new(builder.finish())
+    } else {
+        let mut builder = StringBuilder::with_capacity(rows.len(), 12 * rows.len());
+        texts.for_each(|text| builder.append_option(text));
+        Arc::new(builder.finish())
     }
 }
 
-fn primitive<T: ArrowPrimitiveType>(n: usize, cell: impl Fn(usize) -> Option<T::Native>) -> ArrayRef {
+fn primitive<T: ArrowPrimitiveType, R>(rows: &[Row<R>], cell: impl Fn(&Context, &R) -> Option<T::Native>) -> ArrayRef {
     let mut nulls = 0;
-    let values: Vec<_> = (0..n)
-        .map(|i| {
-            let value = cell(i);
-            nulls += usize::from(value.is_none());
-            value.unwrap_or_default()
-        })
-        .collect();
-    let valid = (nulls > 0).then(|| validity(n, |i| cell(i).is_some()));
+    let value = |(context, row): &Row<R>| {
+        let value = cell(context, row);
+        nulls += usize::from(value.is_none());
+        value.unwrap_or_default()
+    };
+    let values: Vec<_> = rows.iter().map(value).collect();
+    let valid = (nulls > 0).then(|| validity(rows.len(), |i| cell(&rows[i].0, rows[i].1).is_some()));
     Arc::new(PrimitiveArray::<T>::new(values.into(), valid))
+}
+
+fn flags<R>(rows: &[Row<R>], cell: impl Fn(&Context, &R) -> Option<bool>) -> ArrayRef {
+    let cell = |i: usize| cell(&rows[i].0, rows[i].1);
+    let values = BooleanBuffer::collect_bool(rows.len(), |i| cell(i) == Some(true));
+    Arc::new(BooleanArray::new(values, Some(validity(rows.len(), |i| cell(i).is_some()))))
 }
 
 fn validity(n: usize, is_valid: impl Fn(usize) -> bool) -> NullBuffer {
@@ -152,54 +165,54 @@ const fn nullable<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
 }
 
 const TRANSACTIONS: &[Column<Transaction>] = &[
-    column("bus", Fill::Name(|c, _| Some(&c.bus.name))),
-    column("transaction", Fill::Integer(|c, _| Some(c.number))),
-    column("start_us", Fill::Float(|c, t| Some(c.us(t.start)))),
-    column("end_us", Fill::Float(|c, t| Some(c.us(t.end)))),
-    column("start_sample", Fill::Integer(|_, t| Some(t.start))),
-    column("end_sample", Fill::Integer(|_, t| Some(t.end))),
-    column("start_clk", Fill::Integer(|_, t| Some(t.start_clk))),
-    column("clocks", Fill::Integer(|_, t| Some(t.clocks))),
-    nullable("command", Fill::Byte(|_, t| t.command)),
-    nullable("command_name", Fill::Text(|_, t| t.command.map(|command| COMMAND_NAMES[usize::from(command)]))),
-    nullable("dac", Fill::Flag(|_, t| t.dac)),
-    nullable("address", Fill::Integer(|_, t| t.address)),
-    column("data_phases", Fill::Integer(|_, t| Some(t.data_phases))),
-    column("bytes", Fill::Integer(|_, t| Some(t.bytes))),
-    column("bytes_exact", Fill::Flag(|_, t| Some(t.bytes_exact))),
-    column("wait_clks", Fill::Integer(|_, t| Some(t.clocks - u64::from(t.address_phases) - t.data_phases))),
-    nullable("target_wait_clks", Fill::Integer(|c, t| c.layout().stop.map(|_| t.target_wait_clks))),
-    column("initiator_wait_clks", Fill::Integer(|_, t| Some(t.initiator_wait_clks))),
-    nullable("devsel_clks", Fill::Integer(|_, t| t.devsel_clks.map(u64::from))),
-    column("termination", Fill::Text(|_, t| Some(t.termination.name()))),
+    column("bus", cells!(Text, |c, _| Some(&c.bus.name))),
+    column("transaction", cells!(Integer, |c, _| Some(c.number))),
+    column("start_us", cells!(Float, |c, t| Some(c.us(t.start)))),
+    column("end_us", cells!(Float, |c, t| Some(c.us(t.end)))),
+    column("start_sample", cells!(Integer, |_, t| Some(t.start))),
+    column("end_sample", cells!(Integer, |_, t| Some(t.end))),
+    column("start_clk", cells!(Integer, |_, t| Some(t.start_clk))),
+    column("clocks", cells!(Integer, |_, t| Some(t.clocks))),
+    nullable("command", cells!(Byte, |_, t| t.command)),
+    nullable("command_name", cells!(Text, |_, t| t.command.map(|command| COMMAND_NAMES[usize::from(command)]))),
+    nullable("dac", cells!(Flag, |_, t| t.dac)),
+    nullable("address", cells!(Integer, |_, t| t.address)),
+    column("data_phases", cells!(Integer, |_, t| Some(t.data_phases))),
+    column("bytes", cells!(Integer, |_, t| Some(t.bytes))),
+    column("bytes_exact", cells!(Flag, |_, t| Some(t.bytes_exact))),
+    column("wait_clks", cells!(Integer, |_, t| Some(t.clocks - u64::from(t.address_phases) - t.data_phases))),
+    nullable("target_wait_clks", cells!(Integer, |c, t| c.layout().stop.map(|_| t.target_wait_clks))),
+    column("initiator_wait_clks", cells!(Integer, |_, t| Some(t.initiator_wait_clks))),
+    nullable("devsel_clks", cells!(Integer, |_, t| t.devsel_clks.map(u64::from))),
+    column("termination", cells!(Text, |_, t| Some(t.termination.name()))),
     nullable(
         "initiator",
-        Fill::Name(|c, t| t.initiator.map(|index| c.layout().grant_names[usize::from(index)].as_str())),
+        cells!(Text, |c, t| t.initiator.map(|index| c.layout().grant_names[usize::from(index)].as_str())),
     ),
-    column("fast_back_to_back", Fill::Flag(|_, t| Some(t.fast_back_to_back))),
-    nullable("address_parity_ok", Fill::Flag(|_, t| t.address_parity_ok)),
-    nullable("perr", Fill::Flag(|_, t| t.perr)),
-    nullable("serr", Fill::Flag(|_, t| t.serr)),
-    nullable("suspect", Fill::Flag(|_, t| t.suspect)),
-    nullable("first_data_us", Fill::Float(|c, t| (t.data_phases > 0).then(|| c.us(t.first_data)))),
-    nullable("last_data_us", Fill::Float(|c, t| (t.data_phases > 0).then(|| c.us(t.last_data)))),
+    column("fast_back_to_back", cells!(Flag, |_, t| Some(t.fast_back_to_back))),
+    nullable("address_parity_ok", cells!(Flag, |_, t| t.address_parity_ok)),
+    nullable("perr", cells!(Flag, |_, t| t.perr)),
+    nullable("serr", cells!(Flag, |_, t| t.serr)),
+    nullable("suspect", cells!(Flag, |_, t| t.suspect)),
+    nullable("first_data_us", cells!(Float, |c, t| (t.data_phases > 0).then(|| c.us(t.first_data)))),
+    nullable("last_data_us", cells!(Float, |c, t| (t.data_phases > 0).then(|| c.us(t.last_data)))),
 ];
 
 const DATA_PHASES: &[Column<DataPhase>] = &[
-    column("bus", Fill::Name(|c, _| Some(&c.bus.name))),
-    column("transaction", Fill::Integer(|_, d| Some(d.transaction))),
-    column("time_us", Fill::Float(|c, d| Some(c.us(d.stamp)))),
-    nullable("data", Fill::Integer(|_, d| d.data)),
-    nullable("byte_enables", Fill::Byte(|_, d| d.byte_enables)),
-    nullable("parity_ok", Fill::Flag(|_, d| d.parity_ok)),
+    column("bus", cells!(Text, |c, _| Some(&c.bus.name))),
+    column("transaction", cells!(Integer, |_, d| Some(d.transaction))),
+    column("time_us", cells!(Float, |c, d| Some(c.us(d.stamp)))),
+    nullable("data", cells!(Integer, |_, d| d.data)),
+    nullable("byte_enables", cells!(Byte, |_, d| d.byte_enables)),
+    nullable("parity_ok", cells!(Flag, |_, d| d.parity_ok)),
 ];
 
 const PROBLEMS: &[Column<crate::rows::Problem>] = &[
-    column("bus", Fill::Name(|c, _| Some(&c.bus.name))),
-    column("kind", Fill::Text(|_, p| Some(p.kind.name()))),
-    column("time_us", Fill::Float(|c, p| Some(c.us(p.stamp)))),
-    nullable("transaction", Fill::Integer(|_, p| p.transaction)),
-    column("text", Fill::Text(|_, p| Some(p.text))),
+    column("bus", cells!(Text, |c, _| Some(&c.bus.name))),
+    column("kind", cells!(Text, |_, p| Some(p.kind.name()))),
+    column("time_us", cells!(Float, |c, p| Some(c.us(p.stamp)))),
+    nullable("transaction", cells!(Integer, |_, p| p.transaction)),
+    column("text", cells!(Text, |_, p| Some(p.text))),
 ];
 
 /// One window of the accounting.
@@ -221,32 +234,32 @@ impl Window {
 }
 
 const CLOCKS: &[Column<Window>] = &[
-    column("bus", Fill::Name(|c, _| Some(&c.bus.name))),
-    column("start_us", Fill::Float(|_, w| Some(w.start_us))),
-    column("end_us", Fill::Float(|_, w| Some(w.end_us))),
-    column("total", Fill::Integer(|_, w| Some(w.counts.total()))),
-    column("unknown", Fill::Integer(|_, w| Some(w.counts.unknown))),
-    column("idle", Fill::Integer(|_, w| Some(w.counts.idle))),
-    column("address", Fill::Integer(|_, w| Some(w.counts.address))),
-    column("data", Fill::Integer(|_, w| Some(w.counts.data))),
-    nullable("stop", Fill::Integer(|c, w| c.layout().stop.map(|_| w.counts.stop))),
-    column("abort", Fill::Integer(|_, w| Some(w.counts.abort))),
-    column("wait", Fill::Integer(|_, w| Some(w.counts.wait()))),
-    nullable("turnaround", Fill::Integer(|c, w| c.layout().cbe_word.as_ref().map(|_| w.counts.turnaround))),
-    nullable("decode", Fill::Integer(|c, w| c.layout().devsel.map(|_| w.counts.decode))),
-    nullable("both", Fill::Integer(|c, w| c.layout().devsel.map(|_| w.counts.both))),
-    nullable("target", Fill::Integer(|c, w| c.layout().devsel.and(c.layout().stop).map(|_| w.counts.target))),
-    column("initiator", Fill::Integer(|_, w| Some(w.counts.initiator))),
-    column("busy", Fill::Integer(|_, w| Some(w.counts.busy()))),
-    nullable("occupancy", Fill::Float(|_, w| w.occupancy())),
-    nullable("utilisation", Fill::Float(|_, w| w.occupancy())),
-    nullable("data_occupancy", Fill::Float(|_, w| Window::share(w.counts.data, w.counts.total() - w.counts.unknown))),
-    nullable("efficiency", Fill::Float(|_, w| Window::share(w.counts.data, w.counts.busy()))),
-    column("bytes", Fill::Integer(|_, w| Some(w.counts.bytes))),
-    column("bytes_exact", Fill::Flag(|_, w| Some(w.counts.inexact_phases == 0))),
+    column("bus", cells!(Text, |c, _| Some(&c.bus.name))),
+    column("start_us", cells!(Float, |_, w| Some(w.start_us))),
+    column("end_us", cells!(Float, |_, w| Some(w.end_us))),
+    column("total", cells!(Integer, |_, w| Some(w.counts.total()))),
+    column("unknown", cells!(Integer, |_, w| Some(w.counts.unknown))),
+    column("idle", cells!(Integer, |_, w| Some(w.counts.idle))),
+    column("address", cells!(Integer, |_, w| Some(w.counts.address))),
+    column("data", cells!(Integer, |_, w| Some(w.counts.data))),
+    nullable("stop", cells!(Integer, |c, w| c.layout().stop.map(|_| w.counts.stop))),
+    column("abort", cells!(Integer, |_, w| Some(w.counts.abort))),
+    column("wait", cells!(Integer, |_, w| Some(w.counts.wait()))),
+    nullable("turnaround", cells!(Integer, |c, w| c.layout().cbe_word.as_ref().map(|_| w.counts.turnaround))),
+    nullable("decode", cells!(Integer, |c, w| c.layout().devsel.map(|_| w.counts.decode))),
+    nullable("both", cells!(Integer, |c, w| c.layout().devsel.map(|_| w.counts.both))),
+    nullable("target", cells!(Integer, |c, w| c.layout().devsel.and(c.layout().stop).map(|_| w.counts.target))),
+    column("initiator", cells!(Integer, |_, w| Some(w.counts.initiator))),
+    column("busy", cells!(Integer, |_, w| Some(w.counts.busy()))),
+    nullable("occupancy", cells!(Float, |_, w| w.occupancy())),
+    nullable("utilisation", cells!(Float, |_, w| w.occupancy())),
+    nullable("data_occupancy", cells!(Float, |_, w| Window::share(w.counts.data, w.counts.total() - w.counts.unknown))),
+    nullable("efficiency", cells!(Float, |_, w| Window::share(w.counts.data, w.counts.busy()))),
+    column("bytes", cells!(Integer, |_, w| Some(w.counts.bytes))),
+    column("bytes_exact", cells!(Flag, |_, w| Some(w.counts.inexact_phases == 0))),
     nullable(
         "throughput_mb_s",
-        Fill::Float(|_, w| {
+        cells!(Float, |_, w| {
             let us = w.end_us - w.start_us;
             (us > 0.0).then(|| w.counts.bytes as f64 / us)
         }),
@@ -266,14 +279,14 @@ pub fn data_phases() -> Columns<DataPhase> {
 pub fn problems(decoded: &[&Decoded]) -> RecordBatch {
     let mut rows: Vec<_> = decoded
         .iter()
-        .flat_map(|decoded| decoded.problems.iter().map(|&problem| (Context { bus: &decoded.bus, number: 0 }, problem)))
+        .flat_map(|decoded| decoded.problems.iter().map(|problem| (Context { bus: &decoded.bus, number: 0 }, problem)))
         .collect();
     rows.sort_by_key(|(_, problem)| problem.stamp);
     Columns::all(PROBLEMS).batch(&rows)
 }
 
 pub fn clocks(decoded: &Decoded) -> RecordBatch {
-    let rows: Vec<_> = decoded
+    let windows: Vec<_> = decoded
         .windows
         .iter()
         .map(|&(number, counts)| {
@@ -281,8 +294,9 @@ pub fn clocks(decoded: &Decoded) -> RecordBatch {
                 Some(us) => (number as f64 * us, ((number + 1) as f64 * us).min(decoded.duration_us)),
                 None => (0.0, decoded.duration_us),
             };
-            (Context { bus: &decoded.bus, number: 0 }, Window { start_us, end_us, counts })
+            Window { start_us, end_us, counts }
         })
         .collect();
+    let rows: Vec<_> = windows.iter().map(|window| (Context { bus: &decoded.bus, number: 0 }, window)).collect();
     Columns::all(CLOCKS).batch(&rows)
 }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::pipeline::{BusTables, Sink};
 use crate::rows::{DataPhase, Rows, Transaction};
-use crate::tables::{self, Columns, Context};
+use crate::tables::{self, Columns, Context, Row};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::csv::Writer as CsvWriter;
@@ -204,17 +204,17 @@ impl FileSink {
     }
 
     fn write_ready(&mut self) -> Result<()> {
-        fn context<R>(buses: &[BusTables], rows: Vec<(usize, u64, R)>) -> Vec<(Context<'_>, R)> {
-            rows.into_iter().map(|(bus, number, row)| (Context { bus: &buses[bus], number }, row)).collect()
+        fn rows<'a, R>(buses: &'a [BusTables], rows: &'a [(usize, u64, R)]) -> Vec<Row<'a, R>> {
+            rows.iter().map(|(bus, number, row)| (Context { bus: &buses[*bus], number: *number }, row)).collect()
         }
         if let Some(file) = &mut self.transactions_file {
-            for rows in context(&self.buses, self.transactions.pop()).chunks(BATCH) {
-                file.write(&self.transaction_columns.batch(rows))?;
+            for part in self.transactions.pop().chunks(BATCH) {
+                file.write(&self.transaction_columns.batch(&rows(&self.buses, part)))?;
             }
         }
         if let Some(file) = &mut self.data_phases_file {
-            for rows in context(&self.buses, self.data_phases.pop()).chunks(BATCH) {
-                file.write(&self.data_phase_columns.batch(rows))?;
+            for part in self.data_phases.pop().chunks(BATCH) {
+                file.write(&self.data_phase_columns.batch(&rows(&self.buses, part)))?;
             }
         }
         Ok(())
