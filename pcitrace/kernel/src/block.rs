@@ -126,12 +126,9 @@ impl<B: Backend> Block<'_, B> {
     /// The clocks among `clocks` in which a parity is odd.
     #[inline(always)]
     pub fn odd(&self, parity: &Parity, clocks: u64) -> u64 {
-        let mut odd = 0;
         // Safety: the backend fits the processor.
-        for sample in ones(unsafe { B::expand(clocks, self.edges) }) {
-            let at = (self.start + sample as usize) * B::unit(self.span.unit);
-            odd |= u64::from(parity.is_odd(&self.span.data[at..])) << sample;
-        }
+        let samples = unsafe { B::expand(clocks, self.edges) };
+        let odd = parity.odd_among(self.span.sample(self.start), B::unit(self.span.unit), samples);
         // Safety: as above.
         unsafe { B::compress(odd, self.edges) }
     }

@@ -1,6 +1,7 @@
 //! Where the lines of one bus are in a sample, as the decoder needs them.
 
 use crate::bits::Bit;
+use crate::block::ones;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 
@@ -122,12 +123,30 @@ impl Parity {
     /// Is the number of ones odd? `sample` as for [`Gather::get`].
     #[inline(always)]
     pub fn is_odd(&self, sample: &[u8]) -> bool {
-        let bits = match self.words[..] {
-            // The usual case: AD and C/BE# are neighbours.
-            [(byte, mask)] => word_at(sample, byte) & mask,
-            _ => self.words.iter().fold(0, |bits, &(byte, mask)| bits ^ word_at(sample, byte) & mask),
-        };
+        let bits = self.words.iter().fold(0, |bits, &(byte, mask)| bits ^ word_at(sample, byte) & mask);
         (bits.count_ones() & 1 == 1) ^ self.flip
+    }
+
+    /// Bit `i` of the result is set if that is so for sample `i` of `block`, which begins samples of `unit` bytes, and the bit
+    /// is set in `samples`.
+    #[inline(always)]
+    pub fn odd_among(&self, block: &[u8], unit: usize, samples: u64) -> u64 {
+        let last = 63 - (samples | 1).leading_zeros() as usize;
+        match self.words[..] {
+            // The usual case: AD and C/BE# are neighbours.
+            [(byte, mask)] if block.len() >= last * unit + byte + 8 => {
+                let mut odd = if self.flip { samples } else { 0 };
+                for sample in ones(samples) {
+                    // Safety: as was just seen, the last of them is in the block.
+                    let word =
+                        unsafe { block.as_ptr().add(sample as usize * unit + byte).cast::<u64>().read_unaligned() };
+                    odd ^= u64::from((u64::from_le(word) & mask).count_ones() & 1) << sample;
+                }
+                odd
+            }
+            _ => ones(samples)
+                .fold(0, |odd, sample| odd | u64::from(self.is_odd(&block[sample as usize * unit..])) << sample),
+        }
     }
 }
 
@@ -292,6 +311,28 @@ mod tests {
                     word | u64::from((sample[p / 8] >> (p % 8) & 1 == 1) ^ inverted) << i
                 });
                 prop_assert_eq!(Gather::new(positions).get(&sample[..16]), expected);
+            }
+        }
+
+        #[test]
+        fn parity_equals_bit_by_bit(
+            unit in 1usize..18,
+            data in proptest::collection::vec(any::<u8>(), 64 * 18),
+            positions in proptest::collection::btree_map(0usize..144, any::<bool>(), 1..40),
+            below in 1usize..144,
+            samples: u64,
+        ) {
+            // All in one word, and anywhere; the block ends with its last sample.
+            for most in [below.min(64).min(8 * unit), 8 * unit] {
+                let chosen: Vec<_> = positions.iter().map(|(&p, &i)| (p % most, i)).collect::<BTreeMap<_, _>>().into_iter().collect();
+                let block = &data[..64 * unit];
+                let odd = |sample: usize| {
+                    let bit = |&(p, inverted): &(usize, bool)| (block[sample * unit + p / 8] >> (p % 8) & 1 == 1) ^ inverted;
+                    chosen.iter().filter(|position| bit(position)).count() % 2 == 1
+                };
+                let expected = (0..64).fold(0, |map, sample| map | u64::from(odd(sample)) << sample);
+                let parity = Parity::new(chosen.iter().copied());
+                prop_assert_eq!(parity.odd_among(block, unit, samples), expected & samples);
             }
         }
     }
