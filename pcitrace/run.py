@@ -377,7 +377,7 @@ class Bus:
         Parameters
         ----------
         window_us : float, optional
-            Length of a window in us; one row a window. Without it one row for the whole capture.
+            Length of a window in us; one row a window in which CLK rises. Without it one row for the whole capture.
         """
         return self._frame("clocks", window_us)
 

@@ -222,7 +222,7 @@ PROBLEMS = Table(
 
 CLOCKS = Table(
     "clocks",
-    "The clocks of one bus in one window, each counted in exactly one class.",
+    "The clocks of one bus in one window in which CLK rises, each counted in exactly one class.",
     (
         _BUS,
         Column("start_us", "double", "us", "Start of the window."),

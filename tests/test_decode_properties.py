@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import buses
 import numpy as np
@@ -154,6 +156,23 @@ def test_cutting_anywhere_changes_nothing(
     assert decode(cut, clock_mhz=66.0, threads=threads, portable=portable) == whole
 
 
+CLASSES = ("unknown", "idle", "address", "data", "stop", "abort", "wait")
+WAITS = ("turnaround", "decode", "both", "target", "initiator")
+
+
+def assert_windows_equal_oracle(
+    windows: list[dict[str, Any]], counted: list[str], edges_ps: Sequence[int], window_ps: int
+) -> None:
+    """There is a row for each window with a clock, in order, and each counts the clocks in it."""
+    inside: dict[int, list[str]] = {}
+    for of_clock, edge in zip(counted, edges_ps, strict=True):
+        inside.setdefault(int(edge) // window_ps, []).append(of_clock)
+    assert [round(row["start_us"] * 1e6 / window_ps) for row in windows] == list(inside)
+    for row, clocks in zip(windows, inside.values(), strict=True):
+        expected = oracle.account(clocks)
+        assert {key: row[key] for key in (*CLASSES, *WAITS)} == {key: expected[key] for key in (*CLASSES, *WAITS)}
+
+
 @given(buses.illegal(unknown=True), st.integers(20, 3000), seeds)
 def test_windows_sum_to_the_whole(folder: Path, clocks: list[oracle.Clock], window_ns: int, seed: int) -> None:
     rng = Random(seed)
@@ -161,11 +180,9 @@ def test_windows_sum_to_the_whole(folder: Path, clocks: list[oracle.Clock], wind
     path = waveforms.write_vcd(folder / "windows.vcd", changes)
     [whole] = decode(path).clocks
     windows = decode(path, window_us=window_ns / 1000).clocks
-    classes = ("unknown", "idle", "address", "data", "stop", "abort", "wait")
-    waits = ("turnaround", "decode", "both", "target", "initiator")
     for row in (whole, *windows):
-        assert sum(row[name] for name in classes) == row["total"]
-        assert sum(row[name] for name in waits) == row["wait"]
+        assert sum(row[name] for name in CLASSES) == row["total"]
+        assert sum(row[name] for name in WAITS) == row["wait"]
         assert row["busy"] == row["total"] - row["idle"] - row["unknown"]
         known = row["total"] - row["unknown"]
         assert row["occupancy"] == row["utilisation"] == (row["busy"] / known if known else None)
@@ -173,15 +190,24 @@ def test_windows_sum_to_the_whole(folder: Path, clocks: list[oracle.Clock], wind
         assert row["efficiency"] == (row["data"] / row["busy"] if row["busy"] else None)
     assert whole["total"] == len(clocks)
     counted = oracle.decode(clocks, grants=buses.GRANTS).classes
-    for row in windows:
-        start_ps = round(row["start_us"] * 1e6)
-        assert start_ps % (window_ns * 1000) == 0
-        inside = [c for c, edge in zip(counted, edges, strict=True) if 0 <= edge - start_ps < window_ns * 1000]
-        assert {key: row[key] for key in (*classes, *waits)} == {
-            key: oracle.account(inside)[key] for key in (*classes, *waits)
-        }
-    for name in (*classes, *waits, "total", "busy"):
+    assert_windows_equal_oracle(windows, counted, edges, window_ns * 1000)
+    for name in (*CLASSES, *WAITS, "total", "busy"):
         assert sum(row[name] for row in windows) == whole[name]
+
+
+@given(buses.legal(), st.integers(1, 300), st.sampled_from((1, 3)), seeds)
+def test_windows_of_samples(folder: Path, traffic: buses.Traffic, window: int, threads: int, seed: int) -> None:
+    """Windows of a few samples and of many, most of them with no clock or one; chunks cut anywhere."""
+    rng = Random(seed)
+    wires = waveforms.wires(waveforms.settle(traffic.clocks, rng))
+    sampled, _ = waveforms.timing_mode(wires, rng)
+    seen, stamps, _ = waveforms.samples_to_clocks(sampled)
+    cuts = [rng.randrange(0, 900) for _ in range(rng.randrange(9))]
+    path = waveforms.write_sr(folder / "windows.sr", sampled, chunk_bytes=cuts)
+    tick_ps = round(1e12 / sampled.rate_hz)
+    windows = decode(path, window_us=window * tick_ps / 1e6, threads=threads).clocks
+    counted = oracle.decode(seen, grants=buses.GRANTS).classes
+    assert_windows_equal_oracle(windows, counted, [stamp * tick_ps for stamp in stamps], window * tick_ps)
 
 
 @given(buses.illegal(unknown=False), seeds)
