@@ -144,9 +144,14 @@ class Truth:
         """Log a CSR access; it is the first after their receive DMA for the frames that wait for one."""
         first, last = attempts[0], attempts[-1]
         self.counts[bus]["csr"] += 1
-        for waiting in self._unserved[bus]:
-            waiting.rx_csr_ns = first.start_ns
-        self._unserved[bus].clear()
+        waiting = []
+        for served in self._unserved[bus]:
+            assert served.rx_dma_end_ns is not None
+            if first.start_ns > served.rx_dma_end_ns:
+                served.rx_csr_ns = first.start_ns
+            else:  # its first attempt came before the last data: not an access after them
+                waiting.append(served)
+        self._unserved[bus] = waiting
         if "csr" not in self._files:
             return
         self._files["csr"].write(
