@@ -17,7 +17,9 @@ from pcitrace.dma import SHORTEST_RECEIVED, Kind
 from pcitrace.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
 from pcitrace.phases import Phases
 from pcitrace.profiles import Profile
-from pcitrace.sendstart import Starts, find, updates
+from pcitrace.sendstart import find
+from pcitrace.sendupdate import updates
+from pcitrace.starts import Starts
 from pcitrace.traffic import Bursts, Traffic
 
 __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
@@ -274,7 +276,8 @@ def _columns(
     status = joined.first_data_us[np.flatnonzero((joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0))]
     done_from = np.fmax(dma_end, wire_end) if mine.host.profile.send == "store_and_forward" else dma_end
     status_us = next_us(np.sort(status), done_from)
-    done = updates(csr, mine.starts, joined.last_data_us[mine.sends])
+    got_us = np.sort(joined.last_data_us[mine.receives])
+    done = updates(csr, mine.starts, joined.last_data_us[mine.sends], got_us)
     rows: dict[str, Any] = {
         "sender": np.full(len(send), sender, dtype=object),
         "receiver": np.full(len(send), receiver, dtype=object),

@@ -12,7 +12,7 @@ def nic_profile(host: HostParameters, name: str) -> dict[str, Any]:
     nic, driver = host.nic, host.driver
     roles: dict[str, tuple[int, str | None]] = {}
     for accesses, role in (
-        (driver.sent_update, None),
+        (driver.sent_update, "send_update"),
         (driver.receive, "interrupt"),
         (driver.queue_update, "receive_doorbell"),
         (driver.send[:-1], None),

@@ -1,0 +1,95 @@
+"""What is found out about the accesses that start sends, and what all ways of finding it share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.csr import Accesses
+
+__all__ = [
+    "BEFORE_CAPTURE",
+    "GROUP_US",
+    "LAG_US",
+    "MOST",
+    "NEARLY_ALL",
+    "NEXT",
+    "Starts",
+    "following",
+    "once_each",
+    "started",
+]
+
+GROUP_US = 1.0
+"""Accesses of the host with shorter pauses between them belong to one group."""
+
+BEFORE_CAPTURE = 4
+"""Sends that may have been started before the capture began, or runs before the first send that start none."""
+
+LAG_US = 0.6
+"""By how much the time from a send to the access that completes it may vary."""
+
+NEXT = 8
+"""Accesses behind a send of which one may be that."""
+
+NEARLY_ALL = 0.9
+"""Share of the sends that must have it; the capture may end before the others'."""
+
+MOST = 0.5
+"""Share of the cases from which on something may be the rule."""
+
+
+@dataclass(frozen=True)
+class Starts:
+    """The CSR accesses that start sends.
+
+    Attributes
+    ----------
+    first, last : arrays of int
+        For each send the first and last access that start it, as rows of `Accesses`; -1 if not known.
+    send : array of int
+        For each access the send it starts, the first of them if it starts several; -1 for none.
+    undecided : array of int
+        Accesses of which some start a send and some complete one, but nothing tells which.
+    """
+
+    first: Integers
+    last: Integers
+    send: Integers
+    undecided: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+def started(count: int, first: Integers, last: Integers) -> Integers:
+    """Return for each of `count` accesses the first send of whose accesses, from `first` to `last`, it is; else -1."""
+    known = np.flatnonzero(last >= 0)
+    length = (last - first)[known] + 1
+    owner = np.repeat(known.astype(np.int32), length)
+    place = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length - first[known], length)
+    send = np.full(count, -1, dtype=np.int32)
+    # Of values for one place numpy keeps the last.
+    send[place[::-1]] = owner[::-1]
+    return send
+
+
+def once_each(csr: Accesses, usable: Booleans, time_us: Floats) -> Integers | None:
+    """Return the accesses of the register that is accessed once before each of the given times; None if there is none.
+
+    Of several the one that comes closest.
+    """
+    best, least = None, np.inf
+    for address in np.unique(csr.address[usable]):
+        rows = np.flatnonzero(usable & (csr.address == address))
+        if len(rows) != len(time_us):
+            continue
+        lead = time_us - csr.first_attempt_us[rows]
+        if (lead > 0).all() and np.median(lead) < least:
+            best, least = rows, float(np.median(lead))
+    return best
+
+
+def following(access_us: Floats, time_us: Floats) -> tuple[Integers, Floats]:
+    """Return the rows of the next accesses after each time, and how long after it they come: inf where there is none."""
+    behind = np.searchsorted(access_us, time_us, side="right")[:, None] + np.arange(NEXT)
+    return behind, np.r_[access_us, np.full(NEXT, np.inf)][np.minimum(behind, len(access_us))] - time_us[:, None]
