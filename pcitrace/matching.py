@@ -13,6 +13,7 @@ from pcitrace.align import LONGEST_LAG_US, WIDEST, Side, match
 from pcitrace.columns import Booleans, Floats, Integers, next_us, pick, pick_us
 from pcitrace.content import FCS, HEADER, Heads, Keys, WireFrames, heads, keys, wire_frames
 from pcitrace.csr import CONFIGURATION
+from pcitrace.delays import LAG_US
 from pcitrace.dma import SHORTEST_RECEIVED, Kind
 from pcitrace.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
 from pcitrace.phases import Phases
@@ -83,6 +84,7 @@ class Ends:
     receive_head: Heads | None
     wire: WireFrames | None
     starts: Starts
+    done_us: Floats
     host: HostTraffic
 
     @classmethod
@@ -104,8 +106,14 @@ class Ends:
             byte_us = link.byte_us if link else None
             wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
         first_us, last_us = joined.first_data_us[sends], joined.last_data_us[sends]
-        starts = find(host.traffic.csr, host.profile, first_us, last_us, joined.address[sends])
-        return cls(sends, receives, send_head, receive_head, wire, starts, host)
+        received_us = np.sort(joined.last_data_us[receives])
+        bus = host.traffic.dma.bus
+        freed_us = np.sort(bus.end_us[bus.end_us - bus.start_us > LAG_US])
+        if not len(receives): freed_us = freed_us[:0]
+        csr, address = host.traffic.csr, joined.address[sends]
+        starts = find(csr, host.profile, first_us, last_us, received_us, freed_us, address)
+        done_us = updates(csr, starts, last_us, received_us, freed_us)
+        return cls(sends, receives, send_head, receive_head, wire, starts, done_us, host)
 
 
 def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
@@ -276,14 +284,12 @@ def _columns(
     status = joined.first_data_us[np.flatnonzero((joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0))]
     done_from = np.fmax(dma_end, wire_end) if mine.host.profile.send == "store_and_forward" else dma_end
     status_us = next_us(np.sort(status), done_from)
-    got_us = np.sort(joined.last_data_us[mine.receives])
-    done = updates(csr, mine.starts, joined.last_data_us[mine.sends], got_us)
     rows: dict[str, Any] = {
         "sender": np.full(len(send), sender, dtype=object),
         "receiver": np.full(len(send), receiver, dtype=object),
         "csr_first_us": pick_us(csr.first_attempt_us, first),
         "csr_last_us": pick_us(csr.first_attempt_us, last),
-        "csr_done_us": pick_us(done, send),
+        "csr_done_us": pick_us(mine.done_us, send),
         "dma_start_us": pick_us(joined.first_data_us, burst),
         "dma_end_us": dma_end,
         "status_us": status_us,

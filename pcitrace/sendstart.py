@@ -8,9 +8,10 @@ import pandas as pd
 from pcitrace.bustable import WRITES
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.csr import CONFIGURATION, Accesses
+from pcitrace.delays import MOST, NEARLY_ALL
 from pcitrace.profiles import Profile
 from pcitrace.sendtimes import by_group, by_lag, by_run
-from pcitrace.starts import GROUP_US, MOST, NEARLY_ALL, Starts, once_each
+from pcitrace.starts import GROUP_US, Starts, once_each
 
 __all__ = ["NOT_STARTING", "find"]
 
@@ -18,7 +19,15 @@ NOT_STARTING = ("interrupt", "send_update", "receive_doorbell", "receive_buffer"
 """Roles of registers that start no send."""
 
 
-def find(csr: Accesses, profile: Profile, dma_start_us: Floats, dma_end_us: Floats, address: Integers) -> Starts:
+def find(
+    csr: Accesses,
+    profile: Profile,
+    dma_start_us: Floats,
+    dma_end_us: Floats,
+    received_us: Floats,
+    freed_us: Floats,
+    address: Integers,
+) -> Starts:
     """Find the CSR accesses that start each send.
 
     Parameters
@@ -30,6 +39,10 @@ def find(csr: Accesses, profile: Profile, dma_start_us: Floats, dma_end_us: Floa
         First data phase of each send, ascending.
     dma_end_us : array of float
         Last data phase of each.
+    received_us : array of float
+        Last data phase of each receive, ascending.
+    freed_us : array of float
+        End of each transaction of the card for which another one had to wait noticeably, ascending.
     address : array of int
         Where in memory each send's data begins; -1 if not known.
 
@@ -47,7 +60,8 @@ def find(csr: Accesses, profile: Profile, dma_start_us: Floats, dma_end_us: Floa
     bells = _unnamed_doorbell(csr, dma_start_us)
     if bells is not None:
         return _by_doorbell(csr, bells, np.ones(len(bells), dtype=np.int64), dma_start_us)
-    return by_run(csr, dma_start_us) or by_lag(csr, dma_start_us, dma_end_us) or by_group(csr, dma_start_us)
+    times = dma_start_us, dma_end_us
+    return by_run(csr, *times) or by_lag(csr, *times) or by_group(csr, *times, received_us, freed_us)
 
 
 def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts:

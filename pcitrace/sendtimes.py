@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcitrace.columns import Floats, Integers, pick
+from pcitrace.bustable import WRITES
+from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us
 from pcitrace.csr import CONFIGURATION, Accesses
-from pcitrace.starts import BEFORE_CAPTURE, GROUP_US, LAG_US, NEARLY_ALL, Starts, following, started
+from pcitrace.delays import AT_ONCE_US, BEFORE_CAPTURE, LAG_US, MOST, NEARLY_ALL, as_after, filled, following, in_step, usual, waited
+from pcitrace.starts import GROUP_US, Starts, started
 
 __all__ = ["by_group", "by_lag", "by_run"]
 
@@ -17,19 +19,28 @@ SET_UP = 16
 """Accesses that may come before the first send without starting one."""
 
 
-def by_run(csr: Accesses, dma_start_us: Floats) -> Starts | None:
+def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | None:
     """Nothing names the registers, but each send is started by a run of equally many accesses in quick succession.
 
     The runs are told from other accesses by their number: with some pause between runs and some length of theirs there
     is one for each send, in order, each before its DMA. None if there are no such pause and length. Where another
     access stands with a run and its pause does not tell on which side, neither end of the run is known.
     """
-    usable = np.flatnonzero(csr.reason != CONFIGURATION)
+    usable = _usable(csr)
     if len(usable) < 2:
         return None
     start_us = csr.first_attempt_us[usable]
     end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)[usable]
     pause = np.r_[np.inf, start_us[1:] - end_us[:-1], np.inf]
+
+    def settled(first: Integers, last: Integers) -> bool:
+        """Whether the other accesses are the updates of the sends, or at least do not come between runs and DMA."""
+        begun = dma_start_us[len(dma_start_us) - len(last) :]
+        if (np.searchsorted(start_us, begun, side="right") - 1 == last).mean() >= MOST:
+            return True
+        others = start_us[(started(len(usable), first, last) < 0) & (start_us > dma_end_us[0])]
+        return in_step(others, dma_end_us) is not None
+
     for limit in PAUSES_US:
         heads = np.flatnonzero(pause[:-1] >= limit)
         size = np.diff(np.r_[heads, len(usable)])
@@ -49,7 +60,8 @@ def by_run(csr: Accesses, dma_start_us: Floats) -> Starts | None:
             # Runs too many are no sends but what came first, such as the set-up of the card.
             first = first[max(-missing, 0) :]
             last = first + length - 1
-            if (abs(missing), missing > 0) >= least or (start_us[last] > dma_start_us[max(missing, 0) :]).any():
+            late = start_us[last] > dma_start_us[max(missing, 0) :]
+            if (abs(missing), missing > 0) >= least or late.any() or not settled(first, last):
                 continue
             either = np.r_[unclear, unclear + length]
             best, least = (first, last, either), (abs(missing), missing > 0)
@@ -95,56 +107,83 @@ def by_lag(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
     return found[0] if len(found) == 1 else None
 
 
-def by_group(csr: Accesses, dma_start_us: Floats) -> Starts:
-    """Nothing names the registers: the group of accesses before the DMA starts it; a batch shares its group evenly.
+def by_group(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us: Floats) -> Starts:
+    """The access before the DMA starts it, or the group of accesses; a batch shares its group evenly.
 
-    Unknown where there are not as many accesses as before most.
+    Unknown where the last one does not come as long before the DMA as it usually does, where there are not as many as
+    before most, and where one may be the update of a send or belong to a receive.
     """
-    usable = np.flatnonzero(csr.reason != CONFIGURATION)
-    if not len(usable):
-        none = np.full(len(dma_start_us), -1)
-        return Starts(none, none.copy(), np.full(len(csr), -1, dtype=np.int32))
+    usable = _usable(csr)
+    unknown = np.full(len(dma_start_us), -1)
+    access_us = csr.first_attempt_us[usable]
+    before = np.searchsorted(access_us, dma_start_us, side="right") - 1
+    if (before < 0).all():
+        return Starts(unknown, unknown.copy(), np.full(len(csr), -1, dtype=np.int32))
     end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)[usable]
-    begins = np.r_[True, csr.first_attempt_us[usable][1:] - end_us[:-1] >= GROUP_US]
-    group_start = np.flatnonzero(begins)
-    group = np.cumsum(begins) - 1
-    before = np.searchsorted(csr.first_attempt_us[usable], dma_start_us, side="right") - 1
-    known = before >= 0
-    own = np.where(known, group[np.maximum(before, 0)], -1)
-    first = np.where(known, group_start[np.maximum(own, 0)], -1)
-    last = before.copy()
-    # Sends of one group, in order: the k-th of n has the k-th n-th part of it, if it divides.
-    run_start = np.flatnonzero(np.r_[True, own[1:] != own[:-1]])
-    length = np.diff(np.r_[run_start, len(own)])
-    for start, many in zip(run_start[length > 1].tolist(), length[length > 1].tolist(), strict=True):
-        if own[start] < 0:
-            continue
-        size = last[start] - first[start] + 1
-        if size % many == 0:
-            part = size // many
-            begin = first[start] + part * np.arange(many)
-            first[start : start + many], last[start : start + many] = begin, begin + part - 1
-        else:
-            last[start : start + many] = last[start]
-    heads = run_start[known[run_start]]
-    undecided = _unusual(csr.first_attempt_us[usable], dma_start_us[heads], first[heads], last[heads])
-    return _among(usable, len(csr), first, last, undecided)
+    group_start = np.flatnonzero(np.r_[True, access_us[1:] - end_us[:-1] >= GROUP_US])
+    begin = pick(group_start, np.searchsorted(group_start, before, side="right") - 1)
+    # Sends of one group, in order: the k-th of n has the k-th n-th part of it.
+    head = np.flatnonzero(np.r_[True, begin[1:] != begin[:-1]])
+    many = np.diff(np.r_[head, len(begin)])
+    size, many = np.repeat(before[head] + 1 - begin[head], many), np.repeat(many, many)
+    part = size // many
+    normal = int(np.bincount(part[(before >= 0) & (part > 0)], minlength=2).argmax())
+    last = np.where(many == 1, before, begin + part * (np.arange(len(begin)) - np.repeat(head, many[head]) + 1) - 1)
+    lead_us = dma_start_us - access_us[before]
+    window = usual(lead_us[many == 1][:, None], MOST)
+    clear = (before >= 0) & (part * many == size) & (part == normal)
+    if window is None:
+        clear &= many > 1
+    else:
+        clear &= (many > 1) | ((lead_us >= window[0]) & (lead_us <= window[1]))
+        # Another access may have come between the last one and the DMA.
+        low = np.searchsorted(access_us, dma_start_us - window[1] - GROUP_US)
+        clear &= (many > 1) | (before + 1 - np.minimum(low, begin) == normal)
+        # One right behind the DMA before had waited for the bus, and the card may have gone on by itself.
+        clear &= (many > 1) | (access_us[before] - np.r_[-np.inf, dma_end_us[:-1]] > AT_ONCE_US)
+    if normal == 1:
+        last = np.where(clear, last, -1)
+        last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, waited(access_us, freed_us))
+        clear = last >= 0
+    first, last = np.where(clear, last + 1 - normal, -1), np.where(clear, last, -1)
+    # A send of which that is not known may have begun with any access since the last one that is known.
+    sure = np.r_[-1, np.maximum.accumulate(last)[:-1]]
+    ends = np.zeros(len(usable) + 1, dtype=np.int64)
+    np.add.at(ends, sure[~clear] + 1, 1)
+    np.add.at(ends, np.maximum(before, sure)[~clear] + 1, -1)
+    return _among(usable, len(csr), first, last, np.flatnonzero(np.cumsum(ends)[:-1]))
 
 
-def _unusual(access_us: Floats, dma_start_us: Floats, first: Integers, last: Integers) -> Integers:
-    """Return the accesses before sends that are more, or fewer, than before most of them.
+def _one_each(
+    access_us: Floats,
+    rows: Integers,
+    before: Integers,
+    dma_start_us: Floats,
+    dma_end_us: Floats,
+    received_us: Floats,
+    late: Booleans,
+) -> Integers:
+    """Check the accesses of which one starts each send, and find those that are not known yet among what is left."""
+    mine = np.zeros(len(access_us), dtype=bool)
+    mine[before[before >= 0]] = True
+    behind, lag = following(access_us, dma_end_us)
+    window = usual(np.where(np.r_[mine, np.ones(lag.shape[1], dtype=bool)][np.minimum(behind, len(mine))], np.inf, lag), MOST)
+    update = np.zeros(len(access_us), dtype=bool)
+    if window is not None:
+        update[behind[(lag >= window[0]) & (lag <= window[1])]] = True
+    received = as_after(access_us, ~mine & ~update, received_us)
+    # An access of a receive can stand in for a start only where that one came earlier than usual.
+    strange = np.cumsum(~mine & ~update & ~received)
+    since = np.diff(strange[np.maximum(before, 0)], prepend=0) > 0
+    rows = np.where((rows >= 0) & ~update[rows] & ~(received[rows] & since), rows, -1)
+    left = ~update & ~received & (np.arange(len(access_us)) <= before[-1])
+    found = filled(rows, left, late)
+    return np.where(pick_us(access_us, found) <= dma_start_us, found, -1)
 
-    Counted back to the start of the group, or to a pause longer before the DMA than the last access usually is: another
-    access may have come between that one and the DMA.
-    """
-    if not len(first):
-        return first
-    reach_us = float(np.median(dma_start_us - access_us[last])) + GROUP_US
-    low = np.minimum(first, np.searchsorted(access_us, dma_start_us - reach_us))
-    many = last + 1 - low
-    strange = many != np.bincount(many).argmax()
-    rows = [np.arange(*ends) for ends in zip(low[strange], last[strange] + 1, strict=True)]
-    return np.concatenate(rows) if rows else first[:0]
+
+def _usable(csr: Accesses) -> Integers:
+    """Return the accesses that may start a send: a send is started by writes, where the command was captured."""
+    return np.flatnonzero((csr.reason != CONFIGURATION) & ((csr.command < 0) | np.isin(csr.command, WRITES)))
 
 
 def _among(usable: Integers, count: int, first: Integers, last: Integers, undecided: Integers) -> Starts:

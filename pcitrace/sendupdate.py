@@ -6,15 +6,13 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, pick_us
 from pcitrace.csr import CONFIGURATION, Accesses
-from pcitrace.starts import BEFORE_CAPTURE, LAG_US, MOST, NEARLY_ALL, NEXT, Starts, following
+from pcitrace.delays import MOST, as_after, filled, following, in_step, usual, waited
+from pcitrace.starts import Starts
 
 __all__ = ["updates"]
 
-FEW = 0.02
-"""Share of the receives up to which accesses at one delay after them are there by chance."""
 
-
-def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floats) -> Floats:
+def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floats, freed_us: Floats) -> Floats:
     """Return when the driver updated its sent queue, for each send.
 
     Parameters
@@ -25,6 +23,8 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floa
         Last data phase of each send, ascending.
     received_us : array of float
         Last data phase of each receive, ascending.
+    freed_us : array of float
+        End of each transaction of the card for which another one had to wait noticeably, ascending.
 
     Returns
     -------
@@ -45,36 +45,12 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floa
         return unknown if done_us is None else done_us
     done_us = _own_register(csr, free & (csr.address >= 0), dma_end_us, received_us)
     if done_us is None:
-        done_us = _alone(csr.first_attempt_us[free], dma_end_us, received_us)
+        late = free & (csr.first_attempt_us > dma_end_us[0])
+        done_us = None if len(received_us) else in_step(csr.first_attempt_us[late], dma_end_us)
+    if done_us is None:
+        causes = free & csr.plays("interrupt")
+        done_us = _alone(csr.first_attempt_us[causes if causes.any() else free], dma_end_us, received_us, freed_us)
     return np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
-
-
-def _in_step(access_us: Floats, dma_end_us: Floats) -> Floats | None:
-    """Give each send an access after it, in order; None if that does not come out.
-
-    Sends that ended before the capture began may have their accesses in it, and the last ones have none if it ends too
-    early. The accesses then have to come at their usual delay.
-    """
-    count, found = len(dma_end_us), len(access_us)
-    least = NEARLY_ALL * count - BEFORE_CAPTURE
-    for early in range(max(found - count, 0), min(BEFORE_CAPTURE, int(found - max(least, 1))) + 1):
-        own = access_us[early:]
-        lag = own - dma_end_us[: len(own)]
-        if (lag > 0).all() and (len(own) == found == count or _usual(lag[:, None], NEARLY_ALL) is not None):
-            return np.r_[own, np.full(count - len(own), np.nan)]
-    return None
-
-
-def _usual(lag: Floats, share: float) -> tuple[float, float] | None:
-    """Return the shortest delay, from and to, that at least a share of the rows of delays have; None if there is none."""
-    lags = np.sort(lag[np.isfinite(lag)])
-    within = np.searchsorted(lags, lags + LAG_US, side="right") - np.arange(len(lags))
-    enough = np.flatnonzero(within >= share * len(lag))
-    if not len(enough):
-        return None
-    near = enough[lags[enough] <= lags[enough[0]] + LAG_US]
-    low = float(lags[near[within[near].argmax()]])
-    return low, low + LAG_US
 
 
 def _own_register(csr: Accesses, usable: Booleans, dma_end_us: Floats, received_us: Floats) -> Floats | None:
@@ -85,7 +61,7 @@ def _own_register(csr: Accesses, usable: Booleans, dma_end_us: Floats, received_
     best, least = None, np.inf
     for address in np.unique(csr.address[usable]):
         access_us = csr.first_attempt_us[usable & (csr.address == address)]
-        done_us = _in_step(access_us, dma_end_us)
+        done_us = in_step(access_us, dma_end_us)
         if done_us is None:
             continue
         lag = float(np.nanmedian(done_us - dma_end_us))
@@ -97,29 +73,36 @@ def _own_register(csr: Accesses, usable: Booleans, dma_end_us: Floats, received_
     return best
 
 
-def _alone(access_us: Floats, dma_end_us: Floats, received_us: Floats) -> Floats:
+def _alone(access_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us: Floats) -> Floats:
     """Give each send the access that comes after it at the usual delay, if it is the only one and can be nothing else.
 
-    NaN where it could belong to another send or, for it comes as late after a receive as other accesses do, to that.
+    Without a usual delay that is the next one. NaN where it may belong to another send or, for it comes as late after a
+    receive as other accesses do, to that.
     """
     behind, lag = following(access_us, dma_end_us)
-    usual = _usual(lag, MOST)
-    if usual is None:
-        return np.full(len(dma_end_us), np.nan)
-    hit = (lag >= usual[0]) & (lag <= usual[1])
-    row = np.where(hit.sum(axis=1) == 1, behind[np.arange(len(behind)), hit.argmax(axis=1)], -1)
+    window = usual(lag, MOST)
+    if window is not None:
+        hit = (lag >= window[0]) & (lag <= window[1])
+    else:
+        hit = np.isfinite(lag) & (np.arange(lag.shape[1]) == 0)
+    # An update may be several accesses, or something may always follow it: as many as most have, and the first of them.
+    many = hit.sum(axis=1)
+    normal = many == np.bincount(many[many > 0], minlength=1).argmax()
+    row = np.where(normal & (many > 0), behind[np.arange(len(behind)), hit.argmax(axis=1)], -1)
     taken = np.bincount(behind[hit], minlength=len(access_us))
-    row[taken[row] > 1] = -1
-    row[_of_receives(access_us, taken == 0, received_us)[row]] = -1
-    return pick_us(access_us, row)
-
-
-def _of_receives(access_us: Floats, known: Booleans, received_us: Floats) -> Booleans:
-    """Return which accesses come as late after a receive as some do that are known not to be updates of sends."""
-    if not len(received_us) or not known.any():
-        return np.zeros(len(access_us), dtype=bool)
-    before = np.searchsorted(received_us, access_us)[:, None] - 1 - np.arange(NEXT)
-    since = access_us[:, None] - np.where(before >= 0, received_us[np.maximum(before, 0)], -np.inf)
-    usual = np.sort(since[known, 0])
-    alike = np.searchsorted(usual, since + LAG_US / 2) - np.searchsorted(usual, since - LAG_US / 2)
-    return np.asarray((np.isfinite(since) & (alike > FEW * len(received_us))).any(axis=1))
+    received = as_after(access_us, taken == 0, received_us)
+    if window is None:
+        # Nothing but their order tells them: of several sends the first, and none that a receive may have caused.
+        received |= np.diff(np.searchsorted(received_us, access_us), prepend=0) > 0
+        row[np.r_[False, row[1:] == row[:-1]]] = -1
+        row[received[row]] = -1
+        return pick_us(access_us, row)
+    late = waited(access_us, freed_us)
+    row[(taken[row] > 1) | late[row]] = -1
+    # An access of a receive can stand in for an update only where that one comes later than usual: at no usual delay.
+    strange = np.flatnonzero((taken == 0) & ~received)
+    behind_it = np.r_[strange, len(access_us)][np.searchsorted(strange, row)]
+    following_row = np.r_[np.minimum.accumulate(np.where(row >= 0, row, len(access_us))[::-1])[::-1][1:], len(access_us)]
+    row[received[row] & (behind_it < following_row)] = -1
+    row = filled(row, ~received & (taken == 0) & (access_us > dma_end_us[0]), late)
+    return np.where(pick_us(access_us, row) > dma_end_us, pick_us(access_us, row), np.nan)

@@ -9,36 +9,10 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.csr import Accesses
 
-__all__ = [
-    "BEFORE_CAPTURE",
-    "GROUP_US",
-    "LAG_US",
-    "MOST",
-    "NEARLY_ALL",
-    "NEXT",
-    "Starts",
-    "following",
-    "once_each",
-    "started",
-]
+__all__ = ["GROUP_US", "Starts", "once_each", "started"]
 
 GROUP_US = 1.0
 """Accesses of the host with shorter pauses between them belong to one group."""
-
-BEFORE_CAPTURE = 4
-"""Sends that may have been started before the capture began, or runs before the first send that start none."""
-
-LAG_US = 0.6
-"""By how much the time from a send to the access that completes it may vary."""
-
-NEXT = 8
-"""Accesses behind a send of which one may be that."""
-
-NEARLY_ALL = 0.9
-"""Share of the sends that must have it; the capture may end before the others'."""
-
-MOST = 0.5
-"""Share of the cases from which on something may be the rule."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +61,3 @@ def once_each(csr: Accesses, usable: Booleans, time_us: Floats) -> Integers | No
         if (lead > 0).all() and np.median(lead) < least:
             best, least = rows, float(np.median(lead))
     return best
-
-
-def following(access_us: Floats, time_us: Floats) -> tuple[Integers, Floats]:
-    """Return the rows of the next accesses after each time, and how long after it they come: inf where there is none."""
-    behind = np.searchsorted(access_us, time_us, side="right")[:, None] + np.arange(NEXT)
-    return behind, np.r_[access_us, np.full(NEXT, np.inf)][np.minimum(behind, len(access_us))] - time_us[:, None]

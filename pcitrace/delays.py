@@ -1,0 +1,109 @@
+"""How long after a send accesses come: what most have in common tells which of them belong to the sends."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Floats, Integers, pick_us
+
+__all__ = [
+    "AT_ONCE_US",
+    "BEFORE_CAPTURE",
+    "LAG_US",
+    "MOST",
+    "NEARLY_ALL",
+    "as_after",
+    "filled",
+    "following",
+    "in_step",
+    "usual",
+    "waited",
+]
+
+BEFORE_CAPTURE = 4
+"""Sends that may have been started before the capture began, or runs before the first send that start none."""
+
+LAG_US = 0.6
+"""By how much the time from a send to the access that completes it may vary."""
+
+NEXT = 8
+"""Accesses behind a send of which one may be that."""
+
+NEARLY_ALL = 0.9
+"""Share of the sends that must have it; the capture may end before the others'."""
+
+MOST = 0.5
+"""Share of the cases from which on something may be the rule."""
+
+FEW = 0.05
+"""Share of the cases up to which accesses at one delay are there by chance."""
+
+AT_ONCE_US = 0.5
+"""An access that comes sooner after a transaction of the card had waited for the bus."""
+
+
+def following(access_us: Floats, time_us: Floats) -> tuple[Integers, Floats]:
+    """Return the rows of the next accesses after each time, and how long after it they come: inf where there is none."""
+    behind = np.searchsorted(access_us, time_us, side="right")[:, None] + np.arange(NEXT)
+    return behind, np.r_[access_us, np.full(NEXT, np.inf)][np.minimum(behind, len(access_us))] - time_us[:, None]
+
+
+def usual(delay_us: Floats, share: float) -> tuple[float, float] | None:
+    """Return the shortest delay, from and to, that at least a share of the rows of delays have; None if there is none."""
+    delays = np.sort(delay_us[np.isfinite(delay_us) & (delay_us >= AT_ONCE_US)])
+    within = np.searchsorted(delays, delays + LAG_US, side="right") - np.arange(len(delays))
+    enough = np.flatnonzero(within >= share * len(delay_us))
+    if not len(enough):
+        return None
+    near = enough[delays[enough] <= delays[enough[0]] + LAG_US]
+    low = float(delays[near[within[near].argmax()]])
+    return low, low + LAG_US
+
+
+def in_step(access_us: Floats, time_us: Floats) -> Floats | None:
+    """Give each time an access after it, in order; None if that does not come out.
+
+    What was before the capture began may have its accesses in it, and the last times have none if it ends too early: NaN.
+    The accesses then have to come at their usual delay.
+    """
+    count, found = len(time_us), len(access_us)
+    least = max(NEARLY_ALL * count - BEFORE_CAPTURE, 1)
+    for early in range(max(found - count, 0), min(BEFORE_CAPTURE, int(found - least)) + 1):
+        own = access_us[early:]
+        delay = own - time_us[: len(own)]
+        if (delay > 0).all() and (len(own) == found == count or usual(delay[:, None], NEARLY_ALL) is not None):
+            return np.r_[own, np.full(count - len(own), np.nan)]
+    return None
+
+
+def as_after(access_us: Floats, known: Booleans, time_us: Floats) -> Booleans:
+    """Return which accesses come as late after one of the times as several do of which that is known."""
+    if not len(time_us) or not known.any():
+        return np.zeros(len(access_us), dtype=bool)
+    before = np.searchsorted(time_us, access_us)[:, None] - 1 - np.arange(NEXT)
+    since = access_us[:, None] - np.where(before >= 0, time_us[np.maximum(before, 0)], -np.inf)
+    others = np.sort(since[known, 0])
+    alike = np.searchsorted(others, since + LAG_US / 2) - np.searchsorted(others, since - LAG_US / 2)
+    return np.asarray((np.isfinite(since) & (alike > FEW * len(time_us))).any(axis=1))
+
+
+def waited(access_us: Floats, freed_us: Floats) -> Booleans:
+    """Return which accesses had to wait for the bus, so that they come at no usual delay; `freed_us`: when it was freed."""
+    before = np.searchsorted(freed_us, access_us, side="right") - 1
+    return (before >= 0) & (access_us - pick_us(freed_us, before) < AT_ONCE_US)
+
+
+def filled(rows: Integers, left: Booleans, late: Booleans) -> Integers:
+    """Fill gaps: between two known rows the unknown ones, -1, are those that are left there, if these are as many.
+
+    Not where one of these came late.
+    """
+    missing, known = np.flatnonzero(rows < 0), np.flatnonzero(rows >= 0)
+    open_rows = np.flatnonzero(left)
+    open_rows = open_rows[~np.isin(open_rows, rows)]
+    gap, open_gap = np.searchsorted(known, missing), np.searchsorted(rows[known], open_rows)
+    wanted, there = (np.bincount(one, minlength=len(known) + 1) for one in (gap, open_gap))
+    agree = (wanted == there) & (np.bincount(open_gap, late[open_rows], minlength=len(known) + 1) == 0)
+    out = rows.copy()
+    out[missing[agree[gap]]] = open_rows[agree[open_gap]]
+    return out
