@@ -15,6 +15,7 @@ __all__ = [
     "as_after",
     "filled",
     "following",
+    "freed",
     "in_step",
     "usual",
     "waited",
@@ -87,23 +88,42 @@ def as_after(access_us: Floats, known: Booleans, time_us: Floats) -> Booleans:
     return np.asarray((np.isfinite(since) & (alike > FEW * len(time_us))).any(axis=1))
 
 
+def freed(start_us: Floats, end_us: Floats) -> Floats:
+    """Return when a card freed the bus that it had used, with short pauses, for so long that delays are not usual then.
+
+    Parameters
+    ----------
+    start_us, end_us : array of float
+        Of each of its transactions, in order.
+    """
+    if not len(start_us):
+        return end_us
+    begins = np.r_[True, start_us[1:] - end_us[:-1] >= AT_ONCE_US]
+    since = start_us[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]
+    return end_us[end_us - since > LAG_US]
+
+
 def waited(access_us: Floats, freed_us: Floats) -> Booleans:
-    """Return which accesses had to wait for the bus, so that they come at no usual delay; `freed_us`: when it was freed."""
+    """Return which accesses had to wait for the bus, or for the access before, so that they come at no usual delay."""
+    if not len(freed_us):
+        return np.zeros(len(access_us), dtype=bool)
     before = np.searchsorted(freed_us, access_us, side="right") - 1
-    return (before >= 0) & (access_us - pick_us(freed_us, before) < AT_ONCE_US)
+    behind_us = np.fmax(pick_us(freed_us, before), np.r_[-np.inf, access_us[:-1]])
+    return np.asarray(access_us - behind_us < AT_ONCE_US)
 
 
 def filled(rows: Integers, left: Booleans, late: Booleans) -> Integers:
     """Fill gaps: between two known rows the unknown ones, -1, are those that are left there, if these are as many.
 
-    Not where one of these came late.
+    Not where an access came late.
     """
     missing, known = np.flatnonzero(rows < 0), np.flatnonzero(rows >= 0)
     open_rows = np.flatnonzero(left)
     open_rows = open_rows[~np.isin(open_rows, rows)]
     gap, open_gap = np.searchsorted(known, missing), np.searchsorted(rows[known], open_rows)
     wanted, there = (np.bincount(one, minlength=len(known) + 1) for one in (gap, open_gap))
-    agree = (wanted == there) & (np.bincount(open_gap, late[open_rows], minlength=len(known) + 1) == 0)
+    disturbed = np.bincount(np.searchsorted(rows[known], np.flatnonzero(late)), minlength=len(known) + 1) > 0
+    agree = (wanted == there) & ~disturbed
     out = rows.copy()
     out[missing[agree[gap]]] = open_rows[agree[open_gap]]
     return out

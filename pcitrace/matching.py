@@ -13,7 +13,7 @@ from pcitrace.align import LONGEST_LAG_US, WIDEST, Side, match
 from pcitrace.columns import Booleans, Floats, Integers, next_us, pick, pick_us
 from pcitrace.content import FCS, HEADER, Heads, Keys, WireFrames, heads, keys, wire_frames
 from pcitrace.csr import CONFIGURATION
-from pcitrace.delays import LAG_US
+from pcitrace.delays import freed
 from pcitrace.dma import SHORTEST_RECEIVED, Kind
 from pcitrace.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
 from pcitrace.phases import Phases
@@ -108,8 +108,8 @@ class Ends:
         first_us, last_us = joined.first_data_us[sends], joined.last_data_us[sends]
         received_us = np.sort(joined.last_data_us[receives])
         bus = host.traffic.dma.bus
-        freed_us = np.sort(bus.end_us[bus.end_us - bus.start_us > LAG_US])
-        if not len(receives): freed_us = freed_us[:0]
+        order = np.argsort(bus.start_us, kind="stable")
+        freed_us = freed(bus.start_us[order], bus.end_us[order]) if len(receives) else bus.end_us[:0]
         csr, address = host.traffic.csr, joined.address[sends]
         starts = find(csr, host.profile, first_us, last_us, received_us, freed_us, address)
         done_us = updates(csr, starts, last_us, received_us, freed_us)

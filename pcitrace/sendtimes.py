@@ -142,7 +142,8 @@ def by_group(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats, received_u
         # One right behind the DMA before had waited for the bus, and the card may have gone on by itself.
         clear &= (many > 1) | (access_us[before] - np.r_[-np.inf, dma_end_us[:-1]] > AT_ONCE_US)
     if normal == 1:
-        last = np.where(clear, last, -1)
+        # Which of a group starts which of several sends is not told by one each.
+        last = np.where(clear & (many == 1), last, -1)
         last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, waited(access_us, freed_us))
         clear = last >= 0
     first, last = np.where(clear, last + 1 - normal, -1), np.where(clear, last, -1)
