@@ -44,13 +44,13 @@ AT_ONCE_US = 0.5
 
 
 def following(access_us: Floats, time_us: Floats) -> tuple[Integers, Floats]:
-    """Return the rows of the next accesses after each time, and how long after it they come: inf where there is none."""
+    """Return the rows of the next accesses after each time, and how long after it they come: inf where none does."""
     behind = np.searchsorted(access_us, time_us, side="right")[:, None] + np.arange(NEXT)
     return behind, np.r_[access_us, np.full(NEXT, np.inf)][np.minimum(behind, len(access_us))] - time_us[:, None]
 
 
 def usual(delay_us: Floats, share: float) -> tuple[float, float] | None:
-    """Return the shortest delay, from and to, that at least a share of the rows of delays have; None if there is none."""
+    """Return the shortest delay, from and to, that at least a share of the rows of delays have; None if none is."""
     delays = np.sort(delay_us[np.isfinite(delay_us) & (delay_us >= AT_ONCE_US)])
     within = np.searchsorted(delays, delays + LAG_US, side="right") - np.arange(len(delays))
     enough = np.flatnonzero(within >= share * len(delay_us))
@@ -64,16 +64,21 @@ def usual(delay_us: Floats, share: float) -> tuple[float, float] | None:
 def in_step(access_us: Floats, time_us: Floats) -> Floats | None:
     """Give each time an access after it, in order; None if that does not come out.
 
-    What was before the capture began may have its accesses in it, and the last times have none if it ends too early: NaN.
-    The accesses then have to come at their usual delay.
+    Where there are not as many as times, what was before the capture began may have its accesses in it, and the last
+    times have none if it ends too early: nearly all have to come at a usual delay then, and the others are NaN.
     """
     count, found = len(time_us), len(access_us)
+    if count == found and (access_us > time_us).all():
+        return access_us
     least = max(NEARLY_ALL * count - BEFORE_CAPTURE, 1)
     for early in range(max(found - count, 0), min(BEFORE_CAPTURE, int(found - least)) + 1):
         own = access_us[early:]
         delay = own - time_us[: len(own)]
-        if (delay > 0).all() and (len(own) == found == count or usual(delay[:, None], NEARLY_ALL) is not None):
-            return np.r_[own, np.full(count - len(own), np.nan)]
+        window = usual(delay[:, None], NEARLY_ALL)
+        if window is not None and (delay > 0).all():
+            found_us = np.full(count, np.nan)
+            found_us[: len(own)] = np.where((delay >= window[0]) & (delay <= window[1]), own, np.nan)
+            return found_us
     return None
 
 
@@ -118,6 +123,8 @@ def filled(rows: Integers, left: Booleans, late: Booleans) -> Integers:
     Not where an access came late.
     """
     missing, known = np.flatnonzero(rows < 0), np.flatnonzero(rows >= 0)
+    if (np.diff(rows[known]) <= 0).any():
+        return rows
     open_rows = np.flatnonzero(left)
     open_rows = open_rows[~np.isin(open_rows, rows)]
     gap, open_gap = np.searchsorted(known, missing), np.searchsorted(rows[known], open_rows)

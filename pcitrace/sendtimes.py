@@ -7,7 +7,19 @@ import numpy as np
 from pcitrace.bustable import WRITES
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us
 from pcitrace.csr import CONFIGURATION, Accesses
-from pcitrace.delays import AT_ONCE_US, BEFORE_CAPTURE, LAG_US, MOST, NEARLY_ALL, as_after, filled, following, in_step, usual, waited
+from pcitrace.delays import (
+    AT_ONCE_US,
+    BEFORE_CAPTURE,
+    LAG_US,
+    MOST,
+    NEARLY_ALL,
+    as_after,
+    filled,
+    following,
+    in_step,
+    usual,
+    waited,
+)
 from pcitrace.starts import GROUP_US, Starts, started
 
 __all__ = ["by_group", "by_lag", "by_run"]
@@ -129,7 +141,7 @@ def by_group(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats, received_u
     part = size // many
     normal = int(np.bincount(part[(before >= 0) & (part > 0)], minlength=2).argmax())
     last = np.where(many == 1, before, begin + part * (np.arange(len(begin)) - np.repeat(head, many[head]) + 1) - 1)
-    lead_us = dma_start_us - access_us[before]
+    lead_us, ended_us = dma_start_us - access_us[before], np.r_[-np.inf, dma_end_us[:-1]]
     window = usual(lead_us[many == 1][:, None], MOST)
     clear = (before >= 0) & (part * many == size) & (part == normal)
     if window is None:
@@ -140,18 +152,24 @@ def by_group(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats, received_u
         low = np.searchsorted(access_us, dma_start_us - window[1] - GROUP_US)
         clear &= (many > 1) | (before + 1 - np.minimum(low, begin) == normal)
         # One right behind the DMA before had waited for the bus, and the card may have gone on by itself.
-        clear &= (many > 1) | (access_us[before] - np.r_[-np.inf, dma_end_us[:-1]] > AT_ONCE_US)
+        clear &= (many > 1) | (access_us[before] - ended_us > AT_ONCE_US)
     if normal == 1:
         # Which of a group starts which of several sends is not told by one each.
         last = np.where(clear & (many == 1), last, -1)
         last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, waited(access_us, freed_us))
         clear = last >= 0
-    first, last = np.where(clear, last + 1 - normal, -1), np.where(clear, last, -1)
-    # A send of which that is not known may have begun with any access since the last one that is known.
-    sure = np.r_[-1, np.maximum.accumulate(last)[:-1]]
+    last = np.where(clear, last, -1)
+    # A send of which that is not known may have begun with any access since the last one that is known. If the card
+    # and the bus were free, not with one before the end of the DMA before: that would have led to its DMA sooner.
+    since = np.r_[0, np.maximum.accumulate(last)[:-1] + 1]
+    if window is not None and not len(received_us):
+        idle = dma_start_us - ended_us > window[1]
+        since = np.where(idle, np.maximum(since, np.searchsorted(access_us, ended_us)), since)
     ends = np.zeros(len(usable) + 1, dtype=np.int64)
-    np.add.at(ends, sure[~clear] + 1, 1)
-    np.add.at(ends, np.maximum(before, sure)[~clear] + 1, -1)
+    np.add.at(ends, since[~clear], 1)
+    np.add.at(ends, np.maximum(before + 1, since)[~clear], -1)
+    last = np.where(~clear & (many == 1), before, last)
+    first = np.where(last >= 0, last + 1 - normal, -1)
     return _among(usable, len(csr), first, last, np.flatnonzero(np.cumsum(ends)[:-1]))
 
 
@@ -168,7 +186,9 @@ def _one_each(
     mine = np.zeros(len(access_us), dtype=bool)
     mine[before[before >= 0]] = True
     behind, lag = following(access_us, dma_end_us)
-    window = usual(np.where(np.r_[mine, np.ones(lag.shape[1], dtype=bool)][np.minimum(behind, len(mine))], np.inf, lag), MOST)
+    window = usual(
+        np.where(np.r_[mine, np.ones(lag.shape[1], dtype=bool)][np.minimum(behind, len(mine))], np.inf, lag), MOST
+    )
     update = np.zeros(len(access_us), dtype=bool)
     if window is not None:
         update[behind[(lag >= window[0]) & (lag <= window[1])]] = True

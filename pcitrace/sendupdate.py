@@ -38,16 +38,17 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floa
         return unknown
     free = (starts.send < 0) & (csr.reason != CONFIGURATION) & ~csr.doorbell
     free &= ~csr.plays("receive_doorbell", "receive_buffer")
-    free[starts.undecided] = True
     named = csr.plays("send_update")
     if named.any():
         done_us = _own_register(csr, named, dma_end_us, received_us[:0])
         return unknown if done_us is None else done_us
     done_us = _own_register(csr, free & (csr.address >= 0), dma_end_us, received_us)
     if done_us is None:
+        # The undecided ones have their place in the order: if one is no update, another of them is.
         late = free & (csr.first_attempt_us > dma_end_us[0])
         done_us = None if len(received_us) else in_step(csr.first_attempt_us[late], dma_end_us)
     if done_us is None:
+        free[starts.undecided] = True
         causes = free & csr.plays("interrupt")
         done_us = _alone(csr.first_attempt_us[causes if causes.any() else free], dma_end_us, received_us, freed_us)
     return np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
@@ -81,28 +82,27 @@ def _alone(access_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us:
     """
     behind, lag = following(access_us, dma_end_us)
     window = usual(lag, MOST)
-    if window is not None:
-        hit = (lag >= window[0]) & (lag <= window[1])
-    else:
-        hit = np.isfinite(lag) & (np.arange(lag.shape[1]) == 0)
+    hit = lag == lag[:, :1] if window is None else (lag >= window[0]) & (lag <= window[1])
+    hit &= np.isfinite(lag)
     # An update may be several accesses, or something may always follow it: as many as most have, and the first of them.
     many = hit.sum(axis=1)
-    normal = many == np.bincount(many[many > 0], minlength=1).argmax()
-    row = np.where(normal & (many > 0), behind[np.arange(len(behind)), hit.argmax(axis=1)], -1)
+    normal = (many > 0) & (many == np.bincount(many[many > 0], minlength=1).argmax())
+    row = np.where(normal, behind[np.arange(len(behind)), hit.argmax(axis=1)], -1)
     taken = np.bincount(behind[hit], minlength=len(access_us))
     received = as_after(access_us, taken == 0, received_us)
     if window is None:
         # Nothing but their order tells them: of several sends the first, and none that a receive may have caused.
         received |= np.diff(np.searchsorted(received_us, access_us), prepend=0) > 0
-        row[np.r_[False, row[1:] == row[:-1]]] = -1
-        row[received[row]] = -1
+        row[np.r_[False, row[1:] == row[:-1]] | received[row]] = -1
         return pick_us(access_us, row)
     late = waited(access_us, freed_us)
     row[(taken[row] > 1) | late[row]] = -1
-    # An access of a receive can stand in for an update only where that one comes later than usual: at no usual delay.
-    strange = np.flatnonzero((taken == 0) & ~received)
-    behind_it = np.r_[strange, len(access_us)][np.searchsorted(strange, row)]
-    following_row = np.r_[np.minimum.accumulate(np.where(row >= 0, row, len(access_us))[::-1])[::-1][1:], len(access_us)]
-    row[received[row] & (behind_it < following_row)] = -1
+    # An access of a receive stands in for an update only where that one comes later than usual: as one that nothing
+    # explains, up to the next update, or because it had to wait for this very access.
+    strange = np.r_[np.flatnonzero((taken == 0) & ~received), len(access_us)]
+    known = np.r_[row[row >= 0], len(access_us), len(access_us)]
+    unexplained = strange[np.searchsorted(strange, row)] < known[np.searchsorted(known[:-1], row, side="right")]
+    row[received[row] & (unexplained | np.r_[late[1:], False][row])] = -1
     row = filled(row, ~received & (taken == 0) & (access_us > dma_end_us[0]), late)
-    return np.where(pick_us(access_us, row) > dma_end_us, pick_us(access_us, row), np.nan)
+    done_us = pick_us(access_us, row)
+    return np.where(done_us > dma_end_us, done_us, np.nan)

@@ -8,6 +8,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.csr import Accesses
+from pcitrace.delays import BEFORE_CAPTURE
 
 __all__ = ["GROUP_US", "Starts", "once_each", "started"]
 
@@ -50,13 +51,14 @@ def started(count: int, first: Integers, last: Integers) -> Integers:
 def once_each(csr: Accesses, usable: Booleans, time_us: Floats) -> Integers | None:
     """Return the accesses of the register that is accessed once before each of the given times; None if there is none.
 
-    Of several the one that comes closest.
+    Of several registers the one that comes closest. What comes first and is too many sets the card up.
     """
     best, least = None, np.inf
     for address in np.unique(csr.address[usable]):
         rows = np.flatnonzero(usable & (csr.address == address))
-        if len(rows) != len(time_us):
+        if not 0 <= len(rows) - len(time_us) <= BEFORE_CAPTURE:
             continue
+        rows = rows[len(rows) - len(time_us) :]
         lead = time_us - csr.first_attempt_us[rows]
         if (lead > 0).all() and np.median(lead) < least:
             best, least = rows, float(np.median(lead))

@@ -17,6 +17,7 @@ from pcitrace.cli import main
 from pcitrace.dma import Memory
 from pcitrace.initiators import nic_grant_line
 from pcitrace.profiles import Profile
+from pcitrace.sendupdate import updates
 from pcitrace.traffic import Traffic, analyse
 
 NIC, HOST = "GNT_NIC#", "GNT_HOST#"
@@ -345,6 +346,7 @@ def test_an_access_of_the_receive_side_is_no_update_of_the_sent_queue(rings: Pro
     assert [csr.registers[code] for code in csr.register] == ["TDT", "RDT", "ICR"]
     assert csr.of_role("receive_doorbell").tolist() == [1]
     ends = np.array([bus.rows[sent]["last_data_us"]])
-    starts = sendstart.find(csr, rings, np.array([bus.rows[sent]["first_data_us"]]), ends, np.array([0x40_0000]))
+    begin, none = np.array([bus.rows[sent]["first_data_us"]]), np.zeros(0)
+    starts = sendstart.find(csr, rings, begin, ends, none, none, np.array([0x40_0000]))
     assert (starts.first.tolist(), starts.last.tolist()) == ([0], [0])
-    assert sendstart.updates(csr, starts, ends).tolist() == [bus.rows[update]["start_us"]]
+    assert updates(csr, starts, ends, none, none).tolist() == [bus.rows[update]["start_us"]]
