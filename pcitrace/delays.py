@@ -12,6 +12,7 @@ __all__ = [
     "LAG_US",
     "MOST",
     "NEARLY_ALL",
+    "SET_UP",
     "as_after",
     "filled",
     "following",
@@ -39,6 +40,9 @@ MOST = 0.5
 FEW = 0.05
 """Share of the cases up to which accesses at one delay are there by chance."""
 
+SET_UP = 16
+"""Accesses that may come before the first send, or after the last, without starting one."""
+
 AT_ONCE_US = 0.5
 """An access that comes sooner after a transaction of the card had waited for the bus."""
 
@@ -64,15 +68,16 @@ def usual(delay_us: Floats, share: float) -> tuple[float, float] | None:
 def in_step(access_us: Floats, time_us: Floats) -> Floats | None:
     """Give each time an access after it, in order; None if that does not come out.
 
-    Where there are not as many as times, what was before the capture began may have its accesses in it, and the last
-    times have none if it ends too early: nearly all have to come at a usual delay then, and the others are NaN.
+    Where there are not as many as times, some may belong to what was before the first or after the last of these, and
+    the last times have none if the capture ends too early: nearly all have to come at a usual delay then, and the
+    others are NaN.
     """
     count, found = len(time_us), len(access_us)
     if count == found and (access_us > time_us).all():
         return access_us
     least = max(NEARLY_ALL * count - BEFORE_CAPTURE, 1)
-    for early in range(max(found - count, 0), min(BEFORE_CAPTURE, int(found - least)) + 1):
-        own = access_us[early:]
+    for early in range(min(BEFORE_CAPTURE, int(found - least)) + 1 if found <= count + SET_UP else 0):
+        own = access_us[early:][:count]
         delay = own - time_us[: len(own)]
         window = usual(delay[:, None], NEARLY_ALL)
         if window is not None and (delay > 0).all():

@@ -330,7 +330,9 @@ FRAMES = Table(
         Column(
             "csr_last_us", "double", "us", "Address phase of the last CSR access that starts it, before its DMA.", True
         ),
-        Column("csr_done_us", "double", "us", "The update of the sent queue after its DMA: its first CSR access.", True),
+        Column(
+            "csr_done_us", "double", "us", "The update of the sent queue after its DMA: its first CSR access.", True
+        ),
         Column("dma_start_us", "double", "us", "First data phase of the frame's data, sending side.", True),
         Column("dma_end_us", "double", "us", "Last data phase of the frame's data, sending side.", True),
         Column("status_us", "double", "us", "First status write after the sending DMA.", True),

@@ -15,6 +15,9 @@ from pcitrace.starts import GROUP_US, Starts, once_each
 
 __all__ = ["NOT_STARTING", "find"]
 
+OFTEN = 0.25
+"""Share of the writes of a register right before doorbells from which on that is no coincidence."""
+
 NOT_STARTING = ("interrupt", "send_update", "receive_doorbell", "receive_buffer", "receive_ring", "receive_ring_size")
 """Roles of registers that start no send."""
 
@@ -133,36 +136,67 @@ def _written_for(csr: Accesses, bells: Integers) -> tuple[Integers, Integers, In
     usable = np.isin(csr.command, WRITES) & (csr.reason != CONFIGURATION) & ~csr.plays(*NOT_STARTING)
     usable[bells] = False
     end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)
-    joined = np.r_[False, (csr.first_attempt_us[1:] - end_us[:-1] < GROUP_US) & usable[:-1]]
-    run_of = np.maximum.accumulate(np.where(joined, 0, every))[bells]
+    leads = usable & np.r_[csr.first_attempt_us[1:] - end_us[:-1] < GROUP_US, False]
+    run_of = np.maximum.accumulate(np.where(np.r_[False, leads[:-1]], 0, every))[bells]
     next_bell = np.searchsorted(bells, every)
     behind = next_bell == len(bells)
-    near = usable & ~behind & (every >= np.r_[run_of, len(csr)][next_bell])
+    in_run = usable & ~behind & (every >= np.r_[run_of, len(csr)][next_bell])
     # What comes before the first doorbell's run may set the card up.
     rows = np.flatnonzero(usable & (every >= run_of[0]))
-    _, register = np.unique(csr.address[rows], return_inverse=True)
-    share = np.bincount(register, near[rows]) / np.bincount(register)
-    cut = np.bincount(register, behind[rows]) > 0
+    sure, maybe = _start_registers(csr.address[rows], next_bell[rows], rows, bells, leads)
     own, unclear = np.zeros(len(csr), dtype=bool), np.zeros(len(csr), dtype=bool)
-    own[rows] = ((share >= NEARLY_ALL) & ~cut)[register] & ~behind[rows]
-    unclear[rows] = ((share >= MOST) & ((share < NEARLY_ALL) | cut))[register] & near[rows]
+    own[rows], unclear[rows] = sure & ~behind[rows], maybe & in_run[rows]
 
     def counted(of: Booleans) -> Integers:
         return np.bincount(next_bell[of], minlength=len(bells))
 
-    all_own, in_run = counted(own), counted(own & near)
+    all_own, run_own = counted(own), counted(own & in_run)
     usual = np.bincount(all_own).argmax()
     regular = (all_own == usual).mean() >= NEARLY_ALL
     # Apart from the run by a pause: the bus was busy, or it is there for something else. The usual number tells.
-    whole = (all_own == usual) if regular else (all_own == in_run)
-    part = regular & (in_run == usual)
-    taken = own & np.where(whole[np.minimum(next_bell, len(bells) - 1)], True, near)
+    whole = (all_own == usual) if regular else (all_own == run_own)
+    part = regular & (run_own == usual)
+    taken = own & np.where(whole[np.minimum(next_bell, len(bells) - 1)], True, in_run)
     taken[bells] = True
     begin = np.full(len(bells), -1)
     begin[next_bell[taken][::-1]] = np.flatnonzero(taken)[::-1]
     begin[~(whole | part) | (counted(unclear) > 0)] = -1
     bell_of = np.where(taken, next_bell, -1)
     return begin, bell_of, np.flatnonzero(unclear | (own & ~taken))
+
+
+def _start_registers(
+    address: Integers, next_bell: Integers, rows: Integers, bells: Integers, leads: Booleans
+) -> tuple[Booleans, Booleans]:
+    """Return which of some writes are to registers that start sends, and of which that may be so.
+
+    Parameters
+    ----------
+    address, next_bell, rows : array of int
+        Of the writes: what they address, the doorbell behind them, counted from 0, and which accesses they are.
+    bells : array of int
+        Accesses that are doorbells.
+    leads : array of bool
+        Of every access: whether it is a write and the next access follows in the same group.
+    """
+    _, register = np.unique(address, return_inverse=True)
+    writes = np.bincount(register)
+    behind = next_bell == len(bells)
+    cut = np.bincount(register, behind) > 0
+    # Once before each doorbell, whatever pauses a busy bus makes.
+    pairs, times = np.unique(np.c_[register, next_bell][~behind], axis=0, return_counts=True)
+    even = np.bincount(pairs[:, 0], times == 1, minlength=len(writes)) >= NEARLY_ALL * len(bells)
+    sure, share = np.zeros(len(writes), dtype=bool), np.zeros(len(writes))
+    target = np.zeros(len(leads) + 1, dtype=bool)
+    target[bells] = True
+    for _ in writes:
+        share = np.bincount(register, leads[rows] & target[rows + 1]) / writes
+        found = ((share >= NEARLY_ALL) | ((share >= OFTEN) & even)) & ~cut
+        if (found == sure).all():
+            break
+        sure = found
+        target[rows] |= sure[register]
+    return sure[register], ((share >= MOST) & ~sure)[register]
 
 
 def _released(csr: Accesses, profile: Profile) -> Integers:

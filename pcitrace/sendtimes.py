@@ -13,6 +13,7 @@ from pcitrace.delays import (
     LAG_US,
     MOST,
     NEARLY_ALL,
+    SET_UP,
     as_after,
     filled,
     following,
@@ -26,9 +27,6 @@ __all__ = ["by_group", "by_lag", "by_run"]
 
 PAUSES_US = (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
 """Pauses that may part the runs of accesses of one send from the next and from others, tried in this order."""
-
-SET_UP = 16
-"""Accesses that may come before the first send without starting one."""
 
 
 def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | None:
@@ -46,8 +44,14 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
     pause = np.r_[np.inf, start_us[1:] - end_us[:-1], np.inf]
 
     def settled(first: Integers, last: Integers) -> bool:
-        """Whether the other accesses are the updates of the sends, or at least do not come between runs and DMA."""
-        begun = dma_start_us[len(dma_start_us) - len(last) :]
+        """Whether the other accesses are the updates of the sends, or at least do not come between runs and DMA.
+
+        A send without a run was started before the capture: no access comes before it as the runs do.
+        """
+        early, begun = np.split(dma_start_us, [len(dma_start_us) - len(last)])
+        window = usual((begun - start_us[last])[:, None], MOST) if len(early) else None
+        if window is not None and np.diff(np.searchsorted(start_us, early[:, None] - window[::-1])).any():
+            return False
         if (np.searchsorted(start_us, begun, side="right") - 1 == last).mean() >= MOST:
             return True
         others = start_us[(started(len(usable), first, last) < 0) & (start_us > dma_end_us[0])]
@@ -67,6 +71,7 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
             odd = (pause < own.min()) | (pause > own.max())
             ahead, behind = odd[heads + 1], odd[np.minimum(heads + length, len(usable))]
             first = (heads + (joined & ahead))[runs]
+            first = first[start_us[np.minimum(first + length, len(usable)) - 1] <= dma_start_us[-1]]
             unclear = heads[joined & (ahead == behind)]
             missing = len(dma_start_us) - len(first)
             # Runs too many are no sends but what came first, such as the set-up of the card.
@@ -153,10 +158,17 @@ def by_group(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats, received_u
         clear &= (many > 1) | (before + 1 - np.minimum(low, begin) == normal)
         # One right behind the DMA before had waited for the bus, and the card may have gone on by itself.
         clear &= (many > 1) | (access_us[before] - ended_us > AT_ONCE_US)
+    # A batch has its accesses behind those of the send before it, with nothing between.
+    clear &= (many == 1) | (begin == np.repeat(np.r_[-1, before[head[1:] - 1]], many[head]) + 1)
+    if normal > 1 and not clear[np.argmax(before >= 0)]:
+        # The first send has no update before it: what only the others have may be that.
+        clear[:] = False
     if normal == 1:
         # Which of a group starts which of several sends is not told by one each.
         last = np.where(clear & (many == 1), last, -1)
-        last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, waited(access_us, freed_us))
+        # One that came late makes those behind it late, reads too.
+        late = np.diff(np.cumsum(waited(csr.first_attempt_us, freed_us))[usable], prepend=0) > 0
+        last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, late)
         clear = last >= 0
     last = np.where(clear, last, -1)
     # A send of which that is not known may have begun with any access since the last one that is known. If the card

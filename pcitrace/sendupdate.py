@@ -88,6 +88,10 @@ def _alone(access_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us:
     many = hit.sum(axis=1)
     normal = (many > 0) & (many == np.bincount(many[many > 0], minlength=1).argmax())
     row = np.where(normal, behind[np.arange(len(behind)), hit.argmax(axis=1)], -1)
+    # With a receive between, it is that one's: if it is so mostly, the driver makes no updates.
+    got = np.diff(np.searchsorted(received_us, np.c_[dma_end_us, access_us[row]]))[:, 0]
+    if window is not None and (got[row >= 0] > 0).mean() >= MOST:
+        return np.full(len(dma_end_us), np.nan)
     taken = np.bincount(behind[hit], minlength=len(access_us))
     received = as_after(access_us, taken == 0, received_us)
     if window is None:

@@ -85,6 +85,32 @@ def test_a_wrong_frame_is_noticed(validate: ModuleType, tmp_path) -> None:
     assert len(validate.failures([good, bad])) == 1 + len(validate.CONSTANTS)
 
 
+def test_an_access_of_another_frame_is_noticed(validate: ModuleType, tmp_path) -> None:
+    """CSR times of the next frame count as wrong, and those left out as null."""
+    import pandas as pd
+
+    import pcitrace
+    from pcitrace.simulate import random_bench, simulate
+
+    simulate(random_bench(1001, count=20), tmp_path / "run", seed=1)
+    frames = pcitrace.open(tmp_path / "run").frames
+    truth = pd.read_csv(tmp_path / "run" / "truth" / "frames.csv")
+
+    def counts(columns: list[str], shifted: int) -> tuple[int, int, int]:
+        run = validate.Run(1001, "shifted")
+        table = frames.table.assign(**{name: frames.table[name].shift(shifted) for name in columns})
+        validate.frames_against(type(frames)(table, frames.drop_log, frames.hosts, ()), truth, 0.03, run)
+        return run.csr_right, run.csr_null, run.csr_wrong
+
+    right, null, wrong = counts(list(validate.CSR_TIMES), 0)
+    assert wrong == 0
+    assert right + null == truth[list(validate.CSR_TIMES)].notna().sum().sum()
+    assert counts(["csr_done_us"], 1)[2] == len(truth) - 1
+    assert counts(["csr_last_us"], len(truth)) == (right - len(truth), null + len(truth), 0)
+    off = validate.Run(1, "", csr_wrong=2)
+    assert off.bad == "2 CSR times of frames are those of other accesses"
+
+
 def test_the_page_is_of_200_runs_that_keep_every_limit(validate: ModuleType) -> None:
     text, _, _ = PAGE.read_text(encoding="utf-8").partition("\n## Control lines only")
     assert text.startswith("# Validation\n")
@@ -97,5 +123,10 @@ def test_the_page_is_of_200_runs_that_keep_every_limit(validate: ModuleType) -> 
         assert 0.8 <= float(width) <= 1.2
     matched, frames = map(int, re.search(r"were matched \| (\d+) of (\d+)", text).groups())
     assert matched >= 0.995 * frames
-    for what in ("frames given to a wrong one", "clocks of all classes, total difference", "difference of counts"):
+    null, times = map(int, re.search(r"times of frames that are null: .* \| (\d+) of (\d+)", text).groups())
+    assert null <= 0.01 * times
+    for what in (
+        "frames given to a wrong one",
+        "those of another access",
+        "clocks of all classes, total difference", "difference of counts"):
         assert re.search(rf"{what} \| 0 \| 0 \|", text), what

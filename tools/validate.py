@@ -42,6 +42,9 @@ UNSHOWN_RUNS = 40
 
 CLASSES = ("total", "idle", "address", "data", "busy")
 FRAME_TIMES = ("dma_start_us", "dma_end_us", "rx_dma_start_us", "rx_dma_end_us")
+CSR_TIMES = {"csr_first_us": FRAME_TIMES[:2], "csr_last_us": FRAME_TIMES[:2], "csr_done_us": FRAME_TIMES[:2]}
+CSR_TIMES |= {"rx_csr_us": FRAME_TIMES[2:]}
+"""Times of a frame's CSR accesses, and those of the DMA whose accesses they are."""
 
 
 @dataclass
@@ -58,6 +61,9 @@ class Run:
     clocks_off: int = 0
     csr_off: int = 0
     csr_clks: float = 0.0
+    csr_right: int = 0
+    csr_null: int = 0
+    csr_wrong: int = 0
     frame_clks: float = 0.0
     occupancy_clks: float = 0.0
     failed: str = ""
@@ -74,6 +80,8 @@ class Run:
             said.append(f"CSR counts off by {self.csr_off}")
         if self.csr_clks > 1:
             said.append(f"CSR times off by {self.csr_clks:.1f} clocks")
+        if self.csr_wrong:
+            said.append(f"{self.csr_wrong} CSR times of frames are those of other accesses")
         if self.occupancy_clks > 2:
             said.append(f"a window's busy clocks off by {self.occupancy_clks:.1f}")
         return ", ".join(said)
@@ -133,8 +141,8 @@ def frames_against(found: Frames, truth: pd.DataFrame, clock_us: float, run: Run
     """Compare every frame with the true one whose sending DMA begins where its own does."""
     good = truth[~truth["lost"] & truth["rx_dma_start_us"].notna()]
     run.frames = len(good)
-    columns = ["sender", "dma_start_us", "rx_dma_start_us", "dma_end_us", "rx_dma_end_us"]
-    table = found.table[columns].astype(dict.fromkeys(columns[1:], "float64"))
+    columns = [*FRAME_TIMES, *CSR_TIMES]
+    table = found.table[["sender", *columns]].astype(dict.fromkeys(columns, "float64"))
     for sender, mine in table.groupby("sender"):
         true = truth[truth["sender"] == sender].sort_values("dma_start_us")
         starts = true["dma_start_us"].to_numpy()
@@ -149,6 +157,26 @@ def frames_against(found: Frames, truth: pd.DataFrame, clock_us: float, run: Run
         run.wrong += int((~(off[:, 2] <= 1.5)).sum())
         if right.any():
             run.frame_clks = max(run.frame_clks, float(off[right].max()))
+        csr_against(mine[mine["dma_start_us"].notna()], true, clock_us, run)
+
+
+def csr_against(mine: pd.DataFrame, true: pd.DataFrame, clock_us: float, run: Run) -> None:
+    """Compare the CSR times of one sender's frames with those of the true frame that has the same DMA.
+
+    What is null in truth too, for there is no such access, is not counted.
+    """
+    starts = true["dma_start_us"].dropna().to_numpy()
+    wanted = true.iloc[np.searchsorted((starts[1:] + starts[:-1]) / 2, mine["dma_start_us"].to_numpy())]
+    off = np.abs(
+        mine[[*FRAME_TIMES, *CSR_TIMES]].reset_index(drop=True) - wanted[[*FRAME_TIMES, *CSR_TIMES]].to_numpy()
+    )
+    for name, dma in CSR_TIMES.items():
+        same = (off[list(dma)] <= clock_us).all(axis=1).to_numpy()
+        null, none = mine[name].isna().to_numpy(), wanted[name].isna().to_numpy()
+        right = (off[name] <= clock_us).to_numpy()
+        run.csr_right += int((same & right).sum())
+        run.csr_null += int((same & null & ~none).sum())
+        run.csr_wrong += int((same & ~null & ~right).sum())
 
 
 def failures(runs: Sequence[Run]) -> list[str]:
@@ -169,6 +197,8 @@ def tables(runs: Sequence[Run]) -> list[str]:
     """Return the lines of the tables of some runs."""
     frames, matched = sum(run.frames for run in runs), sum(run.matched for run in runs)
     low, high = PULL_WIDTH
+    null = sum(run.csr_null for run in runs)
+    csr = null + sum(run.csr_right + run.csr_wrong for run in runs)
     lines = ["| constant | runs | mean of pulls | width | largest | limit |", "|---|---|---|---|---|---|"]
     for name, title in CONSTANTS.items():
         pulls = [run.pulls[name] for run in runs if name in run.pulls]
@@ -187,6 +217,8 @@ def tables(runs: Sequence[Run]) -> list[str]:
         f"| clocks of all classes, total difference | {sum(run.clocks_off for run in runs)} | 0 |",
         f"| CSR accesses, total difference of counts | {sum(run.csr_off for run in runs)} | 0 |",
         f"| CSR times, largest difference | {max(run.csr_clks for run in runs):.2f} clocks | 1 |",
+        f"| CSR times of frames that are those of another access | {sum(run.csr_wrong for run in runs)} | 0 |",
+        f"| CSR times of frames that are null: more than one may be it | {null} of {csr} ({null / csr:.2%}) | |",
         f"| busy clocks of a window of 1 ms, largest difference | {max(run.occupancy_clks for run in runs):.2f} | "
         "2 (one at each edge) |",
         "",
