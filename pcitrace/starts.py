@@ -27,7 +27,7 @@ class Starts:
     send : array of int
         For each access the send it starts, the first of them if it starts several; -1 for none.
     undecided : array of int
-        Accesses of which some start a send and some complete one, but nothing tells which.
+        Accesses of which nothing tells whether they start a send; `send` says of some which one it would be.
     """
 
     first: Integers
