@@ -49,8 +49,10 @@ class Expected:
     earliest: Floats
     latest: Floats
 
-    def head(self, count: int) -> Expected:
-        """Return the first frames."""
+    def until(self, time_us: float, most: int) -> Expected:
+        """Return the first frames, of those whose DMA is known to begin or end by then."""
+        due = np.where(np.isfinite(self.latest), self.latest, self.earliest) <= time_us
+        count = min(int(np.count_nonzero(due)), most)
         return Expected(*(values[:count] for values in vars(self).values()))
 
 

@@ -204,15 +204,16 @@ def _directions(pieces: BusTable, plan: _Plan, write: Integers) -> tuple[Integer
     Where C/BE# does not tell, the clocks before the first data do: the limit with which most frames come out whole.
     """
     trial = pieces.take(np.arange(min(len(pieces), TRIALS * TRIAL_PIECES)))
+    until_us = float(trial.last_data_us[-1]) if len(trial) < len(pieces) else np.inf
     if not (write < 0).any():
-        return write, _whole_frames(trial, plan, write[: len(trial)] == 1)
+        return write, _told(trial, until_us, plan, write[: len(trial)] == 1)
     latency = pieces.latency_clks
     values = np.flatnonzero(np.bincount(np.minimum(latency, SLOWEST)))
     # A limit between any two values that occur, or none: the host may only send, or only receive.
     limits = np.r_[0.0, (values[:-1] + values[1:]) / 2, values[-1] + 1.0]
     best, chosen = -1.0, 0.0
     for number, limit in enumerate(limits.tolist()):
-        score = _whole_frames(trial, plan, latency[: len(trial)] < limit)
+        score = _told(trial, until_us, plan, latency[: len(trial)] < limit)
         # Where that hardly decides, a gap in the latencies does: memory is slower to be read than to be written.
         if 0 < number < len(values):
             score += 0.05 * min(values[number] - values[number - 1] - 1, 4) / 4
@@ -223,16 +224,22 @@ def _directions(pieces: BusTable, plan: _Plan, write: Integers) -> tuple[Integer
     return (latency < chosen).astype(np.int8), best
 
 
-def _whole_frames(pieces: BusTable, plan: _Plan, write: Booleans) -> float:
-    """Return the share of frames that come out whole, summed over both sides, of the first ones."""
-    score = 0.0
+def _told(pieces: BusTable, until_us: float, plan: _Plan, write: Booleans) -> float:
+    """Return how well these pieces and the frames until then tell each other, 0 to 3.
+
+    It is the share of frames that come out whole, summed over both sides, and the share of pieces that need not be of
+    a frame or are. Reads among writes make frames too, out of what is left of others: then more pieces are left over.
+    """
+    score = left = 0.0
     for side, expected, optional in ((0, plan.sends, plan.fetch), (1, plan.receives, plan.status)):
         if expected is not None and len(expected.least):
-            some = pieces.take(np.flatnonzero(write == bool(side)))
-            tried = expected.head(TRIALS)
-            found = parse(some, some.start_us, tried, optional, side == 0, thorough=False)
-            score += float(found.max(initial=-1) + 1) / len(tried.least)
-    return score
+            rows = np.flatnonzero(write == bool(side))
+            some = pieces.take(rows)
+            tried = expected.until(until_us, TRIALS)
+            found = parse(some, some.start_us, tried, optional, side == 0)
+            score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
+            left += np.count_nonzero((found < 0) & ~np.isin(some.data_phases, list(optional)))
+    return score + 1 - left / max(len(pieces), 1)
 
 
 def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], cut_through: bool) -> Integers:
