@@ -37,7 +37,8 @@ CODED = ("termination", "initiator")
 COUNTED = ("clocks", "bytes_exact")
 """Columns that are summed up."""
 
-CUTS = (Termination.RETRY, Termination.DISCONNECT_WITH_DATA, Termination.DISCONNECT_WITHOUT_DATA)
+REFUSED = (Termination.RETRY, Termination.DISCONNECT_WITHOUT_DATA)
+"""Ends at data that the target did not take or give, so that the initiator must come back for it."""
 
 
 def wanted(lines: Iterable[str]) -> list[str]:
@@ -169,8 +170,12 @@ class BusTable:
 
     @property
     def cut(self) -> Booleans:
-        """Whether the target ended it by retry or disconnect."""
-        return self._ended(*CUTS)
+        """Whether the target ended it, by retry or disconnect, before the initiator did.
+
+        A STOP# that comes with the last data cuts nothing: FRAME# was high by then. Else the initiator has to release it
+        first, which takes a clock more (PCI 2.2, 3.3.3.2.1).
+        """
+        return self._ended(*REFUSED) | self._ended(Termination.DISCONNECT_WITH_DATA) & (self.end_us > self.last_data_us)
 
     def _ended(self, *how: Termination) -> Booleans:
         return np.isin(self.termination, [code for code, name in enumerate(self.terminations) if name in how])
