@@ -175,8 +175,11 @@ def by_address(
         size = np.bincount(chain, weights=bus.bytes[rows])[chain]
         longest = np.zeros(int(chain.max()) + 1, dtype=np.int64)
         np.maximum.at(longest, chain, bus.bytes[rows])
-        # Neighbouring descriptors or status words form chains too, but of short pieces only.
-        size = np.where(longest[chain] > LONGEST_STATUS, size, np.minimum(size, SHORTEST_RECEIVED - 1))
+        # Neighbouring descriptors or status words form chains too, but of short pieces only, and one a frame.
+        frames = longest[chain] > LONGEST_STATUS
+        if is_write:
+            frames |= _too_fast(bus.take(rows), chain)
+        size = np.where(frames, size, np.minimum(size, SHORTEST_RECEIVED - 1))
         head = rows[np.unique(chain, return_index=True)[1]][chain]
         if is_write:
             _settle_writes(bus, kind, profile, settle, rows, size, head, starts)
@@ -300,6 +303,17 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
     return np.asarray(np.unique(head, return_inverse=True)[1])
 
 
+def _too_fast(bus: BusTable, chain: Integers) -> Booleans:
+    """Whether single data phases follow each other sooner than the frames could of which they would be the status."""
+    pieces, words = (np.bincount(chain, weights=one) for one in (bus.data_phases > 0, bus.data_phases))
+    first, last = (np.unique(way, return_index=True)[1] for way in (chain, chain[::-1]))
+    took_us = bus.start_us[::-1][last] - bus.start_us[first]
+    return np.asarray(((words == pieces) & (took_us < FRAME_US * (pieces - 1)))[chain])
+
+
+FRAME_US = 0.672
+"""The shortest frames follow each other no sooner, at 1 Gbit/s: 84 bytes with preamble and gap (IEEE 802.3)."""
+
 LONGEST_FETCH = 256
 """Bytes; a longer read is not taken for descriptors unless its place says so."""
 
@@ -342,14 +356,16 @@ def _settle_reads(
         holds = np.bincount(owner[np.isin(phases.data[flat], heads)], minlength=int(small.sum())) > 0
         pages = np.unique(bus.address[rows[small][holds]] // PAGE)
         settle(mark(small & np.isin(bus.address[rows] // PAGE, pages)), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
-    settle(mark(size >= SHORTEST_RECEIVED), Kind.SEND_DATA, LONG_READ)
+    long = size >= SHORTEST_RECEIVED
     if phases is not None:
-        own = _source_address(bus, phases, np.unique(head[(kind[head] == Kind.SEND_DATA)]))
-        short = head[kind[head] == Kind.UNKNOWN]
-        if own is not None and len(short):
-            header = _header(phases, bus.transaction[short])
-            same = np.isin(head, short[header == own])
-            settle(mark(same), Kind.SEND_DATA, OWN_ADDRESS)
+        sends = np.unique(head[long & (kind[rows] != Kind.DESCRIPTOR_FETCH)])
+        own = phases.usual_source_address(bus.transaction[sends])
+        if own is not None:
+            source = phases.source_address(bus.transaction[head])
+            settle(mark(~long & (source == own)), Kind.SEND_DATA, OWN_ADDRESS)
+            # Several descriptors are as long as a short frame, but do not come from the card's own address.
+            long &= (source == own) | (source < 0) | (size > LONGEST_FETCH)
+    settle(mark(long), Kind.SEND_DATA, LONG_READ)
     settle(mark(size > 0), Kind.UNKNOWN, SHORT_READ)
 
 
@@ -380,21 +396,3 @@ def _expand(begin: Integers, length: Integers) -> tuple[Integers, Integers]:
     owner = np.repeat(np.arange(len(begin)), length)
     flat = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length) + np.repeat(begin, length)
     return flat, owner
-
-
-def _header(phases: Phases, transactions: Integers) -> Integers:
-    """Return the source address (bytes 6 to 11) of frames that begin with these transactions; -1 if cut before it."""
-    begin, length = phases.ranges(transactions)
-    at = np.minimum(begin, max(len(phases) - 3, 0))
-    source = (phases.data[at + 1] >> 16 & 0xFFFF) << 32 | phases.data[at + 2] & 0xFFFFFFFF
-    return np.where(length >= 3, source, -1)
-
-
-def _source_address(bus: BusTable, phases: Phases, heads: Integers) -> int | None:
-    """Return the source address that nearly all long sends have."""
-    sources = _header(phases, bus.transaction[heads])
-    sources = sources[sources >= 0]
-    if not len(sources):
-        return None
-    values, counts = np.unique(sources, return_counts=True)
-    return int(values[counts.argmax()]) if counts.max() >= 0.9 * counts.sum() else None

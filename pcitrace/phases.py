@@ -49,3 +49,16 @@ class Phases:
             return np.full(len(transactions), -1)
         begin, length = self.ranges(transactions)
         return np.where(length > 0, self.data[np.minimum(begin, len(self) - 1)], -1)
+
+    def source_address(self, transactions: Integers) -> Integers:
+        """Return bytes 6 to 11 of frames that begin with the given transactions; -1 where they end before that."""
+        begin, length = self.ranges(transactions)
+        at = np.minimum(begin, max(len(self) - 3, 0))
+        source = (self.data[at + 1] >> 16 & 0xFFFF) << 32 | self.data[at + 2] & 0xFFFFFFFF
+        return np.where(length >= 3, source, -1)
+
+    def usual_source_address(self, transactions: Integers) -> int | None:
+        """Return the source address that nearly all frames have which begin with the given transactions."""
+        sources = self.source_address(transactions)
+        values, counts = np.unique(sources[sources >= 0], return_counts=True)
+        return int(values[counts.argmax()]) if len(values) and counts.max() >= 0.9 * counts.sum() else None

@@ -288,8 +288,46 @@ def test_status_words_side_by_side_are_no_frame() -> None:
     bus = Bus()
     for number in range(40):
         bus.add(NIC, WRITE, 0x90000 + 4 * number, [number])
+        bus.clock += 20
     found = bus.analyse(GENERIC).bursts
     assert found["kind"].tolist() == ["status_write"] * 40
+
+
+def test_words_that_come_faster_than_frames_are_one() -> None:
+    """A card that bursts nothing writes a frame word by word."""
+    bus = Bus()
+    for number in range(3):
+        for word in range(20):
+            bus.add(NIC, WRITE, 0x20000 + 2048 * number + 4 * word, [word])
+        bus.clock += 1000
+    found = bus.analyse(GENERIC).bursts
+    assert found["kind"].tolist() == ["receive_data"] * 3
+    assert found["pieces"].tolist() == [20] * 3
+
+
+def test_descriptors_that_no_frame_ever_used_are_not_sent() -> None:
+    """A host that only sends hands its card receive descriptors too: a read as long as a short frame."""
+    bus = Bus()
+    bus.add(NIC, READ_MULTIPLE, 0x90000, [0x20000 + 2048 * (word // 4) if word % 4 == 0 else 0 for word in range(16)])
+    for number in range(12):
+        bus.add(NIC, READ, 0x80000 + 16 * number, [0x10000 + 2048 * number, 64, 0, 0])
+        bus.add(NIC, READ_MULTIPLE, 0x10000 + 2048 * number, frame(number))
+        bus.add(NIC, WRITE, 0x80008 + 16 * number, [1])
+    traffic = bus.analyse(GENERIC)
+    kinds = traffic.bursts["kind"].tolist()
+    assert kinds == ["unknown"] + ["descriptor_fetch", "send_data", "status_write"] * 12
+
+
+def test_stop_with_the_last_data_cuts_nothing() -> None:
+    """FRAME# was high: what comes behind is no rest of it, though its address goes on."""
+    bus = Bus()
+    bus.add(NIC, WRITE, 0x90000, [1], termination="disconnect_with_data")
+    bus.rows[-1]["end_us"] = bus.rows[-1]["last_data_us"]
+    bus.add(NIC, WRITE, 0x90004, [2])
+    bus.clock += 40
+    bus.add(NIC, WRITE, 0x90010, [3, 4], termination="disconnect_with_data")
+    bus.add(NIC, WRITE, 0x90018, [5, 6])
+    assert bus.analyse(GENERIC).bursts["pieces"].tolist() == [1, 1, 2]
 
 
 def test_windows_of_memory_that_the_run_names() -> None:
