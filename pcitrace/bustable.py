@@ -172,8 +172,8 @@ class BusTable:
     def cut(self) -> Booleans:
         """Whether the target ended it, by retry or disconnect, before the initiator did.
 
-        A STOP# that comes with the last data cuts nothing: FRAME# was high by then. Else the initiator has to release it
-        first, which takes a clock more (PCI 2.2, 3.3.3.2.1).
+        A STOP# that comes with the last data cuts nothing: FRAME# was high by then. Else the initiator has to release
+        it first, which takes a clock more (PCI 2.2, 3.3.3.2.1).
         """
         return self._ended(*REFUSED) | self._ended(Termination.DISCONNECT_WITH_DATA) & (self.end_us > self.last_data_us)
 
