@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from pcitrace.bustable import BusTable
-from pcitrace.columns import Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.tails import Units, settle
 
 __all__ = ["Expected", "parse"]
@@ -173,6 +173,7 @@ class _Parser:
         fits = (size >= self.expected.least[frames]) & (size <= self.expected.most[frames])
         fits &= self.last[self.run_tail[runs]] <= self.expected.latest[frames]
         fits &= self.expected.earliest[frames] <= self.first[self.run_head[runs]]
+        fits &= ~self._goes_on(self.run_tail[runs], size, frames)
         fitted = many if fits.all() else int(fits.argmin())
         if fitted:
             self.run_number[run : run + fitted] = len(self.found) + np.arange(fitted)
@@ -199,11 +200,7 @@ class _Parser:
         run = self.run_of[begin : begin + many]
         whole = self.run_size[run]
         fits &= (whole == size) | (whole > longest) | (self.run_head[run] != units)
-        # Bounds are not exact: what follows at once and still fits belongs to it.
-        behind = np.minimum(units + 1, len(self.count) - 1)
-        follows = (behind > units) & ~self.short[behind]
-        follows &= (size + self.count[behind] <= longest) & (self.last[behind] <= latest)
-        fits &= ~(follows & (self.first[behind] - last < AT_ONCE_US))
+        fits &= ~self._goes_on(units, size, frames)
         fitted = many if fits.all() else int(fits.argmin())
         if fitted:
             self.out[units[:fitted]] = len(self.found) + np.arange(fitted)
@@ -211,6 +208,13 @@ class _Parser:
             self.frame += fitted
             self.at = int(units[fitted - 1]) + 1
         return fitted
+
+    def _goes_on(self, tail: Integers, size: Integers, frames: slice) -> Booleans:
+        """Whether frames that end with these units may go on: bounds are not exact, so what follows at once belongs."""
+        behind = np.minimum(tail + 1, len(self.count) - 1)
+        fits = (behind > tail) & ~self.short[behind] & (size + self.count[behind] <= self.expected.most[frames])
+        fits &= self.last[behind] <= self.expected.latest[frames]
+        return np.asarray(fits & (self.first[behind] - self.last[tail] < AT_ONCE_US))
 
     def _step(self) -> None:
         """Find one frame that is no plain run, or pass over one unit.
