@@ -114,9 +114,10 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     within = _Pauses(pause[follows[forced[number[follows]]]], *WITHIN)
     before = _Pauses(pause[head[forced & (ahead >= 0)]], *OUTSIDE)
     after = _Pauses(pause[tail[forced & (behind >= 0)] + 1], *OUTSIDE)
-    # Cards cut frames at a limit, so that what is short comes last, unless the other frames show something else.
-    begin_short = int((first & forced).sum())
-    short_head = log((begin_short + 0.5) / (int(forced.sum()) - begin_short + 0.5))
+    # Cards cut frames at a limit, so that what is short comes last, unless the other frames show something else; how
+    # often anything short does, they show too.
+    told = int(forced.sum())
+    short_head, short_tail = (log((n + 0.5) / (told - n + 0.5)) for n in ((first & forced).sum(), (final & forced).sum()))
     best = np.zeros(frames)
     chosen = np.zeros((frames, 2), dtype=np.int64)
     for at_head, at_tail, possible in ways:
@@ -129,7 +130,7 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
             cost += at_head * (before.likelihood(at) - within.likelihood(at) - short_head)
         if at_tail:
             at = pause[tail[rows] + (at_tail > 0)]
-            cost += at_tail * (after.likelihood(at) - within.likelihood(at))
+            cost += at_tail * (after.likelihood(at) - within.likelihood(at) - (0 if at_head else short_tail))
         better = cost < best[rows]
         best[rows[better]] = cost[better]
         chosen[rows[better]] = at_head, at_tail
