@@ -81,7 +81,10 @@ def match(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Intege
     """
     lag_from = earlier.end_us if after_end else earlier.start_us
     anchors = _anchors(earlier, later, after_end)
-    lag = np.median(later.start_us[anchors[1]] - lag_from[anchors[0]]) if len(anchors[0]) else None
+    lags = later.start_us[anchors[1]] - lag_from[anchors[0]]
+    # Of a frame that the capture began in the middle of, only the end is known.
+    lags = lags[np.isfinite(lags)]
+    lag = np.median(lags) if len(lags) else None
     i_parts, j_parts = [anchors[0]], [anchors[1]]
     edges_i = np.r_[-1, anchors[0], len(earlier)]
     edges_j = np.r_[-1, anchors[1], len(later)]
@@ -231,6 +234,7 @@ def _usual_lag(earlier: Side, later: Side, i: Integers, j: Integers, after_end: 
     pairs = np.maximum(back, 0)
     able = possible(earlier, later, i[pairs.ravel()], np.repeat(some, UNDER_WAY), after_end).reshape(pairs.shape)
     lags = np.sort((starts[:, None] - begins[pairs])[able & (back >= 0)])
+    lags = lags[np.isfinite(lags)]
     if not len(lags):
         return 0.0
     count = np.searchsorted(lags, lags + ALIKE_US, side="right") - np.arange(len(lags))

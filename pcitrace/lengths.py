@@ -241,12 +241,30 @@ class _Parser:
             if parted and fewer + np.count_nonzero(foreign[parted]) < seams and not foreign[parted[-1]]:
                 found, chosen = parted, other
                 self.parted[self.at + np.array(found)] = foreign[found] > 0
+        if found and not self.found and self._rest_of_cut(found):
+            found = []
         if found:
             self.out[self.at + np.array(found)] = len(self.found)
             self.found.append(chosen)
             self.at, self.frame = self.at + found[-1] + 1, chosen + 1
         else:
             self.at += 1
+
+    def _rest_of_cut(self, found: list[int]) -> bool:
+        """Whether the capture began in the middle of a frame: what is left of it would only fit with some of the next.
+
+        Then a frame that begins at a later one of these units has fewer seams.
+        """
+        at, seams = self.at, self._seams(self.count[self.at : self.at + LONGEST].tolist(), found)
+        for row in found[1:]:
+            self.at = at + row
+            count = self.count[self.at : self.at + LONGEST].tolist()
+            other, _, _ = self._best(count)
+            if other and self._seams(count, other) <= seams - 1:
+                break
+            self.at = at
+        self.at, moved = at, self.at != at
+        return moved
 
     def _best(self, count: Sequence[int]) -> tuple[list[int], int, float]:
         """Return the units that are a frame which is due, counted from the one at hand, which frame, and its seams."""
@@ -263,7 +281,7 @@ class _Parser:
                 continue
             tried.add((least, most, latest))
             fit = _fit(count, first, last, least, most, latest, self.optional, self.reach)
-            if not fit:
+            if not fit and most >= least:
                 # A buffer that is not aligned takes one data phase more.
                 fit = _fit(count, first, last, most + 1, most + 1, latest, self.optional, self.reach)
             if not fit and shortest < least:

@@ -155,8 +155,10 @@ def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> Expec
     least, most = _phases(wire, per_phase, 0, 0)
     padded = (wire.length >= 0) & (wire.least <= SHORTEST_RECEIVED)
     shortest = np.where(padded, -(-HEADER // per_phase), least)
-    latest = wire.start_us if profile.send == "store_and_forward" else wire.end_us
-    latest = np.where(np.isnan(latest), np.inf, latest)
+    # What was on the wire when the capture began had been read by then; what still is when it ends may not have been.
+    before = np.where(np.isnan(wire.start_us), -np.inf, wire.start_us)
+    during = np.where(np.isnan(wire.end_us), np.inf, wire.end_us)
+    latest = before if profile.send == "store_and_forward" else during
     return Expected(least, most, shortest, np.full(len(wire), -np.inf), latest)
 
 
@@ -164,8 +166,9 @@ def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> Ex
     """Return what the receives of these frames must look like: written after, or during, the wire."""
     fcs = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[profile.receive_fcs]
     least, most = _phases(wire, per_phase, *fcs)
-    earliest = wire.end_us if profile.receive == "store_and_forward" else wire.start_us
-    earliest = np.where(np.isnan(earliest), -np.inf, earliest)
+    after = np.where(np.isnan(wire.end_us), np.inf, wire.end_us)
+    during = np.where(np.isnan(wire.start_us), -np.inf, wire.start_us)
+    earliest = after if profile.receive == "store_and_forward" else during
     return Expected(least, most, least, earliest, np.full(len(wire), np.inf))
 
 
