@@ -216,7 +216,8 @@ def analyse(
     hosts, nics = whole.take(who == Initiator.HOST), whole.take(who == Initiator.NIC)
     csr, outside = _within(accesses(hosts, phases, windows))
     write = dma_module.directions(nics)
-    if whole.has_address:
+    # Addresses say what belongs together only where it is known which way the data went.
+    if whole.has_address and (write >= 0).any():
         dma = dma_module.by_address(nics, phases, profile, csr, memory or Memory(), write)
     else:
         dma = by_lengths(nics, profile, sent, received, write)

@@ -192,6 +192,32 @@ def test_control_lines_of_the_vcd(tmp_path: Path, name: str) -> None:
     assert len(frames.drop_log) == 0
 
 
+@pytest.mark.parametrize("name", PROFILES)
+def test_addresses_but_no_commands(tmp_path: Path, name: str) -> None:
+    """AD without C/BE#: no address says which way its data went, so the lengths tell, as if AD were not there either."""
+    run, _, trace = opened(tmp_path, name, "bus.vcd.gz")
+    link = Link(RATES[name])
+    on_wire = {host: wire_frames(run[host].wire, link.byte_us, link.preamble_bytes, 0.0) for host in "AB"}
+    for host, other in ("AB", "BA"):
+        bus, profile = run[host], run.folder.profile(host)
+        table = bus.transactions.assign(command=None, command_name=None)
+        lines = [line for line in bus.lines if not line.startswith("CBE")]
+        traffic = analyse(
+            table,
+            bus.data_phases,
+            bus=host,
+            profile=profile,
+            lines=lines,
+            sent=on_wire[host],
+            received=on_wire[other],
+        )
+        wanted = truth(trace, "truth_dma", "dma")
+        assert traffic.pieces["direction"].str[0].str.upper().tolist() == [
+            row["dir"] for row in wanted if row["pc"] == host
+        ]
+        assert traffic.unknown == {}
+
+
 def check_frames_without_data(frames: Frames, trace: Path) -> int:
     """As check_frames, where frames can only be numbered in their order: those of the traces are sent in order."""
     assert set(frames.table["sequence_source"]) == {"order"}

@@ -1,0 +1,117 @@
+"""Frames told by their lengths alone: traffic written by hand, with what was on the wire meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+from nicruns import documented_profiles
+from test_traffic import CLOCK_US, NIC, Bus
+
+from pcitrace import profiles
+from pcitrace.content import WireFrames
+from pcitrace.profiles import Profile
+from pcitrace.traffic import Traffic
+
+BYTE_US = 0.08
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    path = tmp_path_factory.mktemp("profiles") / "card.toml"
+    path.write_text(documented_profiles()["bridge-mac"])
+    return profiles.load(path)
+
+
+class Wires:
+    """Frames on both wires, as a sampled probe shows them: the length is only known within some bytes."""
+
+    def __init__(self, unsure: int = 0) -> None:
+        self.unsure = unsure
+        self.rows: list[tuple[float, float, int]] = []
+
+    def add(self, start_us: float, length: int) -> float:
+        """Put a frame on the wire; return when it ends."""
+        self.rows.append((start_us, start_us + (length + 12) * BYTE_US, length))
+        return self.rows[-1][1]
+
+    def frames(self) -> WireFrames:
+        start, end, length = (np.array(column) for column in zip(*self.rows, strict=True))
+        whole = np.isfinite(start)
+        least = np.where(whole, length, -1).astype(np.int64)
+        return WireFrames(start, end, least, least, least + self.unsure * whole, None, np.full(len(start), -1))
+
+
+def add(bus: Bus, phases: int, clks: int) -> None:
+    bus.add(NIC, None, None, [0] * phases, first_clks=clks)
+
+
+def told(bus: Bus, card: Profile, sent: Wires | None, received: Wires | None = None) -> Traffic:
+    return bus.analyse(
+        card,
+        lines=(NIC,),
+        sent=sent.frames() if sent else None,
+        received=received.frames() if received else None,
+    )
+
+
+def phases_of(traffic: Traffic, kind: str) -> list[int]:
+    bursts = traffic.bursts
+    return [int(count) for count in bursts["data_phases"][bursts["kind"] == kind]]
+
+
+def send(bus: Bus, pieces: Sequence[int], wire: Wires, length: int, clks: Sequence[int]) -> float:
+    """Read a frame piece by piece and send it; return when the wire is free."""
+    for count, wait in zip(pieces, clks, strict=True):
+        add(bus, count, wait)
+    return wire.add(bus.clock * CLOCK_US, length)
+
+
+def test_single_words_are_not_reads_because_frames_could_be_made_of_them(card: Profile) -> None:
+    """A frame that is written word by word, as slowly as any: any share of it adds up to what was sent."""
+    rng = Random(1)
+    bus, sent, received = Bus(), Wires(), Wires()
+    for _ in range(40):
+        end = send(bus, [16, 1, 1, 1, 1], sent, 78, [rng.randint(6, 10) for _ in range(5)])
+        start = end + 20
+        received.add(start, 526)
+        bus.clock = round((start + 12 * BYTE_US) / CLOCK_US)
+        for _ in range(133):
+            add(bus, 1, rng.randint(2, 4))
+            bus.clock += 2
+        bus.clock += 1000
+    traffic = told(bus, card, sent, received)
+    assert phases_of(traffic, "send_data") == [20] * 40
+    assert phases_of(traffic, "receive_data") == [133] * 40
+
+
+@pytest.mark.parametrize("left", [1, 3, 7])
+def test_what_is_left_of_a_frame_shifts_no_other(card: Profile, left: int) -> None:
+    """The capture begins when a frame was partly read; all frames are alike, so what is left fits with the next."""
+    bus, sent = Bus(), Wires()
+    pieces = [16, 16, 16, 16, 16, 16, 16, 16, 1, 1, 1, 1]
+    for number in range(12):
+        own = pieces[-left:] if number == 0 else pieces
+        bus.clock = round(send(bus, own, sent, 526, [8] * len(own)) / CLOCK_US) + 500
+    assert phases_of(told(bus, card, sent), "send_data") == [132] * 11
+
+
+def test_a_frame_on_the_wire_when_the_capture_begins_takes_no_piece(card: Profile) -> None:
+    bus, sent = Bus(), Wires()
+    sent.rows.append((np.nan, 1.0, -1))
+    bus.clock = 100
+    for _ in range(8):
+        bus.clock = round(send(bus, [16, 1, 1, 1, 1], sent, 78, [8] * 5) / CLOCK_US) + 500
+    assert phases_of(told(bus, card, sent), "send_data") == [20] * 8
+
+
+def test_the_last_word_after_a_host_took_the_bus_is_the_frames(card: Profile) -> None:
+    """The sampled wire leaves room for one word more: what comes at once is the frame's, not the next one's."""
+    bus, sent = Bus(), Wires(unsure=4)
+    for number in range(8):
+        own = [53, 1] if number == 4 else [54]
+        bus.clock = round(send(bus, own, sent, 212, [8] * len(own)) / CLOCK_US) + 20
+        bus.clock = round(send(bus, [20], sent, 78, [8]) / CLOCK_US) + 500
+    assert phases_of(told(bus, card, sent), "send_data") == [54, 20] * 8
