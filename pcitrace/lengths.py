@@ -62,7 +62,6 @@ def parse(
     expected: Expected,
     optional: frozenset[int],
     sending: bool,
-    thorough: bool = True,
 ) -> Integers:
     """Number the pieces by the frame they make up.
 
@@ -78,8 +77,6 @@ def parse(
         Data phases that a piece of no frame can have: descriptors or status.
     sending : bool
         Whether the pieces are reads of frames before the wire, else writes after it.
-    thorough : bool
-        Whether a frame may have pieces as short as those of no frame; looking for them takes time.
 
     Returns
     -------
@@ -98,10 +95,10 @@ def parse(
     # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
     final, short = pieces.data_phases[tails], list(optional)
     foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, 0)
-    parser = _Parser(count, foreign, first, last, expected, optional, sending, thorough)
+    parser = _Parser(count, foreign, first, last, expected, optional, sending)
     number, frame, parted = parser.run(), np.array(parser.found, dtype=np.int64), parser.parted
     del parser
-    if thorough and optional:
+    if optional:
         units = Units(count - foreign * parted, asked_us[heads], first, last, np.isin(count, short))
         number = settle(units, number, expected.least[frame], expected.most[frame], expected.latest[frame])
     out = number[unit]
@@ -121,13 +118,11 @@ class _Parser:
         expected: Expected,
         optional: frozenset[int],
         sending: bool,
-        thorough: bool,
     ) -> None:
         self.count, self.foreign, self.first, self.last = count, foreign, first, last
         self.parted = np.zeros(len(count), dtype=bool)
         self.expected, self.optional, self.sending = expected, optional, sending
         self.frames = len(expected.least)
-        self.reach = REACH if thorough else 0
         self.full = int(count.max())
         self.out = np.full(len(count), -1)
         self.found: list[int] = []
@@ -280,18 +275,18 @@ class _Parser:
             if (least, most, latest) in tried:
                 continue
             tried.add((least, most, latest))
-            fit = _fit(count, first, last, least, most, latest, self.optional, self.reach)
+            fit = _fit(count, first, last, least, most, latest, self.optional)
             if not fit and most >= least:
                 # A buffer that is not aligned takes one data phase more.
-                fit = _fit(count, first, last, most + 1, most + 1, latest, self.optional, self.reach)
+                fit = _fit(count, first, last, most + 1, most + 1, latest, self.optional)
             if not fit and shortest < least:
-                fit = _fit(count, first, last, shortest, least - 1, latest, self.optional, self.reach)
+                fit = _fit(count, first, last, shortest, least - 1, latest, self.optional)
             if not fit or self.first[self.at + fit[0]] < expected.earliest[one]:
                 continue
             if self.sending and len(fit) > 1 and first[fit[1]] - last[fit[0]] > APART_US:
                 # What is read long before the others is none of theirs if they are a frame without it.
                 rest = slice(fit[0] + 1, None)
-                if _fit(count[rest], first[rest], last[rest], least, most, latest, self.optional, self.reach):
+                if _fit(count[rest], first[rest], last[rest], least, most, latest, self.optional):
                     break
             # Every frame on the wire was read before; of those that arrived some may never be written.
             seams = 0.0 if self.sending else self._seams(count, fit)
@@ -326,11 +321,10 @@ def _fit(
     most: int,
     latest: float,
     optional: frozenset[int],
-    reach: int,
 ) -> list[int]:
     """Return the units, from the first on, that add up to a frame; none if there are none.
 
-    Descriptors and status between them are left out where that fits; among the first `reach` units they are taken in
+    Descriptors and status between them are left out where that fits; among the first `REACH` units they are taken in
     where it is needed.
     """
     total = 0
@@ -354,7 +348,7 @@ def _fit(
             return members
     # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
     sums = {0: 0}
-    for row, size in enumerate(count[:reach]):
+    for row, size in enumerate(count[:REACH]):
         if last[row] > latest:
             return []
         grown = {total + size: units | 1 << row for total, units in sums.items() if total + size <= most}

@@ -117,7 +117,9 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     # Cards cut frames at a limit, so that what is short comes last, unless the other frames show something else; how
     # often anything short does, they show too.
     told = int(forced.sum())
-    short_head, short_tail = (log((n + 0.5) / (told - n + 0.5)) for n in ((first & forced).sum(), (final & forced).sum()))
+    short_head, short_tail = (
+        log((n + 0.5) / (told - n + 0.5)) for n in ((first & forced).sum(), (final & forced).sum())
+    )
     best = np.zeros(frames)
     chosen = np.zeros((frames, 2), dtype=np.int64)
     for at_head, at_tail, possible in ways:

@@ -194,7 +194,7 @@ def test_control_lines_of_the_vcd(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_addresses_but_no_commands(tmp_path: Path, name: str) -> None:
-    """AD without C/BE#: no address says which way its data went, so the lengths tell, as if AD were not there either."""
+    """AD without C/BE#: no address says which way its data went, so the lengths tell, as they do without AD."""
     run, _, trace = opened(tmp_path, name, "bus.vcd.gz")
     link = Link(RATES[name])
     on_wire = {host: wire_frames(run[host].wire, link.byte_us, link.preamble_bytes, 0.0) for host in "AB"}
