@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
+from pcitrace.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Bounds, Known, Train
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.tails import Units, settle
@@ -20,20 +23,11 @@ AHEAD = 4
 PENDING = 64
 """Frames that have come and may still wait for their DMA."""
 
-REACH = 40
-"""Pieces that are looked at to find those of one frame, where some may be descriptors or status."""
-
-LONGEST = 400
-"""The same where none may."""
-
-AT_ONCE_US = 2.0
-"""A unit that comes sooner behind another is likely to be of the same frame."""
-
-APART_US = 8.0
-"""Units with a longer pause between them are tried as different frames first."""
-
 STRETCH = 32
 """Frames that are tried at once where one follows the other; doubled as long as they fit."""
+
+SPAN = 4 * LONGEST
+"""Units that are put into lists at a time."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +42,10 @@ class Expected:
     shortest: Integers
     earliest: Floats
     latest: Floats
+
+    def bounds(self, frame: int) -> Bounds:
+        """Return the bounds of one frame."""
+        return Bounds(self.least.item(frame), self.most.item(frame), self.shortest.item(frame))
 
     def until(self, time_us: float, most: int) -> Expected:
         """Return the first frames, of those whose DMA is known to begin or end by then."""
@@ -95,7 +93,7 @@ def parse(
     # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
     final, short = pieces.data_phases[tails], list(optional)
     foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, 0)
-    parser = _Parser(count, foreign, first, last, expected, optional, sending)
+    parser = _Parser(Train(count, foreign, first, last), expected, optional, sending)
     number, frame, parted = parser.run(), np.array(parser.found, dtype=np.int64), parser.parted
     del parser
     if optional:
@@ -109,35 +107,30 @@ def parse(
 class _Parser:
     """Goes through units and frames side by side. Frames keep their order: the earliest one that is due and fits."""
 
-    def __init__(
-        self,
-        count: Integers,
-        foreign: Integers,
-        first: Floats,
-        last: Floats,
-        expected: Expected,
-        optional: frozenset[int],
-        sending: bool,
-    ) -> None:
-        self.count, self.foreign, self.first, self.last = count, foreign, first, last
-        self.parted = np.zeros(len(count), dtype=bool)
+    def __init__(self, units: Train, expected: Expected, optional: frozenset[int], sending: bool) -> None:
+        self.units, self.count, self.first, self.last = units, units.count, units.first, units.last
+        self.parted = np.zeros(len(units), dtype=bool)
         self.expected, self.optional, self.sending = expected, optional, sending
         self.frames = len(expected.least)
-        self.full = int(count.max())
-        self.out = np.full(len(count), -1)
+        self.full = int(self.count.max())
+        self.known = Known(sending)
+        self.base, self.ahead = 0, Ahead.of(units.part(0, SPAN), optional, self.full)
+        self.out = np.full(len(units), -1)
         self.found: list[int] = []
         self.at = self.frame = self.due = 0
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
-        self.short = np.isin(count, list(optional))
+        self.short = np.isin(self.count, list(optional))
         self.solid = np.flatnonzero(~self.short)
-        size = count[self.solid]
+        self.next_solid = np.r_[0, np.cumsum(~self.short, dtype=np.int32)]
+        size = self.count[self.solid]
         new = np.ones(len(self.solid), dtype=bool)
         new[1:] = (size[:-1] < self.full) & ~((size[:-1] == 1) & (size[1:] == 1)) | (np.diff(self.solid) > 1)
-        new[1:] |= first[self.solid[1:]] - last[self.solid[:-1]] > APART_US
+        new[1:] |= self.first[self.solid[1:]] - self.last[self.solid[:-1]] > APART_US
         self.run_start = np.flatnonzero(new)
         self.run_of = np.cumsum(new) - 1
         self.run_size = np.add.reduceat(size, self.run_start) if len(size) else size
+        self.next_size, self.next_run = np.r_[size, -1], np.r_[self.run_size[self.run_of], -1]
         self.run_head = self.solid[self.run_start]
         self.run_tail = self.solid[np.r_[self.run_start[1:], len(self.solid)] - 1] if len(size) else self.solid
         self.run_number = np.full(len(self.run_start), -1)
@@ -145,22 +138,31 @@ class _Parser:
     def run(self) -> Integers:
         """Return the number of the frame of every unit."""
         stretch = STRETCH
-        while self.at < len(self.count) and self.frame < self.frames:
+        while self._more():
             fitted = self._stretch(stretch) or self._singles(stretch)
             stretch = 2 * stretch if fitted == stretch else STRETCH
-            if fitted < stretch and self.at < len(self.count) and self.frame < self.frames:
+            if fitted < stretch and self._more():
                 self._step()
+                many = STRETCH
+                while self._more() and self._irregular(self.at, self.frame):
+                    stretch, fitted = STRETCH, self._again(many)
+                    many = 2 * many if fitted == many else STRETCH
+                    if not fitted:
+                        self._step()
         in_run = self.out[self.solid] < 0
         self.out[self.solid[in_run]] = self.run_number[self.run_of[in_run]]
         return self.out
 
+    def _more(self) -> bool:
+        return self.at < len(self.count) and self.frame < self.frames
+
     def _stretch(self, most: int) -> int:
         """Take runs as frames as long as each fits the next one; return how many."""
-        next_solid = int(np.searchsorted(self.solid, self.at))
-        if next_solid == len(self.solid):
+        solid = self.next_solid.item(self.at)
+        if solid == len(self.solid):
             return 0
-        run = int(self.run_of[next_solid])
-        if self.run_head[run] != self.solid[next_solid]:
+        run = int(self.run_of[solid])
+        if self.run_head[run] != self.solid[solid]:
             return 0
         many = min(most, len(self.run_head) - run, self.frames - self.frame)
         runs, frames = slice(run, run + many), slice(self.frame, self.frame + many)
@@ -182,7 +184,7 @@ class _Parser:
 
         Where frames fill the longest piece one behind the other, no run ends between them.
         """
-        begin = int(np.searchsorted(self.solid, self.at))
+        begin = self.next_solid.item(self.at)
         many = min(most, len(self.solid) - begin, self.frames - self.frame) if self.sending else 0
         if not many or not self.expected.least[self.frame] <= self.count[self.solid[begin]]:
             return 0
@@ -211,6 +213,49 @@ class _Parser:
         fits &= self.last[behind] <= self.expected.latest[frames]
         return np.asarray(fits & (self.first[behind] - self.last[tail] < AT_ONCE_US))
 
+    def _irregular(self, at: Any, frame: Any) -> Any:
+        """Return whether frames are neither runs nor single units, by the sizes of what comes next."""
+        solid = self.next_solid[at]
+        size, whole = self.next_size[solid], self.next_run[solid]
+        least, most = self.expected.least[frame], self.expected.most[frame]
+        regular = (least <= whole) & (whole <= most) | self.sending & (least <= size) & (size <= most)
+        return np.logical_not(regular)
+
+    def _again(self, most: int) -> int:
+        """Take units as frames as long as they lie like units that were found to be one; return how many."""
+        expected, ahead = self.expected, self._look()
+        bounds = expected.bounds(self.frame)
+        code, members = self.known.like(ahead, self.at - self.base, bounds)
+        if not members:
+            return 0
+        step, width = members[-1] + 1, len(code) // ITEM
+        many = min(most, self.frames - self.frame, (len(self.count) - 1 - width - self.at) // step + 1)
+        if many < 2 or not len(self.solid) or ahead.alike(self.at + step - self.base, width) != code:
+            return 0
+        begin = self.at + step * np.arange(many)
+        frame = np.arange(self.frame, self.frame + many)
+        codes = self.units.part(self.at, begin[-1].item() + width + 1).codes()[:-1]
+        fits = (sliding_window_view(codes, width)[::step] == np.frombuffer(code, codes.dtype)).all(axis=1)
+        fits &= self._irregular(begin, frame)
+        for value, values in zip(bounds, (expected.least, expected.most, expected.shortest), strict=True):
+            fits &= values[frame] == value
+        fits &= expected.earliest[frame] <= self.first[begin + members[0]]
+        fits &= self.last[begin + members[-1]] <= expected.latest[frame]
+        if self.sending:
+            fits &= self.first[begin] < expected.latest[frame]
+        else:
+            solid = self.next_solid[begin]
+            now = self.first[self.solid[np.minimum(solid, len(self.solid) - 1)]]
+            fits &= (solid < len(self.solid)) & (expected.earliest[frame] <= now)
+            pending = np.minimum(frame + PENDING, self.frames - 1)
+            fits &= (frame + PENDING >= self.frames) | (now < expected.earliest[pending])
+        fitted = many if fits.all() else int(fits.argmin())
+        self.out[begin[:fitted, None] + np.array(members)] = len(self.found) + np.arange(fitted)[:, None]
+        self.found += range(self.frame, self.frame + fitted)
+        self.frame += fitted
+        self.at += fitted * step
+        return fitted
+
     def _step(self) -> None:
         """Find one frame that is no plain run, or pass over one unit.
 
@@ -218,173 +263,93 @@ class _Parser:
         """
         expected = self.expected
         if self.sending:
-            while self.frame < self.frames and expected.latest[self.frame] <= self.first[self.at]:
+            now = self.first.item(self.at)
+            while self.frame < self.frames and expected.latest.item(self.frame) <= now:
                 self.frame += 1
             self.due = min(self.frame + AHEAD, self.frames)
         else:
-            solid = int(np.searchsorted(self.solid, self.at))
-            now = self.first[self.solid[solid] if solid < len(self.solid) else self.at]
+            solid = self.next_solid.item(self.at)
+            now = self.first.item(self.solid.item(solid) if solid < len(self.solid) else self.at)
             self.due = max(self.due, self.frame)
-            while self.due < self.frames and expected.earliest[self.due] <= now:
+            while self.due < self.frames and expected.earliest.item(self.due) <= now:
                 self.due += 1
             self.frame = max(self.frame, self.due - PENDING)
-        count, foreign = self.count[self.at : self.at + LONGEST], self.foreign[self.at : self.at + LONGEST]
-        found, chosen, seams = self._best(count.tolist())
-        if foreign.any() and (not found or foreign[found].any()):
-            parted, other, fewer = self._best((count - foreign).tolist())
+        ahead = self._look()
+        found, chosen, seams = self._best(ahead, self.known)
+        if ahead.foreign and (not found or self.units.foreign[self.at + np.array(found)].any()):
+            foreign = ahead.foreign[self.at - self.base :]
+            parted, other, fewer = self._best(ahead.parted(), None)
             # What was cut short goes on: it does not end the frame.
-            if parted and fewer + np.count_nonzero(foreign[parted]) < seams and not foreign[parted[-1]]:
+            if parted and fewer + sum(foreign[one] > 0 for one in parted) < seams and not foreign[parted[-1]]:
                 found, chosen = parted, other
-                self.parted[self.at + np.array(found)] = foreign[found] > 0
+                self.parted[[self.at + one for one in found if foreign[one]]] = True
         if found and not self.found and self._rest_of_cut(found):
             found = []
         if found:
-            self.out[self.at + np.array(found)] = len(self.found)
+            for one in found:
+                self.out[self.at + one] = len(self.found)
             self.found.append(chosen)
             self.at, self.frame = self.at + found[-1] + 1, chosen + 1
         else:
             self.at += 1
 
-    def _rest_of_cut(self, found: list[int]) -> bool:
+    def _rest_of_cut(self, found: Sequence[int]) -> bool:
         """Whether the capture began in the middle of a frame: what is left of it would only fit with some of the next.
 
         Then a frame that begins at a later one of these units has fewer seams.
         """
-        at, seams = self.at, self._seams(self.count[self.at : self.at + LONGEST].tolist(), found)
+        begin, seams = self.at, self._seams(found)
         for row in found[1:]:
-            self.at = at + row
-            count = self.count[self.at : self.at + LONGEST].tolist()
-            other, _, _ = self._best(count)
-            if other and self._seams(count, other) <= seams - 1:
+            self.at = begin + row
+            other, _, _ = self._best(self._look(), self.known)
+            if other and self._seams(other) <= seams - 1:
                 break
-            self.at = at
-        self.at, moved = at, self.at != at
+            self.at = begin
+        self.at, moved = begin, self.at != begin
         return moved
 
-    def _best(self, count: Sequence[int]) -> tuple[list[int], int, float]:
+    def _seams(self, found: Sequence[int]) -> float:
+        """Count what speaks against some units, counted from the one at hand, being one frame."""
+        ahead, at = self._look(), self.at - self.base
+        return ahead.seams([at + one for one in found], min(at + LONGEST, len(ahead.count)))
+
+    def _look(self) -> Ahead:
+        """Return the units from the one at hand on, and more."""
+        end = self.base + len(self.ahead.count)
+        if self.at < self.base or self.at + WIDTHS[-1] >= end < len(self.count):
+            self.base = self.at
+            units = self.units.part(self.at, self.at + SPAN)
+            self.ahead = Ahead.of(units, self.optional, self.full)
+        return self.ahead
+
+    def _best(self, ahead: Ahead, known: Known | None) -> tuple[Sequence[int], int, float]:
         """Return the units that are a frame which is due, counted from the one at hand, which frame, and its seams."""
-        expected = self.expected
-        first = self.first[self.at : self.at + LONGEST].tolist()
-        last = self.last[self.at : self.at + LONGEST].tolist()
-        found: list[int] = []
+        expected, at = self.expected, self.at - self.base
+        window = min(at + LONGEST, len(ahead.count))
+        found: Sequence[int] = []
         chosen, fewest = -1, float(LONGEST)
         tried = set()
         for one in range(self.frame, self.due):
-            least, most, shortest = int(expected.least[one]), int(expected.most[one]), int(expected.shortest[one])
-            latest = float(expected.latest[one])
-            if (least, most, latest) in tried:
+            bounds, latest = expected.bounds(one), expected.latest.item(one)
+            alike = bounds.least, bounds.most, latest
+            if alike in tried:
                 continue
-            tried.add((least, most, latest))
-            fit = _fit(count, first, last, least, most, latest, self.optional)
-            if not fit and most >= least:
-                # A buffer that is not aligned takes one data phase more.
-                fit = _fit(count, first, last, most + 1, most + 1, latest, self.optional)
-            if not fit and shortest < least:
-                fit = _fit(count, first, last, shortest, least - 1, latest, self.optional)
-            if not fit or self.first[self.at + fit[0]] < expected.earliest[one]:
-                continue
-            if self.sending and len(fit) > 1 and first[fit[1]] - last[fit[0]] > APART_US:
-                # What is read long before the others is none of theirs if they are a frame without it.
-                rest = slice(fit[0] + 1, None)
-                if _fit(count[rest], first[rest], last[rest], least, most, latest, self.optional):
-                    break
-            # Every frame on the wire was read before; of those that arrived some may never be written.
-            seams = 0.0 if self.sending else self._seams(count, fit)
-            if seams < fewest:
+            tried.add(alike)
+            fit = known.frame(ahead, at, bounds) if known else None
+            seams = 0.0
+            if fit is None or (fit and ahead.last[at + fit[-1]] > latest):
+                stop = bisect_right(ahead.last, latest, at, window)
+                members = ahead.frame(at, stop, bounds)
+                if self.sending and len(members) > 1 and ahead.apart(*members[:2]):
+                    # What is read long before the others is none of theirs if they are a frame without it.
+                    if ahead.adding_up(members[0] + 1, stop, bounds.least, bounds.most)[0]:
+                        break
+                elif members and not self.sending:
+                    # Every frame on the wire was read before; of those that arrived some may never be written.
+                    seams = ahead.seams(members, window)
+                fit = [row - at for row in members]
+            if fit and expected.earliest.item(one) <= ahead.first[at + fit[0]] and seams < fewest:
                 found, chosen, fewest = fit, one, seams
-            if seams < 1:
-                break
+                if seams < 1:
+                    break
         return found, chosen, fewest
-
-    def _seams(self, count: Sequence[int], members: list[int]) -> float:
-        """Count what speaks against these units being one frame.
-
-        Descriptors, status or long pauses in between, or units as short before the end; a next unit that follows at
-        once, or an end at a full unit; and, as a share, longer units behind shorter ones.
-        """
-        sizes = [count[row] for row in members]
-        longer = sum(after > before for before, after in pairwise(sizes)) / len(sizes)
-        between = members[-1] - members[0] + 1 - len(members) + sum(size in self.optional for size in sizes[:-1])
-        between += sum(bool(self.first[self.at + b] - self.last[self.at + a] > APART_US) for a, b in pairwise(members))
-        behind = members[-1] + 1
-        if behind == len(count) or count[behind] in self.optional:
-            return between + longer
-        pause_us = self.first[self.at + behind] - self.last[self.at + members[-1]]
-        return float(between + longer + (pause_us < AT_ONCE_US) + (sizes[-1] == self.full))
-
-
-def _fit(
-    count: Sequence[int],
-    first: Sequence[float],
-    last: Sequence[float],
-    least: int,
-    most: int,
-    latest: float,
-    optional: frozenset[int],
-) -> list[int]:
-    """Return the units, from the first on, that add up to a frame; none if there are none.
-
-    Descriptors and status between them are left out where that fits; among the first `REACH` units they are taken in
-    where it is needed.
-    """
-    total = 0
-    members = []
-    for row, size in enumerate(count):
-        if size in optional:
-            continue
-        total += size
-        if total > most or last[row] > latest:
-            break
-        members.append(row)
-        behind = row + 1
-        if total >= least and not (
-            # Bounds are not exact: what follows at once and still fits belongs to it.
-            behind < len(count)
-            and count[behind] not in optional
-            and total + count[behind] <= most
-            and last[behind] <= latest
-            and first[behind] - last[row] < AT_ONCE_US
-        ):
-            return members
-    # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
-    sums = {0: 0}
-    for row, size in enumerate(count[:REACH]):
-        if last[row] > latest:
-            return []
-        grown = {total + size: units | 1 << row for total, units in sums.items() if total + size <= most}
-        whole = [units for total, units in grown.items() if total >= least]
-        if whole:
-            # The latest beginning: what comes before is then left out.
-            units = max(whole, key=lambda units: units & -units)
-            members = [one for one in range(row + 1) if units >> one & 1]
-            return _own_tail(members, count, first, last, least, most, latest, optional)
-        if size in optional:
-            for total, units in sums.items():
-                if total not in grown or units & -units > grown[total] & -grown[total]:
-                    grown[total] = units
-        if not grown:
-            return []
-        sums = grown
-    return []
-
-
-def _own_tail(
-    members: list[int],
-    count: Sequence[int],
-    first: Sequence[float],
-    last: Sequence[float],
-    least: int,
-    most: int,
-    latest: float,
-    optional: frozenset[int],
-) -> list[int]:
-    """Take the short unit behind for the one ahead, if it is nearer: what ends a frame is as short as a status word."""
-    begin, end = members[0], members[-1]
-    behind = end + 1
-    if len(members) < 2 or behind == len(count) or not {count[begin], count[behind]} <= optional:
-        return members
-    total = sum(count[one] for one in members[1:]) + count[behind]
-    if not least <= total <= most or last[behind] > latest:
-        return members
-    nearer = first[behind] - last[end] < first[members[1]] - last[begin]
-    return [*members[1:], behind] if nearer else members

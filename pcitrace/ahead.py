@@ -1,0 +1,264 @@
+"""What lies ahead: which of the next units of one direction add up to a frame."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pcitrace.columns import Floats, Integers
+
+__all__ = ["APART_US", "AT_ONCE_US", "LONGEST", "Ahead", "Bounds", "Known", "Train"]
+
+REACH = 40
+"""Units that are looked at to find those of one frame, where some may be descriptors or status."""
+
+LONGEST = 400
+"""The same where none may."""
+
+AT_ONCE_US = 2.0
+"""A unit that comes sooner behind another is likely to be of the same frame."""
+
+APART_US = 8.0
+"""Units with a longer pause between them are tried as different frames first."""
+
+WIDTHS = (4, 8, 16, 48, LONGEST + 2)
+"""Units by which situations are told apart: as few as what was found rests on."""
+
+CODE = np.dtype(np.uint32)
+ITEM = CODE.itemsize
+
+
+class Bounds(NamedTuple):
+    """Data phases of a frame; `shortest` is how few it can have that is padded on the wire."""
+
+    least: int
+    most: int
+    shortest: int
+
+    def tries(self) -> Iterator[tuple[int, int]]:
+        """Go through the ranges to look for, the likeliest first."""
+        yield self.least, self.most
+        if self.most >= self.least:
+            # A buffer that is not aligned takes one data phase more.
+            yield self.most + 1, self.most + 1
+        if self.shortest < self.least:
+            yield self.shortest, self.least - 1
+
+
+@dataclass(frozen=True)
+class Train:
+    """Units of one direction in order of time: pieces, those that the target cut short put together.
+
+    Attributes
+    ----------
+    count, foreign : arrays of int
+        Data phases, and how many of them, at the end, may be of no frame.
+    first, last : arrays of float
+        First and last data phase (us).
+    """
+
+    count: Integers
+    foreign: Integers
+    first: Floats
+    last: Floats
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    def part(self, begin: int, end: int) -> Train:
+        """Return some of the units."""
+        return Train(*(values[begin:end] for values in vars(self).values()))
+
+    def codes(self) -> Integers:
+        """Return for each unit, as one number, what decisions rest on that no exact pause decides."""
+        code = 8 * self.count + 4 * (self.foreign > 0)
+        pause_us = self.first[1:] - self.last[:-1]
+        code[:-1] += (pause_us < AT_ONCE_US) + 2 * (pause_us > APART_US)
+        return code.astype(CODE)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Some units one behind the other, as lists.
+
+    Attributes
+    ----------
+    count, foreign : lists of int
+        Data phases, and how many of them, at the end, may be of no frame; empty if none.
+    first, last : lists of float
+        First and last data phase (us).
+    code : bytes
+        Of :meth:`Train.codes`.
+    optional : frozenset of int
+        Data phases that a unit of no frame can have.
+    full : int
+        Most data phases of a unit.
+    """
+
+    count: Sequence[int]
+    foreign: Sequence[int]
+    first: Sequence[float]
+    last: Sequence[float]
+    code: bytes
+    optional: frozenset[int]
+    full: int
+
+    @classmethod
+    def of(cls, units: Train, optional: frozenset[int], full: int) -> Ahead:
+        """Put units into lists."""
+        foreign = units.foreign.tolist() if units.foreign.any() else []
+        count, first, last = units.count.tolist(), units.first.tolist(), units.last.tolist()
+        return cls(count, foreign, first, last, units.codes().tobytes(), optional, full)
+
+    def parted(self) -> Ahead:
+        """Return the same without what may be of no frame."""
+        return replace(self, count=[count - foreign for count, foreign in zip(self.count, self.foreign, strict=True)])
+
+    def alike(self, at: int, units: int) -> bytes:
+        """Return what is equal wherever so many units lie in the same way."""
+        return self.code[at * ITEM : (at + units) * ITEM]
+
+    def frame(self, at: int, stop: int, bounds: Bounds) -> list[int]:
+        """Return the units, from `at` on, that are such a frame; none if there are none."""
+        for least, most in bounds.tries():
+            members, _ = self.adding_up(at, stop, least, most)
+            if members:
+                return self._own_tail(members, stop, least, most)
+        return []
+
+    def adding_up(self, at: int, stop: int, least: int, most: int) -> tuple[list[int], int]:
+        """Return the units, from `at` on, that add up to so many data phases, and up to where that rests on them.
+
+        Descriptors and status between them are left out where that fits; among the first `REACH` units they are
+        taken in where it is needed.
+        """
+        count, optional = self.count, self.optional
+        total, row = 0, at - 1
+        members = []
+        for row in range(at, stop):
+            size = count[row]
+            if size in optional:
+                continue
+            total += size
+            if total > most:
+                break
+            members.append(row)
+            behind = row + 1
+            if total >= least and not (
+                # Bounds are not exact: what follows at once and still fits belongs to it.
+                behind < stop
+                and count[behind] not in optional
+                and total + count[behind] <= most
+                and self.first[behind] - self.last[row] < AT_ONCE_US
+            ):
+                return members, row + 2
+        seen = row + 1
+        # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
+        sums = {0: 0}
+        for row in range(at, min(at + REACH, stop)):
+            size = count[row]
+            grown = {total + size: units | 1 << row - at for total, units in sums.items() if total + size <= most}
+            whole = [units for total, units in grown.items() if total >= least]
+            if whole:
+                # The latest beginning: what comes before is then left out.
+                units = max(whole, key=lambda units: units & -units)
+                return [one for one in range(at, row + 1) if units >> one - at & 1], max(seen, row + 2)
+            if size in optional:
+                for total, units in sums.items():
+                    if total not in grown or units & -units > grown[total] & -grown[total]:
+                        grown[total] = units
+            if not grown:
+                break
+            sums = grown
+        return [], max(seen, row + 1)
+
+    def apart(self, before: int, after: int) -> bool:
+        """Return whether two units are so far apart that they are tried as different frames first."""
+        return self.first[after] - self.last[before] > APART_US
+
+    def _own_tail(self, members: list[int], stop: int, least: int, most: int) -> list[int]:
+        """Take the short unit behind for the one ahead, if it is nearer: a frame's end is as short as a status word."""
+        if not self.exchangeable(members, stop, least, most):
+            return members
+        begin, second, end = members[0], members[1], members[-1]
+        nearer = self.first[end + 1] - self.last[end] < self.first[second] - self.last[begin]
+        return [*members[1:], end + 1] if nearer else members
+
+    def exchangeable(self, members: list[int], stop: int, least: int, most: int) -> bool:
+        """Return whether the unit behind would do for the one ahead."""
+        begin, behind = members[0], members[-1] + 1
+        if len(members) < 2 or behind >= stop or not {self.count[begin], self.count[behind]} <= self.optional:
+            return False
+        return least <= sum(self.count[one] for one in members[1:]) + self.count[behind] <= most
+
+    def seams(self, members: Sequence[int], stop: int) -> float:
+        """Count what speaks against these units being one frame.
+
+        Descriptors, status or long pauses in between, or units as short before the end; a next unit that follows at
+        once, or an end at a full unit; and, as a share, longer units behind shorter ones.
+        """
+        sizes = [self.count[row] for row in members]
+        longer = sum(after > before for before, after in pairwise(sizes)) / len(sizes)
+        between = members[-1] - members[0] + 1 - len(members) + sum(size in self.optional for size in sizes[:-1])
+        between += sum(self.apart(before, after) for before, after in pairwise(members))
+        behind = members[-1] + 1
+        if behind == stop or self.count[behind] in self.optional:
+            return between + longer
+        pause_us = self.first[behind] - self.last[members[-1]]
+        return between + longer + (pause_us < AT_ONCE_US) + (sizes[-1] == self.full)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was found before, for units that lie in the same way: most frames of a test are like the one before."""
+
+    sending: bool
+    _found: defaultdict[Bounds, dict[bytes, Sequence[int] | None]] = field(default_factory=lambda: defaultdict(dict))
+
+    def like(self, ahead: Ahead, at: int, bounds: Bounds) -> tuple[bytes, Sequence[int] | None]:
+        """Return the code of a situation that is known and lies there too, and what was found; empty if none."""
+        found, begin = self._found[bounds], ITEM * at
+        for width in WIDTHS:
+            code = ahead.code[begin : begin + ITEM * width]
+            if code in found:
+                return code, found[code]
+        return b"", None
+
+    def frame(self, ahead: Ahead, at: int, bounds: Bounds) -> Sequence[int] | None:
+        """Return which of the units from `at` on, counted from it, are such a frame, if it ends in time.
+
+        None where that rests on exact times or is not certain; empty where they are not such a frame at any time.
+        """
+        found = self._found[bounds]
+        code, members = self.like(ahead, at, bounds)
+        if code:
+            return members
+        members, seen = self._decide(ahead, at, bounds)
+        width = next(width for width in WIDTHS if width >= seen - at)
+        if at + width < len(ahead.count):
+            found[ahead.alike(at, width)] = members
+        return members
+
+    def _decide(self, ahead: Ahead, at: int, bounds: Bounds) -> tuple[Sequence[int] | None, int]:
+        stop, seen = min(at + LONGEST, len(ahead.count)), at
+        for least, most in bounds.tries():
+            members, row = ahead.adding_up(at, stop, least, most)
+            seen = max(seen, row)
+            if members:
+                break
+        else:
+            return (), seen
+        if ahead.exchangeable(members, stop, least, most) or (
+            ahead.foreign and any(ahead.foreign[one] for one in members)
+        ):
+            return None, seen
+        if self.sending:
+            certain = len(members) < 2 or (members[1] == members[0] + 1 and not ahead.apart(*members[:2]))
+        else:
+            certain = ahead.seams(members, stop) < 1
+        return (tuple(one - at for one in members) if certain else None), seen
