@@ -9,6 +9,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.content import Keys
@@ -21,8 +22,8 @@ SKIP = 1.0
 LONGEST_LAG_US = 50_000.0
 """A frame that comes later than this after it was sent is another one."""
 
-BLOCK = 256
-"""Frames of the later side that are matched at a time."""
+BLOCK, AT_ONCE = 256, 128
+"""Frames of the later side that are matched together, and how many such blocks at once."""
 
 WIDEST = 48
 """Most frames that one frame is compared with, where nothing but order and time tells them apart."""
@@ -245,75 +246,101 @@ def _usual_lag(earlier: Side, later: Side, i: Integers, j: Integers, after_end: 
 def _in_blocks(
     earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float
 ) -> tuple[Integers, Integers]:
-    """Match a long stretch piece by piece; each piece looks half a block further than it decides."""
-    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
-    out_i, out_j = [], []
-    at_i = at_j = 0
-    while at_i < len(i) and at_j < len(j):
-        block_j = j[at_j : at_j + BLOCK]
-        begin, stop = np.searchsorted(begins, later.start_us[block_j[[0, -1]]], side="right").tolist()
-        # Frames that none of the block is compared with would only take time, all of them again in every block.
-        begin = max(at_i, begin - WIDEST)
-        block_i = i[begin : max(stop, begin)]
-        found_i, found_j = _cheapest(earlier, later, block_i, block_j, after_end, lag)
-        last = at_j + BLOCK >= len(j)
-        keep = np.ones(len(found_j), dtype=bool) if last else found_j < block_j[BLOCK // 2]
-        out_i.append(found_i[keep])
-        out_j.append(found_j[keep])
-        if last:
-            break
-        at_j += BLOCK // 2
-        if keep.any():
-            at_i = int(np.searchsorted(i, found_i[keep][-1])) + 1
-    return np.concatenate(out_i or [i[:0]]), np.concatenate(out_j or [j[:0]])
+    """Match a long stretch piece by piece; each piece looks half a block further than it decides.
+
+    Many pieces are matched at once as if no frame before them had a partner; where that took one twice, again.
+    """
+    half = BLOCK // 2
+    found = np.full(len(j), -1)
+    free, count = 0, -(-(len(j) - BLOCK) // half)
+    for first in range(0, count, AT_ONCE):
+        blocks = range(first, min(first + AT_ONCE, count))
+        rows = j[first * half : (blocks[-1] + 2) * half]
+        high, price = _prices(earlier, later, i, rows, after_end, lag, BLOCK)
+        many_high = sliding_window_view(high, BLOCK)[::half]
+        many_price = sliding_window_view(price, BLOCK, axis=0)[::half].transpose(0, 2, 1)
+        floor = np.maximum(many_high[:, 0] - WIDEST, 0)
+        low, redo = floor.copy(), np.arange(len(blocks))
+        many = np.full(many_high.shape, -1)
+        while len(redo):
+            many[redo] = _least(many_high[redo], many_price[redo], low[redo])
+            # What the pieces before have decided is taken.
+            taken = np.maximum.accumulate(np.r_[free, many[:, :half].max(axis=1) + 1])
+            free_from = np.maximum(floor, taken[:-1])
+            begin = np.where(many >= 0, many, len(i)).min(axis=1)
+            redo = np.flatnonzero((begin < free_from) | (free_from < low))
+            low[redo] = free_from[redo]
+        found[first * half : (blocks[-1] + 1) * half] = many[:, :half].ravel()
+        free = int(taken[-1])
+    rest = j[count * half :]
+    high, price = _prices(earlier, later, i, rest, after_end, lag, len(rest))
+    [found[count * half :]] = _least(high[None], price[None], np.maximum(high[:1] - WIDEST, free))
+    there = found >= 0
+    return i[found[there]], j[there]
 
 
 def _cheapest(
     earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float
 ) -> tuple[Integers, Integers]:
-    """Match at the least cost: every frame left out costs, and a little every lag that is unlike the others.
+    """Match at the least cost: every frame left out costs, and a little every lag that is unlike the others."""
+    high, price = _prices(earlier, later, i, j, after_end, lag, len(j))
+    [found] = _least(high[None], price[None], np.zeros(1, dtype=np.int64))
+    there = found >= 0
+    return i[found[there]], j[there]
 
-    Dynamic programming over the later frames; each is compared with the frames that had begun before it.
+
+def _prices(
+    earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float, together: int
+) -> tuple[Integers, Floats]:
+    """Return up to where frames had begun when each later one came, and what it costs with each of the last of them.
+
+    `together` is how many are matched together: as many as can be; among those the lags most like the others.
     """
     begins = earlier.end_us[i] if after_end else earlier.start_us[i]
     starts = later.start_us[j]
     high = np.searchsorted(begins, starts, side="right")
-    n = len(i)
-    scale = 20 * (abs(lag) + 1.0)
-    # As many matches as can be; among those the lags most like the others.
-    weight = 0.5 * SKIP / max(len(j), 1)
-    # What each later frame (rows) costs with each earlier one that it is compared with, the last that had begun last.
     compared = high[:, None] + np.arange(-WIDEST, 0)
-    there = compared >= 0
-    row, column = np.nonzero(there)
-    pairs = compared[there]
-    fit = possible(earlier, later, i[pairs], j[row], after_end)
-    off = np.abs(starts[row] - begins[pairs] - lag) / scale
-    price = np.full(compared.shape, np.inf)
-    price[row[fit], column[fit]] = weight * np.minimum(off[fit], 1.0)
-    order = np.arange(n + 1)
-    steps = order * SKIP
-    best = steps
-    back = []
-    # best[k]: least cost of the later frames so far with the first k earlier frames dealt with.
-    for own, end in zip(price, high.tolist(), strict=True):
-        low = max(0, end - WIDEST)
+    pairs = np.maximum(compared, 0)
+    fit = possible(earlier, later, i[pairs], j[:, None], after_end) & (compared >= 0)
+    off = np.abs(starts[:, None] - begins[pairs] - lag) / (20 * (abs(lag) + 1.0))
+    return high, np.where(fit, 0.5 * SKIP / together * np.minimum(off, 1.0), np.inf)
+
+
+def _least(high: Integers, price: Floats, low: Integers) -> Integers:
+    """Return the partner of each later frame (columns) of some blocks (rows) that are apart; -1 for none.
+
+    Dynamic programming over the later frames; each is compared with the frames that had begun before it, those before
+    `low` apart.
+    """
+    blocks, rows = high.shape
+    partner = np.full((blocks, rows), -1)
+    if not np.isfinite(price).any():
+        return partner
+    order = np.arange(WIDEST + 1)
+    each = np.arange(blocks)
+    # best[:, c]: least cost of the later frames so far with the first high - WIDEST + c earlier ones dealt with.
+    dealt = (high[:, 0] - WIDEST - low)[:, None] + order
+    best = np.where(dealt >= 0, dealt * SKIP, np.inf)
+    matched = np.zeros((rows, blocks, WIDEST), dtype=bool)
+    origin = np.zeros((rows, blocks, WIDEST + 1), dtype=np.int8)
+    for row in range(rows):
+        further = high[:, row] - high[:, max(row - 1, 0)]
+        if further.any():
+            column = order + further[:, None]
+            best = best[each[:, None], np.minimum(column, WIDEST)]
+            best += np.maximum(column - WIDEST, 0) * SKIP
+        steps = ((high[:, row] - WIDEST - low)[:, None] + order) * SKIP
         new = best + SKIP
-        cost = best[low:end] + own[WIDEST - (end - low) :]
-        better = cost < new[low + 1 : end + 1]
-        new[low + 1 : end + 1][better] = cost[better]
+        cost = best[:, :-1] + price[:, row]
+        np.less(cost, new[:, 1:], out=matched[row])
+        np.minimum(cost, new[:, 1:], out=new[:, 1:])
         # Earlier frames left out after this one: carry the least cost onwards.
-        carried = np.minimum.accumulate(new - steps) + steps
-        origin = np.maximum.accumulate(np.where(new <= carried + 1e-12, order, 0))
-        back.append((low, better, origin))
-        best = carried
-    out_i, out_j = [], []
-    k = n
-    for at in range(len(j) - 1, -1, -1):
-        low, better, origin = back[at]
-        k = int(origin[k])
-        if low < k <= low + len(better) and better[k - 1 - low]:
-            k -= 1
-            out_i.append(k)
-            out_j.append(at)
-    return i[np.array(out_i[::-1], dtype=np.int64)], j[np.array(out_j[::-1], dtype=np.int64)]
+        best = np.minimum.accumulate(new - steps, axis=1) + steps
+        np.maximum.accumulate(np.where(new <= best + 1e-12, order, 0), axis=1, out=origin[row], dtype=np.int8)
+    at = high[:, -1]
+    for row in range(rows - 1, -1, -1):
+        column = origin[row, each, np.minimum(at - high[:, row], 0) + WIDEST].astype(np.int64)
+        match = (column > 0) & matched[row, each, np.maximum(column - 1, 0)]
+        at = high[:, row] - WIDEST + column - match
+        partner[match, row] = at[match]
+    return partner

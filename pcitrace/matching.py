@@ -28,6 +28,9 @@ __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
 LOG_TYPES = {"host": object, "kind": object, "time_us": float, "length_bytes": int, "frame": int, "reason": object}
 """Columns of the drop log."""
 
+COMPARED_TOGETHER = 4096
+"""Receives that are compared with lost frames at a time."""
+
 UNALIGNED = 3
 """Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
 
@@ -338,13 +341,15 @@ def _alike(rows: dict[str, Any], sent_us: Floats, bursts: Bursts, unused: Intege
     least = np.maximum(rows["length_bytes"] + HEADER, SHORTEST_RECEIVED)
     receives, frames = np.zeros(len(unused), dtype=bool), np.zeros(len(sent_us), dtype=bool)
     stop = np.searchsorted(sent_us[lost], bursts.first_data_us[unused])
-    for number, (burst, end) in enumerate(zip(unused.tolist(), stop.tolist(), strict=True)):
-        some = lost[max(end - WIDEST, 0) : end]
-        spare = bursts.bytes[burst] - least[some]
-        late = bursts.first_data_us[burst] - sent_us[some] > LONGEST_LAG_US
-        some = some[(spare >= 0) & (spare <= FCS + 2 * WIDE_SPARE) & ~late]
-        receives[number] = len(some) > 0
-        frames[some] = True
+    for first in range(0, len(unused) if len(lost) else 0, COMPARED_TOGETHER):
+        some = slice(first, first + COMPARED_TOGETHER)
+        compared = stop[some, None] + np.arange(-WIDEST, 0)
+        frame, burst = lost[np.maximum(compared, 0)], unused[some, None]
+        spare = bursts.bytes[burst] - least[frame]
+        fit = (compared >= 0) & (spare >= 0) & (spare <= FCS + 2 * WIDE_SPARE)
+        fit &= bursts.first_data_us[burst] - sent_us[frame] <= LONGEST_LAG_US
+        receives[some] = fit.any(axis=1)
+        frames[frame[fit]] = True
     return receives, frames
 
 
@@ -354,43 +359,46 @@ def _dropped(
     """Say why what was seen makes no whole frame."""
     log: dict[str, list[Any]] = {key: [] for key in LOG_TYPES}
 
-    def note(host: str, kind: str, time_us: float, length: int, frame: int, reason: str) -> None:
+    def note(host: str, kind: Any, time_us: Floats, length: Integers, frame: Integers, reason: Any) -> None:
         for key, value in zip(log, (host, kind, time_us, length, frame, reason), strict=True):
-            log[key].append(value)
+            log[key].append(np.broadcast_to(np.asarray(value, dtype=LOG_TYPES[key]), time_us.shape))
 
     last_wire = np.nanmax(mine.wire.end_us) if mine.wire is not None and len(mine.wire) else -np.inf
-    for row in np.flatnonzero((rows["wire_row"] < 0) & (mine.wire is not None)).tolist():
-        late = rows["dma_end_us"][row] > last_wire
-        reason = "the capture ends before it is on the wire" if late else "no frame on the wire fits it"
-        note(sender, "send_data", rows["dma_start_us"][row], int(rows["length_bytes"][row]), row, reason)
+    off_wire = np.flatnonzero((rows["wire_row"] < 0) & (mine.wire is not None))
+    late = rows["dma_end_us"][off_wire] > last_wire
+    reason = np.where(late, "the capture ends before it is on the wire", "no frame on the wire fits it")
+    note(sender, "send_data", rows["dma_start_us"][off_wire], rows["length_bytes"][off_wire], off_wire, reason)
     first_send = np.nanmin(rows["dma_start_us"]) if np.isfinite(rows["dma_start_us"]).any() else np.inf
-    for row in np.flatnonzero(rows["send_row"] < 0).tolist():
-        early = rows["wire_start_us"][row] < first_send
-        reason = "its send was before the capture began" if early else "no send fits it"
-        note(sender, "wire", rows["wire_start_us"][row], int(rows["length_bytes"][row]), row, reason)
-    if theirs is None or receiver is None:
-        return {key: np.array(values, dtype=LOG_TYPES[key]) for key, values in log.items()}
-    other = theirs.host.traffic.joined
-    ends = other.last_data_us[theirs.receives]
-    last_receive = ends.max() if len(ends) else -np.inf
-    sent_us = np.fmax(rows["dma_end_us"], rows["wire_end_us"])
-    receives_alike, frames_alike = _alike(rows, sent_us, other, theirs.receives[unused])
-    for row in np.flatnonzero(rows["receive_row"] < 0).tolist():
-        if rows["fcs_ok"][row] == 0:
-            reason = "not received: its frame check sequence is wrong on the wire"
-        elif sent_us[row] > last_receive:
-            reason = "not received before the capture ends"
-        elif frames_alike[row]:
-            reason = "not received, or a receive that may be another frame's as well"
-        else:
-            reason = "not received"
-        kind = "send_data" if rows["send_row"][row] >= 0 else "wire"
-        note(sender, kind, rows["order_us"][row], int(rows["length_bytes"][row]), row, reason)
-    first = np.nanmin(rows["order_us"]) if len(rows["order_us"]) else np.inf
-    for row, some in zip(unused.tolist(), receives_alike.tolist(), strict=True):
-        burst = theirs.receives[row]
+    unsent = np.flatnonzero(rows["send_row"] < 0)
+    early = rows["wire_start_us"][unsent] < first_send
+    reason = np.where(early, "its send was before the capture began", "no send fits it")
+    note(sender, "wire", rows["wire_start_us"][unsent], rows["length_bytes"][unsent], unsent, reason)
+    if theirs is not None and receiver is not None:
+        other = theirs.host.traffic.joined
+        ends = other.last_data_us[theirs.receives]
+        last_receive = ends.max() if len(ends) else -np.inf
+        sent_us = np.fmax(rows["dma_end_us"], rows["wire_end_us"])
+        receives_alike, frames_alike = _alike(rows, sent_us, other, theirs.receives[unused])
+        lost = np.flatnonzero(rows["receive_row"] < 0)
+        reason = np.select(
+            [rows["fcs_ok"][lost] == 0, sent_us[lost] > last_receive, frames_alike[lost]],
+            [
+                "not received: its frame check sequence is wrong on the wire",
+                "not received before the capture ends",
+                "not received, or a receive that may be another frame's as well",
+            ],
+            "not received",
+        )
+        kind = np.where(rows["send_row"][lost] >= 0, "send_data", "wire")
+        note(sender, kind, rows["order_us"][lost], rows["length_bytes"][lost], lost, reason)
+        first = np.nanmin(rows["order_us"]) if len(rows["order_us"]) else np.inf
+        burst = theirs.receives[unused]
         begin = other.first_data_us[burst]
-        reason = "may be one of several frames, of which some were lost" if some else "no frame that was sent fits it"
-        reason = "sent before the capture began" if begin < first else reason
-        note(receiver, "receive_data", begin, int(other.bytes[burst]) - HEADER, -1, reason)
-    return {key: np.array(values, dtype=LOG_TYPES[key]) for key, values in log.items()}
+        reason = np.select(
+            [begin < first, receives_alike],
+            ["sent before the capture began", "may be one of several frames, of which some were lost"],
+            "no frame that was sent fits it",
+        )
+        none = np.full(len(burst), -1)
+        note(receiver, "receive_data", begin, other.bytes[burst] - HEADER, none, reason)
+    return {key: np.concatenate(values) for key, values in log.items()}
