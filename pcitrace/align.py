@@ -116,20 +116,22 @@ def possible(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bo
 
 def _anchors(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Integers]:
     """Return pairs whose content occurs once on each side, in the same order on both."""
-    keys, first, count = np.unique(earlier.key, return_index=True, return_counts=True)
-    once = dict(zip(keys[(count == 1) & (keys != 0)].tolist(), first[(count == 1) & (keys != 0)].tolist(), strict=True))
-    keys, first, count = np.unique(later.key, return_index=True, return_counts=True)
-    single = (count == 1) & (keys != 0)
-    pairs = [
-        (once[key], at) for key, at in zip(keys[single].tolist(), first[single].tolist(), strict=True) if key in once
-    ]
-    pairs.sort()
-    i = np.array([pair[0] for pair in pairs], dtype=np.int64)
-    j = np.array([pair[1] for pair in pairs], dtype=np.int64)
+    (keys, i), (other_keys, j) = _once(earlier.key), _once(later.key)
+    _, rows, other_rows = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
+    i, j = i[rows], j[other_rows]
+    order = np.argsort(i)
+    i, j = i[order], j[order]
     able = possible(earlier, later, i, j, after_end)
     i, j = i[able], j[able]
     keep = _rising(j)
     return i[keep], j[keep]
+
+
+def _once(key: Keys) -> tuple[Keys, Integers]:
+    """Return the keys that occur once, and where."""
+    keys, first, count = np.unique(key, return_index=True, return_counts=True)
+    single = (count == 1) & (keys != 0)
+    return keys[single], first[single]
 
 
 def _rising(values: Integers) -> Integers:
@@ -168,7 +170,8 @@ def _between(
     fits = (latest >= 0) & possible(earlier, later, i[np.maximum(latest, 0)], j, after_end)
     if fits.all() and (np.diff(latest) > 0).all():
         whole.append(latest)
-    if len(i) == len(j) and possible(earlier, later, i, j, after_end).all():
+    in_order = len(i) == len(j) and bool(possible(earlier, later, i, j, after_end).all())
+    if in_order:
         whole.append(np.arange(len(i)))
     if lag is None:
         lag = _usual_lag(earlier, later, i, j, after_end)
@@ -177,6 +180,9 @@ def _between(
             return i[rows], j
     if len(j) > BLOCK and whole:
         return i[whole[0]], j
+    if in_order and (latest - np.arange(len(i)) < WIDEST).all():
+        # There is no other way to match all of them.
+        return i, j
     way = _cheapest if len(j) <= BLOCK else _in_blocks
     return _decided(earlier, later, i, *way(earlier, later, i, j, after_end, lag), after_end, lag)
 

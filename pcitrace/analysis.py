@@ -15,6 +15,7 @@ from pcitrace.errors import FrameMatchError
 from pcitrace.frames import Frames, build
 from pcitrace.identity import SequenceField
 from pcitrace.matching import HostTraffic, Link
+from pcitrace.phases import Phases
 from pcitrace.profiles import Profile
 from pcitrace.profiles import load as load_profile
 from pcitrace.run import Run
@@ -129,7 +130,7 @@ def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
     bus = run[name]
     has_address = any(line.startswith("AD") for line in bus.lines)
     transactions = run.table(name, data_phases=has_address)
-    data_phases = on_axis(run, name, bus.data_phases) if has_address else None
+    data_phases = Phases.of(on_axis(run, name, bus.data_phases)) if has_address else None
     others = [one for one in (run.folder.run["hosts"] if run.folder is not None else run.buses) if one != name]
     sent, step_us = _wire(run, name)
     received = _wire(run, others[0])[0] if len(others) == 1 else None

@@ -256,14 +256,11 @@ def _words(phases: Phases, transactions: Integers, descriptor: Descriptor, addre
     """Return the word at the descriptor's address field, of every descriptor read."""
     assert descriptor.address_offset is not None
     begin, length = phases.ranges(transactions)
-    words = []
     per = descriptor.size_bytes // 4
-    for start, count, base in zip(begin.tolist(), length.tolist(), address.tolist(), strict=True):
-        data = phases.data[start : start + count]
-        # A fetch cut in the middle of a descriptor goes on inside it.
-        skip = (descriptor.address_offset // 4 - base // 4) % per
-        words.append(data[skip::per])
-    return np.concatenate(words) if words else np.zeros(0, dtype=np.int64)
+    # A fetch cut in the middle of a descriptor goes on inside it.
+    skip = (descriptor.address_offset // 4 - address // 4) % per
+    which, owner = _expand(np.zeros_like(begin), np.maximum(-(-(length - skip) // per), 0))
+    return np.asarray(phases.data[(begin + skip)[owner] + per * which])
 
 
 def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Booleans) -> Integers:

@@ -62,7 +62,7 @@ class HostTraffic:
         Of its bus, times on the run's axis.
     profile : Profile
         Of its NIC.
-    data_phases : pandas.DataFrame or None
+    data_phases : pandas.DataFrame or Phases or None
         Of its bus, where AD was captured.
     wire : pandas.DataFrame or None
         What it sent on the wire: `start_us`, `end_us`, `bytes`.
@@ -72,7 +72,7 @@ class HostTraffic:
 
     traffic: Traffic
     profile: Profile
-    data_phases: pd.DataFrame | None = None
+    data_phases: pd.DataFrame | Phases | None = None
     wire: pd.DataFrame | None = None
     step_us: float = 0.0
 

@@ -1,47 +1,108 @@
-"""The data phases of one bus as numpy arrays, found by transaction."""
+"""The data phases of one bus, found by transaction.
+
+They are many: the columns stay as they were decoded, in chunks, and only the rows that are asked for are copied.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
-from pcitrace.columns import Floats, Integers, floats, integers
+from pcitrace.columns import Integers, floats, integers
 
 __all__ = ["Phases"]
 
 
 @dataclass(frozen=True)
-class Phases:
-    """Data phases of one bus, in order of their transactions; -1 stands for null.
+class _Column:
+    """A column in chunks; `column[rows]` are its values at some rows."""
 
-    64-bit data wraps to negative numbers from 2**63 on; what is unknown is told by `byte_enables` or `known`.
+    chunks: Sequence[npt.NDArray[Any]]
+    begin: Integers
+    dtype: npt.DTypeLike
+
+    @classmethod
+    def of(cls, data_phases: pd.DataFrame, name: str, dtype: npt.DTypeLike) -> _Column:
+        array = pa.array(data_phases[name], from_pandas=True)
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        if array.null_count or array.type not in (pa.uint64(), pa.uint8(), pa.float64()):
+            # -1 or NaN stands for null.
+            values = [(floats if dtype is np.float64 else integers)({"": chunk}, "") for chunk in chunks]
+        else:
+            values = [chunk.to_numpy() for chunk in chunks]
+        return cls(values, np.cumsum([0, *map(len, values)], dtype=np.int64), dtype)
+
+    def __getitem__(self, rows: Integers) -> npt.NDArray[Any]:
+        if not (rows[1:] >= rows[:-1]).all():
+            ascending, where = np.unique(rows, return_inverse=True)
+            return self[ascending][where]
+        out = np.empty(len(rows), dtype=self.dtype)
+        edges = np.searchsorted(rows, self.begin)
+        for chunk in np.flatnonzero(np.diff(edges)).tolist():
+            some = slice(edges[chunk], edges[chunk + 1])
+            out[some] = self.chunks[chunk][rows[some] - self.begin[chunk]]
+        return out
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Data phases of one bus, in order of their transactions; -1 stands for null, NaN for no time.
+
+    64-bit data wraps to negative numbers from 2**63 on; what is unknown is told by `byte_enables`.
+
+    Attributes
+    ----------
+    transaction : array of int
+        Those that have data phases, ascending.
+    begin : array of int
+        First row of each of them, and the number of rows.
+    time_us, data, byte_enables : columns
+        What is asked of them by rows is an array.
     """
 
     transaction: Integers
-    time_us: Floats
-    data: Integers
-    byte_enables: Integers
+    begin: Integers
+    time_us: _Column
+    data: _Column
+    byte_enables: _Column
 
     @classmethod
-    def of(cls, data_phases: pd.DataFrame) -> Self:
+    def of(cls, data_phases: pd.DataFrame | Phases) -> Phases:
         """Read the table `data_phases` of one bus."""
+        if isinstance(data_phases, Phases):
+            return data_phases
+        numbers = _Column.of(data_phases, "transaction", np.int64)
+        found, begin = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        before = -1
+        for values, first in zip(numbers.chunks, numbers.begin.tolist(), strict=False):
+            new = np.flatnonzero(values[1:] != values[:-1]) + 1
+            if len(values) and values[0] != before:
+                new = np.r_[0, new]
+            before = values[-1] if len(values) else before
+            found.append(values[new].astype(np.int64))
+            begin.append(new + first)
         return cls(
-            integers(data_phases, "transaction"),
-            floats(data_phases, "time_us"),
-            integers(data_phases, "data"),
-            integers(data_phases, "byte_enables"),
+            np.concatenate(found),
+            np.r_[np.concatenate(begin), numbers.begin[-1]],
+            _Column.of(data_phases, "time_us", np.float64),
+            _Column.of(data_phases, "data", np.int64),
+            _Column.of(data_phases, "byte_enables", np.int64),
         )
 
     def __len__(self) -> int:
-        return len(self.time_us)
+        return int(self.begin[-1])
 
     def ranges(self, transactions: Integers) -> tuple[Integers, Integers]:
         """Return first row and number of rows of each of the given transactions."""
         begin = np.searchsorted(self.transaction, transactions, side="left")
-        return begin, np.searchsorted(self.transaction, transactions, side="right") - begin
+        end = np.searchsorted(self.transaction, transactions, side="right")
+        return self.begin[begin], self.begin[end] - self.begin[begin]
 
     def first(self, transactions: Integers) -> Integers:
         """Return the first data of each of the given transactions; -1 where none moved."""

@@ -163,7 +163,7 @@ class Traffic:
 
 def analyse(
     transactions: pd.DataFrame | BusTable,
-    data_phases: pd.DataFrame | None = None,
+    data_phases: pd.DataFrame | Phases | None = None,
     *,
     bus: str,
     profile: Profile,
@@ -179,7 +179,7 @@ def analyse(
     ----------
     transactions : pandas.DataFrame or BusTable
         Of this bus.
-    data_phases : pandas.DataFrame, optional
+    data_phases : pandas.DataFrame or Phases, optional
         Of this bus. Without them registers have no values and bursts no content.
     bus : str
         Name of the bus.
