@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.align import LONGEST_LAG_US, WIDEST, Side, match
-from pcitrace.columns import Booleans, Floats, Integers, next_us, pick, pick_us
-from pcitrace.content import FCS, HEADER, Heads, Keys, WireFrames, heads, keys, wire_frames
+from pcitrace.align import Side, match, undisturbed
+from pcitrace.columns import Floats, Integers, next_us, pick, pick_us
+from pcitrace.content import FCS, Heads, Keys, WireFrames, heads, keys, wire_frames
 from pcitrace.csr import CONFIGURATION
 from pcitrace.delays import freed
-from pcitrace.dma import SHORTEST_RECEIVED, Kind
+from pcitrace.dma import NO_ROOM, SHORTEST_RECEIVED, Kind
+from pcitrace.droplog import WIDE_SPARE, Received, dropped
 from pcitrace.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
 from pcitrace.phases import Phases
 from pcitrace.profiles import Profile
@@ -25,17 +26,8 @@ from pcitrace.traffic import Bursts, Traffic
 
 __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
 
-LOG_TYPES = {"host": object, "kind": object, "time_us": float, "length_bytes": int, "frame": int, "reason": object}
-"""Columns of the drop log."""
-
-COMPARED_TOGETHER = 4096
-"""Receives that are compared with lost frames at a time."""
-
 UNALIGNED = 3
 """Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
-
-WIDE_SPARE = 7
-"""Bytes by which whole 64-bit data phases can exceed a frame at either end."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +144,7 @@ def one_direction(
         inherited = np.where(wire_side.key == 0, pick_keys(send.key, send_of_wire), wire_side.key)
         wire_side = replace(wire_side, key=inherited)
 
+    doubtful_wire = doubtful = np.zeros(0, dtype=np.int64)
     receive_of_send = np.full(n_send, -1)
     receive_of_wire = np.full(n_wire, -1)
     if theirs is not None:
@@ -162,6 +155,10 @@ def one_direction(
         after_end = theirs.host.profile.receive == "store_and_forward"
         if wire_side is not None:
             i, j = _match(_arriving(wire_side, after_end), receive, after_end)
+            bursts = theirs.host.traffic.joined
+            stray_us = bursts.first_data_us[(bursts.reason == NO_ROOM) & (bursts.write == 1)]
+            certain = undisturbed(wire_side, receive, i, j, stray_us)
+            doubtful_wire, doubtful, i, j = i[~certain], j[~certain], i[certain], j[certain]
             receive_of_wire[i] = j
             both = send_of_wire[i] >= 0
             receive_of_send[send_of_wire[i[both]]] = j[both]
@@ -176,8 +173,12 @@ def one_direction(
     rows = _columns(sender, receiver, mine, theirs, wire_of_send, receive_of_send, only_wire, receive_of_wire)
     user_lengths(rows, mine, theirs)
     sequence_numbers(rows, mine, theirs, sequence)
-    dropped = _dropped(sender, receiver, mine, theirs, rows, np.flatnonzero(~used))
-    return rows, dropped
+    rows["doubtful"] = np.isin(rows["wire_row"], doubtful_wire)
+    received = None
+    if theirs is not None:
+        bursts, receives = theirs.host.traffic.joined, theirs.receives
+        received = Received(bursts, receives, receives[~used], receives[doubtful])
+    return rows, dropped(sender, receiver, rows, wire, received)
 
 
 def pick_keys(key: Keys, rows: Integers) -> Keys:
@@ -332,73 +333,3 @@ def _columns(
     first_us = np.where(np.isnan(rows["dma_start_us"]), rows["wire_start_us"], rows["dma_start_us"])
     rows["order_us"] = first_us
     return rows
-
-
-def _alike(rows: dict[str, Any], sent_us: Floats, bursts: Bursts, unused: Integers) -> tuple[Booleans, Booleans]:
-    """Return which receives without a frame could be a frame without a receive, and which frames those are."""
-    lost = np.flatnonzero((rows["receive_row"] < 0) & (rows["length_bytes"] >= 0))
-    lost = lost[np.argsort(sent_us[lost], kind="stable")]
-    least = np.maximum(rows["length_bytes"] + HEADER, SHORTEST_RECEIVED)
-    receives, frames = np.zeros(len(unused), dtype=bool), np.zeros(len(sent_us), dtype=bool)
-    stop = np.searchsorted(sent_us[lost], bursts.first_data_us[unused])
-    for first in range(0, len(unused) if len(lost) else 0, COMPARED_TOGETHER):
-        some = slice(first, first + COMPARED_TOGETHER)
-        compared = stop[some, None] + np.arange(-WIDEST, 0)
-        frame, burst = lost[np.maximum(compared, 0)], unused[some, None]
-        spare = bursts.bytes[burst] - least[frame]
-        fit = (compared >= 0) & (spare >= 0) & (spare <= FCS + 2 * WIDE_SPARE)
-        fit &= bursts.first_data_us[burst] - sent_us[frame] <= LONGEST_LAG_US
-        receives[some] = fit.any(axis=1)
-        frames[frame[fit]] = True
-    return receives, frames
-
-
-def _dropped(
-    sender: str, receiver: str | None, mine: Ends, theirs: Ends | None, rows: dict[str, Any], unused: Integers
-) -> dict[str, Any]:
-    """Say why what was seen makes no whole frame."""
-    log: dict[str, list[Any]] = {key: [] for key in LOG_TYPES}
-
-    def note(host: str, kind: Any, time_us: Floats, length: Integers, frame: Integers, reason: Any) -> None:
-        for key, value in zip(log, (host, kind, time_us, length, frame, reason), strict=True):
-            log[key].append(np.broadcast_to(np.asarray(value, dtype=LOG_TYPES[key]), time_us.shape))
-
-    last_wire = np.nanmax(mine.wire.end_us) if mine.wire is not None and len(mine.wire) else -np.inf
-    off_wire = np.flatnonzero((rows["wire_row"] < 0) & (mine.wire is not None))
-    late = rows["dma_end_us"][off_wire] > last_wire
-    reason = np.where(late, "the capture ends before it is on the wire", "no frame on the wire fits it")
-    note(sender, "send_data", rows["dma_start_us"][off_wire], rows["length_bytes"][off_wire], off_wire, reason)
-    first_send = np.nanmin(rows["dma_start_us"]) if np.isfinite(rows["dma_start_us"]).any() else np.inf
-    unsent = np.flatnonzero(rows["send_row"] < 0)
-    early = rows["wire_start_us"][unsent] < first_send
-    reason = np.where(early, "its send was before the capture began", "no send fits it")
-    note(sender, "wire", rows["wire_start_us"][unsent], rows["length_bytes"][unsent], unsent, reason)
-    if theirs is not None and receiver is not None:
-        other = theirs.host.traffic.joined
-        ends = other.last_data_us[theirs.receives]
-        last_receive = ends.max() if len(ends) else -np.inf
-        sent_us = np.fmax(rows["dma_end_us"], rows["wire_end_us"])
-        receives_alike, frames_alike = _alike(rows, sent_us, other, theirs.receives[unused])
-        lost = np.flatnonzero(rows["receive_row"] < 0)
-        reason = np.select(
-            [rows["fcs_ok"][lost] == 0, sent_us[lost] > last_receive, frames_alike[lost]],
-            [
-                "not received: its frame check sequence is wrong on the wire",
-                "not received before the capture ends",
-                "not received, or a receive that may be another frame's as well",
-            ],
-            "not received",
-        )
-        kind = np.where(rows["send_row"][lost] >= 0, "send_data", "wire")
-        note(sender, kind, rows["order_us"][lost], rows["length_bytes"][lost], lost, reason)
-        first = np.nanmin(rows["order_us"]) if len(rows["order_us"]) else np.inf
-        burst = theirs.receives[unused]
-        begin = other.first_data_us[burst]
-        reason = np.select(
-            [begin < first, receives_alike],
-            ["sent before the capture began", "may be one of several frames, of which some were lost"],
-            "no frame that was sent fits it",
-        )
-        none = np.full(len(burst), -1)
-        note(receiver, "receive_data", begin, other.bytes[burst] - HEADER, none, reason)
-    return {key: np.concatenate(values) for key, values in log.items()}

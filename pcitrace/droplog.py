@@ -1,0 +1,131 @@
+"""Why what was seen makes no whole frame: the drop log of one direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pcitrace.align import LONGEST_LAG_US, WIDEST
+from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.content import FCS, HEADER, WireFrames
+from pcitrace.dma import SHORTEST_RECEIVED
+from pcitrace.traffic import Bursts
+
+__all__ = ["WIDE_SPARE", "Received", "dropped"]
+
+WIDE_SPARE = 7
+"""Bytes by which whole 64-bit data phases can exceed a frame at either end."""
+
+LOG_TYPES = {"host": object, "kind": object, "time_us": float, "length_bytes": int, "frame": int, "reason": object}
+"""Columns of the drop log."""
+
+COMPARED_TOGETHER = 4096
+"""Receives that are compared with lost frames at a time."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """Receives of one host.
+
+    Attributes
+    ----------
+    bursts : Bursts
+        All bursts of its bus.
+    rows, unused, doubtful : arrays of int
+        Which of them are receives; those without a frame; among these those whose frame is not certain.
+    """
+
+    bursts: Bursts
+    rows: Integers
+    unused: Integers
+    doubtful: Integers
+
+
+def dropped(
+    sender: str, receiver: str | None, rows: dict[str, Any], wire: WireFrames | None, received: Received | None
+) -> dict[str, Any]:
+    """Say why what was seen makes no whole frame.
+
+    Parameters
+    ----------
+    sender, receiver : str
+        Names of the hosts.
+    rows : dict of str to arrays
+        The frames; `doubtful` tells those whose receive is not certain.
+    wire : WireFrames or None
+        What was seen on the sender's wire.
+    received : Received or None
+
+    Returns
+    -------
+    dict of str to arrays
+        Columns of the drop log.
+    """
+    log: dict[str, list[Any]] = {key: [] for key in LOG_TYPES}
+
+    def note(host: str, kind: Any, time_us: Floats, length: Integers, frame: Integers, reason: Any) -> None:
+        for key, value in zip(log, (host, kind, time_us, length, frame, reason), strict=True):
+            log[key].append(np.broadcast_to(np.asarray(value, dtype=LOG_TYPES[key]), time_us.shape))
+
+    last_wire = np.nanmax(wire.end_us) if wire is not None and len(wire) else -np.inf
+    off_wire = np.flatnonzero((rows["wire_row"] < 0) & (wire is not None))
+    late = rows["dma_end_us"][off_wire] > last_wire
+    reason = np.where(late, "the capture ends before it is on the wire", "no frame on the wire fits it")
+    note(sender, "send_data", rows["dma_start_us"][off_wire], rows["length_bytes"][off_wire], off_wire, reason)
+    first_send = np.nanmin(rows["dma_start_us"]) if np.isfinite(rows["dma_start_us"]).any() else np.inf
+    unsent = np.flatnonzero(rows["send_row"] < 0)
+    early = rows["wire_start_us"][unsent] < first_send
+    reason = np.where(early, "its send was before the capture began", "no send fits it")
+    note(sender, "wire", rows["wire_start_us"][unsent], rows["length_bytes"][unsent], unsent, reason)
+    if received is not None and receiver is not None:
+        other = received.bursts
+        ends = other.last_data_us[received.rows]
+        last_receive = ends.max() if len(ends) else -np.inf
+        sent_us = np.fmax(rows["dma_end_us"], rows["wire_end_us"])
+        receives_alike, frames_alike = _alike(rows, sent_us, other, received.unused)
+        frames_alike |= rows["doubtful"]
+        receives_alike |= np.isin(received.unused, received.doubtful)
+        lost = np.flatnonzero(rows["receive_row"] < 0)
+        reason = np.select(
+            [rows["fcs_ok"][lost] == 0, sent_us[lost] > last_receive, frames_alike[lost]],
+            [
+                "not received: its frame check sequence is wrong on the wire",
+                "not received before the capture ends",
+                "not received, or a receive that may be another frame's as well",
+            ],
+            "not received",
+        )
+        kind = np.where(rows["send_row"][lost] >= 0, "send_data", "wire")
+        note(sender, kind, rows["order_us"][lost], rows["length_bytes"][lost], lost, reason)
+        first = np.nanmin(rows["order_us"]) if len(rows["order_us"]) else np.inf
+        burst = received.unused
+        begin = other.first_data_us[burst]
+        reason = np.select(
+            [begin < first, receives_alike],
+            ["sent before the capture began", "may be one of several frames, of which some were lost"],
+            "no frame that was sent fits it",
+        )
+        none = np.full(len(burst), -1)
+        note(receiver, "receive_data", begin, other.bytes[burst] - HEADER, none, reason)
+    return {key: np.concatenate(values) for key, values in log.items()}
+
+
+def _alike(rows: dict[str, Any], sent_us: Floats, bursts: Bursts, unused: Integers) -> tuple[Booleans, Booleans]:
+    """Return which receives without a frame could be a frame without a receive, and which frames those are."""
+    lost = np.flatnonzero((rows["receive_row"] < 0) & (rows["length_bytes"] >= 0))
+    lost = lost[np.argsort(sent_us[lost], kind="stable")]
+    least = np.maximum(rows["length_bytes"] + HEADER, SHORTEST_RECEIVED)
+    receives, frames = np.zeros(len(unused), dtype=bool), np.zeros(len(sent_us), dtype=bool)
+    stop = np.searchsorted(sent_us[lost], bursts.first_data_us[unused])
+    for first in range(0, len(unused) if len(lost) else 0, COMPARED_TOGETHER):
+        some = slice(first, first + COMPARED_TOGETHER)
+        compared = stop[some, None] + np.arange(-WIDEST, 0)
+        frame, burst = lost[np.maximum(compared, 0)], unused[some, None]
+        spare = bursts.bytes[burst] - least[frame]
+        fit = (compared >= 0) & (spare >= 0) & (spare <= FCS + 2 * WIDE_SPARE)
+        fit &= bursts.first_data_us[burst] - sent_us[frame] <= LONGEST_LAG_US
+        receives[some] = fit.any(axis=1)
+        frames[frame[fit]] = True
+    return receives, frames
