@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcitrace.align import Side, match
+from pcitrace.align import Side, match, undisturbed
 
 
 def side(times: list[float], lengths: list[int], keys: list[int] | None = None, took: float = 1.0) -> Side:
@@ -128,3 +128,17 @@ def test_long_queues_with_losses(data: st.DataObject) -> None:
     sent = side([float(n) for n in range(count)], [64] * count, list(range(1, count + 1)), took=0.5)
     got = side([count + 5.0 + 2 * n for n in range(len(came))], [64] * len(came), [n + 1 for n in came])
     assert pairs(sent, got) == [(n, j) for j, n in enumerate(came)]
+
+
+def test_where_pieces_are_of_no_frame_no_match_holds_until_none_is_pending() -> None:
+    """The lag grows while the receiver is behind; stray pieces come at 155 us, and from 223 us on it has caught up."""
+    times = list(range(0, 300, 20))
+    lags = [3, 3, 3, 3, 9, 18, 30, 42, 30, 15, 3, 3, 3, 3, 3]
+    sent = side([float(time) for time in times], [500] * 15)
+    got = side([float(time + 1 + lag) for time, lag in zip(times, lags, strict=True)], [500] * 15, took=8.0)
+    rows = np.arange(15)
+    assert undisturbed(sent, got, rows, rows, np.array([])).all()
+    kept = undisturbed(sent, got, rows, rows, np.array([155.0]))
+    assert np.flatnonzero(~kept).tolist() == [4, 5, 6, 7, 8, 9, 10]
+    # Without a row of frames for which none was pending nothing tells where it is right again.
+    assert not undisturbed(sent, got, rows[4:11], rows[4:11], np.array([155.0])).any()
