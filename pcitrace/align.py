@@ -219,6 +219,14 @@ def _between(
     if in_order and (latest - np.arange(len(i)) < WIDEST).all():
         # There is no other way to match all of them.
         return i, j
+    plain, other = np.flatnonzero(fits), np.flatnonzero(~fits)
+    usual = (np.abs(starts[plain] - begins[latest[plain]] - lag) < ALIKE_US).all()
+    if len(j) > BLOCK and (usual or len(plain) == len(i)) and (np.diff(latest[plain]) > 0).all():
+        compared = latest[other, None] + np.arange(1 - WIDEST, 1)
+        able = possible(earlier, later, i[np.maximum(compared, 0)], j[other, None], after_end) & (compared >= 0)
+        if not able.any():
+            # What is none of the frames is left out; all others have the usual lag, or are as many as there are frames.
+            return _decided(earlier, later, i, i[latest[plain]], j[plain], after_end, lag)
     way = _cheapest if len(j) <= BLOCK else _in_blocks
     return _decided(earlier, later, i, *way(earlier, later, i, j, after_end, lag), after_end, lag)
 

@@ -93,13 +93,15 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     wide = (dma.bus.bytes > 4 * dma.bus.data_phases)[rows][owner]
     data = phases.data[at].view(np.uint64)
     enables = np.maximum(phases.byte_enables[at], 0)
-    if not wide.any() and not (enables & 0xF).any():
-        # Whole dwords, as most cards move them, take their places as they are.
+    width = 8 if wide.all() else 4
+    if wide.all() | ~wide.any() and not (enables & (1 << width) - 1).any():
+        # Whole data phases, as most cards move them, take their places as they are.
         place = _within(which[owner], np.ones(len(owner), dtype=np.int64))
-        words = np.zeros((len(bursts), HEAD // 4), dtype="<u4")
-        fits = place < HEAD // 4
-        words[which[owner][fits], place[fits]] = data[fits].astype(np.uint32)
-        return Heads(words.view(np.uint8), np.minimum(4 * np.bincount(which[owner], minlength=len(bursts)), HEAD))
+        words = np.zeros((len(bursts), -(-HEAD // width)), dtype=f"<u{width}")
+        fits = place < words.shape[1]
+        words[which[owner][fits], place[fits]] = data[fits].astype(words.dtype)
+        length = np.minimum(width * np.bincount(which[owner], minlength=len(bursts)), HEAD)
+        return Heads(words.view(np.uint8)[:, :HEAD], length)
     lanes = np.arange(8)
     byte = (data[:, None] >> (8 * lanes).astype(np.uint64) & np.uint64(0xFF)).astype(np.uint8)
     enabled = (enables[:, None] >> lanes & 1 == 0) & ((lanes < 4) | wide[:, None])

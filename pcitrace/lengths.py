@@ -122,7 +122,7 @@ class _Parser:
         # are one run.
         self.short = np.isin(self.count, list(optional))
         self.solid = np.flatnonzero(~self.short)
-        self.next_solid = np.r_[0, np.cumsum(~self.short, dtype=np.int32)]
+        self.next_solid = np.append(0, np.cumsum(~self.short, dtype=np.int32)).astype(np.int32, copy=False)
         size = self.count[self.solid]
         new = np.ones(len(self.solid), dtype=bool)
         new[1:] = (size[:-1] < self.full) & ~((size[:-1] == 1) & (size[1:] == 1)) | (np.diff(self.solid) > 1)
@@ -130,7 +130,9 @@ class _Parser:
         self.run_start = np.flatnonzero(new)
         self.run_of = np.cumsum(new) - 1
         self.run_size = np.add.reduceat(size, self.run_start) if len(size) else size
-        self.next_size, self.next_run = np.r_[size, -1], np.r_[self.run_size[self.run_of], -1]
+        # By the number of the next unit that is not optional: its own size, and that of its run.
+        self.next_size = np.append(size, -1).astype(np.int32)
+        self.next_run = np.append(self.run_size, -1).astype(np.int32)[np.append(self.run_of, -1)]
         self.run_head = self.solid[self.run_start]
         self.run_tail = self.solid[np.r_[self.run_start[1:], len(self.solid)] - 1] if len(size) else self.solid
         self.run_number = np.full(len(self.run_start), -1)
