@@ -12,7 +12,8 @@ pub struct Cut {
     pub rest: Option<Decoder>,
 }
 
-/// Decodes `bytes`, which begin at byte `offset` of the capture, from their first sync point on.
+/// Decodes `bytes`, which begin at byte `offset` of the capture, from their first sync point on; there is room for `room`
+/// transactions from the start.
 pub fn decode_chunk(
     layout: &Layout,
     want_data_phases: bool,
@@ -20,6 +21,7 @@ pub fn decode_chunk(
     portable: bool,
     offset: u64,
     bytes: &[u8],
+    room: usize,
 ) -> Cut {
     let unit = layout.unit;
     let skip = (unit - (offset % unit as u64) as usize) % unit;
@@ -30,6 +32,7 @@ pub fn decode_chunk(
     let first = (offset + skip as u64) / unit as u64 + sync as u64 + 1;
     let clock = &samples[sync * unit..(sync + 1) * unit];
     let mut rest = Decoder::in_step(layout.clone(), want_data_phases, windows, first, portable, clock);
+    rest.protocol.rows.transactions.reserve(room);
     rest.push(&samples[(sync + 1) * unit..]);
     // The sample after the sync point shows the edge to the decoder before.
     let head = skip + (sync + 1 + usize::from(layout.clk.is_some())) * unit;

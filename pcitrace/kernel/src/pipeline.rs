@@ -223,6 +223,14 @@ impl Track {
     }
 }
 
+/// What a thread uses again from one chunk to the next.
+#[derive(Default)]
+struct Own {
+    buffer: Vec<u8>,
+    /// How many transactions each bus had in the last chunk: about as many come in the next.
+    rows: Vec<usize>,
+}
+
 fn decode_sampled(
     capture: &Capture,
     sampled: &dyn Sampled,
@@ -307,13 +315,17 @@ fn decode_sampled(
             step(bytes.len())?;
         }
     } else {
-        let cut = |chunk: Chunk, buffer: &mut Vec<u8>| -> Result<(usize, Vec<Cut>)> {
+        let cut = |chunk: Chunk, own: &mut Own| -> Result<(usize, Vec<Cut>)> {
             let offset = chunk.offset;
-            let bytes = chunk.bytes(buffer)?;
-            let cuts = tables
-                .iter()
-                .map(|bus| decode_chunk(&bus.layout, options.data_phases, windows, options.portable, offset, &bytes))
-                .collect();
+            let bytes = chunk.bytes(&mut own.buffer)?;
+            own.rows.resize(tables.len(), 0);
+            let of_bus = |(bus, rows): (&BusTables, &mut usize)| {
+                let Options { data_phases, portable, .. } = *options;
+                let cut = decode_chunk(&bus.layout, data_phases, windows, portable, offset, &bytes, *rows);
+                *rows = cut.rest.as_ref().map_or(0, |rest| rest.protocol.rows.transactions.len());
+                cut
+            };
+            let cuts = tables.iter().zip(&mut own.rows).map(of_bus).collect();
             Ok((bytes.len(), cuts))
         };
         in_order(sampled.chunks(), threads, cut, |(length, cuts)| {

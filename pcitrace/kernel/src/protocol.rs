@@ -425,7 +425,9 @@ impl Protocol {
     pub fn take_rows(&mut self) -> Rows {
         let complete = self.complete_rows();
         let mut rows = std::mem::take(&mut self.rows);
-        self.rows.transactions = rows.transactions.split_off(complete);
+        // As many may come next: to make room for them bit by bit would copy them as often.
+        self.rows.transactions.reserve(rows.transactions.len());
+        self.rows.transactions.extend(rows.transactions.drain(complete..));
         for open in
             self.open.as_mut().map(|open| &mut open.row).into_iter().chain(self.tail.as_mut().map(|tail| &mut tail.row))
         {
