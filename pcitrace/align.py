@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.content import Keys
 
-__all__ = ["LONGEST_LAG_US", "WIDEST", "Side", "match", "undisturbed"]
+__all__ = ["ALIKE_US", "LONGEST_LAG_US", "WIDEST", "Side", "densest", "match"]
 
 SKIP = 1.0
 """Cost of leaving one frame of either side unmatched."""
@@ -34,9 +34,6 @@ UNDER_WAY, SAMPLE = 32, 4000
 
 ALIKE_US = 0.6
 """Lags that differ by less are alike."""
-
-IN_A_ROW = 3
-"""So many frames with the usual lag one behind the other are no chance."""
 
 
 @dataclass(frozen=True)
@@ -104,33 +101,7 @@ def match(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Intege
     return i[order], j[order]
 
 
-def undisturbed(earlier: Side, later: Side, i: Integers, j: Integers, stray_us: Floats) -> Booleans:
-    """Return which matches hold although pieces that are of no frame were seen on the later side.
-
-    Where such pieces are, those around them were not told apart rightly, and one frame that is taken for another moves
-    all behind it. So no match near them holds, until a row of frames has the usual lag again: then none is pending.
-    """
-    keep = np.ones(len(i), dtype=bool)
-    if not len(stray_us) or not len(i):
-        return keep
-    starts = later.start_us[j]
-    usual = np.zeros(len(i), dtype=bool)
-    for begins in (earlier.start_us[i], earlier.end_us[i]):
-        lags = starts - begins
-        known = np.sort(lags[np.isfinite(lags)])
-        alike = np.abs(lags - (_densest(known) if len(known) else np.nan)) < ALIKE_US
-        usual = alike if np.count_nonzero(alike) > np.count_nonzero(usual) else usual
-    # Each came when the one before it was done with.
-    usual[1:] &= later.end_us[j[:-1]] <= earlier.end_us[i[1:]]
-    row = np.convolve(usual, np.ones(IN_A_ROW, dtype=int), "valid") == IN_A_ROW
-    edges = np.flatnonzero(np.convolve(row, np.ones(IN_A_ROW, dtype=int)))
-    behind = np.unique(np.searchsorted(starts[edges], stray_us))
-    for first, stop in zip(np.r_[-1, edges][behind] + 1, np.r_[edges, len(i)][behind], strict=True):
-        keep[first:stop] = False
-    return keep
-
-
-def _densest(lags: Floats) -> float:
+def densest(lags: Floats) -> float:
     """Return the lag that most of some lags, which ascend, are alike to."""
     count = np.searchsorted(lags, lags + ALIKE_US, side="right") - np.arange(len(lags))
     best = int(count.argmax())
@@ -286,7 +257,7 @@ def _usual_lag(earlier: Side, later: Side, i: Integers, j: Integers, after_end: 
     able = possible(earlier, later, i[pairs.ravel()], np.repeat(some, UNDER_WAY), after_end).reshape(pairs.shape)
     lags = np.sort((starts[:, None] - begins[pairs])[able & (back >= 0)])
     lags = lags[np.isfinite(lags)]
-    return _densest(lags) if len(lags) else 0.0
+    return densest(lags) if len(lags) else 0.0
 
 
 def _in_blocks(

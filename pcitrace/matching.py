@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.align import Side, match, undisturbed
+from pcitrace.align import Side, match
 from pcitrace.columns import Floats, Integers, next_us, pick, pick_us
 from pcitrace.content import FCS, Heads, Keys, WireFrames, heads, keys, wire_frames
 from pcitrace.csr import CONFIGURATION
@@ -22,6 +22,7 @@ from pcitrace.profiles import Profile
 from pcitrace.sendstart import find
 from pcitrace.sendupdate import updates
 from pcitrace.starts import Starts
+from pcitrace.strays import cut_off, undisturbed
 from pcitrace.traffic import Bursts, Traffic
 
 __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
@@ -156,8 +157,12 @@ def one_direction(
         if wire_side is not None:
             i, j = _match(_arriving(wire_side, after_end), receive, after_end)
             bursts = theirs.host.traffic.joined
-            stray_us = bursts.first_data_us[(bursts.reason == NO_ROOM) & (bursts.write == 1)]
-            certain = undisturbed(wire_side, receive, i, j, stray_us)
+            loose = np.flatnonzero((bursts.write == 1) & (bursts.kind != Kind.RECEIVE_DATA) & (bursts.data_phases > 0))
+            loose_us = bursts.first_data_us[loose]
+            loose, loose_us = loose[np.argsort(loose_us)], np.sort(loose_us)
+            stray = bursts.reason[loose] == NO_ROOM
+            stray &= ~cut_off(wire_side, receive, i, j, loose_us, bursts.bytes[loose])
+            certain = undisturbed(wire_side, receive, i, j, loose_us[stray])
             doubtful_wire, doubtful, i, j = i[~certain], j[~certain], i[certain], j[certain]
             receive_of_wire[i] = j
             both = send_of_wire[i] >= 0

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcitrace.align import Side, match, undisturbed
+from pcitrace.align import Side, match
+from pcitrace.strays import cut_off, undisturbed
 
 
 def side(times: list[float], lengths: list[int], keys: list[int] | None = None, took: float = 1.0) -> Side:
@@ -142,3 +143,18 @@ def test_where_pieces_are_of_no_frame_no_match_holds_until_none_is_pending() -> 
     assert np.flatnonzero(~kept).tolist() == [4, 5, 6, 7, 8, 9, 10]
     # Without a row of frames for which none was pending nothing tells where it is right again.
     assert not undisturbed(sent, got, rows[4:11], rows[4:11], np.array([155.0])).any()
+
+
+def test_pieces_of_frames_that_the_capture_cuts_off_disturb_no_match() -> None:
+    """Frames of 500 bytes are on the wire from 0, 20 and 40 us on; the first two are received from 30 us on."""
+    sent, got = side([0.0, 20.0, 40.0], [500] * 3, took=10.0), side([30.0, 50.0], [500] * 2, took=8.0)
+    rows = np.arange(2)
+
+    def cut(loose_us: list[float], size: list[int]) -> list[bool]:
+        return cut_off(sent, got, rows, rows, np.array(loose_us), np.array(size)).tolist()
+
+    assert cut([1.0, 8.0, 12.0, 70.0], [380, 380, 200, 380]) == [True] * 4
+    # As much as a frame that was seen has, and a piece between frames, are of none that was cut off.
+    assert cut([1.0, 12.0, 14.0, 40.0], [380, 380, 120, 4]) == [False] * 4
+    # Nor is what no frame was on the wire for, and what is too much.
+    assert cut([45.0, 59.0], [4, 500]) == [False] * 2

@@ -1,0 +1,63 @@
+"""Pieces that are of no frame: which matches still hold near them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pcitrace.align import ALIKE_US, Side, densest
+from pcitrace.columns import Booleans, Floats, Integers
+
+__all__ = ["cut_off", "undisturbed"]
+
+IN_A_ROW = 3
+"""So many frames with the usual lag one behind the other are no chance."""
+
+
+def undisturbed(earlier: Side, later: Side, i: Integers, j: Integers, stray_us: Floats) -> Booleans:
+    """Return which matches hold although pieces that are of no frame were seen on the later side.
+
+    Where such pieces are, those around them were not told apart rightly, and one frame that is taken for another moves
+    all behind it. So no match near them holds, until a row of frames has the usual lag again: then none is pending.
+    """
+    keep = np.ones(len(i), dtype=bool)
+    if not len(stray_us) or not len(i):
+        return keep
+    starts = later.start_us[j]
+    usual = np.zeros(len(i), dtype=bool)
+    for begins in (earlier.start_us[i], earlier.end_us[i]):
+        lags = starts - begins
+        known = np.sort(lags[np.isfinite(lags)])
+        alike = np.abs(lags - (densest(known) if len(known) else np.nan)) < ALIKE_US
+        usual = alike if np.count_nonzero(alike) > np.count_nonzero(usual) else usual
+    # Each came when the one before it was done with.
+    usual[1:] &= later.end_us[j[:-1]] <= earlier.end_us[i[1:]]
+    row = np.convolve(usual, np.ones(IN_A_ROW, dtype=int), "valid") == IN_A_ROW
+    edges = np.flatnonzero(np.convolve(row, np.ones(IN_A_ROW, dtype=int)))
+    behind = np.unique(np.searchsorted(starts[edges], stray_us))
+    for first, stop in zip(np.r_[-1, edges][behind] + 1, np.r_[edges, len(i)][behind], strict=True):
+        keep[first:stop] = False
+    return keep
+
+
+def cut_off(earlier: Side, later: Side, i: Integers, j: Integers, loose_us: Floats, size: Integers) -> Booleans:
+    """Return which pieces of no frame, in order of time, are of frames that the capture began or ended within.
+
+    Such pieces come before all frames, and are too few for any whose arrival was seen; or behind all, and are fewer
+    than one that may still come has. Nothing was told wrongly where they are.
+    """
+    found = np.zeros(len(loose_us), dtype=bool)
+    if not len(later) or not len(i):
+        return found
+    after_end = (later.start_us[j] >= earlier.end_us[i]).all()
+    whole = np.isfinite(earlier.start_us) & np.isfinite(earlier.end_us)
+    come_us = np.where(whole, earlier.end_us if after_end else earlier.start_us, np.inf)
+    before = loose_us < later.start_us[0]
+    since = np.append(np.cumsum((size * before)[::-1])[::-1], 0)[np.searchsorted(loose_us, come_us)]
+    if (since < np.maximum(earlier.shortest, 1)).all():
+        found |= before
+    behind = loose_us > later.end_us[-1]
+    if behind.any():
+        to_come = (np.arange(len(earlier)) > i[-1]) & (come_us <= loose_us[behind][0])
+        if (size[behind].sum() < earlier.shortest[to_come]).any():
+            found |= behind
+    return found
