@@ -26,6 +26,9 @@ PENDING = 64
 STRETCH = 32
 """Frames that are tried at once where one follows the other; doubled as long as they fit."""
 
+BEGINNING = 256
+"""Units with which it is found where the first whole frame begins."""
+
 SPAN = 4 * LONGEST
 """Units that are put into lists at a time."""
 
@@ -116,8 +119,6 @@ class _Parser:
         self.known = Known(sending)
         self.base, self.ahead = 0, Ahead.of(units.part(0, SPAN), optional, self.full)
         self.out = np.full(len(units), -1)
-        self.found: list[int] = []
-        self.at = self.frame = self.due = 0
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
         self.short = np.isin(self.count, list(optional))
@@ -136,9 +137,52 @@ class _Parser:
         self.run_head = self.solid[self.run_start]
         self.run_tail = self.solid[np.r_[self.run_start[1:], len(self.solid)] - 1] if len(size) else self.solid
         self.run_number = np.full(len(self.run_start), -1)
+        self._reset(0)
 
     def run(self) -> Integers:
-        """Return the number of the frame of every unit."""
+        """Return the number of the frame of every unit.
+
+        The capture may begin in the middle of a frame, and what is left of it may fit another: the first whole frame
+        is where fewest units of the beginning are left over.
+        """
+        fewest, best = self._left_over(0, BEGINNING), 0
+        if fewest:
+            heads = self.run_head[: np.searchsorted(self.run_head, BEGINNING // 2)]
+            heads = heads[heads > 0]
+            pause_us = np.r_[-np.inf, self.first[heads] - self.last[heads - 1]]
+            # It is likely to come behind a longer pause than there was before.
+            for head in heads[pause_us[1:] > np.maximum.accumulate(pause_us)[:-1]].tolist():
+                left = self._left_over(head, fewest)
+                if left < fewest:
+                    fewest, best = left, head
+            self._reset(best)
+        self._go(len(self.count), len(self.count))
+        return self._numbers(len(self.count))
+
+    def _reset(self, head: int) -> None:
+        """Forget what was found, to begin at a unit."""
+        self.out[:] = self.run_number[:] = -1
+        self.parted[:] = False
+        self.found: list[int] = []
+        self.at, self.frame, self.due = head, 0, 0
+
+    def _left_over(self, head: int, most: int) -> int:
+        """Count the units of the beginning that no frame takes if the first one begins at a unit; or more than most."""
+        self._reset(head)
+        self._go(min(BEGINNING, len(self.count)), most - int(np.count_nonzero(~self.short[:head])))
+        return int(np.count_nonzero((self._numbers(BEGINNING) < 0) & ~self.short[:BEGINNING]))
+
+    def _numbers(self, stop: int) -> Integers:
+        """Return the numbers of the first units."""
+        out = self.out[:stop].copy()
+        solid = self.solid[: np.searchsorted(self.solid, stop)]
+        in_run = np.flatnonzero(out[solid] < 0)
+        out[solid[in_run]] = self.run_number[self.run_of[in_run]]
+        return out
+
+    def _go(self, stop: int, spare: int) -> None:
+        """Find the frames that begin before a unit, as long as no more than so many units are passed over."""
+        self.stop, self.spare = stop, spare
         stretch = STRETCH
         while self._more():
             fitted = self._stretch(stretch) or self._singles(stretch)
@@ -151,12 +195,9 @@ class _Parser:
                     many = 2 * many if fitted == many else STRETCH
                     if not fitted:
                         self._step()
-        in_run = self.out[self.solid] < 0
-        self.out[self.solid[in_run]] = self.run_number[self.run_of[in_run]]
-        return self.out
 
     def _more(self) -> bool:
-        return self.at < len(self.count) and self.frame < self.frames
+        return self.at < self.stop and self.spare >= 0 and self.frame < self.frames
 
     def _stretch(self, most: int) -> int:
         """Take runs as frames as long as each fits the next one; return how many."""
@@ -293,6 +334,7 @@ class _Parser:
             self.found.append(chosen)
             self.at, self.frame = self.at + found[-1] + 1, chosen + 1
         else:
+            self.spare -= not self.short[self.at]
             self.at += 1
 
     def _rest_of_cut(self, found: Sequence[int]) -> bool:
