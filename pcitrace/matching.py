@@ -161,7 +161,7 @@ def one_direction(
             loose_us = bursts.first_data_us[loose]
             loose, loose_us = loose[np.argsort(loose_us)], np.sort(loose_us)
             stray = bursts.reason[loose] == NO_ROOM
-            stray &= ~cut_off(wire_side, receive, i, j, loose_us, bursts.bytes[loose])
+            stray &= ~cut_off(wire_side, receive, i, j, loose_us, bursts.bytes[loose], stray)
             certain = undisturbed(wire_side, receive, i, j, loose_us[stray])
             doubtful_wire, doubtful, i, j = i[~certain], j[~certain], i[certain], j[certain]
             receive_of_wire[i] = j

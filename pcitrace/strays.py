@@ -39,25 +39,27 @@ def undisturbed(earlier: Side, later: Side, i: Integers, j: Integers, stray_us: 
     return keep
 
 
-def cut_off(earlier: Side, later: Side, i: Integers, j: Integers, loose_us: Floats, size: Integers) -> Booleans:
+def cut_off(
+    earlier: Side, later: Side, i: Integers, j: Integers, loose_us: Floats, size: Integers, stray: Booleans
+) -> Booleans:
     """Return which pieces of no frame, in order of time, are of frames that the capture began or ended within.
 
     Such pieces come before all frames, and are too few for any whose arrival was seen; or behind all, and are fewer
-    than one that may still come has. Nothing was told wrongly where they are.
+    than one that may still come has. Those that are `stray` are no status. Nothing was told wrongly where they are.
     """
     found = np.zeros(len(loose_us), dtype=bool)
     if not len(later) or not len(i):
         return found
     after_end = (later.start_us[j] >= earlier.end_us[i]).all()
+    come_us = earlier.end_us if after_end else earlier.start_us
     whole = np.isfinite(earlier.start_us) & np.isfinite(earlier.end_us)
-    come_us = np.where(whole, earlier.end_us if after_end else earlier.start_us, np.inf)
     before = loose_us < later.start_us[0]
-    since = np.append(np.cumsum((size * before)[::-1])[::-1], 0)[np.searchsorted(loose_us, come_us)]
-    if (since < np.maximum(earlier.shortest, 1)).all():
+    since = np.append(np.cumsum((size * before)[::-1])[::-1], 0)[np.searchsorted(loose_us, come_us[whole])]
+    if (since < np.maximum(earlier.shortest[whole], 1)).all():
         found |= before
     behind = loose_us > later.end_us[-1]
-    if behind.any():
-        to_come = (np.arange(len(earlier)) > i[-1]) & (come_us <= loose_us[behind][0])
-        if (size[behind].sum() < earlier.shortest[to_come]).any():
+    if stray[behind].any():
+        to_come = (np.arange(len(earlier)) > i[-1]) & (come_us <= loose_us[behind & stray][0])
+        if (size[behind].sum() < earlier.longest[to_come]).any():
             found |= behind
     return found

@@ -151,10 +151,13 @@ def test_pieces_of_frames_that_the_capture_cuts_off_disturb_no_match() -> None:
     rows = np.arange(2)
 
     def cut(loose_us: list[float], size: list[int]) -> list[bool]:
-        return cut_off(sent, got, rows, rows, np.array(loose_us), np.array(size)).tolist()
+        bytes_ = np.array(size)
+        return cut_off(sent, got, rows, rows, np.array(loose_us), bytes_, bytes_ > 4).tolist()
 
     assert cut([1.0, 8.0, 12.0, 70.0], [380, 380, 200, 380]) == [True] * 4
     # As much as a frame that was seen has, and a piece between frames, are of none that was cut off.
     assert cut([1.0, 12.0, 14.0, 40.0], [380, 380, 120, 4]) == [False] * 4
     # Nor is what no frame was on the wire for, and what is too much.
-    assert cut([45.0, 59.0], [4, 500]) == [False] * 2
+    assert cut([45.0, 59.0], [64, 500]) == [False] * 2
+    # A status before the last frame arrives is none of its pieces.
+    assert cut([48.5, 58.5, 70.0], [4, 4, 380]) == [False, True, True]

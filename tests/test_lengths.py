@@ -101,6 +101,17 @@ def test_what_is_left_of_a_frame_shifts_no_other(card: Profile, left: int) -> No
     assert [one.tolist() for _, one in found.groupby("burst")["data_phases"]] == [pieces] * 11
 
 
+def test_what_is_left_of_a_frame_is_no_shorter_one(card: Profile) -> None:
+    """The capture begins within a frame of 260 words; of the 148 that are left, 132 are as many as the next one has."""
+    bus, sent = Bus(), Wires()
+    lengths = [1038, 526, 526, 526, 1038, 526, 1514, 78, 1038, 526, 526, 78] * 2
+    phases = [148, *(-(-length // 4) for length in lengths[1:])]
+    for count, length in zip(phases, lengths, strict=True):
+        own = [16] * (count // 16) + [1] * (count % 16)
+        bus.clock = round(send(bus, own, sent, length, [8] * len(own)) / CLOCK_US) + 500
+    assert phases_of(told(bus, card, sent), "send_data") == phases[1:]
+
+
 def test_a_frame_on_the_wire_when_the_capture_begins_takes_no_piece(card: Profile) -> None:
     bus, sent = Bus(), Wires()
     sent.rows.append((np.nan, 1.0, -1))
