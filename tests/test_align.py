@@ -152,7 +152,7 @@ def test_pieces_of_frames_that_the_capture_cuts_off_disturb_no_match() -> None:
 
     def cut(loose_us: list[float], size: list[int]) -> list[bool]:
         bytes_ = np.array(size)
-        return cut_off(sent, got, rows, rows, np.array(loose_us), bytes_, bytes_ > 4).tolist()
+        return [bool(one) for one in cut_off(sent, got, rows, rows, np.array(loose_us), bytes_, bytes_ > 4)]
 
     assert cut([1.0, 8.0, 12.0, 70.0], [380, 380, 200, 380]) == [True] * 4
     # As much as a frame that was seen has, and a piece between frames, are of none that was cut off.
