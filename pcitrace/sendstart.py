@@ -179,13 +179,13 @@ def _start_registers(
     leads : array of bool
         Of every access: whether it is a write and the next access follows in the same group.
     """
-    _, register = np.unique(address, return_inverse=True)
+    register = pd.factorize(address)[0]
     writes = np.bincount(register)
     behind = next_bell == len(bells)
     cut = np.bincount(register, behind) > 0
     # Once before each doorbell, whatever pauses a busy bus makes.
-    pairs, times = np.unique(np.c_[register, next_bell][~behind], axis=0, return_counts=True)
-    even = np.bincount(pairs[:, 0], times == 1, minlength=len(writes)) >= NEARLY_ALL * len(bells)
+    pairs, times = np.unique((register * len(bells) + next_bell)[~behind], return_counts=True)
+    even = np.bincount(pairs // len(bells), times == 1, minlength=len(writes)) >= NEARLY_ALL * len(bells)
     sure, share = np.zeros(len(writes), dtype=bool), np.zeros(len(writes))
     target = np.zeros(len(leads) + 1, dtype=bool)
     target[bells] = True
