@@ -114,6 +114,8 @@ def possible(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bo
     time = (later.start_us[j] >= begins) & (later.end_us[j] >= earlier.end_us[i])
     time &= later.start_us[j] - earlier.end_us[i] <= LONGEST_LAG_US
     length = (earlier.shortest[i] <= later.longest[j]) & (later.shortest[j] <= earlier.longest[i])
+    if not (earlier.key.any() and later.key.any()):
+        return np.asarray(time & length)
     a, b = earlier.key[i], later.key[j]
     content = (a == b) | (a == 0) | (b == 0) | earlier.damaged[i] | later.damaged[j]
     # A damaged frame may have been cut short as well.
@@ -333,31 +335,33 @@ def _least(high: Integers, price: Floats, low: Integers) -> Integers:
     partner = np.full((blocks, rows), -1)
     if not np.isfinite(price).any():
         return partner
-    order = np.arange(WIDEST + 1)
+    # Blocks lie next to each other in memory: what is done along the columns is done for all of them at once.
+    price = np.ascontiguousarray(price.transpose(1, 2, 0))
+    order = np.arange(WIDEST + 1, dtype=np.int8)[:, None]
     each = np.arange(blocks)
-    # best[:, c]: least cost of the later frames so far with the first high - WIDEST + c earlier ones dealt with.
-    dealt = (high[:, 0] - WIDEST - low)[:, None] + order
+    # best[c]: least cost of the later frames so far with the first high - WIDEST + c earlier ones dealt with.
+    dealt = order + (high[:, 0] - WIDEST - low)
     best = np.where(dealt >= 0, dealt * SKIP, np.inf)
-    matched = np.zeros((rows, blocks, WIDEST), dtype=bool)
-    origin = np.zeros((rows, blocks, WIDEST + 1), dtype=np.int8)
+    matched = np.zeros((rows, WIDEST, blocks), dtype=bool)
+    origin = np.zeros((rows, WIDEST + 1, blocks), dtype=np.int8)
     for row in range(rows):
         further = high[:, row] - high[:, max(row - 1, 0)]
         if further.any():
-            column = order + further[:, None]
-            best = best[each[:, None], np.minimum(column, WIDEST)]
+            column = order + further
+            best = best[np.minimum(column, WIDEST), each]
             best += np.maximum(column - WIDEST, 0) * SKIP
-        steps = ((high[:, row] - WIDEST - low)[:, None] + order) * SKIP
+        steps = (order + (high[:, row] - WIDEST - low)) * SKIP
         new = best + SKIP
-        cost = best[:, :-1] + price[:, row]
-        np.less(cost, new[:, 1:], out=matched[row])
-        np.minimum(cost, new[:, 1:], out=new[:, 1:])
+        cost = best[:-1] + price[row]
+        np.less(cost, new[1:], out=matched[row])
+        np.minimum(cost, new[1:], out=new[1:])
         # Earlier frames left out after this one: carry the least cost onwards.
-        best = np.minimum.accumulate(new - steps, axis=1) + steps
-        np.maximum.accumulate(np.where(new <= best + 1e-12, order, 0), axis=1, out=origin[row], dtype=np.int8)
+        best = np.minimum.accumulate(new - steps) + steps
+        np.maximum.accumulate(order * (new <= best + 1e-12), out=origin[row])
     at = high[:, -1]
     for row in range(rows - 1, -1, -1):
-        column = origin[row, each, np.minimum(at - high[:, row], 0) + WIDEST].astype(np.int64)
-        match = (column > 0) & matched[row, each, np.maximum(column - 1, 0)]
+        column = origin[row, np.minimum(at - high[:, row], 0) + WIDEST, each].astype(np.int64)
+        match = (column > 0) & matched[row, np.maximum(column - 1, 0), each]
         at = high[:, row] - WIDEST + column - match
         partner[match, row] = at[match]
     return partner

@@ -12,6 +12,7 @@ from enum import IntEnum
 from functools import partial
 
 import numpy as np
+import pandas as pd
 
 from pcitrace.bustable import READS, WRITES, BusTable
 from pcitrace.columns import Booleans, Integers
@@ -350,7 +351,7 @@ def _settle_reads(
         begin, length = phases.ranges(bus.transaction[rows[small]])
         flat, owner = _expand(begin, length)
         heads = np.setdiff1d(bus.address[(bus.data_phases > 0) & (kind != Kind.DESCRIPTOR_FETCH)], [0])
-        holds = np.bincount(owner[np.isin(phases.data[flat], heads)], minlength=int(small.sum())) > 0
+        holds = np.bincount(owner[pd.Index(phases.data[flat]).isin(heads)], minlength=int(small.sum())) > 0
         pages = np.unique(bus.address[rows[small][holds]] // PAGE)
         settle(mark(small & np.isin(bus.address[rows] // PAGE, pages)), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
     long = size >= SHORTEST_RECEIVED

@@ -258,14 +258,12 @@ def _own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
     if head is None:
         return np.zeros(count, dtype=np.uint64)
     chosen = keys(head)
-    found = np.isin(chosen, references) & (chosen != 0)
+    strange = np.flatnonzero(~pd.Index(chosen).isin(references) | (chosen == 0))
     for offset in range(1, UNALIGNED + 1):
-        if found.all():
-            break
-        shifted = keys(head, offset)
-        better = ~found & (shifted != 0) & np.isin(shifted, references)
-        chosen[better] = shifted[better]
-        found |= better
+        shifted = keys(Heads(head.data[strange], head.length[strange]), offset)
+        found = pd.Index(shifted).isin(references) & (shifted != 0)
+        chosen[strange[found]] = shifted[found]
+        strange = strange[~found]
     return chosen
 
 

@@ -100,9 +100,10 @@ class Phases:
 
     def ranges(self, transactions: Integers) -> tuple[Integers, Integers]:
         """Return first row and number of rows of each of the given transactions."""
-        begin = np.searchsorted(self.transaction, transactions, side="left")
-        end = np.searchsorted(self.transaction, transactions, side="right")
-        return self.begin[begin], self.begin[end] - self.begin[begin]
+        at = np.searchsorted(self.transaction, transactions)
+        there = np.append(self.transaction, -1)[at] == transactions
+        begin = self.begin[at]
+        return begin, self.begin[at + there] - begin
 
     def first(self, transactions: Integers) -> Integers:
         """Return the first data of each of the given transactions; -1 where none moved."""
