@@ -93,7 +93,7 @@ def by_lengths(
     plan = plans[0]
     direction, whole = _directions(pieces, plan, write[moved])
     for other in plans[1:]:
-        told, better = _directions(pieces, other, write[moved])
+        told, better = _directions(pieces, other, write[moved], whole + CLEARLY)
         if better > whole + CLEARLY:
             plan, direction, whole = other, told, better
 
@@ -201,48 +201,67 @@ def _status_sizes(profile: Profile, per_phase: int) -> frozenset[int]:
     return frozenset(range(1, 32 // per_phase + 1))
 
 
-def _directions(pieces: BusTable, plan: _Plan, write: Integers) -> tuple[Integers, float]:
-    """Tell writes from reads, and how well frames come out with it.
+def _directions(pieces: BusTable, plan: _Plan, write: Integers, enough: float = -1.0) -> tuple[Integers, float]:
+    """Tell writes from reads, and how well frames come out with it; what cannot come out better than `enough` is left.
 
     Where C/BE# does not tell, the clocks before the first data do: the limit with which most frames come out whole.
     """
     trial = pieces.take(np.arange(min(len(pieces), TRIALS * TRIAL_PIECES)))
     until_us = float(trial.last_data_us[-1]) if len(trial) < len(pieces) else np.inf
     if not (write < 0).any():
-        return write, _told(trial, until_us, plan, write[: len(trial)] == 1)
+        return write, _told(trial, until_us, plan, write[: len(trial)] == 1, 0.0, enough)
     latency = pieces.latency_clks
     values = np.flatnonzero(np.bincount(np.minimum(latency, SLOWEST)))
     # A limit between any two values that occur, or none: the host may only send, or only receive.
     limits = np.r_[0.0, (values[:-1] + values[1:]) / 2, values[-1] + 1.0]
-    best, chosen = -1.0, 0.0
+    best, chosen = enough, 0.0
     for number, limit in enumerate(limits.tolist()):
-        score = _told(trial, until_us, plan, latency[: len(trial)] < limit)
-        # Where that hardly decides, a gap in the latencies does: memory is slower to be read than to be written.
+        # Where there is only one kind, how slow it is tells.
+        bonus = 0.02 * float(((latency < limit) == (latency <= SLOW_WRITE)).mean())
+        # Where frames hardly tell, a gap in the latencies does: memory is slower to be read than to be written.
         if 0 < number < len(values):
-            score += 0.05 * min(values[number] - values[number - 1] - 1, 4) / 4
-        # Where there is only one kind, how slow it is does.
-        score += 0.02 * float(((latency < limit) == (latency <= SLOW_WRITE)).mean())
+            bonus += 0.05 * min(values[number] - values[number - 1] - 1, 4) / 4
+        score = _told(trial, until_us, plan, latency[: len(trial)] < limit, bonus, best)
         if score > best:
             best, chosen = score, limit
     return (latency < chosen).astype(np.int8), best
 
 
-def _told(pieces: BusTable, until_us: float, plan: _Plan, write: Booleans) -> float:
-    """Return how well these pieces and the frames until then tell each other, 0 to 3.
+def _told(pieces: BusTable, until_us: float, plan: _Plan, write: Booleans, bonus: float, enough: float) -> float:
+    """Return how well these pieces and the frames until then tell each other, 0 to 3, and a bonus.
 
     It is the share of frames that come out whole, summed over both sides, and the share of pieces that need not be of
     a frame or are. Reads among writes make frames too, out of what is left of others: then more pieces are left over.
+    What cannot be more than `enough` is not looked at further; what is returned then is no more either.
     """
-    score = left = 0.0
+    sides = []
     for side, expected, optional in ((0, plan.sends, plan.fetch), (1, plan.receives, plan.status)):
         if expected is not None and len(expected.least):
-            rows = np.flatnonzero(write == bool(side))
-            some = pieces.take(rows)
             tried = expected.until(until_us, TRIALS)
-            found = parse(some, some.start_us, tried, optional, side == 0)
-            score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
-            left += np.count_nonzero((found < 0) & ~np.isin(some.data_phases, list(optional)))
-    return score + 1 - left / max(len(pieces), 1)
+            sides.append((side, pieces.take(write == bool(side)), tried, optional))
+    possible = [_most_whole(some, tried) for _, some, tried, _ in sides]
+    score = left = 0.0
+    for number, (side, some, tried, optional) in enumerate(sides):
+        most = score + sum(possible[number:]) + 1 - left / max(len(pieces), 1) + bonus
+        if most <= enough:
+            return most
+        found = parse(some, some.start_us, tried, optional, side == 0)
+        score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
+        left += np.count_nonzero((found < 0) & ~np.isin(some.data_phases, list(optional)))
+    return score + 1 - left / max(len(pieces), 1) + bonus
+
+
+def _most_whole(pieces: BusTable, tried: Expected) -> float:
+    """Return the share of frames that can come out whole at most: those for which there are data phases enough in time.
+
+    One more may have begun before the capture.
+    """
+    if not len(pieces) or not len(tried.least):
+        return 0.0
+    in_time = (pieces.first_data_us >= tried.earliest.min()) & (pieces.last_data_us <= tried.latest.max())
+    needed = np.cumsum(np.sort(np.minimum(tried.least, tried.shortest)))
+    whole = int(np.searchsorted(needed, pieces.data_phases[in_time].sum(), side="right")) + 1
+    return min(whole / len(needed), 1.0)
 
 
 def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], cut_through: bool) -> Integers:
