@@ -208,8 +208,9 @@ def analyse(
     phases = Phases.of(data_phases) if data_phases is not None and len(data_phases) else None
     if phases is not None and not whole.has_address:
         phases = None
-    first = phases.first(whole.transaction) if phases is not None else np.full(len(whole), -1)
-    windows = place(profile, whole, first)
+    config = whole.take(np.isin(whole.command, csr_module.CONFIG_COMMANDS))
+    first = phases.first(config.transaction) if phases is not None else np.full(len(config), -1)
+    windows = place(profile, config, first)
     grants = [line for line in lines if line.startswith("GNT")]
     grant = initiators.nic_grant_line(lines, nic_grant)
     who, why = initiators.decide(whole, grant, len(grants) == 1, windows.contain(whole))

@@ -98,9 +98,9 @@ def place(profile: Profile, bus: BusTable, data: Integers) -> Windows:
     ----------
     profile : Profile
     bus : BusTable
-        All transactions of the bus.
+        Configuration accesses of the bus.
     data : array of int
-        First data of each transaction, -1 where unknown.
+        First data of each, -1 where unknown.
 
     Returns
     -------
