@@ -278,12 +278,10 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
     moved = bus.data_phases > 0
     wide = bus.bytes > 4 * bus.data_phases
     end = np.where(wide, (bus.address & ~7) + 8 * bus.data_phases, begin + 4 * bus.data_phases)
-    # Ends and beginnings in one order: by address, then by row, a beginning before the end of the same row.
-    address = np.r_[end, begin]
-    is_end = np.r_[np.ones(n, dtype=bool), np.zeros(n, dtype=bool)]
-    rows = np.r_[row, row]
-    order = np.lexsort((is_end, rows, address))
-    address, is_end, rows = address[order], is_end[order], rows[order]
+    # Beginnings and ends in one order: by address, then by row, a beginning before the end of the same row.
+    address = np.stack([begin, end], axis=1).ravel()
+    order = np.argsort(address, kind="stable")
+    address, rows, is_end = address[order], order // 2, order % 2 == 1
     follows = is_end[:-1] & ~is_end[1:] & (address[:-1] == address[1:])
     before = np.full(n, -1)
     before[rows[1:][follows]] = rows[:-1][follows]
@@ -298,7 +296,7 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
         if (further == head).all():
             break
         head = further
-    return np.asarray(np.unique(head, return_inverse=True)[1])
+    return np.asarray((np.cumsum(head == row) - 1)[head])
 
 
 def _too_fast(bus: BusTable, chain: Integers) -> Booleans:

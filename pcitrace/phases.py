@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,10 @@ class _Column:
             return self[ascending][where]
         out = np.empty(len(rows), dtype=self.dtype)
         edges = np.searchsorted(rows, self.begin)
-        for chunk in np.flatnonzero(np.diff(edges)).tolist():
-            some = slice(edges[chunk], edges[chunk + 1])
-            out[some] = self.chunks[chunk][rows[some] - self.begin[chunk]]
+        within = rows - np.repeat(self.begin[:-1], np.diff(edges))
+        for chunk, (start, stop) in zip(self.chunks, pairwise(edges.tolist()), strict=True):
+            if start < stop:
+                out[start:stop] = chunk[within[start:stop]]
         return out
 
 
