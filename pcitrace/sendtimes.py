@@ -66,6 +66,8 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
             # Another access may stand right before or behind a run: beyond a pause as there is none within runs.
             joined = size == length + 1
             runs = joined | (size == length)
+            if len(dma_start_us) - np.count_nonzero(runs) >= least[0]:
+                continue
             within = np.repeat(runs, size) & (place > np.repeat(joined, size)) & (place < length)
             own = pause[:-1][within]
             odd = (pause < own.min()) | (pause > own.max())
