@@ -118,11 +118,11 @@ class FrameTimes:
         step = np.array([one.step_us for one in clockworks] + [0.0])
         capture = np.array([one.capture for one in clockworks] + [-1])
         found = Errors(UNIFORM * (step[begin[1]] ** 2 + step[end[1]] ** 2))
+        together = np.zeros(len(begin[1]), dtype=np.int64)
         for one in {each.capture: each for each in clockworks}.values():
             # + where the interval ends on this capture's clock, - where it begins there.
             ends = (capture[end[1]] == one.capture).astype(float)
             begins = (capture[begin[1]] == one.capture).astype(float)
-            together = np.zeros(len(ends), dtype=np.int64)
             if one.offset_sigma_us:
                 found = found.with_shared((ends - begins) * one.offset_sigma_us, together)
             if one.drift_sigma_ppm:
@@ -135,7 +135,7 @@ class FrameTimes:
                 begins = (begin[1] == number) & (begin[0].startswith("wire") is wire)
                 late = (ends.astype(float) - begins) * clockwork.skew_us * sqrt(UNIFORM)
                 if late.any():
-                    found = found.with_shared(late, np.zeros(len(late), dtype=np.int64))
+                    found = found.with_shared(late, together)
         return found
 
     def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:

@@ -88,7 +88,7 @@ def parse(
     if not len(pieces):
         return np.zeros(0, dtype=np.int64)
     # What the target cut short goes on in the next transaction: together they are one unit.
-    unit = np.cumsum(np.r_[False, ~pieces.cut[:-1]])
+    unit = np.cumsum(np.r_[False, ~pieces.cut[:-1]], dtype=np.int32)
     heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]])
     tails = np.r_[heads[1:] - 1, len(pieces) - 1]
     count = np.add.reduceat(pieces.data_phases, heads)
@@ -118,7 +118,7 @@ class _Parser:
         self.full = int(self.count.max())
         self.known = Known(sending)
         self.base, self.ahead = 0, Ahead.of(units.part(0, SPAN), optional, self.full)
-        self.out = np.full(len(units), -1)
+        self.out = np.full(len(units), -1, dtype=np.int32)
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
         self.short = np.isin(self.count, list(optional))
@@ -129,14 +129,14 @@ class _Parser:
         new[1:] = (size[:-1] < self.full) & ~((size[:-1] == 1) & (size[1:] == 1)) | (np.diff(self.solid) > 1)
         new[1:] |= self.first[self.solid[1:]] - self.last[self.solid[:-1]] > APART_US
         self.run_start = np.flatnonzero(new)
-        self.run_of = np.cumsum(new) - 1
+        self.run_of = np.cumsum(new, dtype=np.int32) - 1
         self.run_size = np.add.reduceat(size, self.run_start) if len(size) else size
         # By the number of the next unit that is not optional: its own size, and that of its run.
         self.next_size = np.append(size, -1).astype(np.int32)
         self.next_run = np.append(self.run_size, -1).astype(np.int32)[np.append(self.run_of, -1)]
         self.run_head = self.solid[self.run_start]
         self.run_tail = self.solid[np.r_[self.run_start[1:], len(self.solid)] - 1] if len(size) else self.solid
-        self.run_number = np.full(len(self.run_start), -1)
+        self.run_number = np.full(len(self.run_start), -1, dtype=np.int32)
         self._reset(0)
 
     def run(self) -> Integers:

@@ -11,7 +11,7 @@ from math import log
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers, pick_us
 
 __all__ = ["Units", "settle"]
 
@@ -76,9 +76,11 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     frames = int(number.max(initial=-1)) + 1
     if not frames:
         return number
-    head = inside[np.searchsorted(number[inside], np.arange(frames))]
-    tail = inside[np.searchsorted(number[inside], np.arange(frames), side="right") - 1]
-    total = np.bincount(number[inside], weights=units.count[inside], minlength=frames).astype(np.int64)
+    owner = number[inside]
+    head = inside[np.searchsorted(owner, np.arange(frames))]
+    tail = inside[np.searchsorted(owner, np.arange(frames), side="right") - 1]
+    total = np.bincount(owner, weights=units.count[inside], minlength=frames).astype(np.int64)
+    del inside, owner
     free = np.r_[units.short & (number < 0), False]
     count = np.r_[units.count, 0]
     ahead, behind = np.where(free[head - 1], head - 1, -1), np.where(free[tail + 1], tail + 1, -1)
@@ -90,7 +92,7 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
         return (total + change >= least) & (total + change <= most)
 
     comes_ahead, comes_behind = count[ahead], count[behind]
-    in_time = np.r_[units.last_us, np.nan][behind] <= latest_us
+    in_time = pick_us(units.last_us, behind) <= latest_us
     leaves_first, leaves_final = -units.count[head], -units.count[tail]
     ways = (
         (0, 1, (behind >= 0) & in_time & fits(comes_behind)),
@@ -104,7 +106,7 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     if forced.all():
         return number
     # What always stands between two frames is of neither.
-    skipped = np.r_[0, np.cumsum(free[:-1])]
+    skipped = np.r_[np.int32(0), np.cumsum(free[:-1], dtype=np.int32)]
     between = np.r_[skipped[head], skipped[-1]] - np.r_[0, skipped[tail + 1]]
     known = between[1:-1][forced[1:] & forced[:-1]]
     spare = between > (int(np.quantile(known, FEW, method="lower")) if len(known) else 0)
