@@ -140,17 +140,29 @@ impl Backend for Portable {
 
     #[inline(always)]
     unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
+        let changed = |word: usize| unsafe {
+            let at = data.add(8 * word);
+            at.cast::<u64>().read_unaligned() ^ at.add(unit).cast::<u64>().read_unaligned()
+        };
+        let (per_block, per_word) = (8 * unit, 8 / unit);
         let mut count = 0;
-        for word in 0..8 * unit * blocks {
-            let changed = unsafe {
-                let at = data.add(8 * word);
-                at.cast::<u64>().read_unaligned() ^ at.add(unit).cast::<u64>().read_unaligned()
-            };
-            let end = (changed & watched).trailing_zeros() as usize / (8 * unit);
-            let before = if end < 8 / unit { (1 << (8 * unit * end)) - 1 } else { !0 };
-            count += u64::from((changed & counted & before).count_ones());
-            if before != !0 {
-                return (word * 8 / unit + end, count);
+        for first in (0..per_block * blocks).step_by(per_block) {
+            let (mut any, mut changes) = (0, 0);
+            for word in first..first + per_block {
+                any |= changed(word);
+                changes += (changed(word) & counted).count_ones();
+            }
+            if any & watched == 0 {
+                count += u64::from(changes);
+                continue;
+            }
+            for word in first..first + per_block {
+                let end = (changed(word) & watched).trailing_zeros() as usize / (8 * unit);
+                let before = if end < per_word { (1 << (8 * unit * end)) - 1 } else { !0 };
+                count += u64::from((changed(word) & counted & before).count_ones());
+                if end < per_word {
+                    return (word * per_word + end, count);
+                }
             }
         }
         (64 * blocks, count)
