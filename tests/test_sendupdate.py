@@ -1,0 +1,24 @@
+"""Updates after sends where nothing but their order tells them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pcitrace.sendupdate import _alone
+
+NONE = np.zeros(0)
+
+
+def test_without_a_usual_delay_it_is_the_next_access() -> None:
+    ends, accesses = np.array([0.0, 100.0, 200.0]), np.array([10.0, 130.0, 260.0])
+    np.testing.assert_array_equal(_alone(accesses, ends, NONE, NONE), accesses)
+
+
+def test_one_access_behind_two_sends_is_the_first_ones() -> None:
+    ends, accesses = np.array([0.0, 100.0, 200.0]), np.array([10.0, 230.0])
+    np.testing.assert_array_equal(_alone(accesses, ends, NONE, NONE), [10.0, 230.0, np.nan])
+
+
+def test_an_access_that_a_receive_may_have_caused_is_none() -> None:
+    ends, accesses = np.array([0.0, 100.0, 200.0]), np.array([10.0, 130.0, 260.0])
+    np.testing.assert_array_equal(_alone(accesses, ends, np.array([120.0]), NONE), [10.0, np.nan, 260.0])
