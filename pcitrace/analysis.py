@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.content import WireFrames, wire_frames
-from pcitrace.dma import Memory
 from pcitrace.errors import FrameMatchError
 from pcitrace.frames import Frames, build
-from pcitrace.identity import SequenceField
-from pcitrace.matching import HostTraffic, Link
-from pcitrace.phases import Phases
+from pcitrace.frames.identity import SequenceField
+from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.profiles import Profile
 from pcitrace.profiles import load as load_profile
 from pcitrace.run import Run
 from pcitrace.runfolder import RunFolder, read_frame_log
 from pcitrace.traffic import Traffic, analyse
+from pcitrace.traffic.content import WireFrames, wire_frames
+from pcitrace.traffic.dma import Memory
+from pcitrace.traffic.phases import Phases
 
 __all__ = ["frames", "on_axis", "traffic"]
 

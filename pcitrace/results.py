@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from uncertainties import UFloat
 
-from pcitrace import timing, usage
+from pcitrace import timing
 from pcitrace.errors import FitError
 from pcitrace.estimate import SIGNIFICANT, Estimate, unknown
 from pcitrace.frames import Frames
@@ -16,8 +16,8 @@ from pcitrace.latency import LatencyFit
 from pcitrace.latency import read as read_latency
 from pcitrace.model import LatencyModel, Term
 from pcitrace.run import Run
-from pcitrace.timing import Timing
-from pcitrace.usage import Usage
+from pcitrace.timing import Timing, usage
+from pcitrace.timing.usage import Usage
 
 __all__ = ["Results", "of_run"]
 

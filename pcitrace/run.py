@@ -43,7 +43,7 @@ def open(
         A capture: sigrok ``.sr``, VCD, FST or GHW (also gzipped), CSV as sigrok or Saleae export it, DSView ``.dsl``,
         Saleae ``.bin``; told by its content, not by its name. Or a folder with a ``run.toml``.
     wiring : path or mapping, optional
-        Which channel is which line, where their names do not say it; see ``pcitrace.overrides``.
+        Which channel is which line, where their names do not say it; see ``pcitrace.wiring.overrides``.
     rate_hz : float, optional
         Sampling rate in Hz, where the file states none or a wrong one.
     clock_mhz : float, optional

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcitrace.align import Side, match
-from pcitrace.strays import cut_off, undisturbed
+from pcitrace.frames.align import Side, match
+from pcitrace.frames.strays import cut_off, undisturbed
 
 
 def side(times: list[float], lengths: list[int], keys: list[int] | None = None, took: float = 1.0) -> Side:

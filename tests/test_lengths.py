@@ -11,9 +11,9 @@ from nicruns import documented_profiles
 from test_traffic import CLOCK_US, NIC, Bus
 
 from pcitrace import profiles
-from pcitrace.content import WireFrames
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
+from pcitrace.traffic.content import WireFrames
 
 BYTE_US = 0.08
 

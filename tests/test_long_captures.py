@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import pcitrace
-from pcitrace import DecodeError, _kernel, align, report, results
+from pcitrace import DecodeError, _kernel, report, results
 from pcitrace.bustable import BusTable, wanted
 from pcitrace.columns import packed_if_equal
+from pcitrace.frames import align
 from pcitrace.run import Bus
 from pcitrace.schema import TRANSACTIONS
 from pcitrace.simulate import simulate

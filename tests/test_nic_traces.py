@@ -15,11 +15,11 @@ from nicruns import PROFILES, RATES, run_folder, truth
 
 import pcitrace
 from pcitrace import analysis
-from pcitrace.content import wire_frames
 from pcitrace.frames import Frames, build
-from pcitrace.matching import HostTraffic, Link
+from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.run import Run
 from pcitrace.traffic import analyse
+from pcitrace.traffic.content import wire_frames
 
 CLOCK_US = 0.031
 SYMBOL_US = {1000: 0.009, 100: 0.041}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pcitrace
-from pcitrace.queueing import _busy_until, _held_up
+from pcitrace.frames.queueing import _busy_until, _held_up
 from pcitrace.simulate import PRESETS, Simulation, random_bench, simulate
 
 SHOWN = ("control16", "command", "full")

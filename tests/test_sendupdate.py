@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcitrace.sendupdate import _alone
+from pcitrace.frames.sendupdate import _alone
 
 NONE = np.zeros(0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcitrace.tails import Units, settle
+from pcitrace.traffic.tails import Units, settle
 
 SHORT = 2
 

@@ -13,12 +13,12 @@ import simulated
 from conftest import shared_dir
 
 import pcitrace
-from pcitrace import results, timing, usage
+from pcitrace import results, timing
 from pcitrace.errors import FitError, FrameMatchError
-from pcitrace.frametimes import Clockwork, FrameTimes
 from pcitrace.results import Results
 from pcitrace.simulate import Simulation, simulate
-from pcitrace.timing import Forwarding
+from pcitrace.timing import Forwarding, usage
+from pcitrace.timing.frametimes import Clockwork, FrameTimes
 
 LENGTHS = (64, 256, 512, 1000, 1500)
 

@@ -12,13 +12,14 @@ import pytest
 from conftest import REPOSITORY
 from nicruns import documented_profiles
 
-from pcitrace import WiringError, profiles, sendstart
+from pcitrace import WiringError, profiles
 from pcitrace.cli import main
-from pcitrace.dma import Memory
-from pcitrace.initiators import nic_grant_line
+from pcitrace.frames import sendstart
+from pcitrace.frames.sendupdate import updates
 from pcitrace.profiles import Profile
-from pcitrace.sendupdate import updates
 from pcitrace.traffic import Traffic, analyse
+from pcitrace.traffic.dma import Memory
+from pcitrace.traffic.initiators import nic_grant_line
 
 NIC, HOST = "GNT_NIC#", "GNT_HOST#"
 READ, WRITE, CONFIG_READ, CONFIG_WRITE, READ_MULTIPLE = 0x6, 0x7, 0xA, 0xB, 0xC

@@ -11,7 +11,7 @@ import truth
 from conftest import REPOSITORY, shared_dir
 
 import pcitrace
-from pcitrace.content import wire_frames
+from pcitrace.traffic.content import wire_frames
 
 
 @pytest.mark.parametrize("host", ["A", "B"])

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pcitrace import WiringError
-from pcitrace.linenames import parse_name
 from pcitrace.wiring import Wiring, resolve_wiring
+from pcitrace.wiring.linenames import parse_name
 
 CONTROL = ("CLK", "FRAME#", "IRDY#", "TRDY#")
 

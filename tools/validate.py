@@ -24,9 +24,10 @@ import numpy as np
 import pandas as pd
 
 import pcitrace
-from pcitrace import results, usage
+from pcitrace import results
 from pcitrace.frames import Frames
 from pcitrace.simulate import random_bench, simulate
+from pcitrace.timing import usage
 
 CONSTANTS = {
     "t_nic_us": "t_nic",

@@ -27,7 +27,7 @@ from pcitrace.plot.style import (
     round_up,
     time_span,
 )
-from pcitrace.usage import Usage, of_bus
+from pcitrace.timing.usage import Usage, of_bus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from pcitrace import plot
-from pcitrace.dma import Kind
 from pcitrace.estimate import Estimate
-from pcitrace.pagekit import Entry, Section, figure, grouped, percent, plus_minus, rows_of, told
 from pcitrace.plot.bus import described
 from pcitrace.plot.style import duration
+from pcitrace.report.pagekit import Entry, Section, figure, grouped, percent, plus_minus, rows_of, told
 from pcitrace.results import Results
 from pcitrace.run import Run
 from pcitrace.runfolder import read_frame_log
 from pcitrace.timing import Forwarding
+from pcitrace.traffic.dma import Kind
 
 __all__ = ["SECTIONS"]
 

@@ -7,11 +7,11 @@ import pandas as pd
 
 from pcitrace.bustable import WRITES
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.csr import CONFIGURATION, Accesses
-from pcitrace.delays import MOST, NEARLY_ALL
+from pcitrace.frames.delays import MOST, NEARLY_ALL
+from pcitrace.frames.sendtimes import by_group, by_lag, by_run
+from pcitrace.frames.starts import GROUP_US, Starts, once_each
 from pcitrace.profiles import Profile
-from pcitrace.sendtimes import by_group, by_lag, by_run
-from pcitrace.starts import GROUP_US, Starts, once_each
+from pcitrace.traffic.csr import CONFIGURATION, Accesses
 
 __all__ = ["NOT_STARTING", "find"]
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from pcitrace.errors import WiringError
-from pcitrace.linenames import LineName, describe_lines, normal_active_low, parse_name
 from pcitrace.wiring import (
     SHARED_LINES,
     SINGLE_BUS,
@@ -37,6 +36,7 @@ from pcitrace.wiring import (
     listed,
     nearest,
 )
+from pcitrace.wiring.linenames import LineName, describe_lines, normal_active_low, parse_name
 
 __all__ = ["Overrides"]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.columns import Booleans, pick, table
-from pcitrace.content import FCS, HEADER
 from pcitrace.errors import FrameMatchError
-from pcitrace.identity import LEAST_USER_BYTES, SequenceField
-from pcitrace.matching import Ends, HostTraffic, Link, one_direction
-from pcitrace.queueing import waited
+from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
+from pcitrace.frames.matching import Ends, HostTraffic, Link, one_direction
+from pcitrace.frames.queueing import waited
 from pcitrace.schema import DROP_LOG, FRAMES
 from pcitrace.traffic import Traffic
+from pcitrace.traffic.content import FCS, HEADER
 
 __all__ = ["Frames", "HostTraffic", "Link", "SequenceField", "build"]
 

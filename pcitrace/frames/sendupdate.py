@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, pick_us
-from pcitrace.csr import CONFIGURATION, Accesses
-from pcitrace.delays import MOST, as_after, filled, following, in_step, usual, waited
-from pcitrace.starts import Starts
+from pcitrace.frames.delays import MOST, as_after, filled, following, in_step, usual, waited
+from pcitrace.frames.starts import Starts
+from pcitrace.traffic.csr import CONFIGURATION, Accesses
 
 __all__ = ["updates"]
 

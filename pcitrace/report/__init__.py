@@ -14,10 +14,10 @@ try:
 except ImportError as error:
     raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
 
-from pcitrace.provenance import provenance
+from pcitrace.report.provenance import provenance
+from pcitrace.report.sections import SECTIONS
 from pcitrace.results import Results
 from pcitrace.run import Run
-from pcitrace.sections import SECTIONS
 
 __all__ = ["page", "write"]
 
@@ -49,7 +49,7 @@ def page(results: Results) -> str:
     run = results.run
     said = run.folder.run if run.folder is not None else {}
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string(resources.files("pcitrace").joinpath("report.html").read_text("utf-8"))
+    template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
     return template.render(
         title=said.get("title") or run.path.resolve().name,
         simulated=run.folder is not None and run.folder.simulated,

@@ -13,12 +13,12 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from pcitrace import pcirate
 from pcitrace.estimate import SIGNIFICANT, Errors, Estimate, Line, line, mean, unknown
 from pcitrace.frames import Frames
-from pcitrace.frametimes import Clockwork, FrameTimes
-from pcitrace.pcirate import Rate
 from pcitrace.run import Run
+from pcitrace.timing import pcirate
+from pcitrace.timing.frametimes import Clockwork, FrameTimes
+from pcitrace.timing.pcirate import Rate
 
 __all__ = ["Forwarding", "Timing", "measure"]
 

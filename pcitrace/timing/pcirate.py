@@ -8,10 +8,10 @@ from math import sqrt
 import numpy as np
 
 from pcitrace.columns import Floats
-from pcitrace.content import HEADER
-from pcitrace.dma import Kind
 from pcitrace.estimate import SIGNIFICANT, Errors, Estimate, line, unknown
-from pcitrace.frametimes import UNIFORM, FrameTimes
+from pcitrace.timing.frametimes import UNIFORM, FrameTimes
+from pcitrace.traffic.content import HEADER
+from pcitrace.traffic.dma import Kind
 
 __all__ = ["Rate", "measure"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers, pick
-from pcitrace.content import FCS, HEADER, numbers
-from pcitrace.dma import SHORTEST_RECEIVED
+from pcitrace.traffic.content import FCS, HEADER, numbers
+from pcitrace.traffic.dma import SHORTEST_RECEIVED
 
 if TYPE_CHECKING:
-    from pcitrace.matching import Ends
+    from pcitrace.frames.matching import Ends
 
 __all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "sequence_numbers", "user_lengths"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.dma import Kind
+from pcitrace.traffic.dma import Kind
 
 if TYPE_CHECKING:
-    from pcitrace.matching import HostTraffic, Link
+    from pcitrace.frames.matching import HostTraffic, Link
 
 __all__ = ["waited"]
 

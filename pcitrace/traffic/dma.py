@@ -16,9 +16,9 @@ import pandas as pd
 
 from pcitrace.bustable import READS, WRITES, BusTable
 from pcitrace.columns import Booleans, Integers
-from pcitrace.csr import Accesses
-from pcitrace.phases import Phases
 from pcitrace.profiles import Descriptor, Profile
+from pcitrace.traffic.csr import Accesses
+from pcitrace.traffic.phases import Phases
 
 __all__ = ["KINDS", "REASONS", "Dma", "Kind", "Memory", "by_address"]
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pcitrace.columns import Booleans, Floats, Integers, floats
-from pcitrace.dma import Dma
-from pcitrace.phases import Phases
+from pcitrace.traffic.dma import Dma
+from pcitrace.traffic.phases import Phases
 
 __all__ = ["HEADER", "Heads", "WireFrames", "heads", "keys", "wire_frames"]
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers, packed_if_equal
-from pcitrace.phases import Phases
-from pcitrace.windows import Windows
+from pcitrace.traffic.phases import Phases
+from pcitrace.traffic.windows import Windows
 
 __all__ = ["REASONS", "Accesses", "accesses"]
 

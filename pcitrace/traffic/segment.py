@@ -13,8 +13,9 @@ import numpy as np
 
 from pcitrace.bustable import BACK_TO_BACK_CLKS, BusTable
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.content import FCS, WireFrames
-from pcitrace.dma import (
+from pcitrace.profiles import Descriptor, Profile
+from pcitrace.traffic.content import FCS, WireFrames
+from pcitrace.traffic.dma import (
     BY_RULE,
     NO_DATA,
     NO_ROOM,
@@ -24,8 +25,7 @@ from pcitrace.dma import (
     Dma,
     Kind,
 )
-from pcitrace.lengths import Expected, parse
-from pcitrace.profiles import Descriptor, Profile
+from pcitrace.traffic.lengths import Expected, parse
 
 __all__ = ["by_lengths"]
 

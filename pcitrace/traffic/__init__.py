@@ -9,20 +9,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pcitrace import csr as csr_module
-from pcitrace import dma as dma_module
-from pcitrace import initiators
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Floats, Integers, table
-from pcitrace.content import WireFrames
-from pcitrace.csr import Accesses, accesses
-from pcitrace.dma import KINDS, Dma, Kind, Memory
-from pcitrace.initiators import Initiator
-from pcitrace.phases import Phases
 from pcitrace.profiles import Profile
 from pcitrace.schema import BURSTS, COMMAND_NAMES, CSR_ACCESSES, PIECES
-from pcitrace.segment import by_lengths
-from pcitrace.windows import Windows, place
+from pcitrace.traffic import csr as csr_module
+from pcitrace.traffic import dma as dma_module
+from pcitrace.traffic import initiators
+from pcitrace.traffic.content import WireFrames
+from pcitrace.traffic.csr import Accesses, accesses
+from pcitrace.traffic.dma import KINDS, Dma, Kind, Memory
+from pcitrace.traffic.initiators import Initiator
+from pcitrace.traffic.phases import Phases
+from pcitrace.traffic.segment import by_lengths
+from pcitrace.traffic.windows import Windows, place
 
 __all__ = ["Bursts", "Traffic", "analyse"]
 
@@ -36,7 +36,7 @@ class Bursts:
     start_us, first_data_us, last_data_us : arrays of float
         Address phase of the first attempt; first and last data phase.
     kind, write, reason : arrays of int
-        As in :class:`pcitrace.dma.Dma`.
+        As in :class:`pcitrace.traffic.dma.Dma`.
     address, data_phases, bytes, pieces : arrays of int
     """
 

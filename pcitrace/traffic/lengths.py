@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from pcitrace.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Bounds, Known, Train
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.tails import Units, settle
+from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Bounds, Known, Train
+from pcitrace.traffic.tails import Units, settle
 
 __all__ = ["Expected", "parse"]
 
@@ -83,7 +83,7 @@ def parse(
     -------
     array of int
         Ascending number of the frame, -1 for pieces of none. It says only which pieces are one frame; which frame it
-        is where some were lost is for :mod:`pcitrace.align` to find.
+        is where some were lost is for :mod:`pcitrace.frames.align` to find.
     """
     if not len(pieces):
         return np.zeros(0, dtype=np.int64)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pcitrace.align import LONGEST_LAG_US, WIDEST
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.content import FCS, HEADER, WireFrames
-from pcitrace.dma import SHORTEST_RECEIVED
+from pcitrace.frames.align import LONGEST_LAG_US, WIDEST
 from pcitrace.traffic import Bursts
+from pcitrace.traffic.content import FCS, HEADER, WireFrames
+from pcitrace.traffic.dma import SHORTEST_RECEIVED
 
 __all__ = ["WIDE_SPARE", "Received", "dropped"]
 

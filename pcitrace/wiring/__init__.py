@@ -3,7 +3,7 @@
 How buses are told apart: the scopes and the prefix of a name (``top.pc1.FRAME``, ``A_FRAME#``) make its group, and a
 group with any of FRAME# IRDY# TRDY# is a bus. A bus is called after the last part of its group (``A``, ``pc1``), or
 ``PCI`` where the names have neither scope nor prefix; ends that several buses share (``pc1.pci``, ``pc2.pci``) are left
-out. What the user states over that is read by ``pcitrace.overrides``.
+out. What the user states over that is read by ``pcitrace.wiring.overrides``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pcitrace.errors import WiringError
-from pcitrace.linenames import MINIMUM_LINES, LineName, normal_active_low, parse_name
+from pcitrace.wiring.linenames import MINIMUM_LINES, LineName, normal_active_low, parse_name
 
 __all__ = ["BusWiring", "Channel", "Line", "Wiring", "WiringSource", "resolve_wiring"]
 
@@ -66,7 +66,7 @@ class BusWiring:
     name : str
         Of the bus.
     lines : mapping of str to Line
-        By line name, as in ``pcitrace.linenames``.
+        By line name, as in ``pcitrace.wiring.linenames``.
     width : int or None
         32 or 64 if stated.
     ambiguous : mapping of str to tuple of str
@@ -188,7 +188,7 @@ def resolve_wiring(
     channels : iterable of (name, width)
         As the capture has them.
     given : path, mapping or None
-        What the user states, over what is guessed from the names; the form is described in ``pcitrace.overrides``.
+        What the user states, over what is guessed from the names; ``pcitrace.wiring.overrides`` describes the form.
     clock_mhz : float or None
         State mode: the frequency of the clock that took the samples, over what `given` says of it.
 
@@ -214,7 +214,7 @@ def resolve_wiring(
     if given is None:
         wiring = Wiring(known, guessed.buses)
     else:
-        from pcitrace.overrides import Overrides
+        from pcitrace.wiring.overrides import Overrides
 
         wiring = Overrides(known, given).apply(guessed)
     clock_mhz = clock_mhz or wiring.clock_mhz

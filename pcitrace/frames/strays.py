@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcitrace.align import ALIKE_US, Side, densest
 from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.frames.align import ALIKE_US, Side, densest
 
 __all__ = ["cut_off", "undisturbed"]
 

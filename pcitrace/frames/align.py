@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.content import Keys
+from pcitrace.traffic.content import Keys
 
 __all__ = ["ALIKE_US", "LONGEST_LAG_US", "WIDEST", "Side", "densest", "match"]
 

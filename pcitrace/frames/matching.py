@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.align import Side, match
 from pcitrace.columns import Floats, Integers, next_us, pick, pick_us
-from pcitrace.content import FCS, Heads, Keys, WireFrames, heads, keys, wire_frames
-from pcitrace.csr import CONFIGURATION
-from pcitrace.delays import freed
-from pcitrace.dma import NO_ROOM, SHORTEST_RECEIVED, Kind
-from pcitrace.droplog import WIDE_SPARE, Received, dropped
-from pcitrace.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
-from pcitrace.phases import Phases
+from pcitrace.frames.align import Side, match
+from pcitrace.frames.delays import freed
+from pcitrace.frames.droplog import WIDE_SPARE, Received, dropped
+from pcitrace.frames.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
+from pcitrace.frames.sendstart import find
+from pcitrace.frames.sendupdate import updates
+from pcitrace.frames.starts import Starts
+from pcitrace.frames.strays import cut_off, undisturbed
 from pcitrace.profiles import Profile
-from pcitrace.sendstart import find
-from pcitrace.sendupdate import updates
-from pcitrace.starts import Starts
-from pcitrace.strays import cut_off, undisturbed
 from pcitrace.traffic import Bursts, Traffic
+from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, heads, keys, wire_frames
+from pcitrace.traffic.csr import CONFIGURATION
+from pcitrace.traffic.dma import NO_ROOM, SHORTEST_RECEIVED, Kind
+from pcitrace.traffic.phases import Phases
 
 __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
 

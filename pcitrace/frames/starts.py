@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.csr import Accesses
-from pcitrace.delays import BEFORE_CAPTURE
+from pcitrace.frames.delays import BEFORE_CAPTURE
+from pcitrace.traffic.csr import Accesses
 
 __all__ = ["GROUP_US", "Starts", "once_each", "started"]
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from pcitrace.bustable import WRITES
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us
-from pcitrace.csr import CONFIGURATION, Accesses
-from pcitrace.delays import (
+from pcitrace.frames.delays import (
     AT_ONCE_US,
     BEFORE_CAPTURE,
     LAG_US,
@@ -21,7 +20,8 @@ from pcitrace.delays import (
     usual,
     waited,
 )
-from pcitrace.starts import GROUP_US, Starts, started
+from pcitrace.frames.starts import GROUP_US, Starts, started
+from pcitrace.traffic.csr import CONFIGURATION, Accesses
 
 __all__ = ["by_group", "by_lag", "by_run"]
 
