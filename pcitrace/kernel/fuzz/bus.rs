@@ -4,7 +4,7 @@ use pcitrace_kernel::capture::{Capture, Changes, Channel, Chunk, Data, Sampled, 
 use pcitrace_kernel::error::Result;
 use pcitrace_kernel::layout::{BusSpec, Source};
 use pcitrace_kernel::pipeline::{BusTables, Decoded, Options, Sink, decode};
-use pcitrace_kernel::rows::Rows;
+use pcitrace_kernel::rows::{Origin, Rows};
 
 /// One channel each, in this order.
 const LINES: [&str; 16] = [
@@ -32,8 +32,8 @@ impl Sink for Collected {
         Ok(())
     }
 
-    fn rows(&mut self, _: usize, rows: Rows) -> Result<()> {
-        for transaction in rows.transactions {
+    fn rows(&mut self, _: usize, origin: Origin, rows: Rows) -> Result<()> {
+        for transaction in rows.counted_from(origin).transactions {
             self.0 += &format!("{transaction:?}\n");
         }
         Ok(())

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 
 /// Items a thread that may be between `items` and `take`: that bounds memory, and lets a fast thread go on before a slow one.
 const UNDER_WAY: usize = 4;
@@ -16,35 +16,32 @@ pub fn in_order<T: Send, R: Send, S: Default>(
     work: impl Fn(T, &mut S) -> Result<R> + Sync,
     mut take: impl FnMut(R) -> Result<()>,
 ) -> Result<()> {
-    std::thread::scope(|scope| {
-        let (permit, permits) = channel();
-        let (to_workers, from_feeder) = sync_channel(threads);
+    let (permit, permits) = channel();
+    for _ in 0..threads * UNDER_WAY {
+        let _ = permit.send(());
+    }
+    // Whoever is free makes the next item, once it is permitted.
+    let source = Mutex::new((items.enumerate(), permits));
+    let (source, work) = (&source, &work);
+    std::thread::scope(move |scope| {
         let (to_taker, results) = channel();
-        for _ in 0..threads * UNDER_WAY {
-            let _ = permit.send(());
-        }
-        scope.spawn(move || {
-            for (index, item) in items.enumerate() {
-                let is_last = item.is_err();
-                if permits.recv().is_err() || to_workers.send((index, item)).is_err() || is_last {
-                    break;
-                }
-            }
-        });
-        let from_feeder = Arc::new(Mutex::new(from_feeder));
         for _ in 0..threads {
-            let (from_feeder, to_taker, work) = (from_feeder.clone(), to_taker.clone(), &work);
+            let to_taker = to_taker.clone();
             scope.spawn(move || {
                 let mut own = S::default();
-                let next = || from_feeder.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                while let Ok((index, item)) = next() {
+                let next = || {
+                    let (items, permits) = &mut *source.lock().unwrap_or_else(PoisonError::into_inner);
+                    permits.recv().ok()?;
+                    items.next()
+                };
+                while let Some((index, item)) = next() {
                     if to_taker.send((index, item.and_then(|item| work(item, &mut own)))).is_err() {
                         break;
                     }
                 }
             });
         }
-        drop((from_feeder, to_taker));
+        drop(to_taker);
         // Results that came before those of earlier items.
         let mut early = BTreeMap::new();
         let mut due = 0;
@@ -87,8 +84,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(taken, (0..200).map(|item| item * item).collect::<Vec<_>>());
-        // One more has been made and waits for its permit.
-        assert!(most.load(Ordering::SeqCst) <= 3 * UNDER_WAY + 1);
+        assert!(most.load(Ordering::SeqCst) <= 3 * UNDER_WAY);
     }
 
     #[test]

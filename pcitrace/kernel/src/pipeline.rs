@@ -8,7 +8,7 @@ use crate::in_order::in_order;
 use crate::layout::{BusSpec, Layout};
 use crate::records;
 use crate::recover::Recovery;
-use crate::rows::{Problem, ProblemKind, Rows, WindowCounts, append_windows};
+use crate::rows::{Origin, Problem, ProblemKind, Rows, WindowCounts, append_windows};
 use crate::windows::Windows;
 
 #[derive(Debug, Clone, Default)]
@@ -57,8 +57,9 @@ impl TimeBase {
 pub trait Sink {
     /// Called once, before any rows.
     fn begin(&mut self, buses: &[BusTables]) -> Result<()>;
-    /// Rows of one bus, in order, with numbers that count from the start of the capture.
-    fn rows(&mut self, bus: usize, rows: Rows) -> Result<()>;
+    /// Rows of one bus, in order, with numbers that count from `origin`. To count from the start is left to the sink: rows
+    /// come from another thread, and to go through them as they come would keep all threads waiting.
+    fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()>;
     /// No row of `bus` that is still to come starts before `stamp`.
     fn reached(&mut self, bus: usize, stamp: u64) -> Result<()>;
 }
@@ -145,8 +146,7 @@ struct Track {
     bus: BusTables,
     index: usize,
     /// Clocks and transactions of the decoders before the present one.
-    clocks: u64,
-    transactions: u64,
+    origin: Origin,
     problems: Vec<Problem>,
     windows: WindowCounts,
     first_clock: Option<u64>,
@@ -158,8 +158,7 @@ impl Track {
         Track {
             bus,
             index,
-            clocks: 0,
-            transactions: 0,
+            origin: Origin::default(),
             problems: Vec::new(),
             windows: Vec::new(),
             first_clock: None,
@@ -170,24 +169,18 @@ impl Track {
     /// Passes on what the decoder has finished.
     fn drain(&mut self, decoder: &mut Decoder, sink: &mut dyn Sink) -> Result<()> {
         let mut rows = decoder.take_rows();
-        for row in &mut rows.transactions {
-            row.start_clk += self.clocks;
-        }
-        for phase in &mut rows.data_phases {
-            phase.transaction += self.transactions;
-        }
         self.problems.extend(rows.problems.drain(..).map(|problem| Problem {
-            transaction: problem.transaction.map(|number| number + self.transactions),
+            transaction: problem.transaction.map(|number| number + self.origin.transactions),
             ..problem
         }));
-        sink.rows(self.index, rows)?;
+        sink.rows(self.index, self.origin, rows)?;
         sink.reached(self.index, decoder.reached())
     }
 
     /// The present decoder is over; the next one counts from here.
     fn absorb(&mut self, decoder: Decoder) {
-        self.clocks += decoder.protocol.clk;
-        self.transactions += decoder.protocol.transactions();
+        self.origin.clocks += decoder.protocol.clk;
+        self.origin.transactions += decoder.protocol.transactions();
         self.first_clock = self.first_clock.or(decoder.first_clock);
         self.last_clock = decoder.last_clock_stamp.or(self.last_clock);
         append_windows(&mut self.windows, decoder.protocol.into_windows());
@@ -201,7 +194,7 @@ impl Track {
         capture: &Capture,
     ) -> Result<Decoded> {
         sink.reached(self.index, u64::MAX)?;
-        if self.clocks == 0 {
+        if self.origin.clocks == 0 {
             return Err(Error::Decode(format!(
                 "{}: bus {}: CLK never rises in this capture; check the wiring of CLK",
                 capture.path.display(),
@@ -212,8 +205,8 @@ impl Track {
         let span =
             self.first_clock.zip(self.last_clock).map(|(first, last)| self.bus.time.us(last) - self.bus.time.us(first));
         Ok(Decoded {
-            clock_mhz: options.clock_mhz.or(span.filter(|&us| us > 0.0).map(|us| (self.clocks - 1) as f64 / us)),
-            transactions: self.transactions,
+            clock_mhz: options.clock_mhz.or(span.filter(|&us| us > 0.0).map(|us| (self.origin.clocks - 1) as f64 / us)),
+            transactions: self.origin.transactions,
             problems: self.problems,
             windows: self.windows,
             window_us: options.window_us,

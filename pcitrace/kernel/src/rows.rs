@@ -185,12 +185,32 @@ impl Counts {
     }
 }
 
-/// What one decoder found. Transaction numbers and clocks count from the decoder's own start.
+/// What transaction numbers and clocks in rows count from, in a capture that several decoders make up.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    pub clocks: u64,
+    pub transactions: u64,
+}
+
+/// What one decoder found. Numbers count from the decoder's own start.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Rows {
     pub transactions: Vec<Transaction>,
     pub data_phases: Vec<DataPhase>,
     pub problems: Vec<Problem>,
+}
+
+impl Rows {
+    /// The same, with numbers that count from the start of the capture.
+    pub fn counted_from(mut self, origin: Origin) -> Self {
+        for row in &mut self.transactions {
+            row.start_clk += origin.clocks;
+        }
+        for phase in &mut self.data_phases {
+            phase.transaction += origin.transactions;
+        }
+        self
+    }
 }
 
 /// Class counts of consecutive windows: `(window number, counts)`.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::pipeline::{BusTables, Decoded};
-use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Transaction};
+use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Origin, Transaction};
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringBuilder,
     StringDictionaryBuilder,
@@ -56,9 +56,15 @@ pub struct Context<'a> {
     pub bus: &'a BusTables,
     /// Number of the row within its bus.
     pub number: u64,
+    pub origin: Origin,
 }
 
 impl<'a> Context<'a> {
+    /// Of a row that counts from the start of the capture.
+    fn of(bus: &'a BusTables) -> Self {
+        Context { bus, number: 0, origin: Origin::default() }
+    }
+
     fn layout(&self) -> &'a Layout {
         &self.bus.layout
     }
@@ -171,7 +177,7 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     column("end_us", cells!(Float, |c, t| Some(c.us(t.end)))),
     column("start_sample", cells!(Integer, |_, t| Some(t.start))),
     column("end_sample", cells!(Integer, |_, t| Some(t.end))),
-    column("start_clk", cells!(Integer, |_, t| Some(t.start_clk))),
+    column("start_clk", cells!(Integer, |c, t| Some(c.origin.clocks + t.start_clk))),
     column("clocks", cells!(Integer, |_, t| Some(t.clocks))),
     nullable("command", cells!(Byte, |_, t| t.command)),
     nullable("command_name", cells!(Text, |_, t| t.command.map(|command| COMMAND_NAMES[usize::from(command)]))),
@@ -200,7 +206,7 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
 
 const DATA_PHASES: &[Column<DataPhase>] = &[
     column("bus", cells!(Text, |c, _| Some(&c.bus.name))),
-    column("transaction", cells!(Integer, |_, d| Some(d.transaction))),
+    column("transaction", cells!(Integer, |c, d| Some(c.origin.transactions + d.transaction))),
     column("time_us", cells!(Float, |c, d| Some(c.us(d.stamp)))),
     nullable("data", cells!(Integer, |_, d| d.data)),
     nullable("byte_enables", cells!(Byte, |_, d| d.byte_enables)),
@@ -279,7 +285,7 @@ pub fn data_phases() -> Columns<DataPhase> {
 pub fn problems(decoded: &[&Decoded]) -> RecordBatch {
     let mut rows: Vec<_> = decoded
         .iter()
-        .flat_map(|decoded| decoded.problems.iter().map(|problem| (Context { bus: &decoded.bus, number: 0 }, problem)))
+        .flat_map(|decoded| decoded.problems.iter().map(|problem| (Context::of(&decoded.bus), problem)))
         .collect();
     rows.sort_by_key(|(_, problem)| problem.stamp);
     Columns::all(PROBLEMS).batch(&rows)
@@ -297,6 +303,6 @@ pub fn clocks(decoded: &Decoded) -> RecordBatch {
             Window { start_us, end_us, counts }
         })
         .collect();
-    let rows: Vec<_> = windows.iter().map(|window| (Context { bus: &decoded.bus, number: 0 }, window)).collect();
+    let rows: Vec<_> = windows.iter().map(|window| (Context::of(&decoded.bus), window)).collect();
     Columns::all(CLOCKS).batch(&rows)
 }

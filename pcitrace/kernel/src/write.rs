@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::pipeline::{BusTables, Sink};
-use crate::rows::{DataPhase, Rows, Transaction};
+use crate::rows::{DataPhase, Origin, Rows, Transaction};
 use crate::tables::{self, Columns, Context, Row};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -205,7 +205,11 @@ impl FileSink {
 
     fn write_ready(&mut self) -> Result<()> {
         fn rows<'a, R>(buses: &'a [BusTables], rows: &'a [(usize, u64, R)]) -> Vec<Row<'a, R>> {
-            rows.iter().map(|(bus, number, row)| (Context { bus: &buses[*bus], number: *number }, row)).collect()
+            rows.iter()
+                .map(|(bus, number, row)| {
+                    (Context { bus: &buses[*bus], number: *number, origin: Origin::default() }, row)
+                })
+                .collect()
         }
         if let Some(file) = &mut self.transactions_file {
             for part in self.transactions.pop().chunks(BATCH) {
@@ -245,7 +249,8 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn rows(&mut self, bus: usize, rows: Rows) -> Result<()> {
+    fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
+        let rows = rows.counted_from(origin);
         let number = &mut self.numbers[bus];
         self.transactions.queues[bus].extend(rows.transactions.into_iter().map(|row| {
             *number += 1;
@@ -298,7 +303,7 @@ pub struct BusRows {
 
 /// Rows in the pieces in which they came: to put large ones together would only copy them.
 struct Pieces<R> {
-    pieces: Vec<Vec<R>>,
+    pieces: Vec<(Origin, Vec<R>)>,
     count: usize,
 }
 
@@ -312,22 +317,26 @@ impl<R: Sync> Pieces<R> {
     /// Pieces shorter than this are put together.
     const SHORT: usize = 1024;
 
-    fn append(&mut self, mut rows: Vec<R>) {
+    fn append(&mut self, origin: Origin, mut rows: Vec<R>) {
         self.count += rows.len();
         match self.pieces.last_mut() {
-            Some(last) if last.len() + rows.len() < Self::SHORT => last.append(&mut rows),
-            _ => self.pieces.push(rows),
+            Some((last_origin, last)) if *last_origin == origin && last.len() + rows.len() < Self::SHORT => {
+                last.append(&mut rows);
+            }
+            _ => self.pieces.push((origin, rows)),
         }
     }
 
-    /// Builds the batches of a table on all cores; `build` gets the number of the first row, too.
-    fn in_batches(&self, build: impl Fn(u64, &[R]) -> RecordBatch + Sync) -> Vec<RecordBatch> {
+    /// Builds the batches of a table on all cores; `build` gets the number of the first row and the rows' origin, too.
+    fn in_batches(&self, build: impl Fn(u64, Origin, &[R]) -> RecordBatch + Sync) -> Vec<RecordBatch> {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let mut first = 0;
         let mut chunks = Vec::new();
-        for rows in self.pieces.iter().flat_map(|piece| piece.chunks(BATCH)) {
-            chunks.push((first, rows));
-            first += rows.len() as u64;
+        for (origin, piece) in &self.pieces {
+            for rows in piece.chunks(BATCH) {
+                chunks.push((first, *origin, rows));
+                first += rows.len() as u64;
+            }
         }
         let share = chunks.len().div_ceil(threads).max(1);
         let build = &build;
@@ -335,7 +344,8 @@ impl<R: Sync> Pieces<R> {
             let workers: Vec<_> = chunks
                 .chunks(share)
                 .map(|part| {
-                    scope.spawn(move || part.iter().map(|&(first, rows)| build(first, rows)).collect::<Vec<_>>())
+                    let build = |&(first, origin, rows): &(u64, Origin, &[R])| build(first, origin, rows);
+                    scope.spawn(move || part.iter().map(build).collect::<Vec<_>>())
                 })
                 .collect();
             workers
@@ -349,21 +359,23 @@ impl<R: Sync> Pieces<R> {
 impl BusRows {
     /// Builds the table of transactions; its rows are gone then.
     pub fn take_transactions(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
-        let rest = std::mem::take(&mut self.transactions).in_batches(|first, rows| self.batch(first, rows));
+        let rest =
+            std::mem::take(&mut self.transactions).in_batches(|first, origin, rows| self.batch(first, origin, rows));
         let batches = self.whole.drain(..).chain(self.small.drain(..)).chain(rest).collect();
         (self.columns.schema(), batches)
     }
 
-    fn batch(&self, first: u64, rows: &[Transaction]) -> RecordBatch {
+    fn batch(&self, first: u64, origin: Origin, rows: &[Transaction]) -> RecordBatch {
+        let bus = &self.tables;
         let numbered = (self.built as u64 + first..).zip(rows);
-        let rows: Vec<_> = numbered.map(|(number, row)| (Context { bus: &self.tables, number }, row)).collect();
+        let rows: Vec<_> = numbered.map(|(number, row)| (Context { bus, number, origin }, row)).collect();
         self.columns.batch(&rows)
     }
 
     /// Makes a table of the rows there are.
     fn build(&mut self) {
-        for rows in std::mem::take(&mut self.transactions).pieces {
-            self.small.push(self.batch(0, &rows));
+        for (origin, rows) in std::mem::take(&mut self.transactions).pieces {
+            self.small.push(self.batch(0, origin, &rows));
             self.built += rows.len();
         }
         if self.small.iter().map(RecordBatch::num_rows).sum::<usize>() >= WHOLE {
@@ -376,8 +388,9 @@ impl BusRows {
     /// Builds the table of data phases; its rows are gone then.
     pub fn take_data_phases(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
         let columns = tables::data_phases();
-        let batches = std::mem::take(&mut self.data_phases).in_batches(|_, rows| {
-            let rows: Vec<_> = rows.iter().map(|row| (Context { bus: &self.tables, number: 0 }, row)).collect();
+        let batches = std::mem::take(&mut self.data_phases).in_batches(|number, origin, rows| {
+            let bus = &self.tables;
+            let rows: Vec<_> = rows.iter().map(|row| (Context { bus, number, origin }, row)).collect();
             columns.batch(&rows)
         });
         (columns.schema(), batches)
@@ -399,10 +412,10 @@ impl Sink for MemorySink {
         Ok(())
     }
 
-    fn rows(&mut self, bus: usize, rows: Rows) -> Result<()> {
+    fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
         let bus = &mut self.buses[bus];
-        bus.transactions.append(rows.transactions);
-        bus.data_phases.append(rows.data_phases);
+        bus.transactions.append(origin, rows.transactions);
+        bus.data_phases.append(origin, rows.data_phases);
         if bus.transactions.count >= self.most {
             bus.build();
         }
