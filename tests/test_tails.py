@@ -57,5 +57,14 @@ def test_the_only_short_unit_between_frames_stays_the_status() -> None:
     assert settled(sizes, pauses, number, [(17, 17), (19, 19), (20, 22), (15, 15)]) == number
 
 
+def test_frames_of_one_length_tell_once_how_often_something_short_comes_last() -> None:
+    """Two lengths seen 100 times each say no more about a third one than two lengths do."""
+    sizes = [[10, 7], [10, 9]] * 100 + [[10, 2]]
+    pauses = [[0.14]] * len(sizes)
+    number = [row // 2 for row in range(400)] + [200, -1]
+    totals = [(17, 17), (19, 19)] * 100 + [(10, 12)]
+    assert settled(sizes, pauses, number, totals)[-2:] == [200, 200]
+
+
 def test_no_frames() -> None:
     assert settled([[2, 10]], [[0.2]], [-1, -1], [(1, 1)]) == [-1, -1]

@@ -117,10 +117,14 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     before = _Pauses(pause[head[forced & (ahead >= 0)]], *OUTSIDE)
     after = _Pauses(pause[tail[forced & (behind >= 0)] + 1], *OUTSIDE)
     # Cards cut frames at a limit, so that what is short comes last, unless the other frames show something else; how
-    # often anything short does, they show too.
-    told = int(forced.sum())
+    # often anything short does, they show too. Frames of one length end alike: together they tell it once.
+    lengths = np.unique(total[forced])
     short_head, short_tail = (
-        log((n + 0.5) / (told - n + 0.5)) for n in ((first & forced).sum(), (final & forced).sum())
+        log((n + 0.5) / (told - n + 0.5))
+        for n, told in (
+            (int((first & forced).sum()), int(forced.sum())),
+            (len(np.unique(total[final & forced])), len(lengths)),
+        )
     )
     best = np.zeros(frames)
     chosen = np.zeros((frames, 2), dtype=np.int64)
