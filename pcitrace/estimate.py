@@ -147,7 +147,9 @@ class Line:
     residuals: Floats
 
 
-def mean(values: Floats, errors: Errors, none: str = "there is no such frame") -> Estimate:
+def mean(
+    values: Floats, errors: Errors, none: str = "there is no such frame", *, unclear: Floats | None = None
+) -> Estimate:
     """Return the mean.
 
     Parameters
@@ -156,13 +158,16 @@ def mean(values: Floats, errors: Errors, none: str = "there is no such frame") -
     errors : Errors
     none : str
         The reason where there is no value.
+    unclear : array of float, optional
+        Values of which it is not known whether they belong to the others: each might move the mean.
     """
     n = len(values)
     if n == 0:
         return unknown(none)
     each = np.full(n, 1 / n)
     value = float(values.mean())
-    return Estimate(value, errors.sigma(each), n, scatter=_scatter(values - value, errors, each, 1))
+    moved = 0.0 if unclear is None else float(np.linalg.norm(unclear - value)) / n
+    return Estimate(value, hypot(errors.sigma(each), moved), n, scatter=_scatter(values - value, errors, each, 1))
 
 
 def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma: Floats | None = None) -> Line:
@@ -176,7 +181,8 @@ def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma:
     what : str
         What is counted, for the reason where there is no line.
     x_sigma : array of float, shape (n,), optional
-        Uncertainty of `x`. Where `x` hardly varies more than that, there is no line: it would be too flat.
+        Uncertainty of `x`. Where `x` hardly varies more than that, there is no line: it would be too flat. What it does
+        to points on the line is part of `errors`.
     """
     n = len(x)
     lengths = len(np.unique(x))
@@ -191,9 +197,12 @@ def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma:
     value = float(slope @ y)
     at_zero = at_mean - slope * x.mean()
     residuals = y - float(at_mean @ y) - value * (x - x.mean())
+    # A point off the line weighs more or less where its x is wrong.
+    lever = 0.0 if x_sigma is None else float(np.linalg.norm(residuals * x_sigma)) * float(slope @ slope)
+    sigma, zero_sigma = hypot(errors.sigma(slope), lever), hypot(errors.sigma(at_zero), lever * float(x.mean()))
     return Line(
-        Estimate(value, errors.sigma(slope), n, scatter=_scatter(residuals, errors, slope, 2)),
-        Estimate(float(at_zero @ y), errors.sigma(at_zero), n, scatter=_scatter(residuals, errors, at_zero, 2)),
+        Estimate(value, sigma, n, scatter=_scatter(residuals, errors, slope, 2)),
+        Estimate(float(at_zero @ y), zero_sigma, n, scatter=_scatter(residuals, errors, at_zero, 2)),
         residuals,
     )
 

@@ -349,7 +349,13 @@ FRAMES = Table(
         Column("t_nic_us", "double", "us", "(`gap_us` - `wire_us`)/2; negative: wire and DMA overlap.", True),
         Column("t_nic_tx_us", "double", "us", "`wire_start_us` - `dma_end_us`; negative: overlap.", True),
         Column("t_nic_rx_us", "double", "us", "`rx_dma_start_us` - `wire_end_us`; negative: overlap.", True),
-        Column("queued", "bool", "", "Whether wire or receiving bus was still busy with an earlier frame.", True),
+        Column(
+            "queued",
+            "bool",
+            "",
+            "Whether wire or receiving bus was still busy with an earlier frame; null if that cannot be told.",
+            True,
+        ),
         Column(
             "fcs_ok", "bool", "", "Whether the frame check sequence on the wire is right. Null without its bytes.", True
         ),

@@ -18,13 +18,16 @@ __all__ = ["waited"]
 SLACK_BYTES = 0.25
 """Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
 
+FEW = 0.1
+"""Share of the frames that waited for none of which one may be that came just when the wire was free."""
+
 ACCESS_US = 0.3
 """How long a CSR access may hold up a DMA that waits for no frame."""
 
 
 def waited(
     columns: Mapping[str, Any], names: list[str], hosts: Mapping[str, HostTraffic], link: Link | None
-) -> Booleans:
+) -> Integers:
     """Tell which frames waited for another one.
 
     Parameters
@@ -38,39 +41,49 @@ def waited(
 
     Returns
     -------
-    array of bool
-        True where a frame follows another directly, on the wire or on the receiving bus; and where the wire, or the
+    array of int
+        1 where a frame follows another directly, on the wire or on the receiving bus; and where the wire, or the
         card on the receiving bus, was busy with another when it came and it took longer than any that found it free.
         Without a wire probe: where a wire that is handed frames at the ends of their DMA would still be busy.
+        -1 where it cannot be told, else 0.
     """
-    found = np.zeros(len(columns["sender"]), dtype=bool)
+    found = np.zeros(len(columns["sender"]), dtype=np.int8)
+    unclear = np.zeros(len(found), dtype=bool)
     for name in names:
         sent = np.flatnonzero(columns["sender"] == name)
         if link is not None:
-            found[sent] |= _on_the_wire(columns, sent, link, hosts[name].step_us)
+            wire, unclear[sent] = _on_the_wire(columns, sent, link, hosts[name].step_us)
+            found[sent] |= wire
         got = np.flatnonzero((columns["receiver"] == name) & (columns["receive_burst"] >= 0))
         found[got] |= _on_the_bus(columns, got, hosts[name])
-    return found
+    return np.where(unclear & (found == 0), np.int8(-1), found)
 
 
-def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us: float) -> Booleans:
-    """Tell which frames of one sender waited for the wire."""
+def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us: float) -> tuple[Booleans, Booleans]:
+    """Tell which frames of one sender waited for the wire, and of which that is unclear."""
     start, end, ready = (columns[name][sent] for name in ("wire_start_us", "wire_end_us", "dma_end_us"))
     gap_us = link.gap_bytes * link.byte_us
     found = np.zeros(len(sent), dtype=bool)
     seen = np.flatnonzero(~np.isnan(start))
     seen = seen[np.argsort(start[seen])]
     apart = start[seen[1:]] - end[seen[:-1]]
-    found[seen[1:]] = apart <= gap_us + SLACK_BYTES * link.byte_us + 2 * step_us
+    # Of two sampled times the difference is wrong by less than a step.
+    slack_us = SLACK_BYTES * link.byte_us + step_us
+    found[seen[1:]] = apart <= gap_us + slack_us
     busy = np.zeros(len(sent), dtype=bool)
     busy[seen[1:]] = end[seen[:-1]] > ready[seen[1:]]
-    found |= _held_up(start - ready, busy)
+    transit = start - ready
+    # One that follows as if it had waited, but was as fast as few that had not, may have come at that very moment.
+    free = transit[~busy & ~found & ~np.isnan(transit)]
+    unclear = found & (transit < (np.quantile(free, FEW) + slack_us if len(free) else -np.inf))
+    found &= ~unclear
+    found |= _held_up(transit, busy)
     took = columns["wire_us"][sent] + gap_us
     unseen = np.flatnonzero(np.isnan(start) & ~np.isnan(ready) & ~np.isnan(took))
     unseen = unseen[np.argsort(ready[unseen])]
     if len(unseen) > 1:
         found[unseen[1:]] |= _busy_until(ready[unseen], took[unseen])[:-1] > ready[unseen][1:]
-    return found
+    return found, unclear
 
 
 def _held_up(transit: Floats, busy: Booleans) -> Booleans:

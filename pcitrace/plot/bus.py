@@ -138,7 +138,7 @@ def _typical(run: Run) -> int:
     followed = (table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()).to_numpy(dtype=bool)
     if not followed.any():
         raise FrameMatchError(f"{run.path}: no frame was followed from one host to the other")
-    fluent = followed & ~table["queued"].to_numpy(dtype=bool)
+    fluent = followed & ~table["queued"].fillna(value=True).to_numpy(dtype=bool)
     rows = np.flatnonzero(fluent if fluent.any() else followed)
     row = table.iloc[rows[int(np.argmax(numbers(table["length_bytes"].fillna(0))[rows]))]]
     before = table[table["frame"] == row["frame"] - 1]

@@ -216,18 +216,19 @@ class _Measurement:
         errors = self.t_nic_errors()
         both = ~np.isnan(self.times.us["t_nic_us"])
         clean, waited = np.flatnonzero(self.times.clean), np.flatnonzero(both & self.times.queued)
+        unclear = self.times.transit_us[both & self.times.unclear]
         queued = mean(self.times.transit_us[waited], errors[waited], "no frame waited")
         if forwarding is Forwarding.OVERLAP:
             return unknown("wire and DMA overlap", len(clean)), queued
         if not len(clean):
             return unknown(self.why_no_t_nic(len(waited))), queued
-        t_nic = mean(self.times.transit_us[clean], errors[clean])
-        bounded = int((self.times.spare_bytes[clean] > 0).sum())
+        t_nic = mean(self.times.transit_us[clean], errors[clean], unclear=unclear)
+        bounded = int(self.times.bounded[clean].sum())
         if bounded:
+            spare = self.times.spare_bytes[self.times.bounded].max()
             self.findings.append(
-                f"the lengths of {bounded} of {len(clean)} frames are upper bounds; t_nic takes them to be "
-                f"{self.times.spare_bytes.max():g} bytes shorter in the mean, which is part of its sigma; a wire probe "
-                "or AD makes them exact"
+                f"the lengths of {bounded} of {len(clean)} frames are upper bounds; t_nic takes them to be {spare:g} "
+                "bytes shorter in the mean, which is part of its sigma; a wire probe or AD makes them exact"
             )
         if forwarding is Forwarding.UNKNOWN and against.slope.value is None:
             self.findings.append(f"whether the cards store and forward cannot be tested: {against.slope.reason}")
@@ -252,9 +253,11 @@ class _Measurement:
         ):
             values, errors = self.times.us[column], self.times.errors(begin, end)
             known = ~np.isnan(values)
-            rows = np.flatnonzero(known & ~self.times.queued)
+            rows = np.flatnonzero(known & ~self.times.queued & ~self.times.unclear)
             found.append(
-                mean(values[rows], errors[rows]) if known.any() else unknown("the frames on the wire were not captured")
+                mean(values[rows], errors[rows], unclear=values[known & self.times.unclear])
+                if known.any()
+                else unknown("the frames on the wire were not captured")
             )
             early = known & (values < -SIGNIFICANT * np.sqrt(errors.variance))
             if early.any():

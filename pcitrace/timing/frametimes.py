@@ -77,12 +77,17 @@ class FrameTimes:
         Every column of times.
     length : array of int
         User bytes; -1 where not known.
+    bounded : array of bool
+        Whether the length is an upper bound.
     spare_bytes : array of float
-        By how much a length that is an upper bound exceeds the real one in the mean: half of what a data phase holds.
+        By how much the length in whole bytes exceeds the real one in the mean: half of what a data phase holds where it
+        is an upper bound; where the wire tells it, what rounding added to its duration.
     length_sigma : array of float
         Uncertainty of the length (bytes).
     wire_us, transit_us : array of float
         Wire time and (gap - wire time)/2 with that taken off: what stands in `frames` where lengths are exact.
+    queued, unclear : arrays of bool
+        Waited for another frame; may have.
     clean : array of bool
         Seen on both buses, and waited for no other frame.
     """
@@ -99,16 +104,24 @@ class FrameTimes:
         self.length = integers(table, "length_bytes")
         self.exact = booleans(table, "length_exact")
         self.queued = booleans(table, "queued")
-        self.clean = ~np.isnan(self.us["t_nic_us"]) & ~self.queued
+        self.unclear = booleans(table, "queued", True) & ~self.queued
+        self.clean = ~np.isnan(self.us["t_nic_us"]) & ~self.queued & ~self.unclear
         # Lengths that are upper bounds are taken as what they are in the mean: half a data phase shorter.
         width = max((_phase_bytes(traffic) for traffic in frames.hosts.values()), default=4)
-        bounded = ~self.exact & np.isnan(self.us["wire_end_us"])
-        self.spare_bytes = np.where(bounded, (width - 1) / 2, 0.0)
-        # The wire tells a length by its two edges, to a part of a byte.
+        on_wire_us = self.us["wire_end_us"] - self.us["wire_start_us"]
+        self.bounded = ~self.exact & np.isnan(self.us["wire_end_us"])
+        # The wire tells a length by its two edges, to a part of a byte. Rounding that to whole bytes, or taking those
+        # as exact of which the data phases leave one only, is wrong alike for all frames of a length; the duration is
+        # wrong for each by itself. Enabled bytes and a wire that is sampled often enough need no rounding.
         step = max((one.step_us for one in hosts.values()), default=0.0)
-        by_wire = min(1.0, step / r_net * sqrt(2 * UNIFORM)) if r_net else 0.0
+        told = np.array([traffic.dma.bus.bytes_exact for traffic in frames.hosts.values()] + [False])[self.receiver]
+        by_wire = ~np.isnan(on_wire_us) & ~(self.exact & told) & (self.length >= 0)
+        by_wire &= r_net is not None and step >= r_net / 2
+        rounded = (self.us["wire_us"] - on_wire_us) / (r_net or 1.0)
+        self.spare_bytes = np.where(by_wire, rounded, np.where(self.bounded, (width - 1) / 2, 0.0))
+        edges = step * sqrt(2 * UNIFORM) / (r_net or 1.0)
         by_bound = sqrt((width**2 - 1) * UNIFORM)
-        self.length_sigma = np.where(bounded, by_bound, np.where(self.exact, 0.0, by_wire))
+        self.length_sigma = np.where(by_wire, edges, np.where(self.bounded, by_bound, 0.0))
         self.wire_us = self.us["wire_us"] - self.spare_bytes * (r_net or 0.0)
         self.transit_us = (self.us["gap_us"] - self.wire_us) / 2
 
@@ -143,11 +156,10 @@ class FrameTimes:
 
         Lengths that the wire tells are wrong each by itself, upper bounds equally for all frames of one length.
         """
-        bounded = self.spare_bytes > 0
-        own = np.where(bounded, 0.0, self.length_sigma * us_per_byte)
-        together = np.where(bounded, self.length_sigma * us_per_byte, 0.0)
+        own = np.where(self.bounded, 0.0, self.length_sigma * us_per_byte)
+        together = np.where(self.bounded, self.length_sigma * us_per_byte, 0.0)
         found = Errors(errors.variance + own**2, errors.shared)
-        return found.with_shared(together, np.maximum(self.length, 0)) if bounded.any() else found
+        return found.with_shared(together, np.maximum(self.length, 0)) if self.bounded.any() else found
 
 
 def _codes(column: pd.Series[str], names: list[str]) -> Integers:
