@@ -50,6 +50,8 @@ class Host:
         self._grouped: list[Frame] = []
         self._group_size = self._draw_group()
         self._sending_group = Lock()
+        self._updated = Signal()  # the sent queue, as often as sends were begun before
+        self._updated.fire()
         self._received: list[Frame] = []
         self._wake_handler = Signal()
         scheduler.spawn(self._handler())
@@ -131,17 +133,23 @@ class Host:
         return (access.offset << 16 | frame.pci_bytes) & 0xFFFF_FFFF
 
     def _update_sent(self, frame: Frame) -> Process:
+        before, self._updated = self._updated, Signal()
+        updated = self._updated
         if not frame.sent.fired:
             yield frame.sent
         if self.driver.sent_update_us is None:
             return
         yield self._wait(self.driver.sent_update_us)
+        # A queue is updated in its order.
+        if not before.fired:
+            yield before
         yield from self._cpu.acquire()
         for access in self.driver.sent_update:
             done = yield from self._access(access, (frame.sequence + 1) % SLOTS, frame)
             if frame.csr_done_ns is None:
                 frame.csr_done_ns = done[0].start_ns
         self._cpu.release()
+        updated.fire()
 
     # --- receiving
 
