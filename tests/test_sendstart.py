@@ -124,6 +124,9 @@ def test_an_interrupt_register_for_sends_and_receives(tmp_path: Path) -> None:
         (7024, "control16"),  # a doorbell with an access of the receive side right behind it
         (7050, "control16"),  # doorbells while the card is busy
         (7142, "control16"),  # a read that is retried, and the update right behind it
+        (2057, "control16"),  # an access of a receive that had to wait, about as long before a DMA as a doorbell
+        (9045, "control16"),  # a stream: a doorbell right behind an update, and the update before had to wait
+        (30179, "command"),  # a stream: doorbell and update wait for the same DMA
         (10, "command"),  # an access that comes late because the read before it did
         (2111, "control14"),
         (2147, "control14"),
@@ -142,19 +145,32 @@ def test_control_lines_give_no_access_of_another_frame(tmp_path: Path, seed: int
         ("acenic-fig4.2a", {"test.arrivals": "poisson"}),  # updates between the accesses of sends, two sends in a group
         ("acenic-fig4.2b", {"test.kind": "bidirectional"}),
         ("sk9843-100us", {"host.driver.blocking": True, "test.spacing_us": 10.0}),  # each update with the next doorbell
+        (
+            "sk9843-100us",
+            {**BIDIRECTIONAL, "test.spacing_us": 40.0},
+        ),  # a doorbell behind the descriptor of the send before
+        ("acenic-fig3.1", {"host.driver.sent_update_us": None}),  # what waits for the DMA's end is no update
     ],
 )
 def test_streams_in_which_order_alone_misleads(tmp_path: Path, preset: str, values: dict[str, object]) -> None:
     assert counted(tmp_path / "run", PRESETS[preset].with_values(values))[2] == 0
 
 
-@pytest.mark.parametrize("name", ["nic_g_a", "nic_ocg_a_sf"])
-def test_doorbells_of_the_reference_traces_from_control_lines(tmp_path: Path, name: str) -> None:
-    """The pair of a receive's accesses was once taken for a send's."""
+@pytest.mark.parametrize(
+    ("name", "file", "profile", "unknown"),
+    [
+        ("nic_g_a", "control16.sr", None, 2),  # the pair of a receive's accesses is no send's
+        ("nic_ocg_a_sf", "control16.sr", None, 2),
+        ("nic_g_d", "bus.vcd.gz", "generic", 61),  # nor is an access of its register, however well it comes
+    ],
+)
+def test_doorbells_of_the_reference_traces(
+    tmp_path: Path, name: str, file: str, profile: str | None, unknown: int
+) -> None:
     trace = shared_dir() / "traces" / name
-    table = analysis.frames(pcitrace.open(run_folder(tmp_path / "run", trace, "control16.sr"))).table
+    table = analysis.frames(pcitrace.open(run_folder(tmp_path / "run", trace, file)), profile=profile).table
     last_us = table.sort_values("dma_start_us")["csr_last_us"].to_numpy(dtype=float, na_value=np.nan)
     wanted = sorted(truth_rows(trace, "truth", "frame"), key=lambda one: one["tx_dma_first_ns"])
     off = np.abs(last_us - np.array([one["doorbell_first_attempt_ns"] for one in wanted]) / 1000)
     assert not (off > 0.04).any()
-    assert np.isnan(off).sum() <= 2
+    assert np.isnan(off).sum() <= unknown

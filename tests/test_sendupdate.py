@@ -22,3 +22,8 @@ def test_one_access_behind_two_sends_is_the_first_ones() -> None:
 def test_an_access_that_a_receive_may_have_caused_is_none() -> None:
     ends, accesses = np.array([0.0, 100.0, 200.0]), np.array([10.0, 130.0, 260.0])
     np.testing.assert_array_equal(_alone(accesses, ends, np.array([120.0]), NONE), [10.0, np.nan, 260.0])
+
+
+def test_what_comes_at_once_had_waited_for_the_bus() -> None:
+    ends, accesses = np.array([0.0, 100.0, 200.0]), np.array([10.0, 100.1, 260.0])
+    np.testing.assert_array_equal(_alone(accesses, ends, NONE, NONE), [10.0, np.nan, 260.0])

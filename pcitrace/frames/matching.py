@@ -105,9 +105,10 @@ class Ends:
         received_us = np.sort(joined.last_data_us[receives])
         bus = host.traffic.dma.bus
         order = np.argsort(bus.start_us, kind="stable")
-        freed_us = freed(bus.start_us[order], bus.end_us[order]) if len(receives) else bus.end_us[:0]
+        freed_us = freed(bus.start_us[order], bus.end_us[order])
         csr, address = host.traffic.csr, joined.address[sends]
-        starts = find(csr, host.profile, first_us, last_us, received_us, freed_us, address)
+        fetched_us = np.sort(joined.first_data_us[(joined.kind == Kind.DESCRIPTOR_FETCH) & moved])
+        starts = find(csr, host.profile, first_us, last_us, received_us, fetched_us, freed_us, address)
         done_us = updates(csr, starts, last_us, received_us, freed_us)
         return cls(sends, receives, send_head, receive_head, wire, starts, done_us, host)
 

@@ -28,6 +28,7 @@ def find(
     dma_start_us: Floats,
     dma_end_us: Floats,
     received_us: Floats,
+    fetched_us: Floats,
     freed_us: Floats,
     address: Integers,
 ) -> Starts:
@@ -44,6 +45,8 @@ def find(
         Last data phase of each.
     received_us : array of float
         Last data phase of each receive, ascending.
+    fetched_us : array of float
+        First data phase of each descriptor fetch, ascending.
     freed_us : array of float
         End of each transaction of the card for which another one had to wait noticeably, ascending.
     address : array of int
@@ -64,7 +67,7 @@ def find(
     if bells is not None:
         return _by_doorbell(csr, bells, np.ones(len(bells), dtype=np.int64), dma_start_us)
     times = dma_start_us, dma_end_us
-    return by_run(csr, *times) or by_lag(csr, *times) or by_group(csr, *times, received_us, freed_us)
+    return by_run(csr, *times) or by_lag(csr, *times) or by_group(csr, *times, received_us, fetched_us, freed_us)
 
 
 def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts:

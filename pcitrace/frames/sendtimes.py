@@ -28,6 +28,9 @@ __all__ = ["by_group", "by_lag", "by_run"]
 PAUSES_US = (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
 """Pauses that may part the runs of accesses of one send from the next and from others, tried in this order."""
 
+CLOCKS_US = 0.06
+"""Two clocks at 33 MHz: an access and a DMA begin with a clock each."""
+
 
 def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | None:
     """Nothing names the registers, but each send is started by a run of equally many accesses in quick succession.
@@ -126,7 +129,14 @@ def by_lag(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
     return found[0] if len(found) == 1 else None
 
 
-def by_group(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us: Floats) -> Starts:
+def by_group(
+    csr: Accesses,
+    dma_start_us: Floats,
+    dma_end_us: Floats,
+    received_us: Floats,
+    fetched_us: Floats,
+    freed_us: Floats,
+) -> Starts:
     """The access before the DMA starts it, or the group of accesses; a batch shares its group evenly.
 
     Unknown where the last one does not come as long before the DMA as it usually does, where there are not as many as
@@ -160,17 +170,30 @@ def by_group(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats, received_u
         clear &= (many > 1) | (before + 1 - np.minimum(low, begin) == normal)
         # One right behind the DMA before had waited for the bus, and the card may have gone on by itself.
         clear &= (many > 1) | (access_us[before] - ended_us > AT_ONCE_US)
+    # What a card fetches for a send it fetches behind the access that starts it.
+    fetched = np.diff(np.searchsorted(fetched_us, np.c_[access_us[before], dma_start_us]))[:, 0] > 0
+    if fetched[clear & (many == 1)].sum() >= NEARLY_ALL * np.count_nonzero(clear & (many == 1)):
+        clear &= (many > 1) | fetched
     # A batch has its accesses behind those of the send before it, with nothing between.
     clear &= (many == 1) | (begin == np.repeat(np.r_[-1, before[head[1:] - 1]], many[head]) + 1)
     if normal > 1 and not clear[np.argmax(before >= 0)]:
         # The first send has no update before it: what only the others have may be that.
         clear[:] = False
     if normal == 1:
-        # Which of a group starts which of several sends is not told by one each.
-        last = np.where(clear & (many == 1), last, -1)
         # One that came late makes those behind it late, reads too.
         late = np.diff(np.cumsum(waited(csr.first_attempt_us, freed_us))[usable], prepend=0) > 0
+        # Any access may come late; one that starts a send leads it as those do that came when they had to.
+        timely = lead_us[clear & (many == 1) & ~late[before]]
+        least_us, most_us = timely.min(initial=np.inf) - CLOCKS_US, timely.max(initial=-np.inf) + CLOCKS_US
+        clear &= ~late[before] | ((lead_us >= least_us) & (lead_us <= most_us))
+        # Which of a group starts which of several sends is not told by one each.
+        last = np.where(clear & (many == 1), last, -1)
         last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, late)
+        # Where registers are known, what starts nearly all sends starts the others.
+        register = np.where(last >= 0, csr.address[usable][last], -1)
+        named, often = np.unique(register[last >= 0], return_counts=True)
+        if len(often) and often.max() >= NEARLY_ALL * often.sum():
+            last = np.where(register == named[often.argmax()], last, -1)
         clear = last >= 0
     last = np.where(clear, last, -1)
     # A send of which that is not known may have begun with any access since the last one that is known. If the card

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, pick_us
-from pcitrace.frames.delays import MOST, as_after, filled, following, in_step, usual, waited
+from pcitrace.frames.delays import AT_ONCE_US, MOST, as_after, filled, following, in_step, usual, waited
 from pcitrace.frames.starts import Starts
 from pcitrace.traffic.csr import CONFIGURATION, Accesses
 
@@ -82,8 +82,9 @@ def _alone(access_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us:
     """
     behind, lag = following(access_us, dma_end_us)
     window = usual(lag, MOST)
-    hit = lag == lag[:, :1] if window is None else (lag >= window[0]) & (lag <= window[1])
-    hit &= np.isfinite(lag)
+    # What comes at once had waited for the bus: something else led to it.
+    next_one = (lag == lag[:, :1]) & np.isfinite(lag) & (lag >= AT_ONCE_US)
+    hit = next_one if window is None else (lag >= window[0]) & (lag <= window[1])
     # An update may be several accesses, or something may always follow it: as many as most have, and the first of them.
     many = hit.sum(axis=1)
     normal = (many > 0) & (many == np.bincount(many[many > 0], minlength=1).argmax())
