@@ -69,6 +69,24 @@ def test_what_may_have_two_partners_has_none() -> None:
     assert pairs(sent, side([3, 103, 207, 303, 403], [500, 500, 600, 500, 500]))[2] == (3, 2)
 
 
+def test_the_usual_lag_is_that_of_frames_with_a_partner_of_their_own() -> None:
+    """Equal frames about every 5.4 us in two batches, the first not received: most fit the next one about as well."""
+    first = [3.2, 9.9, 14.8, 20.8, 25.8, 32.4, 37.8, 43.7, 48.9]
+    second = [337.9, 342.5, 347.4, 352.5, 359.2, 364.5, 369.8, 375.1, 381.6, 387.3, 392.1, 397.0]
+    first_got = [10.3, 15.9, 21.2, 26.4, 32.8, 38.8, 44.0, 49.4]
+    second_got = [338.4, 344.0, 349.0, 353.8, 359.7, 365.6, 370.9, 376.1, 382.1, 388.1, 393.2, 398.1]
+    sent = side([time - 1 for time in first + second], [526] * 21)
+    got = side(first_got + second_got, [526] * 20, took=4.5)
+    assert pairs(sent, got) == [(n + 1, n) for n in range(20)]
+
+
+def test_what_comes_as_soon_as_the_receiver_is_done_may_have_waited() -> None:
+    """One of two equal frames was lost; both had come when the one before was written, the second just then."""
+    sent = side([0.0, 20.0, 24.0, 30.0, 60.0, 65.0], [1514, 1514, 526, 526, 1514, 526])
+    got = side([1.5, 21.5, 31.5, 61.5, 71.5], [1514, 1514, 526, 1514, 526], took=9.8)
+    assert pairs(sent, got) == [(0, 0), (1, 1), (4, 3), (5, 4)]
+
+
 def test_queued_frames_keep_their_order() -> None:
     sent = side([0, 1, 2, 3], [64] * 4, took=0.5)
     assert pairs(sent, side([20, 30, 40, 50], [64] * 4)) == [(0, 0), (1, 1), (2, 2), (3, 3)]
@@ -143,6 +161,18 @@ def test_where_pieces_are_of_no_frame_no_match_holds_until_none_is_pending() -> 
     assert np.flatnonzero(~kept).tolist() == [4, 5, 6, 7, 8, 9, 10]
     # Without a row of frames for which none was pending nothing tells where it is right again.
     assert not undisturbed(sent, got, rows[4:11], rows[4:11], np.array([155.0])).any()
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_where_pieces_are_of_no_frame_lengths_tell_where_matches_hold_again(mixed: bool) -> None:
+    """Two frames are always pending, so that none has the usual lag; what is behind the pieces has its own lengths."""
+    lengths = [526, 78, 1514, 526, 1038, 78, 78, 526, 1514, 1038, 526, 78] if mixed else [526] * 12
+    sent = side([10.0 * n for n in range(12)], lengths)
+    lags = [21, 14, 18, 25, 12, 23, 16, 20, 13, 24, 17, 22]
+    got = side([10.0 * n + lag for n, lag in enumerate(lags)], lengths, took=6.0)
+    rows = np.arange(12)
+    kept = undisturbed(sent, got, rows, rows, np.array([49.0]))
+    assert np.flatnonzero(~kept).tolist() == ([] if mixed else rows.tolist())
 
 
 def test_pieces_of_frames_that_the_capture_cuts_off_disturb_no_match() -> None:

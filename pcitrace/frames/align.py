@@ -14,7 +14,17 @@ from numpy.lib.stride_tricks import sliding_window_view
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.traffic.content import Keys
 
-__all__ = ["ALIKE_US", "LONGEST_LAG_US", "WIDEST", "Side", "densest", "match"]
+__all__ = [
+    "ALIKE_US",
+    "LONGEST_LAG_US",
+    "UNDER_WAY",
+    "WIDEST",
+    "Side",
+    "densest",
+    "longest_lag",
+    "match",
+    "possible",
+]
 
 SKIP = 1.0
 """Cost of leaving one frame of either side unmatched."""
@@ -106,6 +116,11 @@ def densest(lags: Floats) -> float:
     count = np.searchsorted(lags, lags + ALIKE_US, side="right") - np.arange(len(lags))
     best = int(count.argmax())
     return float(np.median(lags[best : best + count[best]]))
+
+
+def longest_lag(lag: float, lags: Floats) -> float:
+    """Return how late a frame may come: it may have waited twice as long behind the usual lag as any seems to have."""
+    return lag + 2 * float(max(lags.max() - lag, 0.0)) + ALIKE_US
 
 
 def possible(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool) -> Booleans:
@@ -201,7 +216,14 @@ def _between(
             # What is none of the frames is left out; all others have the usual lag, or are as many as there are frames.
             return _decided(earlier, later, i, i[latest[plain]], j[plain], after_end, lag)
     way = _cheapest if len(j) <= BLOCK else _in_blocks
-    return _decided(earlier, later, i, *way(earlier, later, i, j, after_end, lag), after_end, lag)
+    found = way(earlier, later, i, j, after_end, lag)
+    seen = np.sort(later.start_us[found[1]] - (earlier.end_us if after_end else earlier.start_us)[found[0]])
+    seen = seen[np.isfinite(seen)]
+    if len(seen) and abs(densest(seen) - lag) > ALIKE_US:
+        # Of frames that come at equal distances, one is as late behind any; a match leaves each only one.
+        lag = densest(seen)
+        found = way(earlier, later, i, j, after_end, lag)
+    return _decided(earlier, later, i, *found, after_end, lag)
 
 
 def _decided(
@@ -222,8 +244,12 @@ def _decided(
     high = np.searchsorted(begins, starts - (lag - ALIKE_US), side="right")
     alone = high - np.searchsorted(begins, starts - (lag + ALIKE_US), side="left") == 1
     sure = alone & (np.abs(lags - lag) < ALIKE_US)
-    # A frame may have waited twice as long as any that seems to have waited.
-    longest = lag + 2 * float(max(lags.max() - lag, 0.0)) + ALIKE_US
+    # But one before it that has no match may have waited, if this comes as soon as the receiver is done with the last.
+    free = np.r_[0, at[:-1] + 1]
+    done_us = np.where(found_j > 0, later.end_us[found_j - 1], -np.inf)
+    soon = starts - done_us < (starts - done_us).min() + ALIKE_US
+    sure &= ~(soon & (free < at) & (begins[free] + lag < done_us + ALIKE_US))
+    longest = longest_lag(lag, lags)
     keep = np.ones(n, dtype=bool)
     edges = np.r_[-1, np.flatnonzero(sure), n]
     for before, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):

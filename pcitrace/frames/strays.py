@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.frames.align import ALIKE_US, Side, densest
+from pcitrace.frames.align import ALIKE_US, UNDER_WAY, Side, densest, longest_lag, possible
 
 __all__ = ["cut_off", "undisturbed"]
 
 IN_A_ROW = 3
-"""So many frames with the usual lag one behind the other are no chance."""
+"""So many frames with the usual lag, or with the lengths of no other frames, one behind the other are no chance."""
 
 
 def undisturbed(earlier: Side, later: Side, i: Integers, j: Integers, stray_us: Floats) -> Booleans:
     """Return which matches hold although pieces that are of no frame were seen on the later side.
 
     Where such pieces are, those around them were not told apart rightly, and one frame that is taken for another moves
-    all behind it. So no match near them holds, until a row of frames has the usual lag again: then none is pending.
+    all behind it. So no match near them holds, until a row of frames has the usual lag again, for then none is pending,
+    or the lengths of no other row of frames that may still be pending.
     """
     keep = np.ones(len(i), dtype=bool)
-    if not len(stray_us) or not len(i):
+    if not len(stray_us):
         return keep
+    if len(i) < IN_A_ROW:
+        return ~keep
     starts = later.start_us[j]
     usual = np.zeros(len(i), dtype=bool)
     for begins in (earlier.start_us[i], earlier.end_us[i]):
@@ -31,12 +35,38 @@ def undisturbed(earlier: Side, later: Side, i: Integers, j: Integers, stray_us: 
         usual = alike if np.count_nonzero(alike) > np.count_nonzero(usual) else usual
     # Each came when the one before it was done with.
     usual[1:] &= later.end_us[j[:-1]] <= earlier.end_us[i[1:]]
-    row = np.convolve(usual, np.ones(IN_A_ROW, dtype=int), "valid") == IN_A_ROW
+    row = _in_a_row(usual) | ~_exchangeable(earlier, later, i, j)
     edges = np.flatnonzero(np.convolve(row, np.ones(IN_A_ROW, dtype=int)))
     behind = np.unique(np.searchsorted(starts[edges], stray_us))
     for first, stop in zip(np.r_[-1, edges][behind] + 1, np.r_[edges, len(i)][behind], strict=True):
         keep[first:stop] = False
     return keep
+
+
+def _in_a_row(which: Booleans) -> Booleans:
+    """Whether a row of matches, from each one on, are all such."""
+    return np.asarray(sliding_window_view(which, IN_A_ROW).all(axis=1))
+
+
+def _exchangeable(earlier: Side, later: Side, i: Integers, j: Integers) -> Booleans:
+    """Whether a row of matches, from each one on, may as well be of frames that came before them, or behind."""
+    starts = later.start_us[j]
+    after_end = bool((starts >= earlier.end_us[i]).all())
+    begins = earlier.end_us if after_end else earlier.start_us
+    lags = np.sort((starts - begins[i])[np.isfinite(begins[i])])
+    # Where one between them has no match it may be another that has none.
+    exchangeable = ~_in_a_row(np.r_[True, np.diff(i) == 1])
+    if not len(lags):
+        return np.ones_like(exchangeable)
+    longest = longest_lag(lags[0], lags)
+    for step in (-1, 1):
+        for moved in range(step, step * (UNDER_WAY + 1), step):
+            other = np.clip(i + moved, 0, len(earlier) - 1)
+            in_time = (other == i + moved) & (starts >= begins[other]) & (starts - begins[other] <= longest)
+            if not in_time.any():
+                break
+            exchangeable |= _in_a_row(in_time & possible(earlier, later, other, j, after_end))
+    return exchangeable
 
 
 def cut_off(
