@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -129,3 +130,63 @@ def test_the_last_word_after_a_host_took_the_bus_is_the_frames(card: Profile) ->
         bus.clock = round(send(bus, own, sent, 212, [8] * len(own)) / CLOCK_US) + 20
         bus.clock = round(send(bus, [20], sent, 78, [8]) / CLOCK_US) + 500
     assert phases_of(told(bus, card, sent), "send_data") == [54, 20] * 8
+
+
+def test_the_rest_of_a_frame_that_is_on_the_wire_is_no_shorter_ones(tmp_path: Path) -> None:
+    """A card that cuts through reads word by word; the capture begins when one frame was read to a quarter."""
+    path = tmp_path / "card.toml"
+    path.write_text(documented_profiles()["bridge-mac"].replace('send = "store_and_forward"', 'send = "cut_through"'))
+    bus, sent = Bus(), Wires()
+    lengths = [1038, 1514, 78, 526, 526, 1038, 78, 1514, 526, 78]
+    for number, length in enumerate(lengths):
+        words = -(-length // 4) if number else 200
+        for word in range(words):
+            add(bus, 1, 8)
+            bus.clock += 10
+            if word == min(60, words - 1) and number:
+                start = bus.clock * CLOCK_US
+        wire_us = (length + 12) * BYTE_US
+        bus.clock = round(sent.add(start if number else 5.0, length) / CLOCK_US) if number else bus.clock
+        bus.clock = max(bus.clock, round((5.0 + wire_us) / CLOCK_US)) + 1500
+    traffic = told(bus, profiles.load(path), sent)
+    assert phases_of(traffic, "send_data") == [-(-length // 4) for length in lengths[1:]]
+
+
+def test_the_first_whole_frame_is_kept_although_its_pieces_lie_far_apart(card: Profile) -> None:
+    """A receiver that gathers what has come pauses in every frame; the capture begins with the last word of one."""
+    bus, received = Bus(), Wires()
+    bus.clock = 10
+    add(bus, 1, 2)
+    for length in [1510, 522, 74] * 6:
+        start = bus.clock * CLOCK_US + 20
+        received.add(start, length)
+        for part in range(-(-(length + 4) // 196)):
+            bus.clock = round((start + 16 * (part + 1)) / CLOCK_US)
+            words = min(49, -(-(length + 4) // 4) - 49 * part)
+            for count in [1] + [16] * ((words - 1) // 16) + [1] * ((words - 1) % 16):
+                add(bus, count, 2)
+    assert phases_of(told(bus, card, None, received), "receive_data") == [379, 132, 20] * 6
+
+
+def test_no_word_is_written_before_it_has_come(card: Profile) -> None:
+    """The capture begins while the words of one frame are written; the last come when the next is on the wire."""
+    bus, received = Bus(), Wires()
+    received.rows.append((np.nan, 5.0, -1))
+    start = 6.0
+    for length in [74, 522, 1034] * 4:
+        received.add(start, length)
+        bus.clock = max(bus.clock, round((start + 1.2) / CLOCK_US))
+        if not bus.rows:
+            bus.clock = round(1 / CLOCK_US)
+            while bus.clock * CLOCK_US < start + 0.7:
+                add(bus, 1, 2)
+                bus.clock += 10
+            bus.clock = round((start + 1.0) / CLOCK_US)
+        for _ in range((length + 6) // 4):
+            add(bus, 1, 2)
+            bus.clock += 7
+        start = max(received.rows[-1][1], bus.clock * CLOCK_US) + 1
+    bursts = told(bus, card, None, received).bursts
+    assert bursts["data_phases"][bursts["kind"] == "receive_data"].tolist() == [20, 132, 260] * 4
+    first_us = bursts["first_data_us"][bursts["kind"] == "receive_data"].iloc[0]
+    assert first_us == pytest.approx(received.rows[1][0] + 1.0 + 2 * CLOCK_US, abs=CLOCK_US)

@@ -137,6 +137,8 @@ class WireFrames:
         First bytes, where they were captured.
     fcs_ok : array of int
         1 right, 0 wrong, -1 not known.
+    preamble_bytes : int
+        Preamble and start of frame.
     """
 
     start_us: Floats
@@ -146,6 +148,7 @@ class WireFrames:
     most: Integers
     head: Heads | None
     fcs_ok: Integers
+    preamble_bytes: int = 8
 
     def __len__(self) -> int:
         return len(self.start_us)
@@ -195,7 +198,7 @@ def wire_frames(wire: pd.DataFrame, byte_us: float | None, preamble_bytes: int, 
         data[row, : len(part)] = np.frombuffer(part, dtype=np.uint8)
         there[row] = len(part)
     head = Heads(data, there) if len(seen) else None
-    return WireFrames(start, end, length, least, most, head, fcs)
+    return WireFrames(start, end, length, least, most, head, fcs, preamble_bytes)
 
 
 def numbers(head: Heads, at: int, size: int, big: bool) -> tuple[Integers, Booleans]:

@@ -26,8 +26,8 @@ PENDING = 64
 STRETCH = 32
 """Frames that are tried at once where one follows the other; doubled as long as they fit."""
 
-BEGINNING = 256
-"""Units with which it is found where the first whole frame begins."""
+BEGINNING, FEW = 256, 4
+"""Units with which it is found where the first whole frame begins, and runs at which it is tried in any case."""
 
 SPAN = 4 * LONGEST
 """Units that are put into lists at a time."""
@@ -142,19 +142,22 @@ class _Parser:
     def run(self) -> Integers:
         """Return the number of the frame of every unit.
 
-        The capture may begin in the middle of a frame, and what is left of it may fit another: the first whole frame
-        is where fewest units of the beginning are left over.
+        The capture may begin in the middle of a frame, and what is left of it may fit others, or with some of the next
+        one: the first whole frame is where least speaks against the frames of the beginning. How many seams a unit has
+        is the card's way, so only what is more than that where they are fewest speaks against anything.
         """
-        fewest, best = self._left_over(0, BEGINNING), 0
-        if fewest:
+        tried = {0: self._against(0, np.inf)}
+        if any(tried[0][:2]):
             heads = self.run_head[: np.searchsorted(self.run_head, BEGINNING // 2)]
             heads = heads[heads > 0]
             pause_us = np.r_[-np.inf, self.first[heads] - self.last[heads - 1]]
-            # It is likely to come behind a longer pause than there was before.
-            for head in heads[pause_us[1:] > np.maximum.accumulate(pause_us)[:-1]].tolist():
-                left = self._left_over(head, fewest)
-                if left < fewest:
-                    fewest, best = left, head
+            # It is one of the first, or comes behind a longer pause than there was before.
+            likely = pause_us[1:] > np.maximum.accumulate(pause_us)[:-1]
+            likely[:FEW] = True
+            for head in heads[likely].tolist():
+                tried[head] = self._against(head, min(against + seams for against, seams, _ in tried.values()))
+            usual = min((seams / units for _, seams, units in tried.values() if units), default=0.0)
+            best = min(tried, key=lambda head: tried[head][0] + tried[head][1] - usual * tried[head][2])
             self._reset(best)
         self._go(len(self.count), len(self.count))
         return self._numbers(len(self.count))
@@ -166,11 +169,24 @@ class _Parser:
         self.found: list[int] = []
         self.at, self.frame, self.due = head, 0, 0
 
-    def _left_over(self, head: int, most: int) -> int:
-        """Count the units of the beginning that no frame takes if the first one begins at a unit; or more than most."""
+    def _against(self, head: int, most: float) -> tuple[float, float, int]:
+        """Count what speaks against the first whole frame beginning at a unit; more than `most` need not be counted.
+
+        It is units of no frame and frames on the wire that are not found; and, apart, seams of frames, of how many
+        units. Before the first whole frame there may be what is left of one.
+        """
         self._reset(head)
-        self._go(min(BEGINNING, len(self.count)), most - int(np.count_nonzero(~self.short[:head])))
-        return int(np.count_nonzero((self._numbers(BEGINNING) < 0) & ~self.short[:BEGINNING]))
+        before = self.count[:head][~self.short[:head]]
+        against = np.count_nonzero(np.cumsum(before[::-1]) >= self.expected.most.max(initial=0)) + 2.0 * (head > 0)
+        self._go(min(BEGINNING, len(self.count)), most - against)
+        number = self._numbers(BEGINNING)
+        against += np.count_nonzero((number[head:] < 0) & ~self.short[head:BEGINNING])
+        against += self.found[-1] + 1 - len(self.found) if self.found else 0
+        ahead = Ahead.of(self.units.part(0, BEGINNING + 1), self.optional, self.full)
+        rows = np.flatnonzero(number >= 0)
+        frames = np.split(rows, np.flatnonzero(np.diff(number[rows])) + 1) if len(rows) else []
+        seams = sum(ahead.seams(members.tolist(), len(ahead.count)) for members in frames)
+        return against, seams, len(rows)
 
     def _numbers(self, stop: int) -> Integers:
         """Return the numbers of the first units."""
@@ -180,7 +196,7 @@ class _Parser:
         out[solid[in_run]] = self.run_number[self.run_of[in_run]]
         return out
 
-    def _go(self, stop: int, spare: int) -> None:
+    def _go(self, stop: int, spare: float) -> None:
         """Find the frames that begin before a unit, as long as no more than so many units are passed over."""
         self.stop, self.spare = stop, spare
         stretch = STRETCH
@@ -326,8 +342,6 @@ class _Parser:
             if parted and fewer + sum(foreign[one] > 0 for one in parted) < seams and not foreign[parted[-1]]:
                 found, chosen = parted, other
                 self.parted[[self.at + one for one in found if foreign[one]]] = True
-        if found and not self.found and self._rest_of_cut(found):
-            found = []
         if found:
             for one in found:
                 self.out[self.at + one] = len(self.found)
@@ -336,26 +350,6 @@ class _Parser:
         else:
             self.spare -= not self.short[self.at]
             self.at += 1
-
-    def _rest_of_cut(self, found: Sequence[int]) -> bool:
-        """Whether the capture began in the middle of a frame: what is left of it would only fit with some of the next.
-
-        Then a frame that begins at a later one of these units has fewer seams.
-        """
-        begin, seams = self.at, self._seams(found)
-        for row in found[1:]:
-            self.at = begin + row
-            other, _, _ = self._best(self._look(), self.known)
-            if other and self._seams(other) <= seams - 1:
-                break
-            self.at = begin
-        self.at, moved = begin, self.at != begin
-        return moved
-
-    def _seams(self, found: Sequence[int]) -> float:
-        """Count what speaks against some units, counted from the one at hand, being one frame."""
-        ahead, at = self._look(), self.at - self.base
-        return ahead.seams([at + one for one in found], min(at + LONGEST, len(ahead.count)))
 
     def _look(self) -> Ahead:
         """Return the units from the one at hand on, and more."""

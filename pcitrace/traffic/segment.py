@@ -29,7 +29,7 @@ from pcitrace.traffic.lengths import Expected, parse
 
 __all__ = ["by_lengths"]
 
-HEADER = 14
+HEADER, WORD = 14, 4
 PAUSE_US = 3.0
 """Without a wire probe, pieces of one frame have shorter pauses between them,"""
 
@@ -167,7 +167,10 @@ def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> Ex
     fcs = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[profile.receive_fcs]
     least, most = _phases(wire, per_phase, *fcs)
     after = np.where(np.isnan(wire.end_us), np.inf, wire.end_us)
-    during = np.where(np.isnan(wire.start_us), -np.inf, wire.start_us)
+    # No word is written before it has come.
+    byte_us = (wire.end_us - wire.start_us) / np.maximum(wire.length + wire.preamble_bytes + FCS, 1)
+    word_us = wire.start_us + np.where(wire.length >= 0, (wire.preamble_bytes + WORD) * byte_us, 0.0)
+    during = np.where(np.isnan(wire.start_us), -np.inf, word_us)
     earliest = after if profile.receive == "store_and_forward" else during
     return Expected(least, most, least, earliest, np.full(len(wire), np.inf))
 
