@@ -14,6 +14,7 @@ from test_traffic import CLOCK_US, NIC, Bus
 from pcitrace import profiles
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
+from pcitrace.traffic.ahead import Ahead, Bounds, Train
 from pcitrace.traffic.content import WireFrames
 
 BYTE_US = 0.08
@@ -23,6 +24,16 @@ BYTE_US = 0.08
 def card(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     path = tmp_path_factory.mktemp("profiles") / "card.toml"
     path.write_text(documented_profiles()["bridge-mac"])
+    return profiles.load(path)
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    """A card with descriptors of 8 bytes, bursts of at most 256 bytes and status writes of 16."""
+    text = documented_profiles()["ring-model"].replace("size_bytes = 16", "size_bytes = 8")
+    text = text.replace("burst_limit_bytes = 380", "burst_limit_bytes = 256")
+    path = tmp_path_factory.mktemp("profiles") / "ring.toml"
+    path.write_text(text.replace("status_bytes = [4]", "status_bytes = [16]"))
     return profiles.load(path)
 
 
@@ -190,3 +201,26 @@ def test_no_word_is_written_before_it_has_come(card: Profile) -> None:
     assert bursts["data_phases"][bursts["kind"] == "receive_data"].tolist() == [20, 132, 260] * 4
     first_us = bursts["first_data_us"][bursts["kind"] == "receive_data"].iloc[0]
     assert first_us == pytest.approx(received.rows[1][0] + 1.0 + 2 * CLOCK_US, abs=CLOCK_US)
+
+
+def test_a_status_as_long_as_a_tail_is_not_the_head_of_the_next_frame(ring: Profile) -> None:
+    """Frames whose last piece is of 4 words and their status of 4 follow each other with equal pauses."""
+    bus, received = Bus(), Wires()
+    end = 0.0
+    for _ in range(12):
+        end = received.add(end + 1, 526)
+    bus.clock = round(end / CLOCK_US)
+    for count in (64, 59, 5, 4, 4) * 12:
+        add(bus, count, 2)
+    pieces = told(bus, ring, None, received).pieces
+    found = pieces[pieces["kind"] == "receive_data"]
+    assert [one.tolist() for _, one in found.groupby("burst")["data_phases"]] == [[64, 59, 5, 4]] * 12
+
+
+@pytest.mark.parametrize(("heads", "sizes"), [(1, [64, 59, 5, 4]), (2, [64, 60, 4, 4])])
+def test_what_is_short_comes_last_even_if_what_was_before_is_a_little_nearer(heads: int, sizes: list[int]) -> None:
+    count = np.array([4] * heads + sizes + [4, 64])
+    last = np.cumsum(count * CLOCK_US + np.where(count == 4, 0.3, 0.15))
+    first = last - (count - 1) * CLOCK_US
+    ahead = Ahead.of(Train(count, np.zeros_like(count), first, last), frozenset([4]), 64)
+    assert ahead.frame(0, len(count), Bounds(132, 132, 132)) == [heads + number for number in range(4)]

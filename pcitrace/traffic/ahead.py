@@ -182,12 +182,15 @@ class Ahead:
         return self.first[after] - self.last[before] > APART_US
 
     def _own_tail(self, members: list[int], stop: int, least: int, most: int) -> list[int]:
-        """Take the short unit behind for the one ahead, if it is nearer: a frame's end is as short as a status word."""
+        """Take short units behind for those ahead: cards cut frames at a limit, so that what is short comes last."""
         if not self.exchangeable(members, stop, least, most):
             return members
-        begin, second, end = members[0], members[1], members[-1]
-        nearer = self.first[end + 1] - self.last[end] < self.first[second] - self.last[begin]
-        return [*members[1:], end + 1] if nearer else members
+        long = [row for row in members if self.count[row] not in self.optional]
+        other = self.adding_up(long[0], stop, least, most)[0] if long else []
+        end = members[-1] + 1
+        if other and all(self.count[row] in self.optional for row in range(end, other[-1] + 1)):
+            return other
+        return [*members[1:], end]
 
     def exchangeable(self, members: list[int], stop: int, least: int, most: int) -> bool:
         """Return whether the unit behind would do for the one ahead."""

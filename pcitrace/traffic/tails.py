@@ -113,9 +113,9 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     pause = np.log(np.clip(np.r_[MOST_US, units.asked_us[1:] - units.last_us[:-1], MOST_US], LEAST_US, MOST_US))
     # Frames that can be cut in one way only tell what the pauses are.
     follows = np.flatnonzero((number[1:] == number[:-1]) & (number[1:] >= 0)) + 1
-    within = _Pauses(pause[follows[forced[number[follows]]]], *WITHIN)
-    before = _Pauses(pause[head[forced & (ahead >= 0)]], *OUTSIDE)
-    after = _Pauses(pause[tail[forced & (behind >= 0)] + 1], *OUTSIDE)
+    within = _Pauses(pause[follows[forced[number[follows]]]], pause, *WITHIN)
+    before = _Pauses(pause[head[forced & (ahead >= 0)]], pause, *OUTSIDE)
+    after = _Pauses(pause[tail[forced & (behind >= 0)] + 1], pause, *OUTSIDE)
     # Cards cut frames at a limit, so that what is short comes last, unless the other frames show something else; how
     # often anything short does, they show too. Frames of one length end alike: together they tell it once.
     lengths = np.unique(total[forced])
@@ -153,18 +153,28 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
 
 @dataclass(frozen=True)
 class _Pauses:
-    """How likely pauses of one kind are, on a logarithmic scale: some that were seen, and a guess as one more."""
+    """How likely pauses of one kind are, on a logarithmic scale: some that were seen, and a guess as one more.
+
+    The guess is half a pause of any kind, as far as it was seen: what arbitration makes of them differs little.
+    """
 
     seen: Floats
+    every: Floats
     center: float
     spread: float
 
     def likelihood(self, pause: Floats) -> Floats:
         """Return the logarithm of the density at some pauses."""
-        some = self.seen[:: len(self.seen) // ENOUGH + 1]
-        centers = np.r_[some, self.center]
-        spreads = np.r_[np.full(len(some), BLUR), self.spread]
         # Sampled pauses are few: each is worked out once.
         alike, which = np.unique(pause.round(ALIKE), return_inverse=True)
-        density = np.exp(-(((alike[:, None] - centers) / spreads) ** 2) / 2) / spreads
-        return np.asarray(np.log(np.maximum(density.mean(axis=1), np.finfo(float).tiny)))[which]
+        guess = np.exp(-(((alike - self.center) / self.spread) ** 2) / 2) / self.spread
+        guess = (guess + _mean(self.every, alike)) / 2
+        count = len(self.seen)
+        density = (count * _mean(self.seen, alike) + guess) / (count + 1) if count else guess
+        return np.asarray(np.log(np.maximum(density, np.finfo(float).tiny)))[which]
+
+
+def _mean(seen: Floats, pause: Floats) -> Floats:
+    """Return the density of some pauses that were seen, at others."""
+    some = seen[:: len(seen) // ENOUGH + 1]
+    return np.asarray(np.exp(-(((pause[:, None] - some) / BLUR) ** 2) / 2).mean(axis=1) / BLUR)
