@@ -126,7 +126,7 @@ class Errors:
 
     def sigma(self, coefficients: Floats) -> float:
         """Return the standard uncertainty of a linear combination."""
-        square = float(coefficients**2 @ self.variance)
+        square = _dot(coefficients**2, self.variance)
         for one in self.shared:
             square += float((np.bincount(one.cause, weights=coefficients * one.amount) ** 2).sum())
         return sqrt(square)
@@ -166,7 +166,7 @@ def mean(
         return unknown(none)
     each = np.full(n, 1 / n)
     value = float(values.mean())
-    moved = 0.0 if unclear is None else float(np.linalg.norm(unclear - value)) / n
+    moved = 0.0 if unclear is None else sqrt(_dot(unclear - value, unclear - value)) / n
     return Estimate(value, hypot(errors.sigma(each), moved), n, scatter=_scatter(values - value, errors, each, 1))
 
 
@@ -186,7 +186,7 @@ def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma:
     """
     n = len(x)
     lengths = len(np.unique(x))
-    if lengths > 1 and x_sigma is not None and x.std() < BLUR * sqrt(float(x_sigma @ x_sigma) / n):
+    if lengths > 1 and x_sigma is not None and x.std() < BLUR * sqrt(_dot(x_sigma, x_sigma) / n):
         reason = f"the lengths of the {n} {what} vary little more than their uncertainty; a slope needs other lengths"
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
     if lengths < 2:
@@ -194,15 +194,16 @@ def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma:
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
     # Each row of the pseudo-inverse is the linear combination that gives one coefficient.
     at_mean, slope = np.linalg.pinv(np.column_stack([np.ones(n), x - x.mean()]))
-    value = float(slope @ y)
+    value = _dot(slope, y)
     at_zero = at_mean - slope * x.mean()
-    residuals = y - float(at_mean @ y) - value * (x - x.mean())
+    residuals = y - _dot(at_mean, y) - value * (x - x.mean())
     # A point off the line weighs more or less where its x is wrong.
-    lever = 0.0 if x_sigma is None else float(np.linalg.norm(residuals * x_sigma)) * float(slope @ slope)
+    moved = np.zeros(n) if x_sigma is None else residuals * x_sigma
+    lever = sqrt(_dot(moved, moved)) * _dot(slope, slope)
     sigma, zero_sigma = hypot(errors.sigma(slope), lever), hypot(errors.sigma(at_zero), lever * float(x.mean()))
     return Line(
         Estimate(value, sigma, n, scatter=_scatter(residuals, errors, slope, 2)),
-        Estimate(float(at_zero @ y), zero_sigma, n, scatter=_scatter(residuals, errors, at_zero, 2)),
+        Estimate(_dot(at_zero, y), zero_sigma, n, scatter=_scatter(residuals, errors, at_zero, 2)),
         residuals,
     )
 
@@ -212,5 +213,10 @@ def _scatter(residuals: Floats, errors: Errors, coefficients: Floats, parameters
     free = len(residuals) - parameters
     if free < 1:
         return None
-    own = float(residuals @ residuals) / free - float(errors.variance.mean())
-    return sqrt(max(own, 0.0) * float(coefficients @ coefficients))
+    own = _dot(residuals, residuals) / free - float(errors.variance.mean())
+    return sqrt(max(own, 0.0) * _dot(coefficients, coefficients))
+
+
+def _dot(a: Floats, b: Floats) -> float:
+    """Return the sum of products. `@` shares it out to threads, and then its last digits depend on their number."""
+    return float((a * b).sum())

@@ -112,5 +112,5 @@ def _burst(times: FrameTimes, kind: Kind) -> Estimate:
         return unknown(f"no {kind.name.lower().replace('_', ' ')} moved more than one data phase")
     value = float(duration.sum()) / total
     duration -= value * moved
-    own = max(float(duration @ duration) * n / max(n - 1, 1) - variance, 0.0)
+    own = max(float((duration**2).sum()) * n / max(n - 1, 1) - variance, 0.0)
     return Estimate(value, sqrt(variance) / total, n, scatter=sqrt(own) / total if n > 1 else None)
