@@ -130,7 +130,7 @@ def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
     bus = run[name]
     has_address = any(line.startswith("AD") for line in bus.lines)
     transactions = run.table(name, data_phases=has_address)
-    data_phases = Phases.of(on_axis(run, name, bus.data_phases)) if has_address else None
+    data_phases = Phases.of(on_axis(run, name, bus.data_phases), transactions) if has_address else None
     others = [one for one in (run.folder.run["hosts"] if run.folder is not None else run.buses) if one != name]
     sent, step_us = _wire(run, name)
     received = _wire(run, others[0])[0] if len(others) == 1 else None

@@ -15,11 +15,13 @@ from nicruns import PROFILES, RATES, run_folder, truth
 
 import pcitrace
 from pcitrace import analysis
+from pcitrace.bustable import BusTable
 from pcitrace.frames import Frames, build
 from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.run import Run
 from pcitrace.traffic import analyse
 from pcitrace.traffic.content import wire_frames
+from pcitrace.traffic.phases import Phases
 
 CLOCK_US = 0.031
 SYMBOL_US = {1000: 0.009, 100: 0.041}
@@ -272,4 +274,4 @@ def cut(run: Run, host: str, begin: float, end: float) -> Any:
     wire = bus.wire
     wire = wire[(wire["start_us"] > begin) & (wire["end_us"] < end)]
     traffic = analyse(table, phases, bus=host, profile=profile, lines=bus.lines)
-    return HostTraffic(traffic, profile, phases, wire)
+    return HostTraffic(traffic, profile, Phases.of(phases, BusTable.of(table)), wire)

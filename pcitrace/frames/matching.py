@@ -55,7 +55,7 @@ class HostTraffic:
         Of its bus, times on the run's axis.
     profile : Profile
         Of its NIC.
-    data_phases : pandas.DataFrame or Phases or None
+    data_phases : Phases or None
         Of its bus, where AD was captured.
     wire : pandas.DataFrame or None
         What it sent on the wire: `start_us`, `end_us`, `bytes`.
@@ -65,7 +65,7 @@ class HostTraffic:
 
     traffic: Traffic
     profile: Profile
-    data_phases: pd.DataFrame | Phases | None = None
+    data_phases: Phases | None = None
     wire: pd.DataFrame | None = None
     step_us: float = 0.0
 
@@ -94,9 +94,8 @@ class Ends:
         receives = receives[np.argsort(joined.first_data_us[receives], kind="stable")]
         send_head = receive_head = None
         if host.data_phases is not None and len(host.data_phases):
-            phases = Phases.of(host.data_phases)
-            send_head = _heads(host.traffic, phases, sends)
-            receive_head = _heads(host.traffic, phases, receives)
+            send_head = _heads(host.traffic, host.data_phases, sends)
+            receive_head = _heads(host.traffic, host.data_phases, receives)
         wire = None
         if host.wire is not None:
             byte_us = link.byte_us if link else None

@@ -205,8 +205,8 @@ def analyse(
         Several GNT# lines were captured and nothing tells which is the NIC's.
     """
     whole = transactions if isinstance(transactions, BusTable) else BusTable.of(transactions)
-    phases = Phases.of(data_phases) if data_phases is not None and len(data_phases) else None
-    if phases is not None and not whole.has_address:
+    phases = Phases.of(data_phases, whole) if isinstance(data_phases, pd.DataFrame) else data_phases
+    if phases is not None and not (len(phases) and whole.has_address):
         phases = None
     config = whole.take(np.isin(whole.command, csr_module.CONFIG_COMMANDS))
     first = phases.first(config.transaction) if phases is not None else np.full(len(config), -1)

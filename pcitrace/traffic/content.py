@@ -82,30 +82,31 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
         One row a burst.
     """
     rows = np.flatnonzero(np.isin(dma.burst, bursts) & (dma.bus.data_phases > 0))
-    rows = rows[np.lexsort((dma.bus.start_us[rows], dma.burst[rows]))]
+    rows = rows[np.argsort(dma.burst[rows], kind="stable")]
     which = np.searchsorted(bursts, dma.burst[rows])
     begin, length = phases.ranges(dma.bus.transaction[rows])
     before = _within(which, length)
     most = HEAD // 4 + 1
     length = np.clip(most - before, 0, length)
     owner = np.repeat(np.arange(len(rows)), length)
-    at = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length, length) + np.repeat(begin, length)
+    nth = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length, length)
+    at, burst = begin[owner] + nth, which[owner]
     wide = (dma.bus.bytes > 4 * dma.bus.data_phases)[rows][owner]
     data = phases.data[at].view(np.uint64)
     enables = np.maximum(phases.byte_enables[at], 0)
     width = 8 if wide.all() else 4
     if wide.all() | ~wide.any() and not (enables & (1 << width) - 1).any():
         # Whole data phases, as most cards move them, take their places as they are.
-        place = _within(which[owner], np.ones(len(owner), dtype=np.int64))
+        place = before[owner] + nth
         words = np.zeros((len(bursts), -(-HEAD // width)), dtype=f"<u{width}")
         fits = place < words.shape[1]
-        words[which[owner][fits], place[fits]] = data[fits].astype(words.dtype)
-        length = np.minimum(width * np.bincount(which[owner], minlength=len(bursts)), HEAD)
+        words[burst[fits], place[fits]] = data[fits].astype(words.dtype)
+        length = np.minimum(width * np.bincount(burst, minlength=len(bursts)), HEAD)
         return Heads(words.view(np.uint8)[:, :HEAD], length)
     lanes = np.arange(8)
     byte = (data[:, None] >> (8 * lanes).astype(np.uint64) & np.uint64(0xFF)).astype(np.uint8)
     enabled = (enables[:, None] >> lanes & 1 == 0) & ((lanes < 4) | wide[:, None])
-    burst = np.repeat(which[owner], 8).reshape(-1, 8)[enabled]
+    burst = np.repeat(burst, 8).reshape(-1, 8)[enabled]
     place = _within(burst, np.ones(len(burst), dtype=np.int64))
     out = np.zeros((len(bursts), HEAD), dtype=np.uint8)
     fits = place < HEAD

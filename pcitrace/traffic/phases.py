@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from pcitrace.bustable import BusTable
 from pcitrace.columns import Integers, floats, integers
 
 __all__ = ["Phases"]
@@ -60,38 +61,28 @@ class Phases:
 
     Attributes
     ----------
-    transaction : array of int
-        Those that have data phases, ascending.
     begin : array of int
-        First row of each of them, and the number of rows.
+        First row of each transaction, by its number, and the number of rows.
     time_us, data, byte_enables : columns
         What is asked of them by rows is an array.
     """
 
-    transaction: Integers
     begin: Integers
     time_us: _Column
     data: _Column
     byte_enables: _Column
 
     @classmethod
-    def of(cls, data_phases: pd.DataFrame | Phases) -> Phases:
-        """Read the table `data_phases` of one bus."""
-        if isinstance(data_phases, Phases):
-            return data_phases
-        numbers = _Column.of(data_phases, "transaction", np.int64)
-        found, begin = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-        before = -1
-        for values, first in zip(numbers.chunks, numbers.begin.tolist(), strict=False):
-            new = np.flatnonzero(values[1:] != values[:-1]) + 1
-            if len(values) and values[0] != before:
-                new = np.r_[0, new]
-            before = values[-1] if len(values) else before
-            found.append(values[new].astype(np.int64))
-            begin.append(new + first)
+    def of(cls, data_phases: pd.DataFrame, transactions: BusTable) -> Phases:
+        """Read the table `data_phases` of one bus; ValueError if it is not that of these transactions."""
+        numbers = transactions.transaction
+        begin = np.zeros(int(numbers.max(initial=-1)) + 2, dtype=np.int64)
+        begin[numbers + 1] = transactions.data_phases
+        np.cumsum(begin, out=begin)
+        if begin[-1] != len(data_phases):
+            raise ValueError(f"{len(data_phases)} data phases, but the transactions have {begin[-1]}")
         return cls(
-            np.concatenate(found),
-            np.r_[np.concatenate(begin), numbers.begin[-1]],
+            begin,
             _Column.of(data_phases, "time_us", np.float64),
             _Column.of(data_phases, "data", np.int64),
             _Column.of(data_phases, "byte_enables", np.int64),
@@ -102,10 +93,8 @@ class Phases:
 
     def ranges(self, transactions: Integers) -> tuple[Integers, Integers]:
         """Return first row and number of rows of each of the given transactions."""
-        at = np.searchsorted(self.transaction, transactions)
-        there = np.append(self.transaction, -1)[at] == transactions
-        begin = self.begin[at]
-        return begin, self.begin[at + there] - begin
+        begin = self.begin[transactions]
+        return begin, self.begin[1:][transactions] - begin
 
     def first(self, transactions: Integers) -> Integers:
         """Return the first data of each of the given transactions; -1 where none moved."""
