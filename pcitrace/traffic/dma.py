@@ -158,13 +158,14 @@ def by_address(
         reason[rows] = why
 
     read, written = write == 0, write == 1
+    address, size = bus.address, bus.bytes
     rings = [*memory.send_descriptors, *memory.receive_descriptors, *_rings(profile, csr)]
-    in_ring = _inside(bus.address, rings)
+    in_ring = _inside(address, rings)
     settle(in_ring & read, Kind.DESCRIPTOR_FETCH, IN_RING)
     settle(in_ring & written, Kind.STATUS_WRITE, IN_RING)
-    settle(_inside(bus.address, memory.status) & written, Kind.STATUS_WRITE, IN_STATUS)
-    settle(_inside(bus.address, memory.send_buffers) & read, Kind.SEND_DATA, IN_BUFFERS)
-    settle(_inside(bus.address, memory.receive_buffers) & written, Kind.RECEIVE_DATA, IN_BUFFERS)
+    settle(_inside(address, memory.status) & written, Kind.STATUS_WRITE, IN_STATUS)
+    settle(_inside(address, memory.send_buffers) & read, Kind.SEND_DATA, IN_BUFFERS)
+    settle(_inside(address, memory.receive_buffers) & written, Kind.RECEIVE_DATA, IN_BUFFERS)
     reason[write < 0] = NOT_MEMORY
 
     # What is left is told by its shape and its data: first as chains of addresses that follow each other.
@@ -172,20 +173,20 @@ def by_address(
     for rows, is_write in ((np.flatnonzero(read & (kind == 0)), False), (np.flatnonzero(written & (kind == 0)), True)):
         if not len(rows):
             continue
-        chain = _chains(bus.take(rows), starts, np.zeros(len(rows), dtype=bool))
-        size = np.bincount(chain, weights=bus.bytes[rows])[chain]
-        longest = np.zeros(int(chain.max()) + 1, dtype=np.int64)
-        np.maximum.at(longest, chain, bus.bytes[rows])
+        left = bus.take(rows)
+        chain, heads = _chains(left, starts, np.zeros(len(rows), dtype=bool))
+        whole = np.bincount(chain, weights=size[rows])
         # Neighbouring descriptors or status words form chains too, but of short pieces only, and one a frame.
-        frames = longest[chain] > LONGEST_STATUS
+        frames = np.zeros(len(heads), dtype=bool)
+        frames[chain[size[rows] > LONGEST_STATUS]] = True
         if is_write:
-            frames |= _too_fast(bus.take(rows), chain)
-        size = np.where(frames, size, np.minimum(size, SHORTEST_RECEIVED - 1))
-        head = rows[np.unique(chain, return_index=True)[1]][chain]
+            frames |= _too_fast(left, chain, heads)
+        whole = np.where(frames, whole, np.minimum(whole, SHORTEST_RECEIVED - 1))[chain]
+        head = rows[heads][chain]
         if is_write:
-            _settle_writes(bus, kind, profile, settle, rows, size, head, starts)
+            _settle_writes(bus, kind, profile, settle, rows, whole, head, starts)
         else:
-            _settle_reads(bus, phases, profile, kind, settle, rows, size, head, starts)
+            _settle_reads(bus, phases, profile, kind, settle, rows, whole, head, starts)
     reason[(kind == Kind.UNKNOWN) & (bus.data_phases == 0) & (reason == NOTHING)] = NO_DATA
 
     # Descriptors and status writes are joined only where one was cut short; frame data also over pauses.
@@ -196,10 +197,9 @@ def by_address(
     for what in Kind:
         rows = np.flatnonzero(kind == what)
         if len(rows):
-            chain = _chains(bus.take(rows), starts, ~join_always[rows])
+            chain, heads = _chains(bus.take(rows), starts, ~join_always[rows])
             burst[rows] = chain + total
-            heads = rows[np.unique(chain, return_index=True)[1]]
-            first_us.append(bus.start_us[heads])
+            first_us.append(bus.take(rows[heads]).start_us)
             total += len(heads)
     if total:
         rank = np.empty(total, dtype=np.int32)
@@ -260,35 +260,32 @@ def _words(phases: Phases, transactions: Integers, descriptor: Descriptor, addre
     per = descriptor.size_bytes // 4
     # A fetch cut in the middle of a descriptor goes on inside it.
     skip = (descriptor.address_offset // 4 - address // 4) % per
-    which, owner = _expand(np.zeros_like(begin), np.maximum(-(-(length - skip) // per), 0))
-    return np.asarray(phases.data[(begin + skip)[owner] + per * which])
+    many = np.maximum(-(-(length - skip) // per), 0)
+    return np.asarray(phases.data[np.repeat(begin + skip, many) + per * _expand(np.zeros_like(begin), many)])
 
 
-def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Booleans) -> Integers:
-    """Number the chains of transactions of which each goes on where an earlier one ended.
+def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Booleans) -> tuple[Integers, Integers]:
+    """Number the chains of transactions of which each goes on where an earlier one ended; return also their first ones.
 
     Other transactions may come between. What goes on where is the latest that ended there and that nothing else has
     gone on from; so a buffer that is used again begins a new chain.
     """
     n = len(bus)
-    if not n:
-        return np.zeros(0, dtype=np.int64)
     row = np.arange(n)
-    begin = bus.address & ~3
-    moved = bus.data_phases > 0
-    wide = bus.bytes > 4 * bus.data_phases
-    end = np.where(wide, (bus.address & ~7) + 8 * bus.data_phases, begin + 4 * bus.data_phases)
+    address, phases = bus.address, bus.data_phases
     # Beginnings and ends in one order: by address, then by row, a beginning before the end of the same row.
-    address = np.stack([begin, end], axis=1).ravel()
-    order = np.argsort(address, kind="stable")
-    address, rows, is_end = address[order], order // 2, order % 2 == 1
-    follows = is_end[:-1] & ~is_end[1:] & (address[:-1] == address[1:])
+    edge = np.empty(2 * n, dtype=np.int64)
+    edge[::2] = address & ~3
+    edge[1::2] = np.where(bus.bytes > 4 * phases, (address & ~7) + 8 * phases, edge[::2] + 4 * phases)
+    order = np.argsort(edge, kind="stable")
+    edge, rows, is_end = edge[order], order >> 1, order & 1 == 1
+    follows = np.flatnonzero(is_end[:-1] & ~is_end[1:] & (edge[:-1] == edge[1:]))
     before = np.full(n, -1)
-    before[rows[1:][follows]] = rows[:-1][follows]
+    before[rows[follows + 1]] = rows[follows]
     linked = before >= 0
-    linked &= ~only_if_cut | bus.cut[np.maximum(before, 0)]
+    linked &= ~only_if_cut | bus.cut[before]
     buffers = np.union1d(starts[False], starts[True])
-    linked &= ~(np.isin(bus.address, buffers) & moved[np.maximum(before, 0)])
+    linked &= ~(np.isin(address, buffers) & (phases > 0)[before])
     # Each row points at the one it goes on from; following the pointers, doubling, gives the head of its chain.
     head = np.where(linked, before, row)
     while True:
@@ -296,15 +293,17 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
         if (further == head).all():
             break
         head = further
-    return np.asarray((np.cumsum(head == row) - 1)[head])
+    first = head == row
+    return (np.cumsum(first) - 1)[head], np.flatnonzero(first)
 
 
-def _too_fast(bus: BusTable, chain: Integers) -> Booleans:
+def _too_fast(bus: BusTable, chain: Integers, heads: Integers) -> Booleans:
     """Whether single data phases follow each other sooner than the frames could of which they would be the status."""
-    pieces, words = (np.bincount(chain, weights=one) for one in (bus.data_phases > 0, bus.data_phases))
-    first, last = (np.unique(way, return_index=True)[1] for way in (chain, chain[::-1]))
-    took_us = bus.start_us[::-1][last] - bus.start_us[first]
-    return np.asarray(((words == pieces) & (took_us < FRAME_US * (pieces - 1)))[chain])
+    phases, start_us = bus.data_phases, bus.start_us
+    pieces, words = (np.bincount(chain, weights=one) for one in (phases > 0, phases))
+    last_us = np.empty(len(heads))
+    last_us[chain] = start_us  # of rows that are given several times numpy keeps the last
+    return np.asarray((words == pieces) & (last_us - start_us[heads] < FRAME_US * (pieces - 1)))
 
 
 FRAME_US = 0.672
@@ -338,20 +337,19 @@ def _settle_reads(
     starts: Mapping[bool, Integers],
 ) -> None:
     """Tell reads of descriptors from reads of frames, by what the chain they belong to shows."""
-    mark = partial(_marked, len(bus), rows)
-    settle(mark(np.isin(bus.address[head], starts[False])), Kind.SEND_DATA, AT_POINTER)
+    mark, address = partial(_marked, len(bus), rows), bus.address
+    settle(mark(np.isin(address[head], starts[False])), Kind.SEND_DATA, AT_POINTER)
     if profile.descriptors in ("card", "none"):
         settle(mark(size > 0), Kind.SEND_DATA, NO_DESCRIPTORS)
         return
     if phases is not None:
         # A descriptor holds the address at which another burst begins; where one was found, its page holds descriptors.
-        small = bus.bytes[rows] <= LONGEST_FETCH
-        begin, length = phases.ranges(bus.transaction[rows[small]])
-        flat, owner = _expand(begin, length)
-        heads = np.setdiff1d(bus.address[(bus.data_phases > 0) & (kind != Kind.DESCRIPTOR_FETCH)], [0])
-        holds = np.bincount(owner[pd.Index(phases.data[flat]).isin(heads)], minlength=int(small.sum())) > 0
-        pages = np.unique(bus.address[rows[small][holds]] // PAGE)
-        settle(mark(small & np.isin(bus.address[rows] // PAGE, pages)), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
+        small = rows[bus.bytes[rows] <= LONGEST_FETCH]
+        begin, length = phases.ranges(bus.transaction[small])
+        heads = np.setdiff1d(address[(bus.data_phases > 0) & (kind != Kind.DESCRIPTOR_FETCH)], [0])
+        found = np.flatnonzero(pd.Index(phases.data[_expand(begin, length)]).isin(heads))
+        pages = np.unique(address[small[np.searchsorted(np.cumsum(length), found, side="right")]] // PAGE)
+        settle(_marked(len(bus), small, np.isin(address[small] // PAGE, pages)), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
     long = size >= SHORTEST_RECEIVED
     if phases is not None:
         sends = np.unique(head[long & (kind[rows] != Kind.DESCRIPTOR_FETCH)])
@@ -379,7 +377,7 @@ def _settle_writes(
     mark = partial(_marked, len(bus), rows)
     settle(mark(np.isin(bus.address[head], starts[True])), Kind.RECEIVE_DATA, AT_POINTER)
     fetched = np.flatnonzero(kind == Kind.DESCRIPTOR_FETCH)
-    words, _ = _expand(bus.address[fetched] // 4, bus.data_phases[fetched])
+    words = _expand(bus.address[fetched] // 4, bus.data_phases[fetched])
     settle(mark(np.isin(bus.address[rows] // 4, np.unique(words))), Kind.STATUS_WRITE, INTO_DESCRIPTOR)
     settle(mark(size >= SHORTEST_RECEIVED), Kind.RECEIVE_DATA, LONG_WRITE)
     if profile.descriptors == "card" and not profile.status_bytes:
@@ -387,8 +385,7 @@ def _settle_writes(
     settle(mark(size > 0), Kind.STATUS_WRITE, SHORT_WRITE)
 
 
-def _expand(begin: Integers, length: Integers) -> tuple[Integers, Integers]:
-    """Return the integers of ranges one behind the other, and the number of the range of each."""
-    owner = np.repeat(np.arange(len(begin)), length)
-    flat = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length) + np.repeat(begin, length)
-    return flat, owner
+def _expand(begin: Integers, length: Integers) -> Integers:
+    """Return the integers of ranges one behind the other."""
+    behind = np.cumsum(length)
+    return np.arange(int(behind[-1]) if len(behind) else 0) + np.repeat(begin - behind + length, length)
