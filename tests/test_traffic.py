@@ -285,6 +285,15 @@ def test_nothing_known_descriptors_are_told_by_what_they_hold() -> None:
     assert traffic.unknown == {"short read: a descriptor or a short frame": 1}
 
 
+def test_a_frame_may_carry_the_address_of_a_buffer() -> None:
+    """The buffers it shares a page with hold frames all the same."""
+    bus = Bus()
+    for number in range(6):
+        carried = [0x10800] if number == 2 else [number]
+        bus.add(NIC, READ_MULTIPLE, 0x10000 + 2048 * (number % 2), frame(number)[:19] + carried)
+    assert bus.analyse(GENERIC).bursts["kind"].tolist() == ["send_data"] * 6
+
+
 def test_status_words_side_by_side_are_no_frame() -> None:
     bus = Bus()
     for number in range(40):

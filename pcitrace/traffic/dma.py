@@ -343,13 +343,17 @@ def _settle_reads(
         settle(mark(size > 0), Kind.SEND_DATA, NO_DESCRIPTORS)
         return
     if phases is not None:
-        # A descriptor holds the address at which another burst begins; where one was found, its page holds descriptors.
+        # A descriptor holds the address at which another burst begins. What frames carry may be such a number as well,
+        # but not in most of them: so most short reads of a page that holds descriptors have one.
         small = rows[bus.bytes[rows] <= LONGEST_FETCH]
         begin, length = phases.ranges(bus.transaction[small])
         heads = np.setdiff1d(address[(bus.data_phases > 0) & (kind != Kind.DESCRIPTOR_FETCH)], [0])
         found = np.flatnonzero(pd.Index(phases.data[_expand(begin, length)]).isin(heads))
-        pages = np.unique(address[small[np.searchsorted(np.cumsum(length), found, side="right")]] // PAGE)
-        settle(_marked(len(bus), small, np.isin(address[small] // PAGE, pages)), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
+        holds = np.zeros(len(small), dtype=bool)
+        holds[np.searchsorted(np.cumsum(length), found, side="right")] = True
+        _, page = np.unique(address[small] // PAGE, return_inverse=True)
+        most = 2 * np.bincount(page, weights=holds) >= np.bincount(page)
+        settle(_marked(len(bus), small, most[page]), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
     long = size >= SHORTEST_RECEIVED
     if phases is not None:
         sends = np.unique(head[long & (kind[rows] != Kind.DESCRIPTOR_FETCH)])
