@@ -12,7 +12,7 @@ import numpy as np
 
 from pcitrace.columns import Floats, Integers
 
-__all__ = ["APART_US", "AT_ONCE_US", "LONGEST", "Ahead", "Bounds", "Known", "Train"]
+__all__ = ["APART_US", "AT_ONCE_US", "LONGEST", "Ahead", "Bounds", "Expected", "Known", "Train"]
 
 REACH = 40
 """Units that are looked at to find those of one frame, where some may be descriptors or status."""
@@ -48,6 +48,30 @@ class Bounds(NamedTuple):
             yield self.most + 1, self.most + 1
         if self.shortest < self.least:
             yield self.shortest, self.least - 1
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Frames to be found: bounds of their data phases, and of the time of their DMA.
+
+    `shortest` is how few phases a frame can have that is padded on the wire; for others it is `least`.
+    """
+
+    least: Integers
+    most: Integers
+    shortest: Integers
+    earliest: Floats
+    latest: Floats
+
+    def bounds(self, frame: int) -> Bounds:
+        """Return the bounds of one frame."""
+        return Bounds(self.least.item(frame), self.most.item(frame), self.shortest.item(frame))
+
+    def until(self, time_us: float, most: int) -> Expected:
+        """Return the first frames, of those whose DMA is known to begin or end by then."""
+        due = np.where(np.isfinite(self.latest), self.latest, self.earliest) <= time_us
+        count = min(int(np.count_nonzero(due)), most)
+        return Expected(*(values[:count] for values in vars(self).values()))
 
 
 @dataclass(frozen=True)

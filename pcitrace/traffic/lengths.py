@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Bounds, Known, Train
+from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Bounds, Expected, Known, Train
 from pcitrace.traffic.tails import Units, settle
 
-__all__ = ["Expected", "parse"]
+__all__ = ["parse"]
 
 AHEAD = 4
 """Frames on the wire that a send may be one of, if those before it were not found."""
@@ -31,30 +30,6 @@ BEGINNING, FEW = 256, 4
 
 SPAN = 4 * LONGEST
 """Units that are put into lists at a time."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Frames to be found: bounds of their data phases, and of the time of their DMA.
-
-    `shortest` is how few phases a frame can have that is padded on the wire; for others it is `least`.
-    """
-
-    least: Integers
-    most: Integers
-    shortest: Integers
-    earliest: Floats
-    latest: Floats
-
-    def bounds(self, frame: int) -> Bounds:
-        """Return the bounds of one frame."""
-        return Bounds(self.least.item(frame), self.most.item(frame), self.shortest.item(frame))
-
-    def until(self, time_us: float, most: int) -> Expected:
-        """Return the first frames, of those whose DMA is known to begin or end by then."""
-        due = np.where(np.isfinite(self.latest), self.latest, self.earliest) <= time_us
-        count = min(int(np.count_nonzero(due)), most)
-        return Expected(*(values[:count] for values in vars(self).values()))
 
 
 def parse(
@@ -83,7 +58,7 @@ def parse(
     -------
     array of int
         Ascending number of the frame, -1 for pieces of none. It says only which pieces are one frame; which frame it
-        is where some were lost is for :mod:`pcitrace.frames.align` to find.
+        is where some were lost is for :mod:`pcitrace.align` to find.
     """
     if not len(pieces):
         return np.zeros(0, dtype=np.int64)
@@ -137,6 +112,8 @@ class _Parser:
         self.run_head = self.solid[self.run_start]
         self.run_tail = self.solid[np.r_[self.run_start[1:], len(self.solid)] - 1] if len(size) else self.solid
         self.run_number = np.full(len(self.run_start), -1, dtype=np.int32)
+        # Runs that were compared with frames, how many they are ahead of them, and which of them do not fit.
+        self.compared, self.compared_ahead, self.misfits = range(0), 0, list[int]()
         self._reset(0)
 
     def run(self) -> Integers:
@@ -201,7 +178,7 @@ class _Parser:
         self.stop, self.spare = stop, spare
         stretch = STRETCH
         while self._more():
-            fitted = self._stretch(stretch) or self._singles(stretch)
+            fitted = self._runs() or self._singles(stretch)
             stretch = 2 * stretch if fitted == stretch else STRETCH
             if fitted < stretch and self._more():
                 self._step()
@@ -215,28 +192,48 @@ class _Parser:
     def _more(self) -> bool:
         return self.at < self.stop and self.spare >= 0 and self.frame < self.frames
 
-    def _stretch(self, most: int) -> int:
+    def _runs(self) -> int:
         """Take runs as frames as long as each fits the next one; return how many."""
         solid = self.next_solid.item(self.at)
         if solid == len(self.solid):
             return 0
-        run = int(self.run_of[solid])
+        run = begin = self.run_of.item(solid)
         if self.run_head[run] != self.solid[solid]:
             return 0
-        many = min(most, len(self.run_head) - run, self.frames - self.frame)
-        runs, frames = slice(run, run + many), slice(self.frame, self.frame + many)
-        size = self.run_size[runs]
-        fits = (size >= self.expected.least[frames]) & (size <= self.expected.most[frames])
-        fits &= self.last[self.run_tail[runs]] <= self.expected.latest[frames]
-        fits &= self.expected.earliest[frames] <= self.first[self.run_head[runs]]
-        fits &= ~self._goes_on(self.run_tail[runs], size, frames)
-        fitted = many if fits.all() else int(fits.argmin())
+        ahead = run - self.frame
+        stop = min(len(self.run_head), self.frames + ahead)
+        while run < stop:
+            if ahead != self.compared_ahead or not self.compared.start <= run < self.compared.stop:
+                self._compare(run, ahead, stop)
+            misfit = bisect_left(self.misfits, run)
+            if misfit < len(self.misfits):
+                run = stop = self.misfits[misfit]
+            else:
+                run = self.compared.stop
+        fitted = run - begin
         if fitted:
-            self.run_number[run : run + fitted] = len(self.found) + np.arange(fitted)
+            self.run_number[begin:run] = len(self.found) + np.arange(fitted)
             self.found += range(self.frame, self.frame + fitted)
             self.frame += fitted
-            self.at = int(self.run_tail[run + fitted - 1]) + 1
+            self.at = self.run_tail.item(run - 1) + 1
         return fitted
+
+    def _compare(self, run: int, ahead: int, stop: int) -> None:
+        """Find the runs, from one on, that do not fit the frames of which they are so many ahead.
+
+        What lies between such runs is looked at one by one, but the frames behind are mostly as many ahead as before.
+        """
+        more = 2 * len(self.compared) if ahead == self.compared_ahead and run == self.compared.stop else 0
+        many = min(max(more, STRETCH), SPAN)
+        self.compared, self.compared_ahead = range(run, min(run + many, stop)), ahead
+        runs = slice(run, self.compared.stop)
+        frames = slice(run - ahead, self.compared.stop - ahead)
+        size, tail = self.run_size[runs], self.run_tail[runs]
+        fits = (size >= self.expected.least[frames]) & (size <= self.expected.most[frames])
+        fits &= self.last[tail] <= self.expected.latest[frames]
+        fits &= self.expected.earliest[frames] <= self.first[self.run_head[runs]]
+        fits &= ~self._goes_on(tail, size, frames)
+        self.misfits = (run + np.flatnonzero(~fits)).tolist()
 
     def _singles(self, most: int) -> int:
         """Take units as frames as long as each by itself is the next one that is sent; return how many.
@@ -367,12 +364,12 @@ class _Parser:
         found: Sequence[int] = []
         chosen, fewest = -1, float(LONGEST)
         tried = set()
-        for one in range(self.frame, self.due):
-            bounds, latest = expected.bounds(one), expected.latest.item(one)
-            alike = bounds.least, bounds.most, latest
-            if alike in tried:
+        due = (values[self.frame : self.due].tolist() for values in vars(expected).values())
+        for one, (least, most, shortest, earliest, latest) in enumerate(zip(*due, strict=True), self.frame):
+            if (least, most, latest) in tried:
                 continue
-            tried.add(alike)
+            tried.add((least, most, latest))
+            bounds = Bounds(least, most, shortest)
             fit = known.frame(ahead, at, bounds) if known else None
             seams = 0.0
             if fit is None or (fit and ahead.last[at + fit[-1]] > latest):
@@ -380,13 +377,13 @@ class _Parser:
                 members = ahead.frame(at, stop, bounds)
                 if self.sending and len(members) > 1 and ahead.apart(*members[:2]):
                     # What is read long before the others is none of theirs if they are a frame without it.
-                    if ahead.adding_up(members[0] + 1, stop, bounds.least, bounds.most)[0]:
+                    if ahead.adding_up(members[0] + 1, stop, least, most)[0]:
                         break
                 elif members and not self.sending:
                     # Every frame on the wire was read before; of those that arrived some may never be written.
                     seams = ahead.seams(members, window)
                 fit = [row - at for row in members]
-            if fit and expected.earliest.item(one) <= ahead.first[at + fit[0]] and seams < fewest:
+            if fit and earliest <= ahead.first[at + fit[0]] and seams < fewest:
                 found, chosen, fewest = fit, one, seams
                 if seams < 1:
                     break

@@ -14,6 +14,7 @@ import numpy as np
 from pcitrace.bustable import BACK_TO_BACK_CLKS, BusTable
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.profiles import Descriptor, Profile
+from pcitrace.traffic.ahead import Expected
 from pcitrace.traffic.content import FCS, WireFrames
 from pcitrace.traffic.dma import (
     BY_RULE,
@@ -25,7 +26,7 @@ from pcitrace.traffic.dma import (
     Dma,
     Kind,
 )
-from pcitrace.traffic.lengths import Expected, parse
+from pcitrace.traffic.lengths import parse
 
 __all__ = ["by_lengths"]
 
