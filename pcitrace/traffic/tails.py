@@ -114,8 +114,9 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     # Frames that can be cut in one way only tell what the pauses are.
     follows = np.flatnonzero((number[1:] == number[:-1]) & (number[1:] >= 0)) + 1
     within = _Pauses(pause[follows[forced[number[follows]]]], pause, *WITHIN)
-    before = _Pauses(pause[head[forced & (ahead >= 0)]], pause, *OUTSIDE)
-    after = _Pauses(pause[tail[forced & (behind >= 0)] + 1], pause, *OUTSIDE)
+    outside = np.delete(pause, follows)
+    before = _Pauses(pause[head[forced & (ahead >= 0)]], outside, *OUTSIDE)
+    after = _Pauses(pause[tail[forced & (behind >= 0)] + 1], outside, *OUTSIDE)
     # Cards cut frames at a limit, so that what is short comes last, unless the other frames show something else; how
     # often anything short does, they show too. Frames of one length end alike: together they tell it once.
     lengths = np.unique(total[forced])
@@ -155,7 +156,8 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
 class _Pauses:
     """How likely pauses of one kind are, on a logarithmic scale: some that were seen, and a guess as one more.
 
-    The guess is half a pause of any kind, as far as it was seen: what arbitration makes of them differs little.
+    The guess is half like pauses that others have, for what arbitration makes of them differs little: any pauses for
+    those within frames, pauses outside of frames for the others.
     """
 
     seen: Floats
