@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 /// Items a thread that may be between `items` and `take`: that bounds memory, and lets a fast thread go on before a slow one.
 const UNDER_WAY: usize = 4;
 
-/// Runs `work` on every item on `threads` threads and gives the results to `take` in the order of the items. Each thread has
-/// something of its own that `work` may use again.
+/// Runs `work` on every item on `threads` threads, this one among them, and gives the results to `take` in the order of the
+/// items. Each thread has something of its own that `work` may use again.
 pub fn in_order<T: Send, R: Send, S: Default>(
     items: impl Iterator<Item = Result<T>> + Send,
     threads: usize,
@@ -21,12 +21,12 @@ pub fn in_order<T: Send, R: Send, S: Default>(
         let _ = permit.send(());
     }
     // Whoever is free makes the next item, once it is permitted.
-    let source = Mutex::new((items.enumerate(), permits));
+    let source = Mutex::new((items.enumerate().fuse(), permits));
     let (source, work) = (&source, &work);
     std::thread::scope(move |scope| {
-        let (to_taker, results) = channel();
-        for _ in 0..threads {
-            let to_taker = to_taker.clone();
+        let (done, results) = channel();
+        for _ in 1..threads {
+            let done = done.clone();
             scope.spawn(move || {
                 let mut own = S::default();
                 let next = || {
@@ -35,25 +35,44 @@ pub fn in_order<T: Send, R: Send, S: Default>(
                     items.next()
                 };
                 while let Some((index, item)) = next() {
-                    if to_taker.send((index, item.and_then(|item| work(item, &mut own)))).is_err() {
+                    if done.send((index, item.and_then(|item| work(item, &mut own)))).is_err() {
                         break;
                     }
                 }
             });
         }
-        drop(to_taker);
+        drop(done);
+        let mut own = S::default();
+        // This thread gives the permits: it must not wait for one, nor for another thread that does.
+        let next_now = || {
+            let (items, permits) = &mut *source.try_lock().ok()?;
+            permits.try_recv().ok()?;
+            Some(items.next())
+        };
+        let mut more = true;
         // Results that came before those of earlier items.
         let mut early = BTreeMap::new();
         let mut due = 0;
-        for (index, result) in results {
-            early.insert(index, result);
+        loop {
+            match more.then(next_now).flatten() {
+                Some(Some((index, item))) => {
+                    early.insert(index, item.and_then(|item| work(item, &mut own)));
+                }
+                Some(None) => more = false,
+                None => match results.recv() {
+                    Ok((index, result)) => {
+                        early.insert(index, result);
+                    }
+                    Err(_) => return Ok(()),
+                },
+            }
+            early.extend(results.try_iter());
             while let Some(result) = early.remove(&due) {
                 take(result?)?;
                 let _ = permit.send(());
                 due += 1;
             }
         }
-        Ok(())
     })
 }
 

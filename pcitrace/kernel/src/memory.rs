@@ -7,15 +7,20 @@ use std::path::PathBuf;
 /// Bytes per chunk: a few per core's cache, many per thread.
 const CHUNK: usize = 4 << 20;
 
-struct Samples {
-    bytes: Vec<u8>,
+struct Samples<B> {
+    bytes: B,
     unit: usize,
     bits: Vec<usize>,
     rate_hz: Option<f64>,
 }
 
 /// A capture of `bytes`, samples of `unit` bytes whose bit `k` is called `names[k]`.
-pub fn capture(bytes: Vec<u8>, unit: usize, names: Vec<String>, rate_hz: Option<f64>) -> Result<Capture> {
+pub fn capture(
+    bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+    unit: usize,
+    names: Vec<String>,
+    rate_hz: Option<f64>,
+) -> Result<Capture> {
     let path = PathBuf::from("samples in memory");
     if unit == 0 || names.len() > 8 * unit {
         let what = format!("{} channels do not fit into samples of {unit} bytes", names.len());
@@ -27,7 +32,7 @@ pub fn capture(bytes: Vec<u8>, unit: usize, names: Vec<String>, rate_hz: Option<
     Ok(Capture { path, format: "memory", channels, data })
 }
 
-impl Sampled for Samples {
+impl<B: AsRef<[u8]> + Send + Sync> Sampled for Samples<B> {
     fn unit_size(&self) -> usize {
         self.unit
     }
@@ -41,11 +46,11 @@ impl Sampled for Samples {
     }
 
     fn total_bytes(&self) -> Option<u64> {
-        Some(self.bytes.len() as u64)
+        Some(self.bytes.as_ref().len() as u64)
     }
 
     fn chunks(&self) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_> {
-        let chunks = self.bytes.chunks(CHUNK).enumerate();
+        let chunks = self.bytes.as_ref().chunks(CHUNK).enumerate();
         Box::new(chunks.map(|(index, bytes)| Ok(Chunk::ready((index * CHUNK) as u64, bytes))))
     }
 }

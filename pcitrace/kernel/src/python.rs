@@ -12,6 +12,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList};
 use std::collections::{BTreeMap, HashMap};
@@ -271,12 +272,12 @@ fn open(py: Python<'_>, path: &str) -> PyResult<Capture> {
 #[pyo3(signature = (samples, unit_size, names, rate_hz = None))]
 fn from_samples(
     py: Python<'_>,
-    samples: &[u8],
+    samples: PyBackedBytes,
     unit_size: usize,
     names: Vec<String>,
     rate_hz: Option<f64>,
 ) -> PyResult<Capture> {
-    let opened = memory::capture(samples.to_vec(), unit_size, names, rate_hz);
+    let opened = memory::capture(samples, unit_size, names, rate_hz);
     opened.map(|opened| Capture { opened }).map_err(|error| to_python(py, error))
 }
 
