@@ -21,8 +21,9 @@ pub fn in_order<T: Send, R: Send, S: Default>(
         let _ = permit.send(());
     }
     // Whoever is free makes the next item, once it is permitted.
-    let source = Mutex::new((items.enumerate().fuse(), permits));
-    let (source, work) = (&source, &work);
+    let (permits, items) = (Mutex::new(permits), Mutex::new(items.enumerate().fuse()));
+    let make = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let (permits, make, work) = (&permits, &make, &work);
     std::thread::scope(move |scope| {
         let (done, results) = channel();
         for _ in 1..threads {
@@ -30,9 +31,8 @@ pub fn in_order<T: Send, R: Send, S: Default>(
             scope.spawn(move || {
                 let mut own = S::default();
                 let next = || {
-                    let (items, permits) = &mut *source.lock().unwrap_or_else(PoisonError::into_inner);
-                    permits.recv().ok()?;
-                    items.next()
+                    permits.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()?;
+                    make()
                 };
                 while let Some((index, item)) = next() {
                     if done.send((index, item.and_then(|item| work(item, &mut own)))).is_err() {
@@ -45,9 +45,8 @@ pub fn in_order<T: Send, R: Send, S: Default>(
         let mut own = S::default();
         // This thread gives the permits: it must not wait for one, nor for another thread that does.
         let next_now = || {
-            let (items, permits) = &mut *source.try_lock().ok()?;
-            permits.try_recv().ok()?;
-            Some(items.next())
+            permits.try_lock().ok()?.try_recv().ok()?;
+            Some(make())
         };
         let mut more = true;
         // Results that came before those of earlier items.
