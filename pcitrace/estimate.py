@@ -170,7 +170,15 @@ def mean(
     return Estimate(value, hypot(errors.sigma(each), moved), n, scatter=_scatter(values - value, errors, each, 1))
 
 
-def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma: Floats | None = None) -> Line:
+def line(
+    x: Floats,
+    y: Floats,
+    errors: Errors,
+    what: str = "frames",
+    *,
+    x_sigma: Floats | None = None,
+    unclear: tuple[Floats, Floats] | None = None,
+) -> Line:
     """Return the least-squares line y = intercept + slope x, every point with the same weight.
 
     Parameters
@@ -183,6 +191,8 @@ def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma:
     x_sigma : array of float, shape (n,), optional
         Uncertainty of `x`. Where `x` hardly varies more than that, there is no line: it would be too flat. What it does
         to points on the line is part of `errors`.
+    unclear : pair of arrays of float, optional
+        `x` and `y` of points of which it is not known whether they belong to the others: each might move the line.
     """
     n = len(x)
     lengths = len(np.unique(x))
@@ -201,6 +211,15 @@ def line(x: Floats, y: Floats, errors: Errors, what: str = "frames", *, x_sigma:
     moved = np.zeros(n) if x_sigma is None else residuals * x_sigma
     lever = sqrt(_dot(moved, moved)) * _dot(slope, slope)
     sigma, zero_sigma = hypot(errors.sigma(slope), lever), hypot(errors.sigma(at_zero), lever * float(x.mean()))
+    if unclear is not None:
+        # One more point moves a least-squares line by its distance from it, less the more it weighs itself.
+        far = unclear[0] - x.mean()
+        off = unclear[1] - _dot(at_mean, y) - value * far
+        spread = _dot(slope, slope)
+        off /= 1 + 1 / n + far**2 * spread
+        tilts = off * far * spread
+        shifts = off / n - tilts * x.mean()
+        sigma, zero_sigma = hypot(sigma, sqrt(_dot(tilts, tilts))), hypot(zero_sigma, sqrt(_dot(shifts, shifts)))
     return Line(
         Estimate(value, sigma, n, scatter=_scatter(residuals, errors, slope, 2)),
         Estimate(_dot(at_zero, y), zero_sigma, n, scatter=_scatter(residuals, errors, at_zero, 2)),

@@ -76,8 +76,8 @@ def test_a_frame_that_follows_directly_but_was_fast_may_have_come_at_that_moment
     columns = {"wire_start_us": start, "wire_end_us": start + 1.0, "wire_us": np.ones(6)}
     columns["dma_end_us"] = start - np.array([1.7, 1.8, 1.6, 1.75, 1.9, 1.75])
     waited, unclear = _on_the_wire(columns, np.arange(6), Link(1000.0), 0.002)
-    assert waited.tolist() == [False, False, False, False, True, True]
-    assert unclear.tolist() == [False, False, True, False, False, False]
+    assert waited.tolist() == [False, False, False, False, True, False]
+    assert unclear.tolist() == [False, False, True, False, False, True]
 
 
 def test_a_frame_that_may_have_waited_is_part_of_the_uncertainty(tmp_path: Path) -> None:

@@ -18,9 +18,6 @@ __all__ = ["waited"]
 SLACK_BYTES = 0.25
 """Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
 
-FEW = 0.1
-"""Share of the frames that waited for none of which one may be that came just when the wire was free."""
-
 ACCESS_US = 0.3
 """How long a CSR access may hold up a DMA that waits for no frame."""
 
@@ -73,9 +70,9 @@ def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us
     busy = np.zeros(len(sent), dtype=bool)
     busy[seen[1:]] = end[seen[:-1]] > ready[seen[1:]]
     transit = start - ready
-    # One that follows as if it had waited, but was as fast as few that had not, may have come at that very moment.
+    # One that follows as if it had waited, but was as fast as one that had not, may have come at that very moment.
     free = transit[~busy & ~found & ~np.isnan(transit)]
-    unclear = found & (transit < (np.quantile(free, FEW) + slack_us if len(free) else -np.inf))
+    unclear = found & (transit < free.max(initial=-np.inf) + slack_us)
     found &= ~unclear
     found |= _held_up(transit, busy)
     took = columns["wire_us"][sent] + gap_us

@@ -14,7 +14,7 @@ from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic
 
-__all__ = ["UNIFORM", "Clockwork", "FrameTimes"]
+__all__ = ["UNIFORM", "Clockwork", "FrameTimes", "phase_bytes"]
 
 UNIFORM = 1 / 12
 """Variance of a time of which only the sampling step is known, in steps squared."""
@@ -107,7 +107,7 @@ class FrameTimes:
         self.unclear = booleans(table, "queued", True) & ~self.queued
         self.clean = ~np.isnan(self.us["t_nic_us"]) & ~self.queued & ~self.unclear
         # Lengths that are upper bounds are taken as what they are in the mean: half a data phase shorter.
-        width = max((_phase_bytes(traffic) for traffic in frames.hosts.values()), default=4)
+        width = max((phase_bytes(traffic) for traffic in frames.hosts.values()), default=4)
         on_wire_us = self.us["wire_end_us"] - self.us["wire_start_us"]
         self.bounded = ~self.exact & np.isnan(self.us["wire_end_us"])
         # The wire tells a length by its two edges, to a part of a byte. Rounding that to whole bytes, or taking those
@@ -170,7 +170,7 @@ def _codes(column: pd.Series[str], names: list[str]) -> Integers:
     return found
 
 
-def _phase_bytes(traffic: Traffic) -> int:
+def phase_bytes(traffic: Traffic) -> int:
     """Return the bytes of the widest data phase of the card's DMA."""
     bus = traffic.dma.bus
     wide: Booleans = bus.bytes > 4 * bus.data_phases

@@ -7,9 +7,9 @@ from math import sqrt
 
 import numpy as np
 
-from pcitrace.columns import Floats
+from pcitrace.columns import Floats, Integers
 from pcitrace.estimate import SIGNIFICANT, Errors, Estimate, line, unknown
-from pcitrace.timing.frametimes import UNIFORM, FrameTimes
+from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
 from pcitrace.traffic.content import HEADER
 from pcitrace.traffic.dma import Kind
 
@@ -66,7 +66,7 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     slope = line(size[rows], duration[rows], errors[rows], x_sigma=blur).slope
     if slope.value is not None:
         errors = times.length_errors(errors, slope.value)
-    whole = line(size[rows], duration[rows], errors[rows], x_sigma=blur)
+    whole = line(size[rows], duration[rows], errors[rows], x_sigma=blur, unclear=_without_frame(times, kind, host[rows]))
     by_host = {}
     for number, name in enumerate(times.hosts):
         mine = np.flatnonzero(known & (host == number))
@@ -75,6 +75,24 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
         findings.append(f"R_PCI ({side}) is not known: {whole.slope.reason}")
     findings += _compare(side, by_host)
     return Rate(whole.slope, whole.intercept, _burst(times, kind), by_host)
+
+
+def _without_frame(times: FrameTimes, kind: Kind, hosts: Integers) -> tuple[Floats, Floats]:
+    """Return bytes and durations of the bursts of one kind, on some hosts, of which the frame is not known.
+
+    The constant is the slope over them too, but where its frame could not be told, the pieces of a burst may not have
+    been put together rightly. Leaving them out is no fair choice: what makes a DMA long makes its frame hard to tell.
+    """
+    size, took = [np.zeros(0)], [np.zeros(0)]
+    for number, traffic in enumerate(times.frames.hosts.values()):
+        joined, frame = traffic.joined, traffic.burst_frame
+        if frame is None or not (hosts == number).any():
+            continue
+        rows = np.flatnonzero((joined.kind == kind) & (joined.data_phases > 0) & (frame < 0))
+        # Whole data phases hold as much more than the frame in the mean as the upper bounds of other lengths.
+        size.append(joined.bytes[rows] - (phase_bytes(traffic) - 1) / 2)
+        took.append(joined.last_data_us[rows] - joined.first_data_us[rows])
+    return np.concatenate(size), np.concatenate(took)
 
 
 def _compare(side: str, by_host: dict[str, Estimate]) -> list[str]:
