@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SIGNIFICANT", "Errors", "Estimate", "Line", "Shared", "line", "mean", "unknown"]
+__all__ = ["SIGNIFICANT", "Comb", "Errors", "Estimate", "Line", "Shared", "line", "mean", "unknown"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -28,6 +28,14 @@ SIGNIFICANT = 3.0
 
 BLUR = 20.0
 """How many times its uncertainty a length has to vary for a slope: at 20 it is too flat by 1/400."""
+
+
+ORDERS = 6
+"""Of the sawtooth that sampling adds to the times of a clock: what is beyond has less than a tenth of its variance."""
+
+LEAST = 0.25
+"""Share of the variance of the edges by themselves that stays where their places between the samples say that errors
+cancel: these are known but for the jitter of clock and analyser, here a seventh of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,40 @@ class Shared:
 
 
 @dataclass(frozen=True)
+class Comb:
+    """Edges of one periodic clock, each seen at the next of samples that are as regular.
+
+    How far an edge is from its sample is a sawtooth of its place between two samples. Edges that lie alike between their
+    samples are wrong alike, and where the frames' spacing brings that about, their mean is as wrong as each of them.
+
+    Attributes
+    ----------
+    amount : array of float, shape (edges, frames)
+        How much later an edge that is later by a sampling step makes each time, times that step.
+    place : array of float, shape (edges, frames)
+        Place of each edge between two samples, in sampling steps behind a place that is not known.
+    """
+
+    amount: Floats
+    place: Floats
+
+    def together(self, coefficients: Floats) -> float:
+        """Return by how much the variance of a linear combination differs from that of edges wrong each by itself.
+
+        The sawtooth is the sum of sin(2 pi m place)/(pi m), so that with the common place unknown the variance is the sum
+        over m of ``abs(sum(amount exp(2 pi i m place)))**2 / (2 (pi m)**2)``.
+        """
+        amount = coefficients * self.amount
+        alone = float((amount**2).sum())
+        found = 0.0
+        for order in range(1, ORDERS + 1):
+            turn = 2 * np.pi * order * self.place
+            power = float((amount * np.cos(turn)).sum()) ** 2 + float((amount * np.sin(turn)).sum()) ** 2
+            found += (power - alone) / (2 * (np.pi * order) ** 2)
+        return found
+
+
+@dataclass(frozen=True)
 class Errors:
     """How wrong the times of some frames may be.
 
@@ -107,26 +149,33 @@ class Errors:
         Of each by itself: the sampling of its edges.
     shared : tuple of Shared
         What frames have in common: the offset between two analysers, a length known to a few bytes.
+    combs : tuple of Comb
+        Edges in `variance` that are not wrong each by itself.
     """
 
     variance: Floats
     shared: tuple[Shared, ...] = ()
+    combs: tuple[Comb, ...] = ()
 
     def __getitem__(self, rows: Any) -> Errors:
-        return Errors(self.variance[rows], tuple(Shared(one.amount[rows], one.cause[rows]) for one in self.shared))
+        shared = tuple(Shared(one.amount[rows], one.cause[rows]) for one in self.shared)
+        combs = tuple(Comb(one.amount[:, rows], one.place[:, rows]) for one in self.combs)
+        return Errors(self.variance[rows], shared, combs)
 
     def scaled(self, factor: float) -> Errors:
         """Return the errors of the times multiplied by a factor."""
         shared = tuple(Shared(one.amount * factor, one.cause) for one in self.shared)
-        return Errors(self.variance * factor**2, shared)
+        combs = tuple(Comb(one.amount * factor, one.place) for one in self.combs)
+        return Errors(self.variance * factor**2, shared, combs)
 
     def with_shared(self, amount: Floats, cause: Integers) -> Errors:
         """Add an error that frames have in common."""
-        return Errors(self.variance, (*self.shared, Shared(amount, cause)))
+        return Errors(self.variance, (*self.shared, Shared(amount, cause)), self.combs)
 
     def sigma(self, coefficients: Floats) -> float:
         """Return the standard uncertainty of a linear combination."""
-        square = _dot(coefficients**2, self.variance)
+        alone = _dot(coefficients**2, self.variance)
+        square = max(alone + sum(one.together(coefficients) for one in self.combs), LEAST * alone)
         for one in self.shared:
             square += float((np.bincount(one.cause, weights=coefficients * one.amount) ** 2).sum())
         return sqrt(square)

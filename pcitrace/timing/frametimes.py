@@ -8,8 +8,8 @@ from math import sqrt
 import numpy as np
 import pandas as pd
 
-from pcitrace.columns import Booleans, Integers, booleans, floats, integers
-from pcitrace.estimate import Errors
+from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers
+from pcitrace.estimate import Comb, Errors
 from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic
@@ -34,6 +34,8 @@ class Clockwork:
         Uncertainty of the capture's place on the run's axis.
     skew_us : float
         Largest delay between its channels.
+    clock_us : float or None
+        Period of CLK, on the run's axis.
     """
 
     step_us: float
@@ -41,6 +43,7 @@ class Clockwork:
     offset_sigma_us: float = 0.0
     drift_sigma_ppm: float = 0.0
     skew_us: float = 0.0
+    clock_us: float | None = None
 
     @classmethod
     def of(cls, run: Run, host: str) -> Clockwork:
@@ -56,7 +59,18 @@ class Clockwork:
             # A capture of changes: its times are rounded to the file's unit.
             step_us = 1e6 * (capture.tick_s or 0.0)
         sigmas = entry.get("offset_sigma_us", 0.0), entry.get("drift_sigma_ppm", 0.0)
-        return cls(step_us, number, *sigmas, entry.get("skew_us", 0.0))
+        mhz = run[host].mean_clock_mhz
+        clock_us = (1 + entry.get("drift_ppm", 0.0) * 1e-6) / mhz if mhz else None
+        return cls(step_us, number, *sigmas, entry.get("skew_us", 0.0), clock_us)
+
+    def place(self, time_us: Floats) -> Floats:
+        """Return where edges of CLK lie between two samples, in sampling steps, all from the same unknown place."""
+        known = time_us[~np.isnan(time_us)]
+        if not len(known) or not self.clock_us:
+            return np.full_like(time_us, np.nan)
+        # The period is known to a step over the whole capture: from its middle no clock is miscounted.
+        clocks = np.rint((time_us - np.median(known)) / self.clock_us)
+        return np.asarray(clocks * self.clock_us / self.step_us % 1)
 
 
 class FrameTimes:
@@ -130,7 +144,7 @@ class FrameTimes:
         clockworks = list(self.hosts.values())
         step = np.array([one.step_us for one in clockworks] + [0.0])
         capture = np.array([one.capture for one in clockworks] + [-1])
-        found = Errors(UNIFORM * (step[begin[1]] ** 2 + step[end[1]] ** 2))
+        found = Errors(UNIFORM * (step[begin[1]] ** 2 + step[end[1]] ** 2), (), self._combs(begin, end))
         together = np.zeros(len(begin[1]), dtype=np.int64)
         for one in {each.capture: each for each in clockworks}.values():
             # + where the interval ends on this capture's clock, - where it begins there.
@@ -151,6 +165,17 @@ class FrameTimes:
                     found = found.with_shared(late, together)
         return found
 
+    def _combs(self, begin: tuple[str, Integers], end: tuple[str, Integers]) -> tuple[Comb, ...]:
+        """Return the edges of CLK of each host that these times lie at; those of the wire have another clock."""
+        edges = [(sign, *one) for sign, one in ((-1, begin), (1, end)) if not one[0].startswith("wire")]
+        found = []
+        for number, clockwork in enumerate(self.hosts.values()):
+            if clockwork.clock_us and clockwork.step_us and edges:
+                amount = np.array([sign * clockwork.step_us * (host == number) for sign, _, host in edges])
+                time_us = np.array([np.where(host == number, self.us[name], np.nan) for _, name, host in edges])
+                found.append(Comb(amount, np.nan_to_num(clockwork.place(time_us))))
+        return tuple(found)
+
     def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:
         """Add what inexact lengths do to times that depend on them.
 
@@ -158,7 +183,7 @@ class FrameTimes:
         """
         own = np.where(self.bounded, 0.0, self.length_sigma * us_per_byte)
         together = np.where(self.bounded, self.length_sigma * us_per_byte, 0.0)
-        found = Errors(errors.variance + own**2, errors.shared)
+        found = Errors(errors.variance + own**2, errors.shared, errors.combs)
         return found.with_shared(together, np.maximum(self.length, 0)) if self.bounded.any() else found
 
 

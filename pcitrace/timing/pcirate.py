@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 
 from pcitrace.columns import Floats, Integers
-from pcitrace.estimate import SIGNIFICANT, Errors, Estimate, line, unknown
+from pcitrace.estimate import SIGNIFICANT, Estimate, line, unknown
 from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
 from pcitrace.traffic.content import HEADER
 from pcitrace.traffic.dma import Kind
@@ -55,12 +55,12 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     """
     if side == "send":
         duration, host, kind = times.us["dma_us"], times.sender, Kind.SEND_DATA
+        errors = times.errors(("dma_start_us", host), ("dma_end_us", host))
     else:
         duration, host, kind = times.us["rx_dma_us"], times.receiver, Kind.RECEIVE_DATA
+        errors = times.errors(("rx_dma_start_us", host), ("rx_dma_end_us", host))
     known = ~np.isnan(duration) & (times.length >= 0) & (host >= 0)
     size: Floats = times.length + (HEADER - times.spare_bytes)
-    step = np.array([one.step_us for one in times.hosts.values()] + [0.0])
-    errors = Errors(2 * UNIFORM * step[host] ** 2)
     rows = np.flatnonzero(known)
     blur = times.length_sigma[rows]
     slope = line(size[rows], duration[rows], errors[rows], x_sigma=blur).slope
