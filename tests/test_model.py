@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcitrace.errors import FitError
-from pcitrace.estimate import Errors, Shared, line, mean
+from pcitrace.estimate import LEAST, Comb, Errors, Shared, line, mean
 from pcitrace.latency import LatencyFit, read
 from pcitrace.model import TERMS, LatencyModel, Term
 
@@ -236,6 +236,39 @@ def test_an_error_that_all_share_does_not_average_out() -> None:
     assert mean(values, opposite).sigma == pytest.approx(0.1)
     halves = Errors(np.zeros(100), (Shared(np.full(100, 1.0), np.repeat([0, 1], 50)),))
     assert mean(values, halves).sigma == pytest.approx(1 / np.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [np.full(60, 0.3), np.arange(60) / 4, np.arange(60) * 0.2503, np.random.default_rng(3).random(60)],
+    ids=["alike", "four places", "nearly four", "any"],
+)
+def test_edges_of_one_clock_are_wrong_as_their_places_between_the_samples_say(place: np.ndarray) -> None:
+    """Sampled one by one, for every place that the first may have."""
+    first = np.linspace(0, 1, 5000, endpoint=False)[:, None]
+    late = (np.ceil(first + place) - (first + place)).mean(axis=1)
+    alone = np.full(60, 1 / 12)
+    found = mean(np.zeros(60), Errors(alone, (), (Comb(np.ones((1, 60)), place[None]),))).sigma
+    assert found == pytest.approx(np.sqrt(max(late.var(), LEAST / 12 / 60)), rel=0.03)
+
+
+def test_errors_of_edges_that_seem_to_cancel_do_so_in_part_only() -> None:
+    # Both edges of each interval lie alike between the samples: it would be exact if CLK did not jitter.
+    comb = Comb(np.array([np.full(60, -1.0), np.ones(60)]), np.full((2, 60), 0.3))
+    intervals = Errors(np.full(60, 2 / 12), (), (comb,))
+    assert mean(np.zeros(60), intervals).sigma == pytest.approx(np.sqrt(LEAST * 2 / 12 / 60))
+    assert mean(np.zeros(30), intervals.scaled(2.0)[::2]).sigma == pytest.approx(2 * np.sqrt(LEAST * 2 / 12 / 30))
+
+
+def test_what_may_belong_to_a_line_is_part_of_its_sigma() -> None:
+    x, y = np.array([60.0, 300.0, 700.0, 1100.0, 1500.0]), np.array([0.6, 3.1, 6.9, 11.2, 15.0])
+    more = np.array([[1400.0, 500.0], [17.0, 5.5]])
+    without = line(x, y, errors(5, 0.0))
+    moved = np.array([np.polyfit(np.r_[x, one], np.r_[y, two], 1) - np.polyfit(x, y, 1) for one, two in more.T])
+    found = line(x, y, errors(5, 0.0), unclear=(more[0], more[1]))
+    assert found.slope.value == without.slope.value
+    assert found.slope.sigma == pytest.approx(np.linalg.norm(moved[:, 0]))
+    assert found.intercept.sigma == pytest.approx(np.linalg.norm(moved[:, 1]))
 
 
 def test_scatter_leaves_out_what_the_sampling_adds() -> None:

@@ -66,5 +66,14 @@ def test_frames_of_one_length_tell_once_how_often_something_short_comes_last() -
     assert settled(sizes, pauses, number, totals)[-2:] == [200, 200]
 
 
+def test_what_follows_a_piece_that_is_not_full_is_of_no_frame() -> None:
+    """Pieces are cut at 10. Something short comes as soon as a piece would: behind 10 it may be one, behind 7 not."""
+    sizes = [[10, 10, 5, 2], [10, 10, 9, 2], [10, 10, 6, 2], [10, 7, 2, 2], [10, 10, 2, 2]]
+    pauses = [[0.14, 0.14, 0.4]] * 3 + [[0.14, 0.14, 0.4]] * 2
+    number = [0, 0, 0, -1, 1, 1, 1, -1, 2, 2, 2, -1, 3, 3, -1, -1, 4, 4, -1, -1]
+    totals = [(25, 25), (29, 29), (26, 26), (17, 19), (20, 22)]
+    assert settled(sizes, pauses, number, totals)[-8:] == [3, 3, -1, -1, 4, 4, 4, -1]
+
+
 def test_no_frames() -> None:
     assert settled([[2, 10]], [[0.2]], [-1, -1], [(1, 1)]) == [-1, -1]

@@ -66,7 +66,9 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     slope = line(size[rows], duration[rows], errors[rows], x_sigma=blur).slope
     if slope.value is not None:
         errors = times.length_errors(errors, slope.value)
-    whole = line(size[rows], duration[rows], errors[rows], x_sigma=blur, unclear=_without_frame(times, kind, host[rows]))
+    whole = line(
+        size[rows], duration[rows], errors[rows], x_sigma=blur, unclear=_without_frame(times, kind, host[rows])
+    )
     by_host = {}
     for number, name in enumerate(times.hosts):
         mine = np.flatnonzero(known & (host == number))

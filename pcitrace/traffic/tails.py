@@ -82,11 +82,9 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     tail, before_tail = inside[at_tail], inside[at_tail - 1]
     total = np.bincount(owner, weights=units.count[inside], minlength=frames).astype(np.int64)
     del inside, owner, at_tail
-    free = np.r_[units.short & (number < 0), False, False]
+    free = np.r_[units.short & (number < 0), False]
     count = np.r_[units.count, 0]
     ahead, behind = np.where(free[head - 1], head - 1, -1), np.where(free[tail + 1], tail + 1, -1)
-    # The status of a send may come in between.
-    second = np.where((behind >= 0) & free[tail + 2], tail + 2, -1)
     first, final = units.short[head] & (tail > head), units.short[tail] & (tail > head)
     least, most = np.minimum(least, total), np.maximum(most, total)
 
@@ -96,11 +94,9 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
 
     comes_ahead, comes_behind = count[ahead], count[behind]
     in_time = pick_us(units.last_us, behind) <= latest_us
-    second_in_time = pick_us(units.last_us, second) <= latest_us
     leaves_first, leaves_final = -units.count[head], -units.count[tail]
     ways = (
         (0, 1, (behind >= 0) & in_time & fits(comes_behind)),
-        (0, 2, (second >= 0) & second_in_time & fits(count[second])),
         (1, 0, (ahead >= 0) & fits(comes_ahead)),
         (-1, 0, first & fits(leaves_first)),
         (0, -1, final & fits(leaves_final)),
@@ -116,7 +112,6 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     known = between[1:-1][forced[1:] & forced[:-1]]
     spare = between > (int(np.quantile(known, FEW, method="lower")) if len(known) else 0)
     pause = np.log(np.clip(np.r_[MOST_US, units.asked_us[1:] - units.last_us[:-1], MOST_US], LEAST_US, MOST_US))
-    pause_behind = np.log(np.clip(pick_us(units.asked_us, second) - units.last_us[tail], LEAST_US, MOST_US))
     # Frames that can be cut in one way only tell what the pauses are.
     follows = np.flatnonzero((number[1:] == number[:-1]) & (number[1:] >= 0)) + 1
     within = _Pauses(pause[follows[forced[number[follows]]]], pause, *WITHIN)
@@ -145,19 +140,20 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
             at = pause[head[rows] + (at_head < 0)]
             cost += at_head * (before.likelihood(at) - within.likelihood(at) - short_head)
         if at_tail:
-            at = pause_behind[rows] if at_tail == 2 else pause[tail[rows] + (at_tail > 0)]
+            at = pause[tail[rows] + (at_tail > 0)]
             gain = within.likelihood(at) - after.likelihood(at)
             if not at_head:
                 gain += short_tail + goes_on[(tail if at_tail > 0 else before_tail)[rows]]
-            cost -= np.sign(at_tail) * gain
+            cost -= at_tail * gain
         better = cost < best[rows]
         best[rows[better]] = cost[better]
         chosen[rows[better]] = at_head, at_tail
     out = number.copy()
     each = np.arange(frames)
-    for side, change, unit in ((0, -1, head), (1, -1, tail), (0, 1, ahead), (1, 1, behind), (1, 2, second)):
-        rows = chosen[:, side] == change
-        out[unit[rows]] = np.where(change > 0, each[rows], -1)
+    for side, (coming, leaving) in enumerate(((ahead, head), (behind, tail))):
+        comes, leaves = chosen[:, side] > 0, chosen[:, side] < 0
+        out[leaving[leaves]] = -1
+        out[coming[comes]] = each[comes]
     return out
 
 
