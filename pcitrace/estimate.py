@@ -29,7 +29,6 @@ SIGNIFICANT = 3.0
 BLUR = 20.0
 """How many times its uncertainty a length has to vary for a slope: at 20 it is too flat by 1/400."""
 
-
 LEAST = 0.5
 """Share of the variance of edges by themselves that stays where their places between the samples say that their errors
 cancel: the places are known to a fifth of a step, for CLK jitters and its period is that of sampled edges."""
@@ -106,8 +105,8 @@ class Shared:
 class Comb:
     """Edges of one periodic clock, each seen at the next of samples that are as regular.
 
-    How far an edge is from its sample is a sawtooth of its place between two samples. Edges that lie alike between their
-    samples are wrong alike, and where the frames' spacing brings that about, their mean is as wrong as each of them.
+    How far an edge is from its sample is a sawtooth of its place between two samples. Edges that lie alike between
+    their samples are wrong alike, and where the frames' spacing brings that about, their mean is as wrong as each.
 
     Attributes
     ----------

@@ -85,14 +85,15 @@ def _without_frame(times: FrameTimes, kind: Kind, hosts: Integers) -> tuple[Floa
     The constant is the slope over them too, but where its frame could not be told, the pieces of a burst may not have
     been put together rightly. Leaving them out is no fair choice: what makes a DMA long makes its frame hard to tell.
     """
-    size, took = [np.zeros(0)], [np.zeros(0)]
+    size: list[Floats] = [np.zeros(0)]
+    took: list[Floats] = [np.zeros(0)]
     for number, traffic in enumerate(times.frames.hosts.values()):
         joined, frame = traffic.joined, traffic.burst_frame
         if frame is None or not (hosts == number).any():
             continue
         rows = np.flatnonzero((joined.kind == kind) & (joined.data_phases > 0) & (frame < 0))
         # Whole data phases hold as much more than the frame in the mean as the upper bounds of other lengths.
-        size.append(joined.bytes[rows] - (phase_bytes(traffic) - 1) / 2)
+        size.append(joined.bytes[rows].astype(np.float64) - (phase_bytes(traffic) - 1) / 2)
         took.append(joined.last_data_us[rows] - joined.first_data_us[rows])
     return np.concatenate(size), np.concatenate(took)
 

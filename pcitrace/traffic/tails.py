@@ -78,10 +78,10 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
         return number
     owner = number[inside]
     head = inside[np.searchsorted(owner, np.arange(frames))]
-    at_tail = np.searchsorted(owner, np.arange(frames), side="right") - 1
-    tail, before_tail = inside[at_tail], inside[at_tail - 1]
+    end = np.searchsorted(owner, np.arange(frames), side="right") - 1
+    tail, before_tail = inside[end], inside[end - 1]
     total = np.bincount(owner, weights=units.count[inside], minlength=frames).astype(np.int64)
-    del inside, owner, at_tail
+    del inside, owner, end
     free = np.r_[units.short & (number < 0), False]
     count = np.r_[units.count, 0]
     ahead, behind = np.where(free[head - 1], head - 1, -1), np.where(free[tail + 1], tail + 1, -1)
