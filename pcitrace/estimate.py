@@ -125,9 +125,11 @@ class Comb:
         With the common place unknown, two edges of which one lies d behind the other have the covariance
         (d**2 - d + 1/6)/2, which is 1/12 where they lie alike. Its sum over all pairs needs them in order only.
         """
-        place = (self.place % 1).ravel()
+        amount = coefficients * self.amount
+        there = amount != 0
+        amount, place = amount[there], self.place[there] % 1
         order = np.argsort(place)
-        amount, place = (coefficients * self.amount).ravel()[order], place[order]
+        amount, place = amount[order], place[order]
         moment = amount * place
         total, first = float(amount.sum()), float(moment.sum())
         distances = float((moment * np.cumsum(amount) - amount * np.cumsum(moment)).sum())
