@@ -33,6 +33,9 @@ LEAST = 0.5
 """Share of the variance of edges by themselves that stays where their places between the samples say that their errors
 cancel: the places are known to a fifth of a step, for CLK jitters and its period is that of sampled edges."""
 
+PLACES = 4096
+"""Places between two samples that are told apart, much finer than they are known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -123,18 +126,19 @@ class Comb:
         """Return by how much the variance of a linear combination differs from that of edges wrong each by itself.
 
         With the common place unknown, two edges of which one lies d behind the other have the covariance
-        (d**2 - d + 1/6)/2, which is 1/12 where they lie alike. Its sum over all pairs needs them in order only.
+        (d**2 - d + 1/6)/2, which is 1/12 where they lie alike. Its sum over all pairs needs only how much lies where.
         """
-        amount = coefficients * self.amount
-        there = amount != 0
-        amount, place = amount[there], self.place[there] % 1
-        order = np.argsort(place)
-        amount, place = amount[order], place[order]
-        moment = amount * place
+        alone = 0.0
+        amount = np.zeros(PLACES)
+        for one, place in zip(self.amount, self.place, strict=True):
+            each = coefficients * one
+            alone += _dot(each, each)
+            amount += np.bincount((place * PLACES).astype(np.int64) % PLACES, weights=each, minlength=PLACES)
+        moment = amount * np.arange(PLACES) / PLACES
         total, first = float(amount.sum()), float(moment.sum())
-        distances = float((moment * np.cumsum(amount) - amount * np.cumsum(moment)).sum())
-        squares = total * float((moment * place).sum()) - first**2
-        return (total**2 - float((amount**2).sum())) / 12 + squares - distances
+        distances = _dot(moment, np.cumsum(amount)) - _dot(amount, np.cumsum(moment))
+        squares = total * _dot(moment, np.arange(PLACES) / PLACES) - first**2
+        return (total**2 - alone) / 12 + squares - distances
 
 
 @dataclass(frozen=True)
