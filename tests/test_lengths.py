@@ -203,6 +203,30 @@ def test_no_word_is_written_before_it_has_come(card: Profile) -> None:
     assert first_us == pytest.approx(received.rows[1][0] + 1.0 + 2 * CLOCK_US, abs=CLOCK_US)
 
 
+@pytest.mark.parametrize("left", [3, 11, 19])
+def test_the_first_whole_frame_may_begin_anywhere_among_single_words(card: Profile, left: int) -> None:
+    """The capture begins within a frame; the card is behind the wire, so that words follow without a pause."""
+    bus, received = Bus(), Wires()
+    received.rows.append((np.nan, 1.0, -1))
+    begins: list[float] = []
+    bus.clock = round(4 / CLOCK_US)
+    for _ in range(left):
+        add(bus, 1, 11)
+    for length in [1034, 74, 522, 74, 522, 1034, 74] * 4:
+        if len(begins) % 7 == 6:
+            # Everything has been written, and the wire is idle.
+            bus.clock += 2000
+            received.add(bus.clock * CLOCK_US - 2, length)
+        else:
+            received.add(received.rows[-1][1] + 1, length)
+        begins.append(bus.clock * CLOCK_US)
+        for _ in range((length + 6) // 4):
+            add(bus, 1, 11)
+    bursts = told(bus, card, None, received).bursts
+    start_us = bursts["start_us"][bursts["kind"] == "receive_data"].to_numpy(dtype=float)
+    assert start_us == pytest.approx(begins, abs=2 * CLOCK_US)
+
+
 def test_a_status_as_long_as_a_tail_is_not_the_head_of_the_next_frame(ring: Profile) -> None:
     """Frames whose last piece is of 4 words and their status of 4 follow each other with equal pauses."""
     bus, received = Bus(), Wires()

@@ -25,8 +25,9 @@ PENDING = 64
 STRETCH = 32
 """Frames that are tried at once where one follows the other; doubled as long as they fit."""
 
-BEGINNING, FEW = 256, 4
-"""Units with which it is found where the first whole frame begins, and runs at which it is tried in any case."""
+BEGINNING, FIRST, FEW = 1024, 128, 4
+"""Units with which it is found where the first whole frame begins; of those at which it may begin, so many; and runs at
+which it is tried in any case."""
 
 SPAN = 4 * LONGEST
 """Units that are put into lists at a time."""
@@ -38,6 +39,7 @@ def parse(
     expected: Expected,
     optional: frozenset[int],
     sending: bool,
+    trial: bool = False,
 ) -> Integers:
     """Number the pieces by the frame they make up.
 
@@ -53,6 +55,8 @@ def parse(
         Data phases that a piece of no frame can have: descriptors or status.
     sending : bool
         Whether the pieces are reads of frames before the wire, else writes after it.
+    trial : bool
+        Whether it is only asked how well pieces and frames fit, so that the first frame need not be found at any cost.
 
     Returns
     -------
@@ -72,7 +76,7 @@ def parse(
     final, short = pieces.data_phases[tails], list(optional)
     foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, 0)
     parser = _Parser(Train(count, foreign, first, last), expected, optional, sending)
-    number, frame, parted = parser.run(), np.array(parser.found, dtype=np.int64), parser.parted
+    number, frame, parted = parser.run(trial), np.array(parser.found, dtype=np.int64), parser.parted
     del parser
     if optional:
         units = Units(count - foreign * parted, asked_us[heads], first, last, np.isin(count, short))
@@ -116,7 +120,7 @@ class _Parser:
         self.compared, self.compared_ahead, self.misfits = range(0), 0, list[int]()
         self._reset(0)
 
-    def run(self) -> Integers:
+    def run(self, trial: bool) -> Integers:
         """Return the number of the frame of every unit.
 
         The capture may begin in the middle of a frame, and what is left of it may fit others, or with some of the next
@@ -125,14 +129,18 @@ class _Parser:
         """
         tried = {0: self._against(0, np.inf)}
         if any(tried[0][:2]):
-            heads = self.run_head[: np.searchsorted(self.run_head, BEGINNING // 2)]
+            heads = self.run_head[: np.searchsorted(self.run_head, FIRST)]
             heads = heads[heads > 0]
             pause_us = np.r_[-np.inf, self.first[heads] - self.last[heads - 1]]
             # It is one of the first, or comes behind a longer pause than there was before.
             likely = pause_us[1:] > np.maximum.accumulate(pause_us)[:-1]
             likely[:FEW] = True
-            for head in heads[likely].tolist():
-                tried[head] = self._against(head, min(against + seams for against, seams, _ in tried.values()))
+            # Among single data phases nothing needs to tell where a frame begins.
+            single = (self.count[:FIRST] == 1) & ~self.short[:FIRST]
+            among = np.flatnonzero(single[1:] & single[:-1] & (not trial)) + 1
+            for head in np.union1d(heads[likely], among).tolist():
+                if head >= self.begins:
+                    tried[head] = self._against(head, min(against + seams for against, seams, _ in tried.values()))
             usual = min((seams / units for _, seams, units in tried.values() if units), default=0.0)
             best = min(tried, key=lambda head: tried[head][0] + tried[head][1] - usual * tried[head][2])
             self._reset(best)
@@ -161,6 +169,7 @@ class _Parser:
         against += self.found[-1] + 1 - len(self.found) if self.found else 0
         ahead = Ahead.of(self.units.part(0, BEGINNING + 1), self.optional, self.full)
         rows = np.flatnonzero(number >= 0)
+        self.begins = int(rows[0]) if len(rows) else head
         frames = np.split(rows, np.flatnonzero(np.diff(number[rows])) + 1) if len(rows) else []
         seams = sum(ahead.seams(members.tolist(), len(ahead.count)) for members in frames)
         return against, seams, len(rows)
