@@ -7,15 +7,17 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import pandas as pd
 import pytest
 from nicruns import documented_profiles
 from test_traffic import CLOCK_US, NIC, Bus
 
 from pcitrace import profiles
+from pcitrace.frames import HostTraffic, Link, build
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.ahead import Ahead, Bounds, Train
-from pcitrace.traffic.content import WireFrames
+from pcitrace.traffic.content import WireFrames, wire_frames
 
 BYTE_US = 0.08
 
@@ -248,3 +250,40 @@ def test_what_is_short_comes_last_even_if_what_was_before_is_a_little_nearer(hea
     first = last - (count - 1) * CLOCK_US
     ahead = Ahead.of(Train(count, np.zeros_like(count), first, last), frozenset([4]), 64)
     assert ahead.frame(0, len(count), Bounds(132, 132, 132)) == [heads + number for number in range(4)]
+
+
+def test_an_edge_that_what_was_read_contradicts_is_null(tmp_path: Path) -> None:
+    """The wire leaves open whether a word beside the status is the frame's; 84 words were read, 83 are told."""
+    path = tmp_path / "rings.toml"
+    path.write_text(documented_profiles()["ring-model"])
+    profile = profiles.load(path)
+    reader, writer, on_wire = Bus(), Bus(), []
+    lengths = [330, 334, 338] * 4
+    lengths[7] = 333
+    for number, length in enumerate(lengths):
+        add(reader, -(-length // 4), 8)
+        start = reader.clock * CLOCK_US
+        on_wire.append((start, start + (length + 12) * 0.008))
+        reader.clock = writer.clock = round(on_wire[-1][1] / CLOCK_US) + 40
+        # Here the receiving host had taken the bus before the last word, and the status of another send comes as well.
+        pieces = [83, 1] if number == 7 else [-(-length // 4)]
+        for count in (*pieces, 1):
+            writer.clock += 10 * (count == 1)
+            add(writer, count, 2)
+        writer.clock += 10
+        if number in (5, 7, 9):
+            add(writer, 1, 2)
+    start_us, end_us = zip(*on_wire, strict=True)
+    wire = pd.DataFrame({"start_us": start_us, "end_us": end_us, "bytes": None})
+    frames_on_wire = wire_frames(wire, 0.008, 8, 0.01)
+    hosts = {
+        "A": HostTraffic(reader.analyse(profile, lines=(NIC,), sent=frames_on_wire), profile, None, wire, 0.01),
+        "B": HostTraffic(writer.analyse(profile, lines=(NIC,), received=frames_on_wire), profile),
+    }
+    frames = build(hosts, link=Link(1000.0))
+    unknown = frames.table[["rx_dma_start_us", "rx_dma_end_us", "rx_status_us"]].isna()
+    assert unknown.to_numpy().tolist() == [[number == 7] * 3 for number in range(12)]
+    assert frames.drop_log["frame"].tolist() == [7]
+    assert frames.drop_log["reason"].tolist() == [
+        "a status word beside it may be its own, or one of its words a status"
+    ]

@@ -53,7 +53,7 @@ def dropped(
     sender, receiver : str
         Names of the hosts.
     rows : dict of str to arrays
-        The frames; `doubtful` tells those whose receive is not certain.
+        The frames; `doubtful` tells those whose receive is not certain, `open` those of which only its edges are not.
     wire : WireFrames or None
         What was seen on the sender's wire.
     received : Received or None
@@ -99,6 +99,10 @@ def dropped(
         )
         kind = np.where(rows["send_row"][lost] >= 0, "send_data", "wire")
         note(sender, kind, rows["order_us"][lost], rows["length_bytes"][lost], lost, reason)
+        some = np.flatnonzero(rows["open"])
+        begin = other.first_data_us[rows["receive_burst"][some]]
+        open_edges = "a status word beside it may be its own, or one of its words a status"
+        note(receiver, "receive_data", begin, rows["length_bytes"][some], some, open_edges)
         first = np.nanmin(rows["order_us"]) if len(rows["order_us"]) else np.inf
         burst = received.unused
         begin = other.first_data_us[burst]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers, pick
-from pcitrace.traffic.content import FCS, HEADER, numbers
+from pcitrace.traffic.content import FCS, HEADER, WireFrames, numbers
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 
 if TYPE_CHECKING:
     from pcitrace.frames.matching import Ends
 
-__all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "sequence_numbers", "user_lengths"]
+__all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
 
 LEAST_USER_BYTES = 46
 """User bytes of the shortest frame; shorter ones are padded on the wire (IEEE 802.3)."""
@@ -82,6 +82,22 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     exact &= ~padded
     rows["length_bytes"] = user
     rows["length_exact"] = exact
+
+
+def other_lengths(rows: dict[str, Any], wire: WireFrames) -> Booleans:
+    """Return which frames were written with other data phases than what was read tells, where the wire allows both.
+
+    Frames lie in memory alike on both sides, so that what is written has as many data phases as what is read, or always
+    some more: how many is seen where the wire leaves only one number. What differs was given a status word at either
+    end, or a word of it was taken for status.
+    """
+    read, written = rows["send_phases"], rows["receive_phases"]
+    width = np.where(rows["receive_bytes"] > 4 * written, 8, 4)
+    least, most = (-(-pick(bound, rows["wire_row"]) // width) for bound in (wire.least, wire.most))
+    both = (read > 0) & (written > 0) & (pick(wire.length, rows["wire_row"]) >= 0)
+    more = written - read
+    told = np.unique(more[both & (least == most)])
+    return np.asarray(both & (least < most) & (len(told) > 0) & ~np.isin(more, told))
 
 
 class _Bounds:

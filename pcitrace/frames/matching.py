@@ -13,7 +13,7 @@ from pcitrace.columns import Floats, Integers, next_us, pick, pick_us
 from pcitrace.frames.align import Side, match
 from pcitrace.frames.delays import freed
 from pcitrace.frames.droplog import WIDE_SPARE, Received, dropped
-from pcitrace.frames.identity import ROUNDED, SequenceField, sequence_numbers, user_lengths
+from pcitrace.frames.identity import ROUNDED, SequenceField, other_lengths, sequence_numbers, user_lengths
 from pcitrace.frames.sendstart import find
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import Starts
@@ -176,6 +176,13 @@ def one_direction(
     used[receive_of_send[receive_of_send >= 0]] = True
     used[receive_of_wire[receive_of_wire >= 0]] = True
     rows = _columns(sender, receiver, mine, theirs, wire_of_send, receive_of_send, only_wire, receive_of_wire)
+    rows["open"] = np.zeros(len(rows["send_row"]), dtype=bool)
+    if wire is not None and theirs is not None and not theirs.host.traffic.dma.bus.has_address:
+        rows["open"] = other_lengths(rows, wire)
+        for name in ("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us"):
+            rows[name] = np.where(rows["open"], np.nan, rows[name])
+        for name in ("receive_bytes", "receive_phases"):
+            rows[name] = np.where(rows["open"], -1, rows[name])
     user_lengths(rows, mine, theirs)
     sequence_numbers(rows, mine, theirs, sequence)
     rows["doubtful"] = np.isin(rows["wire_row"], doubtful_wire)
