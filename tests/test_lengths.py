@@ -253,20 +253,23 @@ def test_what_is_short_comes_last_even_if_what_was_before_is_a_little_nearer(hea
 
 
 def test_an_edge_that_what_was_read_contradicts_is_null(tmp_path: Path) -> None:
-    """The wire leaves open whether a word beside the status is the frame's; 84 words were read, 83 are told."""
+    """The wire leaves open whether a word beside the status is the frame's; 84 words were read, 83 are told.
+
+    A word that is left out in the frame's middle moves no edge.
+    """
     path = tmp_path / "rings.toml"
     path.write_text(documented_profiles()["ring-model"])
     profile = profiles.load(path)
     reader, writer, on_wire = Bus(), Bus(), []
     lengths = [330, 334, 338] * 4
-    lengths[7] = 333
+    lengths[3] = lengths[7] = 333
     for number, length in enumerate(lengths):
         add(reader, -(-length // 4), 8)
         start = reader.clock * CLOCK_US
         on_wire.append((start, start + (length + 12) * 0.008))
         reader.clock = writer.clock = round(on_wire[-1][1] / CLOCK_US) + 40
-        # Here the receiving host had taken the bus before the last word, and the status of another send comes as well.
-        pieces = [83, 1] if number == 7 else [-(-length // 4)]
+        # The receiving host had taken the bus before the last word, and the status of another send comes as well.
+        pieces = {3: [40, 1, 43], 7: [83, 1]}.get(number, [-(-length // 4)])
         for count in (*pieces, 1):
             writer.clock += 10 * (count == 1)
             add(writer, count, 2)

@@ -84,12 +84,12 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     rows["length_exact"] = exact
 
 
-def other_lengths(rows: dict[str, Any], wire: WireFrames) -> Booleans:
+def other_lengths(rows: dict[str, Any], wire: WireFrames, inside: Integers) -> Booleans:
     """Return which frames were written with other data phases than what was read tells, where the wire allows both.
 
     Frames lie in memory alike on both sides, so that what is written has as many data phases as what is read, or always
     some more: how many is seen where the wire leaves only one number. What differs was given a status word at either
-    end, or a word of it was taken for status.
+    end, or a word of it was taken for status; of the `inside` data phases in its middle, where that moves no edge.
     """
     read, written = rows["send_phases"], rows["receive_phases"]
     width = np.where(rows["receive_bytes"] > 4 * written, 8, 4)
@@ -97,7 +97,10 @@ def other_lengths(rows: dict[str, Any], wire: WireFrames) -> Booleans:
     both = (read > 0) & (written > 0) & (pick(wire.length, rows["wire_row"]) >= 0)
     more = written - read
     told = np.unique(more[both & (least == most)])
-    return np.asarray(both & (least < most) & (len(told) > 0) & ~np.isin(more, told))
+    if not len(told):
+        return np.zeros_like(both)
+    at = np.searchsorted(told, more)
+    return np.asarray(both & (least < most) & ((at == len(told)) | (pick(told, at % len(told)) > more + inside)))
 
 
 class _Bounds:

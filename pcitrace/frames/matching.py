@@ -178,7 +178,9 @@ def one_direction(
     rows = _columns(sender, receiver, mine, theirs, wire_of_send, receive_of_send, only_wire, receive_of_wire)
     rows["open"] = np.zeros(len(rows["send_row"]), dtype=bool)
     if wire is not None and theirs is not None and not theirs.host.traffic.dma.bus.has_address:
-        rows["open"] = other_lengths(rows, wire)
+        other = np.append(0, np.cumsum(bursts.data_phases[loose]))
+        since, until = (other[np.searchsorted(loose_us, rows[f"rx_dma_{edge}_us"])] for edge in ("start", "end"))
+        rows["open"] = other_lengths(rows, wire, until - since)
         for name in ("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us"):
             rows[name] = np.where(rows["open"], np.nan, rows[name])
         for name in ("receive_bytes", "receive_phases"):
