@@ -18,6 +18,7 @@ from pcitrace.frames import sendstart
 from pcitrace.frames.sendupdate import updates
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic, analyse
+from pcitrace.traffic.content import WireFrames
 from pcitrace.traffic.dma import Memory
 from pcitrace.traffic.initiators import nic_grant_line
 
@@ -398,3 +399,25 @@ def test_an_access_of_the_receive_side_is_no_update_of_the_sent_queue(rings: Pro
     starts = sendstart.find(csr, rings, begin, ends, none, none, none, np.array([0x40_0000]))
     assert (starts.first.tolist(), starts.last.tolist()) == ([0], [0])
     assert updates(csr, starts, ends, none, none).tolist() == [bus.rows[update]["start_us"]]
+
+
+@pytest.mark.parametrize(
+    ("parts", "lengths", "pieces"),
+    [([256, 256, 22], [530] * 4, [3] * 4), ([256, 60, 60], [530, 256, 60, 60], [1] * 12)],
+)
+def test_a_frame_longer_than_its_buffers_is_one_burst(
+    rings: Profile, parts: list[int], lengths: list[int], pieces: list[int]
+) -> None:
+    """Buffers of 256 bytes; the wire tells whether a full one goes on, and a long frame that is lost joins nothing."""
+    bus, buffer = Bus(), 0x8000
+    for _ in range(4):
+        for part in parts:
+            bus.add(NIC, WRITE, buffer, [1] * -(-part // 4))
+            bus.add(NIC, WRITE, 0x2000 + buffer // 64, [1])
+            buffer += 0x800
+    length = np.array(lengths)
+    start = np.arange(len(length), dtype=float)
+    wire = WireFrames(start, start + 0.5, length, length, length, None, np.full(len(length), -1))
+    found = bus.analyse(rings, received=wire, memory=Memory(receive_buffers=[[0x8000, 0x10000]])).bursts
+    found = found[found["kind"] == "receive_data"]
+    assert found["pieces"].tolist() == pieces

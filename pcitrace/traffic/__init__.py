@@ -20,6 +20,7 @@ from pcitrace.traffic.content import WireFrames
 from pcitrace.traffic.csr import Accesses, accesses
 from pcitrace.traffic.dma import KINDS, Dma, Kind, Memory
 from pcitrace.traffic.initiators import Initiator
+from pcitrace.traffic.parts import over_buffers
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.segment import by_lengths
 from pcitrace.traffic.windows import Windows, place
@@ -220,6 +221,7 @@ def analyse(
     # Addresses say what belongs together only where it is known which way the data went.
     if whole.has_address and (write >= 0).any():
         dma = dma_module.by_address(nics, phases, profile, csr, memory or Memory(), write)
+        dma = over_buffers(dma, received, profile.receive_fcs)
     else:
         dma = by_lengths(nics, profile, sent, received, write)
     unknown = _counted(initiators.REASONS, why[who == Initiator.UNKNOWN])
