@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pcitrace.frames import matching
 from pcitrace.frames.align import Side, match
 from pcitrace.frames.strays import cut_off, undisturbed
 
@@ -191,3 +194,14 @@ def test_pieces_of_frames_that_the_capture_cuts_off_disturb_no_match() -> None:
     assert cut([45.0, 59.0], [64, 500]) == [False] * 2
     # A status before the last frame arrives is none of its pieces.
     assert cut([48.5, 58.5, 70.0], [4, 4, 380]) == [False, True, True]
+
+
+def test_every_frame_has_a_partner_if_the_card_cuts_through() -> None:
+    """Short frames are read before the wire begins; of the long ones each would be the one before it on the wire."""
+    length = [60, 60, 60, 1500, 60, 60, 1500, 60, 60, 60, 1500]
+    begins = 200.0 * np.arange(len(length))
+    takes = np.where(np.array(length) == 60, 5.0, 100.0)
+    sent = replace(side(begins.tolist(), length), end_us=begins + takes)
+    wire = replace(side((begins + 8).tolist(), length), end_us=begins + 10 + 1.2 * takes)
+    i, j = matching._match(sent, wire, True, lossless=True)
+    assert i.tolist() == j.tolist() == list(range(len(length)))

@@ -30,6 +30,9 @@ __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
 UNALIGNED = 3
 """Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
 
+CLEARLY = 0.1
+"""Share of frames that must have a partner only if wire and DMA overlap."""
+
 
 @dataclass(frozen=True)
 class Link:
@@ -139,7 +142,7 @@ def one_direction(
     wire_of_send = np.full(n_send, -1)
     send_of_wire = np.full(n_wire, -1)
     if wire_side is not None:
-        i, j = _match(send, wire_side, store_and_forward)
+        i, j = _match(send, wire_side, store_and_forward, lossless=True)
         wire_of_send[i], send_of_wire[j] = j, i
         # A wire whose bytes were not captured has the content of what was read for it.
         inherited = np.where(wire_side.key == 0, pick_keys(send.key, send_of_wire), wire_side.key)
@@ -200,10 +203,11 @@ def pick_keys(key: Keys, rows: Integers) -> Keys:
     return np.where(rows >= 0, key[np.maximum(rows, 0)], np.uint64(0)) if len(key) else np.zeros(len(rows), np.uint64)
 
 
-def _match(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Integers]:
+def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) -> tuple[Integers, Integers]:
     """Match two sides; where wire and DMA overlap although the profile says they do not, the trace is right.
 
-    It shows in more frames that match or, without contents, in as many that come much sooner.
+    It shows in more frames that match or, without contents, in as many that come much sooner; or, between memory and
+    wire of the sender, where none is lost, in every one having a partner, of which a good share had none.
     """
     i, j = match(earlier, later, after_end)
     by_content = bool((earlier.key != 0).any() and (later.key != 0).any())
@@ -212,6 +216,8 @@ def _match(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Integ
     other_i, other_j = match(earlier, later, False)
     if by_content or len(other_i) < len(i) or not len(other_i):
         return (other_i, other_j) if len(other_i) > len(i) else (i, j)
+    if lossless and len(other_i) == min(len(earlier), len(later)) and len(i) < (1 - CLEARLY) * len(other_i):
+        return other_i, other_j
     sooner = float(np.median(later.end_us[other_j] - earlier.end_us[other_i]))
     if not len(i) or sooner < 0.5 * float(np.median(later.end_us[j] - earlier.end_us[i])):
         return other_i, other_j
