@@ -25,8 +25,9 @@ def over_buffers(dma: Dma, received: WireFrames | None, receive_fcs: bool | None
     moved = np.flatnonzero((dma.kind == Kind.RECEIVE_DATA) & (dma.bus.data_phases > 0))
     if received is None or not len(moved):
         return dma
-    bursts, row = np.unique(dma.burst[moved], return_inverse=True)
-    size = np.bincount(row, weights=dma.bus.bytes[moved]).astype(np.int64)
+    size = np.bincount(dma.burst[moved], weights=dma.bus.bytes[moved]).astype(np.int64)
+    bursts = np.flatnonzero(size)
+    size = size[bursts]
     known = received.length >= 0
     fcs_least, fcs_most = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[receive_fcs]
     least, most = np.sort(received.least[known] + fcs_least), np.sort(received.most[known] + fcs_most)
