@@ -6,6 +6,7 @@ A profile is a TOML file; ``docs/nic-profiles.md`` explains its keys, ``nic-prof
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ class Profile:
         return f"<Profile {self.name}: {self.title}, {len(self.registers)} registers>"
 
 
+@cache
 def built_in() -> tuple[str, ...]:
     """Return the names of the profiles that come with pcitrace."""
     folder = resources.files("pcitrace").joinpath("nics")
@@ -128,14 +130,19 @@ def load(name: str | Path, folder: Path | None = None) -> Profile:
     """
     text = str(name)
     if text in built_in():
-        with resources.as_file(resources.files("pcitrace").joinpath("nics", f"{text}.toml")) as path:
-            return _read(path)
+        return _built_in(text)
     path = (folder or Path()) / text
     if not path.is_file():
         raise ConfigurationError(
             f"no NIC profile {text!r}: neither the file {path} nor one of {', '.join(built_in())}", path
         )
     return _read(path)
+
+
+@cache
+def _built_in(name: str) -> Profile:
+    with resources.as_file(resources.files("pcitrace").joinpath("nics", f"{name}.toml")) as path:
+        return _read(path)
 
 
 def _read(path: Path) -> Profile:

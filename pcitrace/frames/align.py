@@ -190,23 +190,18 @@ def _between(
     starts = later.start_us[j]
     # The last frame that had begun when this one came, if they are all different ones that fit; or each in its order.
     latest = np.searchsorted(begins, starts, side="right") - 1
-    whole = []
     fits = (latest >= 0) & possible(earlier, later, i[np.maximum(latest, 0)], j, after_end)
-    if fits.all() and (np.diff(latest) > 0).all():
-        whole.append(latest)
     in_order = len(i) == len(j) and bool(possible(earlier, later, i, j, after_end).all())
-    if in_order:
-        whole.append(np.arange(len(i)))
-    if lag is None:
-        lag = _usual_lag(earlier, later, i, j, after_end)
-    for rows in whole:
-        if (np.abs(starts - begins[rows] - lag) < ALIKE_US).all():
-            return i[rows], j
-    if len(j) > BLOCK and whole:
-        return i[whole[0]], j
     if in_order and (latest - np.arange(len(i)) < WIDEST).all():
         # There is no other way to match all of them.
         return i, j
+    rows = np.arange(len(i)) if in_order else latest if fits.all() and (np.diff(latest) > 0).all() else None
+    if rows is not None and len(j) > BLOCK:
+        return i[rows], j
+    if lag is None:
+        lag = _usual_lag(earlier, later, i, j, after_end)
+    if rows is not None and (np.abs(starts - begins[rows] - lag) < ALIKE_US).all():
+        return i[rows], j
     plain, other = np.flatnonzero(fits), np.flatnonzero(~fits)
     usual = (np.abs(starts[plain] - begins[latest[plain]] - lag) < ALIKE_US).all()
     if len(j) > BLOCK and (usual or len(plain) == len(i)) and (np.diff(latest[plain]) > 0).all():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import cache, partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -118,6 +120,10 @@ class _Parser:
         self.run_number = np.full(len(self.run_start), -1, dtype=np.int32)
         # Runs that were compared with frames, how many they are ahead of them, and which of them do not fit.
         self.compared, self.compared_ahead, self.misfits = range(0), 0, list[int]()
+        # What was tried with one beginning mostly comes again with the next: each frame's seams are counted once.
+        first = Ahead.of(units.part(0, BEGINNING + 1), optional, self.full)
+        self.seams = cache(partial(first.seams, stop=len(first.count)))
+        self.at = 0
         self._reset(0)
 
     def run(self, trial: bool) -> Integers:
@@ -149,8 +155,8 @@ class _Parser:
 
     def _reset(self, head: int) -> None:
         """Forget what was found, to begin at a unit."""
-        self.out[:] = self.run_number[:] = -1
-        self.parted[:] = False
+        self.out[: self.at] = self.run_number[: np.searchsorted(self.run_head, self.at)] = -1
+        self.parted[: self.at] = False
         self.found: list[int] = []
         self.at, self.frame, self.due = head, 0, 0
 
@@ -167,11 +173,9 @@ class _Parser:
         number = self._numbers(BEGINNING)
         against += np.count_nonzero((number[head:] < 0) & ~self.short[head:BEGINNING])
         against += self.found[-1] + 1 - len(self.found) if self.found else 0
-        ahead = Ahead.of(self.units.part(0, BEGINNING + 1), self.optional, self.full)
-        rows = np.flatnonzero(number >= 0)
-        self.begins = int(rows[0]) if len(rows) else head
-        frames = np.split(rows, np.flatnonzero(np.diff(number[rows])) + 1) if len(rows) else []
-        seams = sum(ahead.seams(members.tolist(), len(ahead.count)) for members in frames)
+        rows = np.flatnonzero(number >= 0).tolist()
+        self.begins = rows[0] if rows else head
+        seams = sum(self.seams(tuple(members)) for _, members in groupby(rows, number.tolist().__getitem__))
         return against, seams, len(rows)
 
     def _numbers(self, stop: int) -> Integers:
@@ -184,7 +188,7 @@ class _Parser:
 
     def _go(self, stop: int, spare: float) -> None:
         """Find the frames that begin before a unit, as long as no more than so many units are passed over."""
-        self.stop, self.spare = stop, spare
+        self.stop, self.run_stop, self.spare = stop, int(np.searchsorted(self.run_head, stop)), spare
         stretch = STRETCH
         while self._more():
             fitted = self._runs() or self._singles(stretch)
@@ -210,7 +214,7 @@ class _Parser:
         if self.run_head[run] != self.solid[solid]:
             return 0
         ahead = run - self.frame
-        stop = min(len(self.run_head), self.frames + ahead)
+        stop = min(max(self.run_stop, run + 1), self.frames + ahead)
         while run < stop:
             if ahead != self.compared_ahead or not self.compared.start <= run < self.compared.stop:
                 self._compare(run, ahead, stop)
