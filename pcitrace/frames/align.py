@@ -254,17 +254,22 @@ def _decided(
         if not rows or stop - low == len(rows):
             continue
 
-        def fit(row: int, one: int) -> bool:
-            pair = i[one : one + 1], found_j[row : row + 1]
-            return starts[row] - begins[one] <= longest and bool(possible(earlier, later, *pair, after_end)[0])
+        def fitting(row: int, ones: range) -> int:
+            """Return the first of some earlier frames that this later one can be."""
+            for some in (np.array(ones[at : at + WIDEST]) for at in range(0, len(ones), WIDEST)):
+                fits = possible(earlier, later, i[some], found_j[row : row + 1], after_end)
+                fits &= starts[row] - begins[some] <= longest
+                if fits.any():
+                    return int(some[fits.argmax()])
+            raise AssertionError("it has been matched with one of them")
 
         first, free = {}, low
         for row in rows:
-            first[row] = next(one for one in range(free, stop) if fit(row, one))
+            first[row] = fitting(row, range(free, stop))
             free = first[row] + 1
         free = stop
         for row in reversed(rows):
-            last = next(one for one in range(free - 1, low - 1, -1) if fit(row, one))
+            last = fitting(row, range(low, free)[::-1])
             keep[row] = first[row] == last
             free = last
     return found_i[keep], found_j[keep]

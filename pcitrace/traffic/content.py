@@ -58,8 +58,7 @@ class Heads:
 
 def keys(head: Heads, offset: int = 0) -> Keys:
     """Return a key of each frame's first 60 bytes; 0 where they are not all there."""
-    window = head.data[:, offset : offset + KEY_BYTES].astype(np.uint64) + np.uint64(1)
-    value = (window * _POWERS).sum(axis=1, dtype=np.uint64)
+    value = head.data[:, offset : offset + KEY_BYTES].astype(np.uint64) @ _POWERS
     value[value == 0] = 1
     value[head.length < KEY_BYTES + offset] = 0
     return np.asarray(value)
@@ -88,21 +87,19 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     before = _within(which, length)
     most = HEAD // 4 + 1
     length = np.clip(most - before, 0, length)
-    owner = np.repeat(np.arange(len(rows)), length)
-    nth = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length, length)
-    at, burst = begin[owner] + nth, which[owner]
-    wide = (dma.bus.bytes > 4 * dma.bus.data_phases)[rows][owner]
+    nth = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    at = np.repeat(begin, length) + nth
+    wide = (dma.bus.bytes > 4 * dma.bus.data_phases)[rows]
     data = phases.data[at].view(np.uint64)
     enables = np.maximum(phases.byte_enables[at], 0)
-    width = 8 if wide.all() else 4
-    if wide.all() | ~wide.any() and not (enables & (1 << width) - 1).any():
+    width = 8 if wide[length > 0].all() else 4
+    if (width == 8 or not wide[length > 0].any()) and not (enables & (1 << width) - 1).any():
         # Whole data phases, as most cards move them, take their places as they are.
-        place = before[owner] + nth
-        words = np.zeros((len(bursts), -(-HEAD // width)), dtype=f"<u{width}")
-        fits = place < words.shape[1]
-        words[burst[fits], place[fits]] = data[fits].astype(words.dtype)
-        length = np.minimum(width * np.bincount(burst, minlength=len(bursts)), HEAD)
-        return Heads(words.view(np.uint8)[:, :HEAD], length)
+        words = np.zeros((len(bursts), most), dtype=f"<u{width}")
+        words.ravel()[np.repeat(most * which + before, length) + nth] = data
+        there = width * np.bincount(which, weights=length, minlength=len(bursts)).astype(np.int64)
+        return Heads(words.view(np.uint8)[:, :HEAD], np.minimum(there, HEAD))
+    wide, burst = np.repeat(wide, length), np.repeat(which, length)
     lanes = np.arange(8)
     byte = (data[:, None] >> (8 * lanes).astype(np.uint64) & np.uint64(0xFF)).astype(np.uint8)
     enabled = (enables[:, None] >> lanes & 1 == 0) & ((lanes < 4) | wide[:, None])

@@ -140,7 +140,7 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
         at = np.where(has, np.repeat(begin, repeat) + offset, 0)
         data_us = np.where(has, phases.time_us[at], np.nan)
         value = np.where(has, phases.data[at], -1)
-        enables = np.where(has, phases.byte_enables[at], -1).astype(np.int16)
+        enables = np.where(has, phases.byte_enables[at], np.int16(-1))
         moved = hosts.take(last)
     address, command = moved.address, moved.command
     if offset.any():

@@ -45,11 +45,10 @@ class _Column:
             ascending, where = np.unique(rows, return_inverse=True)
             return self[ascending][where]
         out = np.empty(len(rows), dtype=self.dtype)
-        edges = np.searchsorted(rows, self.begin)
-        within = rows - np.repeat(self.begin[:-1], np.diff(edges))
-        for chunk, (start, stop) in zip(self.chunks, pairwise(edges.tolist()), strict=True):
+        edges = pairwise(np.searchsorted(rows, self.begin).tolist())
+        for chunk, begin, (start, stop) in zip(self.chunks, self.begin[:-1].tolist(), edges, strict=True):
             if start < stop:
-                out[start:stop] = chunk[within[start:stop]]
+                out[start:stop] = chunk[rows[start:stop] - begin]
         return out
 
 
@@ -85,7 +84,7 @@ class Phases:
             begin,
             _Column.of(data_phases, "time_us", np.float64),
             _Column.of(data_phases, "data", np.int64),
-            _Column.of(data_phases, "byte_enables", np.int64),
+            _Column.of(data_phases, "byte_enables", np.int16),
         )
 
     def __len__(self) -> int:
