@@ -44,12 +44,15 @@ class _Column:
         if not (rows[1:] >= rows[:-1]).all():
             ascending, where = np.unique(rows, return_inverse=True)
             return self[ascending][where]
-        out = np.empty(len(rows), dtype=self.dtype)
-        edges = pairwise(np.searchsorted(rows, self.begin).tolist())
-        for chunk, begin, (start, stop) in zip(self.chunks, self.begin[:-1].tolist(), edges, strict=True):
-            if start < stop:
-                out[start:stop] = chunk[rows[start:stop] - begin]
-        return out
+        edges = np.searchsorted(rows, self.begin)
+        within = rows - np.repeat(self.begin[:-1], np.diff(edges))
+        # There are many chunks: little is done with each.
+        parts = [
+            chunk.take(within[start:stop])
+            for chunk, (start, stop) in zip(self.chunks, pairwise(edges.tolist()), strict=True)
+            if start < stop
+        ]
+        return np.concatenate([np.empty(0, dtype=self.dtype), *parts], dtype=self.dtype, casting="unsafe")
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,11 @@ class Phases:
     def source_address(self, transactions: Integers) -> Integers:
         """Return bytes 6 to 11 of frames that begin with the given transactions; -1 where they end before that."""
         begin, length = self.ranges(transactions)
-        at = np.minimum(begin, max(len(self) - 3, 0))
-        source = (self.data[at + 1] >> 16 & 0xFFFF) << 32 | self.data[at + 2] & 0xFFFFFFFF
-        return np.where(length >= 3, source, -1)
+        out = np.full(len(begin), -1)
+        long = length >= 3
+        middle, last = self.data[(begin[long, None] + np.array([1, 2])).ravel()].reshape(-1, 2).T
+        out[long] = (middle >> 16 & 0xFFFF) << 32 | last & 0xFFFFFFFF
+        return out
 
     def usual_source_address(self, transactions: Integers) -> int | None:
         """Return the source address that nearly all frames have which begin with the given transactions."""
