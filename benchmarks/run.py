@@ -7,6 +7,7 @@ from machine to machine, ratios less so. Wants a quiet machine and about 4 GB of
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import subprocess
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -34,12 +35,18 @@ PCITRACE = Path(sys.executable).with_name("pcitrace")
 
 def best(work: Callable[[], object], times: int = 15) -> float:
     """The shortest of several runs, in seconds."""
-    took = []
+    return in_turn([work], times)[0]
+
+
+def in_turn(works: Sequence[Callable[[], object]], times: int) -> list[float]:
+    """The shortest of several runs of each, in seconds; run in turn, so that what disturbs the machine disturbs all."""
+    shortest = [math.inf] * len(works)
     for _ in range(times):
-        start = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - start)
-    return min(took)
+        for number, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            shortest[number] = min(shortest[number], time.perf_counter() - start)
+    return shortest
 
 
 @dataclass
@@ -71,20 +78,20 @@ def kernel(samples: NDArray[np.unsignedinteger], channels: list[str], what: str)
     data = samples.tobytes()
     # The same memory for all; numpy's own arrays lie in large pages.
     words, large = np.frombuffer(data, np.uint64), samples.view(np.uint64)
-    limit, in_large = (best(partial(np.bitwise_xor.reduce, array)) for array in (words, large))
-    with ThreadPoolExecutor(2) as pool:
-        halves = np.array_split(words, 2)
-        both = best(lambda: list(pool.map(np.bitwise_xor.reduce, halves)))
+    halves = np.array_split(words, 2)
     capture = _kernel.from_samples(data, samples.itemsize, channels, traffic.RATE_MHZ * 1e6)
     bus = spec(channels)
-    rows = [
-        Row(f"limit: one thread XORs the {what} buffer", limit, len(samples), limit),
-        Row("the same on two threads", both, len(samples), limit),
-        Row("a copy in pages of 2 MB, one thread", in_large, len(samples), limit),
-    ]
-    for threads in (1, 2):
-        took = best(partial(_kernel.decode, capture, [bus], threads=threads))
-        rows.append(Row(f"kernel, {what}, {threads} thread{'s' * (threads > 1)}", took, len(samples), limit))
+    with ThreadPoolExecutor(2) as pool:
+        ways: dict[str, Callable[[], object]] = {
+            f"limit: one thread XORs the {what} buffer": lambda: np.bitwise_xor.reduce(words),
+            "the same on two threads": lambda: list(pool.map(np.bitwise_xor.reduce, halves)),
+            "a copy in pages of 2 MB, one thread": lambda: np.bitwise_xor.reduce(large),
+            f"kernel, {what}, 1 thread": partial(_kernel.decode, capture, [bus], threads=1),
+            f"kernel, {what}, 2 threads": partial(_kernel.decode, capture, [bus], threads=2),
+        }
+        took_each = in_turn(list(ways.values()), 50)
+    limit = took_each[0]
+    rows = [Row(way, took, len(samples), limit) for way, took in zip(ways, took_each, strict=True)]
     took = best(lambda: _kernel.decode(capture, [bus], threads=1, portable=True), 3)
     rows.append(Row(f"kernel, {what}, 1 thread, without vector instructions", took, len(samples), limit))
     return rows
@@ -143,10 +150,10 @@ def main() -> None:
 
     page = ["# Benchmarks", "", __doc__.split("\n\n")[1], "", f"`make bench` on: {machine()}, two of them used.", ""]
     u16 = traffic.samples(count)
-    page += ["## Samples in memory", "", HEAD, *map(str, kernel(u16, traffic.CHANNELS_16, "u16"))]
-    limit = best(lambda: np.bitwise_xor.reduce(u16.view(np.uint64)))
-    part = u16[: count // 5]
-    page.append(str(Row("numpy, vectorised", best(lambda: peers.with_numpy(part), 3), len(part), limit / 5)))
+    rows = kernel(u16, traffic.CHANNELS_16, "u16")
+    part, limit = u16[: count // 5], rows[0].seconds / 5
+    rows.append(Row("numpy, vectorised", best(lambda: peers.with_numpy(part), 3), len(part), limit))
+    page += ["## Samples in memory", "", HEAD, *map(str, rows)]
     u64 = traffic.samples(count // 4, np.uint64)
     page += map(str, kernel(u64, traffic.CHANNELS_64, "u64"))
     del u64
