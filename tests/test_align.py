@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pcitrace.frames import matching
 from pcitrace.frames.align import Side, match
-from pcitrace.frames.strays import cut_off, undisturbed
+from pcitrace.frames.strays import cut_off, due, undisturbed
 
 
 def side(times: list[float], lengths: list[int], keys: list[int] | None = None, took: float = 1.0) -> Side:
@@ -164,6 +164,23 @@ def test_where_pieces_are_of_no_frame_no_match_holds_until_none_is_pending() -> 
     assert np.flatnonzero(~kept).tolist() == [4, 5, 6, 7, 8, 9, 10]
     # Without a row of frames for which none was pending nothing tells where it is right again.
     assert not undisturbed(sent, got, rows[4:11], rows[4:11], np.array([155.0])).any()
+
+
+@pytest.mark.parametrize(
+    ("came_us", "behind", "holds"),
+    [(104.0, 16, False), (104.0, 8, True), (84.0, 16, True)],
+    ids=["cut", "too short for the other", "not when the other was due"],
+)
+def test_what_comes_when_a_longer_frame_was_due_may_be_that_one_cut(came_us: float, behind: int, holds: bool) -> None:
+    """The frames at 60 and 100 us have no other partner; one of 192 bytes comes, with something short behind it."""
+    sent = side([0.0, 20.0, 40.0, 60.0, 100.0, 120.0], [500, 600, 500, 192, 208, 600])
+    got = side([4.0, 24.0, 44.0, came_us, 124.0], [500, 600, 500, 192, 600])
+    i, j = match(sent, got, True)
+    assert i.tolist() == [0, 1, 2, 3, 5]
+    kept = due(sent, got, i, j, np.array([5.5, came_us + 2]), np.array([16, behind]))
+    assert kept.tolist() == [True, True, True, holds, True]
+    known = replace(got, key=np.arange(1, 6, dtype=np.uint64))
+    assert due(sent, known, i, j, np.array([5.5, came_us + 2]), np.array([16, behind])).all()
 
 
 @pytest.mark.parametrize("mixed", [True, False])

@@ -17,7 +17,7 @@ from pcitrace.frames.identity import ROUNDED, SequenceField, other_lengths, sequ
 from pcitrace.frames.sendstart import find
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import Starts
-from pcitrace.frames.strays import cut_off, undisturbed
+from pcitrace.frames.strays import cut_off, due, undisturbed
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Bursts, Traffic
 from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, heads, keys, wire_frames
@@ -166,6 +166,7 @@ def one_direction(
             stray = bursts.reason[loose] == NO_ROOM
             stray &= ~cut_off(wire_side, receive, i, j, loose_us, bursts.bytes[loose], stray)
             certain = undisturbed(wire_side, receive, i, j, loose_us[stray])
+            certain &= due(wire_side, receive, i, j, loose_us, bursts.bytes[loose])
             doubtful_wire, doubtful, i, j = i[~certain], j[~certain], i[certain], j[certain]
             receive_of_wire[i] = j
             both = send_of_wire[i] >= 0

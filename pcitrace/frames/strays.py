@@ -8,7 +8,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.align import ALIKE_US, UNDER_WAY, Side, densest, longest_lag, possible
 
-__all__ = ["cut_off", "undisturbed"]
+__all__ = ["cut_off", "due", "undisturbed"]
 
 IN_A_ROW = 3
 """So many frames with the usual lag, or with the lengths of no other frames, one behind the other are no chance."""
@@ -67,6 +67,31 @@ def _exchangeable(earlier: Side, later: Side, i: Integers, j: Integers) -> Boole
                 break
             exchangeable |= _in_a_row(in_time & possible(earlier, later, other, j, after_end))
     return exchangeable
+
+
+def due(earlier: Side, later: Side, i: Integers, j: Integers, loose_us: Floats, size: Integers) -> Booleans:
+    """Return which matches hold although the later frame came when another was due, of which nothing else was seen.
+
+    With what is short behind it, taken for status, it is as long as that one: its tail may have been cut off, so that
+    it has the length of a frame that was lost before. Loose pieces are given in order of time, with their bytes.
+    """
+    keep = np.ones(len(i), dtype=bool)
+    lost = np.setdiff1d(np.arange(len(earlier)), i)
+    starts = later.start_us[j]
+    come_us = earlier.end_us if (starts >= earlier.end_us[i]).all() else earlier.start_us
+    lags = starts - come_us[i]
+    if not len(lost) or not np.isfinite(lags).any():
+        return keep
+    usual = densest(np.sort(lags[np.isfinite(lags)]))
+    at = np.searchsorted(starts, come_us[lost] + usual - ALIKE_US)
+    lost, at = lost[at < len(i)], at[at < len(i)]
+    total = np.append(0, np.cumsum(size))
+    until = total[np.searchsorted(loose_us, np.append(starts, np.inf))]
+    longest = later.longest[j[at]]
+    longer = (longest < earlier.shortest[lost]) & (earlier.shortest[lost] <= longest + until[at + 1] - until[at])
+    longer &= (starts[at] < come_us[lost] + usual + ALIKE_US) & (lags[at] > usual + ALIKE_US)
+    keep[at[longer & (later.key[j[at]] == 0)]] = False
+    return keep
 
 
 def cut_off(
