@@ -38,7 +38,6 @@ BLOCK, AT_ONCE = 256, 128
 WIDEST = 48
 """Most frames that one frame is compared with, where nothing but order and time tells them apart."""
 
-
 UNDER_WAY, SAMPLE = 32, 4000
 """Frames that may be under way at once, and how many at either end of a capture are looked at to find the usual lag."""
 
@@ -58,8 +57,6 @@ class Side:
         Bounds of its length in bytes.
     key : array of uint64
         Key of its content, 0 if not known.
-    other_keys : tuple of arrays
-        Keys it has if its buffer begins unaligned.
     damaged : array of bool
         Whether its content may differ from the same frame's elsewhere.
     """
