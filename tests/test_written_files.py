@@ -72,6 +72,20 @@ def test_files_equal_tables(suffix: str, source: Path, tables: Tables, tmp_path:
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(path.name for path in paths.values())
 
 
+def test_files_of_many_chunks_equal_tables(tmp_path: Path) -> None:
+    """Every chunk has a decoder of its own, whose numbers begin anew."""
+    clocks = waveforms.settle(buses.long_run(5, 400).clocks, Random(3))
+    sampled, _ = waveforms.timing_mode(waveforms.wires(clocks), Random(4))
+    path = waveforms.write_sr(tmp_path / "a.sr", sampled, chunk_bytes=[20_000] * 6)
+    capture = _kernel.open(str(path))
+    written = {name: tmp_path / f"{name}.parquet" for name in ("transactions", "data_phases")}
+    names = {name: str(file) for name, file in written.items()}
+    _kernel.decode_to_files(capture, [resolve_wiring(capture.channels).bus().spec()], threads=3, **names)
+    wanted = decode(path, threads=1)
+    for name, file in written.items():
+        assert_same_rows(read(file, TABLES[name]), getattr(wanted, name))
+
+
 def test_columns_are_those_of_the_schema(source: Path) -> None:
     import pyarrow as pa
 
