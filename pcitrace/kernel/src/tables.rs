@@ -10,6 +10,7 @@ use arrow::array::{
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type};
+use std::slice;
 use std::sync::Arc;
 
 /// One column: its name, whether it can be null, and how to fill it from rows.
@@ -22,41 +23,71 @@ struct Column<R> {
 /// Fills a column from rows, by a loop of its own for each column: most of the time of a table goes by in them.
 enum Fill<R> {
     /// The flag says whether text is dictionary encoded.
-    Text(fn(&[Row<R>], bool) -> ArrayRef),
-    Float(fn(&[Row<R>]) -> ArrayRef),
-    Integer(fn(&[Row<R>]) -> ArrayRef),
-    Byte(fn(&[Row<R>]) -> ArrayRef),
-    Flag(fn(&[Row<R>]) -> ArrayRef),
+    Text(fn(&[Part<R>], bool) -> ArrayRef),
+    Float(fn(&[Part<R>]) -> ArrayRef),
+    Integer(fn(&[Part<R>]) -> ArrayRef),
+    Byte(fn(&[Part<R>]) -> ArrayRef),
+    Flag(fn(&[Part<R>]) -> ArrayRef),
 }
 
 /// A [`Fill`] by what one cell holds.
 macro_rules! cells {
     (Text, $cell:expr) => {
-        Fill::Text(|rows, coded| text(rows, coded, $cell))
+        Fill::Text(|parts, coded| text(parts, coded, $cell))
     };
     (Float, $cell:expr) => {
-        Fill::Float(|rows| primitive::<Float64Type, _>(rows, $cell))
+        Fill::Float(|parts| primitive::<Float64Type, _>(parts, $cell))
     };
     (Integer, $cell:expr) => {
-        Fill::Integer(|rows| primitive::<UInt64Type, _>(rows, $cell))
+        Fill::Integer(|parts| primitive::<UInt64Type, _>(parts, $cell))
     };
     (Byte, $cell:expr) => {
-        Fill::Byte(|rows| primitive::<UInt8Type, _>(rows, $cell))
+        Fill::Byte(|parts| primitive::<UInt8Type, _>(parts, $cell))
     };
     (Flag, $cell:expr) => {
-        Fill::Flag(|rows| flags(rows, $cell))
+        Fill::Flag(|parts| flags(parts, $cell))
     };
 }
 
-/// A row and what it needs besides itself.
-pub type Row<'a, R> = (Context<'a>, &'a R);
+/// Rows of one bus that follow each other, with what the first of them needs besides itself.
+pub type Part<'a, R> = (Context<'a>, &'a [R]);
 
 /// What a row needs besides itself.
+#[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub bus: &'a BusTables,
     /// Number of the row within its bus.
     pub number: u64,
     pub origin: Origin,
+}
+
+/// The rows of a part, each with its own context.
+fn rows<'a, R>(&(context, rows): &Part<'a, R>) -> impl Iterator<Item = (Context<'a>, &'a R)> {
+    (context.number..).zip(rows).map(move |(number, row)| (Context { number, ..context }, row))
+}
+
+fn count<R>(parts: &[Part<R>]) -> usize {
+    parts.iter().map(|(_, rows)| rows.len()).sum()
+}
+
+/// Parts for batches of about `size` rows: long ones are cut, short ones are put together.
+pub fn portions<'a, R>(parts: impl Iterator<Item = Part<'a, R>>, size: usize) -> Vec<Vec<Part<'a, R>>> {
+    let mut portions: Vec<Vec<Part<R>>> = Vec::new();
+    let mut room = 0;
+    for (context, rows) in parts {
+        for (nth, rows) in rows.chunks(size).enumerate() {
+            let part = (Context { number: context.number + (nth * size) as u64, ..context }, rows);
+            match portions.last_mut() {
+                Some(last) if room >= rows.len() => last.push(part),
+                _ => {
+                    portions.push(vec![part]);
+                    room = size;
+                }
+            }
+            room -= rows.len();
+        }
+    }
+    portions
 }
 
 impl<'a> Context<'a> {
@@ -115,51 +146,57 @@ impl<R> Columns<R> {
         self.schema.clone()
     }
 
-    pub fn batch(&self, rows: &[Row<R>]) -> RecordBatch {
+    pub fn batch(&self, parts: &[Part<R>]) -> RecordBatch {
         let array = |column: &&Column<R>| match column.fill {
-            Fill::Text(fill) => fill(rows, self.coded),
-            Fill::Float(fill) | Fill::Integer(fill) | Fill::Byte(fill) | Fill::Flag(fill) => fill(rows),
+            Fill::Text(fill) => fill(parts, self.coded),
+            Fill::Float(fill) | Fill::Integer(fill) | Fill::Byte(fill) | Fill::Flag(fill) => fill(parts),
         };
         let arrays = self.chosen.iter().map(array).collect();
         // The count says how many rows there are also where no column was asked for.
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let options = RecordBatchOptions::new().with_row_count(Some(count(parts)));
         RecordBatch::try_new_with_options(self.schema(), arrays, &options).expect("the arrays follow the schema")
     }
 }
 
-fn text<R>(rows: &[Row<R>], coded: bool, cell: impl for<'a> Fn(&Context<'a>, &R) -> Option<&'a str>) -> ArrayRef {
-    let texts = rows.iter().map(|(context, row)| cell(context, row));
+fn text<R>(parts: &[Part<R>], coded: bool, cell: impl for<'a> Fn(&Context<'a>, &R) -> Option<&'a str>) -> ArrayRef {
+    let cells = parts.iter().flat_map(rows);
     if coded {
         let mut builder = StringDictionaryBuilder::<UInt8Type>::new();
-        texts.for_each(|text| builder.append_option(text));
+        cells.for_each(|(context, row)| builder.append_option(cell(&context, row)));
         Arc::new(builder.finish())
     } else {
-        let mut builder = StringBuilder::with_capacity(rows.len(), 12 * rows.len());
-        texts.for_each(|text| builder.append_option(text));
+        let mut builder = StringBuilder::with_capacity(count(parts), 12 * count(parts));
+        cells.for_each(|(context, row)| builder.append_option(cell(&context, row)));
         Arc::new(builder.finish())
     }
 }
 
-fn primitive<T: ArrowPrimitiveType, R>(rows: &[Row<R>], cell: impl Fn(&Context, &R) -> Option<T::Native>) -> ArrayRef {
+fn primitive<T: ArrowPrimitiveType, R>(
+    parts: &[Part<R>],
+    cell: impl Fn(&Context, &R) -> Option<T::Native>,
+) -> ArrayRef {
     let mut nulls = 0;
-    let value = |(context, row): &Row<R>| {
-        let value = cell(context, row);
-        nulls += usize::from(value.is_none());
-        value.unwrap_or_default()
-    };
-    let values: Vec<_> = rows.iter().map(value).collect();
-    let valid = (nulls > 0).then(|| validity(rows.len(), |i| cell(&rows[i].0, rows[i].1).is_some()));
+    let mut values = Vec::with_capacity(count(parts));
+    for part in parts {
+        values.extend(rows(part).map(|(context, row)| {
+            let value = cell(&context, row);
+            nulls += usize::from(value.is_none());
+            value.unwrap_or_default()
+        }));
+    }
+    let valid = (nulls > 0).then(|| NullBuffer::new(bits(parts, |context, row| cell(context, row).is_some())));
     Arc::new(PrimitiveArray::<T>::new(values.into(), valid))
 }
 
-fn flags<R>(rows: &[Row<R>], cell: impl Fn(&Context, &R) -> Option<bool>) -> ArrayRef {
-    let cell = |i: usize| cell(&rows[i].0, rows[i].1);
-    let values = BooleanBuffer::collect_bool(rows.len(), |i| cell(i) == Some(true));
-    Arc::new(BooleanArray::new(values, Some(validity(rows.len(), |i| cell(i).is_some()))))
+fn flags<R>(parts: &[Part<R>], cell: impl Fn(&Context, &R) -> Option<bool>) -> ArrayRef {
+    let values = bits(parts, |context, row| cell(context, row) == Some(true));
+    let valid = bits(parts, |context, row| cell(context, row).is_some());
+    Arc::new(BooleanArray::new(values, Some(NullBuffer::new(valid))))
 }
 
-fn validity(n: usize, is_valid: impl Fn(usize) -> bool) -> NullBuffer {
-    NullBuffer::new(BooleanBuffer::collect_bool(n, is_valid))
+fn bits<R>(parts: &[Part<R>], bit: impl Fn(&Context, &R) -> bool) -> BooleanBuffer {
+    let mut cells = parts.iter().flat_map(rows);
+    BooleanBuffer::collect_bool(count(parts), |_| cells.next().is_some_and(|(context, row)| bit(&context, row)))
 }
 
 const fn column<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
@@ -285,9 +322,11 @@ pub fn data_phases() -> Columns<DataPhase> {
 pub fn problems(decoded: &[&Decoded]) -> RecordBatch {
     let mut rows: Vec<_> = decoded
         .iter()
-        .flat_map(|decoded| decoded.problems.iter().map(|problem| (Context::of(&decoded.bus), problem)))
+        .flat_map(|decoded| {
+            decoded.problems.iter().map(|problem| (Context::of(&decoded.bus), slice::from_ref(problem)))
+        })
         .collect();
-    rows.sort_by_key(|(_, problem)| problem.stamp);
+    rows.sort_by_key(|(_, problem)| problem[0].stamp);
     Columns::all(PROBLEMS).batch(&rows)
 }
 
@@ -303,6 +342,5 @@ pub fn clocks(decoded: &Decoded) -> RecordBatch {
             Window { start_us, end_us, counts }
         })
         .collect();
-    let rows: Vec<_> = windows.iter().map(|window| (Context::of(&decoded.bus), window)).collect();
-    Columns::all(CLOCKS).batch(&rows)
+    Columns::all(CLOCKS).batch(&[(Context::of(&decoded.bus), &windows)])
 }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::pipeline::{BusTables, Sink};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
-use crate::tables::{self, Columns, Context, Row};
+use crate::tables::{self, Columns, Context, Part, portions};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::csv::Writer as CsvWriter;
@@ -136,7 +136,9 @@ impl Drop for TableFile {
 
 /// Rows of several buses in order of time.
 struct Merge<R> {
-    queues: Vec<VecDeque<(u64, R)>>,
+    queues: Vec<VecDeque<R>>,
+    /// Per bus: number of the next row.
+    numbers: Vec<u64>,
     /// Per bus: rows that are still to come start here or later.
     reached: Vec<u64>,
     stamp: fn(&R) -> u64,
@@ -144,29 +146,57 @@ struct Merge<R> {
 
 impl<R> Merge<R> {
     fn new(buses: usize, stamp: fn(&R) -> u64) -> Self {
-        Merge { queues: (0..buses).map(|_| VecDeque::new()).collect(), reached: vec![0; buses], stamp }
+        let queues = (0..buses).map(|_| VecDeque::new()).collect();
+        Merge { queues, numbers: vec![0; buses], reached: vec![0; buses], stamp }
     }
 
-    /// The rows that no later row can come before, with bus and number.
-    fn pop(&mut self) -> Vec<(usize, u64, R)> {
+    /// The rows that no later row can come before.
+    fn pop(&mut self) -> Merged<R> {
         let limit = self.reached.iter().copied().min().unwrap_or(u64::MAX);
-        let mut out = Vec::new();
+        let mut out = Merged { rows: Vec::new(), runs: Vec::new() };
         loop {
             let next = self
                 .queues
                 .iter()
                 .enumerate()
-                .filter_map(|(bus, queue)| queue.front().map(|(_, row)| ((self.stamp)(row), bus)))
+                .filter_map(|(bus, queue)| queue.front().map(|row| ((self.stamp)(row), bus)))
                 .min();
             match next {
                 Some((stamp, bus)) if stamp < limit || limit == u64::MAX => {
-                    if let Some((number, row)) = self.queues[bus].pop_front() {
-                        out.push((bus, number, row));
+                    out.rows.extend(self.queues[bus].pop_front());
+                    match out.runs.last_mut() {
+                        Some(run) if run.bus == bus => run.length += 1,
+                        _ => out.runs.push(Run { bus, number: self.numbers[bus], length: 1 }),
                     }
+                    self.numbers[bus] += 1;
                 }
                 _ => return out,
             }
         }
+    }
+}
+
+/// Rows in order of time; each run of them is of one bus.
+struct Merged<R> {
+    rows: Vec<R>,
+    runs: Vec<Run>,
+}
+
+struct Run {
+    bus: usize,
+    /// Of its first row, within the bus.
+    number: u64,
+    length: usize,
+}
+
+impl<R> Merged<R> {
+    fn parts<'a>(&'a self, buses: &'a [BusTables]) -> impl Iterator<Item = Part<'a, R>> {
+        let mut rest = self.rows.as_slice();
+        self.runs.iter().map(move |run| {
+            let (rows, behind) = rest.split_at(run.length);
+            rest = behind;
+            (Context { bus: &buses[run.bus], number: run.number, origin: Origin::default() }, rows)
+        })
     }
 }
 
@@ -177,7 +207,6 @@ pub struct FileSink {
     transaction_columns: Columns<Transaction>,
     data_phase_columns: Columns<DataPhase>,
     buses: Vec<BusTables>,
-    numbers: Vec<u64>,
     transactions: Merge<Transaction>,
     data_phases: Merge<DataPhase>,
     transactions_file: Option<TableFile>,
@@ -195,7 +224,6 @@ impl FileSink {
             transaction_columns: tables::transactions(None)?,
             data_phase_columns: tables::data_phases(),
             buses: Vec::new(),
-            numbers: Vec::new(),
             transactions: Merge::new(0, |t| t.start),
             data_phases: Merge::new(0, |d| d.stamp),
             transactions_file: None,
@@ -204,21 +232,14 @@ impl FileSink {
     }
 
     fn write_ready(&mut self) -> Result<()> {
-        fn rows<'a, R>(buses: &'a [BusTables], rows: &'a [(usize, u64, R)]) -> Vec<Row<'a, R>> {
-            rows.iter()
-                .map(|(bus, number, row)| {
-                    (Context { bus: &buses[*bus], number: *number, origin: Origin::default() }, row)
-                })
-                .collect()
-        }
         if let Some(file) = &mut self.transactions_file {
-            for part in self.transactions.pop().chunks(BATCH) {
-                file.write(&self.transaction_columns.batch(&rows(&self.buses, part)))?;
+            for portion in portions(self.transactions.pop().parts(&self.buses), BATCH) {
+                file.write(&self.transaction_columns.batch(&portion))?;
             }
         }
         if let Some(file) = &mut self.data_phases_file {
-            for part in self.data_phases.pop().chunks(BATCH) {
-                file.write(&self.data_phase_columns.batch(&rows(&self.buses, part)))?;
+            for portion in portions(self.data_phases.pop().parts(&self.buses), BATCH) {
+                file.write(&self.data_phase_columns.batch(&portion))?;
             }
         }
         Ok(())
@@ -238,7 +259,6 @@ impl FileSink {
 impl Sink for FileSink {
     fn begin(&mut self, buses: &[BusTables]) -> Result<()> {
         self.buses = buses.to_vec();
-        self.numbers = vec![0; buses.len()];
         self.transactions = Merge::new(buses.len(), |t| t.start);
         self.data_phases = Merge::new(buses.len(), |d| d.stamp);
         self.transactions_file = Some(TableFile::create(&self.transactions_path, self.transaction_columns.schema())?);
@@ -251,13 +271,9 @@ impl Sink for FileSink {
 
     fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
         let rows = rows.counted_from(origin);
-        let number = &mut self.numbers[bus];
-        self.transactions.queues[bus].extend(rows.transactions.into_iter().map(|row| {
-            *number += 1;
-            (*number - 1, row)
-        }));
+        self.transactions.queues[bus].extend(rows.transactions);
         if self.data_phases_file.is_some() {
-            self.data_phases.queues[bus].extend(rows.data_phases.into_iter().map(|row| (0, row)));
+            self.data_phases.queues[bus].extend(rows.data_phases);
         }
         Ok(())
     }
@@ -296,7 +312,7 @@ pub struct BusRows {
     whole: Vec<RecordBatch>,
     small: Vec<RecordBatch>,
     /// How many these are.
-    built: usize,
+    built: u64,
     transactions: Pieces<Transaction>,
     data_phases: Pieces<DataPhase>,
 }
@@ -316,6 +332,8 @@ impl<R> Default for Pieces<R> {
 impl<R: Sync> Pieces<R> {
     /// Pieces shorter than this are put together.
     const SHORT: usize = 1024;
+    /// Rows per batch of a table: who looks rows up in one has few batches to look into.
+    const LONG: usize = 1 << 17;
 
     fn append(&mut self, origin: Origin, mut rows: Vec<R>) {
         self.count += rows.len();
@@ -327,26 +345,21 @@ impl<R: Sync> Pieces<R> {
         }
     }
 
-    /// Builds the batches of a table on all cores; `build` gets the number of the first row and the rows' origin, too.
-    fn in_batches(&self, build: impl Fn(u64, Origin, &[R]) -> RecordBatch + Sync) -> Vec<RecordBatch> {
+    /// Builds the batches of a table on all cores; the first row has the number `first`.
+    fn in_batches(&self, bus: &BusTables, first: u64, columns: &Columns<R>) -> Vec<RecordBatch> {
+        let mut number = first;
+        let parts = self.pieces.iter().map(|(origin, rows)| {
+            let part = (Context { bus, number, origin: *origin }, rows.as_slice());
+            number += rows.len() as u64;
+            part
+        });
+        let portions = portions(parts, Self::LONG);
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let mut first = 0;
-        let mut chunks = Vec::new();
-        for (origin, piece) in &self.pieces {
-            for rows in piece.chunks(BATCH) {
-                chunks.push((first, *origin, rows));
-                first += rows.len() as u64;
-            }
-        }
-        let share = chunks.len().div_ceil(threads).max(1);
-        let build = &build;
+        let share = portions.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
-            let workers: Vec<_> = chunks
+            let workers: Vec<_> = portions
                 .chunks(share)
-                .map(|part| {
-                    let build = |&(first, origin, rows): &(u64, Origin, &[R])| build(first, origin, rows);
-                    scope.spawn(move || part.iter().map(build).collect::<Vec<_>>())
-                })
+                .map(|some| scope.spawn(move || some.iter().map(|parts| columns.batch(parts)).collect::<Vec<_>>()))
                 .collect();
             workers
                 .into_iter()
@@ -359,24 +372,17 @@ impl<R: Sync> Pieces<R> {
 impl BusRows {
     /// Builds the table of transactions; its rows are gone then.
     pub fn take_transactions(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
-        let rest =
-            std::mem::take(&mut self.transactions).in_batches(|first, origin, rows| self.batch(first, origin, rows));
+        let rest = std::mem::take(&mut self.transactions).in_batches(&self.tables, self.built, &self.columns);
         let batches = self.whole.drain(..).chain(self.small.drain(..)).chain(rest).collect();
         (self.columns.schema(), batches)
-    }
-
-    fn batch(&self, first: u64, origin: Origin, rows: &[Transaction]) -> RecordBatch {
-        let bus = &self.tables;
-        let numbered = (self.built as u64 + first..).zip(rows);
-        let rows: Vec<_> = numbered.map(|(number, row)| (Context { bus, number, origin }, row)).collect();
-        self.columns.batch(&rows)
     }
 
     /// Makes a table of the rows there are.
     fn build(&mut self) {
         for (origin, rows) in std::mem::take(&mut self.transactions).pieces {
-            self.small.push(self.batch(0, origin, &rows));
-            self.built += rows.len();
+            let context = Context { bus: &self.tables, number: self.built, origin };
+            self.small.push(self.columns.batch(&[(context, &rows)]));
+            self.built += rows.len() as u64;
         }
         if self.small.iter().map(RecordBatch::num_rows).sum::<usize>() >= WHOLE {
             let whole = concat_batches(&self.columns.schema(), &self.small).expect("batches of one schema");
@@ -388,11 +394,7 @@ impl BusRows {
     /// Builds the table of data phases; its rows are gone then.
     pub fn take_data_phases(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
         let columns = tables::data_phases();
-        let batches = std::mem::take(&mut self.data_phases).in_batches(|number, origin, rows| {
-            let bus = &self.tables;
-            let rows: Vec<_> = rows.iter().map(|row| (Context { bus, number, origin }, row)).collect();
-            columns.batch(&rows)
-        });
+        let batches = std::mem::take(&mut self.data_phases).in_batches(&self.tables, 0, &columns);
         (columns.schema(), batches)
     }
 }
