@@ -115,12 +115,12 @@ class Comb:
     ----------
     amount : array of float, shape (edges, frames)
         How much later an edge that is later by a sampling step makes each time, times that step.
-    place : array of float, shape (edges, frames)
-        Place of each edge between two samples, in sampling steps behind a place that is not known.
+    place : array of int, shape (edges, frames)
+        Place of each edge between two samples, 0 to `PLACES` - 1, from a place that is not known.
     """
 
     amount: Floats
-    place: Floats
+    place: Integers
 
     def together(self, coefficients: Floats) -> float:
         """Return by how much the variance of a linear combination differs from that of edges wrong each by itself.
@@ -133,7 +133,7 @@ class Comb:
         for one, place in zip(self.amount, self.place, strict=True):
             each = coefficients * one
             alone += _dot(each, each)
-            amount += np.bincount((place * PLACES).astype(np.int64) % PLACES, weights=each, minlength=PLACES)
+            amount += np.bincount(place, weights=each, minlength=PLACES)
         moment = amount * np.arange(PLACES) / PLACES
         total, first = float(amount.sum()), float(moment.sum())
         distances = _dot(moment, np.cumsum(amount)) - _dot(amount, np.cumsum(moment))
@@ -246,29 +246,30 @@ def line(
         `x` and `y` of points of which it is not known whether they belong to the others: each might move the line.
     """
     n = len(x)
-    lengths = len(np.unique(x))
-    if lengths > 1 and x_sigma is not None and x.std() < BLUR * sqrt(_dot(x_sigma, x_sigma) / n):
+    vary = n > 0 and x.min() < x.max()
+    if vary and x_sigma is not None and x.std() < BLUR * sqrt(_dot(x_sigma, x_sigma) / n):
         reason = f"the lengths of the {n} {what} vary little more than their uncertainty; a slope needs other lengths"
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
-    if lengths < 2:
+    if not vary:
         reason = f"there are no such {what}" if n == 0 else f"the {n} {what} have one length; a slope needs two"
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
-    # Each row of the pseudo-inverse is the linear combination that gives one coefficient.
-    at_mean, slope = np.linalg.pinv(np.column_stack([np.ones(n), x - x.mean()]))
+    # The linear combinations of `y` that give the coefficients.
+    at_mean, far = np.full(n, 1 / n), x - x.mean()
+    slope = far / _dot(far, far)
     value = _dot(slope, y)
     at_zero = at_mean - slope * x.mean()
-    residuals = y - _dot(at_mean, y) - value * (x - x.mean())
+    residuals = y - y.mean() - value * far
     # A point off the line weighs more or less where its x is wrong.
     moved = np.zeros(n) if x_sigma is None else residuals * x_sigma
     lever = sqrt(_dot(moved, moved)) * _dot(slope, slope)
     sigma, zero_sigma = hypot(errors.sigma(slope), lever), hypot(errors.sigma(at_zero), lever * float(x.mean()))
     if unclear is not None:
         # One more point moves a least-squares line by its distance from it, less the more it weighs itself.
-        far = unclear[0] - x.mean()
-        off = unclear[1] - _dot(at_mean, y) - value * far
+        beyond = unclear[0] - x.mean()
+        off = unclear[1] - y.mean() - value * beyond
         spread = _dot(slope, slope)
-        off /= 1 + 1 / n + far**2 * spread
-        tilts = off * far * spread
+        off /= 1 + 1 / n + beyond**2 * spread
+        tilts = off * beyond * spread
         shifts = off / n - tilts * x.mean()
         sigma, zero_sigma = hypot(sigma, sqrt(_dot(tilts, tilts))), hypot(zero_sigma, sqrt(_dot(shifts, shifts)))
     return Line(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcitrace.errors import FitError
-from pcitrace.estimate import LEAST, Comb, Errors, Shared, line, mean
+from pcitrace.estimate import LEAST, PLACES, Comb, Errors, Shared, line, mean
 from pcitrace.latency import LatencyFit, read
 from pcitrace.model import TERMS, LatencyModel, Term
 
@@ -248,13 +248,14 @@ def test_edges_of_one_clock_are_wrong_as_their_places_between_the_samples_say(pl
     first = np.linspace(0, 1, 5000, endpoint=False)[:, None]
     late = (np.ceil(first + place) - (first + place)).mean(axis=1)
     alone = np.full(60, 1 / 12)
-    found = mean(np.zeros(60), Errors(alone, (), (Comb(np.ones((1, 60)), place[None]),))).sigma
+    comb = Comb(np.ones((1, 60)), (place[None] * PLACES).astype(np.int64) % PLACES)
+    found = mean(np.zeros(60), Errors(alone, (), (comb,))).sigma
     assert found == pytest.approx(np.sqrt(max(late.var(), LEAST / 12 / 60)), rel=0.03)
 
 
 def test_errors_of_edges_that_seem_to_cancel_do_so_in_part_only() -> None:
     # Both edges of each interval lie alike between the samples: it would be exact if CLK did not jitter.
-    comb = Comb(np.array([np.full(60, -1.0), np.ones(60)]), np.full((2, 60), 0.3))
+    comb = Comb(np.array([np.full(60, -1.0), np.ones(60)]), np.full((2, 60), PLACES // 3))
     intervals = Errors(np.full(60, 2 / 12), (), (comb,))
     assert mean(np.zeros(60), intervals).sigma == pytest.approx(np.sqrt(LEAST * 2 / 12 / 60))
     assert mean(np.zeros(30), intervals.scaled(2.0)[::2]).sigma == pytest.approx(2 * np.sqrt(LEAST * 2 / 12 / 30))

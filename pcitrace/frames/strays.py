@@ -76,7 +76,9 @@ def due(earlier: Side, later: Side, i: Integers, j: Integers, loose_us: Floats, 
     it has the length of a frame that was lost before. Loose pieces are given in order of time, with their bytes.
     """
     keep = np.ones(len(i), dtype=bool)
-    lost = np.setdiff1d(np.arange(len(earlier)), i)
+    unseen = np.ones(len(earlier), dtype=bool)
+    unseen[i] = False
+    lost = np.flatnonzero(unseen)
     starts = later.start_us[j]
     come_us = earlier.end_us if (starts >= earlier.end_us[i]).all() else earlier.start_us
     lags = starts - come_us[i]

@@ -91,12 +91,12 @@ class Timing:
 
 
 CSR_INTERVALS = {
-    "send_csr": ("csr_first_us", "csr_last_us", "sender"),
-    "csr_to_dma": ("csr_last_us", "dma_start_us", "sender"),
-    "dma_to_update": ("dma_end_us", "csr_done_us", "sender"),
-    "receive_to_csr": ("rx_dma_end_us", "rx_csr_us", "receiver"),
+    "send_csr": ("csr_first_us", "csr_last_us"),
+    "csr_to_dma": ("csr_last_us", "dma_start_us"),
+    "dma_to_update": ("dma_end_us", "csr_done_us"),
+    "receive_to_csr": ("rx_dma_end_us", "rx_csr_us"),
 }
-"""Costs of CSR accesses: from one column of `frames` to another, on the bus of that host."""
+"""Costs of CSR accesses: from one column of `frames` to another, on the bus of one host."""
 
 
 def measure(run: Run, frames: Frames | None = None) -> Timing:
@@ -166,7 +166,7 @@ class _Measurement:
         if self.r_net is None:
             reason = "the rate of the link is not known; add [link] rate_mbit_s to run.toml"
             return Line(unknown(reason), unknown(reason), np.zeros(0)), Forwarding.UNKNOWN
-        errors = self.times.errors(("dma_end_us", self.times.sender), ("rx_dma_start_us", self.times.receiver))
+        errors = self.times.errors("dma_end_us", "rx_dma_start_us")
         errors = self.times.length_errors(errors, self.r_net)
         on_wire = self.times.wire_us[rows] / self.r_net
         gap = line(on_wire, self.times.us["gap_us"][rows], errors[rows], x_sigma=self.times.length_sigma[rows])
@@ -202,7 +202,7 @@ class _Measurement:
     def t_nic_errors(self) -> Errors:
         """Return the errors of (gap - wire time)/2."""
         times = self.times
-        errors = times.errors(("dma_end_us", times.sender), ("rx_dma_start_us", times.receiver))
+        errors = times.errors("dma_end_us", "rx_dma_start_us")
         return times.length_errors(errors.scaled(0.5), (self.r_net or 0.0) / 2)
 
     def t_nic_line(self) -> Line:
@@ -248,8 +248,8 @@ class _Measurement:
         """Return the transit of the sending and of the receiving side, over the frames that waited for none."""
         found = []
         for column, begin, end, what in (
-            ("t_nic_tx_us", ("dma_end_us", self.times.sender), ("wire_start_us", self.times.sender), "sending"),
-            ("t_nic_rx_us", ("wire_end_us", self.times.sender), ("rx_dma_start_us", self.times.receiver), "receiving"),
+            ("t_nic_tx_us", "dma_end_us", "wire_start_us", "sending"),
+            ("t_nic_rx_us", "wire_end_us", "rx_dma_start_us", "receiving"),
         ):
             values, errors = self.times.us[column], self.times.errors(begin, end)
             known = ~np.isnan(values)
@@ -281,12 +281,11 @@ class _Measurement:
     def csr_costs(self) -> pd.DataFrame:
         """Return what the CSR accesses cost on each host."""
         found = []
-        for what, (begin, end, side) in CSR_INTERVALS.items():
-            host = self.times.sender if side == "sender" else self.times.receiver
+        for what, (begin, end) in CSR_INTERVALS.items():
             took = self.times.us[end] - self.times.us[begin]
-            errors = self.times.errors((begin, host), (end, host))
+            errors = self.times.errors(begin, end)
             for number, name in enumerate(self.times.hosts):
-                rows = np.flatnonzero((host == number) & ~np.isnan(took))
+                rows = np.flatnonzero((self.times.host(end) == number) & ~np.isnan(took))
                 one = mean(took[rows], errors[rows])
                 found.append((name, what, one.value, one.sigma, one.scatter, one.n))
         return pd.DataFrame(found, columns=["host", "what", "value", "sigma", "scatter", "n"])

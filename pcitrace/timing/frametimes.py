@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import sqrt
 
 import numpy as np
 import pandas as pd
 
 from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers
-from pcitrace.estimate import Comb, Errors
+from pcitrace.estimate import PLACES, Comb, Errors
 from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic
@@ -63,13 +64,15 @@ class Clockwork:
         clock_us = (1 + entry.get("drift_ppm", 0.0) * 1e-6) / mhz if mhz else None
         return cls(step_us, number, *sigmas, entry.get("skew_us", 0.0), clock_us)
 
-    def place(self, time_us: Floats) -> Floats:
-        """Return where edges of CLK lie between two samples, in sampling steps, all from the same unknown place."""
-        known = time_us[~np.isnan(time_us)]
-        if not len(known) or not self.clock_us:
+    def place(self, time_us: Floats, edge_us: float) -> Floats:
+        """Return where edges of CLK lie between two samples, in sampling steps, all from the same unknown place.
+
+        `edge_us` is some edge in the middle of the capture: the period is known to a step over all of it, so that from
+        there no clock is miscounted.
+        """
+        if not self.clock_us:
             return np.full_like(time_us, np.nan)
-        # The period is known to a step over the whole capture: from its middle no clock is miscounted.
-        clocks = np.rint((time_us - np.median(known)) / self.clock_us)
+        clocks = np.rint((time_us - edge_us) / self.clock_us)
         return np.asarray(clocks * self.clock_us / self.step_us % 1)
 
 
@@ -138,43 +141,63 @@ class FrameTimes:
         self.length_sigma = np.where(by_wire, edges, np.where(self.bounded, by_bound, 0.0))
         self.wire_us = self.us["wire_us"] - self.spare_bytes * (r_net or 0.0)
         self.transit_us = (self.us["gap_us"] - self.wire_us) / 2
+        # Most intervals share an end with another one.
+        self._places, self._middle_us = cache(self._places_of), cache(self._middle_of)
 
-    def errors(self, begin: tuple[str, Integers], end: tuple[str, Integers]) -> Errors:
-        """Return the errors of the time from one column on one host to another on another."""
+    def host(self, column: str) -> Integers:
+        """Return the number of the host on whose bus or wire a column of times was seen."""
+        return self.receiver if column.startswith("rx_") else self.sender
+
+    def errors(self, begin: str, end: str) -> Errors:
+        """Return the errors of the time from one column to another."""
         clockworks = list(self.hosts.values())
         step = np.array([one.step_us for one in clockworks] + [0.0])
         capture = np.array([one.capture for one in clockworks] + [-1])
-        found = Errors(UNIFORM * (step[begin[1]] ** 2 + step[end[1]] ** 2), (), self._combs(begin, end))
-        together = np.zeros(len(begin[1]), dtype=np.int64)
+        begun, ended = self.host(begin), self.host(end)
+        found = Errors(UNIFORM * (step[begun] ** 2 + step[ended] ** 2), (), self._combs(begin, end))
+        together = np.zeros(len(begun), dtype=np.int64)
         for one in {each.capture: each for each in clockworks}.values():
             # + where the interval ends on this capture's clock, - where it begins there.
-            ends = (capture[end[1]] == one.capture).astype(float)
-            begins = (capture[begin[1]] == one.capture).astype(float)
+            ends = (capture[ended] == one.capture).astype(float)
+            begins = (capture[begun] == one.capture).astype(float)
             if one.offset_sigma_us:
                 found = found.with_shared((ends - begins) * one.offset_sigma_us, together)
             if one.drift_sigma_ppm:
-                moved = np.nan_to_num(ends * self.us[end[0]] - begins * self.us[begin[0]])
+                moved = np.nan_to_num(ends * self.us[end] - begins * self.us[begin])
                 found = found.with_shared(moved * one.drift_sigma_ppm * 1e-6, together)
         # What is seen through one channel comes late by the same delay for all frames.
         for number, clockwork in enumerate(clockworks):
             for wire in (False, True) if clockwork.skew_us else ():
-                ends = (end[1] == number) & (end[0].startswith("wire") is wire)
-                begins = (begin[1] == number) & (begin[0].startswith("wire") is wire)
+                ends = (ended == number) & (end.startswith("wire") is wire)
+                begins = (begun == number) & (begin.startswith("wire") is wire)
                 late = (ends.astype(float) - begins) * clockwork.skew_us * sqrt(UNIFORM)
                 if late.any():
                     found = found.with_shared(late, together)
         return found
 
-    def _combs(self, begin: tuple[str, Integers], end: tuple[str, Integers]) -> tuple[Comb, ...]:
+    def _combs(self, begin: str, end: str) -> tuple[Comb, ...]:
         """Return the edges of CLK of each host that these times lie at; those of the wire have another clock."""
-        edges = [(sign, *one) for sign, one in ((-1, begin), (1, end)) if not one[0].startswith("wire")]
+        edges = [(sign, column) for sign, column in ((-1.0, begin), (1.0, end)) if not column.startswith("wire")]
         found = []
         for number, clockwork in enumerate(self.hosts.values()):
-            if clockwork.clock_us and clockwork.step_us and edges:
-                amount = np.array([sign * clockwork.step_us * (host == number) for sign, _, host in edges])
-                time_us = np.array([np.where(host == number, self.us[name], np.nan) for _, name, host in edges])
-                found.append(Comb(amount, np.nan_to_num(clockwork.place(time_us))))
+            here = [(sign * clockwork.step_us * (self.host(column) == number), column) for sign, column in edges]
+            here = [(amount, column) for amount, column in here if amount.any()]
+            if clockwork.clock_us and here:
+                places = [self._places(column, number) for _, column in here]
+                found.append(Comb(np.array([amount for amount, _ in here]), np.array(places)))
         return tuple(found)
+
+    def _middle_of(self, number: int) -> float:
+        """Return an edge of one host's CLK in the middle of its frames; NaN if there is none."""
+        seen = [self.us[column][self.host(column) == number] for column in ("dma_start_us", "rx_dma_start_us")]
+        known = np.sort(np.concatenate(seen))
+        return float(known[np.count_nonzero(~np.isnan(known)) // 2]) if len(known) else np.nan
+
+    def _places_of(self, column: str, number: int) -> Integers:
+        """Return where the edges of one host's CLK lie that one of its columns of times was seen at; else 0."""
+        time_us = np.where(self.host(column) == number, self.us[column], np.nan)
+        place = list(self.hosts.values())[number].place(time_us, self._middle_us(number))
+        return np.asarray((np.nan_to_num(place) * PLACES).astype(np.int16))
 
     def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:
         """Add what inexact lengths do to times that depend on them.

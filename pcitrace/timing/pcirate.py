@@ -55,10 +55,10 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     """
     if side == "send":
         duration, host, kind = times.us["dma_us"], times.sender, Kind.SEND_DATA
-        errors = times.errors(("dma_start_us", host), ("dma_end_us", host))
+        errors = times.errors("dma_start_us", "dma_end_us")
     else:
         duration, host, kind = times.us["rx_dma_us"], times.receiver, Kind.RECEIVE_DATA
-        errors = times.errors(("rx_dma_start_us", host), ("rx_dma_end_us", host))
+        errors = times.errors("rx_dma_start_us", "rx_dma_end_us")
     known = ~np.isnan(duration) & (times.length >= 0) & (host >= 0)
     size: Floats = times.length + (HEADER - times.spare_bytes)
     rows = np.flatnonzero(known)
