@@ -135,6 +135,7 @@ validate: .make/dev
 bench: .make/dev
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/long.py
+	$(BIN)/python benchmarks/analysis.py
 	$(BIN)/python benchmarks/recorder.py
 	$(BIN)/python benchmarks/framegen.py --framegen $(BIN)/framegen # wants root and two free CPUs
 

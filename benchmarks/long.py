@@ -99,6 +99,14 @@ def section(path: Path, page: Path, times: int = 3) -> str:
     )
 
 
+def put(page: Path, heading: str, made: str) -> None:
+    """Put a section into a page, in place of the one that it had."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    others = re.sub(rf"{heading}\n.*?(?=\n## |\Z)", "", text, flags=re.DOTALL).rstrip()
+    page.write_text(f"{others}\n\n{made}", encoding="utf-8")
+    print(made)
+
+
 def main() -> None:
     """Measure, and put the section into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -110,10 +118,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = args.run or simulated(Path(folder), args.seconds)
         made = section(path, Path(folder) / "report.html")
-    page = args.output.read_text(encoding="utf-8") if args.output.exists() else ""
-    others = re.sub(rf"{HEADING}\n.*?(?=\n## |\Z)", "", page, flags=re.DOTALL).rstrip()
-    args.output.write_text(f"{others}\n\n{made}", encoding="utf-8")
-    print(made)
+    put(args.output, HEADING, made)
 
 
 if __name__ == "__main__":
