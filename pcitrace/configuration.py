@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime
 import difflib
 import json
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -53,19 +54,21 @@ def load(path: Path, schema: str) -> dict[str, Any]:
 
 def validate(content: Mapping[str, Any], schema: str, path: Path) -> None:
     """Check content against a schema of this package; raise a ConfigurationError that names the first wrong key."""
-    from jsonschema.exceptions import best_match
+    from fastjsonschema import JsonSchemaValueException
 
-    error = best_match(_validator(schema).iter_errors(content))
-    if error is not None:
+    try:
+        _validator(schema)(content)
+    except JsonSchemaValueException as error:
         key, text = _explain(error)
-        raise ConfigurationError(f"{path}: {text}", path, key)
+        raise ConfigurationError(f"{path}: {text}", path, key) from None
 
 
 @cache
 def _validator(schema: str) -> Any:
-    from jsonschema import Draft202012Validator
+    import fastjsonschema
 
-    return Draft202012Validator(json.loads(resources.files("pcitrace").joinpath(schema).read_text(encoding="utf-8")))
+    content = json.loads(resources.files("pcitrace").joinpath(schema).read_text(encoding="utf-8"))
+    return fastjsonschema.compile(content, use_default=False)
 
 
 def _plain(value: Any) -> Any:
@@ -78,35 +81,27 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def dotted(parts: Iterable[str | int]) -> str:
-    """Return a key as people write it: ``captures[0].file``."""
-    text = ""
-    for part in parts:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
-
-
 def _explain(error: Any) -> tuple[str, str]:
-    """Return the offending key and one sentence about it."""
-    where = list(error.absolute_path)
-    if error.validator == "additionalProperties":
-        known = sorted(error.schema.get("properties", {}))
-        unknown = sorted(set(error.instance) - set(known))[0]
-        key = dotted([*where, unknown])
+    """Return the offending key, written ``captures[0].file``, and one sentence about it."""
+    key = error.name.removeprefix("data").removeprefix(".")
+    inside = f"{key}." if key else ""
+    if error.rule == "additionalProperties":
+        known = sorted(error.definition.get("properties", {}))
+        unknown = sorted(set(error.value) - set(known))[0]
         near = difflib.get_close_matches(unknown, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-        return key, f"unknown key {key}; {hint}"
-    if error.validator == "required":
-        missing = sorted(set(error.validator_value) - set(error.instance))[0]
-        key = dotted([*where, missing])
-        return key, f"key {key} is missing"
-    key = dotted(where)
-    meaning = error.schema.get("description")
-    if error.validator in ("enum", "const"):
-        allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
-        text = f"{key} = {error.instance!r}; allowed: {', '.join(map(repr, allowed))}"
-    elif error.validator == "pattern" and "propertyNames" in error.absolute_schema_path:
-        text = f"{key}: {error.instance!r} is not a name that can be used here"
+        return inside + unknown, f"unknown key {inside}{unknown}; {hint}"
+    if error.rule == "required":
+        missing = sorted(set(error.rule_definition) - set(error.value))[0]
+        return inside + missing, f"key {inside}{missing} is missing"
+    meaning = error.definition.get("description")
+    if error.rule in ("enum", "const"):
+        allowed = error.rule_definition if error.rule == "enum" else [error.rule_definition]
+        text = f"{key} = {error.value!r}; allowed: {', '.join(map(repr, allowed))}"
+    elif error.rule == "propertyNames":
+        wrong = next(name for name in error.value if not re.search(error.rule_definition["pattern"], name))
+        text = f"{key}: {wrong!r} is not a name that can be used here"
     else:
-        text = f"{key}: {error.message}"
+        given = "" if isinstance(error.value, dict | list) else f" = {error.value!r}"
+        text = f"{key}{given}: {error.message.removeprefix(error.name).strip()}"
     return key, text + (f" ({meaning.rstrip('.')})" if meaning else "")

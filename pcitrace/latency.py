@@ -184,6 +184,6 @@ class Points:
 
     def p_value(self, chi2: float, ndof: int) -> float | None:
         """Return the probability of a larger chi2."""
-        from scipy.stats import chi2 as distribution
+        from scipy.special import chdtrc
 
-        return float(distribution.sf(chi2, ndof)) if self.sigma is not None and ndof > 0 else None
+        return float(chdtrc(ndof, chi2)) if self.sigma is not None and ndof > 0 else None

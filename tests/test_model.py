@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from pcitrace.errors import FitError
 from pcitrace.estimate import LEAST, PLACES, Comb, Errors, Shared, line, mean
@@ -150,6 +151,7 @@ def test_points_without_errors_take_their_own_scatter() -> None:
     assert own.intercept_us.std_dev == pytest.approx(given_errors.intercept_us.std_dev, rel=0.15)
     assert own.p_value is None
     assert given_errors.p_value is not None
+    assert given_errors.p_value == pytest.approx(chi2.sf(given_errors.chi2, given_errors.ndof), rel=1e-9)
     assert 0.001 < given_errors.p_value < 0.999
 
 

@@ -8,11 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from conftest import REPOSITORY
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pcitrace import ConfigurationError, runfolder
+from pcitrace import ConfigurationError, configuration, runfolder
 
 GOOD: dict[str, Any] = {
     "format": 1,
@@ -65,7 +68,7 @@ def test_written_and_read_again(folder: Path) -> None:
         ("origin", None, "origin", "missing"),
         ("origin", "measured", "origin", "allowed: 'captured'"),
         ("format", 2, "format", "allowed: 1"),
-        ("link.rate_mbit_s", "fast", "link.rate_mbit_s", "'fast' is not of type 'number'"),
+        ("link.rate_mbit_s", "fast", "link.rate_mbit_s", "'fast': must be number"),
         ("captures.0.rate_hz", 100.0, "captures[0].rate_hz", "100 MS/s is 100e6"),
         ("hosts.A.clock_mhz", 33e6, "hosts.A.clock_mhz", "33 MHz is 33.0"),
         ("link.rate_mbit_s", 1e9, "link.rate_mbit_s", "gigabit Ethernet is 1000"),
@@ -78,8 +81,10 @@ def test_written_and_read_again(folder: Path) -> None:
         ("frame_logs", [{"file": "a.sr", "host": "C", "kind": "sent"}], "frame_logs[0].host", "none of the hosts A, B"),
         ("frame_logs", [{"file": "x.npy", "host": "A", "kind": "sent"}], "frame_logs[0].file", "not in the run folder"),
         ("latency", [{"file": "l.csv"}], "latency[0].file", "not in the run folder"),
-        ("hosts", {"A": {}, "B": {}, "C": {}}, "hosts", "too many"),
-        ("hosts.A.memory", {"send_buffers": [[0]]}, "hosts.A.memory.send_buffers[0]", "too short"),
+        ("hosts", {"A": {}, "B": {}, "C": {}}, "hosts", "2 properties"),
+        ("hosts", {"a b": {}}, "hosts", "'a b' is not a name that can be used here"),
+        ("hosts.A.memory", {"send_buffers": [[0, 0]]}, "hosts.A.memory.send_buffers[0][1]", "0: must be bigger"),
+        ("hosts.A.memory", {"send_buffers": [[0]]}, "hosts.A.memory.send_buffers[0]", "at least 2 items"),
     ],
 )
 def test_what_is_wrong_is_named(folder: Path, path: str, value: Any, key: str, words: str) -> None:
@@ -90,6 +95,45 @@ def test_what_is_wrong_is_named(folder: Path, path: str, value: Any, key: str, w
     assert str(caught.value).startswith(str(folder / "run.toml"))
     assert "\n" not in str(caught.value)
     assert not (folder / "run.toml").exists()
+
+
+EXAMPLE = {
+    **GOOD,
+    "complete": False,
+    "reason": "cut",
+    "frame_logs": [{"file": "sent.npy", "host": "A", "kind": "sent"}],
+    "frames": {"sequence": {"offset": 14, "bytes": 4}},
+    "test": {"kind": "stream", "sizes": [64, 1500], "spacing_us": 100.0},
+}
+SCHEMA = json.loads((REPOSITORY / "pcitrace" / runfolder.SCHEMA).read_text())
+VALUES = [None, True, -1, 0, 1, 2, 1.5, 1e9, "", "A", "simulated", "replayed", [], [0], [[0, 4]], {}, {"x": 1}]
+
+
+def places(content: Any) -> list[tuple[Any, Any]]:
+    """Every dict or list in the content with every key of it."""
+    keys = list(content) if isinstance(content, dict) else range(len(content)) if isinstance(content, list) else ()
+    return [(content, key) for key in keys] + [place for key in keys for place in places(content[key])]
+
+
+@given(st.data(), st.integers(1, 3))
+def test_what_the_schema_allows_is_what_another_validator_allows(data: st.DataObject, changes: int) -> None:
+    run = copy.deepcopy(EXAMPLE)
+    for _ in range(changes):
+        parent, key = data.draw(st.sampled_from(places(run)))
+        value = copy.deepcopy(data.draw(st.sampled_from(VALUES)))
+        if isinstance(parent, dict) and data.draw(st.booleans()):
+            del parent[key]
+        else:
+            parent[key] = value
+        if not run:
+            break
+    allowed = jsonschema.Draft7Validator(SCHEMA).is_valid(run)
+    try:
+        configuration.validate(run, runfolder.SCHEMA, Path("run.toml"))
+    except ConfigurationError:
+        assert not allowed
+    else:
+        assert allowed
 
 
 @pytest.mark.parametrize("origin", ["simulated", "replayed"])
