@@ -127,6 +127,8 @@ def test_an_interrupt_register_for_sends_and_receives(tmp_path: Path) -> None:
         (2057, "control16"),  # an access of a receive that had to wait, about as long before a DMA as a doorbell
         (9045, "control16"),  # a stream: a doorbell right behind an update, and the update before had to wait
         (30179, "command"),  # a stream: doorbell and update wait for the same DMA
+        (12048, "control16"),  # an update that is left over, sooner before the DMA than any doorbell
+        (73099, "command"),  # the same with an access of a receive
         (10, "command"),  # an access that comes late because the read before it did
         (2111, "control14"),
         (2147, "control14"),

@@ -189,6 +189,9 @@ def by_group(
         # Which of a group starts which of several sends is not told by one each.
         last = np.where(clear & (many == 1), last, -1)
         last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, late)
+        # None does it sooner, whatever is left over; only a card that was busy with the send before had it waiting.
+        lead_us = dma_start_us - pick_us(access_us, last)
+        last = np.where((pick_us(access_us, last) > ended_us) & (lead_us < least_us), -1, last)
         # Where registers are known, what starts nearly all sends starts the others.
         register = np.where(last >= 0, csr.address[usable][last], -1)
         named, often = np.unique(register[last >= 0], return_counts=True)
