@@ -98,7 +98,7 @@ def by_lengths(
         if better > whole + CLEARLY:
             plan, direction, whole = other, told, better
 
-    owner = _owners(bus, moved)
+    owner = _owners(bus, moved, write)
     # What was retried had been asked for: pauses are counted up to the first attempt.
     asked_us = pieces.start_us.copy()
     np.minimum.at(asked_us, owner[owner < len(moved)], bus.start_us[owner < len(moved)])
@@ -317,17 +317,22 @@ def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], cut_thro
     return np.asarray(out[unit])
 
 
-def _owners(bus: BusTable, moved: Integers) -> Integers:
+def _owners(bus: BusTable, moved: Integers, write: Integers) -> Integers:
     """Return for each transaction the number of the one among `moved` that it is, or is an attempt of; else theirs.
 
-    A retried attempt belongs to the next transaction that moved data: PCI obliges its initiator to repeat it. What
-    follows too soon to be the repetition waited for the bus meanwhile: then it belongs to the one after that.
+    A retried attempt belongs to the next transaction that moved data the same way, as far as that was captured: PCI
+    obliges its initiator to repeat it. What follows too soon to be the repetition waited for the bus meanwhile: then it
+    belongs to the one after that.
     """
-    n = len(bus)
-    owner = np.searchsorted(moved, np.arange(n))
-    moves = np.r_[bus.data_phases > 0, False]
-    soon = np.r_[bus.start_us[1:] - bus.end_us[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us, False][:n]
-    return np.asarray(np.minimum(owner + (soon & ~moves[:n] & moves[1:]), len(moved)))
+    out = np.full(len(bus), len(moved))
+    moves = bus.data_phases > 0
+    soon = np.r_[bus.start_us[1:] - bus.end_us[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us, False][: len(bus)]
+    for way in np.unique(write).tolist():
+        rows, numbers = np.flatnonzero(write == way), np.flatnonzero(write[moved] == way)
+        owner = np.searchsorted(moved[numbers], rows)
+        owner += soon[rows] & ~moves[rows] & np.isin(rows + 1, moved[numbers])
+        out[rows] = np.append(numbers, len(moved))[np.minimum(owner, len(numbers))]
+    return out
 
 
 def _whole(
