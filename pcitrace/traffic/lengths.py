@@ -389,8 +389,9 @@ class _Parser:
                 stop = bisect_right(ahead.last, latest, at, window)
                 members = ahead.frame(at, stop, bounds)
                 if self.sending and len(members) > 1 and ahead.apart(*members[:2]):
-                    # What is read long before the others is none of theirs if they are a frame without it.
-                    if ahead.adding_up(members[0] + 1, stop, least, most)[0]:
+                    # What is read long before the others is none of theirs if they are as good a frame without it.
+                    others = ahead.adding_up(members[0] + 1, stop, least, most)[0]
+                    if others and ahead.seams(others, window) <= ahead.seams(members, window):
                         break
                 elif members and not self.sending:
                     # Every frame on the wire was read before; of those that arrived some may never be written.
