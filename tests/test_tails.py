@@ -75,5 +75,13 @@ def test_what_follows_a_piece_that_is_not_full_is_of_no_frame() -> None:
     assert settled(sizes, pauses, number, totals)[-8:] == [3, 3, -1, -1, 4, 4, 4, -1]
 
 
+def test_a_status_that_comes_sooner_than_a_piece_can_is_not_the_tail() -> None:
+    """Pieces follow each other after 0.14 us; behind the last frame's 10 a status of another one waited for the bus."""
+    sizes = [[10, 2, 2]] * 6 + [[10, 2, 2, 2]]
+    pauses = [[0.14, 0.4]] * 6 + [[0.03, 0.05, 0.4]]
+    number = [frame for frame in range(6) for frame in (frame, frame, -1)] + [6, 6, -1, -1]
+    assert settled(sizes, pauses, number, [(12, 12)] * 7) == [*number[:-3], -1, 6, -1]
+
+
 def test_no_frames() -> None:
     assert settled([[2, 10]], [[0.2]], [-1, -1], [(1, 1)]) == [-1, -1]

@@ -207,21 +207,27 @@ class Ahead:
 
     def _own_tail(self, members: list[int], stop: int, least: int, most: int) -> list[int]:
         """Take short units behind for those ahead: cards cut frames at a limit, so that what is short comes last."""
-        if not self.exchangeable(members, stop, least, most):
+        early = self.exchangeable(members, stop, least, most)
+        if early < 0:
             return members
-        long = [row for row in members if self.count[row] not in self.optional]
-        other = self.adding_up(long[0], stop, least, most)[0] if long else []
-        end = members[-1] + 1
-        if other and all(self.count[row] in self.optional for row in range(end, other[-1] + 1)):
-            return other
-        return [*members[1:], end]
+        if early == members[0]:
+            long = [row for row in members if self.count[row] not in self.optional]
+            other = self.adding_up(long[0], stop, least, most)[0] if long else []
+            if other and all(self.count[row] in self.optional for row in range(members[-1] + 1, other[-1] + 1)):
+                return other
+        return [*(row for row in members if row != early), members[-1] + 1]
 
-    def exchangeable(self, members: list[int], stop: int, least: int, most: int) -> bool:
-        """Return whether the unit behind would do for the one ahead."""
-        begin, behind = members[0], members[-1] + 1
-        if len(members) < 2 or behind >= stop or not {self.count[begin], self.count[behind]} <= self.optional:
-            return False
-        return least <= sum(self.count[one] for one in members[1:]) + self.count[behind] <= most
+    def exchangeable(self, members: list[int], stop: int, least: int, most: int) -> int:
+        """Return which short unit the one behind would do for: the first, or one among pieces that all are full."""
+        behind = members[-1] + 1
+        if len(members) < 2 or behind >= stop or self.count[behind] not in self.optional:
+            return -1
+        short = [row for row in members if self.count[row] in self.optional]
+        if not short or short[0] == members[-1]:
+            return -1
+        sizes = {self.count[row] for row in members if self.count[row] not in self.optional}
+        total = sum(self.count[row] for row in members) - self.count[short[0]] + self.count[behind]
+        return short[0] if least <= total <= most and (short[0] == members[0] or len(sizes) == 1) else -1
 
     def seams(self, members: Sequence[int], stop: int) -> float:
         """Count what speaks against these units being one frame.
@@ -280,7 +286,7 @@ class Known:
                 break
         else:
             return (), seen
-        if ahead.exchangeable(members, stop, least, most) or (
+        if ahead.exchangeable(members, stop, least, most) >= 0 or (
             ahead.foreign and any(ahead.foreign[one] for one in members)
         ):
             return None, seen

@@ -29,6 +29,9 @@ BLUR, ENOUGH = 0.1, 200
 """A pause that was seen stands for those so near (ratio, as its logarithm); of more than so many some will do."""
 
 
+CLEARLY = 1.0
+"""By how much likelier (logarithm) a unit must be the tail than the one that comes first."""
+
 ALIKE = 6
 """Digits of the logarithm of a pause (us) that count."""
 
@@ -87,6 +90,8 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     ahead, behind = np.where(free[head - 1], head - 1, -1), np.where(free[tail + 1], tail + 1, -1)
     first, final = units.short[head] & (tail > head), units.short[tail] & (tail > head)
     least, most = np.minimum(least, total), np.maximum(most, total)
+    skipped = np.r_[np.int32(0), np.cumsum(free[:-1], dtype=np.int32)]
+    between = np.r_[skipped[head], skipped[-1]] - np.r_[0, skipped[tail + 1]]
 
     # Ways to change each frame: (unit at the head that leaves or comes, the same at the tail).
     def fits(change: Integers) -> Booleans:
@@ -104,14 +109,14 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
         (1, -1, final & (ahead >= 0) & fits(leaves_final + comes_ahead)),
     )
     forced = ~np.any([possible for *_, possible in ways], axis=0)
-    if forced.all():
+    # A status of another frame may have come between, so that another unit as long is the tail.
+    other = final & (behind >= 0) & in_time & (comes_behind == -leaves_final)
+    if forced.all() and not other.any():
         return number
     # What always stands between two frames is of neither.
-    skipped = np.r_[np.int32(0), np.cumsum(free[:-1], dtype=np.int32)]
-    between = np.r_[skipped[head], skipped[-1]] - np.r_[0, skipped[tail + 1]]
     known = between[1:-1][forced[1:] & forced[:-1]]
     spare = between > (int(np.quantile(known, FEW, method="lower")) if len(known) else 0)
-    pause = np.log(np.clip(np.r_[MOST_US, units.asked_us[1:] - units.last_us[:-1], MOST_US], LEAST_US, MOST_US))
+    pause = _logarithm(np.r_[MOST_US, units.asked_us[1:] - units.last_us[:-1], MOST_US])
     # Frames that can be cut in one way only tell what the pauses are.
     follows = np.flatnonzero((number[1:] == number[:-1]) & (number[1:] >= 0)) + 1
     within = _Pauses(pause[follows[forced[number[follows]]]], pause, *WITHIN)
@@ -148,7 +153,12 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
         better = cost < best[rows]
         best[rows[better]] = cost[better]
         chosen[rows[better]] = at_head, at_tail
+    rows = np.flatnonzero(other & spare[1:] & (chosen[:, 1] == 0))
+    # A piece follows the one before as soon as pieces do: neither later, nor sooner than the card asks for the bus.
+    since = _logarithm(units.asked_us[behind[rows]] - units.last_us[before_tail[rows]])
+    sooner = within.likelihood(since) - within.likelihood(pause[tail[rows]]) > CLEARLY
     out = number.copy()
+    out[tail[rows[sooner]]], out[behind[rows[sooner]]] = -1, rows[sooner]
     each = np.arange(frames)
     for side, (coming, leaving) in enumerate(((ahead, head), (behind, tail))):
         comes, leaves = chosen[:, side] > 0, chosen[:, side] < 0
@@ -172,6 +182,10 @@ def _goes_on(count: Integers, number: Integers, forced: Booleans, tail: Integers
     share_inner = (np.count_nonzero(full[rows[~last]]) + 0.5) / (n_inner + 1)
     share_last = (np.count_nonzero(full[rows[last]]) + 0.5) / (n_last + 1)
     return np.where(full, log(share_inner / share_last), log((1 - share_inner) / (1 - share_last)))
+
+
+def _logarithm(pause_us: Floats) -> Floats:
+    return np.asarray(np.log(np.clip(pause_us, LEAST_US, MOST_US)))
 
 
 @dataclass(frozen=True)
