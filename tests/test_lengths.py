@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from nicruns import documented_profiles
-from test_traffic import CLOCK_US, NIC, Bus
+from test_traffic import CLOCK_US, NIC, READ, WRITE, Bus
 
 from pcitrace import profiles
 from pcitrace.frames import HostTraffic, Link, build
@@ -58,8 +58,8 @@ class Wires:
         return WireFrames(start, end, least, least, least + self.unsure * whole, None, np.full(len(start), -1))
 
 
-def add(bus: Bus, phases: int, clks: int) -> None:
-    bus.add(NIC, None, None, [0] * phases, first_clks=clks)
+def add(bus: Bus, phases: int, clks: int, termination: str = "completion") -> None:
+    bus.add(NIC, None, None, [0] * phases, first_clks=clks, termination=termination)
 
 
 def told(bus: Bus, card: Profile, sent: Wires | None, received: Wires | None = None) -> Traffic:
@@ -252,10 +252,60 @@ def test_what_is_short_comes_last_even_if_what_was_before_is_a_little_nearer(hea
     assert ahead.frame(0, len(count), Bounds(132, 132, 132)) == [heads + number for number in range(4)]
 
 
+def test_a_piece_that_waited_for_the_bus_stays_with_its_frame(ring: Profile) -> None:
+    """A receive comes behind the first of 64 + 64 + 64 + 2 words; with the next frame's first piece it is as many."""
+    bus, sent = Bus(), Wires()
+    for _ in range(6):
+        add(bus, 2, 8)
+        add(bus, 64, 8)
+        bus.clock += 400
+        for count in (64, 64, 2):
+            add(bus, count, 8)
+        end = sent.add(bus.clock * CLOCK_US + 5, 776)
+        for count in (2, 64, 64, 64, 54):
+            add(bus, count, 8)
+        bus.clock = round(sent.add(max(end + 1, bus.clock * CLOCK_US), 984) / CLOCK_US) + 500
+    pieces = told(bus, ring, sent).pieces
+    found = pieces[pieces["kind"] == "send_data"]
+    wanted = [[64, 64, 64, 2], [64, 64, 64, 54]] * 6
+    assert [one.tolist() for _, one in found.groupby("burst")["data_phases"]] == wanted
+
+
+def test_a_status_between_full_pieces_is_not_the_tail() -> None:
+    """A card ends a piece before its limit only where the frame ends; one that does so anywhere tells nothing."""
+    for sizes, own in (((64, 4, 64, 4, 4, 64), [0, 2, 3]), ((64, 4, 32, 4, 4, 64), [0, 1, 2])):
+        count = np.array(sizes)
+        last = np.cumsum(count * CLOCK_US + 0.15)
+        first = last - (count - 1) * CLOCK_US
+        ahead = Ahead.of(Train(count, np.zeros_like(count), first, last), frozenset([4]), 64)
+        words = sum(sizes[:3])
+        assert ahead.frame(0, len(count), Bounds(words, words, words)) == own
+
+
+def test_a_retried_read_is_no_attempt_of_the_write_behind_it(ring: Profile) -> None:
+    """What the target retries is repeated as it was: where the command was captured, that is the next of its kind."""
+    bus, sent, received = Bus(), Wires(), Wires()
+    reads, writes = [], []
+    for _ in range(8):
+        received.add(bus.clock * CLOCK_US, 252)
+        bus.clock = round(received.rows[-1][1] / CLOCK_US) + 100
+        reads.append(bus.add(NIC, READ, None, [], termination="retry"))
+        bus.clock += 10
+        writes.append(bus.add(NIC, WRITE, None, [0] * 63))
+        bus.clock += 10
+        reads.append(bus.add(NIC, READ, None, [0] * 50))
+        bus.clock = round(sent.add(bus.clock * CLOCK_US, 200) / CLOCK_US) + 500
+    traffic = told(bus, ring, sent, received)
+    kinds = traffic.pieces.set_index("transaction")["kind"]
+    assert kinds[reads].tolist() == ["send_data"] * 16
+    assert kinds[writes].tolist() == ["receive_data"] * 8
+    assert traffic.bursts["pieces"].tolist() == [2, 1] * 8
+
+
 def test_an_edge_that_what_was_read_contradicts_is_null(tmp_path: Path) -> None:
     """The wire leaves open whether a word beside the status is the frame's; 84 words were read, 83 are told.
 
-    A word that is left out in the frame's middle moves no edge.
+    A word that is left out in the frame's middle moves no edge, nor does a status that was taken for one there.
     """
     path = tmp_path / "rings.toml"
     path.write_text(documented_profiles()["ring-model"])
@@ -263,16 +313,18 @@ def test_an_edge_that_what_was_read_contradicts_is_null(tmp_path: Path) -> None:
     reader, writer, on_wire = Bus(), Bus(), []
     lengths = [330, 334, 338] * 4
     lengths[3] = lengths[7] = 333
+    lengths[10] = 332
     for number, length in enumerate(lengths):
         add(reader, -(-length // 4), 8)
         start = reader.clock * CLOCK_US
         on_wire.append((start, start + (length + 12) * 0.008))
         reader.clock = writer.clock = round(on_wire[-1][1] / CLOCK_US) + 40
         # The receiving host had taken the bus before the last word, and the status of another send comes as well.
-        pieces = {3: [40, 1, 43], 7: [83, 1]}.get(number, [-(-length // 4)])
-        for count in (*pieces, 1):
+        pieces = {3: [40, 1, 43], 7: [83, 1], 10: [40, 1, 43]}.get(number, [-(-length // 4)])
+        for place, count in enumerate((*pieces, 1)):
             writer.clock += 10 * (count == 1)
-            add(writer, count, 2)
+            # The target cut the piece before the status short.
+            add(writer, count, 2, "disconnect_without_data" if (number, place) == (10, 0) else "completion")
         writer.clock += 10
         if number in (5, 7, 9):
             add(writer, 1, 2)

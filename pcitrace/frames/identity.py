@@ -9,7 +9,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Integers, pick
 from pcitrace.traffic.content import FCS, HEADER, WireFrames, numbers
-from pcitrace.traffic.dma import SHORTEST_RECEIVED
+from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
 
 if TYPE_CHECKING:
     from pcitrace.frames.matching import Ends
@@ -84,12 +84,13 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     rows["length_exact"] = exact
 
 
-def other_lengths(rows: dict[str, Any], wire: WireFrames, inside: Integers) -> Booleans:
-    """Return which frames were written with other data phases than what was read tells, where the wire allows both.
+def other_lengths(rows: dict[str, Any], wire: WireFrames, inside: Integers, writes: Dma) -> tuple[Booleans, Booleans]:
+    """Return which frames were written with other data phases than what was read tells, and which edges that moves.
 
     Frames lie in memory alike on both sides, so that what is written has as many data phases as what is read, or always
     some more: how many is seen where the wire leaves only one number. What differs was given a status word at either
-    end, or a word of it was taken for status; of the `inside` data phases in its middle, where that moves no edge.
+    end, or a word of it was taken for status; not one in its middle, where that moves no edge: of the `inside` data
+    phases that were left out, or, if neither end is as short, a piece of its own.
     """
     read, written = rows["send_phases"], rows["receive_phases"]
     width = np.where(rows["receive_bytes"] > 4 * written, 8, 4)
@@ -98,9 +99,29 @@ def other_lengths(rows: dict[str, Any], wire: WireFrames, inside: Integers) -> B
     more = written - read
     told = np.unique(more[both & (least == most)])
     if not len(told):
-        return np.zeros_like(both)
+        return np.zeros_like(both), np.zeros_like(both)
     at = np.searchsorted(told, more)
-    return np.asarray(both & (least < most) & ((at == len(told)) | (pick(told, at % len(told)) > more + inside)))
+    next_one = pick(told, at % len(told))
+    other = both & (least < most) & ((at == len(told)) | (next_one > more))
+    moved = other & ((at == len(told)) | (next_one > more + inside))
+    some = np.flatnonzero(moved & (at > 0))
+    moved[some] = ~_in_the_middle(writes, rows["receive_burst"][some], (more - told[at - 1])[some])
+    return other, moved
+
+
+def _in_the_middle(writes: Dma, bursts: Integers, phases: Integers) -> Booleans:
+    """Return which bursts have a piece of so many data phases in their middle, and none at either end."""
+    order = np.argsort(bursts)
+    pieces = np.flatnonzero(np.isin(writes.burst, bursts) & (writes.bus.data_phases > 0))
+    pieces = pieces[np.argsort(writes.burst[pieces], kind="stable")]
+    begin = np.searchsorted(writes.burst[pieces], bursts[order])
+    end = np.searchsorted(writes.burst[pieces], bursts[order], side="right")
+    which = np.repeat(order, end - begin)
+    alike = writes.bus.data_phases[pieces] == phases[which]
+    out = np.zeros(len(bursts), dtype=bool)
+    out[which[alike]] = True
+    out[order] &= ~alike[begin] & ~alike[end - 1]
+    return out
 
 
 class _Bounds:

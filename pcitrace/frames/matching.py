@@ -182,13 +182,13 @@ def one_direction(
     rows = _columns(sender, receiver, mine, theirs, wire_of_send, receive_of_send, only_wire, receive_of_wire)
     rows["open"] = np.zeros(len(rows["send_row"]), dtype=bool)
     if wire is not None and theirs is not None and not theirs.host.traffic.dma.bus.has_address:
-        other = np.append(0, np.cumsum(bursts.data_phases[loose]))
-        since, until = (other[np.searchsorted(loose_us, rows[f"rx_dma_{edge}_us"])] for edge in ("start", "end"))
-        rows["open"] = other_lengths(rows, wire, until - since)
+        total = np.append(0, np.cumsum(bursts.data_phases[loose]))
+        since, until = (total[np.searchsorted(loose_us, rows[f"rx_dma_{edge}_us"])] for edge in ("start", "end"))
+        other, rows["open"] = other_lengths(rows, wire, until - since, theirs.host.traffic.dma)
+        for name in ("receive_bytes", "receive_phases"):
+            rows[name] = np.where(other, -1, rows[name])
         for name in ("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us"):
             rows[name] = np.where(rows["open"], np.nan, rows[name])
-        for name in ("receive_bytes", "receive_phases"):
-            rows[name] = np.where(rows["open"], -1, rows[name])
     user_lengths(rows, mine, theirs)
     sequence_numbers(rows, mine, theirs, sequence)
     rows["doubtful"] = np.isin(rows["wire_row"], doubtful_wire)
