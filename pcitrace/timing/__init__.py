@@ -19,6 +19,7 @@ from pcitrace.run import Run
 from pcitrace.timing import pcirate
 from pcitrace.timing.frametimes import Clockwork, FrameTimes
 from pcitrace.timing.pcirate import Rate
+from pcitrace.traffic.dma import Kind
 
 __all__ = ["Forwarding", "Timing", "measure"]
 
@@ -222,7 +223,12 @@ class _Measurement:
             return unknown("wire and DMA overlap", len(clean)), queued
         if not len(clean):
             return unknown(self.why_no_t_nic(len(waited))), queued
-        t_nic = mean(self.times.transit_us[clean], errors[clean], unclear=unclear)
+        transit = self.times.transit_us[clean]
+        # So may receives of which the frame is not known: they took as long as others do.
+        hosts = self.times.receiver[clean]
+        without = sum(len(rows) for _, rows in self.times.without(Kind.RECEIVE_DATA, self.times.us["t_nic_us"], hosts))
+        unclear = np.r_[unclear, np.full(without, transit.mean() + transit.std())]
+        t_nic = mean(transit, errors[clean], unclear=unclear)
         bounded = int(self.times.bounded[clean].sum())
         if bounded:
             spare = self.times.spare_bytes[self.times.bounded].max()

@@ -14,6 +14,7 @@ from pcitrace.estimate import PLACES, Comb, Errors
 from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic
+from pcitrace.traffic.dma import Kind
 
 __all__ = ["UNIFORM", "Clockwork", "FrameTimes", "phase_bytes"]
 
@@ -198,6 +199,17 @@ class FrameTimes:
         time_us = np.where(self.host(column) == number, self.us[column], np.nan)
         place = list(self.hosts.values())[number].place(time_us, self._middle_us(number))
         return np.asarray((np.nan_to_num(place) * PLACES).astype(np.int16))
+
+    def without(self, kind: Kind, value: Floats, hosts: Integers) -> list[tuple[Traffic, Integers]]:
+        """Return the bursts of one kind, on some hosts, of no frame or of one of which a value is not known."""
+        null = self.frames.table["frame"].to_numpy()[np.isnan(value)]
+        found = []
+        for number, traffic in enumerate(self.frames.hosts.values()):
+            joined, frame = traffic.joined, traffic.burst_frame
+            if frame is not None and (hosts == number).any():
+                rows = (joined.kind == kind) & (joined.data_phases > 0) & ((frame < 0) | np.isin(frame, null))
+                found.append((traffic, np.flatnonzero(rows)))
+        return found
 
     def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:
         """Add what inexact lengths do to times that depend on them.

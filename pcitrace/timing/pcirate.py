@@ -66,9 +66,8 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     slope = line(size[rows], duration[rows], errors[rows], x_sigma=blur).slope
     if slope.value is not None:
         errors = times.length_errors(errors, slope.value)
-    whole = line(
-        size[rows], duration[rows], errors[rows], x_sigma=blur, unclear=_without_frame(times, kind, host[rows])
-    )
+    unclear = _without_frame(times, kind, duration, host[rows])
+    whole = line(size[rows], duration[rows], errors[rows], x_sigma=blur, unclear=unclear)
     by_host = {}
     for number, name in enumerate(times.hosts):
         mine = np.flatnonzero(known & (host == number))
@@ -79,19 +78,16 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     return Rate(whole.slope, whole.intercept, _burst(times, kind), by_host)
 
 
-def _without_frame(times: FrameTimes, kind: Kind, hosts: Integers) -> tuple[Floats, Floats]:
-    """Return bytes and durations of the bursts of one kind, on some hosts, of which the frame is not known.
+def _without_frame(times: FrameTimes, kind: Kind, duration: Floats, hosts: Integers) -> tuple[Floats, Floats]:
+    """Return bytes and durations of the bursts of one kind, on some hosts, of which the frame or an edge is not known.
 
     The constant is the slope over them too, but where its frame could not be told, the pieces of a burst may not have
     been put together rightly. Leaving them out is no fair choice: what makes a DMA long makes its frame hard to tell.
     """
     size: list[Floats] = [np.zeros(0)]
     took: list[Floats] = [np.zeros(0)]
-    for number, traffic in enumerate(times.frames.hosts.values()):
-        joined, frame = traffic.joined, traffic.burst_frame
-        if frame is None or not (hosts == number).any():
-            continue
-        rows = np.flatnonzero((joined.kind == kind) & (joined.data_phases > 0) & (frame < 0))
+    for traffic, rows in times.without(kind, duration, hosts):
+        joined = traffic.joined
         # Whole data phases hold as much more than the frame in the mean as the upper bounds of other lengths.
         size.append(joined.bytes[rows].astype(np.float64) - (phase_bytes(traffic) - 1) / 2)
         took.append(joined.last_data_us[rows] - joined.first_data_us[rows])
