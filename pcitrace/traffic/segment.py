@@ -98,7 +98,7 @@ def by_lengths(
         if better > whole + CLEARLY:
             plan, direction, whole = other, told, better
 
-    owner = _owners(bus, moved, write)
+    owner = _owners(bus, moved, write, np.arange(len(moved)))
     # What was retried had been asked for: pauses are counted up to the first attempt.
     asked_us = pieces.start_us.copy()
     np.minimum.at(asked_us, owner[owner < len(moved)], bus.start_us[owner < len(moved)])
@@ -128,7 +128,7 @@ def by_lengths(
         kind[left[small]] = aside
         reason[left[small]] = SHORT_NO_FRAME
         reason[left[~small]] = NO_ROOM
-    return _whole(bus, owner, direction, kind, reason, burst)
+    return _whole(bus, _owners(bus, moved, write, burst), direction, kind, reason, burst)
 
 
 def _phase_widths(pieces: BusTable) -> tuple[int, ...]:
@@ -317,21 +317,23 @@ def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], cut_thro
     return np.asarray(out[unit])
 
 
-def _owners(bus: BusTable, moved: Integers, write: Integers) -> Integers:
+def _owners(bus: BusTable, moved: Integers, write: Integers, burst: Integers) -> Integers:
     """Return for each transaction the number of the one among `moved` that it is, or is an attempt of; else theirs.
 
     A retried attempt belongs to the next transaction that moved data the same way, as far as that was captured: PCI
     obliges its initiator to repeat it. What follows too soon to be the repetition waited for the bus meanwhile: then it
-    belongs to the one after that.
+    belongs to the next one of another burst, for the pieces of one come in their order.
     """
     out = np.full(len(bus), len(moved))
     moves = bus.data_phases > 0
     soon = np.r_[bus.start_us[1:] - bus.end_us[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us, False][: len(bus)]
     for way in np.unique(write).tolist():
         rows, numbers = np.flatnonzero(write == way), np.flatnonzero(write[moved] == way)
+        begins = np.flatnonzero((np.diff(burst[numbers], prepend=-1) != 0) | (burst[numbers] < 0))
+        other = np.append(begins, len(numbers))[np.searchsorted(begins, np.arange(len(numbers) + 1), side="right")]
         owner = np.searchsorted(moved[numbers], rows)
-        owner += soon[rows] & ~moves[rows] & np.isin(rows + 1, moved[numbers])
-        out[rows] = np.append(numbers, len(moved))[np.minimum(owner, len(numbers))]
+        passed = soon[rows] & ~moves[rows] & np.isin(rows + 1, moved[numbers])
+        out[rows] = np.append(numbers, len(moved))[np.where(passed, other[owner], owner)]
     return out
 
 
