@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcitrace.frames import matching
-from pcitrace.frames.align import Side, match
+from pcitrace.frames.align import match
+from pcitrace.frames.sides import Side
 from pcitrace.frames.strays import cut_off, due, undisturbed
 
 
@@ -24,6 +25,7 @@ def side(times: list[float], lengths: list[int], keys: list[int] | None = None, 
         longest=size,
         key=np.array(keys if keys is not None else [0] * len(times), dtype=np.uint64),
         damaged=np.zeros(len(times), dtype=bool),
+        busy_us=start,
     )
 
 
@@ -88,6 +90,37 @@ def test_what_comes_as_soon_as_the_receiver_is_done_may_have_waited() -> None:
     sent = side([0.0, 20.0, 24.0, 30.0, 60.0, 65.0], [1514, 1514, 526, 526, 1514, 526])
     got = side([1.5, 21.5, 31.5, 61.5, 71.5], [1514, 1514, 526, 1514, 526], took=9.8)
     assert pairs(sent, got) == [(0, 0), (1, 1), (4, 3), (5, 4)]
+
+
+def test_what_came_while_something_else_was_in_the_way_may_have_waited() -> None:
+    """Of three equal frames two are received, when the card is done with something else: as if the first was lost.
+
+    With the card idle that is how it was, for it leaves no frame lying. Frames do wait for so long: the second did.
+    """
+    sent = side([0.0, 20.0, 40.0, 48.97, 54.5, 80.0], [500] * 6)
+    got = side([1.5, 26.5, 50.0, 56.0, 81.5], [500] * 5, took=5.5)
+    assert pairs(sent, got) == [(0, 0), (1, 1), (3, 2), (4, 3), (5, 4)]
+    assert pairs(sent, replace(got, busy_us=np.array([1.5, 20.0, 41.0, 41.0, 81.5]))) == [(0, 0), (1, 1), (5, 4)]
+
+
+def test_frames_that_came_in_step_with_others_may_have_waited_for_each_other() -> None:
+    """Of four equal frames three are received: each when the next one was due, but as soon as the card was done."""
+    sent = side([0.0, 20.0, 21.2, 40.0, 41.2, 42.4, 43.6, 80.0], [500] * 8)
+    got = side([1.5, 21.5, 23.5, 42.7, 43.9, 45.1, 81.5], [500] * 7)
+    queued = replace(got, busy_us=np.array([1.5, 21.5, 21.5, 40.0, 40.0, 40.0, 81.5]))
+    assert pairs(sent, queued) == [(0, 0), (1, 1), (2, 2), (7, 6)]
+
+
+def test_one_frame_that_is_not_seen_right_moves_none_behind_it() -> None:
+    """The fifth was read one word too long, as long as the sixth is on the wire at most; every frame has a lag of 1 us.
+
+    Each but one would have a partner if all waited for the time until the next.
+    """
+    sent = side([30.0 * n for n in range(20)], [500] * 4 + [504] + [500] * 15)
+    wire = side([30.0 * n + 2 for n in range(20)], [500] * 20)
+    wire = replace(wire, longest=np.where(np.arange(20) == 5, 504, 500))
+    others = [(n, n) for n in range(20) if n != 4]
+    assert pairs(sent, wire) == others
 
 
 def test_queued_frames_keep_their_order() -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "NEARLY_ALL",
     "SET_UP",
     "as_after",
+    "busy_since",
     "filled",
     "following",
     "freed",
@@ -106,11 +107,13 @@ def freed(start_us: Floats, end_us: Floats) -> Floats:
     start_us, end_us : array of float
         Of each of its transactions, in order.
     """
-    if not len(start_us):
-        return end_us
-    begins = np.r_[True, start_us[1:] - end_us[:-1] >= AT_ONCE_US]
-    since = start_us[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]
-    return end_us[end_us - since > LAG_US]
+    return end_us[end_us - busy_since(start_us, end_us, AT_ONCE_US) > LAG_US]
+
+
+def busy_since(start_us: Floats, end_us: Floats, pause_us: float) -> Floats:
+    """Return since when what does one thing after the other had done so as each began, with shorter pauses only."""
+    begins = np.r_[True, start_us[1:] - np.fmax.accumulate(end_us)[:-1] >= pause_us][: len(start_us)]
+    return start_us[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]
 
 
 def waited(access_us: Floats, freed_us: Floats) -> Booleans:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.frames.align import LONGEST_LAG_US, WIDEST
+from pcitrace.frames.sides import LONGEST_LAG_US, WIDEST
 from pcitrace.traffic import Bursts
 from pcitrace.traffic.content import FCS, HEADER, WireFrames
 from pcitrace.traffic.dma import SHORTEST_RECEIVED

@@ -10,18 +10,19 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.columns import Floats, Integers, next_us, pick, pick_us
-from pcitrace.frames.align import Side, match
-from pcitrace.frames.delays import freed
+from pcitrace.frames.align import match
+from pcitrace.frames.delays import busy_since, freed
 from pcitrace.frames.droplog import WIDE_SPARE, Received, dropped
 from pcitrace.frames.identity import ROUNDED, SequenceField, other_lengths, sequence_numbers, user_lengths
 from pcitrace.frames.sendstart import find
 from pcitrace.frames.sendupdate import updates
+from pcitrace.frames.sides import Side
 from pcitrace.frames.starts import Starts
 from pcitrace.frames.strays import cut_off, due, undisturbed
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Bursts, Traffic
 from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, heads, keys, wire_frames
-from pcitrace.traffic.csr import CONFIGURATION
+from pcitrace.traffic.csr import CONFIGURATION, Accesses
 from pcitrace.traffic.dma import NO_ROOM, SHORTEST_RECEIVED, Kind
 from pcitrace.traffic.phases import Phases
 
@@ -29,6 +30,9 @@ __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
 
 UNALIGNED = 3
 """Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
+
+PAUSE_US = 0.6
+"""What is busy makes no longer pauses, beside the gap between frames on the wire."""
 
 CLEARLY = 0.1
 """Share of frames that must have a partner only if wire and DMA overlap."""
@@ -85,6 +89,8 @@ class Ends:
     starts: Starts
     done_us: Floats
     host: HostTraffic
+    bus_busy_us: Floats
+    wire_busy_us: Floats
 
     @classmethod
     def of(cls, host: HostTraffic, link: Link | None) -> Ends:
@@ -99,20 +105,40 @@ class Ends:
         if host.data_phases is not None and len(host.data_phases):
             send_head = _heads(host.traffic, host.data_phases, sends)
             receive_head = _heads(host.traffic, host.data_phases, receives)
-        wire = None
+        wire, wire_busy_us = None, np.zeros(0)
         if host.wire is not None:
             byte_us = link.byte_us if link else None
             wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
+            gap_us = link.gap_bytes * link.byte_us if link else 0.0
+            wire_busy_us = busy_since(wire.start_us, wire.end_us, gap_us + PAUSE_US)
         first_us, last_us = joined.first_data_us[sends], joined.last_data_us[sends]
         received_us = np.sort(joined.last_data_us[receives])
         bus = host.traffic.dma.bus
         order = np.argsort(bus.start_us, kind="stable")
-        freed_us = freed(bus.start_us[order], bus.end_us[order])
+        start_us, end_us = bus.start_us[order], bus.end_us[order]
+        freed_us = freed(start_us, end_us)
         csr, address = host.traffic.csr, joined.address[sends]
+        bus_busy_us = _bus_busy(start_us, end_us, csr, joined.first_data_us[receives])
         fetched_us = np.sort(joined.first_data_us[(joined.kind == Kind.DESCRIPTOR_FETCH) & moved])
         starts = find(csr, host.profile, first_us, last_us, received_us, fetched_us, freed_us, address)
         done_us = updates(csr, starts, last_us, received_us, freed_us)
-        return cls(sends, receives, send_head, receive_head, wire, starts, done_us, host)
+        ends = sends, receives, send_head, receive_head, wire, starts, done_us, host, bus_busy_us, wire_busy_us
+        return cls(*ends)
+
+
+def _bus_busy(start_us: Floats, end_us: Floats, csr: Accesses, at_us: Floats) -> Floats:
+    """Return since when a bus had been busy at some times: with what the card did, in order of time, or the host.
+
+    The card, as long as it has work, makes pauses about as long as most of its short ones.
+    """
+    pause_us = start_us[1:] - end_us[:-1]
+    short = pause_us[pause_us < PAUSE_US]
+    usual_us = min(2 * float(np.median(short)), PAUSE_US) if len(short) else PAUSE_US
+    start_us = np.r_[start_us, csr.first_attempt_us]
+    end_us = np.r_[end_us, np.fmax(csr.first_attempt_us, csr.data_us)]
+    order = np.argsort(start_us, kind="stable")
+    begun = np.searchsorted(start_us[order], at_us, side="right") - 1
+    return busy_since(start_us[order], end_us[order], usual_us)[begun]
 
 
 def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
@@ -137,7 +163,7 @@ def one_direction(
 
     references = _reference_keys(wire, theirs)
     send = replace(send, key=_own_keys(mine.send_head, references, n_send))
-    wire_side = _wire_side(wire) if wire is not None else None
+    wire_side = _wire_side(wire, mine.wire_busy_us) if wire is not None else None
     store_and_forward = mine.host.profile.send == "store_and_forward"
     wire_of_send = np.full(n_send, -1)
     send_of_wire = np.full(n_wire, -1)
@@ -158,6 +184,7 @@ def one_direction(
         receive = replace(receive, key=_own_keys(theirs.receive_head, known, n_receive))
         after_end = theirs.host.profile.receive == "store_and_forward"
         if wire_side is not None:
+            receive = replace(receive, busy_us=theirs.bus_busy_us)
             i, j = _match(_arriving(wire_side, after_end), receive, after_end)
             bursts = theirs.host.traffic.joined
             loose = np.flatnonzero((bursts.write == 1) & (bursts.kind != Kind.RECEIVE_DATA) & (bursts.data_phases > 0))
@@ -236,10 +263,11 @@ def _memory_side(joined: Bursts, bursts: Integers, fcs_least: int, fcs_most: int
         longest=np.maximum(size - fcs_least, SHORTEST_RECEIVED),
         key=np.zeros(len(bursts), dtype=np.uint64),
         damaged=np.zeros(len(bursts), dtype=bool),
+        busy_us=np.full(len(bursts), np.nan),
     )
 
 
-def _wire_side(wire: WireFrames) -> Side:
+def _wire_side(wire: WireFrames, busy_us: Floats) -> Side:
     known = wire.length >= 0
     return Side(
         start_us=np.where(np.isnan(wire.start_us), -np.inf, wire.start_us),
@@ -248,6 +276,7 @@ def _wire_side(wire: WireFrames) -> Side:
         longest=np.where(known, wire.most, np.iinfo(np.int64).max),
         key=keys(wire.head) if wire.head is not None else np.zeros(len(wire), dtype=np.uint64),
         damaged=wire.fcs_ok == 0,
+        busy_us=busy_us,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.frames.align import ALIKE_US, UNDER_WAY, Side, densest, longest_lag, possible
+from pcitrace.frames.sides import ALIKE_US, UNDER_WAY, Side, densest, longest_lag, possible
 
 __all__ = ["cut_off", "due", "undisturbed"]
 

@@ -64,7 +64,7 @@ def parse(
     -------
     array of int
         Ascending number of the frame, -1 for pieces of none. It says only which pieces are one frame; which frame it
-        is where some were lost is for :mod:`pcitrace.align` to find.
+        is where some were lost is for :mod:`pcitrace.frames.align` to find.
     """
     if not len(pieces):
         return np.zeros(0, dtype=np.int64)
