@@ -67,10 +67,13 @@ def test_frames_of_one_length_tell_once_how_often_something_short_comes_last() -
 
 
 def test_what_follows_a_piece_that_is_not_full_is_of_no_frame() -> None:
-    """Pieces are cut at 10. Something short comes as soon as a piece would: behind 10 it may be one, behind 7 not."""
-    sizes = [[10, 10, 5, 2], [10, 10, 9, 2], [10, 10, 6, 2], [10, 7, 2, 2], [10, 10, 2, 2]]
-    pauses = [[0.14, 0.14, 0.4]] * 3 + [[0.14, 0.14, 0.4]] * 2
-    number = [0, 0, 0, -1, 1, 1, 1, -1, 2, 2, 2, -1, 3, 3, -1, -1, 4, 4, -1, -1]
+    """Pieces are cut at 10. Something short comes as soon as a piece would: behind 10 it may be one, behind 7 not.
+
+    Once two that are of no frame come.
+    """
+    sizes = [[10, 10, 5, 2, 2], [10, 10, 9, 2], [10, 10, 6, 2], [10, 7, 2, 2], [10, 10, 2, 2]]
+    pauses = [[0.14, 0.14, 0.4, 0.4]] + [[0.14, 0.14, 0.4]] * 4
+    number = [0, 0, 0, -1, -1, 1, 1, 1, -1, 2, 2, 2, -1, 3, 3, -1, -1, 4, 4, -1, -1]
     totals = [(25, 25), (29, 29), (26, 26), (17, 19), (20, 22)]
     assert settled(sizes, pauses, number, totals)[-8:] == [3, 3, -1, -1, 4, 4, 4, -1]
 
@@ -81,6 +84,24 @@ def test_a_status_that_comes_sooner_than_a_piece_can_is_not_the_tail() -> None:
     pauses = [[0.14, 0.4]] * 6 + [[0.03, 0.05, 0.4]]
     number = [frame for frame in range(6) for frame in (frame, frame, -1)] + [6, 6, -1, -1]
     assert settled(sizes, pauses, number, [(12, 12)] * 7) == [*number[:-3], -1, 6, -1]
+
+
+def test_of_two_behind_a_full_piece_one_belongs_to_the_frame_if_there_is_only_one_elsewhere() -> None:
+    """The pauses are all alike, and no other frame ends with a full piece, nor with something short."""
+    sizes = [[10, size, 2] for size in (3, 4, 5, 6, 7, 8, 9, 3, 4, 5)] + [[10, 10, 2, 2], [10, 9, 2]]
+    number = [owner for frame in range(10) for owner in (frame, frame, -1)] + [10, 10, -1, -1, 11, 11, -1]
+    totals = [(sum(one[:2]),) * 2 for one in sizes[:10]] + [(20, 22), (19, 19)]
+    found = settled(sizes, [[0.14] * (len(one) - 1) for one in sizes], number, totals)
+    assert found == [*number[:30], 10, 10, 10, -1, 11, 11, -1]
+
+
+def test_a_frame_that_has_none_behind_it_took_the_one_that_every_other_has() -> None:
+    """It is one phase shorter than one that was lost, for which it was taken with its status."""
+    sizes = [[10, 5, 2], [10, 9, 2], [10, 7, 2], [10, 6, 2], [10, 8, 2]]
+    number = [0, 0, -1, 1, 1, -1, 2, 2, 2, 3, 3, -1, 4, 4, -1]
+    totals = [(15, 15), (19, 19), (19, 19), (16, 16), (18, 18)]
+    found = settled(sizes, [[0.14, 0.14]] * 5, number, totals)
+    assert found == [0, 0, -1, 1, 1, -1, 2, 2, -1, 3, 3, -1, 4, 4, -1]
 
 
 def test_no_frames() -> None:

@@ -111,11 +111,17 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     forced = ~np.any([possible for *_, possible in ways], axis=0)
     # A status of another frame may have come between, so that another unit as long is the tail.
     other = final & (behind >= 0) & in_time & (comes_behind == -leaves_final)
-    if forced.all() and not other.any():
-        return number
     # What always stands between two frames is of neither.
-    known = between[1:-1][forced[1:] & forced[:-1]]
+    told = forced[1:] & forced[:-1]
+    known = between[1:-1][told]
     spare = between > (int(np.quantile(known, FEW, method="lower")) if len(known) else 0)
+    # Where there is always one behind a frame that does not end with one, a frame that does and has none took it: it
+    # passed for one that was lost and is as long as both.
+    long = between[1:-1][told & ~final[:-1]]
+    took = final & np.append(between[1:-1] < (long.min() if len(long) else 0), False)
+    if forced.all() and not other.any() and not took.any():
+        return number
+    usual = np.log(np.bincount(known, minlength=int(between.max()) + 2) + 1.0)
     pause = _logarithm(np.r_[MOST_US, units.asked_us[1:] - units.last_us[:-1], MOST_US])
     # Frames that can be cut in one way only tell what the pauses are.
     follows = np.flatnonzero((number[1:] == number[:-1]) & (number[1:] >= 0)) + 1
@@ -149,6 +155,9 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
             gain = within.likelihood(at) - after.likelihood(at)
             if not at_head:
                 gain += short_tail + goes_on[(tail if at_tail > 0 else before_tail)[rows]]
+                # How many stand between two frames elsewhere tells how many do here.
+                left = between[rows + 1]
+                gain += np.where(rows < frames - 1, at_tail * (usual[left - at_tail] - usual[left]), 0.0)
             cost -= at_tail * gain
         better = cost < best[rows]
         best[rows[better]] = cost[better]
@@ -160,6 +169,7 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     out = number.copy()
     out[tail[rows[sooner]]], out[behind[rows[sooner]]] = -1, rows[sooner]
     each = np.arange(frames)
+    chosen[took & ~chosen.any(axis=1)] = 0, -1
     for side, (coming, leaving) in enumerate(((ahead, head), (behind, tail))):
         comes, leaves = chosen[:, side] > 0, chosen[:, side] < 0
         out[leaving[leaves]] = -1
