@@ -158,6 +158,26 @@ def test_with_control_lines_only(tmp_path: Path, name: str) -> None:
     assert frames.table["sequence"].tolist() == truth.sort_values("dma_start_us")["sequence"].tolist()
 
 
+@pytest.mark.parametrize(
+    ("preset", "values"),
+    [
+        ("acenic-fig4.2b", {}),  # back to back, and none is cut
+        ("pro1000-370dle-11us", {}),  # cut into pieces that 32 descriptors would fill
+        ("pro1000-p4dp6-8us", {"test.kind": "request-response", "test.sizes": (64, 900, 1428)}),
+    ],
+)
+def test_with_control_lines_and_no_wire(tmp_path: Path, preset: str, values: dict[str, Any]) -> None:
+    simulate(preset, tmp_path / "run", values={**values, "analyser.wires": "control14", "test.count": 60})
+    run = pcitrace.open(tmp_path / "run")
+    truth = pd.read_csv(tmp_path / "run" / "truth" / "frames.csv").sort_values("dma_start_us")
+    found = run.frames.table
+    for name in ("dma_start_us", "dma_end_us", "rx_dma_start_us", "rx_dma_end_us"):
+        assert np.abs(found[name].to_numpy(dtype=float) - truth[name].to_numpy()).max() < 0.03, name
+    bound = found["length_bytes"].to_numpy(dtype=float) - truth["length_bytes"].to_numpy()
+    assert ((bound >= 0) & (bound < 8)).all()
+    assert not found["length_exact"].any()
+
+
 @pytest.mark.parametrize("seed", [0, 2, 6, 11])
 def test_an_overloaded_receiver_is_given_no_wrong_frame(tmp_path: Path, seed: int) -> None:
     """Queues of 100 us on both buses, cut into pieces by each other: what cannot be told is null."""

@@ -17,7 +17,7 @@ from pcitrace import results, timing
 from pcitrace.errors import FitError, FrameMatchError
 from pcitrace.estimate import Errors, line
 from pcitrace.results import Results
-from pcitrace.simulate import Simulation, simulate
+from pcitrace.simulate import Simulation, random_bench, simulate
 from pcitrace.timing import Forwarding, usage
 from pcitrace.timing.frametimes import Clockwork, FrameTimes
 
@@ -437,3 +437,14 @@ def test_latencies_that_are_no_line_are_reported(tmp_path: Path) -> None:
     found = results.of_run(pcitrace.open(tmp_path / "run"))
     assert found.t_sw.value is None
     assert any("no line through latency.csv" in finding for finding in found.findings)
+
+
+@pytest.mark.parametrize("seed", [7005, 7020, 7021])
+def test_frames_that_only_one_host_shows_so_are_not_in_its_rate(tmp_path: Path, seed: int) -> None:
+    """No wire: two sends with the pause of pieces between them come out as one, of twice the length."""
+    simulate(random_bench(seed, wires=("control14",)), tmp_path / "run", seed=seed)
+    found = results.of_run(pcitrace.open(tmp_path / "run"))
+    assert found.frames.table["length_bytes"].max() > 1530
+    truth = json.loads((tmp_path / "run" / "truth" / "truth.json").read_text())["constants"]["R_PCI_send_us_per_byte"]
+    rate = found.timing.send.effective
+    assert abs(rate.value - truth["value"]) < 3 * rate.sigma

@@ -61,12 +61,16 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
         errors = times.errors("rx_dma_start_us", "rx_dma_end_us")
     known = ~np.isnan(duration) & (times.length >= 0) & (host >= 0)
     size: Floats = times.length + (HEADER - times.spare_bytes)
+    # Where only their pauses part the frames, what came out alike on both hosts is one; another may be two, or a part.
+    alone = known & times.bounded & np.isnan(times.us["gap_us"]) & (len(times.hosts) == 2)
+    known &= ~alone
     rows = np.flatnonzero(known)
     blur = times.length_sigma[rows]
     slope = line(size[rows], duration[rows], errors[rows], x_sigma=blur).slope
     if slope.value is not None:
         errors = times.length_errors(errors, slope.value)
-    unclear = _without_frame(times, kind, duration, host[rows])
+    loose_size, loose_took = _without_frame(times, kind, duration, host[rows])
+    unclear = np.r_[loose_size, size[alone]], np.r_[loose_took, duration[alone]]
     whole = line(size[rows], duration[rows], errors[rows], x_sigma=blur, unclear=unclear)
     by_host = {}
     for number, name in enumerate(times.hosts):

@@ -40,6 +40,9 @@ OVERLAP_PAUSE_US = 50.0
 CLOSE_US = 1.0
 """and such where a piece is not full."""
 
+LONGEST = range(1514, 1534)
+"""Bytes in memory of the longest frames but jumbo ones, in whole data phases: no card's burst limit."""
+
 TRIALS = 150
 """Frames of each side that are tried to find where reads begin and writes end."""
 
@@ -106,9 +109,10 @@ def by_lengths(
     kind = np.zeros(len(moved), dtype=np.int8)
     reason = np.zeros(len(moved), dtype=np.int8)
     total = 0
+    written = 0
     for side, expected, what, optional, aside in (
-        (0, plan.sends, Kind.SEND_DATA, plan.fetch, Kind.DESCRIPTOR_FETCH),
         (1, plan.receives, Kind.RECEIVE_DATA, plan.status, Kind.STATUS_WRITE),
+        (0, plan.sends, Kind.SEND_DATA, plan.fetch, Kind.DESCRIPTOR_FETCH),
     ):
         rows = np.flatnonzero(direction == side)
         some = pieces.take(rows)
@@ -116,8 +120,13 @@ def by_lengths(
             found = parse(some, asked_us[rows], expected, optional, side == 0)
             why = WIRE_LENGTHS
         else:
-            found = _join(some, asked_us[rows], optional, side == 1 and profile.receive == "cut_through")
+            if side == 0:
+                optional = _fetches(some, asked_us[rows], plan, profile, written)
+            found = _join(
+                some, asked_us[rows], optional, plan.per_phase, side == 1 and profile.receive == "cut_through"
+            )
             why = BY_RULE
+        written = int(found.max(initial=-1)) + 1
         in_frame = found >= 0
         burst[rows[in_frame]] = found[in_frame] + total
         total += int(found.max()) + 1 if in_frame.any() else 0
@@ -272,7 +281,28 @@ def _most_whole(pieces: BusTable, tried: Expected) -> float:
     return min(whole / len(needed), 1.0)
 
 
-def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], cut_through: bool) -> Integers:
+def _fetches(reads: BusTable, asked_us: Floats, plan: _Plan, profile: Profile, received: int) -> frozenset[int]:
+    """Return the data phases that reads of descriptors have, of those that they may have, where no wire tells.
+
+    A card that may fetch many at once seldom does, and pieces of frames are as long. But every frame has a descriptor:
+    as many are fetched as frames are sent, and as are received at most.
+    """
+    each = profile.send_descriptor.size_bytes if profile.send_descriptor else 8
+    best, chosen = np.inf, plan.fetch
+    for limit in [*sorted(plan.fetch & set(reads.data_phases.tolist()), reverse=True), 0]:
+        tried = frozenset(size for size in plan.fetch if size <= limit)
+        sent = int(_join(reads, asked_us, tried, plan.per_phase, False).max(initial=-1)) + 1
+        phases = reads.data_phases[np.isin(reads.data_phases, list(tried))]
+        fetched = int((phases * plan.per_phase // each).sum())
+        off = max(sent - fetched, fetched - sent - received)
+        if off < best:
+            best, chosen = off, tried
+        if best <= 0:
+            break
+    return chosen
+
+
+def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], per_phase: int, cut_through: bool) -> Integers:
     """Join pieces where no wire tells the lengths: a full piece goes on, and so do single data phases close together.
 
     Between two frames there are always as many descriptors or status words; what is more belongs to the frame's end.
@@ -292,6 +322,9 @@ def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], cut_thro
     solid = np.flatnonzero(~np.isin(phases, list(optional)))
     if not len(solid):
         return np.full(len(pieces), -1)
+    # Where nothing is shorter nothing was cut, and what is as long as the longest frame is one.
+    if phases[solid].min() >= size.max() or size.max() * per_phase in LONGEST:
+        full_unit[:] = False
     # Solid units that go on: next to each other, and the one before full, or a short head, or single data phases.
     before, after = solid[:-1], solid[1:]
     close = (
