@@ -11,7 +11,7 @@ import pandas as pd
 
 from pcitrace.errors import FrameMatchError
 from pcitrace.frames import Frames, build
-from pcitrace.frames.identity import SequenceField
+from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.profiles import Profile
 from pcitrace.profiles import load as load_profile
@@ -19,13 +19,19 @@ from pcitrace.run import Run
 from pcitrace.runfolder import RunFolder, read_frame_log
 from pcitrace.traffic import Traffic, analyse
 from pcitrace.traffic.content import WireFrames, wire_frames
-from pcitrace.traffic.dma import Memory
+from pcitrace.traffic.dma import Kind, Memory
 from pcitrace.traffic.phases import Phases
 
 __all__ = ["frames", "on_axis", "traffic"]
 
 LOG_BYTES = 7
 """By how many bytes a length told from data phases may differ from the one in a log."""
+
+OTHER_LOG = "it is the log of another run or host"
+NOT_JOINED = f"they are not joined: {OTHER_LOG}, or the hosts are wired the other way round"
+
+CLOCK_OFF = 0.05
+"""Relative difference between the clock of a bus and what ``run.toml`` says that nominal values do not explain."""
 
 TIMES = ("start_us", "end_us", "first_data_us", "last_data_us", "time_us")
 """Columns that are moved to the run's time axis."""
@@ -88,7 +94,24 @@ def frames(run: Run, *, profile: Profile | str | None = None) -> Frames:
         link=_link(run),
         sequence=SequenceField(**place) if place else None,
     )
-    return _with_logs(found, run.folder) if run.folder is not None else found
+    if run.folder is None:
+        return found
+    return _with_logs(replace(found, findings=(*_as_captured(run, run.folder), *found.findings)), run.folder)
+
+
+def _as_captured(run: Run, folder: RunFolder) -> list[str]:
+    """Say where the captures are not what ``run.toml`` says of them."""
+    found = []
+    for entry, capture in zip(folder.run["captures"], run.captures, strict=True):
+        if capture.sample_count is not None and entry.get("samples", capture.sample_count) != capture.sample_count:
+            text = f"{entry['file']} has {capture.sample_count} samples, run.toml says {entry['samples']}"
+            found.append(f"{text}: is it the capture of this run, and whole?")
+    for name, host in folder.run["hosts"].items():
+        seen, said = run[name].mean_clock_mhz, host.get("clock_mhz")
+        if seen is not None and said is not None and abs(seen / said - 1) > CLOCK_OFF:
+            text = f"{name}: run.toml says a bus clock of {said:g} MHz, the capture shows {seen:.4g}"
+            found.append(f"{text}: are clock_mhz of the host and the sampling rate right?")
+    return found
 
 
 def _with_logs(found: Frames, folder: RunFolder) -> Frames:
@@ -96,27 +119,55 @@ def _with_logs(found: Frames, folder: RunFolder) -> Frames:
     if not folder.run["frames_on_bus"]:
         return found
     table, findings = found.table.copy(), list(found.findings)
+    place = folder.run.get("frames", {}).get("sequence")
     for host in folder.run["hosts"]:
-        logs = [one for one in folder.run.get("frame_logs", ()) if one["host"] == host and one["kind"] == "sent"]
-        if not logs:
+        findings += _received_as_logged(found, host, _log(folder, host, "received"))
+        log = _log(folder, host, "sent")
+        if log is None:
             continue
-        log = np.concatenate([read_frame_log(folder.path / one["file"]) for one in logs])
         log = log[np.argsort(log["send_ns"], kind="stable")]
         rows = table.index[table["sender"] == host]
         if len(log) != len(rows):
-            findings.append(f"{host}: its frame log has {len(log)} frames, the trace {len(rows)}; they are not joined")
+            findings.append(f"{host}: its frame log has {len(log)} frames, the trace {len(rows)}; {NOT_JOINED}")
             continue
-        length = table.loc[rows, "length_bytes"].to_numpy(dtype=float, na_value=np.nan)
-        other = int((np.abs(length - log["length_bytes"]) > LOG_BYTES).sum())
+        mine = table.loc[rows]
+        # Shorter frames are padded, and where only the wire shows them they are as long as that.
+        length = mine["length_bytes"].to_numpy(dtype=float, na_value=np.nan)
+        off = np.abs(np.maximum(length, LEAST_USER_BYTES) - np.maximum(log["length_bytes"], LEAST_USER_BYTES))
+        other = int((off > np.where(mine["length_exact"].fillna(False).to_numpy(dtype=bool), 0, LOG_BYTES)).sum())
         if other:
-            findings.append(
-                f"{host}: {other} frames of its log have other lengths than in the trace; they are not joined"
-            )
+            findings.append(f"{host}: {other} frames of its log have other lengths than in the trace; {NOT_JOINED}")
             continue
-        order = rows[(table.loc[rows, "sequence_source"] == "order").to_numpy(dtype=bool)]
+        carried = (mine["sequence_source"] == "frame").to_numpy(dtype=bool)
+        if place and carried.any():
+            number = mine["sequence"].to_numpy(dtype=np.int64) - log["sequence"]
+            other = int(((number % 2 ** (8 * place["bytes"]) != 0) & carried).sum())
+            if other:
+                findings.append(f"{host}: {other} frames carry other numbers than in its log; {NOT_JOINED}")
+                continue
+        order = rows[(mine["sequence_source"] == "order").to_numpy(dtype=bool)]
         table.loc[order, "sequence"] = log["sequence"][rows.get_indexer(order)]
         table.loc[order, "sequence_source"] = "log"
     return replace(found, table=table, findings=tuple(findings))
+
+
+def _log(folder: RunFolder, host: str, kind: str) -> Any:
+    """Return the records of the logs of one kind of a host; None if there are none."""
+    logs = [one for one in folder.run.get("frame_logs", ()) if one["host"] == host and one["kind"] == kind]
+    return np.concatenate([read_frame_log(folder.path / one["file"]) for one in logs]) if logs else None
+
+
+def _received_as_logged(found: Frames, host: str, log: Any) -> list[str]:
+    """Say where a host's log has fewer frames than it surely received, or more than were written to its memory."""
+    if log is None or host not in found.hosts:
+        return []
+    sure = int((found.table["receiver"] == host)[found.table["rx_dma_start_us"].notna()].sum())
+    joined = found.hosts[host].joined
+    most = max(int(np.count_nonzero((joined.kind == Kind.RECEIVE_DATA) & (joined.data_phases > 0))), sure)
+    if sure <= len(log) <= most:
+        return []
+    why = "frames were lost in the host" if len(log) < sure else "the trace does not show all"
+    return [f"{host}: its log has {len(log)} frames received, the trace {sure}: {why}, or {OTHER_LOG}"]
 
 
 def _link(run: Run) -> Link | None:

@@ -170,7 +170,9 @@ def read_frame_log(path: str | Path) -> npt.NDArray[np.void]:
     file = Path(path)
     try:
         log = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (ValueError, EOFError) as error:
+        raise ConfigurationError(f"{file}: not a frame log: no NumPy .npy file of records, or cut off", file) from error
+    except OSError as error:
         raise ConfigurationError(f"{file}: not a frame log: {error}", file) from error
     if log.dtype != FRAME_LOG or log.ndim != 1:
         names = ", ".join(FRAME_LOG.names or ())
@@ -216,7 +218,7 @@ def _check(run: dict[str, Any], file: Path) -> None:
     if len(set(buses)) < len(buses):
         refuse("hosts", f"two hosts have the same bus {buses[0][1]}; give each its own `bus`")
     if "link" in run:
-        _check_unit(run["link"], "rate_mbit_s", "link", 1, 1e6, "Mbit/s: gigabit Ethernet is 1000", refuse)
+        _check_unit(run["link"], "rate_mbit_s", "link", 10, 1e6, "Mbit/s: gigabit Ethernet is 1000", refuse)
     for i, log in enumerate(run.get("frame_logs", ())):
         if log["host"] not in run["hosts"]:
             refuse(f"frame_logs[{i}].host", f"{log['host']!r} is none of the hosts {', '.join(run['hosts'])}")

@@ -228,19 +228,60 @@ def test_a_status_between_the_pieces_of_a_receive(tmp_path: Path, seed: int) -> 
     compare(run.frames, pd.read_csv(tmp_path / "run" / "truth" / "frames.csv"), within_us)
 
 
-def test_a_log_that_disagrees_is_not_joined(tmp_path: Path) -> None:
-    frames, _, _ = analysed(tmp_path, {"test.count": 8, "test.kind": "stream"}, "control16")
+@pytest.mark.parametrize("wires", ["control16", "full"])
+def test_a_log_that_disagrees_is_a_finding(tmp_path: Path, wires: str) -> None:
+    frames, _, _ = analysed(tmp_path, {"test.count": 8, "test.kind": "stream"}, wires)
     assert frames.findings == ()
+    assert set(frames.table["sequence_source"]) == {"frame" if wires == "full" else "log"}
     run = pcitrace.open(tmp_path / "run")
-    [file] = [one["file"] for one in run.folder.run["frame_logs"] if (one["host"], one["kind"]) == ("A", "sent")]
-    log = np.load(tmp_path / "run" / file)
-    np.save(tmp_path / "run" / file, log[1:])
-    frames = analysis.frames(run)
-    assert frames.findings == ("A: its frame log has 7 frames, the trace 8; they are not joined",)
-    assert set(frames.table["sequence_source"]) == {"order"}
-    log["length_bytes"][2] += 100
-    np.save(tmp_path / "run" / file, log)
-    assert "1 frames of its log have other lengths" in analysis.frames(run).findings[0]
+    files = {(one["host"], one["kind"]): tmp_path / "run" / one["file"] for one in run.folder.run["frame_logs"]}
+    log = np.load(files["A", "sent"])
+
+    def found(key: tuple[str, str], records: np.ndarray) -> str:
+        kept = files[key].read_bytes()
+        np.save(files[key], records)
+        frames = analysis.frames(run)
+        files[key].write_bytes(kept)
+        assert set(frames.table["sequence_source"]) == {"frame" if wires == "full" else "order"}
+        [finding] = frames.findings
+        return finding
+
+    assert found(("A", "sent"), log[1:]).startswith("A: its frame log has 7 frames, the trace 8; they are not joined")
+    longer = log.copy()
+    longer["length_bytes"][2] += 1 if wires == "full" else 100
+    assert found(("A", "sent"), longer).startswith("A: 1 frames of its log have other lengths")
+    if wires == "full":
+        turned = log.copy()
+        turned["sequence"] = log["sequence"][::-1]
+        assert found(("A", "sent"), turned).startswith("A: 8 frames carry other numbers than in its log")
+    np.save(files["B", "received"], np.load(files["B", "received"])[:-2])
+    assert analysis.frames(run).findings == (
+        "B: its log has 6 frames received, the trace 8: frames were lost in the host, or it is the log of another run "
+        "or host",
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "instead", "said"),
+    [
+        ("clock_mhz = 33.333", "clock_mhz = 66", "A: run.toml says a bus clock of 66 MHz, the capture shows 33.33"),
+        (
+            "rate_hz = 100000000.0",
+            "rate_hz = 200e6",
+            "A: run.toml says a bus clock of 33.333 MHz, the capture shows 66",
+        ),
+        ("samples = ", "samples = 1", "samples, run.toml says 1"),
+    ],
+)
+def test_a_capture_that_is_not_what_is_stated_is_a_finding(
+    tmp_path: Path, stated: str, instead: str, said: str
+) -> None:
+    simulate(Simulation(), tmp_path / "run", values={"test.count": 5})
+    file = tmp_path / "run" / "run.toml"
+    text = file.read_text()
+    assert stated in text
+    file.write_text(text.replace(stated, instead))
+    assert any(said in finding for finding in pcitrace.open(tmp_path / "run").frames.findings)
 
 
 def test_bursts_and_accesses_equal_truth(tmp_path: Path) -> None:
