@@ -18,13 +18,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SIGNIFICANT", "Comb", "Errors", "Estimate", "Line", "Shared", "line", "mean", "unknown"]
+__all__ = [
+    "ALIKE", "SIGNIFICANT", "Comb", "Errors", "Estimate", "Line", "Shared", "difference", "line", "mean", "unknown",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 SIGNIFICANT = 3.0
 """Standard uncertainties from which on a deviation is reported."""
+
+ALIKE = 0.01
+"""Relative difference up to which two hosts count as alike."""
 
 BLUR = 20.0
 """How many times its uncertainty a length has to vary for a slope: at 20 it is too flat by 1/400."""
@@ -251,7 +257,8 @@ def line(
         reason = f"the lengths of the {n} {what} vary little more than their uncertainty; a slope needs other lengths"
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
     if not vary:
-        reason = f"there are no such {what}" if n == 0 else f"the {n} {what} have one length; a slope needs two"
+        alike = f"the {n} {what} have one length" if n > 1 else f"there is only one of these {what}"
+        reason = f"there are no such {what}" if n == 0 else f"{alike}; a slope needs two lengths"
         return Line(unknown(reason, n), unknown(reason, n), np.zeros(n))
     # The linear combinations of `y` that give the coefficients.
     at_mean, far = np.full(n, 1 / n), x - x.mean()
@@ -277,6 +284,31 @@ def line(
         Estimate(_dot(at_zero, y), zero_sigma, n, scatter=_scatter(residuals, errors, at_zero, 2)),
         residuals,
     )
+
+
+def difference(values: Floats, errors: Errors, second: Booleans, alike: Integers) -> Estimate:
+    """Return by how much a second group exceeds the first, each value compared with those that are alike otherwise.
+
+    Parameters
+    ----------
+    values : array of float, shape (n,)
+    errors : Errors
+    second : array of bool, shape (n,)
+    alike : array of int, shape (n,)
+        What must be equal: the length of a frame.
+    """
+    cell = np.unique(alike, return_inverse=True)[1]
+    count = np.stack([np.bincount(cell[side], minlength=cell.max(initial=0) + 1) for side in (~second, second)])
+    weight = count[0] * count[1] / np.maximum(count.sum(axis=0), 1)
+    if not weight.any():
+        return unknown("they have no length in common")
+    each = (
+        weight[cell] / weight.sum() / np.maximum(count[second.astype(np.int64), cell], 1) * np.where(second, 1.0, -1.0)
+    )
+    kind = 2 * cell + second
+    average = np.bincount(kind, weights=values) / np.maximum(np.bincount(kind), 1)
+    scatter = _scatter(values - average[kind], errors, each, len(np.unique(kind)))
+    return Estimate(_dot(each, values), errors.sigma(each), int(count[:, weight > 0].sum()), scatter=scatter)
 
 
 def _scatter(residuals: Floats, errors: Errors, coefficients: Floats, parameters: int) -> float | None:

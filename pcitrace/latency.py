@@ -48,6 +48,9 @@ def read(path: str | Path) -> pd.DataFrame:
         raise FitError(f"{path}: no column {', '.join(missing)}; a latency file has {', '.join(COLUMNS)}")
     if not len(table) or table[["length_bytes", "latency_us"]].isna().any(axis=None):
         raise FitError(f"{path}: every row needs length_bytes and latency_us, and there must be one")
+    for name, low in (("length_bytes", 0.0), ("latency_us", 0.0)):
+        if (table[name] < low).any():
+            raise FitError(f"{path}: {name}: {table[name].min():g} is negative")
     return table[list(COLUMNS)]
 
 

@@ -177,7 +177,10 @@ def of_run(run: Run, frames: Frames | None = None) -> Results:
     measured = timing.measure(run, chosen)
     findings = [*chosen.findings, *measured.findings]
     latency, fit = _latency(run, findings)
-    model, t_sw = _equation(run, measured, fit, findings)
+    missing = (
+        "no measured latency: add [[latency]] to run.toml" if latency is None else "it has no line: see the findings"
+    )
+    model, t_sw = _equation(run, measured, fit, findings) if fit is not None else (None, unknown(missing))
     return Results(
         run=run,
         frames=chosen,
@@ -214,12 +217,8 @@ def _latency(run: Run, findings: list[str]) -> tuple[pd.DataFrame | None, Latenc
     return table, fit
 
 
-def _equation(
-    run: Run, measured: Timing, fit: LatencyFit | None, findings: list[str]
-) -> tuple[LatencyModel | None, Estimate]:
+def _equation(run: Run, measured: Timing, fit: LatencyFit, findings: list[str]) -> tuple[LatencyModel | None, Estimate]:
     """Put Equation 2.1 together and derive t_sw; say what is missing."""
-    if fit is None:
-        return None, unknown("no measured latency: add [[latency]] to run.toml")
     try:
         terms = [
             Term.measured("t_nic_us", measured.t_nic),
@@ -241,6 +240,11 @@ def _equation(
             "on the length"
         )
     t_sw = model.terms["t_sw_us"]
+    if t_sw.value.nominal_value < -SIGNIFICANT * t_sw.value.std_dev:
+        findings.append(
+            f"t_sw comes out negative ({t_sw.value} us): the measured latency is shorter than what the trace shows; "
+            "is it in us and of this bench, and is offset_us of the captures right?"
+        )
     return model, Estimate(t_sw.value.nominal_value, t_sw.value.std_dev, t_sw.n, "derived")
 
 

@@ -448,3 +448,55 @@ def test_frames_that_only_one_host_shows_so_are_not_in_its_rate(tmp_path: Path, 
     truth = json.loads((tmp_path / "run" / "truth" / "truth.json").read_text())["constants"]["R_PCI_send_us_per_byte"]
     rate = found.timing.send.effective
     assert abs(rate.value - truth["value"]) < 3 * rate.sigma
+
+
+def edited(run: Path, stated: str, instead: str) -> Results:
+    """Return the numbers of a run with something else in its run.toml."""
+    text = (run / "run.toml").read_text()
+    assert stated in text
+    (run / "run.toml").write_text(text.replace(stated, instead))
+    return results.of_run(pcitrace.open(run))
+
+
+@pytest.mark.parametrize("wrong_us", [1.0, 5.0])
+def test_a_wrong_offset_shows_in_the_two_directions(tmp_path: Path, wrong_us: float) -> None:
+    values = {"analyser.separate": True, "analyser.offset_us": 3.0, "test.count": 45}
+    simulate("acenic-fig3.1", tmp_path / "run", seed=6, values=values)
+    assert not any("directions" in finding for finding in results.of_run(pcitrace.open(tmp_path / "run")).findings)
+    found = edited(tmp_path / "run", "offset_us = 3.0", f"offset_us = {3.0 + wrong_us}")
+    [finding] = [one for one in found.findings if "the directions differ" in one]
+    assert float(finding.split("wrong by ")[1].split()[0]) == pytest.approx(wrong_us, abs=0.02)
+
+
+def test_an_impossible_offset_shows_in_t_sw(tmp_path: Path) -> None:
+    simulate("acenic-fig3.1", tmp_path / "run", values={"analyser.separate": True, "analyser.offset_us": 3.0})
+    found = edited(tmp_path / "run", "offset_us = 3.0", "offset_us = 33.0")
+    assert any("t_sw comes out negative" in finding for finding in found.findings)
+
+
+def test_hosts_that_differ_at_the_one_length_of_one_of_them(tmp_path: Path) -> None:
+    fast = {"b.bus.clock_mhz": 66, "b.bus.width": 64, "b.nic.bus_width": 64, "analyser.rate_mhz": 200.0}
+    found = bench(tmp_path / "run", "acenic-fig3.1", **fast)
+    [finding] = [one for one in found.findings if "the send DMA of a frame takes" in one]
+    assert "more on B than of one as long on A" in finding
+    assert "B alone has 0.0018" in finding
+
+
+@pytest.mark.parametrize("rate", ["100.0", "1100.0"])
+def test_a_wrong_rate_of_the_link_is_a_finding(tmp_path: Path, rate: str) -> None:
+    simulate("acenic-fig3.1", tmp_path / "run", values={"test.count": 18})
+    found = edited(tmp_path / "run", "rate_mbit_s = 1000.0", f"rate_mbit_s = {rate}")
+    assert any("are link.rate_mbit_s and the width of the bus right" in finding for finding in found.findings)
+    assert found.timing.t_nic.value is None
+
+
+def test_a_latency_sweep_that_tells_nothing(tmp_path: Path) -> None:
+    simulate("acenic-fig3.1", tmp_path / "run", values={"test.count": 18})
+    file = tmp_path / "run" / "latency.csv"
+    file.write_text("length_bytes,latency_us,sigma_us,n\n64,28,0.1,40\n")
+    found = results.of_run(pcitrace.open(tmp_path / "run"))
+    assert found.t_sw.value is None
+    assert "it has no line" in found.t_sw.reason
+    file.write_text("length_bytes,latency_us,sigma_us,n\n64,-28,0.1,40\n512,38,0.1,40\n")
+    with pytest.raises(FitError, match="latency_us: -28 is negative"):
+        results.of_run(pcitrace.open(tmp_path / "run"))

@@ -172,9 +172,11 @@ def _findings(
             found.append(f"{name}: no transaction was begun by the NIC: no NIC traffic, or its GNT# is another line")
         sent = columns["sender"] == name
         fitting = int((sent & (columns["send_row"] >= 0) & (columns["wire_row"] >= 0)).sum())
-        if end.wire is not None and 2 * fitting < len(end.sends):
-            text = f"{name}: only {fitting} of its {len(end.sends)} sends fit a frame on its wire"
-            found.append(f"{text}; is the wire the other host's?")
+        if end.wire is not None and 2 * fitting < max(len(end.sends), len(end.wire)):
+            text = (
+                f"{name}: of its {len(end.sends)} sends and the {len(end.wire)} frames on its wire only {fitting} fit"
+            )
+            found.append(f"{text}: is the wire the other host's, are link.rate_mbit_s and the width of the bus right?")
         for side, whose, early, late in (
             ("send", "sender", "dma_end_us", "wire_start_us"),
             ("receive", "receiver", "wire_end_us", "rx_dma_start_us"),

@@ -74,7 +74,7 @@ def dropped(
     late = rows["dma_end_us"][off_wire] > last_wire
     reason = np.where(late, "the capture ends before it is on the wire", "no frame on the wire fits it")
     note(sender, "send_data", rows["dma_start_us"][off_wire], rows["length_bytes"][off_wire], off_wire, reason)
-    first_send = np.nanmin(rows["dma_start_us"]) if np.isfinite(rows["dma_start_us"]).any() else np.inf
+    first_send = np.nanmin(rows["dma_start_us"]) if np.isfinite(rows["dma_start_us"]).any() else -np.inf
     unsent = np.flatnonzero(rows["send_row"] < 0)
     early = rows["wire_start_us"][unsent] < first_send
     reason = np.where(early, "its send was before the capture began", "no send fits it")

@@ -13,7 +13,8 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from pcitrace.estimate import SIGNIFICANT, Errors, Estimate, Line, line, mean, unknown
+from pcitrace.columns import Integers
+from pcitrace.estimate import ALIKE, SIGNIFICANT, Errors, Estimate, Line, difference, line, mean, unknown
 from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.timing import pcirate
@@ -215,6 +216,7 @@ class _Measurement:
     def t_nic(self, forwarding: Forwarding, against: Line) -> tuple[Estimate, Estimate]:
         """Return t_nic of the frames that waited for none, and of those that waited."""
         errors = self.t_nic_errors()
+        self.compare_directions(errors, np.flatnonzero(self.times.clean))
         both = ~np.isnan(self.times.us["t_nic_us"])
         clean, waited = np.flatnonzero(self.times.clean), np.flatnonzero(both & self.times.queued)
         unclear = self.times.transit_us[both & self.times.unclear]
@@ -239,6 +241,24 @@ class _Measurement:
         if forwarding is Forwarding.UNKNOWN and against.slope.value is None:
             self.findings.append(f"whether the cards store and forward cannot be tested: {against.slope.reason}")
         return t_nic, queued
+
+    def compare_directions(self, errors: Errors, rows: Integers) -> None:
+        """Report directions that are not alike: two analysers that are apart make one as much longer as one shorter."""
+        transit, back = self.times.transit_us[rows], self.times.sender[rows] == 1
+        apart = difference(transit, errors[rows], back, self.times.length[rows])
+        if apart.value is None or abs(apart.value) <= max(SIGNIFICANT * (apart.total or 0.0), ALIKE * transit.mean()):
+            return
+        one, two = list(self.times.hosts)
+        captures = {host.capture for host in self.times.hosts.values()}
+        why = (
+            f"the cards differ, or offset_us is wrong by {abs(apart.value):.3g} us"
+            if len(captures) > 1
+            else "the cards differ"
+        )
+        self.findings.append(
+            f"the directions differ: t_nic is {transit[~back].mean():.3f} us from {one} to {two} and "
+            f"{transit[back].mean():.3f} from {two} to {one}: {why}"
+        )
 
     def why_no_t_nic(self, waited: int) -> str:
         """Say why there is no frame to take t_nic from."""

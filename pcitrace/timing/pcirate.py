@@ -8,15 +8,12 @@ from math import sqrt
 import numpy as np
 
 from pcitrace.columns import Floats, Integers
-from pcitrace.estimate import SIGNIFICANT, Estimate, line, unknown
+from pcitrace.estimate import ALIKE, SIGNIFICANT, Estimate, difference, line, unknown
 from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
 from pcitrace.traffic.content import HEADER
 from pcitrace.traffic.dma import Kind
 
 __all__ = ["Rate", "measure"]
-
-ALIKE = 0.01
-"""Relative difference up to which two hosts count as alike."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,9 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
         by_host[name] = line(size[mine], duration[mine], errors[mine], x_sigma=times.length_sigma[mine]).slope
     if rows.size and whole.slope.value is None:
         findings.append(f"R_PCI ({side}) is not known: {whole.slope.reason}")
-    findings += _compare(side, by_host)
+    apart = difference(duration[rows], errors[rows], host[rows] == 1, times.length[rows])
+    usual = float(np.abs(duration[rows]).mean()) if rows.size else 0.0
+    findings += _compare(side, by_host, apart, usual)
     return Rate(whole.slope, whole.intercept, _burst(times, kind), by_host)
 
 
@@ -98,18 +97,24 @@ def _without_frame(times: FrameTimes, kind: Kind, duration: Floats, hosts: Integ
     return np.concatenate(size), np.concatenate(took)
 
 
-def _compare(side: str, by_host: dict[str, Estimate]) -> list[str]:
+def _compare(side: str, by_host: dict[str, Estimate], apart: Estimate, usual_us: float) -> list[str]:
     """Report hosts that are not alike: Equation 2.1 has one constant for both."""
     known = [(name, one, one.value) for name, one in by_host.items() if one.value is not None]
-    if len(known) < 2:
+    if len(known) == 2:
+        (one, first, low), (two, second, high) = known
+        sigma = sqrt((first.total or 0.0) ** 2 + (second.total or 0.0) ** 2)
+        if abs(low - high) > max(SIGNIFICANT * sigma, ALIKE * abs(low)):
+            return [
+                f"the hosts differ: R_PCI ({side}) is {first} us/byte on {one} and {second} on {two}; the constant is "
+                "the slope over all frames together"
+            ]
+    if apart.value is None or abs(apart.value) <= max(SIGNIFICANT * (apart.total or 0.0), ALIKE * usual_us):
         return []
-    (one, first, low), (two, second, high) = known
-    sigma = sqrt((first.total or 0.0) ** 2 + (second.total or 0.0) ** 2)
-    if abs(low - high) <= max(SIGNIFICANT * sigma, ALIKE * abs(low)):
-        return []
+    one, two = by_host
+    alone = "".join(f"; {name} alone has {value}" for name, value, _ in known)
     return [
-        f"the hosts differ: R_PCI ({side}) is {first} us/byte on {one} and {second} on {two}; the constant is the "
-        "slope over all frames together"
+        f"the hosts differ: the {side} DMA of a frame takes {apart} us more on {two} than of one as long on {one}; "
+        f"R_PCI ({side}) is the slope over all frames together{alone}"
     ]
 
 
