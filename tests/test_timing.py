@@ -450,6 +450,16 @@ def test_frames_that_only_one_host_shows_so_are_not_in_its_rate(tmp_path: Path, 
     assert abs(rate.value - truth["value"]) < 3 * rate.sigma
 
 
+def test_t_sw_and_its_error_are_those_of_the_bench(tmp_path: Path) -> None:
+    """Retries make round trips differ by more than their noise: the sweep's errors say so."""
+    rough = {"host.bus.retry_probability": 0.2, "host.bus.wait_probability": 0.1, "sweep.noise_us": 0.01}
+    found = bench(tmp_path / "run", "acenic-fig3.1", **rough)
+    assert (found.latency["sigma_us"] > 5 * 0.01 / np.sqrt(found.latency["n"])).all()
+    assert found.fit.p_value > 0.001
+    truth = json.loads((tmp_path / "run" / "truth" / "truth.json").read_text())["constants"]["t_sw_us"]["value"]
+    assert abs(found.t_sw.value - truth) < 3 * found.t_sw.total < 0.1
+
+
 def edited(run: Path, stated: str, instead: str) -> Results:
     """Return the numbers of a run with something else in its run.toml."""
     text = (run / "run.toml").read_text()

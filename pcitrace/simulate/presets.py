@@ -270,8 +270,9 @@ PRO1000_370DLE = _slide(
         "given": {"spacing_us": 10.86, "send_busy_us": 4.7, "receive_data_us": 3.25},
         "test.spacing_us": 10.86,
         "test.count": 200,
-        "a.bus.wait_probability": 0.18,
-        "b.bus.wait_probability": 0.085,
+        "host.bus.wait_clks": (1, 1),
+        "a.bus.wait_probability": 0.36,
+        "b.bus.wait_probability": 0.17,
     },
 )
 PRO1000_P4DP6 = PRO1000_370DLE.with_values(
@@ -285,7 +286,7 @@ PRO1000_P4DP6 = PRO1000_370DLE.with_values(
         "given": {"spacing_us": 7.615, "send_busy_us": 5.14},
         "test.spacing_us": 7.615,
         "test.count": 70,
-        "a.bus.wait_probability": 0.258,
+        "a.bus.wait_probability": 0.516,
         "b.bus.wait_probability": 0.0,
     }
 )

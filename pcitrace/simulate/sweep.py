@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from math import sqrt
+from math import hypot, sqrt
 from pathlib import Path
 from random import Random
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from pcitrace.simulate.bench import Bench
@@ -69,8 +69,13 @@ def write(simulation: Simulation, seed: int, path: Path) -> dict[str, Any]:
         if request is not None and frame.deliver_ns is not None:
             trip_us = (frame.deliver_ns - request.call_ns) / 1e3
             trips[frame.length_bytes].append(trip_us + noise.gauss(0.0, sweep.noise_us))
-    request_us = fmean(trips[test.request_bytes]) / 2
-    request_sigma = sweep.noise_us / 2 / sqrt(len(trips[test.request_bytes]))
+
+    def error_us(size: int) -> float:
+        """The standard error of the mean round trip, as its trips show it; of a single one its noise is known."""
+        several = trips[size]
+        return (stdev(several) if len(several) > 1 else sweep.noise_us) / sqrt(len(several))
+
+    request_us, request_sigma = fmean(trips[test.request_bytes]) / 2, error_us(test.request_bytes) / 2
     lines = ["length_bytes,latency_us,sigma_us,n"]
     for size in sorted(trips):
         count = len(trips[size])
@@ -78,7 +83,7 @@ def write(simulation: Simulation, seed: int, path: Path) -> dict[str, Any]:
             latency_us, sigma_us = request_us, request_sigma
         else:
             latency_us = fmean(trips[size]) - request_us
-            sigma_us = sqrt(sweep.noise_us**2 / count + request_sigma**2)
+            sigma_us = hypot(error_us(size), request_sigma)
         lines.append(f"{size},{latency_us:.6f},{sigma_us:.6f},{count}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return {"loops": sweep.loops, "noise_us": sweep.noise_us, "request_bytes": test.request_bytes}

@@ -87,7 +87,7 @@ class Truth:
         self._pieces: dict[str, list[float]] = {"send": [0.0, 0, 0], "receive": [0.0, 0, 0]}
         self._t_nic = array("d")
         self._gap = _Slope()
-        self._t_sw = array("d")
+        self._buses_and_software, self._pci_bytes = array("d"), array("d")
         self.frame_logs: dict[tuple[str, str], bytearray] = {}  # host, kind -> records
 
     def close(self) -> None:
@@ -192,9 +192,9 @@ class Truth:
             if not frame.waited:
                 self._t_nic.append(t_nic * US_PER_NS)
                 self._gap.add(frame.length_bytes, gap_ns * US_PER_NS)
-            if frame.deliver_ns is not None and frame.dma_start_ns is not None:
-                software_ns = frame.dma_start_ns - frame.call_ns + frame.deliver_ns - frame.rx_dma_end_ns
-                self._t_sw.append(software_ns / 2 * US_PER_NS)
+            if frame.deliver_ns is not None:
+                self._buses_and_software.append((frame.deliver_ns - frame.call_ns - gap_ns) * US_PER_NS)
+                self._pci_bytes.append(frame.pci_bytes)
         self._files["frames"].write(
             f"{frame.number},{frame.sequence},{frame.sender},{frame.receiver},{frame.length_bytes},"
             + ",".join(
@@ -241,17 +241,20 @@ class Truth:
     def constants(self) -> dict[str, Any]:
         """Return the run's constants, each as it was in this run: realised, not what went in."""
         t_nic = np.array(self._t_nic)
-        t_sw = np.array(self._t_sw)
+        send, receive = self._send.value(), self._receive.value()
+        # What Equation 2.1 leaves: a DMA takes R_PCI (b + 14), of which one data phase is before its first.
+        t_sw = (np.array(self._buses_and_software) - (send or 0.0) * np.array(self._pci_bytes)) / 2
+        t_sw -= (receive or 0.0) * np.array(self._pci_bytes) / 2
         gap_slope = self._gap.value()
         overlap = gap_slope is not None and gap_slope < self._byte_us / 2
         return {
             "t_nic_us": _mean(t_nic) | {"value": None if overlap or not len(t_nic) else float(t_nic.mean())},
             "gap_slope_us_per_byte": gap_slope,
-            "R_PCI_send_us_per_byte": {"value": self._send.value(), "n": len(self._send.lengths)},
-            "R_PCI_recv_us_per_byte": {"value": self._receive.value(), "n": len(self._receive.lengths)},
+            "R_PCI_send_us_per_byte": {"value": send, "n": len(self._send.lengths)},
+            "R_PCI_recv_us_per_byte": {"value": receive, "n": len(self._receive.lengths)},
             "burst_rate_send_us_per_byte": _ratio(self._pieces["send"]),
             "burst_rate_recv_us_per_byte": _ratio(self._pieces["receive"]),
-            "t_sw_us": _mean(t_sw),
+            "t_sw_us": _mean(t_sw if send is not None and receive is not None else t_sw[:0]),
         }
 
 
