@@ -130,7 +130,7 @@ def _with_logs(found: Frames, folder: RunFolder) -> Frames:
         if len(log) != len(rows):
             findings.append(f"{host}: its frame log has {len(log)} frames, the trace {len(rows)}; {NOT_JOINED}")
             continue
-        mine = table.loc[rows]
+        mine = table.loc[rows, ["length_bytes", "length_exact", "sequence", "sequence_source"]]
         # Shorter frames are padded, and where only the wire shows them they are as long as that.
         length = mine["length_bytes"].to_numpy(dtype=float, na_value=np.nan)
         off = np.abs(np.maximum(length, LEAST_USER_BYTES) - np.maximum(log["length_bytes"], LEAST_USER_BYTES))
@@ -145,9 +145,9 @@ def _with_logs(found: Frames, folder: RunFolder) -> Frames:
             if other:
                 findings.append(f"{host}: {other} frames carry other numbers than in its log; {NOT_JOINED}")
                 continue
-        order = rows[(mine["sequence_source"] == "order").to_numpy(dtype=bool)]
-        table.loc[order, "sequence"] = log["sequence"][rows.get_indexer(order)]
-        table.loc[order, "sequence_source"] = "log"
+        order = (mine["sequence_source"] == "order").to_numpy(dtype=bool)
+        table.loc[rows[order], "sequence"] = log["sequence"][order]
+        table.loc[rows[order], "sequence_source"] = "log"
     return replace(found, table=table, findings=tuple(findings))
 
 

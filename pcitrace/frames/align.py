@@ -16,7 +16,7 @@ from pcitrace.traffic.content import Keys
 
 __all__ = ["match"]
 
-SAMPLE = 4000
+SAMPLE = 1000
 """Frames at either end of a capture that are looked at to find the usual lag."""
 
 

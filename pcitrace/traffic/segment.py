@@ -358,15 +358,20 @@ def _owners(bus: BusTable, moved: Integers, write: Integers, burst: Integers) ->
     belongs to the next one of another burst, for the pieces of one come in their order.
     """
     out = np.full(len(bus), len(moved))
-    moves = bus.data_phases > 0
-    soon = np.r_[bus.start_us[1:] - bus.end_us[:-1] <= BACK_TO_BACK_CLKS * bus.clock_us, False][: len(bus)]
-    for way in np.unique(write).tolist():
-        rows, numbers = np.flatnonzero(write == way), np.flatnonzero(write[moved] == way)
+    out[moved] = np.arange(len(moved))
+    attempts = np.flatnonzero(bus.data_phases == 0)
+    after = np.minimum(attempts + 1, len(bus) - 1)
+    soon = (bus.start_us[after] - bus.end_us[attempts] <= BACK_TO_BACK_CLKS * bus.clock_us) & (
+        bus.data_phases[after] > 0
+    )
+    soon &= write[after] == write[attempts]
+    for way in np.unique(write[attempts]).tolist():
+        mine = write[attempts] == way
+        numbers = np.flatnonzero(write[moved] == way)
         begins = np.flatnonzero((np.diff(burst[numbers], prepend=-1) != 0) | (burst[numbers] < 0))
         other = np.append(begins, len(numbers))[np.searchsorted(begins, np.arange(len(numbers) + 1), side="right")]
-        owner = np.searchsorted(moved[numbers], rows)
-        passed = soon[rows] & ~moves[rows] & np.isin(rows + 1, moved[numbers])
-        out[rows] = np.append(numbers, len(moved))[np.where(passed, other[owner], owner)]
+        owner = np.searchsorted(moved[numbers], attempts[mine])
+        out[attempts[mine]] = np.append(numbers, len(moved))[np.where(soon[mine], other[owner], owner)]
     return out
 
 
