@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 __all__ = [
     "ALIKE", "SIGNIFICANT", "Comb", "Errors", "Estimate", "Line", "Shared", "difference", "line", "mean", "unknown",
@@ -297,7 +298,7 @@ def difference(values: Floats, errors: Errors, second: Booleans, alike: Integers
     alike : array of int, shape (n,)
         What must be equal: the length of a frame.
     """
-    cell = np.unique(alike, return_inverse=True)[1]
+    cell = pd.factorize(alike)[0]
     count = np.stack([np.bincount(cell[side], minlength=cell.max(initial=0) + 1) for side in (~second, second)])
     weight = count[0] * count[1] / np.maximum(count.sum(axis=0), 1)
     if not weight.any():
@@ -306,8 +307,9 @@ def difference(values: Floats, errors: Errors, second: Booleans, alike: Integers
         weight[cell] / weight.sum() / np.maximum(count[second.astype(np.int64), cell], 1) * np.where(second, 1.0, -1.0)
     )
     kind = 2 * cell + second
-    average = np.bincount(kind, weights=values) / np.maximum(np.bincount(kind), 1)
-    scatter = _scatter(values - average[kind], errors, each, len(np.unique(kind)))
+    size = np.bincount(kind)
+    average = np.bincount(kind, weights=values) / np.maximum(size, 1)
+    scatter = _scatter(values - average[kind], errors, each, int(np.count_nonzero(size)))
     return Estimate(_dot(each, values), errors.sigma(each), int(count[:, weight > 0].sum()), scatter=scatter)
 
 

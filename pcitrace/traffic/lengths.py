@@ -27,9 +27,9 @@ PENDING = 64
 STRETCH = 32
 """Frames that are tried at once where one follows the other; doubled as long as they fit."""
 
-BEGINNING, FIRST, FEW = 1024, 128, 4
-"""Units with which it is found where the first whole frame begins; of those at which it may begin, so many; and runs at
-which it is tried in any case."""
+BEGINNING, IN_TRIALS, FIRST, FEW = 1024, 256, 128, 4
+"""Units with which it is found where the first whole frame begins, and in trials; of those at which it may begin, so
+many; and runs at which it is tried in any case."""
 
 SPAN = 4 * LONGEST
 """Units that are put into lists at a time."""
@@ -77,8 +77,8 @@ def parse(
     # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
     final, short = pieces.data_phases[tails], list(optional)
     foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, 0)
-    parser = _Parser(Train(count, foreign, first, last), expected, optional, sending)
-    number, frame, parted = parser.run(trial), np.array(parser.found, dtype=np.int64), parser.parted
+    parser = _Parser(Train(count, foreign, first, last), expected, optional, sending, trial)
+    number, frame, parted = parser.run(), np.array(parser.found, dtype=np.int64), parser.parted
     del parser
     if optional:
         units = Units(count - foreign * parted, asked_us[heads], first, last, np.isin(count, short))
@@ -91,10 +91,11 @@ def parse(
 class _Parser:
     """Goes through units and frames side by side. Frames keep their order: the earliest one that is due and fits."""
 
-    def __init__(self, units: Train, expected: Expected, optional: frozenset[int], sending: bool) -> None:
+    def __init__(self, units: Train, expected: Expected, optional: frozenset[int], sending: bool, trial: bool) -> None:
         self.units, self.count, self.first, self.last = units, units.count, units.first, units.last
         self.parted = np.zeros(len(units), dtype=bool)
-        self.expected, self.optional, self.sending = expected, optional, sending
+        self.expected, self.optional, self.sending, self.trial = expected, optional, sending, trial
+        self.beginning = IN_TRIALS if trial else BEGINNING
         self.frames = len(expected.least)
         self.full = int(self.count.max())
         self.known = Known(sending)
@@ -121,12 +122,12 @@ class _Parser:
         # Runs that were compared with frames, how many they are ahead of them, and which of them do not fit.
         self.compared, self.compared_ahead, self.misfits = range(0), 0, list[int]()
         # What was tried with one beginning mostly comes again with the next: each frame's seams are counted once.
-        first = Ahead.of(units.part(0, BEGINNING + 1), optional, self.full)
+        first = Ahead.of(units.part(0, self.beginning + 1), optional, self.full)
         self.seams = cache(partial(first.seams, stop=len(first.count)))
         self.at = 0
         self._reset(0)
 
-    def run(self, trial: bool) -> Integers:
+    def run(self) -> Integers:
         """Return the number of the frame of every unit.
 
         The capture may begin in the middle of a frame, and what is left of it may fit others, or with some of the next
@@ -143,7 +144,7 @@ class _Parser:
             likely[:FEW] = True
             # Among single data phases nothing needs to tell where a frame begins.
             single = (self.count[:FIRST] == 1) & ~self.short[:FIRST]
-            among = np.flatnonzero(single[1:] & single[:-1] & (not trial)) + 1
+            among = np.flatnonzero(single[1:] & single[:-1] & (not self.trial)) + 1
             for head in np.union1d(heads[likely], among).tolist():
                 if head >= self.begins:
                     tried[head] = self._against(head, min(against + seams for against, seams, _ in tried.values()))
@@ -169,9 +170,9 @@ class _Parser:
         self._reset(head)
         before = self.count[:head][~self.short[:head]]
         against = np.count_nonzero(np.cumsum(before[::-1]) >= self.expected.most.max(initial=0)) + 2.0 * (head > 0)
-        self._go(min(BEGINNING, len(self.count)), most - against)
-        number = self._numbers(BEGINNING)
-        against += np.count_nonzero((number[head:] < 0) & ~self.short[head:BEGINNING])
+        self._go(min(self.beginning, len(self.count)), most - against)
+        number = self._numbers(self.beginning)
+        against += np.count_nonzero((number[head:] < 0) & ~self.short[head : self.beginning])
         against += self.found[-1] + 1 - len(self.found) if self.found else 0
         rows = np.flatnonzero(number >= 0).tolist()
         self.begins = rows[0] if rows else head
