@@ -99,19 +99,19 @@ def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts
 
 def _by_doorbell(csr: Accesses, bells: Integers, ahead: Integers, dma_start_us: Floats) -> Starts:
     """Take the doorbells in order: each releases as many sends as `ahead` says."""
-    released = np.cumsum(ahead)
+    released_by = np.repeat(np.arange(len(bells)), ahead)
     rung = csr.first_attempt_us[bells]
     count = len(dma_start_us)
     # Sends released before the capture began have no doorbell: as few as let every doorbell come before its DMA.
     low, high = 0, count
     while low < high:
         early = (low + high) // 2
-        which = np.searchsorted(released, np.arange(count - early), side="right")
-        if (which < len(bells)).all() and (rung[which] <= dma_start_us[early:]).all():
+        which = released_by[: count - early]
+        if len(which) == count - early and (rung[which] <= dma_start_us[early:]).all():
             high = early
         else:
             low = early + 1
-    which = np.searchsorted(released, np.arange(count - low), side="right")
+    which = released_by[: count - low]
     unknown = np.full(low, -1)
     begin, bell_of, undecided = _written_for(csr, bells)
     # Of values for one place numpy keeps the last: of sends that share a doorbell the first.
