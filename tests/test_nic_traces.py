@@ -265,6 +265,21 @@ def test_a_capture_that_begins_and_ends_in_the_middle(tmp_path: Path, name: str)
     assert {tuple(row)[2:] for row in found.to_numpy(dtype=float).tolist()} <= later
 
 
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_send_that_the_capture_ends_within_has_no_end(tmp_path: Path, name: str) -> None:
+    run, whole, _ = opened(tmp_path, name, "bus.vcd.gz")
+    last = whole.table[whole.table["pieces"] > 2].iloc[20]
+    pieces = whole.hosts[last["sender"]].pieces
+    within = pieces[(pieces["start_us"] > last["dma_start_us"]) & (pieces["direction"] == "read")]["start_us"].iloc[1]
+    hosts = {host: cut(run, host, 0.0, within) for host in "AB"}
+    part = build(hosts, link=Link(RATES[name])).table
+    row = part[part["dma_start_us"] == last["dma_start_us"]]
+    assert len(row) == 1
+    assert row[["dma_end_us", "length_bytes", "t_nic_us", "wire_start_us", "rx_dma_start_us"]].isna().all(axis=None)
+    before = part[(part["sender"] == last["sender"]) & (part["dma_start_us"] < last["dma_start_us"])]
+    assert before["dma_end_us"].notna().all()
+
+
 def cut(run: Run, host: str, begin: float, end: float) -> Any:
     bus, profile = run[host], run.folder.profile(host)
     table = bus.transactions

@@ -87,8 +87,8 @@ def test_a_status_that_comes_sooner_than_a_piece_can_is_not_the_tail() -> None:
 
 
 def test_of_two_behind_a_full_piece_one_belongs_to_the_frame_if_there_is_only_one_elsewhere() -> None:
-    """The pauses are all alike, and no other frame ends with a full piece, nor with something short."""
-    sizes = [[10, size, 2] for size in (3, 4, 5, 6, 7, 8, 9, 3, 4, 5)] + [[10, 10, 2, 2], [10, 9, 2]]
+    """The pauses are all alike; one other frame ends with a full piece, and none with something short."""
+    sizes = [[10, size, 2] for size in (3, 4, 5, 6, 7, 8, 9, 3, 4, 10)] + [[10, 10, 2, 2], [10, 9, 2]]
     number = [owner for frame in range(10) for owner in (frame, frame, -1)] + [10, 10, -1, -1, 11, 11, -1]
     totals = [(sum(one[:2]),) * 2 for one in sizes[:10]] + [(20, 22), (19, 19)]
     found = settled(sizes, [[0.14] * (len(one) - 1) for one in sizes], number, totals)

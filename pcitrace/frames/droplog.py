@@ -69,9 +69,8 @@ def dropped(
         for key, value in zip(log, (host, kind, time_us, length, frame, reason), strict=True):
             log[key].append(np.broadcast_to(np.asarray(value, dtype=LOG_TYPES[key]), time_us.shape))
 
-    last_wire = np.nanmax(wire.end_us) if wire is not None and len(wire) else -np.inf
     off_wire = np.flatnonzero((rows["wire_row"] < 0) & (wire is not None))
-    late = rows["dma_end_us"][off_wire] > last_wire
+    late = rows["send_row"][off_wire] > rows["send_row"][rows["wire_row"] >= 0].max(initial=-1)
     reason = np.where(late, "the capture ends before it is on the wire", "no frame on the wire fits it")
     note(sender, "send_data", rows["dma_start_us"][off_wire], rows["length_bytes"][off_wire], off_wire, reason)
     first_send = np.nanmin(rows["dma_start_us"]) if np.isfinite(rows["dma_start_us"]).any() else -np.inf

@@ -207,6 +207,9 @@ def one_direction(
     used[receive_of_send[receive_of_send >= 0]] = True
     used[receive_of_wire[receive_of_wire >= 0]] = True
     rows = _columns(sender, receiver, mine, theirs, wire_of_send, receive_of_send, only_wire, receive_of_wire)
+    if wire is not None and n_send and not _read(wire, int(wire_of_send[-1]), store_and_forward):
+        rows["dma_end_us"][n_send - 1] = np.nan
+        rows["send_bytes"][n_send - 1] = rows["send_phases"][n_send - 1] = -1
     rows["open"] = np.zeros(len(rows["send_row"]), dtype=bool)
     if wire is not None and theirs is not None and not theirs.host.traffic.dma.bus.has_address:
         total = np.append(0, np.cumsum(bursts.data_phases[loose]))
@@ -224,6 +227,14 @@ def one_direction(
         bursts, receives = theirs.host.traffic.joined, theirs.receives
         received = Received(bursts, receives, receives[~used], receives[doubtful])
     return rows, dropped(sender, receiver, rows, wire, received)
+
+
+def _read(wire: WireFrames, row: int, store_and_forward: bool) -> bool:
+    """Return whether all of the last frame had been read when the capture ended: its row on the wire tells, -1 if none.
+
+    Of those before it the next one tells.
+    """
+    return row >= 0 and not bool(np.isnan((wire.start_us if store_and_forward else wire.end_us)[row]))
 
 
 def pick_keys(key: Keys, rows: Integers) -> Keys:
