@@ -97,11 +97,19 @@ def test_of_two_behind_a_full_piece_one_belongs_to_the_frame_if_there_is_only_on
 
 def test_a_frame_that_has_none_behind_it_took_the_one_that_every_other_has() -> None:
     """It is one phase shorter than one that was lost, for which it was taken with its status."""
-    sizes = [[10, 5, 2], [10, 9, 2], [10, 7, 2], [10, 6, 2], [10, 8, 2]]
-    number = [0, 0, -1, 1, 1, -1, 2, 2, 2, 3, 3, -1, 4, 4, -1]
-    totals = [(15, 15), (19, 19), (19, 19), (16, 16), (18, 18)]
-    found = settled(sizes, [[0.14, 0.14]] * 5, number, totals)
-    assert found == [0, 0, -1, 1, 1, -1, 2, 2, -1, 3, 3, -1, 4, 4, -1]
+    sizes = [[10, 5, 2], [10, 9, 2], [10, 7, 2]] * 5
+    number = [owner for frame in range(15) for owner in (frame, frame, -1)]
+    totals = [(15, 15), (19, 19), (17, 17)] * 5
+    number[8], totals[2] = 2, (19, 19)
+    assert settled(sizes, [[0.14, 0.14]] * 15, number, totals) == [*number[:8], -1, *number[9:]]
+
+
+def test_frames_that_all_end_with_something_short_took_nothing() -> None:
+    """All but two have the same length and nothing behind them; that is not too few because two others have more."""
+    sizes = [[10, 10, 2]] * 12 + [[10, 7, 2], [10, 7, 2]]
+    number = [owner for frame in range(12) for owner in [frame] * 3] + [12, 12, -1, 13, 13, -1]
+    totals = [(22, 22)] * 12 + [(17, 17)] * 2
+    assert settled(sizes, [[0.14, 0.14]] * 14, number, totals) == number
 
 
 def test_no_frames() -> None:

@@ -19,7 +19,8 @@ LEAST_US, MOST_US = 0.01, 1e6
 """Pauses beyond these are alike."""
 
 FEW = 0.1
-"""Share of the gaps between frames in which fewer short units than that may be: where the capture missed some."""
+"""Share of the gaps between frames that may have fewer short units than all others: where the capture missed some, or a
+frame took one."""
 
 WITHIN, OUTSIDE = (log(0.3), 1.0), (log(10.0), 2.0)
 """Pauses (us) within a frame and at its ends before any was seen: mean and deviation of their logarithms."""
@@ -115,10 +116,11 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     told = forced[1:] & forced[:-1]
     known = between[1:-1][told]
     spare = between > (int(np.quantile(known, FEW, method="lower")) if len(known) else 0)
-    # Where there is always one behind a frame that does not end with one, a frame that does and has none took it: it
-    # passed for one that was lost and is as long as both.
+    # Where there is always one behind a frame that does not end with one, one of the few that do and have none took it:
+    # it passed for one that was lost and is as long as both.
     long = between[1:-1][told & ~final[:-1]]
     took = final & np.append(between[1:-1] < (long.min() if len(long) else 0), False)
+    took &= np.count_nonzero(took) <= FEW * len(long)
     if forced.all() and not other.any() and not took.any():
         return number
     usual = np.log(np.bincount(known, minlength=int(between.max()) + 2) + 1.0)
