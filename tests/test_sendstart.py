@@ -129,6 +129,8 @@ def test_an_interrupt_register_for_sends_and_receives(tmp_path: Path) -> None:
         (30179, "command"),  # a stream: doorbell and update wait for the same DMA
         (12048, "control16"),  # an update that is left over, sooner before the DMA than any doorbell
         (73099, "command"),  # the same with an access of a receive
+        (130069, "command"),  # a read behind a receive at the usual delay of an update, which is a write
+        (110748, "control16"),  # an update that had to wait, nearly as long before the next DMA as a doorbell
         (10, "command"),  # an access that comes late because the read before it did
         (2111, "control14"),
         (2147, "control14"),

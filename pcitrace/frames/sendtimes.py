@@ -188,7 +188,9 @@ def by_group(
         clear &= ~late[before] | ((lead_us >= least_us) & (lead_us <= most_us))
         # Which of a group starts which of several sends is not told by one each.
         last = np.where(clear & (many == 1), last, -1)
-        last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, late)
+        usual_us = np.quantile(timely, NEARLY_ALL) if len(timely) else -np.inf
+        unlike = late[before] & (lead_us > usual_us + CLOCKS_US)
+        last = _one_each(access_us, last, before, dma_start_us, dma_end_us, received_us, late, unlike)
         # None does it sooner, whatever is left over; only a card that was busy with the send before had it waiting.
         lead_us = dma_start_us - pick_us(access_us, last)
         last = np.where((pick_us(access_us, last) > ended_us) & (lead_us < least_us), -1, last)
@@ -221,6 +223,7 @@ def _one_each(
     dma_end_us: Floats,
     received_us: Floats,
     late: Booleans,
+    unlike: Booleans,
 ) -> Integers:
     """Check the accesses of which one starts each send, and find those that are not known yet among what is left."""
     mine = np.zeros(len(access_us), dtype=bool)
@@ -233,10 +236,11 @@ def _one_each(
     if window is not None:
         update[behind[(lag >= window[0]) & (lag <= window[1])]] = True
     received = as_after(access_us, ~mine & ~update, received_us)
-    # An access of a receive can stand in for a start only where that one came earlier than usual.
+    # An access of a receive, or one that waited and leads the DMA by more than others do, can stand in for a start only
+    # where that one came earlier than usual.
     strange = np.cumsum(~mine & ~update & ~received)
     since = np.diff(strange[np.maximum(before, 0)], prepend=0) > 0
-    rows = np.where((rows >= 0) & ~update[rows] & ~(received[rows] & since), rows, -1)
+    rows = np.where((rows >= 0) & ~update[rows] & ~((received[rows] | unlike) & since), rows, -1)
     left = ~update & ~received & (np.arange(len(access_us)) <= before[-1])
     found = filled(rows, left, late)
     return np.where(pick_us(access_us, found) <= dma_start_us, found, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, pick_us
-from pcitrace.frames.delays import AT_ONCE_US, MOST, as_after, filled, following, in_step, usual, waited
+from pcitrace.frames.delays import AT_ONCE_US, MOST, NEARLY_ALL, as_after, filled, following, in_step, usual, waited
 from pcitrace.frames.starts import Starts
 from pcitrace.traffic.csr import CONFIGURATION, Accesses
 
@@ -51,7 +51,14 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floa
         free[starts.undecided] = True
         causes = free & csr.plays("interrupt")
         done_us = _alone(csr.first_attempt_us[causes if causes.any() else free], dma_end_us, received_us, freed_us)
-    return np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
+    done_us = np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
+    # A driver that makes nearly all updates with one command makes the others with it too.
+    known = np.flatnonzero(~np.isnan(done_us))
+    command = csr.command[np.searchsorted(csr.first_attempt_us, done_us[known])]
+    usual, often = np.unique(command, return_counts=True)
+    if len(often) and often.max() >= NEARLY_ALL * len(known):
+        done_us[known[command != usual[often.argmax()]]] = np.nan
+    return done_us
 
 
 def _own_register(csr: Accesses, usable: Booleans, dma_end_us: Floats, received_us: Floats) -> Floats | None:
