@@ -248,7 +248,7 @@ def test_what_is_short_comes_last_even_if_what_was_before_is_a_little_nearer(hea
     count = np.array([4] * heads + sizes + [4, 64])
     last = np.cumsum(count * CLOCK_US + np.where(count == 4, 0.3, 0.15))
     first = last - (count - 1) * CLOCK_US
-    ahead = Ahead.of(Train(count, np.zeros_like(count), first, last), frozenset([4]), 64)
+    ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, last), frozenset([4]), 64)
     assert ahead.frame(0, len(count), Bounds(132, 132, 132)) == [heads + number for number in range(4)]
 
 
@@ -271,13 +271,56 @@ def test_a_piece_that_waited_for_the_bus_stays_with_its_frame(ring: Profile) -> 
     assert [one.tolist() for _, one in found.groupby("burst")["data_phases"]] == wanted
 
 
+def write(bus: Bus, received: Wires, length: int, missing: int = 0) -> None:
+    """Write a frame that has come, in pieces of 64 words but for some that are missing, and its status of 4."""
+    bus.clock = round(received.add(bus.clock * CLOCK_US + 5, length) / CLOCK_US) + 50
+    words = -(-length // 4) - missing
+    for count in [64] * (words // 64) + [words % 64, 4]:
+        add(bus, count, 2)
+
+
+def test_a_piece_that_is_missing_is_not_taken_from_all_frames_behind(ring: Profile) -> None:
+    """With the first piece of the next one a frame of 249 words is whole, and so on: each begins with a full piece."""
+    bus, received = Bus(), Wires()
+    lengths = [996, 656, 800] * 5
+    for number, length in enumerate(lengths):
+        write(bus, received, length, missing=64 * (number == 3))
+    wanted = [length // 4 for number, length in enumerate(lengths) if number != 3]
+    assert phases_of(told(bus, ring, None, received), "receive_data") == wanted
+
+
+def test_whole_frames_are_not_what_is_left_of_one(ring: Profile) -> None:
+    """Three of a cycle of six lengths arrive, three are lost: without the first three nothing would seem to be lost."""
+    bus, received = Bus(), Wires()
+    lengths = [165, 186, 661, 713, 967, 1376]
+    for length in lengths[:3]:
+        write(bus, received, length)
+    for length in lengths[3:]:
+        received.add(received.rows[-1][1] + 50, length)
+    bus.clock = round(received.rows[-1][1] / CLOCK_US) + 1000
+    for length in lengths * 4:
+        write(bus, received, length)
+    wanted = [-(-length // 4) for length in lengths[:3] + lengths * 4]
+    assert phases_of(told(bus, ring, None, received), "receive_data") == wanted
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_no_frame_goes_on_behind_a_data_phase_with_bytes_disabled(ending: bool) -> None:
+    count = np.array([43, 50, 29, 4, 64])
+    last = np.cumsum(count * CLOCK_US + 0.15)
+    first = last - (count - 1) * CLOCK_US
+    train = Train(count, np.zeros_like(count), np.array([True, False, ending, False, False]), first, last)
+    found = Ahead.of(train, frozenset([4]), 64).frame(0, len(count), Bounds(126, 126, 126))
+    assert found == ([] if ending else [0, 1, 2, 3])
+
+
 def test_a_status_between_full_pieces_is_not_the_tail() -> None:
     """A card ends a piece before its limit only where the frame ends; one that does so anywhere tells nothing."""
     for sizes, own in (((64, 4, 64, 4, 4, 64), [0, 2, 3]), ((64, 4, 32, 4, 4, 64), [0, 1, 2])):
         count = np.array(sizes)
         last = np.cumsum(count * CLOCK_US + 0.15)
         first = last - (count - 1) * CLOCK_US
-        ahead = Ahead.of(Train(count, np.zeros_like(count), first, last), frozenset([4]), 64)
+        ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, last), frozenset([4]), 64)
         words = sum(sizes[:3])
         assert ahead.frame(0, len(count), Bounds(words, words, words)) == own
 

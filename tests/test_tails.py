@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pcitrace.traffic.tails import Units, settle
@@ -20,7 +22,7 @@ def units(sizes: list[list[int]], pauses: list[list[float]]) -> Units:
             last.append(now)
             count.append(size)
     asked_us, last_us, phases = np.array(asked), np.array(last), np.array(count)
-    return Units(phases, asked_us, asked_us, last_us, phases == SHORT)
+    return Units(phases, asked_us, asked_us, last_us, phases == SHORT, np.zeros(len(phases), dtype=bool))
 
 
 def settled(
@@ -110,6 +112,16 @@ def test_frames_that_all_end_with_something_short_took_nothing() -> None:
     number = [owner for frame in range(12) for owner in [frame] * 3] + [12, 12, -1, 13, 13, -1]
     totals = [(22, 22)] * 12 + [(17, 17)] * 2
     assert settled(sizes, [[0.14, 0.14]] * 14, number, totals) == number
+
+
+def test_no_tail_comes_behind_a_data_phase_with_bytes_disabled() -> None:
+    """What follows as soon as a piece would is the tail of the last frame; with its last byte disabled it is not."""
+    sizes, pauses = [[10, 7, 2], [10, 10, 2, 2]], [[0.14, 0.4], [0.14, 0.14, 0.4]]
+    frames = units(sizes, pauses)
+    number, least, most = np.array([0, 0, -1, 1, 1, -1, -1]), np.array([17, 20]), np.array([17, 22])
+    for disabled, last in ((False, 1), (True, -1)):
+        own = replace(frames, ending=np.arange(7) == (4 if disabled else 1))
+        assert settle(own, number, least, most, np.full(2, np.inf)).tolist() == [0, 0, -1, 1, 1, last, -1]
 
 
 def test_no_frames() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcitrace.columns import Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers
 
 __all__ = ["APART_US", "AT_ONCE_US", "LONGEST", "Ahead", "Bounds", "Expected", "Known", "Train"]
 
@@ -82,12 +82,15 @@ class Train:
     ----------
     count, foreign : arrays of int
         Data phases, and how many of them, at the end, may be of no frame.
+    ending : array of bool
+        Whether some bytes of the last one are seen to be disabled: no frame goes on behind that.
     first, last : arrays of float
         First and last data phase (us).
     """
 
     count: Integers
     foreign: Integers
+    ending: Booleans
     first: Floats
     last: Floats
 
@@ -100,7 +103,7 @@ class Train:
 
     def codes(self) -> Integers:
         """Return for each unit, as one number, what decisions rest on that no exact pause decides."""
-        code = 8 * self.count + 4 * (self.foreign > 0)
+        code: Integers = 16 * self.count + 8 * self.ending + 4 * (self.foreign > 0)
         pause_us = self.first[1:] - self.last[:-1]
         code[:-1] += (pause_us < AT_ONCE_US) + 2 * (pause_us > APART_US)
         return code.astype(CODE)
@@ -114,6 +117,8 @@ class Ahead:
     ----------
     count, foreign : lists of int
         Data phases, and how many of them, at the end, may be of no frame; empty if none.
+    ending : list of bool
+        Of :class:`Train`; empty if none is.
     first, last : lists of float
         First and last data phase (us).
     code : bytes
@@ -126,6 +131,7 @@ class Ahead:
 
     count: Sequence[int]
     foreign: Sequence[int]
+    ending: Sequence[bool]
     first: Sequence[float]
     last: Sequence[float]
     code: bytes
@@ -135,9 +141,9 @@ class Ahead:
     @classmethod
     def of(cls, units: Train, optional: frozenset[int], full: int) -> Ahead:
         """Put units into lists."""
-        foreign = units.foreign.tolist() if units.foreign.any() else []
+        foreign, ending = (one.tolist() if one.any() else [] for one in (units.foreign, units.ending))
         count, first, last = units.count.tolist(), units.first.tolist(), units.last.tolist()
-        return cls(count, foreign, first, last, units.codes().tobytes(), optional, full)
+        return cls(count, foreign, ending, first, last, units.codes().tobytes(), optional, full)
 
     def parted(self) -> Ahead:
         """Return the same without what may be of no frame."""
@@ -181,6 +187,8 @@ class Ahead:
                 and self.first[behind] - self.last[row] < AT_ONCE_US
             ):
                 return members, row + 2
+            if self.ending and self.ending[row] and len(members) > 1:
+                break
         seen = row + 1
         # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
         sums = {0: 0}
@@ -192,6 +200,9 @@ class Ahead:
                 # The latest beginning: what comes before is then left out.
                 units = max(whole, key=lambda units: units & -units)
                 return [one for one in range(at, row + 1) if units >> one - at & 1], max(seen, row + 2)
+            if self.ending and self.ending[row]:
+                # The buffer of a frame that begins with it may not be aligned.
+                grown = {total: units for total, units in grown.items() if units == 1 << row - at}
             if size in optional:
                 for total, units in sums.items():
                     if total not in grown or units & -units > grown[total] & -grown[total]:

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import groupby
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.bustable import BusTable
-from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Bounds, Expected, Known, Train
+from pcitrace.columns import Floats, Integers
+from pcitrace.traffic.ahead import Ahead, Expected, Train
+from pcitrace.traffic.parser import AHEAD, PENDING, Parser
 from pcitrace.traffic.tails import Units, settle
 
 __all__ = ["parse"]
 
-AHEAD = 4
-"""Frames on the wire that a send may be one of, if those before it were not found."""
-
-PENDING = 64
-"""Frames that have come and may still wait for their DMA."""
-
-STRETCH = 32
-"""Frames that are tried at once where one follows the other; doubled as long as they fit."""
-
 BEGINNING, IN_TRIALS, FIRST, FEW = 1024, 256, 128, 4
 """Units with which it is found where the first whole frame begins, and in trials; of those at which it may begin, so
 many; and runs at which it is tried in any case."""
-
-SPAN = 4 * LONGEST
-"""Units that are put into lists at a time."""
 
 
 def parse(
@@ -77,329 +64,101 @@ def parse(
     # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
     final, short = pieces.data_phases[tails], list(optional)
     foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, 0)
-    parser = _Parser(Train(count, foreign, first, last), expected, optional, sending, trial)
-    number, frame, parted = parser.run(), np.array(parser.found, dtype=np.int64), parser.parted
+    # Only the first and the last data phase of a frame can have bytes disabled.
+    ending = pieces.bytes[tails] % 4 > 0
+    parser = Parser(Train(count, foreign, ending, first, last), expected, optional, sending)
+    _begin(parser, trial)
+    parser.go(len(count), len(count))
+    number, frame, parted = parser.numbers(len(count)), np.array(parser.found, dtype=np.int64), parser.parted
     del parser
     if optional:
-        units = Units(count - foreign * parted, asked_us[heads], first, last, np.isin(count, short))
+        units = Units(count - foreign * parted, asked_us[heads], first, last, np.isin(count, short), ending)
         number = settle(units, number, expected.least[frame], expected.most[frame], expected.latest[frame])
     out = number[unit]
     out[tails[parted]] = -1
     return np.asarray(out)
 
 
-class _Parser:
-    """Goes through units and frames side by side. Frames keep their order: the earliest one that is due and fits."""
+class _Against(NamedTuple):
+    """What speaks against the first whole frame beginning at a unit.
 
-    def __init__(self, units: Train, expected: Expected, optional: frozenset[int], sending: bool, trial: bool) -> None:
-        self.units, self.count, self.first, self.last = units, units.count, units.first, units.last
-        self.parted = np.zeros(len(units), dtype=bool)
-        self.expected, self.optional, self.sending, self.trial = expected, optional, sending, trial
-        self.beginning = IN_TRIALS if trial else BEGINNING
-        self.frames = len(expected.least)
-        self.full = int(self.count.max())
-        self.known = Known(sending)
-        self.base, self.ahead = 0, Ahead.of(units.part(0, SPAN), optional, self.full)
-        self.out = np.full(len(units), -1, dtype=np.int32)
-        # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
-        # are one run.
-        self.short = np.isin(self.count, list(optional))
-        self.solid = np.flatnonzero(~self.short)
-        self.next_solid = np.append(0, np.cumsum(~self.short, dtype=np.int32)).astype(np.int32, copy=False)
-        size = self.count[self.solid]
-        new = np.ones(len(self.solid), dtype=bool)
-        new[1:] = (size[:-1] < self.full) & ~((size[:-1] == 1) & (size[1:] == 1)) | (np.diff(self.solid) > 1)
-        new[1:] |= self.first[self.solid[1:]] - self.last[self.solid[:-1]] > APART_US
-        self.run_start = np.flatnonzero(new)
-        self.run_of = np.cumsum(new, dtype=np.int32) - 1
-        self.run_size = np.add.reduceat(size, self.run_start) if len(size) else size
-        # By the number of the next unit that is not optional: its own size, and that of its run.
-        self.next_size = np.append(size, -1).astype(np.int32)
-        self.next_run = np.append(self.run_size, -1).astype(np.int32)[np.append(self.run_of, -1)]
-        self.run_head = self.solid[self.run_start]
-        self.run_tail = self.solid[np.r_[self.run_start[1:], len(self.solid)] - 1] if len(size) else self.solid
-        self.run_number = np.full(len(self.run_start), -1, dtype=np.int32)
-        # Runs that were compared with frames, how many they are ahead of them, and which of them do not fit.
-        self.compared, self.compared_ahead, self.misfits = range(0), 0, list[int]()
-        # What was tried with one beginning mostly comes again with the next: each frame's seams are counted once.
-        first = Ahead.of(units.part(0, self.beginning + 1), optional, self.full)
-        self.seams = cache(partial(first.seams, stop=len(first.count)))
-        self.at = 0
-        self._reset(0)
+    Attributes
+    ----------
+    missing : float
+        Units of no frame, and frames on the wire that are not found.
+    seams : float
+        Seams of frames.
+    units : int
+        Units of frames.
+    begins : int
+        The unit at which a frame does begin then.
+    """
 
-    def run(self) -> Integers:
-        """Return the number of the frame of every unit.
+    missing: float
+    seams: float
+    units: int
+    begins: int
 
-        The capture may begin in the middle of a frame, and what is left of it may fit others, or with some of the next
-        one: the first whole frame is where least speaks against the frames of the beginning. How many seams a unit has
-        is the card's way, so only what is more than that where they are fewest speaks against anything.
-        """
-        tried = {0: self._against(0, np.inf)}
-        if any(tried[0][:2]):
-            heads = self.run_head[: np.searchsorted(self.run_head, FIRST)]
-            heads = heads[heads > 0]
-            pause_us = np.r_[-np.inf, self.first[heads] - self.last[heads - 1]]
-            # It is one of the first, or comes behind a longer pause than there was before.
-            likely = pause_us[1:] > np.maximum.accumulate(pause_us)[:-1]
-            likely[:FEW] = True
-            # Among single data phases nothing needs to tell where a frame begins.
-            single = (self.count[:FIRST] == 1) & ~self.short[:FIRST]
-            among = np.flatnonzero(single[1:] & single[:-1] & (not self.trial)) + 1
-            for head in np.union1d(heads[likely], among).tolist():
-                if head >= self.begins:
-                    tried[head] = self._against(head, min(against + seams for against, seams, _ in tried.values()))
-            usual = min((seams / units for _, seams, units in tried.values() if units), default=0.0)
-            best = min(tried, key=lambda head: tried[head][0] + tried[head][1] - usual * tried[head][2])
-            self._reset(best)
-        self._go(len(self.count), len(self.count))
-        return self._numbers(len(self.count))
 
-    def _reset(self, head: int) -> None:
-        """Forget what was found, to begin at a unit."""
-        self.out[: self.at] = self.run_number[: np.searchsorted(self.run_head, self.at)] = -1
-        self.parted[: self.at] = False
-        self.found: list[int] = []
-        self.at, self.frame, self.due = head, 0, 0
+def _begin(parser: Parser, trial: bool) -> None:
+    """Let a parser begin where the first whole frame does.
 
-    def _against(self, head: int, most: float) -> tuple[float, float, int]:
-        """Count what speaks against the first whole frame beginning at a unit; more than `most` need not be counted.
+    The capture may begin in the middle of a frame, and what is left of it may fit others, or with some of the next
+    one: the first whole frame is where least speaks against the frames of the beginning. How many seams a unit has
+    is the card's way, so only what is more than that where they are fewest speaks against anything.
+    """
+    # What was tried with one beginning mostly comes again with the next: each frame's seams are counted once.
+    units = IN_TRIALS if trial else BEGINNING
+    ahead = Ahead.of(parser.units.part(0, units + 1), parser.optional, parser.full)
+    seams = cache(partial(ahead.seams, stop=len(ahead.count)))
+    tried = {0: _against(parser, 0, units, np.inf, seams)}
+    if not (tried[0].missing or tried[0].seams):
+        return
+    heads = parser.run_head[: np.searchsorted(parser.run_head, FIRST)]
+    heads = heads[heads > 0]
+    pause_us = np.r_[-np.inf, parser.first[heads] - parser.last[heads - 1]]
+    # It is one of the first, or comes behind a longer pause than there was before.
+    likely = pause_us[1:] > np.maximum.accumulate(pause_us)[:-1]
+    likely[:FEW] = True
+    # Among single data phases nothing needs to tell where a frame begins.
+    single = (parser.count[:FIRST] == 1) & ~parser.short[:FIRST]
+    among = np.flatnonzero(single[1:] & single[:-1] & (not trial)) + 1
+    begins = tried[0].begins
+    for head in np.union1d(heads[likely], among).tolist():
+        if head >= begins:
+            most = min(one.missing + one.seams for one in tried.values())
+            tried[head] = _against(parser, head, units, most, seams)
+            begins = tried[head].begins
+    usual = min((one.seams / one.units for one in tried.values() if one.units), default=0.0)
+    parser.reset(min(tried, key=lambda head: tried[head].missing + tried[head].seams - usual * tried[head].units))
 
-        It is units of no frame and frames on the wire that are not found; and, apart, seams of frames, of how many
-        units. Before the first whole frame there may be what is left of one.
-        """
-        self._reset(head)
-        before = self.count[:head][~self.short[:head]]
-        against = np.count_nonzero(np.cumsum(before[::-1]) >= self.expected.most.max(initial=0)) + 2.0 * (head > 0)
-        self._go(min(self.beginning, len(self.count)), most - against)
-        number = self._numbers(self.beginning)
-        against += np.count_nonzero((number[head:] < 0) & ~self.short[head : self.beginning])
-        against += self.found[-1] + 1 - len(self.found) if self.found else 0
-        rows = np.flatnonzero(number >= 0).tolist()
-        self.begins = rows[0] if rows else head
-        seams = sum(self.seams(tuple(members)) for _, members in groupby(rows, number.tolist().__getitem__))
-        return against, seams, len(rows)
 
-    def _numbers(self, stop: int) -> Integers:
-        """Return the numbers of the first units."""
-        out = self.out[:stop].copy()
-        solid = self.solid[: np.searchsorted(self.solid, stop)]
-        in_run = np.flatnonzero(out[solid] < 0)
-        out[solid[in_run]] = self.run_number[self.run_of[in_run]]
-        return out
+def _against(parser: Parser, head: int, units: int, most: float, seams: Callable[[Sequence[int]], float]) -> _Against:
+    """Count what speaks, among so many units, against the first whole frame beginning at one of them.
 
-    def _go(self, stop: int, spare: float) -> None:
-        """Find the frames that begin before a unit, as long as no more than so many units are passed over."""
-        self.stop, self.run_stop, self.spare = stop, int(np.searchsorted(self.run_head, stop)), spare
-        stretch = STRETCH
-        while self._more():
-            fitted = self._runs() or self._singles(stretch)
-            stretch = 2 * stretch if fitted == stretch else STRETCH
-            if fitted < stretch and self._more():
-                self._step()
-                many = STRETCH
-                while self._more() and self._irregular(self.at, self.frame):
-                    stretch, fitted = STRETCH, self._again(many)
-                    many = 2 * many if fitted == many else STRETCH
-                    if not fitted:
-                        self._step()
+    More than `most` need not be counted.
 
-    def _more(self) -> bool:
-        return self.at < self.stop and self.spare >= 0 and self.frame < self.frames
+    Before the first whole frame there may be what is left of one.
+    """
+    short, expected = parser.short, parser.expected
+    parser.reset(head)
+    before = parser.count[:head][~short[:head]]
+    missing = np.count_nonzero(np.cumsum(before[::-1]) >= expected.most.max(initial=0)) + 2.0 * (head > 0)
+    missing += _whole_before(parser, head)
+    parser.go(min(units, len(parser.count)), most - missing)
+    number = parser.numbers(units)
+    missing += np.count_nonzero((number[head:] < 0) & ~short[head:units])
+    missing += parser.found[-1] + 1 - len(parser.found) if parser.found else 0
+    rows = np.flatnonzero(number >= 0).tolist()
+    own = sum(seams(tuple(members)) for _, members in groupby(rows, number.tolist().__getitem__))
+    return _Against(missing, own, len(rows), rows[0] if rows else head)
 
-    def _runs(self) -> int:
-        """Take runs as frames as long as each fits the next one; return how many."""
-        solid = self.next_solid.item(self.at)
-        if solid == len(self.solid):
-            return 0
-        run = begin = self.run_of.item(solid)
-        if self.run_head[run] != self.solid[solid]:
-            return 0
-        ahead = run - self.frame
-        stop = min(max(self.run_stop, run + 1), self.frames + ahead)
-        while run < stop:
-            if ahead != self.compared_ahead or not self.compared.start <= run < self.compared.stop:
-                self._compare(run, ahead, stop)
-            misfit = bisect_left(self.misfits, run)
-            if misfit < len(self.misfits):
-                run = stop = self.misfits[misfit]
-            else:
-                run = self.compared.stop
-        fitted = run - begin
-        if fitted:
-            self.run_number[begin:run] = len(self.found) + np.arange(fitted)
-            self.found += range(self.frame, self.frame + fitted)
-            self.frame += fitted
-            self.at = self.run_tail.item(run - 1) + 1
-        return fitted
 
-    def _compare(self, run: int, ahead: int, stop: int) -> None:
-        """Find the runs, from one on, that do not fit the frames of which they are so many ahead.
-
-        What lies between such runs is looked at one by one, but the frames behind are mostly as many ahead as before.
-        """
-        more = 2 * len(self.compared) if ahead == self.compared_ahead and run == self.compared.stop else 0
-        many = min(max(more, STRETCH), SPAN)
-        self.compared, self.compared_ahead = range(run, min(run + many, stop)), ahead
-        runs = slice(run, self.compared.stop)
-        frames = slice(run - ahead, self.compared.stop - ahead)
-        size, tail = self.run_size[runs], self.run_tail[runs]
-        fits = (size >= self.expected.least[frames]) & (size <= self.expected.most[frames])
-        fits &= self.last[tail] <= self.expected.latest[frames]
-        fits &= self.expected.earliest[frames] <= self.first[self.run_head[runs]]
-        fits &= ~self._goes_on(tail, size, frames)
-        self.misfits = (run + np.flatnonzero(~fits)).tolist()
-
-    def _singles(self, most: int) -> int:
-        """Take units as frames as long as each by itself is the next one that is sent; return how many.
-
-        Where frames fill the longest piece one behind the other, no run ends between them.
-        """
-        begin = self.next_solid.item(self.at)
-        many = min(most, len(self.solid) - begin, self.frames - self.frame) if self.sending else 0
-        if not many or not self.expected.least[self.frame] <= self.count[self.solid[begin]]:
-            return 0
-        units, frames = self.solid[begin : begin + many], slice(self.frame, self.frame + many)
-        least, longest, latest = self.expected.least[frames], self.expected.most[frames], self.expected.latest[frames]
-        size, first, last = self.count[units], self.first[units], self.last[units]
-        fits = (size >= least) & (size <= longest) & (last <= latest) & (first < latest)
-        fits &= self.expected.earliest[frames] <= first
-        # The run that it begins may be the frame.
-        run = self.run_of[begin : begin + many]
-        whole = self.run_size[run]
-        fits &= (whole == size) | (whole > longest) | (self.run_head[run] != units)
-        fits &= ~self._goes_on(units, size, frames)
-        fitted = many if fits.all() else int(fits.argmin())
-        if fitted:
-            self.out[units[:fitted]] = len(self.found) + np.arange(fitted)
-            self.found += range(self.frame, self.frame + fitted)
-            self.frame += fitted
-            self.at = int(units[fitted - 1]) + 1
-        return fitted
-
-    def _goes_on(self, tail: Integers, size: Integers, frames: slice) -> Booleans:
-        """Whether frames that end with these units may go on: bounds are not exact, so what follows at once belongs."""
-        behind = np.minimum(tail + 1, len(self.count) - 1)
-        fits = (behind > tail) & ~self.short[behind] & (size + self.count[behind] <= self.expected.most[frames])
-        fits &= self.last[behind] <= self.expected.latest[frames]
-        return np.asarray(fits & (self.first[behind] - self.last[tail] < AT_ONCE_US))
-
-    def _irregular(self, at: Any, frame: Any) -> Any:
-        """Return whether frames are neither runs nor single units, by the sizes of what comes next."""
-        solid = self.next_solid[at]
-        size, whole = self.next_size[solid], self.next_run[solid]
-        least, most = self.expected.least[frame], self.expected.most[frame]
-        regular = (least <= whole) & (whole <= most) | self.sending & (least <= size) & (size <= most)
-        return np.logical_not(regular)
-
-    def _again(self, most: int) -> int:
-        """Take units as frames as long as they lie like units that were found to be one; return how many."""
-        expected, ahead = self.expected, self._look()
-        bounds = expected.bounds(self.frame)
-        code, members = self.known.like(ahead, self.at - self.base, bounds)
-        if not members:
-            return 0
-        step, width = members[-1] + 1, len(code) // ITEM
-        many = min(most, self.frames - self.frame, (len(self.count) - 1 - width - self.at) // step + 1)
-        if many < 2 or not len(self.solid) or ahead.alike(self.at + step - self.base, width) != code:
-            return 0
-        begin = self.at + step * np.arange(many)
-        frame = np.arange(self.frame, self.frame + many)
-        codes = self.units.part(self.at, begin[-1].item() + width + 1).codes()[:-1]
-        fits = (sliding_window_view(codes, width)[::step] == np.frombuffer(code, codes.dtype)).all(axis=1)
-        fits &= self._irregular(begin, frame)
-        for value, values in zip(bounds, (expected.least, expected.most, expected.shortest), strict=True):
-            fits &= values[frame] == value
-        fits &= expected.earliest[frame] <= self.first[begin + members[0]]
-        fits &= self.last[begin + members[-1]] <= expected.latest[frame]
-        if self.sending:
-            fits &= self.first[begin] < expected.latest[frame]
-        else:
-            solid = self.next_solid[begin]
-            now = self.first[self.solid[np.minimum(solid, len(self.solid) - 1)]]
-            fits &= (solid < len(self.solid)) & (expected.earliest[frame] <= now)
-            pending = np.minimum(frame + PENDING, self.frames - 1)
-            fits &= (frame + PENDING >= self.frames) | (now < expected.earliest[pending])
-        fitted = many if fits.all() else int(fits.argmin())
-        self.out[begin[:fitted, None] + np.array(members)] = len(self.found) + np.arange(fitted)[:, None]
-        self.found += range(self.frame, self.frame + fitted)
-        self.frame += fitted
-        self.at += fitted * step
-        return fitted
-
-    def _step(self) -> None:
-        """Find one frame that is no plain run, or pass over one unit.
-
-        Of sends it is the earliest that fits; of receives, which may be lost, the earliest with the fewest seams.
-        """
-        expected = self.expected
-        if self.sending:
-            now = self.first.item(self.at)
-            while self.frame < self.frames and expected.latest.item(self.frame) <= now:
-                self.frame += 1
-            self.due = min(self.frame + AHEAD, self.frames)
-        else:
-            solid = self.next_solid.item(self.at)
-            now = self.first.item(self.solid.item(solid) if solid < len(self.solid) else self.at)
-            self.due = max(self.due, self.frame)
-            while self.due < self.frames and expected.earliest.item(self.due) <= now:
-                self.due += 1
-            self.frame = max(self.frame, self.due - PENDING)
-        ahead = self._look()
-        found, chosen, seams = self._best(ahead, self.known)
-        if ahead.foreign and (not found or self.units.foreign[self.at + np.array(found)].any()):
-            foreign = ahead.foreign[self.at - self.base :]
-            parted, other, fewer = self._best(ahead.parted(), None)
-            # What was cut short goes on: it does not end the frame.
-            if parted and fewer + sum(foreign[one] > 0 for one in parted) < seams and not foreign[parted[-1]]:
-                found, chosen = parted, other
-                self.parted[[self.at + one for one in found if foreign[one]]] = True
-        if found:
-            for one in found:
-                self.out[self.at + one] = len(self.found)
-            self.found.append(chosen)
-            self.at, self.frame = self.at + found[-1] + 1, chosen + 1
-        else:
-            self.spare -= not self.short[self.at]
-            self.at += 1
-
-    def _look(self) -> Ahead:
-        """Return the units from the one at hand on, and more."""
-        end = self.base + len(self.ahead.count)
-        if self.at < self.base or self.at + WIDTHS[-1] >= end < len(self.count):
-            self.base = self.at
-            units = self.units.part(self.at, self.at + SPAN)
-            self.ahead = Ahead.of(units, self.optional, self.full)
-        return self.ahead
-
-    def _best(self, ahead: Ahead, known: Known | None) -> tuple[Sequence[int], int, float]:
-        """Return the units that are a frame which is due, counted from the one at hand, which frame, and its seams."""
-        expected, at = self.expected, self.at - self.base
-        window = min(at + LONGEST, len(ahead.count))
-        found: Sequence[int] = []
-        chosen, fewest = -1, float(LONGEST)
-        tried = set()
-        due = (values[self.frame : self.due].tolist() for values in vars(expected).values())
-        for one, (least, most, shortest, earliest, latest) in enumerate(zip(*due, strict=True), self.frame):
-            if (least, most, latest) in tried:
-                continue
-            tried.add((least, most, latest))
-            bounds = Bounds(least, most, shortest)
-            fit = known.frame(ahead, at, bounds) if known else None
-            seams = 0.0
-            if fit is None or (fit and ahead.last[at + fit[-1]] > latest):
-                stop = bisect_right(ahead.last, latest, at, window)
-                members = ahead.frame(at, stop, bounds)
-                if self.sending and len(members) > 1 and ahead.apart(*members[:2]):
-                    # What is read long before the others is none of theirs if they are as good a frame without it.
-                    others = ahead.adding_up(members[0] + 1, stop, least, most)[0]
-                    if others and ahead.seams(others, window) <= ahead.seams(members, window):
-                        break
-                elif members and not self.sending:
-                    # Every frame on the wire was read before; of those that arrived some may never be written.
-                    seams = ahead.seams(members, window)
-                fit = [row - at for row in members]
-            if fit and earliest <= ahead.first[at + fit[0]] and seams < fewest:
-                found, chosen, fewest = fit, one, seams
-                if seams < 1:
-                    break
-        return found, chosen, fewest
+def _whole_before(parser: Parser, head: int) -> int:
+    """Count the runs before a unit that are as long as a frame that is due: what is left of one is no such run."""
+    expected, runs = parser.expected, slice(0, np.searchsorted(parser.run_head, head))
+    due = slice(0, AHEAD if parser.sending else PENDING)
+    size, first = parser.run_size[runs, None], parser.first[parser.run_head[runs], None]
+    fits = (expected.least[due] <= size) & (size <= expected.most[due]) & (expected.earliest[due] <= first)
+    fits &= parser.last[parser.run_tail[runs], None] <= expected.latest[due]
+    return int(np.count_nonzero(fits.any(axis=1)))

@@ -49,6 +49,8 @@ class Units:
         First attempt, first and last data phase.
     short : array of bool
         Whether it may be a descriptor or a status.
+    ending : array of bool
+        Whether some bytes of its last data phase are seen to be disabled.
     """
 
     count: Integers
@@ -56,6 +58,7 @@ class Units:
     first_us: Floats
     last_us: Floats
     short: Booleans
+    ending: Booleans
 
 
 def settle(units: Units, number: Integers, least: Integers, most: Integers, latest_us: Floats) -> Integers:
@@ -100,6 +103,8 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
 
     comes_ahead, comes_behind = count[ahead], count[behind]
     in_time = pick_us(units.last_us, behind) <= latest_us
+    # Nothing goes on behind a data phase that was not whole, unless it was the first too.
+    in_time &= ~units.ending[tail] | (tail == head)
     leaves_first, leaves_final = -units.count[head], -units.count[tail]
     ways = (
         (0, 1, (behind >= 0) & in_time & fits(comes_behind)),
