@@ -228,8 +228,8 @@ class _Measurement:
         transit = self.times.transit_us[clean]
         # So may receives of which the frame is not known: they took as long as others do.
         hosts = self.times.receiver[clean]
-        without = sum(len(rows) for _, rows in self.times.without(Kind.RECEIVE_DATA, self.times.us["t_nic_us"], hosts))
-        unclear = np.r_[unclear, np.full(without, transit.mean() + transit.std())]
+        without, _ = self.times.without(Kind.RECEIVE_DATA, self.times.us["t_nic_us"], hosts)
+        unclear = np.r_[unclear, np.full(len(without), transit.mean() + transit.std())]
         t_nic = mean(transit, errors[clean], unclear=unclear)
         bounded = int(self.times.bounded[clean].sum())
         if bounded:

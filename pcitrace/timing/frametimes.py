@@ -14,7 +14,8 @@ from pcitrace.estimate import PLACES, Comb, Errors
 from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic
-from pcitrace.traffic.dma import Kind
+from pcitrace.traffic.ahead import APART_US
+from pcitrace.traffic.dma import NO_ROOM, Kind
 
 __all__ = ["UNIFORM", "Clockwork", "FrameTimes", "phase_bytes"]
 
@@ -200,16 +201,32 @@ class FrameTimes:
         place = list(self.hosts.values())[number].place(time_us, self._middle_us(number))
         return np.asarray((np.nan_to_num(place) * PLACES).astype(np.int16))
 
-    def without(self, kind: Kind, value: Floats, hosts: Integers) -> list[tuple[Traffic, Integers]]:
-        """Return the bursts of one kind, on some hosts, of no frame or of one of which a value is not known."""
+    def without(self, kind: Kind, value: Floats, hosts: Integers) -> tuple[Floats, Floats]:
+        """Return bytes and duration of what is of one kind, on some hosts, but of no frame of which a value is known.
+
+        Bursts of no frame or of one of which it is null; and pieces that add up to no frame, as far as they follow each
+        other: they are what is left of one.
+        """
         null = self.frames.table["frame"].to_numpy()[np.isnan(value)]
-        found = []
+        size, took = [np.zeros(0)], [np.zeros(0)]
         for number, traffic in enumerate(self.frames.hosts.values()):
-            joined, frame = traffic.joined, traffic.burst_frame
-            if frame is not None and (hosts == number).any():
-                rows = (joined.kind == kind) & (joined.data_phases > 0) & ((frame < 0) | np.isin(frame, null))
-                found.append((traffic, np.flatnonzero(rows)))
-        return found
+            one, frame = traffic.joined, traffic.burst_frame
+            if frame is None or not (hosts == number).any():
+                continue
+            stray = (one.reason == NO_ROOM) & (one.write == (kind == Kind.RECEIVE_DATA))
+            rows = (one.kind == kind) & ((frame < 0) | np.isin(frame, null)) | stray
+            rows = np.flatnonzero(rows & (one.data_phases > 0))
+            rows = rows[np.argsort(one.first_data_us[rows])]
+            follows = stray[rows[1:]] & stray[rows[:-1]]
+            follows &= one.first_data_us[rows[1:]] - one.last_data_us[rows[:-1]] < APART_US
+            begins = np.flatnonzero(np.r_[True, ~follows][: len(rows)])
+            ends = np.r_[begins[1:], len(rows)][: len(begins)] - 1
+            # Whole data phases hold as much more than the frame in the mean as the upper bounds of other lengths.
+            size.append(
+                np.add.reduceat(one.bytes[rows], begins) - (phase_bytes(traffic) - 1) / 2 if len(rows) else size[0]
+            )
+            took.append(one.last_data_us[rows[ends]] - one.first_data_us[rows[begins]])
+        return np.concatenate(size), np.concatenate(took)
 
     def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:
         """Add what inexact lengths do to times that depend on them.

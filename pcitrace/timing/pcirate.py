@@ -7,9 +7,9 @@ from math import sqrt
 
 import numpy as np
 
-from pcitrace.columns import Floats, Integers
+from pcitrace.columns import Floats
 from pcitrace.estimate import ALIKE, SIGNIFICANT, Estimate, difference, line, unknown
-from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
+from pcitrace.timing.frametimes import UNIFORM, FrameTimes
 from pcitrace.traffic.content import HEADER
 from pcitrace.traffic.dma import Kind
 
@@ -66,7 +66,9 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     slope = line(size[rows], duration[rows], errors[rows], x_sigma=blur).slope
     if slope.value is not None:
         errors = times.length_errors(errors, slope.value)
-    loose_size, loose_took = _without_frame(times, kind, duration, host[rows])
+    # The constant is the slope over frames that could not be told too. Leaving them out is no fair choice: what makes a
+    # DMA long makes its frame hard to tell.
+    loose_size, loose_took = times.without(kind, duration, host[rows])
     unclear = np.r_[loose_size, size[alone]], np.r_[loose_took, duration[alone]]
     whole = line(size[rows], duration[rows], errors[rows], x_sigma=blur, unclear=unclear)
     by_host = {}
@@ -79,22 +81,6 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     usual = float(np.abs(duration[rows]).mean()) if rows.size else 0.0
     findings += _compare(side, by_host, apart, usual)
     return Rate(whole.slope, whole.intercept, _burst(times, kind), by_host)
-
-
-def _without_frame(times: FrameTimes, kind: Kind, duration: Floats, hosts: Integers) -> tuple[Floats, Floats]:
-    """Return bytes and durations of the bursts of one kind, on some hosts, of which the frame or an edge is not known.
-
-    The constant is the slope over them too, but where its frame could not be told, the pieces of a burst may not have
-    been put together rightly. Leaving them out is no fair choice: what makes a DMA long makes its frame hard to tell.
-    """
-    size: list[Floats] = [np.zeros(0)]
-    took: list[Floats] = [np.zeros(0)]
-    for traffic, rows in times.without(kind, duration, hosts):
-        joined = traffic.joined
-        # Whole data phases hold as much more than the frame in the mean as the upper bounds of other lengths.
-        size.append(joined.bytes[rows].astype(np.float64) - (phase_bytes(traffic) - 1) / 2)
-        took.append(joined.last_data_us[rows] - joined.first_data_us[rows])
-    return np.concatenate(size), np.concatenate(took)
 
 
 def _compare(side: str, by_host: dict[str, Estimate], apart: Estimate, usual_us: float) -> list[str]:
