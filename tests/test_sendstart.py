@@ -129,7 +129,6 @@ def test_an_interrupt_register_for_sends_and_receives(tmp_path: Path) -> None:
         (30179, "command"),  # a stream: doorbell and update wait for the same DMA
         (12048, "control16"),  # an update that is left over, sooner before the DMA than any doorbell
         (73099, "command"),  # the same with an access of a receive
-        (130069, "command"),  # a read behind a receive at the usual delay of an update, which is a write
         (110748, "control16"),  # an update that had to wait, nearly as long before the next DMA as a doorbell
         (10, "command"),  # an access that comes late because the read before it did
         (2111, "control14"),
@@ -140,6 +139,13 @@ def test_control_lines_give_no_access_of_another_frame(tmp_path: Path, seed: int
     right, null, wrong = counted(tmp_path / "run", random_bench(seed, wires=(wires,)), seed)
     assert wrong == 0
     assert null <= right / 3
+
+
+def test_a_read_is_no_update_where_updates_are_writes(tmp_path: Path) -> None:
+    """It comes behind a receive, at the usual delay of an update; the cards are busy, and much is not known."""
+    right, _, wrong = counted(tmp_path / "run", random_bench(130069, wires=("command",)), 130069)
+    assert wrong == 0
+    assert right > 300
 
 
 @pytest.mark.parametrize(
