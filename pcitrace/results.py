@@ -114,8 +114,18 @@ class Results:
             "clock_mhz": bus.clock_mhz,
             "send_periods": usage.whole_periods(used, self.frames, "send"),
             "receive_periods": usage.whole_periods(used, self.frames, "receive"),
+            "groups": self.groups(name),
             "unknown_transactions": self.frames.hosts[name].unknown,
         }
+
+    def groups(self, name: str) -> dict[str, float | int]:
+        """Return how many groups of sends a host handed to its card, and the means over those of several frames."""
+        found = usage.groups(self.frames, name)
+        several = found[found["frames"] > 1]
+        told: dict[str, float | int] = {"groups": len(found), "of_several": len(several)}
+        if len(several):
+            told |= {what: float(several[what].mean()) for what in ("frames", "csr_us", "idle_us")}
+        return told
 
     def _frames(self) -> dict[str, Any]:
         table, dropped = self.frames.table, self.frames.drop_log["reason"].value_counts()

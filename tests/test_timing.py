@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import nicruns
@@ -458,6 +459,35 @@ def test_t_sw_and_its_error_are_those_of_the_bench(tmp_path: Path) -> None:
     assert found.fit.p_value > 0.001
     truth = json.loads((tmp_path / "run" / "truth" / "truth.json").read_text())["constants"]["t_sw_us"]["value"]
     assert abs(found.t_sw.value - truth) < 3 * found.t_sw.total < 0.1
+
+
+@pytest.mark.parametrize("wires", ["control14", "control16", "full"])
+def test_one_host_tells_how_it_receives(tmp_path: Path, wires: str) -> None:
+    simulate("acenic-fig3.1", tmp_path / "run", values={"analyser.wires": wires})
+    file = tmp_path / "run" / "run.toml"
+    text = re.sub(r"\[hosts\.B\].*?(?=\[link\])", "", file.read_text(), flags=re.DOTALL)
+    text = re.sub(r'    \{ file = "frames/B.*\n', "", text)
+    file.write_text(re.sub(r"latency = \[.*?\]\n", "", text, flags=re.DOTALL))
+    found = results.of_run(pcitrace.open(tmp_path / "run"))
+    frames = pd.read_csv(tmp_path / "run" / "truth" / "frames.csv")
+    mine = frames[frames["receiver"] == "A"]
+    true = np.polyfit(mine["length_bytes"], mine["rx_dma_end_us"] - mine["rx_dma_start_us"], 1)[0]
+    rate = found.timing.receive.effective
+    assert rate.n == len(mine)
+    assert abs(rate.value - true) < 3 * rate.sigma < 3e-5
+    dropped = found.frames.drop_log
+    assert len(dropped) == len(mine)
+    assert set(dropped["reason"]) == {"the bus of its sender was not captured"}
+
+
+def test_groups_of_figure_4_2b(tmp_path: Path) -> None:
+    told = bench(tmp_path / "run", "acenic-fig4.2b").as_dict()["buses"]
+    assert told["B"]["groups"] == {"groups": 0, "of_several": 0}
+    groups = told["A"]["groups"]
+    assert groups["groups"] == groups["of_several"] == 20
+    assert groups["frames"] == pytest.approx(25, abs=1.5)
+    assert groups["csr_us"] == pytest.approx(40, abs=2)
+    assert 60 < groups["idle_us"] < 80
 
 
 def edited(run: Path, stated: str, instead: str) -> Results:

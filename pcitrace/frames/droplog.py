@@ -44,7 +44,7 @@ class Received:
 
 
 def dropped(
-    sender: str, receiver: str | None, rows: dict[str, Any], wire: WireFrames | None, received: Received | None
+    sender: str, receiver: str | None, rows: dict[str, Any], wire: WireFrames | None, received: Received
 ) -> dict[str, Any]:
     """Say why what was seen makes no whole frame.
 
@@ -56,7 +56,8 @@ def dropped(
         The frames; `doubtful` tells those whose receive is not certain, `open` those of which only its edges are not.
     wire : WireFrames or None
         What was seen on the sender's wire.
-    received : Received or None
+    received : Received
+        Of the receiver; of the sender itself where it is the only host.
 
     Returns
     -------
@@ -78,8 +79,11 @@ def dropped(
     early = rows["wire_start_us"][unsent] < first_send
     reason = np.where(early, "its send was before the capture began", "no send fits it")
     note(sender, "wire", rows["wire_start_us"][unsent], rows["length_bytes"][unsent], unsent, reason)
-    if received is not None and receiver is not None:
-        other = received.bursts
+    other = received.bursts
+    if receiver is None:
+        begin, length = other.first_data_us[received.rows], other.bytes[received.rows] - HEADER
+        note(sender, "receive_data", begin, length, np.full(len(begin), -1), "the bus of its sender was not captured")
+    else:
         ends = other.last_data_us[received.rows]
         last_receive = ends.max() if len(ends) else -np.inf
         sent_us = np.fmax(rows["dma_end_us"], rows["wire_end_us"])

@@ -222,10 +222,11 @@ def one_direction(
     user_lengths(rows, mine, theirs)
     sequence_numbers(rows, mine, theirs, sequence)
     rows["doubtful"] = np.isin(rows["wire_row"], doubtful_wire)
-    received = None
     if theirs is not None:
         bursts, receives = theirs.host.traffic.joined, theirs.receives
         received = Received(bursts, receives, receives[~used], receives[doubtful])
+    else:
+        received = Received(joined, mine.receives, mine.receives, doubtful)
     return rows, dropped(sender, receiver, rows, wire, received)
 
 

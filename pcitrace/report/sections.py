@@ -106,6 +106,9 @@ def path_of_a_frame(results: Results) -> Section | None:
     return Section("From memory to memory", figures=((caption, drawn),), entries=_csr_costs(results))
 
 
+GROUPS = ("groups of sends", "Sends that the driver hands over before the card begins the DMA of the first of them.")
+
+
 def _csr_costs(results: Results) -> tuple[Entry, ...]:
     costs: dict[str, list[tuple[str, str]]] = {}
     for row in results.timing.csr_costs.to_dict("records"):
@@ -113,7 +116,17 @@ def _csr_costs(results: Results) -> tuple[Entry, ...]:
             value, sigma, scatter = (None if pd.isna(row[key]) else row[key] for key in ("value", "sigma", "scatter"))
             mean, basis = told(Estimate(value, sigma, row["n"], scatter=scatter), "µs")
             costs.setdefault(row["what"], []).append((f"{row['host']}: {mean}", basis))
-    return tuple(Entry(*CSR_COSTS[what], tuple(values)) for what, values in costs.items())
+    grouped_sends = []
+    for name in results.frames.hosts:
+        found = results.groups(name)
+        if found["of_several"]:
+            means = (
+                f"{found['csr_us']:.3g} µs of CSR accesses, {found['idle_us']:.3g} µs from the last of them to the DMA"
+            )
+            basis = f"{found['of_several']} groups of several frames among {found['groups']}; means: {means}"
+            grouped_sends.append((f"{name}: {found['frames']:.3g} frames", basis))
+    groups = (Entry(*GROUPS, tuple(grouped_sends)),) if grouped_sends else ()
+    return tuple(Entry(*CSR_COSTS[what], tuple(values)) for what, values in costs.items()) + groups
 
 
 def transit(results: Results) -> Section | None:

@@ -8,8 +8,8 @@ from math import sqrt
 import numpy as np
 
 from pcitrace.columns import Floats
-from pcitrace.estimate import ALIKE, SIGNIFICANT, Estimate, difference, line, unknown
-from pcitrace.timing.frametimes import UNIFORM, FrameTimes
+from pcitrace.estimate import ALIKE, SIGNIFICANT, Comb, Errors, Estimate, difference, line, unknown
+from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
 from pcitrace.traffic.content import HEADER
 from pcitrace.traffic.dma import Kind
 
@@ -50,6 +50,8 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     findings : list of str
         What there is to report is added.
     """
+    if side == "receive" and len(times.hosts) == 1:
+        return _received_alone(times)
     if side == "send":
         duration, host, kind = times.us["dma_us"], times.sender, Kind.SEND_DATA
         errors = times.errors("dma_start_us", "dma_end_us")
@@ -81,6 +83,25 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     usual = float(np.abs(duration[rows]).mean()) if rows.size else 0.0
     findings += _compare(side, by_host, apart, usual)
     return Rate(whole.slope, whole.intercept, _burst(times, kind), by_host)
+
+
+def _received_alone(times: FrameTimes) -> Rate:
+    """Measure R_PCI of receiving where the sender's bus was not captured: of the bursts, for there are no frames."""
+    [(name, traffic)], [clockwork] = times.frames.hosts.items(), times.hosts.values()
+    joined, width = traffic.joined, phase_bytes(traffic)
+    rows = np.flatnonzero((joined.kind == Kind.RECEIVE_DATA) & (joined.data_phases > 0))
+    size, bounded = joined.bytes[rows], 0.0 if traffic.dma.bus.bytes_exact else 1.0
+    edges = np.stack([joined.first_data_us[rows], joined.last_data_us[rows]])
+    errors = Errors(np.full(len(rows), 2 * UNIFORM * clockwork.step_us**2))
+    if clockwork.clock_us and clockwork.step_us:
+        amount = np.outer([-clockwork.step_us, clockwork.step_us], np.ones(len(rows)))
+        errors = Errors(errors.variance, (), (Comb(amount, np.stack([clockwork.place(one) for one in edges])),))
+    blur = np.full(len(rows), bounded * sqrt((width**2 - 1) * UNIFORM))
+    x, y = size.astype(np.float64) - bounded * (width - 1) / 2, edges[1] - edges[0]
+    found = line(x, y, errors, "receives", x_sigma=blur)
+    if found.slope.value is not None:
+        found = line(x, y, errors.with_shared(blur * found.slope.value, size), "receives", x_sigma=blur)
+    return Rate(found.slope, found.intercept, _burst(times, Kind.RECEIVE_DATA), {name: found.slope})
 
 
 def _compare(side: str, by_host: dict[str, Estimate], apart: Estimate, usual_us: float) -> list[str]:
