@@ -334,6 +334,8 @@ def test_selection(small: Frames) -> None:
     assert len(large) + len(small["length_bytes < 1000"]) == len(small)
     assert repr(large) == f"<Frames: {len(large)} frames, {len(large)} received; 0 dropped>"
     assert len(small["status_us > 0"]) == 0, "null fulfils no condition"
+    with pytest.raises(FrameMatchError, match="neither true nor false"):
+        small["length_bytes + 1"]
     with pytest.raises(FrameMatchError, match=r"'size > 3' is no condition on frames: .*length_bytes"):
         small["size > 3"]
 

@@ -65,6 +65,8 @@ class Frames:
         """Return which frames fulfil a condition on the columns; FrameMatchError if it is no such condition."""
         try:
             chosen = pd.Series(self.table.eval(query), index=self.table.index)
+            if not pd.api.types.is_bool_dtype(chosen):
+                raise TypeError("it is neither true nor false")
             return chosen.fillna(False).to_numpy(dtype=bool)
         except (NameError, SyntaxError, TypeError, ValueError) as error:
             columns = ", ".join(self.table.columns)
