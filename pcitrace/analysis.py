@@ -29,6 +29,7 @@ LOG_BYTES = 7
 
 OTHER_LOG = "it is the log of another run or host"
 NOT_JOINED = f"they are not joined: {OTHER_LOG}, or the hosts are wired the other way round"
+PART = "the capture shows a part of the run"
 
 CLOCK_OFF = 0.05
 """Relative difference between the clock of a bus and what ``run.toml`` says that nominal values do not explain."""
@@ -128,7 +129,9 @@ def _with_logs(found: Frames, folder: RunFolder) -> Frames:
         log = log[np.argsort(log["send_ns"], kind="stable")]
         rows = table.index[table["sender"] == host]
         if len(log) != len(rows):
-            findings.append(f"{host}: its frame log has {len(log)} frames, the trace {len(rows)}; {NOT_JOINED}")
+            findings.append(
+                f"{host}: its frame log has {len(log)} frames, the trace {len(rows)}; {NOT_JOINED}, or {PART}"
+            )
             continue
         mine = table.loc[rows, ["length_bytes", "length_exact", "sequence", "sequence_source"]]
         # Shorter frames are padded, and where only the wire shows them they are as long as that.
@@ -166,7 +169,7 @@ def _received_as_logged(found: Frames, host: str, log: Any) -> list[str]:
     most = max(int(np.count_nonzero((joined.kind == Kind.RECEIVE_DATA) & (joined.data_phases > 0))), sure)
     if sure <= len(log) <= most:
         return []
-    why = "frames were lost in the host" if len(log) < sure else "the trace does not show all"
+    why = "frames were lost in the host" if len(log) < sure else PART
     return [f"{host}: its log has {len(log)} frames received, the trace {sure}: {why}, or {OTHER_LOG}"]
 
 

@@ -178,6 +178,19 @@ def test_with_control_lines_and_no_wire(tmp_path: Path, preset: str, values: dic
     assert not found["length_exact"].any()
 
 
+def test_padded_frames(tmp_path: Path) -> None:
+    """Frames shorter than 46 bytes are read as they are, and written as they come: padded."""
+    values = {"test.sizes": (1, 10, 30, 46, 47, 100), "test.request_bytes": 1, "test.count": 24}
+    simulate("acenic-fig3.1", tmp_path / "run", values=values)
+    truth = pd.read_csv(tmp_path / "run" / "truth" / "frames.csv").sort_values("dma_start_us")
+    found = pcitrace.open(tmp_path / "run").frames.table
+    for name in ("dma_start_us", "dma_end_us", "rx_dma_start_us", "rx_dma_end_us"):
+        assert np.abs(found[name].to_numpy(dtype=float) - truth[name].to_numpy()).max() < 0.04, name
+    assert np.abs(found["length_bytes"].to_numpy(dtype=float) - truth["length_bytes"].to_numpy()).max() <= 3
+    bursts = pd.read_csv(tmp_path / "run" / "truth" / "bursts.csv")
+    assert bursts[bursts["kind"] == "receive"]["bytes"].min() == 60
+
+
 @pytest.mark.parametrize("seed", [0, 2, 6, 11])
 def test_an_overloaded_receiver_is_given_no_wrong_frame(tmp_path: Path, seed: int) -> None:
     """Queues of 100 us on both buses, cut into pieces by each other: what cannot be told is null."""

@@ -518,7 +518,7 @@ def test_hosts_that_differ_at_the_one_length_of_one_of_them(tmp_path: Path) -> N
     fast = {"b.bus.clock_mhz": 66, "b.bus.width": 64, "b.nic.bus_width": 64, "analyser.rate_mhz": 200.0}
     found = bench(tmp_path / "run", "acenic-fig3.1", **fast)
     [finding] = [one for one in found.findings if "the send DMA of a frame takes" in one]
-    assert "more on B than of one as long on A" in finding
+    assert "more on A than of one as long on B" in finding
     assert "B alone has 0.0018" in finding
 
 

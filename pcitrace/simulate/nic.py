@@ -174,7 +174,7 @@ class Nic:
                 yield self._wake_receiver
             self._receiving = True
             frame, first_byte_ns = self._to_memory.popleft()
-            size = frame.pci_bytes + (CRC_BYTES if nic.receive_fcs else 0)
+            size = frame.wire_bytes - (0 if nic.receive_fcs else CRC_BYTES)  # padded as it came
             slot = self._received % SLOTS
             self._received += 1
             address = RECEIVE_BUFFERS + slot * SLOT_BYTES

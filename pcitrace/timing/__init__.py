@@ -246,7 +246,10 @@ class _Measurement:
         """Report directions that are not alike: two analysers that are apart make one as much longer as one shorter."""
         transit, back = self.times.transit_us[rows], self.times.sender[rows] == 1
         apart = difference(transit, errors[rows], back, self.times.length[rows])
-        if apart.value is None or abs(apart.value) <= max(SIGNIFICANT * (apart.total or 0.0), ALIKE * transit.mean()):
+        # One frame each way does not say how far they vary.
+        if apart.value is None or apart.scatter is None or not apart.total:
+            return
+        if abs(apart.value) <= max(SIGNIFICANT * apart.total, ALIKE * transit.mean()):
             return
         one, two = list(self.times.hosts)
         captures = {host.capture for host in self.times.hosts.values()}

@@ -115,13 +115,15 @@ def _compare(side: str, by_host: dict[str, Estimate], apart: Estimate, usual_us:
                 f"the hosts differ: R_PCI ({side}) is {first} us/byte on {one} and {second} on {two}; the constant is "
                 "the slope over all frames together"
             ]
-    if apart.value is None or abs(apart.value) <= max(SIGNIFICANT * (apart.total or 0.0), ALIKE * usual_us):
+    if apart.value is None or apart.scatter is None or not apart.total:
         return []
-    one, two = by_host
+    if abs(apart.value) <= max(SIGNIFICANT * apart.total, ALIKE * usual_us):
+        return []
+    short, long = by_host if apart.value > 0 else reversed(by_host)
     alone = "".join(f"; {name} alone has {value}" for name, value, _ in known)
     return [
-        f"the hosts differ: the {side} DMA of a frame takes {apart} us more on {two} than of one as long on {one}; "
-        f"R_PCI ({side}) is the slope over all frames together{alone}"
+        f"the hosts differ: the {side} DMA of a frame takes {abs(apart.value):.3g} us more on {long} than of one "
+        f"as long on {short}; R_PCI ({side}) is the slope over all frames together{alone}"
     ]
 
 
