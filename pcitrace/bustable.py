@@ -131,6 +131,8 @@ class BusTable:
             at += len(part)
         for name, width in (WIDTHS | dict.fromkeys(CODED, 8)).items():
             columns.setdefault(name, np.full(count, -1, f"i{width // 8}"))
+        for name in TIMES:  # of an idle bus there is no part
+            columns.setdefault(name, np.empty(count))
         packed = {name: packed_if_equal(values) for name, values in columns.items()}
         return cls(packed, terminations, initiators, took_us / periods if periods else float("nan"), exact)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from conftest import peak_memory
 
 import pcitrace
 from pcitrace.cli import main
+from pcitrace.simulate import Simulation, simulate
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -98,3 +100,19 @@ def test_zip_bombs_take_no_memory(make: Callable[[Path], Path], tmp_path: Path) 
     status, _, kib = peak_memory(["decode", str(path), "-o", str(tmp_path / "t.csv")])
     assert status == 3
     assert kib < 80_000  # the interpreter alone takes about 20 MB
+
+
+@pytest.mark.parametrize("wires", ["control16", "full"])
+def test_an_idle_bus_is_a_finding(tmp_path: Path, wires: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing happens before the capture ends: not one transaction."""
+    values = {"analyser.wires": wires, "analyser.duration_us": 15.0, "test.configure": False}
+    run = simulate(Simulation(), tmp_path / "run", values=values)
+    for command in ("frames", "bursts", "csr"):
+        assert main([command, str(run), "-o", str(tmp_path / "out.csv")]) == 0
+    assert main(["stats", str(run), "--profile", "generic"]) == 0
+    capsys.readouterr()
+    assert main(["report", str(run), "-o", str(tmp_path / "r.html"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert all(one["value"] is None and one["reason"] for one in told["constants"].values())
+    assert told["buses"]["A"]["transactions"] == 0
+    assert sum("no transaction was begun by the NIC" in finding for finding in told["findings"]) == 2
