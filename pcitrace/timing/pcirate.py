@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 
 from pcitrace.columns import Floats
-from pcitrace.estimate import ALIKE, SIGNIFICANT, Comb, Errors, Estimate, difference, line, unknown
+from pcitrace.estimate import ALIKE, PLACES, SIGNIFICANT, Comb, Errors, Estimate, difference, line, unknown
 from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
 from pcitrace.traffic.content import HEADER
 from pcitrace.traffic.dma import Kind
@@ -93,9 +93,10 @@ def _received_alone(times: FrameTimes) -> Rate:
     size, bounded = joined.bytes[rows], 0.0 if traffic.dma.bus.bytes_exact else 1.0
     edges = np.stack([joined.first_data_us[rows], joined.last_data_us[rows]])
     errors = Errors(np.full(len(rows), 2 * UNIFORM * clockwork.step_us**2))
-    if clockwork.clock_us and clockwork.step_us:
+    if clockwork.clock_us and clockwork.step_us and len(rows):
         amount = np.outer([-clockwork.step_us, clockwork.step_us], np.ones(len(rows)))
-        errors = Errors(errors.variance, (), (Comb(amount, np.stack([clockwork.place(one) for one in edges])),))
+        place = clockwork.place(edges, float(edges[0, len(rows) // 2]))
+        errors = Errors(errors.variance, (), (Comb(amount, (place * PLACES).astype(np.int64)),))
     blur = np.full(len(rows), bounded * sqrt((width**2 - 1) * UNIFORM))
     x, y = size.astype(np.float64) - bounded * (width - 1) / 2, edges[1] - edges[0]
     found = line(x, y, errors, "receives", x_sigma=blur)
