@@ -345,15 +345,6 @@ def test_a_retried_read_is_no_attempt_of_the_write_behind_it(ring: Profile) -> N
     assert traffic.bursts["pieces"].tolist() == [2, 1] * 8
 
 
-def test_what_is_read_ahead_is_not_two_pieces_that_are_as_long_together() -> None:
-    """A frame of 198 words is cut where the latency timer runs out; four descriptors of 4 words come before it."""
-    count = np.array([16, 87, 8, 95, 8, 4, 95])
-    last = np.cumsum(count * CLOCK_US + 0.15)
-    first = last - (count - 1) * CLOCK_US
-    ahead = Ahead.of(Train(count, np.zeros_like(count), first, last), frozenset([4, 8, 12, 16]), 95)
-    assert ahead.frame(0, len(count), Bounds(198, 198, 198)) == [1, 2, 3, 4]
-
-
 def test_an_edge_that_what_was_read_contradicts_is_null(tmp_path: Path) -> None:
     """The wire leaves open whether a word beside the status is the frame's; 84 words were read, 83 are told.
 

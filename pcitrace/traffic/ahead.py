@@ -218,17 +218,15 @@ class Ahead:
 
     def _own_tail(self, members: list[int], stop: int, least: int, most: int) -> list[int]:
         """Take short units behind for those ahead: cards cut frames at a limit, so that what is short comes last."""
-        if self.begins_short(members) and members[-1] + 1 < stop:
+        early = self.exchangeable(members, stop, least, most)
+        if early < 0:
+            return members
+        if early == members[0]:
             long = [row for row in members if self.count[row] not in self.optional]
             other = self.adding_up(long[0], stop, least, most)[0] if long else []
             if other and all(self.count[row] in self.optional for row in range(members[-1] + 1, other[-1] + 1)):
                 return other
-        early = self.exchangeable(members, stop, least, most)
-        return members if early < 0 else [*(row for row in members if row != early), members[-1] + 1]
-
-    def begins_short(self, members: Sequence[int]) -> bool:
-        """Return whether a unit as short as a descriptor comes first, so that others behind may do for it."""
-        return len(members) > 1 and self.count[members[0]] in self.optional
+        return [*(row for row in members if row != early), members[-1] + 1]
 
     def exchangeable(self, members: list[int], stop: int, least: int, most: int) -> int:
         """Return which short unit the one behind would do for: the first, or one among pieces that all are full."""
@@ -299,10 +297,8 @@ class Known:
                 break
         else:
             return (), seen
-        if (
-            ahead.begins_short(members)
-            or ahead.exchangeable(members, stop, least, most) >= 0
-            or (ahead.foreign and any(ahead.foreign[one] for one in members))
+        if ahead.exchangeable(members, stop, least, most) >= 0 or (
+            ahead.foreign and any(ahead.foreign[one] for one in members)
         ):
             return None, seen
         if self.sending:
