@@ -97,6 +97,15 @@ def test_of_two_behind_a_full_piece_one_belongs_to_the_frame_if_there_is_only_on
     assert found == [*number[:30], 10, 10, 10, -1, 11, 11, -1]
 
 
+def test_a_frame_that_begins_with_the_only_one_before_it_took_the_status_of_the_frame_ahead() -> None:
+    """Two are left behind it, where every other has one: what comes last of them is a status, the other its tail."""
+    sizes = [[10, size, 2] for size in (3, 4, 5, 6, 7, 8, 9, 3, 4)] + [[10, 5, 2, 10, 10, 2, 2], [10, 7, 2]]
+    pauses = [[0.3, 0.4]] * 9 + [[0.3, 0.4, 0.3, 0.3, 0.34, 0.4], [0.3, 0.4]]
+    number = [owner for frame in range(9) for owner in (frame, frame, -1)] + [9, 9, 10, 10, 10, -1, -1, 11, 11, -1]
+    totals = [(sum(one[:2]),) * 2 for one in sizes[:10]] + [(22, 22), (17, 17)]
+    assert settled(sizes, pauses, number, totals) == [*number[:29], -1, 10, 10, 10, -1, 11, 11, -1]
+
+
 def test_a_frame_that_has_none_behind_it_took_the_one_that_every_other_has() -> None:
     """It is one phase shorter than one that was lost, for which it was taken with its status."""
     sizes = [[10, 5, 2], [10, 9, 2], [10, 7, 2]] * 5

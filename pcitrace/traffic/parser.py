@@ -262,7 +262,8 @@ class Parser:
         would be with all that follow, for what is missing is always taken from the next.
         """
         tail = found[-1]
-        if not self._goes_on_at_once(tail) or self._seamless(tail + 1, tail + 1):
+        # Among single data phases any could be where the next one begins.
+        if self.full == 1 or not self._goes_on_at_once(tail) or self._seamless(tail + 1, tail + 1):
             return False
         return any(self._seamless(begin, tail + 1) for begin in found[1:])
 

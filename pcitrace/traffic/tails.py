@@ -162,10 +162,11 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
             gain = within.likelihood(at) - after.likelihood(at)
             if not at_head:
                 gain += short_tail + goes_on[(tail if at_tail > 0 else before_tail)[rows]]
-                # How many stand between two frames elsewhere tells how many do here.
-                left = between[rows + 1]
-                gain += np.where(rows < frames - 1, at_tail * (usual[left - at_tail] - usual[left]), 0.0)
             cost -= at_tail * gain
+        # How many stand between two frames elsewhere tells how many do here.
+        gap, left = between[rows], between[rows + 1]
+        cost -= np.where(rows > 0, usual[gap - at_head] - usual[gap], 0.0)
+        cost -= np.where(rows < frames - 1, usual[left - at_tail] - usual[left], 0.0)
         better = cost < best[rows]
         best[rows[better]] = cost[better]
         chosen[rows[better]] = at_head, at_tail
