@@ -353,8 +353,8 @@ impl<R: Sync> Pieces<R> {
             number += rows.len() as u64;
             part
         });
-        let portions = portions(parts, Self::LONG);
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let portions = portions(parts, (self.count / (4 * threads)).clamp(BATCH, Self::LONG));
         let share = portions.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
             let workers: Vec<_> = portions
