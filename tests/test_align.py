@@ -53,6 +53,24 @@ def test_a_lost_frame_is_told_by_length() -> None:
     assert pairs(sent, side([9, 10, 11], [64, 512, 64])) == [(0, 0), (2, 1), (3, 2)]
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_frames_that_would_have_waited_for_nothing_are_other_ones(busy: bool) -> None:
+    """As many were sent as came, but the first is lost and the last of them was sent after the capture.
+
+    In order they would all match, each as late as the next one was sent. Only where something was in the way of all is
+    that as likely as not.
+    """
+    times = [0.0, 37.0, 61.0, 118.0, 143.0, 197.0, 229.0, 290.0, 317.0, 371.0]
+    came = side([time + 5 for time in [*times[1:], 402.0]], [500] * 10)
+    if busy:
+        came = replace(came, busy_us=np.zeros(10))
+    found = pairs(side(times, [500] * 10), came)
+    if busy:
+        assert found == [(row, row) for row in range(10)]
+    else:
+        assert found == [(row + 1, row) for row in range(9)]
+
+
 def test_many_under_way_are_matched_by_the_usual_lag_and_not_the_shortest() -> None:
     """Every frame takes 45 us and three more are sent meanwhile; the second, fifth and sixth are lost."""
     times = [0.0, 12.0, 27.0, 36.0, 51.0, 60.0, 77.0, 85.0, 99.0, 113.0]
