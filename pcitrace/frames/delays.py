@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick_us
@@ -15,6 +17,7 @@ __all__ = [
     "SET_UP",
     "as_after",
     "busy_since",
+    "crowded",
     "filled",
     "following",
     "freed",
@@ -54,15 +57,21 @@ def following(access_us: Floats, time_us: Floats) -> tuple[Integers, Floats]:
     return behind, np.r_[access_us, np.full(NEXT, np.inf)][np.minimum(behind, len(access_us))] - time_us[:, None]
 
 
+def crowded(times_us: Floats, width_us: float, least: float) -> tuple[Integers, Integers]:
+    """Return from which of some times, which ascend, on so many at least lie within a width, and how many do."""
+    least = max(ceil(least), 1)
+    begins = np.flatnonzero(times_us[least - 1 :] <= times_us[: max(len(times_us) - least + 1, 0)] + width_us)
+    return begins, np.searchsorted(times_us, times_us[begins] + width_us, side="right") - begins
+
+
 def usual(delay_us: Floats, share: float) -> tuple[float, float] | None:
     """Return the shortest delay, from and to, that at least a share of the rows of delays have; None if none is."""
     delays = np.sort(delay_us[np.isfinite(delay_us) & (delay_us >= AT_ONCE_US)])
-    within = np.searchsorted(delays, delays + LAG_US, side="right") - np.arange(len(delays))
-    enough = np.flatnonzero(within >= share * len(delay_us))
-    if not len(enough):
+    begins, within = crowded(delays, LAG_US, share * len(delay_us))
+    if not len(begins):
         return None
-    near = enough[delays[enough] <= delays[enough[0]] + LAG_US]
-    low = float(delays[near[within[near].argmax()]])
+    near = delays[begins] <= delays[begins[0]] + LAG_US
+    low = float(delays[begins[near][within[near].argmax()]])
     return low, low + LAG_US
 
 
@@ -95,8 +104,14 @@ def as_after(access_us: Floats, known: Booleans, time_us: Floats) -> Booleans:
     before = np.searchsorted(time_us, access_us)[:, None] - 1 - np.arange(NEXT)
     since = access_us[:, None] - np.where(before >= 0, time_us[np.maximum(before, 0)], -np.inf)
     others = np.sort(since[known, 0])
-    alike = np.searchsorted(others, since + LAG_US / 2) - np.searchsorted(others, since - LAG_US / 2)
-    return np.asarray((np.isfinite(since) & (alike > FEW * len(time_us))).any(axis=1))
+    # Where more than a few of the others are near: between ends that overlap, one behind the other.
+    few = int(FEW * len(time_us))
+    low, high = others[few:] - LAG_US / 2, others[: max(len(others) - few, 0)] + LAG_US / 2
+    low, high = low[low < high], high[low < high]
+    begins = np.flatnonzero(np.r_[True, low[1:] > high[:-1]][: len(low)])
+    low, high = low[begins], high[np.r_[begins[1:], len(high)][: len(begins)] - 1]
+    near = since <= np.r_[-np.inf, high][np.searchsorted(low, since)]
+    return np.asarray((np.isfinite(since) & near).any(axis=1))
 
 
 def freed(start_us: Floats, end_us: Floats) -> Floats:

@@ -14,6 +14,7 @@ from pcitrace.frames.delays import (
     NEARLY_ALL,
     SET_UP,
     as_after,
+    crowded,
     filled,
     following,
     in_step,
@@ -104,29 +105,35 @@ def by_lag(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
     access_us, count = csr.first_attempt_us[usable], len(dma_end_us)
     behind, lag = following(access_us, dma_end_us)
     lags = np.sort(lag[np.isfinite(lag)])
-    within = np.searchsorted(lags, lags + LAG_US, side="right") - np.arange(len(lags))
-    found: list[Starts] = []
-    while len(within) and (best := int(within.argmax())) >= 0 and within[best] >= NEARLY_ALL * count:
-        low, high = lags[best], lags[best] + LAG_US
-        within[(lags > low - LAG_US) & (lags <= high)] = 0
+    begins, within = crowded(lags, LAG_US, NEARLY_ALL * count)
+    found: Starts | None = None
+    while within.any():
+        low = lags[begins[within.argmax()]]
+        high = low + LAG_US
+        within[(lags[begins] > low - LAG_US) & (lags[begins] <= high)] = 0
         hit = (lag >= low) & (lag <= high)
+        completed = hit.any(axis=1)
+        surplus = len(usable) - int(np.count_nonzero(completed)) - count
+        if not -BEFORE_CAPTURE <= surplus <= SET_UP:
+            continue
         nearest = np.where(hit, np.abs(lag - np.median(lag[hit])), np.inf).argmin(axis=1)
-        completes = behind[np.arange(count), nearest][hit.any(axis=1)]
+        completes = behind[np.arange(count), nearest][completed]
+        if (np.diff(completes) <= 0).any():
+            continue
         both = np.zeros(len(access_us), dtype=bool)
         both[behind[hit & (hit.sum(axis=1) > 1)[:, None]]] = True
         either = np.flatnonzero(both)
-        starts = np.delete(np.arange(len(usable)), completes)
-        surplus = len(starts) - count
-        starts = starts[max(surplus, 0) :]
+        starts = np.delete(np.arange(len(usable)), completes)[max(surplus, 0) :]
         first = np.r_[np.full(max(-surplus, 0), -1), usable[starts]]
-        in_time = access_us[starts] <= dma_start_us[max(-surplus, 0) :]
-        if -BEFORE_CAPTURE <= surplus <= SET_UP and (np.diff(completes) > 0).all() and in_time.all():
+        if (access_us[starts] <= dma_start_us[max(-surplus, 0) :]).all():
             send = np.full(len(csr), -1)
             send[usable[starts]] = np.arange(max(-surplus, 0), count)
             # Of two that came at such a time one starts a send.
             first[np.isin(first, usable[either])] = -1
-            found.append(Starts(first, first.copy(), send, usable[either]))
-    return found[0] if len(found) == 1 else None
+            if found is not None:
+                return None
+            found = Starts(first, first.copy(), send, usable[either])
+    return found
 
 
 def by_group(

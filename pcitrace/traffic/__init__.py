@@ -235,14 +235,13 @@ def join(dma: Dma) -> Bursts:
     bus, number = dma.bus, dma.burst
     count = int(number.max()) + 1 if len(bus) else 0
     order = np.argsort(number, kind="stable")
-    head = order[np.searchsorted(number[order], np.arange(count))]
     moved = order[bus.data_phases[order] > 0]
-    begin = np.searchsorted(number[moved], np.arange(count))
-    end = np.searchsorted(number[moved], np.arange(count), side="right")
-    some = end > begin
+    pieces, with_data = (np.bincount(number[rows], minlength=count) for rows in (order, moved))
+    head, end = order[np.cumsum(pieces) - pieces], np.cumsum(with_data)
+    some = with_data > 0
     first = np.full(count, np.nan)
     last = np.full(count, np.nan)
-    first[some] = bus.take(moved[begin[some]]).first_data_us
+    first[some] = bus.take(moved[(end - with_data)[some]]).first_data_us
     last[some] = bus.take(moved[end[some] - 1]).last_data_us
     heads = bus.take(head)
     return Bursts(
@@ -255,7 +254,7 @@ def join(dma: Dma) -> Bursts:
         address=heads.address,
         data_phases=np.bincount(number, weights=bus.data_phases, minlength=count).astype(np.int32),
         bytes=np.bincount(number, weights=bus.bytes, minlength=count).astype(np.int32),
-        pieces=np.bincount(number, minlength=count).astype(np.int32),
+        pieces=pieces.astype(np.int32),
     )
 
 

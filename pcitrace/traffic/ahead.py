@@ -69,9 +69,15 @@ class Expected:
 
     def until(self, time_us: float, most: int) -> Expected:
         """Return the first frames, of those whose DMA is known to begin or end by then."""
-        due = np.where(np.isfinite(self.latest), self.latest, self.earliest) <= time_us
-        count = min(int(np.count_nonzero(due)), most)
+        count = min(int(np.count_nonzero(self._due_us() <= time_us)), most)
         return Expected(*(values[:count] for values in vars(self).values()))
+
+    def time_us(self, count: int) -> float:
+        """Return by when the DMA of so many frames is known to begin or end; infinite if there are not as many."""
+        return float(self._due_us()[count - 1]) if count <= len(self.least) else np.inf
+
+    def _due_us(self) -> Floats:
+        return np.where(np.isfinite(self.latest), self.latest, self.earliest)
 
 
 @dataclass(frozen=True)
@@ -153,13 +159,16 @@ class Ahead:
         """Return what is equal wherever so many units lie in the same way."""
         return self.code[at * ITEM : (at + units) * ITEM]
 
-    def frame(self, at: int, stop: int, bounds: Bounds) -> list[int]:
-        """Return the units, from `at` on, that are such a frame; none if there are none."""
+    def frame(self, at: int, stop: int, bounds: Bounds) -> tuple[list[int], int]:
+        """Return the units, from `at` on, that are such a frame, if any, and up to where that rests on them."""
+        seen = at
         for least, most in bounds.tries():
-            members, _ = self.adding_up(at, stop, least, most)
+            members, row = self.adding_up(at, stop, least, most)
+            seen = max(seen, row)
             if members:
-                return self._own_tail(members, stop, least, most)
-        return []
+                members, row = self._own_tail(members, stop, least, most)
+                return members, max(seen, row)
+        return [], seen
 
     def adding_up(self, at: int, stop: int, least: int, most: int) -> tuple[list[int], int]:
         """Return the units, from `at` on, that add up to so many data phases, and up to where that rests on them.
@@ -216,19 +225,21 @@ class Ahead:
         """Return whether two units are so far apart that they are tried as different frames first."""
         return self.first[after] - self.last[before] > APART_US
 
-    def _own_tail(self, members: list[int], stop: int, least: int, most: int) -> list[int]:
+    def _own_tail(self, members: list[int], stop: int, least: int, most: int) -> tuple[list[int], int]:
         """Take short units behind for those ahead: cards cut frames at a limit, so that what is short comes last."""
-        early = self.exchangeable(members, stop, least, most)
+        early, behind = self._exchangeable(members, stop, least, most), members[-1] + 1
         if early < 0:
-            return members
+            return members, behind + 1
+        seen = behind + 2
         if early == members[0]:
             long = [row for row in members if self.count[row] not in self.optional]
-            other = self.adding_up(long[0], stop, least, most)[0] if long else []
-            if other and all(self.count[row] in self.optional for row in range(members[-1] + 1, other[-1] + 1)):
-                return other
-        return [*(row for row in members if row != early), members[-1] + 1]
+            other, row = self.adding_up(long[0], stop, least, most) if long else ([], seen)
+            seen = max(seen, row)
+            if other and all(self.count[row] in self.optional for row in range(behind, other[-1] + 1)):
+                return other, seen
+        return [*(row for row in members if row != early), behind], seen
 
-    def exchangeable(self, members: list[int], stop: int, least: int, most: int) -> int:
+    def _exchangeable(self, members: list[int], stop: int, least: int, most: int) -> int:
         """Return which short unit the one behind would do for: the first, or one among pieces that all are full."""
         behind = members[-1] + 1
         if len(members) < 2 or behind >= stop or self.count[behind] not in self.optional:
@@ -289,20 +300,11 @@ class Known:
         return members
 
     def _decide(self, ahead: Ahead, at: int, bounds: Bounds) -> tuple[Sequence[int] | None, int]:
-        stop, seen = min(at + LONGEST, len(ahead.count)), at
-        for least, most in bounds.tries():
-            members, row = ahead.adding_up(at, stop, least, most)
-            seen = max(seen, row)
-            if members:
-                break
-        else:
+        stop = min(at + LONGEST, len(ahead.count))
+        members, seen = ahead.frame(at, stop, bounds)
+        if not members:
             return (), seen
-        if ahead.exchangeable(members, stop, least, most) >= 0 or (
-            ahead.foreign and any(ahead.foreign[one] for one in members)
-        ):
+        if ahead.foreign and any(ahead.foreign[one] for one in members):
             return None, seen
-        if self.sending:
-            certain = len(members) < 2 or (members[1] == members[0] + 1 and not ahead.apart(*members[:2]))
-        else:
-            certain = ahead.seams(members, stop) < 1
+        certain = self.sending or ahead.seams(members, stop) < 1
         return (tuple(one - at for one in members) if certain else None), seen

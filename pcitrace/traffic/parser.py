@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.columns import Booleans, Integers
-from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Bounds, Expected, Known, Train
+from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Expected, Known, Train
 
 __all__ = ["AHEAD", "PENDING", "Parser"]
 
@@ -203,6 +203,8 @@ class Parser:
         fits &= self.last[begin + members[-1]] <= expected.latest[frame]
         if self.sending:
             fits &= self.first[begin] < expected.latest[frame]
+            if len(members) > 1:
+                fits &= self.first[begin + members[1]] - self.last[begin + members[0]] <= APART_US
         else:
             solid = self.next_solid[begin]
             now = self.first[self.solid[np.minimum(solid, len(self.solid) - 1)]]
@@ -305,27 +307,27 @@ class Parser:
         found: Sequence[int] = []
         chosen, fewest = -1, float(LONGEST)
         tried = set()
-        due = (values[self.frame : self.due].tolist() for values in vars(expected).values())
-        for one, (least, most, shortest, earliest, latest) in enumerate(zip(*due, strict=True), self.frame):
-            if (least, most, latest) in tried:
+        for one in range(self.frame, self.due):
+            bounds, latest = expected.bounds(one), expected.latest.item(one)
+            if (bounds, latest) in tried:
                 continue
-            tried.add((least, most, latest))
-            bounds = Bounds(least, most, shortest)
+            tried.add((bounds, latest))
             fit = known.frame(ahead, at, bounds) if known else None
             seams = 0.0
-            if fit is None or (fit and ahead.last[at + fit[-1]] > latest):
+            late = fit and ahead.last[at + fit[-1]] > latest
+            if fit is None or late or (self.sending and len(fit) > 1 and ahead.apart(at + fit[0], at + fit[1])):
                 stop = bisect_right(ahead.last, latest, at, window)
-                members = ahead.frame(at, stop, bounds)
+                members, _ = ahead.frame(at, stop, bounds)
                 if self.sending and len(members) > 1 and ahead.apart(*members[:2]):
                     # What is read long before the others is none of theirs if they are as good a frame without it.
-                    others = ahead.adding_up(members[0] + 1, stop, least, most)[0]
+                    others = ahead.adding_up(members[0] + 1, stop, bounds.least, bounds.most)[0]
                     if others and ahead.seams(others, window) <= ahead.seams(members, window):
                         break
                 elif members and not self.sending:
                     # Every frame on the wire was read before; of those that arrived some may never be written.
                     seams = ahead.seams(members, window)
                 fit = [row - at for row in members]
-            if fit and earliest <= ahead.first[at + fit[0]] and seams < fewest:
+            if fit and expected.earliest.item(one) <= ahead.first[at + fit[0]] and seams < fewest:
                 found, chosen, fewest = fit, one, seams
                 if seams < 1:
                     break

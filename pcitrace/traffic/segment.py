@@ -27,6 +27,7 @@ from pcitrace.traffic.dma import (
     Kind,
 )
 from pcitrace.traffic.lengths import parse
+from pcitrace.traffic.parser import PENDING
 
 __all__ = ["by_lengths"]
 
@@ -219,7 +220,11 @@ def _directions(pieces: BusTable, plan: _Plan, write: Integers, enough: float = 
 
     Where C/BE# does not tell, the clocks before the first data do: the limit with which most frames come out whole.
     """
-    trial = pieces.take(np.arange(min(len(pieces), TRIALS * TRIAL_PIECES)))
+    # Frames that are not tried account for no piece; but those that are may come late.
+    sides = [side for side in (plan.sends, plan.receives) if side is not None and len(side.least)]
+    needed_us = max((side.time_us(TRIALS + PENDING) for side in sides), default=np.inf)
+    needed = int(np.searchsorted(pieces.last_data_us, needed_us, side="right"))
+    trial = pieces.take(np.arange(min(needed, TRIALS * TRIAL_PIECES)))
     until_us = float(trial.last_data_us[-1]) if len(trial) < len(pieces) else np.inf
     if not (write < 0).any():
         return write, _told(trial, until_us, plan, write[: len(trial)] == 1, 0.0, enough)
