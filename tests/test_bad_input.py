@@ -76,10 +76,11 @@ def test_exit_status_of_the_installed_command(command: str, tmp_path: Path) -> N
     assert_one_clear_line(result.stderr, path, "format|not a capture|recogni")
 
 
-def test_output_that_cannot_be_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["decode", "bursts"])
+def test_output_that_cannot_be_written(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = waveforms.write_sr(tmp_path / "good.sr", sampled())
     out = tmp_path / "no" / "such" / "folder" / "t.csv"
-    assert main(["decode", str(path), "-o", str(out)]) == 3
+    assert main([command, str(path), "-o", str(out)]) == 3
     assert_one_clear_line(capfd.readouterr().err, out, "No such file")
 
 

@@ -54,7 +54,12 @@ def write(table: pd.DataFrame, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    except OSError as error:
+        # The user named the table, not the file that it is written to first.
+        error.filename = str(path)
+        raise
     os.close(handle)
     temporary = Path(name)
     try:
