@@ -200,7 +200,8 @@ def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
         sent=_wire_frames(sent, link, step_us),
         received=_wire_frames(received, link, step_us),
     )
-    return HostTraffic(found, chosen, data_phases, sent, step_us)
+    begin_us = run.folder.run_time_us(host["capture"], 0.0) if run.folder is not None else 0.0
+    return HostTraffic(found, chosen, data_phases, sent, step_us, begin_us)
 
 
 def _profile(run: Run, name: str, profile: Profile | str | None) -> Profile:

@@ -396,6 +396,19 @@ def test_swapped_wiring_is_a_finding(tmp_path: Path) -> None:
     assert any("is the wire the other host's" in finding for finding in frames.findings)
 
 
+def test_a_receive_before_its_capture_begins_is_not_said_to_be_none(tmp_path: Path) -> None:
+    """The second analyser begins later: the first frames may have been received."""
+    values = {"analyser.separate": True, "analyser.offset_us": 400.0, "test.count": 20}
+    frames, truth, _ = analysed(tmp_path, {**values, "test.kind": "stream"}, "control16")
+    early = truth[truth["rx_dma_end_us"] < 400]
+    log = frames.drop_log
+    assert 2 <= len(early) < len(truth) - 2
+    assert set(log["reason"][log["time_us"] < early["rx_dma_end_us"].max()]) == {
+        "its receive may be before that capture begins"
+    }
+    assert not (log["reason"] == "not received").any()
+
+
 def test_captures_that_do_not_overlap_are_a_finding(tmp_path: Path) -> None:
     simulate(Simulation(), tmp_path / "run", 1, values={"test.count": 4, "analyser.wires": "full"})
     file = tmp_path / "run" / "run.toml"

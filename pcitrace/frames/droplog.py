@@ -35,12 +35,15 @@ class Received:
         All bursts of its bus.
     rows, unused, doubtful : arrays of int
         Which of them are receives; those without a frame; among these those whose frame is not certain.
+    begin_us : float
+        When the capture of its bus begins.
     """
 
     bursts: Bursts
     rows: Integers
     unused: Integers
     doubtful: Integers
+    begin_us: float
 
 
 def dropped(
@@ -92,9 +95,15 @@ def dropped(
         receives_alike |= np.isin(received.unused, received.doubtful)
         lost = np.flatnonzero(rows["receive_row"] < 0)
         reason = np.select(
-            [rows["fcs_ok"][lost] == 0, sent_us[lost] > last_receive, frames_alike[lost]],
+            [
+                rows["fcs_ok"][lost] == 0,
+                sent_us[lost] < received.begin_us,
+                sent_us[lost] > last_receive,
+                frames_alike[lost],
+            ],
             [
                 "not received: its frame check sequence is wrong on the wire",
+                "its receive may be before that capture begins",
                 "not received before the capture ends",
                 "not received, or a receive that may be another frame's as well",
             ],

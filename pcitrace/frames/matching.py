@@ -68,6 +68,8 @@ class HostTraffic:
         What it sent on the wire: `start_us`, `end_us`, `bytes`.
     step_us : float
         Sampling step of the wire's capture; 0 where changes are exact.
+    begin_us : float
+        When its capture begins, on the run's axis; -inf if that is not known.
     """
 
     traffic: Traffic
@@ -75,6 +77,7 @@ class HostTraffic:
     data_phases: Phases | None = None
     wire: pd.DataFrame | None = None
     step_us: float = 0.0
+    begin_us: float = -np.inf
 
 
 @dataclass(frozen=True)
@@ -224,9 +227,9 @@ def one_direction(
     rows["doubtful"] = np.isin(rows["wire_row"], doubtful_wire)
     if theirs is not None:
         bursts, receives = theirs.host.traffic.joined, theirs.receives
-        received = Received(bursts, receives, receives[~used], receives[doubtful])
+        received = Received(bursts, receives, receives[~used], receives[doubtful], theirs.host.begin_us)
     else:
-        received = Received(joined, mine.receives, mine.receives, doubtful)
+        received = Received(joined, mine.receives, mine.receives, doubtful, mine.host.begin_us)
     return rows, dropped(sender, receiver, rows, wire, received)
 
 
