@@ -74,7 +74,7 @@ class Expected:
 
     def time_us(self, count: int) -> float:
         """Return by when the DMA of so many frames is known to begin or end; infinite if there are not as many."""
-        return float(self._due_us()[count - 1]) if count <= len(self.least) else np.inf
+        return float(self._due_us()[:count].max()) if count <= len(self.least) else np.inf
 
     def _due_us(self) -> Floats:
         return np.where(np.isfinite(self.latest), self.latest, self.earliest)
