@@ -13,6 +13,7 @@ from pcitrace.frames import matching
 from pcitrace.frames.align import match
 from pcitrace.frames.sides import Side
 from pcitrace.frames.strays import cut_off, due, undisturbed
+from pcitrace.frames.turns import receives_first
 
 
 def side(times: list[float], lengths: list[int], keys: list[int] | None = None, took: float = 1.0) -> Side:
@@ -119,6 +120,34 @@ def test_what_came_while_something_else_was_in_the_way_may_have_waited() -> None
     got = side([1.5, 26.5, 50.0, 56.0, 81.5], [500] * 5, took=5.5)
     assert pairs(sent, got) == [(0, 0), (1, 1), (3, 2), (4, 3), (5, 4)]
     assert pairs(sent, replace(got, busy_us=np.array([1.5, 20.0, 41.0, 41.0, 81.5]))) == [(0, 0), (1, 1), (5, 4)]
+
+
+def test_what_nothing_was_in_the_way_of_was_not_left_lying() -> None:
+    """One of two equal frames is received when the card is done with something else, begun when the first was due.
+
+    If that was begun later the first would have been written before; it is so with all others.
+    """
+    sent = side([0.0, 20.0, 40.0, 44.0, 80.0], [500] * 5)
+    got = side([1.5, 21.5, 52.0, 81.5], [500] * 4)
+    assert pairs(sent, replace(got, busy_us=np.array([1.5, 21.5, 41.0, 81.5]))) == [(0, 0), (1, 1), (4, 3)]
+    assert pairs(sent, replace(got, busy_us=np.array([1.5, 21.5, 44.5, 81.5]))) == [(0, 0), (1, 1), (3, 2), (4, 3)]
+
+
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_send_begun_while_a_receive_was_pending_tells_whose_turn_it_is(passed: bool) -> None:
+    """Four receives wait, and a send is begun behind each: so none was pending when the last one was begun.
+
+    Unless a send was begun, once, while a receive was.
+    """
+    wire = side([0.0, 100.0, 200.0, 300.0, 400.0, 500.0], [500] * 6)
+    got = side([1.5, 103.0, 204.0, 305.0, 406.0, 520.0], [500] * 6)
+    got = replace(got, busy_us=np.array([1.5, 99.0, 199.0, 299.0, 399.0, 490.0]))
+    sends = [104.5, 205.5, 306.5, 407.5, 510.0]
+    if passed:
+        sends[3:3] = [405.0]
+    rows = np.arange(5)
+    busy = receives_first(wire, got, rows, rows, np.array(sends), np.array(sends) - 8.0)
+    assert busy.tolist() == [1.5, 99.0, 199.0, 299.0, 399.0, 490.0 if passed else 510.0]
 
 
 def test_frames_that_came_in_step_with_others_may_have_waited_for_each_other() -> None:

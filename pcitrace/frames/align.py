@@ -169,6 +169,8 @@ def _decided(
     since = begun[np.searchsorted(begun, np.arange(n), side="right") - 1]
     sure &= ~(other & other[since] & (at[since] > 0))
     longest = longest_lag(lag, lags)
+    # Where no match leaves a frame lying, the card does not: neither does any other way to match them.
+    prompt = not idle_us(earlier, later, found_i, found_j, after_end, lag).any()
     keep = np.ones(n, dtype=bool)
     edges = np.r_[-1, np.flatnonzero(sure), n]
     for before, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -183,6 +185,8 @@ def _decided(
             for some in (np.array(ones[at : at + WIDEST]) for at in range(0, len(ones), WIDEST)):
                 fits = possible(earlier, later, i[some], found_j[row : row + 1], after_end)
                 fits &= starts[row] - begins[some] <= longest
+                if prompt:
+                    fits &= idle_us(earlier, later, i[some], found_j[row : row + 1], after_end, lag) == 0
                 if fits.any():
                     return int(some[fits.argmax()])
             raise AssertionError("it has been matched with one of them")

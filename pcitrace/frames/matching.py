@@ -19,10 +19,11 @@ from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.sides import Side
 from pcitrace.frames.starts import Starts
 from pcitrace.frames.strays import cut_off, due, undisturbed
+from pcitrace.frames.turns import PAUSE_US, bus_busy, receives_first
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Bursts, Traffic
 from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, heads, keys, wire_frames
-from pcitrace.traffic.csr import CONFIGURATION, Accesses
+from pcitrace.traffic.csr import CONFIGURATION
 from pcitrace.traffic.dma import NO_ROOM, SHORTEST_RECEIVED, Kind
 from pcitrace.traffic.phases import Phases
 
@@ -30,9 +31,6 @@ __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
 
 UNALIGNED = 3
 """Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
-
-PAUSE_US = 0.6
-"""What is busy makes no longer pauses, beside the gap between frames on the wire."""
 
 CLEARLY = 0.1
 """Share of frames that must have a partner only if wire and DMA overlap."""
@@ -92,7 +90,8 @@ class Ends:
     starts: Starts
     done_us: Floats
     host: HostTraffic
-    bus_busy_us: Floats
+    receive_busy_us: Floats
+    send_busy_us: Floats
     wire_busy_us: Floats
 
     @classmethod
@@ -121,27 +120,13 @@ class Ends:
         start_us, end_us = bus.start_us[order], bus.end_us[order]
         freed_us = freed(start_us, end_us)
         csr, address = host.traffic.csr, joined.address[sends]
-        bus_busy_us = _bus_busy(start_us, end_us, csr, joined.first_data_us[receives])
+        busy_us = bus_busy(start_us, end_us, csr, np.r_[joined.first_data_us[receives], joined.start_us[sends]])
+        receive_busy_us, send_busy_us = busy_us[: len(receives)], busy_us[len(receives) :]
         fetched_us = np.sort(joined.first_data_us[(joined.kind == Kind.DESCRIPTOR_FETCH) & moved])
         starts = find(csr, host.profile, first_us, last_us, received_us, fetched_us, freed_us, address)
         done_us = updates(csr, starts, last_us, received_us, freed_us)
-        ends = sends, receives, send_head, receive_head, wire, starts, done_us, host, bus_busy_us, wire_busy_us
-        return cls(*ends)
-
-
-def _bus_busy(start_us: Floats, end_us: Floats, csr: Accesses, at_us: Floats) -> Floats:
-    """Return since when a bus had been busy at some times: with what the card did, in order of time, or the host.
-
-    The card, as long as it has work, makes pauses about as long as most of its short ones.
-    """
-    pause_us = start_us[1:] - end_us[:-1]
-    short = pause_us[pause_us < PAUSE_US]
-    usual_us = min(2 * float(np.median(short)), PAUSE_US) if len(short) else PAUSE_US
-    start_us = np.r_[start_us, csr.first_attempt_us]
-    end_us = np.r_[end_us, np.fmax(csr.first_attempt_us, csr.data_us)]
-    order = np.argsort(start_us, kind="stable")
-    begun = np.searchsorted(start_us[order], at_us, side="right") - 1
-    return busy_since(start_us[order], end_us[order], usual_us)[begun]
+        busy = receive_busy_us, send_busy_us, wire_busy_us
+        return cls(sends, receives, send_head, receive_head, wire, starts, done_us, host, *busy)
 
 
 def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
@@ -187,9 +172,16 @@ def one_direction(
         receive = replace(receive, key=_own_keys(theirs.receive_head, known, n_receive))
         after_end = theirs.host.profile.receive == "store_and_forward"
         if wire_side is not None:
-            receive = replace(receive, busy_us=theirs.bus_busy_us)
-            i, j = _match(_arriving(wire_side, after_end), receive, after_end)
             bursts = theirs.host.traffic.joined
+            receive, arriving = replace(receive, busy_us=theirs.receive_busy_us), _arriving(wire_side, after_end)
+            i, j = _match(arriving, receive, after_end)
+            send_us = bursts.start_us[theirs.sends]
+            busy_us = receive.busy_us
+            if len(i) < len(wire_side):
+                busy_us = receives_first(arriving, receive, i, j, send_us, theirs.send_busy_us)
+            if (busy_us > receive.busy_us).any():
+                receive = replace(receive, busy_us=busy_us)
+                i, j = _match(arriving, receive, after_end)
             loose = np.flatnonzero((bursts.write == 1) & (bursts.kind != Kind.RECEIVE_DATA) & (bursts.data_phases > 0))
             loose_us = bursts.first_data_us[loose]
             loose, loose_us = loose[np.argsort(loose_us)], np.sort(loose_us)

@@ -1,0 +1,66 @@
+"""Whose turn it is on a bus: since when something was in the way, and what a receive that is pending waits for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pcitrace.columns import Floats, Integers
+from pcitrace.frames.delays import busy_since
+from pcitrace.frames.sides import ALIKE_US, Side, densest
+from pcitrace.traffic.csr import Accesses
+
+__all__ = ["PAUSE_US", "bus_busy", "receives_first"]
+
+PAUSE_US = 0.6
+"""What is busy makes no longer pauses, beside the gap between frames on the wire."""
+
+ENOUGH = 4
+"""So many receives that had waited, and sends that were pending meanwhile, are no chance."""
+
+
+def bus_busy(start_us: Floats, end_us: Floats, csr: Accesses, at_us: Floats) -> Floats:
+    """Return since when a bus had been busy at some times: with what the card did, in order of time, or the host.
+
+    The card, as long as it has work, makes pauses about as long as most of its short ones.
+    """
+    pause_us = start_us[1:] - end_us[:-1]
+    short = pause_us[pause_us < PAUSE_US]
+    usual_us = min(2 * float(np.median(short)), PAUSE_US) if len(short) else PAUSE_US
+    start_us = np.r_[start_us, csr.first_attempt_us]
+    end_us = np.r_[end_us, np.fmax(csr.first_attempt_us, csr.data_us)]
+    order = np.argsort(start_us, kind="stable")
+    begun = np.searchsorted(start_us[order], at_us, side="right") - 1
+    return busy_since(start_us[order], end_us[order], usual_us)[begun]
+
+
+def receives_first(
+    earlier: Side, later: Side, i: Integers, j: Integers, send_us: Floats, send_busy_us: Floats
+) -> Floats:
+    """Return since when something was in the way of each receive; later than known if no send is put before them.
+
+    Cards that have little room for what arrives write it first: then no receive was pending when the last send was
+    begun before it. That a card does so is seen where both were pending: the receive had waited, and a send was begun
+    behind it without a pause, in no case before.
+
+    Parameters
+    ----------
+    earlier, later : Side
+        The wire, and the receives.
+    i, j : arrays of int
+        Their rows that are the same frame.
+    send_us, send_busy_us : arrays of float
+        When each send of the receiver was begun, in order, and since when its bus had been busy then.
+    """
+    starts = later.start_us[j]
+    come_us = (earlier.end_us if (starts >= earlier.end_us[i]).all() else earlier.start_us)[i]
+    lags = starts - come_us
+    if not len(send_us) or not np.isfinite(lags).any():
+        return later.busy_us
+    due_us = come_us + densest(np.sort(lags[np.isfinite(lags)])) + ALIKE_US
+    begun = np.append(-np.inf, send_us)
+    behind = np.searchsorted(send_us, starts)
+    next_one = np.minimum(behind, len(send_us) - 1)
+    both = (starts > due_us) & (behind < len(send_us)) & (send_busy_us[next_one] <= starts)
+    if (begun[behind] > due_us).any() or len(np.unique(behind[both])) < ENOUGH:
+        return later.busy_us
+    return np.asarray(np.fmax(later.busy_us, begun[np.searchsorted(send_us, later.start_us)]))
