@@ -242,6 +242,9 @@ def test_where_pieces_are_of_no_frame_no_match_holds_until_none_is_pending() -> 
     assert undisturbed(sent, got, rows, rows, np.array([])).all()
     kept = undisturbed(sent, got, rows, rows, np.array([155.0]))
     assert np.flatnonzero(~kept).tolist() == [4, 5, 6, 7, 8, 9, 10]
+    # A receive that has no match stands between pieces and the next match: they are not of that one.
+    apart = undisturbed(sent, got, rows[1:], rows[1:], np.array([3.5]))
+    assert apart.all()
     # Without a row of frames for which none was pending nothing tells where it is right again.
     assert not undisturbed(sent, got, rows[4:11], rows[4:11], np.array([155.0])).any()
 

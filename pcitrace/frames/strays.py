@@ -41,9 +41,8 @@ def undisturbed(earlier: Side, later: Side, i: Integers, j: Integers, stray_us: 
     for first, stop in zip(np.r_[-1, edges][behind] + 1, np.r_[edges, len(i)][behind], strict=True):
         keep[first:stop] = False
     # Whose they are is one of the two that they stand between, even where it is certain which frames these are.
-    next_one = np.searchsorted(starts, stray_us)
-    keep[np.maximum(next_one - 1, 0)] = keep[np.minimum(next_one, len(i) - 1)] = False
-    return keep
+    next_one = np.searchsorted(later.start_us, stray_us)
+    return keep & ~np.isin(j, [next_one - 1, next_one])
 
 
 def _in_a_row(which: Booleans) -> Booleans:
