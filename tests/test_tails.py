@@ -26,12 +26,16 @@ def units(sizes: list[list[int]], pauses: list[list[float]]) -> Units:
 
 
 def settled(
-    sizes: list[list[int]], pauses: list[list[float]], number: list[int], totals: list[tuple[int, int]]
+    sizes: list[list[int]],
+    pauses: list[list[float]],
+    number: list[int],
+    totals: list[tuple[int, int]],
+    sending: bool = False,
 ) -> list[int]:
     """Settle frames of which the bounds of the data phases are given."""
     least, most = np.array(totals).T
     latest = np.full(len(totals), np.inf)
-    return settle(units(sizes, pauses), np.array(number), least, most, latest).tolist()
+    return settle(units(sizes, pauses), np.array(number), least, most, latest, sending).tolist()
 
 
 def test_a_descriptor_ahead_is_not_taken_for_the_tail_behind() -> None:
@@ -113,6 +117,15 @@ def test_a_frame_that_has_none_behind_it_took_the_one_that_every_other_has() -> 
     totals = [(15, 15), (19, 19), (17, 17)] * 5
     number[8], totals[2] = 2, (19, 19)
     assert settled(sizes, [[0.14, 0.14]] * 15, number, totals) == [*number[:8], -1, *number[9:]]
+    # What is read is on the wire: no frame was taken for another.
+    assert settled(sizes, [[0.14, 0.14]] * 15, number, totals, sending=True) == number
+
+
+def test_where_no_other_frame_tells_what_is_short_comes_last() -> None:
+    """Every frame has a descriptor ahead that is as short as its tail; one of them comes as late as most tails do."""
+    sizes, pauses = [[2, 10, 10, 2]] * 20, [[0.16, 0.15, 0.15]] * 19 + [[0.15, 0.15, 0.16]]
+    number = [owner for frame in range(20) for owner in (-1, frame, frame, frame)]
+    assert settled(sizes, pauses, number, [(22, 22)] * 20) == number
 
 
 def test_frames_that_all_end_with_something_short_took_nothing() -> None:
@@ -130,7 +143,7 @@ def test_no_tail_comes_behind_a_data_phase_with_bytes_disabled() -> None:
     number, least, most = np.array([0, 0, -1, 1, 1, -1, -1]), np.array([17, 20]), np.array([17, 22])
     for disabled, last in ((False, 1), (True, -1)):
         own = replace(frames, ending=np.arange(7) == (4 if disabled else 1))
-        assert settle(own, number, least, most, np.full(2, np.inf)).tolist() == [0, 0, -1, 1, 1, last, -1]
+        assert settle(own, number, least, most, np.full(2, np.inf), False).tolist() == [0, 0, -1, 1, 1, last, -1]
 
 
 def test_no_frames() -> None:

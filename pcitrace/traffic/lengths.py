@@ -73,7 +73,8 @@ def parse(
     del parser
     if optional:
         units = Units(count - foreign * parted, asked_us[heads], first, last, np.isin(count, short), ending)
-        number = settle(units, number, expected.least[frame], expected.most[frame], expected.latest[frame])
+        bounds = expected.least[frame], expected.most[frame], expected.latest[frame]
+        number = settle(units, number, *bounds, sending)
     out = number[unit]
     out[tails[parted]] = -1
     return np.asarray(out)

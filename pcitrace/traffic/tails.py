@@ -61,7 +61,9 @@ class Units:
     ending: Booleans
 
 
-def settle(units: Units, number: Integers, least: Integers, most: Integers, latest_us: Floats) -> Integers:
+def settle(
+    units: Units, number: Integers, least: Integers, most: Integers, latest_us: Floats, sending: bool
+) -> Integers:
     """Decide which short units at the ends of frames belong to them.
 
     Parameters
@@ -73,6 +75,8 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
         Bounds of the data phases of each frame.
     latest_us : array of float
         When each frame ends at the latest.
+    sending : bool
+        Whether they are frames to be sent: none of these is another one than it was taken for.
 
     Returns
     -------
@@ -125,7 +129,7 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     # it passed for one that was lost and is as long as both.
     long = between[1:-1][told & ~final[:-1]]
     took = final & np.append(between[1:-1] < (long.min() if len(long) else 0), False)
-    took &= np.count_nonzero(took) <= FEW * len(long)
+    took &= np.count_nonzero(took) <= FEW * len(long) * (not sending)
     if forced.all() and not other.any() and not took.any():
         return number
     usual = np.log(np.bincount(known, minlength=int(between.max()) + 2) + 1.0)
@@ -140,10 +144,10 @@ def settle(units: Units, number: Integers, least: Integers, most: Integers, late
     # often anything short does, they show too. Frames of one length end alike: together they tell it once.
     lengths = np.unique(total[forced])
     short_head, short_tail = (
-        log((n + 0.5) / (told - n + 0.5))
-        for n, told in (
-            (int((first & forced).sum()), int(forced.sum())),
-            (len(np.unique(total[final & forced])), len(lengths)),
+        log((n + 0.5) / (told - n + rather_not))
+        for n, told, rather_not in (
+            (int((first & forced).sum()), int(forced.sum()), 1.5),
+            (len(np.unique(total[final & forced])), len(lengths), 0.5),
         )
     )
     goes_on = _goes_on(units.count, number, forced, tail)
