@@ -57,17 +57,23 @@ def following(access_us: Floats, time_us: Floats) -> tuple[Integers, Floats]:
     return behind, np.r_[access_us, np.full(NEXT, np.inf)][np.minimum(behind, len(access_us))] - time_us[:, None]
 
 
-def crowded(times_us: Floats, width_us: float, least: float) -> tuple[Integers, Integers]:
+def crowded(times_us: Floats, width_us: float, least: int) -> tuple[Integers, Integers]:
     """Return from which of some times, which ascend, on so many at least lie within a width, and how many do."""
-    least = max(ceil(least), 1)
     begins = np.flatnonzero(times_us[least - 1 :] <= times_us[: max(len(times_us) - least + 1, 0)] + width_us)
     return begins, np.searchsorted(times_us, times_us[begins] + width_us, side="right") - begins
 
 
 def usual(delay_us: Floats, share: float) -> tuple[float, float] | None:
     """Return the shortest delay, from and to, that at least a share of the rows of delays have; None if none is."""
-    delays = np.sort(delay_us[np.isfinite(delay_us) & (delay_us >= AT_ONCE_US)])
-    begins, within = crowded(delays, LAG_US, share * len(delay_us))
+    some, least = delay_us[np.isfinite(delay_us) & (delay_us >= AT_ONCE_US)], max(ceil(share * len(delay_us)), 1)
+    if len(some) < least:
+        return None
+    # It is mostly among the shortest: the others need not be sorted then.
+    for reach in (np.partition(some, least - 1)[least - 1] + 2 * LAG_US, np.inf):
+        delays = np.sort(some[some <= reach])
+        begins, within = crowded(delays, LAG_US, least)
+        if len(begins) and delays[begins[0]] + 2 * LAG_US <= reach:
+            break
     if not len(begins):
         return None
     near = delays[begins] <= delays[begins[0]] + LAG_US

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 
 from pcitrace.bustable import WRITES
@@ -105,7 +107,8 @@ def by_lag(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
     access_us, count = csr.first_attempt_us[usable], len(dma_end_us)
     behind, lag = following(access_us, dma_end_us)
     lags = np.sort(lag[np.isfinite(lag)])
-    begins, within = crowded(lags, LAG_US, NEARLY_ALL * count)
+    # Those that complete none start one each, but for a few.
+    begins, within = crowded(lags, LAG_US, max(ceil(NEARLY_ALL * count), len(usable) - count - SET_UP, 1))
     found: Starts | None = None
     while within.any():
         low = lags[begins[within.argmax()]]
