@@ -271,6 +271,19 @@ def test_a_piece_that_waited_for_the_bus_stays_with_its_frame(ring: Profile) -> 
     assert [one.tolist() for _, one in found.groupby("burst")["data_phases"]] == wanted
 
 
+def test_descriptors_ahead_are_not_the_head_of_a_frame_that_is_whole_without_them(ring: Profile) -> None:
+    """The latency timer cuts the first piece of one frame to 60 + 4: with the 8 before them, 60 and 64 are as many."""
+    bus, sent = Bus(), Wires()
+    wanted = [[64, 64, 4], [60, 4, 64, 4], [64, 64, 4], [64, 64, 4]]
+    for pieces in wanted:
+        for count in (8, *pieces):
+            add(bus, count, 8)
+        bus.clock = round(sent.add(bus.clock * CLOCK_US + 1, 528) / CLOCK_US) + 300
+    pieces = told(bus, ring, sent).pieces
+    found = pieces[pieces["kind"] == "send_data"]
+    assert [one.tolist() for _, one in found.groupby("burst")["data_phases"]] == wanted
+
+
 def write(bus: Bus, received: Wires, length: int, missing: int = 0) -> None:
     """Write a frame that has come, in pieces of 64 words but for some that are missing, and its status of 4."""
     bus.clock = round(received.add(bus.clock * CLOCK_US + 5, length) / CLOCK_US) + 50
@@ -287,6 +300,20 @@ def test_a_piece_that_is_missing_is_not_taken_from_all_frames_behind(ring: Profi
         write(bus, received, length, missing=64 * (number == 3))
     wanted = [length // 4 for number, length in enumerate(lengths) if number != 3]
     assert phases_of(told(bus, ring, None, received), "receive_data") == wanted
+
+
+def test_status_words_far_apart_are_no_frame(ring: Profile) -> None:
+    """A frame of 20 words is lost; five statuses of 4 words behind it are those of sends."""
+    bus, received = Bus(), Wires()
+    for _ in range(3):
+        write(bus, received, 78)
+    received.add(bus.clock * CLOCK_US + 5, 78)
+    for _ in range(5):
+        bus.clock += 1000
+        add(bus, 4, 2)
+    traffic = told(bus, ring, None, received)
+    assert phases_of(traffic, "receive_data") == [20] * 3
+    assert phases_of(traffic, "status_write") == [4] * 8
 
 
 def test_whole_frames_are_not_what_is_left_of_one(ring: Profile) -> None:

@@ -167,7 +167,15 @@ class Ahead:
             seen = max(seen, row)
             if members:
                 members, row = self._own_tail(members, stop, least, most)
-                return members, max(seen, row)
+                seen = max(seen, row)
+            if len(members) > 1 and self.count[members[0]] in self.optional:
+                # What is as short as descriptors is none of its own if the frame is a better one without it.
+                others, row = self.adding_up(members[0] + 1, stop, least, most)
+                seen = max(seen, row)
+                if others and self.seams(others, stop) < self.seams(members, stop):
+                    members = others
+            if members:
+                return members, seen
         return [], seen
 
     def adding_up(self, at: int, stop: int, least: int, most: int) -> tuple[list[int], int]:
@@ -200,9 +208,13 @@ class Ahead:
                 break
         seen = row + 1
         # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
-        sums = {0: 0}
+        sums, long = {0: 0}, 0
         for row in range(at, min(at + REACH, stop)):
             size = count[row]
+            if row > at and self.apart(row - 1, row):
+                # Such units alone, so far apart, are none of a frame: card and target do not cut one so small.
+                sums = {total: units for total, units in sums.items() if units & long or not units}
+            long |= (size not in optional or size == self.full) << row - at
             grown = {total + size: units | 1 << row - at for total, units in sums.items() if total + size <= most}
             whole = [units for total, units in grown.items() if total >= least]
             if whole:
