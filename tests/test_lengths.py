@@ -352,6 +352,15 @@ def test_a_status_between_full_pieces_is_not_the_tail() -> None:
         assert ahead.frame(0, len(count), Bounds(words, words, words))[0] == own
 
 
+def test_descriptors_among_pieces_that_are_cut_and_completed_are_not_the_tail() -> None:
+    """The latency timer cuts pieces of 64 words, the card completes them: so 4 in between would move all behind it."""
+    count = np.array([64, 4, 40, 24, 50, 14, 30, 4, 2, 64])
+    last = np.cumsum(count * CLOCK_US + 0.15)
+    first = last - (count - 1) * CLOCK_US
+    ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, last), frozenset([2, 4]), 64)
+    assert ahead.frame(0, len(count), Bounds(226, 226, 226))[0] == [0, 2, 3, 4, 5, 6, 7]
+
+
 def test_a_retried_read_is_no_attempt_of_the_write_behind_it(ring: Profile) -> None:
     """What the target retries is repeated as it was: where the command was captured, that is the next of its kind."""
     bus, sent, received = Bus(), Wires(), Wires()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -252,7 +252,10 @@ class Ahead:
         return [*(row for row in members if row != early), behind], seen
 
     def _exchangeable(self, members: list[int], stop: int, least: int, most: int) -> int:
-        """Return which short unit the one behind would do for: the first, or one among pieces that all are full."""
+        """Return which short unit the one behind would do for: the first, or one among pieces that are full without it.
+
+        All of them have one size; or where something else cuts them too, what is cut is then completed more often.
+        """
         behind = members[-1] + 1
         if len(members) < 2 or behind >= stop or self.count[behind] not in self.optional:
             return -1
@@ -260,8 +263,15 @@ class Ahead:
         if not short or short[0] == members[-1]:
             return -1
         sizes = {self.count[row] for row in members if self.count[row] not in self.optional}
-        total = sum(self.count[row] for row in members) - self.count[short[0]] + self.count[behind]
-        return short[0] if least <= total <= most and (short[0] == members[0] or len(sizes) == 1) else -1
+        others = [row for row in (*members, behind) if row != short[0]]
+        if not least <= sum(self.count[row] for row in others) <= most:
+            return -1
+        likely = short[0] == members[0] or len(sizes) == 1 or self._limits(others) > self._limits(members)
+        return short[0] if likely else -1
+
+    def _limits(self, members: list[int]) -> int:
+        """Count the units that end where a card's limit, counted from the first data of the frame, ends its pieces."""
+        return sum(total % self.full == 0 for total in accumulate(self.count[row] for row in members))
 
     def seams(self, members: Sequence[int], stop: int) -> float:
         """Count what speaks against these units being one frame.
