@@ -261,7 +261,7 @@ BURSTS = Table(
         Column("burst", "uint64", "", "Number within the bus, from 0."),
         Column("start_us", "double", "us", "Address phase of its first attempt."),
         Column("first_data_us", "double", "us", "First data phase.", True),
-        Column("last_data_us", "double", "us", "Last data phase.", True),
+        Column("last_data_us", "double", "us", "Last data phase. Null where another piece may be the last.", True),
         Column("kind", "string", "", "`descriptor_fetch`, `send_data`, `receive_data`, `status_write` or `unknown`."),
         Column("direction", "string", "", "`read` (from memory) or `write`. Null where nothing tells.", True),
         Column("address", "uint64", "", "Address of its first piece.", True),

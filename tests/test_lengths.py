@@ -292,6 +292,26 @@ def write(bus: Bus, received: Wires, length: int, missing: int = 0) -> None:
         add(bus, count, 2)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_frame_whose_tail_waited_with_a_status_as_long_has_no_end(ring: Profile, waits: bool) -> None:
+    """Once there are three of 4 words behind the full piece: its tail, its status, and one that was of no frame here.
+
+    The bus rests before the second of them, so that this was not there when the tail came; or it does not.
+    """
+    bus, received = Bus(), Wires()
+    for length in [272, 400, 336] * 5:
+        write(bus, received, length)
+    bus.clock = round(received.add(bus.clock * CLOCK_US + 5, 272) / CLOCK_US) + 50
+    for count, pause in ((64, 5), (4, 2 if waits else 5), (4, 5), (4, 5)):
+        add(bus, count, 2)
+        bus.clock += pause - 5
+    write(bus, received, 400)
+    bursts = told(bus, ring, None, received).bursts
+    bursts = bursts[bursts["kind"] == "receive_data"]
+    assert bursts["data_phases"].tolist() == [68, 100, 84] * 5 + [68, 100]
+    assert bursts["last_data_us"].isna().tolist() == [False] * 15 + [waits, False]
+
+
 def test_a_piece_that_is_missing_is_not_taken_from_all_frames_behind(ring: Profile) -> None:
     """With the first piece of the next one a frame of 249 words is whole, and so on: each begins with a full piece."""
     bus, received = Bus(), Wires()

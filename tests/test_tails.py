@@ -22,7 +22,8 @@ def units(sizes: list[list[int]], pauses: list[list[float]]) -> Units:
             last.append(now)
             count.append(size)
     asked_us, last_us, phases = np.array(asked), np.array(last), np.array(count)
-    return Units(phases, asked_us, asked_us, last_us, phases == SHORT, np.zeros(len(phases), dtype=bool))
+    none = np.zeros(len(phases), dtype=np.int64)
+    return Units(phases, asked_us, asked_us, last_us, phases == SHORT, none > 0, np.arange(len(phases)), none)
 
 
 def settled(
@@ -35,7 +36,9 @@ def settled(
     """Settle frames of which the bounds of the data phases are given."""
     least, most = np.array(totals).T
     latest = np.full(len(totals), np.inf)
-    return settle(units(sizes, pauses), np.array(number), least, most, latest, sending).tolist()
+    found, either = settle(units(sizes, pauses), np.array(number), least, most, latest, sending)
+    assert not either.any()
+    return found.tolist()
 
 
 def test_a_descriptor_ahead_is_not_taken_for_the_tail_behind() -> None:
@@ -143,7 +146,43 @@ def test_no_tail_comes_behind_a_data_phase_with_bytes_disabled() -> None:
     number, least, most = np.array([0, 0, -1, 1, 1, -1, -1]), np.array([17, 20]), np.array([17, 22])
     for disabled, last in ((False, 1), (True, -1)):
         own = replace(frames, ending=np.arange(7) == (4 if disabled else 1))
-        assert settle(own, number, least, most, np.full(2, np.inf), False).tolist() == [0, 0, -1, 1, 1, last, -1]
+        assert settle(own, number, least, most, np.full(2, np.inf), False)[0].tolist() == [0, 0, -1, 1, 1, last, -1]
+
+
+def test_of_two_that_wait_for_the_bus_either_may_be_the_tail() -> None:
+    """Once there is one more than the status that every frame has. If the bus rests before it, it was not there yet."""
+    sizes, pauses = [[10, 2, 2]] * 6 + [[10, 2, 2, 2]], [[0.14, 0.4]] * 6 + [[0.2, 0.05, 0.4]]
+    frames = units(sizes, pauses)
+    number = np.array([frame for frame in range(6) for frame in (frame, frame, -1)] + [6, 6, -1, -1])
+    bounds = np.full(7, 12), np.full(7, 12), np.full(7, np.inf)
+    for same, expected in ((False, [False] * 7), (True, [False] * 6 + [True])):
+        own = replace(frames, period=np.where(same & (np.arange(22) == 20), 19, frames.period))
+        found, either = settle(own, number, *bounds, False)
+        assert found.tolist() == number.tolist()
+        assert either.tolist() == expected
+    # Where as many are behind it as everywhere, both have their place.
+    rows = np.arange(21)
+    fewer = Units(*(values[rows] for values in vars(own).values()))
+    assert not settle(fewer, number[rows], *bounds, False)[1].any()
+
+
+def test_what_comes_between_pieces_may_be_of_no_frame_and_what_is_behind_them_the_tail() -> None:
+    """Behind the frame are two, as if one of them were its tail, and the first follows as soon as pieces do."""
+    sizes, pauses = [[10, 10, 2, 2]] * 6 + [[10, 2, 10, 2, 2]], [[0.14, 0.14, 0.4]] * 6 + [[0.14, 0.14, 0.14, 0.4]]
+    number = np.array([owner for frame in range(6) for owner in (frame, frame, frame, -1)] + [6, 6, 6, -1, -1])
+    bounds = np.full(7, 22), np.full(7, 22), np.full(7, np.inf)
+    found, either = settle(units(sizes, pauses), number, *bounds, False)
+    assert (found.tolist(), np.flatnonzero(either).tolist()) == (number.tolist(), [6])
+    # The same where the target had cut the first piece after 4, which goes on with 6, and that was taken for its rest.
+    sizes[6] = [6, 6, 10, 2, 2]
+    foreign = np.where(np.arange(29) == 24, 2, 0)
+    found, either = settle(replace(units(sizes, pauses), foreign=foreign), number, *bounds, False)
+    assert (found.tolist(), np.flatnonzero(either).tolist()) == (number.tolist(), [6])
+    # Not where it is a whole piece with it, nor where what is behind comes as late as a status.
+    sizes[6] = [10, 10, 2, 2, 2]
+    assert not settle(replace(units(sizes, pauses), foreign=foreign), number, *bounds, False)[1].any()
+    sizes[6], pauses[6] = [6, 6, 10, 2, 2], [0.14, 0.14, 0.4, 0.4]
+    assert not settle(replace(units(sizes, pauses), foreign=foreign), number, *bounds, False)[1].any()
 
 
 def test_no_frames() -> None:

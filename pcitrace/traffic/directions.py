@@ -78,7 +78,7 @@ def _score(pieces: BusTable, until_us: float, plan: Plan, write: Booleans, bonus
         most = score + sum(possible[number:]) + 1 - left / max(len(pieces), 1) + bonus
         if most <= enough:
             return most
-        found = parse(some, some.start_us, tried, optional, side == 0, trial=True)
+        found, _ = parse(some, some.start_us, tried, optional, side == 0, trial=True)
         score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
         left += np.count_nonzero((found < 0) & ~np.isin(some.data_phases, list(optional)))
     return score + 1 - left / max(len(pieces), 1) + bonus

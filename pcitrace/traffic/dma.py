@@ -56,6 +56,7 @@ REASONS = (
     "shorter than a frame and part of none on the wire",
     "no frame on the wire has room for it",
     "joined by burst limit and pauses; no wire was captured",
+    "its lengths add up to the frame on the wire, with another piece as long as the last too",
 )
 """What a kind rests on; indices into this are stored."""
 (
@@ -78,6 +79,7 @@ REASONS = (
     SHORT_NO_FRAME,
     NO_ROOM,
     BY_RULE,
+    EITHER_TAIL,
 ) = range(len(REASONS))
 
 SHORTEST_RECEIVED = 60

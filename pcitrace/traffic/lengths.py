@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pcitrace.bustable import BusTable
-from pcitrace.columns import Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.traffic.ahead import Ahead, Expected, Train
 from pcitrace.traffic.parser import AHEAD, PENDING, Parser
 from pcitrace.traffic.tails import Units, settle
@@ -29,7 +29,7 @@ def parse(
     optional: frozenset[int],
     sending: bool,
     trial: bool = False,
-) -> Integers:
+) -> tuple[Integers, Booleans]:
     """Number the pieces by the frame they make up.
 
     Parameters
@@ -49,12 +49,14 @@ def parse(
 
     Returns
     -------
-    array of int
+    number : array of int
         Ascending number of the frame, -1 for pieces of none. It says only which pieces are one frame; which frame it
         is where some were lost is for :mod:`pcitrace.frames.align` to find.
+    either : array of bool
+        Of each frame, whether another piece of as many data phases may be its last.
     """
     if not len(pieces):
-        return np.zeros(0, dtype=np.int64)
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
     # What the target cut short goes on in the next transaction: together they are one unit.
     unit = np.cumsum(np.r_[False, ~pieces.cut[:-1]], dtype=np.int32)
     heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]])
@@ -70,14 +72,24 @@ def parse(
     _begin(parser, trial)
     parser.go(len(count), len(count))
     number, frame, parted = parser.numbers(len(count)), np.array(parser.found, dtype=np.int64), parser.parted
+    either = np.zeros(len(frame), dtype=bool)
     del parser
     if optional:
-        units = Units(count - foreign * parted, asked_us[heads], first, last, np.isin(count, short), ending)
+        units = Units(
+            count - foreign * parted,
+            asked_us[heads],
+            first,
+            last,
+            np.isin(count, short),
+            ending,
+            pieces.busy_period[tails],
+            foreign * ~parted,
+        )
         bounds = expected.least[frame], expected.most[frame], expected.latest[frame]
-        number = settle(units, number, *bounds, sending)
+        number, either = settle(units, number, *bounds, sending)
     out = number[unit]
     out[tails[parted]] = -1
-    return np.asarray(out)
+    return out, either
 
 
 class _Against(NamedTuple):

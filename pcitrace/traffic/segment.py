@@ -18,6 +18,7 @@ from pcitrace.traffic.content import WireFrames
 from pcitrace.traffic.directions import directions
 from pcitrace.traffic.dma import (
     BY_RULE,
+    EITHER_TAIL,
     NO_DATA,
     NO_ROOM,
     SHORT_NO_FRAME,
@@ -93,21 +94,21 @@ def by_lengths(
         rows = np.flatnonzero(direction == side)
         some = pieces.take(rows)
         if expected is not None:
-            found = parse(some, asked_us[rows], expected, optional, side == 0)
-            why = WIRE_LENGTHS
+            found, either = parse(some, asked_us[rows], expected, optional, side == 0)
+            why = np.where(either, EITHER_TAIL, WIRE_LENGTHS)
         else:
             if side == 0:
                 optional = _fetches(some, asked_us[rows], plan, profile, written)
             found = _join(
                 some, asked_us[rows], optional, plan.per_phase, side == 1 and profile.receive == "cut_through"
             )
-            why = BY_RULE
+            why = np.full(int(found.max(initial=-1)) + 1, BY_RULE)
         written = int(found.max(initial=-1)) + 1
         in_frame = found >= 0
         burst[rows[in_frame]] = found[in_frame] + total
         total += int(found.max()) + 1 if in_frame.any() else 0
         kind[rows[in_frame]] = what
-        reason[rows[in_frame]] = why
+        reason[rows[in_frame]] = why[found[in_frame]]
         left = rows[~in_frame]
         small = pieces.data_phases[left] <= max(optional, default=0)
         kind[left[small]] = aside

@@ -51,6 +51,10 @@ class Units:
         Whether it may be a descriptor or a status.
     ending : array of bool
         Whether some bytes of its last data phase are seen to be disabled.
+    period : array of int
+        Number of the time in which the bus went from one transaction to the next without a rest.
+    foreign : array of int
+        Data phases at its end that may be of no frame.
     """
 
     count: Integers
@@ -59,11 +63,13 @@ class Units:
     last_us: Floats
     short: Booleans
     ending: Booleans
+    period: Integers
+    foreign: Integers
 
 
 def settle(
     units: Units, number: Integers, least: Integers, most: Integers, latest_us: Floats, sending: bool
-) -> Integers:
+) -> tuple[Integers, Booleans]:
     """Decide which short units at the ends of frames belong to them.
 
     Parameters
@@ -80,13 +86,15 @@ def settle(
 
     Returns
     -------
-    array of int
-        `number` with short units added, taken out, or exchanged for one at the other end.
+    number : array of int
+        With short units added, taken out, or exchanged for one at the other end.
+    either : array of bool
+        Of each frame, whether another unit as long may be its tail.
     """
     inside = np.flatnonzero(number >= 0)
     frames = int(number.max(initial=-1)) + 1
     if not frames:
-        return number
+        return number, np.zeros(0, dtype=bool)
     owner = number[inside]
     head = inside[np.searchsorted(owner, np.arange(frames))]
     end = np.searchsorted(owner, np.arange(frames), side="right") - 1
@@ -130,8 +138,11 @@ def settle(
     long = between[1:-1][told & ~final[:-1]]
     took = final & np.append(between[1:-1] < (long.min() if len(long) else 0), False)
     took &= np.count_nonzero(took) <= FEW * len(long) * (not sending)
-    if forced.all() and not other.any() and not took.any():
-        return number
+    # What came between the pieces may be a status as well, and what is behind them the tail.
+    between_pieces = _between_pieces(units, number, head, tail, comes_behind) & (behind >= 0) & in_time & spare[1:]
+    either = np.zeros(frames, dtype=bool)
+    if forced.all() and not (other | took | between_pieces).any():
+        return number, either
     usual = np.log(np.bincount(known, minlength=int(between.max()) + 2) + 1.0)
     pause = _logarithm(np.r_[MOST_US, units.asked_us[1:] - units.last_us[:-1], MOST_US])
     # Frames that can be cut in one way only tell what the pauses are.
@@ -177,16 +188,39 @@ def settle(
     rows = np.flatnonzero(other & spare[1:] & (chosen[:, 1] == 0))
     # A piece follows the one before as soon as pieces do: neither later, nor sooner than the card asks for the bus.
     since = _logarithm(units.asked_us[behind[rows]] - units.last_us[before_tail[rows]])
-    sooner = within.likelihood(since) - within.likelihood(pause[tail[rows]]) > CLEARLY
+    so_far = pause[tail[rows]]
+    sooner = within.likelihood(since) - within.likelihood(so_far) > CLEARLY
+    # One that comes later than a piece did may have waited for the bus.
+    sooner &= so_far < within.seen.min(initial=np.inf)
+    # Of two that wait for the bus the arbiter takes either first: with no rest between them nothing tells which it is.
+    either[rows] = ~sooner & (units.period[tail[rows]] == units.period[behind[rows]])
+    either &= between[1:] > (np.quantile(between[1:-1], FEW, method="lower") if frames > 1 else 0)
     out = number.copy()
     out[tail[rows[sooner]]], out[behind[rows[sooner]]] = -1, rows[sooner]
+    rows = np.flatnonzero(between_pieces & ~chosen.any(axis=1))
+    at = pause[tail[rows] + 1]
+    either[rows] |= within.likelihood(at) > after.likelihood(at)
     each = np.arange(frames)
     chosen[took & ~chosen.any(axis=1)] = 0, -1
     for side, (coming, leaving) in enumerate(((ahead, head), (behind, tail))):
         comes, leaves = chosen[:, side] > 0, chosen[:, side] < 0
         out[leaving[leaves]] = -1
         out[coming[comes]] = each[comes]
-    return out
+    return out, either
+
+
+def _between_pieces(units: Units, number: Integers, head: Integers, tail: Integers, behind: Integers) -> Booleans:
+    """Return which frames have something between their pieces that is as long as the unit behind them.
+
+    What the target cut is told to be whole by its length: then what it goes on with is no other's.
+    """
+    rows = np.flatnonzero((number >= 0) & (units.short | (units.foreign > 0)))
+    rows = rows[(rows != tail[number[rows]]) & ((rows != head[number[rows]]) | (units.foreign[rows] > 0))]
+    rows = rows[units.count[rows] < units.count.max()]
+    size = np.where(units.foreign[rows] > 0, units.foreign[rows], units.count[rows])
+    found = np.zeros(len(behind), dtype=bool)
+    found[number[rows[size == behind[number[rows]]]]] = True
+    return found
 
 
 def _goes_on(count: Integers, number: Integers, forced: Booleans, tail: Integers) -> Floats:
