@@ -131,6 +131,8 @@ def test_an_interrupt_register_for_sends_and_receives(tmp_path: Path) -> None:
         (73099, "command"),  # the same with an access of a receive
         (110748, "control16"),  # an update that had to wait, nearly as long before the next DMA as a doorbell
         (10, "command"),  # an access that comes late because the read before it did
+        (104188, "control16"),  # an update that waits for the end of a read that is retried
+        (120458, "command"),  # an update about as long before the next DMA as a doorbell, but not before the fetch
         (2111, "control14"),
         (2147, "control14"),
     ],

@@ -137,12 +137,12 @@ def busy_since(start_us: Floats, end_us: Floats, pause_us: float) -> Floats:
     return start_us[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]
 
 
-def waited(access_us: Floats, freed_us: Floats) -> Booleans:
-    """Return which accesses had to wait for the bus, or for the access before, so that they come at no usual delay."""
+def waited(access_us: Floats, end_us: Floats, freed_us: Floats) -> Booleans:
+    """Return which accesses had to wait for the bus, or for the end of the one before: they come at no usual delay."""
     if not len(freed_us):
         return np.zeros(len(access_us), dtype=bool)
     before = np.searchsorted(freed_us, access_us, side="right") - 1
-    behind_us = np.fmax(pick_us(freed_us, before), np.r_[-np.inf, access_us[:-1]])
+    behind_us = np.fmax(pick_us(freed_us, before), np.r_[-np.inf, end_us[:-1]])
     return np.asarray(access_us - behind_us < AT_ONCE_US)
 
 

@@ -138,7 +138,7 @@ def _written_for(csr: Accesses, bells: Integers) -> tuple[Integers, Integers, In
     every = np.arange(len(csr))
     usable = np.isin(csr.command, WRITES) & (csr.reason != CONFIGURATION) & ~csr.plays(*NOT_STARTING)
     usable[bells] = False
-    end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)
+    end_us = csr.end_us
     leads = usable & np.r_[csr.first_attempt_us[1:] - end_us[:-1] < GROUP_US, False]
     run_of = np.maximum.accumulate(np.where(np.r_[False, leads[:-1]], 0, every))[bells]
     next_bell = np.searchsorted(bells, every)

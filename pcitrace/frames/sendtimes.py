@@ -46,7 +46,7 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
     if len(usable) < 2:
         return None
     start_us = csr.first_attempt_us[usable]
-    end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)[usable]
+    end_us = csr.end_us[usable]
     pause = np.r_[np.inf, start_us[1:] - end_us[:-1], np.inf]
 
     def settled(first: Integers, last: Integers) -> bool:
@@ -158,7 +158,7 @@ def by_group(
     before = np.searchsorted(access_us, dma_start_us, side="right") - 1
     if (before < 0).all():
         return Starts(unknown, unknown.copy(), np.full(len(csr), -1, dtype=np.int32))
-    end_us = np.where(np.isnan(csr.data_us), csr.last_attempt_us, csr.data_us)[usable]
+    end_us = csr.end_us[usable]
     group_start = np.flatnonzero(np.r_[True, access_us[1:] - end_us[:-1] >= GROUP_US])
     begin = pick(group_start, np.searchsorted(group_start, before, side="right") - 1)
     # Sends of one group, in order: the k-th of n has the k-th n-th part of it.
@@ -180,10 +180,14 @@ def by_group(
         clear &= (many > 1) | (before + 1 - np.minimum(low, begin) == normal)
         # One right behind the DMA before had waited for the bus, and the card may have gone on by itself.
         clear &= (many > 1) | (access_us[before] - ended_us > AT_ONCE_US)
-    # What a card fetches for a send it fetches behind the access that starts it.
-    fetched = np.diff(np.searchsorted(fetched_us, np.c_[access_us[before], dma_start_us]))[:, 0] > 0
-    if fetched[clear & (many == 1)].sum() >= NEARLY_ALL * np.count_nonzero(clear & (many == 1)):
-        clear &= (many > 1) | fetched
+    # What a card fetches for a send it fetches behind the access that starts it: not sooner than it usually does, but
+    # where it was busy with the send before and went on by itself.
+    fetch_us = pick_us(fetched_us, np.searchsorted(fetched_us, dma_start_us) - 1) - access_us[before]
+    alone = clear & (many == 1)
+    if np.count_nonzero(fetch_us[alone] > 0) >= NEARLY_ALL * np.count_nonzero(alone):
+        soonest_us, _ = usual(fetch_us[alone, None], MOST) or (0.0, 0.0)
+        soon = fetch_us < np.where(access_us[before] > ended_us, soonest_us - CLOCKS_US, 0.0)
+        clear &= (many > 1) | (fetch_us > 0) & ~soon
     # A batch has its accesses behind those of the send before it, with nothing between.
     clear &= (many == 1) | (begin == np.repeat(np.r_[-1, before[head[1:] - 1]], many[head]) + 1)
     if normal > 1 and not clear[np.argmax(before >= 0)]:
@@ -191,7 +195,7 @@ def by_group(
         clear[:] = False
     if normal == 1:
         # One that came late makes those behind it late, reads too.
-        late = np.diff(np.cumsum(waited(csr.first_attempt_us, freed_us))[usable], prepend=0) > 0
+        late = np.diff(np.cumsum(waited(csr.first_attempt_us, csr.end_us, freed_us))[usable], prepend=0) > 0
         # Any access may come late; one that starts a send leads it as those do that came when they had to.
         timely = lead_us[clear & (many == 1) & ~late[before]]
         least_us, most_us = timely.min(initial=np.inf) - CLOCKS_US, timely.max(initial=-np.inf) + CLOCKS_US

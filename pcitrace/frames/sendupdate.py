@@ -50,7 +50,8 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floa
     if done_us is None:
         free[starts.undecided] = True
         causes = free & csr.plays("interrupt")
-        done_us = _alone(csr.first_attempt_us[causes if causes.any() else free], dma_end_us, received_us, freed_us)
+        some = causes if causes.any() else free
+        done_us = _alone(csr.first_attempt_us[some], csr.end_us[some], dma_end_us, received_us, freed_us)
     done_us = np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
     # A driver that makes nearly all updates with one command makes the others with it too.
     known = np.flatnonzero(~np.isnan(done_us))
@@ -81,7 +82,7 @@ def _own_register(csr: Accesses, usable: Booleans, dma_end_us: Floats, received_
     return best
 
 
-def _alone(access_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us: Floats) -> Floats:
+def _alone(access_us: Floats, end_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us: Floats) -> Floats:
     """Give each send the access that comes after it at the usual delay, if it is the only one and can be nothing else.
 
     Without a usual delay that is the next one. NaN where it may belong to another send or, for it comes as late after a
@@ -107,7 +108,7 @@ def _alone(access_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us:
         received |= np.diff(np.searchsorted(received_us, access_us), prepend=0) > 0
         row[np.r_[False, row[1:] == row[:-1]] | received[row]] = -1
         return pick_us(access_us, row)
-    late = waited(access_us, freed_us)
+    late = waited(access_us, end_us, freed_us)
     row[(taken[row] > 1) | late[row]] = -1
     # An access of a receive stands in for an update only where that one comes later than usual: as one that nothing
     # explains, up to the next update, or because it had to wait for this very access.

@@ -67,6 +67,11 @@ class Accesses:
     def __len__(self) -> int:
         return len(self.first_attempt_us)
 
+    @property
+    def end_us(self) -> Floats:
+        """Its data, or the last attempt where none was seen."""
+        return np.where(np.isnan(self.data_us), self.last_attempt_us, self.data_us)
+
     def take(self, rows: Integers) -> Self:
         """Return the given rows."""
         columns: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
