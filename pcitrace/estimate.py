@@ -38,7 +38,7 @@ BLUR = 20.0
 
 LEAST = 0.5
 """Share of the variance of edges by themselves that stays where their places between the samples say that their errors
-cancel: the places are known to a fifth of a step, for CLK jitters and its period is that of sampled edges."""
+cancel: the places are known to a fifth of a step, for CLK jitters."""
 
 PLACES = 4096
 """Places between two samples that are told apart, much finer than they are known."""

@@ -20,9 +20,10 @@ from pcitrace.estimate import Errors, line
 from pcitrace.results import Results
 from pcitrace.simulate import Simulation, random_bench, simulate
 from pcitrace.timing import Forwarding, usage
-from pcitrace.timing.frametimes import Clockwork, FrameTimes
+from pcitrace.timing.frametimes import Clockwork, FrameTimes, period_of
 
 LENGTHS = (64, 256, 512, 1000, 1500)
+NONE = np.zeros(0)
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +291,7 @@ def test_finer_sampling_makes_sigma_smaller(tmp_path: Path) -> None:
         values = {"test.sizes": LENGTHS, "test.count": 20, "analyser.rate_mhz": rate, "analyser.wires": "full"}
         found = bench(tmp_path / str(rate), **values)
         sigma[rate] = found.constants["t_nic_us"].sigma
-        times = FrameTimes(found.frames, {name: Clockwork.of(found.run, name) for name in "AB"}, 0.008)
+        times = FrameTimes(found.frames, {name: Clockwork.of(found.run, name, NONE) for name in "AB"}, 0.008)
         errors = times.errors("dma_end_us", "rx_dma_start_us")
         assert errors.variance == pytest.approx(2 / 12 / rate**2)
     assert sigma[400.0] < sigma[100.0] / 2
@@ -303,6 +304,16 @@ def test_where_edges_lie_between_the_samples() -> None:
     place = Clockwork(0.01, clock_us=0.0325).place(np.r_[seen_us, np.nan], seen_us[3])
     assert (place[:-1] - place[0]) % 1 == pytest.approx(clocks * 0.25 % 1)
     assert np.isnan(place[-1])
+
+
+def test_the_period_of_clk_is_that_of_all_edges_that_were_seen() -> None:
+    """Of two sampled edges it is known to a step over the capture, here 0.9 of one; of 400 to a tenth of that."""
+    period_us, step_us = 1 / 33, 0.01
+    clocks = np.sort(np.random.default_rng(1).integers(0, 200_000, 400))
+    seen_us = np.ceil(clocks * period_us / step_us) * step_us
+    first_guess_us = period_us + 0.9 * step_us / 200_000
+    assert abs(period_of(seen_us, first_guess_us) - period_us) < 0.1 * step_us / 200_000
+    assert period_of(seen_us[:1], first_guess_us) == period_of(seen_us[:0], first_guess_us) == first_guess_us
 
 
 def test_lengths_that_are_bounds_widen_sigma(figure_3_1: Results) -> None:
@@ -341,9 +352,9 @@ def test_sigma_of_a_slope_has_what_wrong_lengths_do_to_points_off_the_line() -> 
 
 def test_a_capture_of_changes_has_the_tick_as_its_step(tmp_path: Path) -> None:
     run = pcitrace.open(nicruns.run_folder(tmp_path / "run", shared_dir() / "traces" / "nic_g_a", "bus.vcd.gz"))
-    clockwork = Clockwork.of(run, "A")
+    clockwork = Clockwork.of(run, "A", NONE)
     assert clockwork.step_us == pytest.approx(1e-3)
-    times = FrameTimes(run.frames, {name: Clockwork.of(run, name) for name in "AB"}, 0.008)
+    times = FrameTimes(run.frames, {name: Clockwork.of(run, name, NONE) for name in "AB"}, 0.008)
     errors = times.errors("dma_end_us", "rx_dma_start_us")
     assert errors.variance == pytest.approx(2e-6 / 12)
 

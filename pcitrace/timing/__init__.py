@@ -125,7 +125,7 @@ def measure(run: Run, frames: Frames | None = None) -> Timing:
     4.307
     """
     chosen = run.frames if frames is None else frames
-    hosts = {name: Clockwork.of(run, name) for name in chosen.hosts}
+    hosts = {name: Clockwork.of(run, name, traffic.dma.bus.start_us) for name, traffic in chosen.hosts.items()}
     link = run.folder.run.get("link") if run.folder is not None else None
     return _Measurement(FrameTimes(chosen, hosts, 8 / link["rate_mbit_s"] if link else None)).result()
 

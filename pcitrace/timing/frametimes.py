@@ -17,7 +17,7 @@ from pcitrace.traffic import Traffic
 from pcitrace.traffic.ahead import APART_US
 from pcitrace.traffic.dma import NO_ROOM, Kind
 
-__all__ = ["UNIFORM", "Clockwork", "FrameTimes", "phase_bytes"]
+__all__ = ["UNIFORM", "Clockwork", "FrameTimes", "period_of", "phase_bytes"]
 
 UNIFORM = 1 / 12
 """Variance of a time of which only the sampling step is known, in steps squared."""
@@ -49,8 +49,8 @@ class Clockwork:
     clock_us: float | None = None
 
     @classmethod
-    def of(cls, run: Run, host: str) -> Clockwork:
-        """Return that of a host of a run."""
+    def of(cls, run: Run, host: str, edges_us: Floats) -> Clockwork:
+        """Return that of a host of a run, of whose CLK some edges were seen at these times."""
         number = run.folder.run["hosts"][host]["capture"] if run.folder is not None else 0
         entry = run.folder.run["captures"][number] if run.folder is not None else {}
         capture = run.captures[number]
@@ -63,14 +63,13 @@ class Clockwork:
             step_us = 1e6 * (capture.tick_s or 0.0)
         sigmas = entry.get("offset_sigma_us", 0.0), entry.get("drift_sigma_ppm", 0.0)
         mhz = run[host].mean_clock_mhz
-        clock_us = (1 + entry.get("drift_ppm", 0.0) * 1e-6) / mhz if mhz else None
+        clock_us = period_of(edges_us, (1 + entry.get("drift_ppm", 0.0) * 1e-6) / mhz) if mhz else None
         return cls(step_us, number, *sigmas, entry.get("skew_us", 0.0), clock_us)
 
     def place(self, time_us: Floats, edge_us: float) -> Floats:
         """Return where edges of CLK lie between two samples, in sampling steps, all from the same unknown place.
 
-        `edge_us` is some edge in the middle of the capture: the period is known to a step over all of it, so that from
-        there no clock is miscounted.
+        `edge_us` is some edge in the middle of the capture.
         """
         if not self.clock_us:
             return np.full_like(time_us, np.nan)
@@ -237,6 +236,21 @@ class FrameTimes:
         together = np.where(self.bounded, self.length_sigma * us_per_byte, 0.0)
         found = Errors(errors.variance + own**2, errors.shared, errors.combs)
         return found.with_shared(together, np.maximum(self.length, 0)) if self.bounded.any() else found
+
+
+def period_of(edges_us: Floats, clock_us: float) -> float:
+    """Return the period of the straight line through edges of CLK, in order of time, of which it is known closely.
+
+    Two edges give it to a step over the whole capture: no clock is miscounted, but far from the middle their places
+    between the samples are not known. All of them give it many times better.
+    """
+    if not len(edges_us):
+        return clock_us
+    since_us = edges_us - edges_us[len(edges_us) // 2]
+    clocks = np.rint(since_us / clock_us)
+    clocks -= clocks.mean()
+    spread = float((clocks**2).sum())
+    return float((clocks * since_us).sum()) / spread if spread else clock_us
 
 
 def _codes(column: pd.Series[str], names: list[str]) -> Integers:
