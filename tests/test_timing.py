@@ -306,14 +306,17 @@ def test_where_edges_lie_between_the_samples() -> None:
     assert np.isnan(place[-1])
 
 
-def test_the_period_of_clk_is_that_of_all_edges_that_were_seen() -> None:
-    """Of two sampled edges it is known to a step over the capture, here 0.9 of one; of 400 to a tenth of that."""
-    period_us, step_us = 1 / 33, 0.01
+def test_the_period_of_clk_is_one_with_which_all_edges_are_seen_at_the_next_sample() -> None:
+    """Two sampled edges give it to a step over the capture, here 0.9 of one; 400 to less than a tenth of that."""
+    period_us, step_us = 1 / 32.7, 0.01
     clocks = np.sort(np.random.default_rng(1).integers(0, 200_000, 400))
     seen_us = np.ceil(clocks * period_us / step_us) * step_us
-    first_guess_us = period_us + 0.9 * step_us / 200_000
-    assert abs(period_of(seen_us, first_guess_us) - period_us) < 0.1 * step_us / 200_000
-    assert period_of(seen_us[:1], first_guess_us) == period_of(seen_us[:0], first_guess_us) == first_guess_us
+    guess_us = period_us + 0.9 * step_us / 200_000
+    assert abs(period_of(seen_us, guess_us, step_us) - period_us) < 0.1 * step_us / 200_000
+    assert period_of(seen_us[:1], guess_us, step_us) == period_of(seen_us[:0], guess_us, step_us) == guess_us
+    # Edges that all lie alike between the samples leave it open by a step: the guess is as good as any.
+    alike_us = np.arange(0.0, 6000.0)
+    assert period_of(alike_us, 1 / 33, step_us) == pytest.approx(1 / 33, abs=0.01 * step_us / 200_000)
 
 
 def test_lengths_that_are_bounds_widen_sigma(figure_3_1: Results) -> None:

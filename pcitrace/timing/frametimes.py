@@ -22,6 +22,9 @@ __all__ = ["UNIFORM", "Clockwork", "FrameTimes", "period_of", "phase_bytes"]
 UNIFORM = 1 / 12
 """Variance of a time of which only the sampling step is known, in steps squared."""
 
+EDGES, PERIODS = 1024, 257
+"""Edges of CLK that its period is told by, and periods that are tried."""
+
 
 @dataclass(frozen=True)
 class Clockwork:
@@ -63,7 +66,7 @@ class Clockwork:
             step_us = 1e6 * (capture.tick_s or 0.0)
         sigmas = entry.get("offset_sigma_us", 0.0), entry.get("drift_sigma_ppm", 0.0)
         mhz = run[host].mean_clock_mhz
-        clock_us = period_of(edges_us, (1 + entry.get("drift_ppm", 0.0) * 1e-6) / mhz) if mhz else None
+        clock_us = period_of(edges_us, (1 + entry.get("drift_ppm", 0.0) * 1e-6) / mhz, step_us) if mhz else None
         return cls(step_us, number, *sigmas, entry.get("skew_us", 0.0), clock_us)
 
     def place(self, time_us: Floats, edge_us: float) -> Floats:
@@ -238,19 +241,20 @@ class FrameTimes:
         return found.with_shared(together, np.maximum(self.length, 0)) if self.bounded.any() else found
 
 
-def period_of(edges_us: Floats, clock_us: float) -> float:
-    """Return the period of the straight line through edges of CLK, in order of time, of which it is known closely.
+def period_of(edges_us: Floats, clock_us: float, step_us: float) -> float:
+    """Return the period of CLK, which two edges give to a step over all of the capture, as closely as some edges do.
 
-    Two edges give it to a step over the whole capture: no clock is miscounted, but far from the middle their places
-    between the samples are not known. All of them give it many times better.
+    Each is seen at the next sample: less than a step later, with the right period. Where edges lie alike between the
+    samples several periods are possible; it is then the middle of them.
     """
-    if not len(edges_us):
+    some = edges_us[:: len(edges_us) // EDGES + 1]
+    if len(some) < 2:
         return clock_us
-    since_us = edges_us - edges_us[len(edges_us) // 2]
+    since_us = some - some[len(some) // 2]
     clocks = np.rint(since_us / clock_us)
-    clocks -= clocks.mean()
-    spread = float((clocks**2).sum())
-    return float((clocks * since_us).sum()) / spread if spread else clock_us
+    tried_us = clock_us + np.linspace(-2, 2, PERIODS) * step_us / np.ptp(clocks)
+    vary_us = np.ptp(since_us[:, None] - clocks[:, None] * tried_us, axis=0)
+    return float(tried_us[vary_us <= max(step_us, vary_us.min())].mean())
 
 
 def _codes(column: pd.Series[str], names: list[str]) -> Integers:
