@@ -292,6 +292,19 @@ def write(bus: Bus, received: Wires, length: int, missing: int = 0) -> None:
         add(bus, count, 2)
 
 
+def test_a_full_piece_with_a_status_behind_it_is_no_later_frame_whose_buffer_is_not_aligned(ring: Profile) -> None:
+    """Of two frames that wait the second has 63 words; the first, of 100, has another's status in its middle."""
+    bus, received = Bus(), Wires()
+    for length in [800, 656] * 4:
+        write(bus, received, length)
+    end = received.add(bus.clock * CLOCK_US + 5, 400)
+    bus.clock = round(received.add(end + 1, 252) / CLOCK_US) + 50
+    for count in (64, 4, 36, 4, 63, 4):
+        add(bus, count, 2)
+    write(bus, received, 656)
+    assert phases_of(told(bus, ring, None, received), "receive_data") == [200, 164] * 4 + [100, 63, 164]
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_frame_whose_tail_waited_with_a_status_as_long_has_no_end(ring: Profile, waits: bool) -> None:
     """Once there are three of 4 words behind the full piece: its tail, its status, and one that was of no frame here.
