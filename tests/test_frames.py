@@ -196,7 +196,7 @@ def test_an_overloaded_receiver_is_given_no_wrong_frame(tmp_path: Path, seed: in
     """Queues of 100 us on both buses, cut into pieces by each other: what cannot be told is null."""
     values = {**BENCHES["both directions"], "test.spacing_us": 8.0, "host.nic.burst_limit_bytes": 380}
     frames, truth, within_us = analysed(tmp_path, values, "control16", seed)
-    given = 0
+    given = unclear = 0
     for sender, wanted in truth.sort_values("dma_start_us").groupby("sender"):
         rows = frames.table[frames.table["sender"] == sender]
         assert np.abs(rows["dma_start_us"].to_numpy(dtype=float) - wanted["dma_start_us"]).max() <= within_us
@@ -204,9 +204,10 @@ def test_an_overloaded_receiver_is_given_no_wrong_frame(tmp_path: Path, seed: in
         there = ~np.isnan(got)
         assert np.abs(got - wanted["rx_dma_start_us"].to_numpy())[there].max(initial=0.0) <= within_us
         given += int(there.sum())
+        unclear += int((~there & wanted["rx_dma_start_us"].notna().to_numpy()).sum())
     assert given > 10
     reasons = frames.drop_log["reason"]
-    assert reasons.isin(["not received, or a receive that may be another frame's as well"]).any()
+    assert not unclear or reasons.isin(["not received, or a receive that may be another frame's as well"]).any()
 
 
 @pytest.mark.parametrize("arrivals", ["regular", "poisson"])
