@@ -465,6 +465,15 @@ def test_frames_that_only_one_host_shows_so_are_not_in_its_rate(tmp_path: Path, 
     assert abs(rate.value - truth["value"]) < 3 * rate.sigma
 
 
+def test_what_is_loose_may_be_longer_by_what_is_short_behind_it(tmp_path: Path) -> None:
+    """A receive is of no frame, for its tail, which had to wait, was taken for a status: sigma covers that too."""
+    simulate(random_bench(96006, wires=("control16",)), tmp_path / "run", seed=96006)
+    found = results.of_run(pcitrace.open(tmp_path / "run"))
+    truth = json.loads((tmp_path / "run" / "truth" / "truth.json").read_text())["constants"]["R_PCI_recv_us_per_byte"]
+    rate = found.timing.receive.effective
+    assert abs(rate.value - truth["value"]) < 2 * rate.sigma < 2e-5
+
+
 def test_t_sw_and_its_error_are_those_of_the_bench(tmp_path: Path) -> None:
     """Retries make round trips differ by more than their noise: the sweep's errors say so."""
     rough = {"host.bus.retry_probability": 0.2, "host.bus.wait_probability": 0.1, "sweep.noise_us": 0.01}

@@ -15,7 +15,7 @@ from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.ahead import APART_US
-from pcitrace.traffic.dma import NO_ROOM, Kind
+from pcitrace.traffic.dma import NO_ROOM, SHORT_NO_FRAME, Kind
 
 __all__ = ["UNIFORM", "Clockwork", "FrameTimes", "period_of", "phase_bytes"]
 
@@ -207,7 +207,7 @@ class FrameTimes:
         """Return bytes and duration of what is of one kind, on some hosts, but of no frame of which a value is known.
 
         Bursts of no frame or of one of which it is null; and pieces that add up to no frame, as far as they follow each
-        other: they are what is left of one.
+        other: they are what is left of one. Each once more with what is short behind it, which may be its tail.
         """
         null = self.frames.table["frame"].to_numpy()[np.isnan(value)]
         size, took = [np.zeros(0)], [np.zeros(0)]
@@ -227,7 +227,16 @@ class FrameTimes:
             size.append(
                 np.add.reduceat(one.bytes[rows], begins) - (phase_bytes(traffic) - 1) / 2 if len(rows) else size[0]
             )
-            took.append(one.last_data_us[rows[ends]] - one.first_data_us[rows[begins]])
+            begun_us, ended_us = one.first_data_us[rows[begins]], one.last_data_us[rows[ends]]
+            took.append(ended_us - begun_us)
+            short = np.flatnonzero((one.reason == SHORT_NO_FRAME) & (one.write == (kind == Kind.RECEIVE_DATA)))
+            short = short[np.argsort(one.first_data_us[short])]
+            behind = np.searchsorted(one.first_data_us[short], ended_us)
+            near = np.flatnonzero(behind < len(short))
+            tail = short[behind[near]]
+            soon = one.first_data_us[tail] - ended_us[near] < APART_US
+            size.append((size[-1][near] + one.bytes[tail])[soon])
+            took.append((one.last_data_us[tail] - begun_us[near])[soon])
         return np.concatenate(size), np.concatenate(took)
 
     def length_errors(self, errors: Errors, us_per_byte: float) -> Errors:
