@@ -16,7 +16,7 @@ from pcitrace.traffic.content import Keys
 
 __all__ = ["match"]
 
-SAMPLE = 1000
+SAMPLE = 500
 """Frames at either end of a capture that are looked at to find the usual lag."""
 
 
