@@ -161,7 +161,7 @@ class Ahead:
 
     def frame(self, at: int, stop: int, bounds: Bounds) -> tuple[list[int], int]:
         """Return the units, from `at` on, that are such a frame, if any, and up to where that rests on them."""
-        seen = at
+        seen, window = at, min(at + LONGEST, len(self.count))
         for least, most in bounds.tries():
             members, row = self.adding_up(at, stop, least, most)
             seen = max(seen, row)
@@ -172,7 +172,7 @@ class Ahead:
                 # What is as short as descriptors is none of its own if the frame is a better one without it.
                 others, row = self.adding_up(members[0] + 1, stop, least, most)
                 seen = max(seen, row)
-                if others and self.seams(others, stop) < self.seams(members, stop):
+                if others and self.seams(others, window) < self.seams(members, window):
                     members = others
             if members:
                 return members, seen
@@ -196,15 +196,18 @@ class Ahead:
                 break
             members.append(row)
             behind = row + 1
-            if total >= least and not (
+            # Nothing goes on behind disabled bytes, but for a first unit: its buffer may not be aligned.
+            ends = bool(self.ending) and self.ending[row] and len(members) > 1
+            if total >= least and (
+                ends
+                or behind == stop
+                or count[behind] in optional
+                or total + count[behind] > most
                 # Bounds are not exact: what follows at once and still fits belongs to it.
-                behind < stop
-                and count[behind] not in optional
-                and total + count[behind] <= most
-                and self.first[behind] - self.last[row] < AT_ONCE_US
+                or self.first[behind] - self.last[row] >= AT_ONCE_US
             ):
                 return members, row + 2
-            if self.ending and self.ending[row] and len(members) > 1:
+            if ends:
                 break
         seen = row + 1
         # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.

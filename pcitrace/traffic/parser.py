@@ -327,8 +327,11 @@ class Parser:
                     # Every frame on the wire was read before; of those that arrived some may never be written.
                     seams = ahead.seams(members, window)
                 fit = [row - at for row in members]
-            # What makes one frame is less likely a later one in a buffer that begins within a data phase.
-            seams += bool(found) and sum(ahead.count[at + row] for row in fit) > bounds.most
+            if found and fit:
+                # Of what is known, only that it has no seam is; and what makes one frame is less likely a later one in
+                # a buffer that begins within a data phase.
+                members = [at + row for row in fit]
+                seams = ahead.seams(members, window) + (sum(ahead.count[row] for row in members) > bounds.most)
             if fit and expected.earliest.item(one) <= ahead.first[at + fit[0]] and seams < fewest:
                 found, chosen, fewest = fit, one, seams
                 if seams < 1:
