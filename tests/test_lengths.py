@@ -13,7 +13,7 @@ from nicruns import documented_profiles
 from test_traffic import CLOCK_US, NIC, READ, WRITE, Bus
 
 from pcitrace import profiles
-from pcitrace.frames import HostTraffic, Link, build
+from pcitrace.frames import Frames, HostTraffic, Link, build
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.ahead import Ahead, Bounds, Train
@@ -414,6 +414,18 @@ def test_a_retried_read_is_no_attempt_of_the_write_behind_it(ring: Profile) -> N
     assert traffic.bursts["pieces"].tolist() == [2, 1] * 8
 
 
+def followed(reader: Bus, writer: Bus, on_wire: list[tuple[float, float]], profile: Profile) -> Frames:
+    """Follow what one host reads, and the other writes, of frames that are seen on the wire between them."""
+    start_us, end_us = zip(*on_wire, strict=True)
+    wire = pd.DataFrame({"start_us": start_us, "end_us": end_us, "bytes": None})
+    frames_on_wire = wire_frames(wire, 0.008, 8, 0.01)
+    hosts = {
+        "A": HostTraffic(reader.analyse(profile, lines=(NIC,), sent=frames_on_wire), profile, None, wire, 0.01),
+        "B": HostTraffic(writer.analyse(profile, lines=(NIC,), received=frames_on_wire), profile),
+    }
+    return build(hosts, link=Link(1000.0))
+
+
 def test_an_edge_that_what_was_read_contradicts_is_null(tmp_path: Path) -> None:
     """The wire leaves open whether a word beside the status is the frame's; 84 words were read, 83 are told.
 
@@ -440,17 +452,31 @@ def test_an_edge_that_what_was_read_contradicts_is_null(tmp_path: Path) -> None:
         writer.clock += 10
         if number in (5, 7, 9):
             add(writer, 1, 2)
-    start_us, end_us = zip(*on_wire, strict=True)
-    wire = pd.DataFrame({"start_us": start_us, "end_us": end_us, "bytes": None})
-    frames_on_wire = wire_frames(wire, 0.008, 8, 0.01)
-    hosts = {
-        "A": HostTraffic(reader.analyse(profile, lines=(NIC,), sent=frames_on_wire), profile, None, wire, 0.01),
-        "B": HostTraffic(writer.analyse(profile, lines=(NIC,), received=frames_on_wire), profile),
-    }
-    frames = build(hosts, link=Link(1000.0))
+    frames = followed(reader, writer, on_wire, profile)
     unknown = frames.table[["rx_dma_start_us", "rx_dma_end_us", "rx_status_us"]].isna()
     assert unknown.to_numpy().tolist() == [[number == 7] * 3 for number in range(12)]
     assert frames.drop_log["frame"].tolist() == [7]
     assert frames.drop_log["reason"].tolist() == [
         "a status word beside it may be its own, or one of its words a status"
     ]
+
+
+def test_a_check_sequence_that_no_other_frame_has_is_a_status(tmp_path: Path) -> None:
+    """Nobody says whether it is written. Once a word follows as soon as a piece, and the status behind it."""
+    path = tmp_path / "rings.toml"
+    path.write_text("".join(line for line in documented_profiles()["ring-model"].splitlines(True) if "fcs" not in line))
+    profile = profiles.load(path)
+    assert profile.receive_fcs is None
+    reader, writer, on_wire = Bus(), Bus(), []
+    for number, length in enumerate([330, 334, 338] * 5):
+        words = -(-length // 4)
+        add(reader, words, 8)
+        start = reader.clock * CLOCK_US
+        on_wire.append((start, start + (length + 12) * 0.008))
+        reader.clock = writer.clock = round(on_wire[-1][1] / CLOCK_US) + 40
+        for count in (40, words - 40, *[1] * (number == 7)):
+            add(writer, count, 2)
+        writer.clock += 30
+        add(writer, 1, 2)
+    ends = followed(reader, writer, on_wire, profile).table["rx_dma_end_us"]
+    assert ends.isna().tolist() == [number == 7 for number in range(15)]

@@ -25,6 +25,9 @@ LARGEST_LENGTH = 1500
 ROUNDED = 3
 """Bytes by which whole dwords can exceed a frame at its end."""
 
+FEW = 0.1
+"""Share of the frames that may have been written with a status word, or without one of theirs."""
+
 UNBOUNDED = np.iinfo(np.int64).max
 
 
@@ -97,12 +100,18 @@ def other_lengths(rows: dict[str, Any], wire: WireFrames, inside: Integers, writ
     least, most = (-(-pick(bound, rows["wire_row"]) // width) for bound in (wire.least, wire.most))
     both = (read > 0) & (written > 0) & (pick(wire.length, rows["wire_row"]) >= 0)
     more = written - read
-    told = np.unique(more[both & (least == most)])
+    one = both & (least == most)
+    # The check sequence, a word, is written of all frames or of none.
+    alike = np.flatnonzero(one & (width == FCS) & (pick(wire.least, rows["wire_row"]) > SHORTEST_RECEIVED))
+    value, count = np.unique(more[alike], return_counts=True)
+    rare = np.zeros_like(both)
+    rare[alike] = np.isin(more[alike], value[count <= FEW * len(alike)])
+    told = np.unique(more[one & ~rare])
     if not len(told):
         return np.zeros_like(both), np.zeros_like(both)
     at = np.searchsorted(told, more)
     next_one = pick(told, at % len(told))
-    other = both & (least < most) & ((at == len(told)) | (next_one > more))
+    other = both & ((least < most) | rare) & ((at == len(told)) | (next_one > more))
     moved = other & ((at == len(told)) | (next_one > more + inside))
     some = np.flatnonzero(moved & (at > 0))
     moved[some] = ~_in_the_middle(writes, rows["receive_burst"][some], (more - told[at - 1])[some])
