@@ -44,6 +44,17 @@ def test_queued_frames_are_those_that_waited(tmp_path: Path, seed: int) -> None:
     assert queued.tolist() == waited.tolist()
 
 
+def test_an_attempt_that_may_be_of_what_had_begun_before_tells_nothing(tmp_path: Path) -> None:
+    """Without C/BE#: a send was under way, an attempt was retried, and the receive came behind it."""
+    run = tmp_path / "run"
+    simulate(random_bench(171029, wires=SHOWN), run, seed=171029)
+    found, true = pcitrace.open(run).frames.table, pd.read_csv(run / "truth" / "frames.csv")
+    [unclear] = np.flatnonzero(found["queued"].isna())
+    order = true.sort_values("dma_start_us")["waited"].to_numpy(dtype=bool)
+    assert order[unclear]
+    assert np.delete(found["queued"].fillna(False).to_numpy(dtype=bool) != order, unclear).sum() == 0
+
+
 def test_frames_that_come_faster_than_the_line_all_wait(tmp_path: Path) -> None:
     queued, waited = queued_and_waited(tmp_path / "run", PRESETS["pro1000-p4dp6-8us"], 1)
     assert waited.sum() == len(waited) - 1

@@ -49,10 +49,13 @@ def waited(
     for name in names:
         sent = np.flatnonzero(columns["sender"] == name)
         if link is not None:
-            wire, unclear[sent] = _on_the_wire(columns, sent, link, hosts[name].step_us)
+            wire, either = _on_the_wire(columns, sent, link, hosts[name].step_us)
             found[sent] |= wire
+            unclear[sent] |= either
         got = np.flatnonzero((columns["receiver"] == name) & (columns["receive_burst"] >= 0))
-        found[got] |= _on_the_bus(columns, got, hosts[name])
+        bus, either = _on_the_bus(columns, got, hosts[name])
+        found[got] |= bus
+        unclear[got] |= either
     return np.where(unclear & (found == 0), np.int8(-1), found)
 
 
@@ -97,8 +100,8 @@ def _busy_until(ready: Floats, took: Floats) -> Floats:
     return served + np.maximum.accumulate(ready - (served - took))
 
 
-def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) -> Booleans:
-    """Tell which frames that one host receives waited for what its card did for another."""
+def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) -> tuple[Booleans, Booleans]:
+    """Tell which frames that one host receives waited for what its card did for another, and of which it is unclear."""
     dma = host.traffic.dma
     bursts = columns["receive_burst"][got]
     bus, burst = dma.bus, dma.burst
@@ -122,4 +125,10 @@ def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) ->
     arrived = columns["wire_end_us"][got]
     arrived = np.where(np.isnan(arrived), columns["dma_end_us"][got] + columns["wire_us"][got], arrived)
     # Up to the first attempt: the card is ready then, and what the target retries waits for no frame.
-    return np.asarray(directly[bursts]) | _held_up(bus.start_us[asked[bursts]] - arrived, done > arrived)
+    found = np.asarray(directly[bursts]) | _held_up(bus.start_us[asked[bursts]] - arrived, done > arrived)
+    # Unless it was an attempt to go on with what had begun before, for which the frame waited then.
+    closing = np.full(count + 1, -1, dtype=np.int32)
+    np.maximum.at(closing, burst[moves], rows[moves])
+    under_way = burst[last[np.maximum(asked[bursts] - 1, 0)]] if len(burst) else bursts
+    either = (asked[bursts] < opening[bursts]) & (asked[bursts] > 0) & (closing[under_way] > opening[bursts])
+    return found, either & (bus.command[asked[bursts]] < 0)
