@@ -338,7 +338,7 @@ def _columns(
     burst = pick(mine.sends, send)
     csr = mine.host.traffic.csr
     first, last = pick(mine.starts.first, send), pick(mine.starts.last, send)
-    dma_end = pick_us(joined.end_us, burst)
+    dma_end = pick_us(joined.known_last_us, burst)
     wire_end = pick_us(mine.wire.end_us, wire) if mine.wire is not None else np.full(len(send), np.nan)
     status = joined.first_data_us[np.flatnonzero((joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0))]
     done_from = np.fmax(dma_end, wire_end) if mine.host.profile.send == "store_and_forward" else dma_end
@@ -366,7 +366,7 @@ def _columns(
     if theirs is not None:
         other = theirs.host.traffic.joined
         got = pick(theirs.receives, receive)
-        end = pick_us(other.end_us, got)
+        end = pick_us(other.known_last_us, got)
         status = other.first_data_us[np.flatnonzero((other.kind == Kind.STATUS_WRITE) & (other.data_phases > 0))]
         reads = theirs.host.traffic.csr
         rows |= {

@@ -129,12 +129,12 @@ def by_lag(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
         starts = np.delete(np.arange(len(usable)), completes)[max(surplus, 0) :]
         first = np.r_[np.full(max(-surplus, 0), -1), usable[starts]]
         if (access_us[starts] <= dma_start_us[max(-surplus, 0) :]).all():
+            if found is not None:
+                return None
             send = np.full(len(csr), -1)
             send[usable[starts]] = np.arange(max(-surplus, 0), count)
             # Of two that came at such a time one starts a send.
             first[np.isin(first, usable[either])] = -1
-            if found is not None:
-                return None
             found = Starts(first, first.copy(), send, usable[either])
     return found
 

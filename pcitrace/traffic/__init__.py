@@ -56,7 +56,7 @@ class Bursts:
         return len(self.start_us)
 
     @property
-    def end_us(self) -> Floats:
+    def known_last_us(self) -> Floats:
         """Last data phase; NaN where another piece may be the last."""
         return np.where(self.reason == dma_module.EITHER_TAIL, np.nan, self.last_data_us)
 
@@ -111,7 +111,7 @@ class Traffic:
                 "burst": np.arange(n),
                 "start_us": one.start_us,
                 "first_data_us": one.first_data_us,
-                "last_data_us": one.end_us,
+                "last_data_us": one.known_last_us,
                 "kind": _texts(KINDS, one.kind),
                 "direction": _texts(("read", "write"), one.write),
                 "address": _masked(one.address),
