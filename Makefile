@@ -15,12 +15,13 @@ CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(s
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
 TESTS := lint types rust python capture docs package
 
-.PHONY: help demo demo-decode demo-derive demo-capture test $(TESTS) format validate bench clean
+.PHONY: help demo demo-decode demo-derive demo-capture test $(TESTS) soak format validate bench clean
 
 help:
 	@echo "make demo     decode a capture, simulate and analyse figure 3.1, record a replay; writes demo/"
 	@echo "make test     everything CI runs: $(TESTS)"
 	@echo "make format   format Python and Rust"
+	@echo "make soak     an hour of hostile frames against framegen"
 	@echo "make validate  200 random simulated runs against their truth, into docs/validation.md"
 	@echo "make clean    remove what was built, .venv too"
 
@@ -38,7 +39,7 @@ help:
 
 # The library in editable form, its kernel compiled in place.
 .make/pcitrace: pyproject.toml $(KERNEL) | .make/venv
-	PIP_QUIET=1 $(BIN)/maturin develop --quiet --release --locked --extras plot
+	PIP_QUIET=1 $(BIN)/maturin develop --quiet --release --locked --extras plot,network
 	@touch $@
 
 # The capture tooling in editable form, with its frame generator.
@@ -62,6 +63,8 @@ demo-decode: .make/pcitrace
 	@echo "== $(TRACE): transactions, data phases, and what happened on the bus"
 	$(BIN)/pcitrace decode $(TRACE) -o demo/transactions.csv --data-phases demo/data_phases.csv
 	@cut -d, -f3,8,10,12,13,14,16,20,21 demo/transactions.csv | sed -n '1p;300,306p' | tr , '\t' | expand -t 12,20,44,56,68,76,86,102
+	@echo; echo "== the same as a listing, around 200 us: what went on, and what was wrong"
+	$(BIN)/pcitrace list $(TRACE) --around 200us,1us
 	$(BIN)/pcitrace stats $(TRACE)
 
 # Figure 3.1, simulated, back to the constants that were put in.
@@ -109,6 +112,10 @@ python: .make/dev
 capture: .make/dev
 	$(BIN)/pytest -n 2 --dist loadfile tests/capture
 
+# An hour of hostile frames at both ends of a test with a key; `make capture` has a minute of it.
+soak: .make/dev
+	SOAK_SECONDS=3600 $(BIN)/pytest -n 0 tests/capture/test_soak.py
+
 # The site; its tables and figures are made from the code, and a warning is an error.
 docs: .make/dev
 	$(BIN)/pip install --quiet --group docs
@@ -131,6 +138,7 @@ format: .make/dev
 # 200 random simulated runs against their truth; some minutes.
 validate: .make/dev
 	$(BIN)/python tools/validate.py --runs 200 -o docs/validation.md
+	$(BIN)/python tools/validate_network.py --seeds 200 --loss-seeds 2000
 
 bench: .make/dev
 	$(BIN)/python benchmarks/run.py

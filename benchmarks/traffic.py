@@ -1,10 +1,14 @@
-"""PCI traffic for the benchmarks, made in memory: 33.33 MHz at 100 MS/s, a third of the clocks busy.
+"""PCI traffic for the benchmarks, made in memory: 33.33 MHz at 100 MS/s.
 
-The mix is that of a network card under load: bursts of 95 and 379 data phases, single register accesses, retries,
-disconnects and master aborts.
+:func:`samples` is a network card under load: a third of the clocks busy, bursts of 95 and 379 data phases, single
+register accesses, retries, disconnects and master aborts. :func:`dense` is the other end: the transactions of a bridge
+under test (the fixture `blue33_seq6`, a simulation of its RTL), one after another, all 16 channels wired.
 """
 
 from __future__ import annotations
+
+import zipfile
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +18,9 @@ FRAME, IRDY, TRDY, DEVSEL, STOP = (1 << bit for bit in range(5))
 
 CLOCK_MHZ = 100 / 3.0003
 RATE_MHZ = 100.0
+
+#: A sample of 16 channels with every line released, CLK low.
+IDLE = 0xFFFE
 
 
 def _transaction(phases: int, *, waits: int, stop: bool = False, claimed: bool = True) -> list[int]:
@@ -95,3 +102,84 @@ def samples(count: int, dtype: type[np.unsignedinteger] = np.uint16, seed: int =
 CONTROL = ["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#"]
 CHANNELS_16 = [*CONTROL, *(f"spare{i}" for i in range(6, 16))]
 CHANNELS_64 = [*CHANNELS_16, *(f"AD{i}" for i in range(32)), *(f"CBE{i}#" for i in range(4)), "PAR"]
+
+
+#: The channels of :func:`dense`, bit 0 first.
+CHANNELS_DENSE = [
+    *("CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "GNT0#", "GNT1#", "GNT2#", "GNT3#"),
+    *("CBE0#", "CBE1#", "CBE2#", "CBE3#", "PERR#", "SERR#"),
+]
+_DENSE = Path(__file__).parent.parent / "fixtures" / "traces" / "blue33_seq6" / "ctl_100MSs.sr"
+#: FRAME# and IRDY# of these channels.
+_BUSY = 0b110
+#: Samples that are made anew; longer captures repeat them. Deflate looks back 16,384 of them.
+_STRETCH = 10_000_000
+
+
+def _dense_clocks(count: int, idle: int | None, seed: int) -> NDArray[np.uint16]:
+    """Words of `count` clocks: transactions drawn from the fixture; `idle` as of :func:`dense`."""
+    with zipfile.ZipFile(_DENSE) as session:
+        recorded = np.concatenate([np.frombuffer(session.read(name), "<u2") for name in _members(session)])
+    clk = recorded & 1
+    words = recorded[np.flatnonzero((clk[:-1] == 0) & (clk[1:] == 1))]
+    busy = (words & _BUSY) != _BUSY
+    starts = np.flatnonzero(busy[1:] & ~busy[:-1]) + 1
+    rng = np.random.default_rng(seed)
+    pieces: list[NDArray[np.uint16]] = []
+    made = 0
+    while made < count:
+        # A transaction with the clock behind it, in which its PERR# and SERR# come, and more in which nothing does.
+        drawn = int(rng.integers(0, len(starts) - 1))
+        piece = words[starts[drawn] : starts[drawn + 1]]
+        piece = piece[: int(busy[starts[drawn] : starts[drawn + 1]].sum()) + 2]
+        more = int(rng.integers(0, 17)) if idle is None else idle - 2
+        pieces += [piece, np.full(more, IDLE, np.uint16)]
+        made += len(piece) + more
+    return np.concatenate(pieces)[:count]
+
+
+def _members(session: zipfile.ZipFile) -> list[str]:
+    logic = [name for name in session.namelist() if name.startswith("logic-1-")]
+    return sorted(logic, key=lambda name: int(name.rsplit("-", 1)[1]))
+
+
+def dense(count: int, *, idle: int | None = None, jitter: bool = False, seed: int = 1) -> NDArray[np.uint16]:
+    """`count` samples of a dense bus, about 47 a transaction (with 2 idle clocks 25).
+
+    Parameters
+    ----------
+    count : int
+        Samples.
+    idle : int, optional
+        Idle clocks between two transactions, 2 at least, as close as most come; else 2 to 18.
+    jitter : bool
+        Each change of each line is seen one sample later, half the time; CLK's by half a sample.
+    seed : int
+        Of the order of the transactions.
+    """
+    per_clock = RATE_MHZ / CLOCK_MHZ
+    made = min(count, _STRETCH)
+    rng = np.random.default_rng(seed)
+    words = _dense_clocks(int(made / per_clock) + 3, idle, seed)
+    time = np.arange(made) / per_clock
+    if jitter:
+        time += rng.random(made) * 0.5 / per_clock
+    clock = time.astype(np.int64)
+    # What is driven after one rise is there at the next, and changes a fifth of a clock after it.
+    lines = words[(time + 0.8).astype(np.int64)] & ~np.uint16(1)
+    if jitter:
+        late = rng.integers(0, 1 << 16, made, np.uint16)
+        lines[1:] = lines[1:] & ~late[1:] | lines[:-1] & late[1:]
+    out = lines & ~np.uint16(1) | (time - clock < 0.5)
+    return np.tile(out, -(-count // made))[:count]
+
+
+def clock(count: int) -> NDArray[np.uint16]:
+    """CLK in bit 0 of `count` samples."""
+    time = np.arange(count) * (CLOCK_MHZ / RATE_MHZ)
+    return (time % 1 < 0.5).astype(np.uint16)
+
+
+def in_units(samples: NDArray[np.unsignedinteger], unit: int) -> bytes:
+    """The lowest `unit` bytes of each sample."""
+    return np.ascontiguousarray(samples.view(np.uint8).reshape(len(samples), -1)[:, :unit]).tobytes()

@@ -37,7 +37,8 @@ for package in "$dist"/*.whl "$dist"/*.tar.gz; do
         echo "framegen needs shared libraries:" >&2; cat "$work/ldd" >&2; exit 1
     fi
     "$work/try/bin/pcicap" plan --example > "$work/plan.toml"
-    "$work/try/bin/pcicap" plan --check "$work/plan.toml" > /dev/null
+    # all is right with the example but, on most machines, its interface
+    "$work/try/bin/pcicap" plan --check "$work/plan.toml" > /dev/null 2> "$work/said" || grep -q "no interface" "$work/said"
     "$work/try/bin/framegen" interfaces --json > /dev/null
     # numpy alone comes with it
     "$work/try/bin/python" -I -c "

@@ -9,6 +9,7 @@ import pcitrace
 
 sys.path.insert(0, str(Path(__file__).parent))
 import draw
+import rules
 import tables
 
 project = "pcitrace"
@@ -35,4 +36,5 @@ napoleon_use_ivar = True
 
 # Generated: what the table reference says is what the code and the tests say, and the figures are drawn by the library.
 tables.write(Path(__file__).parent / "tables.md")
+rules.write(Path(__file__).parent / "rules.md")
 draw.draw(Path(__file__).parent / "figures")

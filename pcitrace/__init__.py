@@ -6,8 +6,11 @@ Start with :func:`pcitrace.open`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pcitrace.analysed import AnalysedRun as Run
+from pcitrace.analysed import open
 from pcitrace.errors import (
     CaptureFormatError,
+    ConditionError,
     ConfigurationError,
     DecodeError,
     FitError,
@@ -15,9 +18,10 @@ from pcitrace.errors import (
     PciTraceError,
     WiringError,
 )
-from pcitrace.run import Bus, Capture, Run, open
+from pcitrace.run import Bus, Capture
 
 if TYPE_CHECKING:
+    from pcitrace.estimate import Estimate
     from pcitrace.model import LatencyModel
 
     __version__: str
@@ -26,8 +30,10 @@ __all__ = [
     "Bus",
     "Capture",
     "CaptureFormatError",
+    "ConditionError",
     "ConfigurationError",
     "DecodeError",
+    "Estimate",
     "FitError",
     "FrameMatchError",
     "LatencyModel",
@@ -36,10 +42,14 @@ __all__ = [
     "WiringError",
     "__version__",
     "open",
+    "stream",
 ]
 
-_LAZY = {"LatencyModel": "pcitrace.model"}
+_LAZY = {"Estimate": "pcitrace.estimate", "LatencyModel": "pcitrace.model", "stream": "pcitrace.streaming"}
 """Public names whose modules need pandas or more, and are therefore imported when first used."""
+
+_MODULES = ("plot", "report", "results", "schema", "simulate", "timing")
+"""Modules that are meant to be used; imported when first used as well."""
 
 
 def __getattr__(name: str) -> Any:
@@ -49,4 +59,10 @@ def __getattr__(name: str) -> Any:
         return version("pcitrace")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
+    if name in _MODULES:
+        return import_module(f"pcitrace.{name}")
     raise AttributeError(f"module 'pcitrace' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])

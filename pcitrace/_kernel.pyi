@@ -2,19 +2,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 __all__ = [
+    "LATTICE_BINS",
+    "RULES",
     "Capture",
     "Decoded",
+    "Listing",
+    "Part",
+    "Parts",
+    "Stream",
     "Table",
+    "Writer",
     "__version__",
     "decode",
     "decode_to_files",
     "from_samples",
+    "lattice_bins",
     "measure_clock",
     "open",
+    "open_raw",
+    "parts",
+    "read_lattice",
     "wire",
 ]
 
 __version__: str
+RULES: list[str]
 
 @final
 class Capture:
@@ -22,6 +34,10 @@ class Capture:
     def format(self) -> str: ...
     @property
     def channels(self) -> list[tuple[str, int]]: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def captures(self) -> int: ...
     @property
     def rate_hz(self) -> float | None: ...
     @property
@@ -51,11 +67,82 @@ class Decoded:
     @property
     def clocks(self) -> Table: ...
     @property
+    def violations(self) -> Table | None: ...
+    @property
+    def judged(self) -> dict[str, Any] | None: ...
+    @property
     def clock_mhz(self) -> float | None: ...
     @property
     def duration_us(self) -> float: ...
 
-def open(path: str) -> Capture: ...
+@final
+class Stream:
+    def __new__(
+        cls,
+        buses: Sequence[Mapping[str, Any]],
+        unit_size: int,
+        *,
+        rate_hz: float | None = None,
+        clock_mhz: float | None = None,
+        data_phases: bool = False,
+        window_us: float | None = None,
+        portable: bool = False,
+    ) -> Stream: ...
+    def feed(self, samples: bytes) -> tuple[Table, Table, Table, Table]: ...
+    def gap(self, samples: int) -> tuple[Table, Table, Table, Table]: ...
+    def finish(self) -> tuple[Table, Table, Table, Table]: ...
+
+@final
+class Part:
+    def __len__(self) -> int: ...
+    @property
+    def transactions(self) -> Table: ...
+    @property
+    def data_phases(self) -> Table: ...
+    @property
+    def problems(self) -> Table: ...
+    def choose(self, wanted: bytes) -> Part: ...
+    def configuration(self) -> list[tuple[int, str, int, int, int, list[tuple[float, int, int]]]]: ...
+
+@final
+class Parts:
+    def __iter__(self) -> Parts: ...
+    def __next__(self) -> Part: ...
+    @property
+    def summary(self) -> dict[str, Any] | None: ...
+
+@final
+class Listing:
+    def __new__(
+        cls,
+        *,
+        layer: str = "transactions",
+        zero_us: float | None = 0.0,
+        width: int | None = None,
+        colour: bool = False,
+        all_data: bool = False,
+        raw: bool = False,
+        with_bus: bool = False,
+        problems_of_us: tuple[float, float] | None = None,
+        initiator_width: int = 0,
+    ) -> Listing: ...
+    @staticmethod
+    def columns() -> list[str]: ...
+    def set_windows(self, bus: str, windows: Sequence[tuple[Any, ...]]) -> None: ...
+    def set_initiator(self, bus: str, line: str, name: str) -> None: ...
+    def set_place(self, bus: str, address: int, name: str) -> None: ...
+    def begin(self, part: Part) -> None: ...
+    def lines(self, part: Part, start: int, stop: int) -> bytes: ...
+    def finish(self) -> bytes: ...
+
+@final
+class Writer:
+    def __new__(cls, path: str, table: str) -> Writer: ...
+    def write(self, table: Table) -> None: ...
+    def close(self) -> None: ...
+
+def open(path: str, *, timescale: str | None = None, device: int = 0) -> Capture: ...
+def open_raw(path: str, unit_size: int, names: Sequence[str], rate_hz: float | None = None) -> Capture: ...
 def from_samples(samples: bytes, unit_size: int, names: Sequence[str], rate_hz: float | None = None) -> Capture: ...
 def decode(
     capture: Capture,
@@ -65,8 +152,11 @@ def decode(
     clock_mhz: float | None = None,
     recover_clock: bool = False,
     columns: Sequence[str] | None = None,
+    coded: bool = True,
     data_phases: bool = False,
     window_us: float | None = None,
+    rules: Sequence[str] | None = None,
+    bus_mhz: int | None = None,
     threads: int = 0,
     progress: Callable[[float], None] | None = None,
     portable: bool = False,
@@ -85,5 +175,22 @@ def decode_to_files(
     progress: Callable[[float], None] | None = None,
     portable: bool = False,
 ) -> dict[str, Any]: ...
+def parts(
+    capture: Capture,
+    buses: Sequence[Mapping[str, Any]],
+    *,
+    rate_hz: float | None = None,
+    clock_mhz: float | None = None,
+    recover_clock: bool = False,
+    columns: Sequence[str] | None = None,
+    data_phases: bool = False,
+    threads: int = 0,
+) -> Parts: ...
 def wire(capture: Capture, lines: Mapping[str, tuple[int, int, bool]], *, rate_hz: float | None = None) -> Table: ...
 def measure_clock(capture: Capture, clk: tuple[int, int, bool], *, rate_hz: float | None = None) -> float | None: ...
+def read_lattice(
+    sequence: Any, goals: tuple[Any, Any], table: Any, *, states: int, cost: float, block: int
+) -> tuple[bytes, bytes, bytes, float]: ...
+def lattice_bins(times_us: Any) -> bytes: ...
+
+LATTICE_BINS: int

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from pcitrace.axes import contradiction, off_axis, place
 from pcitrace.errors import FrameMatchError
+from pcitrace.estimate import Estimate
 from pcitrace.frames import Frames, build
-from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
+from pcitrace.frames.identity import SequenceField
+from pcitrace.frames.logs import with_logs
 from pcitrace.frames.matching import HostTraffic, Link
+from pcitrace.frames.probes import on_other_wire
 from pcitrace.profiles import Profile
 from pcitrace.profiles import load as load_profile
 from pcitrace.run import Run
-from pcitrace.runfolder import RunFolder, read_frame_log
+from pcitrace.runfolder import RunFolder
 from pcitrace.traffic import Traffic, analyse
 from pcitrace.traffic.content import WireFrames, wire_frames
-from pcitrace.traffic.dma import Kind, Memory
+from pcitrace.traffic.dma import Memory
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["frames", "on_axis", "traffic"]
-
-LOG_BYTES = 7
-"""By how many bytes a length told from data phases may differ from the one in a log."""
-
-OTHER_LOG = "it is the log of another run or host"
-NOT_JOINED = f"they are not joined: {OTHER_LOG}, or the hosts are wired the other way round"
-PART = "the capture shows a part of the run"
+__all__ = ["frames", "offsets", "on_axis", "traffic"]
 
 CLOCK_OFF = 0.05
 """Relative difference between the clock of a bus and what ``run.toml`` says that nominal values do not explain."""
@@ -83,21 +80,43 @@ def frames(run: Run, *, profile: Profile | str | None = None) -> Frames:
     FrameMatchError
         The run has more than two buses, or none.
     """
-    names = list(run.folder.run["hosts"]) if run.folder is not None else list(run.buses)
+    if profile is None:
+        return run.once("frames", lambda: _frames(run, None))
+    return _frames(run, profile)
+
+
+def _frames(run: Run, profile: Profile | str | None) -> Frames:
+    names = run.folder.bus_hosts if run.folder is not None else list(run.buses)
     if not 1 <= len(names) <= 2:
         raise FrameMatchError(
             f"{run.path}: frames are followed between two hosts; there are {len(names)} buses: {', '.join(names)}. "
             "Name the hosts in a run.toml"
         )
-    place = run.folder.run.get("frames", {}).get("sequence") if run.folder is not None else None
-    found = build(
-        {name: _host(run, name, profile) for name in names},
-        link=_link(run),
-        sequence=SequenceField(**place) if place else None,
-    )
+    placed = offsets(run)
+    hosts = {name: _host(run, name, profile) for name in names}
+    found = _matched(run, hosts)
+    if len(hosts) == 2:
+        found = replace(found, findings=(*on_other_wire(hosts), *found.findings))
     if run.folder is None:
         return found
-    return _with_logs(replace(found, findings=(*_as_captured(run, run.folder), *found.findings)), run.folder)
+    placed[:] = contradiction(run, hosts, _link(run), placed)
+    found = replace(found, findings=(*_as_captured(run, run.folder), *found.findings))
+    return off_axis(with_logs(found, run.folder, _link(run)), run, placed)
+
+
+def _matched(run: Run, hosts: dict[str, HostTraffic]) -> Frames:
+    """Follow the frames between hosts on the run's time axis."""
+    place = run.folder.run.get("frames", {}).get("sequence") if run.folder is not None else None
+    return build(hosts, link=_link(run), sequence=SequenceField(**place) if place else None)
+
+
+def offsets(run: Run) -> list[Estimate]:
+    """Return where each capture of a run is on its time axis: what is added to its times (us).
+
+    What ``run.toml`` does not state is estimated from the frames that pass between the captures, and the run is moved
+    to the axis that comes out. Where frames go one way only it is not known.
+    """
+    return run.once("offsets", lambda: place(run, partial(_host, run, profile=None), partial(_matched, run)))
 
 
 def _as_captured(run: Run, folder: RunFolder) -> list[str]:
@@ -107,70 +126,12 @@ def _as_captured(run: Run, folder: RunFolder) -> list[str]:
         if capture.sample_count is not None and entry.get("samples", capture.sample_count) != capture.sample_count:
             text = f"{entry['file']} has {capture.sample_count} samples, run.toml says {entry['samples']}"
             found.append(f"{text}: is it the capture of this run, and whole?")
-    for name, host in folder.run["hosts"].items():
-        seen, said = run[name].mean_clock_mhz, host.get("clock_mhz")
+    for name in folder.bus_hosts:
+        seen, said = run[name].mean_clock_mhz, folder.run["hosts"][name].get("clock_mhz")
         if seen is not None and said is not None and abs(seen / said - 1) > CLOCK_OFF:
             text = f"{name}: run.toml says a bus clock of {said:g} MHz, the capture shows {seen:.4g}"
             found.append(f"{text}: are clock_mhz of the host and the sampling rate right?")
     return found
-
-
-def _with_logs(found: Frames, folder: RunFolder) -> Frames:
-    """Number frames as the logs of their senders do, where the frames of the logs are those of the trace."""
-    if not folder.run["frames_on_bus"]:
-        return found
-    table, findings = found.table.copy(), list(found.findings)
-    place = folder.run.get("frames", {}).get("sequence")
-    for host in folder.run["hosts"]:
-        findings += _received_as_logged(found, host, _log(folder, host, "received"))
-        log = _log(folder, host, "sent")
-        if log is None:
-            continue
-        log = log[np.argsort(log["send_ns"], kind="stable")]
-        rows = table.index[table["sender"] == host]
-        if len(log) != len(rows):
-            findings.append(
-                f"{host}: its frame log has {len(log)} frames, the trace {len(rows)}; {NOT_JOINED}, or {PART}"
-            )
-            continue
-        mine = table.loc[rows, ["length_bytes", "length_exact", "sequence", "sequence_source"]]
-        # Shorter frames are padded, and where only the wire shows them they are as long as that.
-        length = mine["length_bytes"].to_numpy(dtype=float, na_value=np.nan)
-        off = np.abs(np.maximum(length, LEAST_USER_BYTES) - np.maximum(log["length_bytes"], LEAST_USER_BYTES))
-        other = int((off > np.where(mine["length_exact"].fillna(False).to_numpy(dtype=bool), 0, LOG_BYTES)).sum())
-        if other:
-            findings.append(f"{host}: {other} frames of its log have other lengths than in the trace; {NOT_JOINED}")
-            continue
-        carried = (mine["sequence_source"] == "frame").to_numpy(dtype=bool)
-        if place and carried.any():
-            number = mine["sequence"].to_numpy(dtype=np.int64) - log["sequence"]
-            other = int(((number % 2 ** (8 * place["bytes"]) != 0) & carried).sum())
-            if other:
-                findings.append(f"{host}: {other} frames carry other numbers than in its log; {NOT_JOINED}")
-                continue
-        order = (mine["sequence_source"] == "order").to_numpy(dtype=bool)
-        table.loc[rows[order], "sequence"] = log["sequence"][order]
-        table.loc[rows[order], "sequence_source"] = "log"
-    return replace(found, table=table, findings=tuple(findings))
-
-
-def _log(folder: RunFolder, host: str, kind: str) -> Any:
-    """Return the records of the logs of one kind of a host; None if there are none."""
-    logs = [one for one in folder.run.get("frame_logs", ()) if one["host"] == host and one["kind"] == kind]
-    return np.concatenate([read_frame_log(folder.path / one["file"]) for one in logs]) if logs else None
-
-
-def _received_as_logged(found: Frames, host: str, log: Any) -> list[str]:
-    """Say where a host's log has fewer frames than it surely received, or more than were written to its memory."""
-    if log is None or host not in found.hosts:
-        return []
-    sure = int((found.table["receiver"] == host)[found.table["rx_dma_start_us"].notna()].sum())
-    joined = found.hosts[host].joined
-    most = max(int(np.count_nonzero((joined.kind == Kind.RECEIVE_DATA) & (joined.data_phases > 0))), sure)
-    if sure <= len(log) <= most:
-        return []
-    why = "frames were lost in the host" if len(log) < sure else PART
-    return [f"{host}: its log has {len(log)} frames received, the trace {sure}: {why}, or {OTHER_LOG}"]
 
 
 def _link(run: Run) -> Link | None:
@@ -185,7 +146,8 @@ def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
     has_address = any(line.startswith("AD") for line in bus.lines)
     transactions = run.table(name, data_phases=has_address)
     data_phases = Phases.of(on_axis(run, name, bus.data_phases), transactions) if has_address else None
-    others = [one for one in (run.folder.run["hosts"] if run.folder is not None else run.buses) if one != name]
+    others = [one for one in (run.folder.bus_hosts if run.folder is not None else run.buses) if one != name]
+    others = [one for one in others if _same_axis(run, name, one)]
     sent, step_us = _wire(run, name)
     received = _wire(run, others[0])[0] if len(others) == 1 else None
     link = _link(run)
@@ -202,6 +164,14 @@ def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
     )
     begin_us = run.folder.run_time_us(host["capture"], 0.0) if run.folder is not None else 0.0
     return HostTraffic(found, chosen, data_phases, sent, step_us, begin_us)
+
+
+def _same_axis(run: Run, one: str, other: str) -> bool:
+    """Return whether times of two hosts can be compared."""
+    if run.folder is None:
+        return True
+    captures = [run.folder.run["hosts"][name]["capture"] for name in (one, other)]
+    return captures[0] == captures[1] or all(run.folder.placed(capture) for capture in captures)
 
 
 def _profile(run: Run, name: str, profile: Profile | str | None) -> Profile:
@@ -238,9 +208,6 @@ def on_axis(run: Run, name: str, table: pd.DataFrame) -> pd.DataFrame:
     if run.folder is None:
         return table
     number = run.folder.run["hosts"][name]["capture"]
-    entry = run.folder.run["captures"][number]
-    if entry["offset_us"] == 0 and entry["drift_ppm"] == 0:
-        return table
     moved = {column: run.folder.run_time_us(number, table[column]) for column in TIMES if column in table.columns}
     return table.assign(**moved)
 

@@ -13,13 +13,7 @@ import pyarrow as pa
 from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers, packed_if_equal, strings
 from pcitrace.schema import Termination
 
-__all__ = ["BACK_TO_BACK_CLKS", "READS", "WRITES", "BusTable", "wanted"]
-
-READS = (0x0, 0x2, 0x6, 0xA, 0xC, 0xE)
-"""Commands that read: the target drives the data."""
-
-WRITES = (0x3, 0x7, 0xB, 0xF)
-"""Commands that write."""
+__all__ = ["BACK_TO_BACK_CLKS", "BusTable", "wanted"]
 
 BACK_TO_BACK_CLKS = 3.5
 """A transaction begins so soon after another if it was waiting for it: an idle clock, GNT#, FRAME#.
@@ -189,6 +183,15 @@ class BusTable:
         number = np.zeros(len(start), dtype=np.int32)
         np.cumsum(start[1:] - end[:-1] > BACK_TO_BACK_CLKS * self.clock_us, out=number[1:])
         return number if self._rows is None else number[self._rows]
+
+    @property
+    def busy_since_us(self) -> Floats:
+        """When the time began in which the whole bus went on without a rest, up to each transaction."""
+        start, end = self._columns["start_us"], self._columns["end_us"]
+        begins = np.ones(len(start), dtype=bool)
+        begins[1:] = start[1:] - end[:-1] > BACK_TO_BACK_CLKS * self.clock_us
+        since = start[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+        return np.asarray(since if self._rows is None else since[self._rows])
 
     @property
     def has_address(self) -> bool:

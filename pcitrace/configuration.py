@@ -10,15 +10,15 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pcitrace.errors import ConfigurationError
+from pcitrace.errors import ConfigurationError, PciTraceError
 
-__all__ = ["load", "validate"]
+__all__ = ["load", "read_toml", "validate"]
 
 
 def load(path: Path, schema: str) -> dict[str, Any]:
@@ -41,15 +41,20 @@ def load(path: Path, schema: str) -> dict[str, Any]:
     ConfigurationError
         The file cannot be read, is not TOML, or does not follow the schema; the message names the key.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}", path) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{path}: not a TOML file: {error}", path) from error
+    content = read_toml(path, lambda text: ConfigurationError(f"{path}: {text}", path))
     plain: dict[str, Any] = _plain(content)
     validate(plain, schema, path)
     return plain
+
+
+def read_toml(path: Path, error: Callable[[str], PciTraceError]) -> dict[str, Any]:
+    """Read a TOML file; raise the error that is made of the text that says what is wrong with it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as wrong:
+        raise error(f"cannot be read: {wrong.strerror}") from wrong
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as wrong:
+        raise error(f"not a TOML file: {wrong}") from wrong
 
 
 def validate(content: Mapping[str, Any], schema: str, path: Path) -> None:

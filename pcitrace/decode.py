@@ -29,8 +29,13 @@ class Decoder:
         As the kernel opened it.
     path : pathlib.Path
         For messages.
-    rate_hz, clock_mhz, recover_clock, strict
+    rate_hz, clock_mhz, recover_clock, strict, threads
         As in :func:`pcitrace.open`.
+
+    Attributes
+    ----------
+    together : sequence of dict
+        Buses that are decoded with whichever is asked for: those of a pipe, which gives its samples once.
     """
 
     def __init__(
@@ -41,11 +46,18 @@ class Decoder:
         clock_mhz: float | None,
         recover_clock: bool,
         strict: bool,
+        threads: int,
     ) -> None:
         self.capture = capture
         self.path = path
         self.strict = strict
-        self.options: dict[str, Any] = {"rate_hz": rate_hz, "clock_mhz": clock_mhz, "recover_clock": recover_clock}
+        self.together: Sequence[Mapping[str, Any]] = ()
+        self.options: dict[str, Any] = {
+            "rate_hz": rate_hz,
+            "clock_mhz": clock_mhz,
+            "recover_clock": recover_clock,
+            "threads": threads,
+        }
         # By bus, table and window: what has that table as its attribute.
         self._sources: dict[tuple[str, str, float | None], Any] = {}
 
@@ -63,25 +75,41 @@ class Decoder:
             rows = (
                 table in ("transactions", "data_phases") and (spec["name"], "transactions", None) not in self._sources
             )
-            self._decode(spec, None if rows else (), table == "data_phases", window_us)
+            self._decode([spec], None if rows else (), table == "data_phases", window_us)
         return getattr(self._sources[key], table)
 
     def transactions(
-        self, spec: Mapping[str, Any], columns: Sequence[str], data_phases: bool
-    ) -> tuple[Iterator[pa.RecordBatch], int]:
-        """Some columns of the transactions of one bus in parts that are not kept, and how many rows there are.
+        self, specs: Sequence[Mapping[str, Any]], columns: Sequence[str], data_phases: bool
+    ) -> list[tuple[Iterator[pa.RecordBatch], int]]:
+        """Some columns of the transactions of buses in parts that are not kept, and how many rows there are of each.
 
-        Text is dictionary encoded. With `data_phases` that table, which is kept, is made of the same pass.
+        All come from one pass through the capture. Text is dictionary encoded. With `data_phases` that table of each
+        bus, which is kept, is made of the same pass.
         """
         import pyarrow as pa
 
-        name = spec["name"]
-        if (name, "transactions", None) in self._sources:
-            table = self.table(spec, "transactions")
-        else:
-            data_phases = data_phases and (name, "data_phases", None) not in self._sources
-            table = self._decode(spec, columns, data_phases).transactions
-        return pa.RecordBatchReader.from_stream(table), table.num_rows
+        made: dict[str, Any] = {}
+        if missing := [spec for spec in specs if (spec["name"], "transactions", None) not in self._sources]:
+            decoded = self._decode(missing, columns, data_phases)
+            made = {spec["name"]: one.transactions for spec, one in zip(missing, decoded, strict=True)}
+        tables = [made[spec["name"]] if spec["name"] in made else self.table(spec, "transactions") for spec in specs]
+        return [(pa.RecordBatchReader.from_stream(table), table.num_rows) for table in tables]
+
+    def columns(self, spec: Mapping[str, Any], names: Sequence[str]) -> Any:
+        """Some columns of the transactions of one bus: nothing of the others is made. They are not remembered."""
+        if self.together or (spec["name"], "transactions", None) in self._sources:
+            return to_arrow(self.table(spec, "transactions")).select(list(names))
+        [decoded] = self._decode([spec], names, False, coded=False)
+        return decoded.transactions
+
+    def parts(
+        self, specs: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, data_phases: bool = False
+    ) -> _kernel.Parts:
+        """The tables of some buses in parts, in order of time, while they are decoded; memory stays bounded.
+
+        With `columns` only these of transactions.
+        """
+        return _kernel.parts(self.capture, specs, columns=columns, data_phases=data_phases, **self.options)
 
     def clock_mhz(self, spec: Mapping[str, Any]) -> float | None:
         """Mean frequency of CLK over the whole capture in MHz; None where it has no two clocks."""
@@ -91,31 +119,75 @@ class Decoder:
 
     def _decode(
         self,
-        spec: Mapping[str, Any],
+        specs: Sequence[Mapping[str, Any]],
         columns: Sequence[str] | None,
         data_phases: bool,
         window_us: float | None = None,
-    ) -> _kernel.Decoded:
-        """Decode a bus and remember its tables, that of transactions if it has all columns."""
+        coded: bool = True,
+    ) -> list[_kernel.Decoded]:
+        """Decode buses in one pass and remember their tables, those of transactions if they have all columns.
+
+        The texts of some columns are dictionary encoded if `coded` says so.
+        """
+        asked = [spec["name"] for spec in specs]
+        if self.together:
+            # A pipe is read once: everything that may be asked for later comes now.
+            specs, columns, data_phases = self.together, None, True
         with progress(f"decode {self.path.name}") as report:
-            [decoded] = _kernel.decode(
+            found = _kernel.decode(
                 self.capture,
-                [spec],
+                specs,
                 columns=columns,
+                coded=coded,
                 data_phases=data_phases,
                 window_us=window_us,
                 progress=report,
                 **self.options,
             )
+        for spec, decoded in zip(specs, found, strict=True):
+            self._remember(spec, decoded, columns, data_phases, window_us)
+        by_name = {spec["name"]: decoded for spec, decoded in zip(specs, found, strict=True)}
+        return [by_name[name] for name in asked]
+
+    def _remember(
+        self,
+        spec: Mapping[str, Any],
+        decoded: _kernel.Decoded,
+        columns: Sequence[str] | None,
+        data_phases: bool,
+        window_us: float | None,
+    ) -> None:
+        """Keep what a bus was decoded to, under the names of its tables."""
         if self.strict and decoded.problems.num_rows:
             problems = describe_problems(to_arrow(decoded.problems).to_pylist())
             raise DecodeError(f"{self.path}, bus {spec['name']}: {problems}")
         tables = ["problems", "clocks", *["data_phases"] * data_phases, *["transactions"] * (columns is None)]
-        # With all columns the tables are built from their rows when they are asked for; else the rows can go now.
-        small = ("clock_mhz", *tables)
-        source: Any = decoded if columns is None else SimpleNamespace(**{one: getattr(decoded, one) for one in small})
+        # What has few columns is not kept here.
+        source = SimpleNamespace(**{one: getattr(decoded, one) for one in ("clock_mhz", *tables)})
         for table in tables:
             self._sources.setdefault((spec["name"], table, window_us if table == "clocks" else None), source)
+
+    def judge(
+        self,
+        spec: Mapping[str, Any],
+        rules: Sequence[str],
+        bus_mhz: int | None,
+        columns: Sequence[str],
+        *,
+        data_phases: bool,
+    ) -> Any:
+        """Decode some columns of the transactions of a bus, and judge every clock by these rules in the same pass."""
+        with progress(f"check {self.path.name}") as report:
+            [decoded] = _kernel.decode(
+                self.capture,
+                [spec],
+                columns=columns,
+                data_phases=data_phases,
+                rules=rules,
+                bus_mhz=bus_mhz,
+                progress=report,
+                **self.options,
+            )
         return decoded
 
     def write(
@@ -146,7 +218,8 @@ def describe_problems(problems: Sequence[Mapping[str, Any]]) -> str:
     """The first of the problems of a bus in words, and how many more there are."""
     first, more = problems[0], len(problems) - 1
     when = "" if first["time_us"] is None else f" at {first['time_us']:.3f} us"
-    return f"{first['kind']}{when}: {first['text']}" + (f", and {more} more problems" if more else "")
+    often = "" if first["count"] == 1 else f" ({first['count']} times)"
+    return f"{first['kind']}{when}: {first['text']}{often}" + (f", and {more} more problems" if more else "")
 
 
 def to_arrow(table: Any) -> pa.Table:

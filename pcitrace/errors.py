@@ -11,6 +11,7 @@ from pathlib import Path
 
 __all__ = [
     "CaptureFormatError",
+    "ConditionError",
     "ConfigurationError",
     "DecodeError",
     "FitError",
@@ -77,6 +78,20 @@ class WiringError(PciTraceError):
 
 class DecodeError(PciTraceError):
     """A bus cannot be decoded as asked, or ``strict`` was asked for and there are problems."""
+
+
+class ConditionError(PciTraceError):
+    """A text is no condition on the rows of a table.
+
+    Attributes
+    ----------
+    text : str
+        The condition as it was written.
+    """
+
+    def __init__(self, message: str, text: str) -> None:
+        super().__init__(message)
+        self.text = text
 
 
 class FrameMatchError(PciTraceError):

@@ -12,6 +12,7 @@ import pandas as pd
 from uncertainties import UFloat, correlated_values
 
 from pcitrace.errors import FitError
+from pcitrace.estimate import Estimate
 
 __all__ = ["LatencyFit", "Points", "read"]
 
@@ -54,14 +55,14 @@ def read(path: str | Path) -> pd.DataFrame:
     return table[list(COLUMNS)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LatencyFit:
     """A straight line through measured latencies.
 
     Attributes
     ----------
-    intercept_us, slope_us_per_byte : uncertainties.UFloat
-        Correlated with each other.
+    intercept, slope : uncertainties.UFloat
+        Correlated with each other: what the model calculates with.
     chi2, ndof : float, int
     p_value : float or None
         Probability of a larger chi2; None without errors of the points or without degrees of freedom.
@@ -71,8 +72,8 @@ class LatencyFit:
         Measured minus fitted.
     """
 
-    intercept_us: UFloat
-    slope_us_per_byte: UFloat
+    intercept: UFloat
+    slope: UFloat
     chi2: float
     ndof: int
     p_value: float | None
@@ -104,8 +105,8 @@ class LatencyFit:
         Examples
         --------
         >>> fit = LatencyFit.of([64, 512, 1024, 1500], [27.83, 38.35, 50.38, 61.57], [0.05] * 4)
-        >>> print(f"{fit.intercept_us:.1uS} + {fit.slope_us_per_byte:.1uS} b")
-        26.32(5) + 0.02350(5) b
+        >>> print(f"{fit.intercept_us} + {fit.slope_us_per_byte} b")
+        26.32±0.05 + 0.02350±0.00005 b
         """
         points = Points.of(length_bytes, latency_us, sigma_us)
         lengths = len(np.unique(points.length))
@@ -116,6 +117,19 @@ class LatencyFit:
         ndof = len(ones) - 2
         p_value = points.p_value(chi2, ndof)
         return cls(found[0], found[1], chi2, ndof, p_value, len(ones), residuals)
+
+    @property
+    def intercept_us(self) -> Estimate:
+        """Latency of the line at 0 bytes."""
+        return Estimate.of_ufloat(self.intercept, "measured", self.n, "us")
+
+    @property
+    def slope_us_per_byte(self) -> Estimate:
+        """What a byte adds to the latency."""
+        return Estimate.of_ufloat(self.slope, "measured", self.n, "us/byte")
+
+    def __repr__(self) -> str:
+        return f"<LatencyFit: {self.intercept_us} us + {self.slope_us_per_byte} us/byte b, {self.n} points>"
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,12 @@ from uncertainties import UFloat, covariance_matrix, ufloat
 
 from pcitrace.errors import FitError
 from pcitrace.estimate import Estimate
+from pcitrace.facts import FCS_BYTES, HEADER_BYTES, LEAST_USER_BYTES, PREAMBLE_BYTES
 from pcitrace.latency import LatencyFit, Points
 
 __all__ = ["TERMS", "LatencyModel", "Term"]
 
 Floats = npt.NDArray[np.float64]
-
-HEADER_BYTES = 14
-FCS_BYTES = 4
-LEAST_USER_BYTES = 46
 
 TERMS = {
     "t_sw_us": "2 t_sw",
@@ -39,7 +36,7 @@ TERMS = {
 """The terms of Equation 2.1, in its order, and how each stands in it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Term:
     """One term of the model.
 
@@ -47,8 +44,8 @@ class Term:
     ----------
     name : str
         One of :data:`TERMS`.
-    value : uncertainties.UFloat
-        With its correlations to the other terms.
+    number : uncertainties.UFloat
+        With its correlations to the other terms: what the model calculates with.
     source : str
         ``measured``, ``given`` or ``derived``.
     n : int
@@ -56,7 +53,7 @@ class Term:
     """
 
     name: str
-    value: UFloat
+    number: UFloat
     source: str
     n: int = 0
 
@@ -65,12 +62,20 @@ class Term:
         """Return a term from an estimate; FitError if it is not known."""
         if estimate.value is None:
             raise FitError(f"{name} is not known: {estimate.reason}")
-        return cls(name, _uncertain(estimate.value, estimate.total or 0.0), estimate.source, estimate.n)
+        return cls(name, _uncertain(estimate.value, estimate.sigma or 0.0), estimate.source, estimate.n)
 
     @classmethod
     def given(cls, name: str, value: float, sigma: float = 0.0) -> Term:
         """Return a term that was not measured here."""
         return cls(name, _uncertain(value, sigma), "given")
+
+    @property
+    def estimate(self) -> Estimate:
+        """The term with its uncertainty."""
+        return Estimate.of_ufloat(self.number, self.source, self.n, "us/byte" if self.name.endswith("_byte") else "us")
+
+    def __repr__(self) -> str:
+        return f"<Term {self.name} = {self.estimate} {self.estimate.unit}, {self.source}>"
 
 
 class LatencyModel:
@@ -98,11 +103,11 @@ class LatencyModel:
     --------
     >>> model = LatencyModel.given(t_sw_us=8.70, t_nic_us=4.25, R_net_us_per_byte=0.008,
     ...                            R_PCI_send_us_per_byte=0.00775, R_PCI_recv_us_per_byte=0.00775)
-    >>> print(f"{model.latency_us(1500).nominal_value:.2f} us")
+    >>> print(f"{model.latency_us(1500).value:.2f} us")
     61.58 us
     """
 
-    def __init__(self, terms: Iterable[Term], preamble_bytes: int = 8) -> None:
+    def __init__(self, terms: Iterable[Term], preamble_bytes: int = PREAMBLE_BYTES) -> None:
         known = {term.name: term for term in terms}
         missing = [name for name in TERMS if name not in known]
         if missing:
@@ -111,12 +116,12 @@ class LatencyModel:
         self.preamble_bytes = preamble_bytes
 
     @classmethod
-    def given(cls, *, preamble_bytes: int = 8, **values: float) -> Self:
+    def given(cls, *, preamble_bytes: int = PREAMBLE_BYTES, **values: float) -> Self:
         """Return the model of given values, each under its name in :data:`TERMS`, without uncertainties."""
         return cls([Term.given(name, value) for name, value in values.items()], preamble_bytes)
 
     @classmethod
-    def from_latency(cls, fit: LatencyFit, terms: Iterable[Term], preamble_bytes: int = 8) -> Self:
+    def from_latency(cls, fit: LatencyFit, terms: Iterable[Term], preamble_bytes: int = PREAMBLE_BYTES) -> Self:
         """Derive t_sw as what the intercept of a measured latency leaves when all other terms are taken away.
 
         Parameters
@@ -133,7 +138,7 @@ class LatencyModel:
         """
         known = list(terms)
         rest = cls([*known, Term.given("t_sw_us", 0.0)], preamble_bytes)
-        t_sw = (fit.intercept_us - rest.intercept_us) / 2
+        t_sw = (fit.intercept - rest.intercept) / 2
         return cls([*known, Term("t_sw_us", t_sw, "derived", fit.n)], preamble_bytes)
 
     @classmethod
@@ -145,7 +150,7 @@ class LatencyModel:
         *,
         free: Iterable[str],
         terms: Iterable[Term] = (),
-        preamble_bytes: int = 8,
+        preamble_bytes: int = PREAMBLE_BYTES,
     ) -> Self:
         """Fit some terms to measured latencies and hold the others.
 
@@ -180,13 +185,13 @@ class LatencyModel:
         points = Points.of(length_bytes, latency_us, sigma_us)
         design = {name: rest.factor(name, points.length) for name in TERMS}
         others = [name for name in TERMS if name not in wanted]
-        known = np.sum([rest.terms[name].value.nominal_value * design[name] for name in others], axis=0)
+        known = np.sum([rest.terms[name].number.nominal_value * design[name] for name in others], axis=0)
         points = replace(points, latency=points.latency - known)
         columns = np.column_stack([design[name] for name in wanted])
         found, _, _ = points.fit(columns, wanted)
         # What the held terms may be wrong by goes into the fitted ones, which keeps them correlated.
         moved = points.solution(columns) @ np.column_stack([design[name] for name in others])
-        off = [rest.terms[name].value - rest.terms[name].value.nominal_value for name in others]
+        off = [rest.terms[name].number - rest.terms[name].number.nominal_value for name in others]
         fitted = [
             Term(name, value - sum(a * b for a, b in zip(row, off, strict=True)), "derived", len(points.length))
             for name, value, row in zip(wanted, found, moved.tolist(), strict=True)
@@ -203,24 +208,37 @@ class LatencyModel:
         return np.asarray(b + HEADER_BYTES)
 
     @property
-    def intercept_us(self) -> UFloat:
-        """T of the line at b = 0 (from 46 bytes on T is this line)."""
-        return self.latency_us(LEAST_USER_BYTES) - LEAST_USER_BYTES * self.slope_us_per_byte
+    def intercept(self) -> UFloat:
+        """T of the line at b = 0, correlated with the terms (from 46 bytes on T is this line)."""
+        return self._at(LEAST_USER_BYTES) - LEAST_USER_BYTES * self.slope
 
     @property
-    def slope_us_per_byte(self) -> UFloat:
-        """R_net + R_PCI_send + R_PCI_recv."""
-        return sum(term.value for name, term in self.terms.items() if name.startswith("R_"))
+    def slope(self) -> UFloat:
+        """R_net + R_PCI_send + R_PCI_recv, correlated with the terms."""
+        return sum(term.number for name, term in self.terms.items() if name.startswith("R_"))
 
-    def latency_us(self, length_bytes: float) -> UFloat:
-        """Return T(b) with its uncertainty, correlated with the terms."""
-        return sum(float(self.factor(name, length_bytes)) * term.value for name, term in self.terms.items())
+    def _at(self, length_bytes: float) -> UFloat:
+        return sum(float(self.factor(name, length_bytes)) * term.number for name, term in self.terms.items())
+
+    @property
+    def intercept_us(self) -> Estimate:
+        """T of the line at b = 0 (from 46 bytes on T is this line)."""
+        return Estimate.of_ufloat(self.intercept, "derived", 0, "us")
+
+    @property
+    def slope_us_per_byte(self) -> Estimate:
+        """R_net + R_PCI_send + R_PCI_recv."""
+        return Estimate.of_ufloat(self.slope, "derived", 0, "us/byte")
+
+    def latency_us(self, length_bytes: float) -> Estimate:
+        """Return T(b) with its uncertainty."""
+        return Estimate.of_ufloat(self._at(length_bytes), "derived", 0, "us")
 
     def predict(self, length_bytes: npt.ArrayLike) -> pd.DataFrame:
         """Return T for many lengths: ``length_bytes``, ``latency_us``, ``sigma_us``."""
         lengths = np.atleast_1d(np.asarray(length_bytes, dtype=np.float64))
         matrix = np.column_stack([self.factor(name, lengths) for name in TERMS])
-        values = np.array([term.value.nominal_value for term in self.terms.values()])
+        values = np.array([term.number.nominal_value for term in self.terms.values()])
         variance = np.einsum("ij,jk,ik->i", matrix, self.covariance.to_numpy(), matrix)
         sigma = np.sqrt(np.maximum(variance, 0.0))
         return pd.DataFrame({"length_bytes": lengths, "latency_us": matrix @ values, "sigma_us": sigma})
@@ -228,7 +246,7 @@ class LatencyModel:
     @property
     def covariance(self) -> pd.DataFrame:
         """Covariance of the terms, named by rows and columns."""
-        matrix = covariance_matrix([term.value for term in self.terms.values()])
+        matrix = covariance_matrix([term.number for term in self.terms.values()])
         return pd.DataFrame(matrix, index=list(TERMS), columns=list(TERMS))
 
     def contributions(self, fit: LatencyFit | None = None) -> pd.DataFrame:
@@ -246,16 +264,16 @@ class LatencyModel:
         for name, term in self.terms.items():
             at_low, at_high = float(self.factor(name, low)), float(self.factor(name, high))
             slope = at_high - at_low
-            rows.append((TERMS[name], (at_low - low * slope) * term.value, slope * term.value, term.source, term.n))
-        rows.append(("sum", self.intercept_us, self.slope_us_per_byte, "", 0))
+            rows.append((TERMS[name], (at_low - low * slope) * term.number, slope * term.number, term.source, term.n))
+        rows.append(("sum", self.intercept, self.slope, "", 0))
         if fit is not None:
-            rows.append(("measured", fit.intercept_us, fit.slope_us_per_byte, "measured", fit.n))
-            left = (fit.intercept_us - self.intercept_us, fit.slope_us_per_byte - self.slope_us_per_byte)
+            rows.append(("measured", fit.intercept, fit.slope, "measured", fit.n))
+            left = (fit.intercept - self.intercept, fit.slope - self.slope)
             rows.append(("difference", *left, "", 0))
         return pd.DataFrame(
             [
                 (what, a.nominal_value, a.std_dev, b.nominal_value, b.std_dev, source, n)
-                for what, a, b, source, n in ((what, a, b, s, n) for what, a, b, s, n in rows)
+                for what, a, b, source, n in rows
             ],
             columns=[
                 "term",

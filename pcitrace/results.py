@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from uncertainties import UFloat
 
-from pcitrace import timing
+from pcitrace import analysis, timing
 from pcitrace.errors import FitError
 from pcitrace.estimate import SIGNIFICANT, Estimate, unknown
 from pcitrace.frames import Frames
 from pcitrace.latency import LatencyFit
 from pcitrace.latency import read as read_latency
 from pcitrace.model import LatencyModel, Term
+from pcitrace.notebook import numbers_html
+from pcitrace.records import records
 from pcitrace.run import Run
 from pcitrace.timing import Timing, usage
 from pcitrace.timing.usage import Usage
@@ -25,7 +29,7 @@ UNLIKELY = 1e-3
 """Probability of a chi2 from which on a line is reported not to describe the latencies."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """The numbers of a run.
 
@@ -67,6 +71,19 @@ class Results:
             "t_sw_us": self.t_sw,
         }
 
+    def __repr__(self) -> str:
+        known = sum(one.value is not None for one in self.constants.values())
+        return (
+            f"<Results of {self.run.path.name}: {known} of {len(self.constants)} constants known, "
+            f"{len(self.frames)} frames, {len(self.findings)} findings>"
+        )
+
+    def _repr_html_(self) -> str:
+        simulated = self.run.folder is not None and self.run.folder.simulated
+        title = f"{self.run.path.name}{' (simulated)' if simulated else ''}: constants"
+        findings = "".join(f"<li>{escape(finding)}</li>" for finding in self.findings)
+        return numbers_html(title, self.constants.items()) + (f"<ul>{findings}</ul>" if findings else "")
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as ``pcitrace report --json`` prints them; what is not known is None."""
         folder = self.run.folder
@@ -74,13 +91,28 @@ class Results:
             "run": str(self.run.path),
             "origin": folder.run["origin"] if folder is not None else None,
             "simulated": folder.simulated if folder is not None else None,
-            "constants": {name: one.as_dict() for name, one in self.constants.items()},
+            "captures": self._captures(),
+            "constants": self._constants(),
             "timing": self._timing(),
             "buses": {name: self._bus(name) for name in self.usage},
             "frames": self._frames(),
             "model": self._model(),
             "findings": list(self.findings),
         }
+
+    def _captures(self) -> list[dict[str, Any]]:
+        offsets = analysis.offsets(self.run)
+        return [
+            {"file": capture.path.name, "offset_us": offset.as_dict()}
+            for capture, offset in zip(self.run.captures, offsets, strict=True)
+        ]
+
+    def _constants(self) -> dict[str, Any]:
+        told = {name: one.as_dict() for name, one in self.constants.items()}
+        passed = self.timing.transit
+        columns = ["length_bytes", "value", "sigma"]
+        told["t_nic_us"] |= {"line": passed.line.as_dict(), "at": records(passed.at[columns])}
+        return told
 
     def _timing(self) -> dict[str, Any]:
         one = self.timing
@@ -96,13 +128,13 @@ class Results:
             "burst_rate_recv_us_per_byte": one.receive.burst.as_dict(),
             "R_PCI_send_us_per_byte": {name: each.as_dict() for name, each in one.send.by_host.items()},
             "R_PCI_recv_us_per_byte": {name: each.as_dict() for name, each in one.receive.by_host.items()},
-            "by_length": _records(one.by_length),
-            "csr_costs_us": _records(one.csr_costs),
+            "by_length": records(one.by_length),
+            "csr_costs_us": records(one.csr_costs),
         }
 
     def _bus(self, name: str) -> dict[str, Any]:
         bus = self.run[name]
-        [clocks] = _records(bus.clocks())
+        [clocks] = records(bus.clocks())
         used = self.usage[name]
         return {
             "occupancy": clocks["occupancy"],
@@ -137,23 +169,14 @@ class Results:
         }
 
     def _model(self) -> dict[str, Any]:
-        slope = self.model.slope_us_per_byte if self.model is not None else _slope_alone(self.timing)
-        intercept = self.model.intercept_us if self.model is not None else None
-        told: dict[str, Any] = {
-            "intercept_us": _value(intercept),
-            "intercept_sigma_us": _sigma(intercept),
-            "slope_us_per_byte": _value(slope),
-            "slope_sigma_us_per_byte": _sigma(slope),
-        }
+        slope = self.model.slope if self.model is not None else _slope_alone(self.timing)
+        intercept = self.model.intercept if self.model is not None else None
+        told = _line(intercept, slope)
         if self.model is not None:
-            told["contributions"] = _records(self.model.contributions(self.fit).reset_index())
+            told["contributions"] = records(self.model.contributions(self.fit).reset_index())
             told["covariance"] = {str(name): row.to_dict() for name, row in self.model.covariance.iterrows()}
         if self.fit is not None:
-            told["measured"] = {
-                "intercept_us": _value(self.fit.intercept_us),
-                "intercept_sigma_us": _sigma(self.fit.intercept_us),
-                "slope_us_per_byte": _value(self.fit.slope_us_per_byte),
-                "slope_sigma_us_per_byte": _sigma(self.fit.slope_us_per_byte),
+            told["measured"] = _line(self.fit.intercept, self.fit.slope) | {
                 "chi2": self.fit.chi2,
                 "ndof": self.fit.ndof,
                 "p_value": self.fit.p_value,
@@ -183,7 +206,7 @@ def of_run(run: Run, frames: Frames | None = None) -> Results:
     FitError
         A latency file of the run is no such table.
     """
-    chosen = run.frames if frames is None else frames
+    chosen = analysis.frames(run) if frames is None else frames
     measured = timing.measure(run, chosen)
     findings = [*chosen.findings, *measured.findings]
     latency, fit = _latency(run, findings)
@@ -231,7 +254,7 @@ def _equation(run: Run, measured: Timing, fit: LatencyFit, findings: list[str]) 
     """Put Equation 2.1 together and derive t_sw; say what is missing."""
     try:
         terms = [
-            Term.measured("t_nic_us", measured.t_nic),
+            Term.measured("t_nic_us", _t_nic_of_equation(measured)),
             Term.measured("R_PCI_send_us_per_byte", measured.send.effective),
             Term.measured("R_PCI_recv_us_per_byte", measured.receive.effective),
         ]
@@ -242,20 +265,37 @@ def _equation(run: Run, measured: Timing, fit: LatencyFit, findings: list[str]) 
     link = run.folder.run["link"]
     terms.append(Term.given("R_net_us_per_byte", measured.r_net_us_per_byte))
     model = LatencyModel.from_latency(fit, terms, link["preamble_bytes"])
-    off = fit.slope_us_per_byte - model.slope_us_per_byte
+    off = fit.slope - model.slope
     if abs(off.nominal_value) > SIGNIFICANT * off.std_dev:
+        also = ""
+        if measured.transit.depends:
+            also = f"; t_nic does, by {2e3 * (measured.t_nic_line.slope.value or 0.0):+.2g} us per 1000 bytes both ways"
         findings.append(
             f"the measured latency's slope {fit.slope_us_per_byte} us/byte and R_net + R_PCI_send + R_PCI_recv = "
             f"{model.slope_us_per_byte} differ by {off.nominal_value / off.std_dev:+.1f} sigma: something else depends "
-            "on the length"
+            f"on the length{also}"
         )
     t_sw = model.terms["t_sw_us"]
-    if t_sw.value.nominal_value < -SIGNIFICANT * t_sw.value.std_dev:
+    if t_sw.number.nominal_value < -SIGNIFICANT * t_sw.number.std_dev:
         findings.append(
-            f"t_sw comes out negative ({t_sw.value} us): the measured latency is shorter than what the trace shows; "
+            f"t_sw comes out negative ({t_sw.estimate} us): the measured latency is shorter than what the trace shows; "
             "is it in us and of this bench, and is offset_us of the captures right?"
         )
-    return model, Estimate(t_sw.value.nominal_value, t_sw.value.std_dev, t_sw.n, "derived")
+    return model, t_sw.estimate
+
+
+def _t_nic_of_equation(measured: Timing) -> Estimate:
+    """Return t_nic for Equation 2.1, which has one for all lengths.
+
+    Where it depends on the length this is its mean over the frames, and how much it varies among them is part of sigma.
+    """
+    passed, at = measured.transit, measured.transit.at
+    if not passed.depends:
+        return passed.mean
+    value = float(np.average(at["value"], weights=at["n"]))
+    varies = float(np.sqrt(np.average((at["value"] - value) ** 2, weights=at["n"])))
+    error = passed.line.intercept.sigma_measurement
+    return Estimate(value, error, int(at["n"].sum()), sigma_frames=varies, unit="us")
 
 
 def _slope_alone(measured: Timing) -> UFloat | None:
@@ -269,23 +309,14 @@ def _slope_alone(measured: Timing) -> UFloat | None:
         return None
     if measured.r_net_us_per_byte is None:
         return None
-    return measured.r_net_us_per_byte + sum(rate.value for rate in rates)
+    return measured.r_net_us_per_byte + sum(rate.number for rate in rates)
 
 
-def _value(number: UFloat | None) -> float | None:
-    return None if number is None else float(number.nominal_value)
-
-
-def _sigma(number: UFloat | None) -> float | None:
-    return None if number is None else float(number.std_dev)
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as JSON has them."""
-    return [
-        {
-            str(key): None if pd.isna(value) else getattr(value, "item", lambda value=value: value)()
-            for key, value in row
-        }
-        for row in (record.items() for record in table.to_dict("records"))
-    ]
+def _line(intercept: UFloat | None, slope: UFloat | None) -> dict[str, Any]:
+    """Return a line in the words of the JSON."""
+    return {
+        "intercept_us": None if intercept is None else float(intercept.nominal_value),
+        "intercept_sigma_us": None if intercept is None else float(intercept.std_dev),
+        "slope_us_per_byte": None if slope is None else float(slope.nominal_value),
+        "slope_sigma_us_per_byte": None if slope is None else float(slope.std_dev),
+    }

@@ -1,12 +1,14 @@
-"""``open()`` and the three nouns: a run has captures, and captures have buses. Everything is decoded when asked for."""
+"""The three nouns: a run has captures, and captures have buses. Everything is decoded when asked for.
+
+:func:`pcitrace.open` makes them, with what the analysis makes of them on top: :mod:`pcitrace.analysed`.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pcitrace import _kernel
 from pcitrace.decode import Decoder, to_arrow, to_pandas
@@ -20,88 +22,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pcitrace.bustable import BusTable
-    from pcitrace.frames import Frames
+    from pcitrace.notebook import Rows
     from pcitrace.runfolder import RunFolder
+    from pcitrace.traffic import Traffic
 
-__all__ = ["Bus", "Capture", "Run", "open"]
+__all__ = ["Bus", "Capture", "Run"]
 
-
-def open(
-    path: str | os.PathLike[str],
-    *,
-    wiring: WiringSource | None = None,
-    rate_hz: float | None = None,
-    clock_mhz: float | None = None,
-    recover_clock: bool = False,
-    strict: bool = False,
-) -> Run:
-    """Open a capture file or a run folder.
-
-    Parameters
-    ----------
-    path : str or path
-        A capture: sigrok ``.sr``, VCD, FST or GHW (also gzipped), CSV as sigrok or Saleae export it, DSView ``.dsl``,
-        Saleae ``.bin``; told by its content, not by its name. Or a folder with a ``run.toml``.
-    wiring : path or mapping, optional
-        Which channel is which line, where their names do not say it; see ``pcitrace.wiring.overrides``.
-    rate_hz : float, optional
-        Sampling rate in Hz, where the file states none or a wrong one.
-    clock_mhz : float, optional
-        State mode: every sample is one clock of this frequency, in MHz.
-    recover_clock : bool
-        Recover CLK from its noisy samples (timing mode, at least 6 samples a clock) instead of trusting every edge.
-    strict : bool
-        Raise a DecodeError if decoding finds any problem, instead of listing it in ``problems``.
-
-    Returns
-    -------
-    Run
-
-    Raises
-    ------
-    CaptureFormatError
-        The file cannot be read; the message names the place.
-    WiringError
-        `wiring` names a line or channel that does not exist. That a bus is incomplete is an error only when the bus is
-        asked for: any readable capture can be opened.
-    ConfigurationError
-        The folder's ``run.toml`` is not valid.
-    DecodeError
-        `rate_hz` or `clock_mhz` is not a positive number.
-    """
-    options: dict[str, Any] = {
-        "rate_hz": rate_hz,
-        "clock_mhz": clock_mhz,
-        "recover_clock": recover_clock,
-        "strict": strict,
-    }
-    place = Path(path)
-    if place.is_dir() or place.name == "run.toml":
-        return _open_folder(place, wiring, options)
-    capture = Capture(place, wiring, **options)
-    return Run(place, [capture], {name: (capture, name) for name in capture.wiring.complete})
-
-
-def _open_folder(path: Path, wiring: WiringSource | None, options: dict[str, Any]) -> Run:
-    """A run with the buses of its hosts; options that are given win over what run.toml says."""
-    from pcitrace import runfolder
-
-    if wiring is not None:
-        raise WiringError(f"{path}: the wiring of a run folder stands in its run.toml (hosts.NAME.wiring)")
-    folder = runfolder.load(path)
-    hosts: Mapping[str, Any] = folder.run["hosts"]
-    captures = []
-    for number, (entry, file) in enumerate(zip(folder.run["captures"], folder.capture_paths, strict=True)):
-        stated = {}
-        for host in hosts.values():
-            said = {**host.get("wiring", {}), **({"width": host["width"]} if "width" in host else {})}
-            if host["capture"] == number and said:
-                stated[host["bus"]] = said
-        given = {key: value for key, value in options.items() if value is not None}
-        rates = {key: entry[key] for key in ("rate_hz", "clock_mhz") if key in entry}
-        captures.append(Capture(file, {"bus": stated} if stated else None, **(rates | given)))
-    sources = {name: (captures[host["capture"]], host["bus"]) for name, host in hosts.items()}
-    return Run(folder.path, captures, sources, folder)
+T = TypeVar("T")
 
 
 class Run:
@@ -112,10 +39,13 @@ class Run:
     path : pathlib.Path
         The file or folder.
     captures : list of Capture
-        In the order of ``run.toml``; one for a capture file.
+        In the order of ``run.toml``; for a file usually one, for a sigrok session one a device.
     folder : pcitrace.runfolder.RunFolder or None
         What ``run.toml`` says; None for a capture file.
     """
+
+    bus_type: type[Bus]
+    """What its buses are."""
 
     def __init__(
         self,
@@ -129,33 +59,61 @@ class Run:
         self.folder = folder
         self._sources = sources
         self._tables: dict[str, BusTable] = {}
+        self._made: dict[str, Any] = {}
 
     @cached_property
     def buses(self) -> dict[str, Bus]:
         """The buses that can be decoded, by name; in a run folder by the name of the host."""
         complete = {name: source for name, source in self._sources.items() if source[1] in source[0].wiring.complete}
-        return {name: Bus(capture, bus, name) for name, (capture, bus) in complete.items()}
+        return {name: self.bus_type(capture, bus, name, self.traffic) for name, (capture, bus) in complete.items()}
 
-    @cached_property
-    def frames(self) -> Frames:
-        """Every frame on its way from memory to memory: see :func:`pcitrace.analysis.frames`."""
-        from pcitrace.analysis import frames
+    def traffic(self, bus: str) -> Traffic:
+        """CSR accesses and DMA bursts of a bus; a run made by :func:`pcitrace.open` has them."""
+        raise DecodeError(f"{self.path}: the traffic of bus {bus} takes the analysis: open it with pcitrace.open")
 
-        return frames(self)
+    def once(self, what: str, make: Callable[[], T]) -> T:
+        """Return what was made under this name: made when it is asked for first."""
+        if what not in self._made:
+            self._made[what] = make()
+        made: T = self._made[what]
+        return made
+
+    def move(self, folder: RunFolder) -> None:
+        """Take a folder in which captures have other places on the time axis; forget what was read on the old one."""
+        self.folder = folder
+        self._tables.clear()
 
     def table(self, name: str, data_phases: bool = False) -> BusTable:
         """Transactions of a bus as arrays on the run's time axis: what the analysis works with, put together once.
 
-        Who needs ``data_phases`` as well says so, and the capture is gone through once.
+        The other buses of its capture are put together with it: the capture is gone through once. Who needs
+        ``data_phases`` as well says so, and gets them from the same pass.
         """
-        from pcitrace.bustable import BusTable, wanted
+        from pcitrace.bustable import BusTable
 
         if name not in self._tables:
-            bus = self[name]
-            parts, count = bus.capture.decoder.transactions(bus.spec, wanted(bus.lines), data_phases)
+            capture = self[name].capture
+            others = [bus for one, bus in self.buses.items() if one != name and bus.capture is capture]
             us = partial(self.folder.run_time_us, self.folder.run["hosts"][name]["capture"]) if self.folder else None
-            self._tables[name] = BusTable.of_parts(parts, count, us)
+            try:
+                buses = [self[name], *(bus for bus in others if bus.name not in self._tables)]
+                read = self._read(buses, data_phases)
+            except DecodeError:
+                if not others:
+                    raise
+                # It may be another bus that cannot be decoded; what is wrong with this one is told anyhow.
+                read = self._read(buses := [self[name]], data_phases)
+            for bus, (parts, count) in zip(buses, read, strict=True):
+                self._tables[bus.name] = BusTable.of_parts(parts, count, us)
         return self._tables[name]
+
+    @staticmethod
+    def _read(buses: list[Bus], data_phases: bool) -> list[tuple[Iterator[pa.RecordBatch], int]]:
+        """The columns that the analysis reads, of buses of one capture."""
+        from pcitrace.bustable import wanted
+
+        columns = dict.fromkeys(column for bus in buses for column in wanted(bus.lines))
+        return buses[0].capture.decoder.transactions([bus.spec for bus in buses], list(columns), data_phases)
 
     @property
     def bus(self) -> Bus:
@@ -166,21 +124,24 @@ class Run:
             raise WiringError(f"{self.path}: several buses: {', '.join(self.buses)}; name one", available=self.buses)
         for name in self._sources:
             self[name]
-        return Bus(self.captures[0], None)
+        if not self.captures:
+            raise WiringError(f"{self.path}: no bus was recorded with this run; it has frame logs only")
+        return self.bus_type(self.captures[0], None, None, self.traffic)
 
     def __getitem__(self, name: str) -> Bus:
         if name in self.buses:
             return self.buses[name]
         if name in self._sources:
-            return Bus(*self._sources[name], name)
+            return self.bus_type(*self._sources[name], name, self.traffic)
         if self.folder is not None:
-            hosts = ", ".join(self._sources)
+            hosts = ", ".join(self._sources) or "no host whose bus was recorded"
             raise WiringError(f"{self.path}: no host {name}; there are {hosts}", (name,), self._sources)
-        return Bus(self.captures[0], name)
+        return self.bus_type(self.captures[0], name, None, self.traffic)
 
     def __repr__(self) -> str:
         what = ", ".join(self.buses) or "no PCI bus"
-        return f"<Run {self.path.name}: {'; '.join(capture.summary for capture in self.captures)}; {what}>"
+        captures = "; ".join(capture.summary for capture in self.captures) or "no capture"
+        return f"<Run {self.path.name}: {captures}; {what}>"
 
 
 class Capture:
@@ -192,6 +153,8 @@ class Capture:
         The file.
     wiring : pcitrace.wiring.Wiring
         Its buses, complete or not.
+    notes : list of str
+        What the reader had to settle by itself, such as names that repeat.
     """
 
     def __init__(
@@ -203,20 +166,33 @@ class Capture:
         clock_mhz: float | None = None,
         recover_clock: bool = False,
         strict: bool = False,
+        threads: int = 0,
+        timescale: str | None = None,
+        device: int = 0,
+        raw: tuple[int, list[str]] | None = None,
     ) -> None:
+        if threads < 0:
+            raise DecodeError(f"{path}: threads = {threads!r}; it must be a number of threads, or 0 for all cores")
         for name, value in (("rate_hz", rate_hz), ("clock_mhz", clock_mhz)):
             if value is not None and not 0 < value < float("inf"):
                 raise DecodeError(f"{path}: {name} = {value!r}; it must be a positive number")
         self.path = path
         self._wires: dict[str, pd.DataFrame] = {}
-        self._kernel = _kernel.open(str(path))
+        if raw is None:
+            self._kernel = _kernel.open(str(path), timescale=timescale, device=device)
+        else:
+            self._kernel = _kernel.open_raw(str(path), *raw)
+        self.count = self._kernel.captures
+        self.notes = self._kernel.notes
         try:
             self.wiring: Wiring = resolve_wiring(self._kernel.channels, wiring, clock_mhz)
         except WiringError as error:
             raise WiringError(f"{path}: {error}", error.missing, error.available) from None
         self._rate_hz = rate_hz or self.wiring.rate_hz
         self.clock_mhz = self.wiring.clock_mhz
-        self.decoder = Decoder(self._kernel, path, self._rate_hz, self.clock_mhz, recover_clock, strict)
+        self.decoder = Decoder(self._kernel, path, self._rate_hz, self.clock_mhz, recover_clock, strict, threads)
+        if raw is not None and self.sample_count is None:
+            self.decoder.together = [self.wiring.bus(name).spec() for name in self.wiring.complete]
 
     @property
     def format(self) -> str:
@@ -326,8 +302,15 @@ class Bus:
         The bus as the kernel takes it.
     """
 
-    def __init__(self, capture: Capture, bus: str | None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        capture: Capture,
+        bus: str | None,
+        name: str | None = None,
+        traffic: Callable[[str], Traffic] | None = None,
+    ) -> None:
         self.capture = capture
+        self._traffic = traffic
         try:
             self.wiring = capture.wiring.bus(bus)
         except WiringError as error:
@@ -366,10 +349,58 @@ class Bus:
         """What was wrong on the bus or in the capture (``schema.PROBLEMS``)."""
         return self._frame("problems")
 
+    @cached_property
+    def bursts(self) -> Rows:
+        """DMA bursts of the NIC, pieces joined (``schema.BURSTS``)."""
+        return self._analysed("bursts")
+
+    @cached_property
+    def csr(self) -> Rows:
+        """Accesses of the host to the NIC's registers (``schema.CSR_ACCESSES``)."""
+        return self._analysed("csr")
+
+    def _analysed(self, what: str) -> Rows:
+        from pcitrace import notebook
+
+        if self._traffic is None:
+            raise DecodeError(f"bus {self.name} stands alone: take it from a run that pcitrace.open gave")
+        traffic = self._traffic(self.name)
+        return notebook.bursts(traffic) if what == "bursts" else notebook.csr(traffic)
+
     @property
     def wire(self) -> pd.DataFrame:
         """The frames that this host sends: see :meth:`Capture.wire`."""
         return self.capture.wire(self.wiring.name)
+
+    def where(self, condition: str, table: str = "transactions") -> pd.DataFrame:
+        """Choose rows of a table.
+
+        Parameters
+        ----------
+        condition : str
+            A Python expression over its columns, such as ``0xe8000000 <= address < 0xe8001000 and not dac``; see
+            :func:`pcitrace.instrument.conditions.condition`. Null fulfils none.
+        table : str
+            ``transactions``, ``data_phases`` or ``problems``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ConditionError
+            It is no condition on this table; the message names the place and what is allowed.
+        DecodeError
+            There is no such table.
+        """
+        from pcitrace import schema
+        from pcitrace.instrument.conditions import condition as read
+
+        if table not in ("transactions", "data_phases", "problems"):
+            raise DecodeError(f"where() chooses of transactions, data_phases or problems, not of {table!r}")
+        chosen = read(condition, schema.TABLES[table])
+        return to_pandas(chosen.filter(self.arrow(table)))
 
     def clocks(self, window_us: float | None = None) -> pd.DataFrame:
         """Account for every clock of the bus (``schema.CLOCKS``).
@@ -381,7 +412,7 @@ class Bus:
         """
         return self._frame("clocks", window_us)
 
-    def arrow(self, table: str, window_us: float | None = None) -> pa.Table:
+    def arrow(self, table: str, window_us: float | None = None, *, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table as the kernel made it, without a copy.
 
         Parameters
@@ -390,13 +421,20 @@ class Bus:
             ``transactions``, ``data_phases``, ``problems`` or ``clocks``.
         window_us : float, optional
             As for :meth:`clocks`.
+        columns : sequence of str, optional
+            Only these, in this order. Of `transactions` the others are not even made.
 
         Returns
         -------
         pyarrow.Table
             Takes part in the Arrow C stream protocol: ``polars.from_arrow(table)`` and DuckDB read it as it is.
         """
-        return to_arrow(self.capture.decoder.table(self.spec, table, window_us))
+        if columns is None:
+            return to_arrow(self.capture.decoder.table(self.spec, table, window_us))
+        _check_columns(table, columns)
+        if table == "transactions":
+            return to_arrow(self.capture.decoder.columns(self.spec, columns))
+        return self.arrow(table, window_us).select(list(columns))
 
     def _frame(self, table: str, window_us: float | None = None) -> pd.DataFrame:
         """The DataFrame of a table, made once; a shallow copy, so that added columns do not come back."""
@@ -411,12 +449,35 @@ class Bus:
         return f"<Bus {self.name} of {self.capture.path.name}: {clock}, {self.capture.summary}; {lines}>"
 
 
+def _check_columns(table: str, columns: Sequence[str]) -> None:
+    """Refuse columns that a table does not have."""
+    from pcitrace import schema
+
+    there = schema.TABLES[table].column_names if table in schema.TABLES else ()
+    for name in columns:
+        if name not in there:
+            raise DecodeError(f"{table} has no column {name!r}; it has {', '.join(there)}")
+
+
+def printable(text: str) -> str:
+    """Return text as a terminal may have it: a name in a file may hold anything, sequences that move its cursor too."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def format_duration(seconds: float) -> str:
     """Format a length of time with the unit that suits it."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.4g} {unit}"
     return f"{seconds * 1e9:.4g} ns"
+
+
+def format_bytes(count: int) -> str:
+    """Format a number of bytes, a power of two: ``4 KiB``."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:g} {unit}"
+    return f"{count} bytes"
 
 
 def joined(lines: Iterable[str]) -> list[str]:
@@ -435,3 +496,6 @@ def joined(lines: Iterable[str]) -> list[str]:
         f"{stem}{'' if first is None else first}{'' if first == last else f'-{last}'}{suffix}"
         for stem, first, last, suffix in runs
     ]
+
+
+Run.bus_type = Bus

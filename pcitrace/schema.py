@@ -210,12 +210,18 @@ DATA_PHASES = Table(
 
 PROBLEMS = Table(
     "problems",
-    "Something that was wrong on the bus or in the capture.",
+    "Something that was wrong on the bus or in the capture, once or again and again: what repeats with no transaction "
+    "begun and no gap in between, or within one transaction, is one row.",
     (
         _BUS,
         Column("kind", "string", "", "What kind of problem, such as `illegal_sequence` or `data_parity`."),
-        Column("time_us", "double", "us", "When, from the capture's start.", True),
+        Column("time_us", "double", "us", "When first, from the capture's start.", True),
         Column("transaction", "uint64", "", "Number of the transaction concerned within the bus.", True),
+        Column("count", "uint64", "", "How often."),
+        Column(
+            "first_clk", "uint64", "clocks", "Number of the clock at which it was first seen; of a gap the next one."
+        ),
+        Column("last_clk", "uint64", "clocks", "Number of the clock at which it was last seen."),
         Column("text", "string", "", "What was found, in words."),
     ),
 )
@@ -361,6 +367,15 @@ FRAMES = Table(
         ),
         Column("pieces", "uint64", "", "DMA transactions of the send.", True),
         Column("rx_pieces", "uint64", "", "DMA transactions of the receive.", True),
+        Column(
+            "margin_send",
+            "float",
+            "nats",
+            "How much less likely, as a logarithm, any other reading of the sending DMA's edges is; an edge below 6 is "
+            "null. Null without a send.",
+            True,
+        ),
+        Column("margin_receive", "float", "nats", "The same of the receiving DMA.", True),
         Column("send_burst", "uint64", "", "Row of the sender's `bursts`.", True),
         Column("receive_burst", "uint64", "", "Row of the receiver's `bursts`.", True),
     ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pcitrace.records import records
 from pcitrace.schema import Termination
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ def bus_statistics(bus: Bus) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``transactions``, ``problems``: their counts.
+        ``transactions``, ``problems``: rows of these tables.
         ``clocks``: the accounting of the whole capture (``schema.CLOCKS``).
-        ``commands``, ``terminations``, ``initiators``, ``problem_kinds``: value -> count.
+        ``commands``, ``terminations``, ``initiators``: value -> count.
+        ``problem_kinds``: kind -> how often it was seen, over all its rows.
         ``burst_data_phases``, ``burst_bytes``, ``first_data_clks``: n, min, median, mean, max over the transactions
         that moved data; the last counts from the address phase to the first data phase.
         ``retry_rate``: retries over all transactions (``per_attempt``), over those that moved data
@@ -37,7 +39,7 @@ def bus_statistics(bus: Bus) -> dict[str, Any]:
     """
     transactions = bus.transactions
     problems = bus.problems
-    [clocks] = bus.clocks().to_dict("records")
+    [clocks] = records(bus.clocks())
     moved = transactions[transactions["data_phases"] > 0]
     # A transaction is its own ruler: this is exact where the clock drifts, and needs no frequency.
     span = moved["end_us"] - moved["start_us"]
@@ -45,11 +47,11 @@ def bus_statistics(bus: Bus) -> dict[str, Any]:
     return {
         "transactions": len(transactions),
         "problems": len(problems),
-        "clocks": {str(key): _plain(value) for key, value in clocks.items()},
+        "clocks": clocks,
         "commands": _counts(transactions["command_name"]),
         "terminations": _counts(transactions["termination"]),
         "initiators": _counts(transactions["initiator"]),
-        "problem_kinds": _counts(problems["kind"]),
+        "problem_kinds": {str(k): int(n) for k, n in problems.groupby("kind")["count"].sum().items()},
         "burst_data_phases": _distribution(moved["data_phases"]),
         "burst_bytes": _distribution(moved["bytes"]),
         "first_data_clks": _distribution(first_data_clks),
@@ -60,8 +62,7 @@ def bus_statistics(bus: Bus) -> dict[str, Any]:
 
 def window_records(bus: Bus, window_us: float) -> list[dict[str, Any]]:
     """The clock accounting of every window of a bus, as plain values (``schema.CLOCKS``)."""
-    records = bus.clocks(window_us=window_us).to_dict("records")
-    return [{str(key): _plain(value) for key, value in record.items()} for record in records]
+    return records(bus.clocks(window_us=window_us))
 
 
 def traffic_statistics(traffic: Traffic) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def traffic_statistics(traffic: Traffic) -> dict[str, Any]:
     }
 
 
-def _retry_rate(transactions: pd.DataFrame, clocks: Mapping[Hashable, Any]) -> dict[str, float | None]:
+def _retry_rate(transactions: pd.DataFrame, clocks: Mapping[str, Any]) -> dict[str, float | None]:
     """The three ways in which retry rates are published."""
     retries = int((transactions["termination"] == Termination.RETRY).sum())
     completed = int((transactions["data_phases"] > 0).sum())
@@ -125,12 +126,3 @@ def _distribution(column: pd.Series[Any]) -> dict[str, float | int] | None:
         "mean": float(known.mean()),
         "max": int(known.max()),
     }
-
-
-def _plain(value: Any) -> Any:
-    """A value of a DataFrame as JSON has it."""
-    import pandas as pd
-
-    if value is None or value is pd.NA:
-        return None
-    return value.item() if hasattr(value, "item") else value

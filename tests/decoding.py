@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +107,22 @@ def assert_equals_oracle(
     counts = oracle.account(decoded.classes, captured)
     [window] = tables.clocks
     assert {key: window[key] for key in counts} == counts
-    illegal = [p["time_us"] for p in tables.problems if p["kind"] == "illegal_sequence"]
-    assert_same_rows(
-        [{"time_us": time} for time in illegal], [{"time_us": stamps[n] * tick_us} for n in sorted(decoded.illegal)]
-    )
+    assert_illegal_rows([p for p in tables.problems if p["kind"] == "illegal_sequence"], decoded, stamps, tick_us)
+
+
+def assert_illegal_rows(
+    rows: Sequence[Mapping], decoded: oracle.Decoded, stamps: Sequence[int], tick_us: float
+) -> None:
+    """Each illegal clock is in one row, and a row tells its first and last clock and how many they are."""
+    left = sorted(decoded.illegal)
+    begins = [row["start_clk"] for row in decoded.transactions]
+    for row in rows:
+        first, last = row["first_clk"], row["last_clk"]
+        assert same(row["time_us"], stamps[first] * tick_us)
+        assert {first, last} <= set(left)
+        assert row["count"] > 1 or first == last
+        assert row["transaction"] is None or row["count"] == 1
+        assert not any(first < clk < last for clk in begins), "a row ends where a transaction begins"
+    assert sum(row["count"] for row in rows) == len(left)
+    texts_and_spans = {(row["text"], row["transaction"], bisect(begins, row["first_clk"])) for row in rows}
+    assert len(texts_and_spans) == len(rows), "what repeats is one row"

@@ -386,7 +386,10 @@ def data_phase(
         data = None if data is None or high is None else high << 32 | data
         enables_high = clock.cbe_high if "C/BE_HIGH#" in captured else None
         enables = None if enables is None or enables_high is None else enables_high << 4 | enables
-    return {"clk": n, "data": data, "byte_enables": enables, "parity_ok": parity_ok(clocks, n, captured)}
+    even = parity_ok(clocks, n, captured)
+    if even and is_64_bit(clock, first_address, captured, width):
+        even = None  # PAR64, which covers the upper half, is none of the lines here
+    return {"clk": n, "data": data, "byte_enables": enables, "parity_ok": even}
 
 
 def enabled_bytes(clock: Clock, first_address: Clock, captured: frozenset[str], width: int | None) -> tuple[int, bool]:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from pcitrace.errors import FitError
-from pcitrace.estimate import LEAST, PLACES, Comb, Errors, Shared, line, mean
+from pcitrace.estimate import line, mean
 from pcitrace.latency import LatencyFit, read
 from pcitrace.model import TERMS, LatencyModel, Term
+from pcitrace.uncertainty import LEAST, PLACES, Comb, Errors, Shared
 
 R_NET = 0.008
 GAP = 12 * R_NET
@@ -45,14 +46,14 @@ def terms(t_nic_sigma: float = 0.0) -> list[Term]:
 
 def test_terms_give_the_published_line() -> None:
     model = published()
-    assert model.intercept_us.nominal_value == pytest.approx(26.32, abs=0.01)
-    assert model.slope_us_per_byte.nominal_value == pytest.approx(0.0235, abs=1e-12)
+    assert model.intercept_us.value == pytest.approx(26.32, abs=0.01)
+    assert model.slope_us_per_byte.value == pytest.approx(0.0235, abs=1e-12)
 
 
 def test_published_intercept_leaves_the_published_t_sw() -> None:
     b = np.array([64.0, 512.0, 1024.0, 1500.0])
     model = LatencyModel.from_latency(LatencyFit.of(b, 26.32 + 0.0235 * b, [0.05] * 4), terms())
-    assert round(model.terms["t_sw_us"].value.nominal_value, 2) == 8.70
+    assert round(model.terms["t_sw_us"].estimate.value, 2) == 8.70
     assert model.terms["t_sw_us"].source == "derived"
     assert model.terms["t_sw_us"].n == 4
 
@@ -88,7 +89,7 @@ def test_prediction_is_the_sum_of_the_contributions() -> None:
     assert table.loc["sum", "slope_us_per_byte"] == pytest.approx(parts["slope_us_per_byte"].sum())
     expected = table.loc["sum", "intercept_us"] + 1000 * table.loc["sum", "slope_us_per_byte"]
     assert model.predict(1000)["latency_us"].item() == pytest.approx(expected)
-    assert model.latency_us(1000).nominal_value == pytest.approx(expected)
+    assert model.latency_us(1000).value == pytest.approx(expected)
 
 
 def test_errors_of_terms_that_were_subtracted_do_not_count_twice() -> None:
@@ -96,11 +97,11 @@ def test_errors_of_terms_that_were_subtracted_do_not_count_twice() -> None:
     fit = LatencyFit.of(b, 26.32 + 0.0235 * b, np.full(13, 0.05))
     model = LatencyModel.from_latency(fit, terms(t_nic_sigma=0.5))
     # t_nic is badly known, and so is t_sw; their sum is not.
-    assert model.terms["t_sw_us"].value.std_dev == pytest.approx(0.5, rel=0.01)
-    assert model.intercept_us.std_dev == pytest.approx(fit.intercept_us.std_dev)
+    assert model.terms["t_sw_us"].estimate.sigma == pytest.approx(0.5, rel=0.01)
+    assert model.intercept_us.sigma == pytest.approx(fit.intercept_us.sigma)
     assert model.covariance.loc["t_sw_us", "t_nic_us"] == pytest.approx(-0.25)
     predicted = model.predict([64, 1500])
-    assert predicted["sigma_us"].tolist() == pytest.approx([model.latency_us(x).std_dev for x in (64, 1500)])
+    assert predicted["sigma_us"].tolist() == pytest.approx([model.latency_us(x).sigma for x in (64, 1500)])
 
 
 def test_contributions_stand_beside_the_measured_fit() -> None:
@@ -122,9 +123,9 @@ def test_fit_gives_back_a_term_and_carries_the_errors_of_the_others() -> None:
     latency = truth.predict(b)["latency_us"].to_numpy()
     for free, expected in ((["t_sw_us"], 7.0), (["t_sw_us", "R_PCI_recv_us_per_byte"], 7.0)):
         model = LatencyModel.fit(b, latency, np.full(20, 0.05), free=free, terms=terms(t_nic_sigma=0.3))
-        assert model.terms["t_sw_us"].value.nominal_value == pytest.approx(expected, abs=1e-6)
-        assert model.terms["t_sw_us"].value.std_dev == pytest.approx(0.3, rel=0.02)
-        assert model.terms["R_PCI_recv_us_per_byte"].value.nominal_value == pytest.approx(0.00792, abs=1e-9)
+        assert model.terms["t_sw_us"].estimate.value == pytest.approx(expected, abs=1e-6)
+        assert model.terms["t_sw_us"].estimate.sigma == pytest.approx(0.3, rel=0.02)
+        assert model.terms["R_PCI_recv_us_per_byte"].estimate.value == pytest.approx(0.00792, abs=1e-9)
 
 
 def test_pulls_of_fits_are_normal() -> None:
@@ -135,9 +136,9 @@ def test_pulls_of_fits_are_normal() -> None:
     pulls = []
     for _ in range(300):
         fit = LatencyFit.of(b, exact + random.normal(0, 0.08, len(b)), np.full(len(b), 0.08))
-        t_sw = LatencyModel.from_latency(fit, terms()).terms["t_sw_us"].value
+        t_sw = LatencyModel.from_latency(fit, terms()).terms["t_sw_us"].estimate
         slope = fit.slope_us_per_byte
-        pulls.append([(t_sw.nominal_value - 8.70) / t_sw.std_dev, (slope.nominal_value - 0.0235) / slope.std_dev])
+        pulls.append([(t_sw.value - 8.70) / t_sw.sigma, (slope.value - 0.0235) / slope.sigma])
     # Standard errors of mean and width of 300 numbers: 0.06 and 0.04.
     assert np.abs(np.mean(pulls, axis=0)).max() < 0.2
     assert np.abs(np.std(pulls, axis=0) - 1).max() < 0.15
@@ -148,7 +149,7 @@ def test_points_without_errors_take_their_own_scatter() -> None:
     b = np.linspace(64, 1500, 200)
     y = 26.32 + 0.0235 * b + random.normal(0, 0.3, len(b))
     own, given_errors = LatencyFit.of(b, y), LatencyFit.of(b, y, np.full(200, 0.3))
-    assert own.intercept_us.std_dev == pytest.approx(given_errors.intercept_us.std_dev, rel=0.15)
+    assert own.intercept_us.sigma == pytest.approx(given_errors.intercept_us.sigma, rel=0.15)
     assert own.p_value is None
     assert given_errors.p_value is not None
     assert given_errors.p_value == pytest.approx(chi2.sf(given_errors.chi2, given_errors.ndof), rel=1e-9)
@@ -233,11 +234,11 @@ def test_an_error_that_all_share_does_not_average_out() -> None:
     together = alone.with_shared(np.full(100, 1.0), np.zeros(100, dtype=np.int64))
     opposite = alone.with_shared(np.tile([1.0, -1.0], 50), np.zeros(100, dtype=np.int64))
     values = np.zeros(100)
-    assert mean(values, alone).sigma == pytest.approx(0.1)
-    assert mean(values, together).sigma == pytest.approx(np.hypot(0.1, 1.0))
-    assert mean(values, opposite).sigma == pytest.approx(0.1)
+    assert mean(values, alone).sigma_measurement == pytest.approx(0.1)
+    assert mean(values, together).sigma_measurement == pytest.approx(np.hypot(0.1, 1.0))
+    assert mean(values, opposite).sigma_measurement == pytest.approx(0.1)
     halves = Errors(np.zeros(100), (Shared(np.full(100, 1.0), np.repeat([0, 1], 50)),))
-    assert mean(values, halves).sigma == pytest.approx(1 / np.sqrt(2))
+    assert mean(values, halves).sigma_measurement == pytest.approx(1 / np.sqrt(2))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_edges_of_one_clock_are_wrong_as_their_places_between_the_samples_say(pl
     late = (np.ceil(first + place) - (first + place)).mean(axis=1)
     alone = np.full(60, 1 / 12)
     comb = Comb(np.ones((1, 60)), (place[None] * PLACES).astype(np.int64) % PLACES)
-    found = mean(np.zeros(60), Errors(alone, (), (comb,))).sigma
+    found = mean(np.zeros(60), Errors(alone, (), (comb,))).sigma_measurement
     assert found == pytest.approx(np.sqrt(max(late.var(), LEAST / 12 / 60)), rel=0.03)
 
 
@@ -259,8 +260,10 @@ def test_errors_of_edges_that_seem_to_cancel_do_so_in_part_only() -> None:
     # Both edges of each interval lie alike between the samples: it would be exact if CLK did not jitter.
     comb = Comb(np.array([np.full(60, -1.0), np.ones(60)]), np.full((2, 60), PLACES // 3))
     intervals = Errors(np.full(60, 2 / 12), (), (comb,))
-    assert mean(np.zeros(60), intervals).sigma == pytest.approx(np.sqrt(LEAST * 2 / 12 / 60))
-    assert mean(np.zeros(30), intervals.scaled(2.0)[::2]).sigma == pytest.approx(2 * np.sqrt(LEAST * 2 / 12 / 30))
+    assert mean(np.zeros(60), intervals).sigma_measurement == pytest.approx(np.sqrt(LEAST * 2 / 12 / 60))
+    assert mean(np.zeros(30), intervals.scaled(2.0)[::2]).sigma_measurement == pytest.approx(
+        2 * np.sqrt(LEAST * 2 / 12 / 30)
+    )
 
 
 def test_what_may_belong_to_a_line_is_part_of_its_sigma() -> None:
@@ -270,17 +273,17 @@ def test_what_may_belong_to_a_line_is_part_of_its_sigma() -> None:
     moved = np.array([np.polyfit(np.r_[x, one], np.r_[y, two], 1) - np.polyfit(x, y, 1) for one, two in more.T])
     found = line(x, y, errors(5, 0.0), unclear=(more[0], more[1]))
     assert found.slope.value == without.slope.value
-    assert found.slope.sigma == pytest.approx(np.linalg.norm(moved[:, 0]))
-    assert found.intercept.sigma == pytest.approx(np.linalg.norm(moved[:, 1]))
+    assert found.slope.sigma_measurement == pytest.approx(np.linalg.norm(moved[:, 0]))
+    assert found.intercept.sigma_measurement == pytest.approx(np.linalg.norm(moved[:, 1]))
 
 
 def test_scatter_leaves_out_what_the_sampling_adds() -> None:
     random = np.random.default_rng(1)
     sampled = random.normal(0, 1.0, 4000)
-    assert mean(sampled, errors(4000, 1.0)).scatter == pytest.approx(0, abs=0.005)
+    assert mean(sampled, errors(4000, 1.0)).sigma_frames == pytest.approx(0, abs=0.005)
     both = mean(sampled + random.normal(0, 2.0, 4000), errors(4000, 1.0))
-    assert both.scatter == pytest.approx(2 / np.sqrt(4000), rel=0.05)
-    assert both.total == pytest.approx(np.hypot(2, 1) / np.sqrt(4000), rel=0.05)
+    assert both.sigma_frames == pytest.approx(2 / np.sqrt(4000), rel=0.05)
+    assert both.sigma == pytest.approx(np.hypot(2, 1) / np.sqrt(4000), rel=0.05)
 
 
 @given(
@@ -292,7 +295,7 @@ def test_a_line_gives_back_intercept_and_slope(x: list[int], intercept: float, s
     found = line(np.array(x, float), intercept + slope * np.array(x, float), errors(len(x), 0.1))
     assert found.slope.value == pytest.approx(slope, abs=1e-6)
     assert found.intercept.value == pytest.approx(intercept, abs=1e-3)
-    assert found.slope.sigma == pytest.approx(0.1 / (np.std(x) * np.sqrt(len(x))), rel=1e-6)
+    assert found.slope.sigma_measurement == pytest.approx(0.1 / (np.std(x) * np.sqrt(len(x))), rel=1e-6)
 
 
 def test_lengths_that_vary_no_more_than_their_error_give_no_slope() -> None:
@@ -305,5 +308,5 @@ def test_lengths_that_vary_no_more_than_their_error_give_no_slope() -> None:
 
 def test_one_length_gives_no_slope() -> None:
     found = line(np.full(5, 64.0), np.arange(5.0), errors(5, 0.1)).slope
-    assert (found.value, found.sigma, found.n, found.source) == (None, None, 5, "unknown")
+    assert (found.value, found.sigma_measurement, found.n, found.source) == (None, None, 5, "unknown")
     assert "two" in found.reason

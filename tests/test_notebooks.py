@@ -120,8 +120,9 @@ def test_recording(tmp_path: Path) -> None:
     assert numbers["logged"] == 3200
     assert numbers["not_exact"] == 0
     assert numbers["frames"] == 450
-    assert numbers["t_nic_us"] == pytest.approx(4.3, rel=0.02)
+    assert numbers["t_nic_at_0_us"] == pytest.approx(4.347, rel=0.01)
     assert numbers["R_send"] == pytest.approx(0.00758, rel=0.01)
     assert numbers["R_recv"] == pytest.approx(0.00792, rel=0.01)
     assert numbers["t_sw_us"] is None, "no latency of the replayed bench was measured"
-    assert numbers["difference_us"] == 0
+    # The direct run has exact lengths by its log, the replay has bounds: off by less than half a byte, 0.008 us.
+    assert abs(numbers["difference_us"]) < 0.004

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -20,7 +21,7 @@ from matplotlib.colors import to_rgba
 import pcitrace
 from pcitrace import plot
 from pcitrace.errors import FrameMatchError
-from pcitrace.plot.style import CONTROL, DATA
+from pcitrace.plot.style import CONTROL, DATA, WIRE
 from pcitrace.simulate import simulate
 
 
@@ -90,6 +91,22 @@ def test_lanes_are_the_transactions_and_the_dma(run: pcitrace.Run) -> None:
     pieces = pd.concat([traffic.pieces for traffic in run.frames.hosts.values()]).dropna(subset=["first_data_us"])
     expected = sorted(zip(pieces["first_data_us"], pieces["last_data_us"], strict=True))
     assert bars(ax, DATA) == pytest.approx(np.array(expected))
+
+
+def test_bars_of_the_wire_are_as_long_as_the_wire_was_busy(run: pcitrace.Run) -> None:
+    table = run.frames.table.dropna(subset=["wire_start_us", "wire_end_us"]).sort_values("wire_start_us")
+    drawn = bars(plot.lanes(run), WIRE)
+    assert np.array(drawn) == pytest.approx(table[["wire_start_us", "wire_end_us"]].to_numpy(dtype=float), abs=1e-6)
+
+
+def test_full_width_is_that_at_half_of_the_maximum(run: pcitrace.Run) -> None:
+    """Of values that lie in a triangle 4 us wide it is 2 us; at a third it would be 2.7."""
+    n = 20_000
+    spread = np.sort(np.random.default_rng(1).triangular(8.0, 10.0, 12.0, n))
+    rows = run.frames.table.iloc[np.zeros(n, dtype=int)].reset_index(drop=True).assign(gap_us=spread)
+    ax = plot.histogram(run, "gap_us", frames=replace(run.frames, table=rows))
+    [told] = [text for text in texts(ax) if "FWHM" in text]
+    assert float(told.split("FWHM ")[1]) == pytest.approx(2.0, abs=0.2)
 
 
 def test_lanes_show_only_what_was_asked_for(run: pcitrace.Run) -> None:

@@ -18,6 +18,7 @@ mpl.use("agg")
 import pytest
 import tomli_w
 from conftest import REPOSITORY, needed_program
+from uncertainties import ufloat
 
 import pcitrace
 from pcitrace import report, results
@@ -65,11 +66,40 @@ def text_of(folder: Path) -> str:
 
 def test_numbers_stand_beside_their_definitions(found: results.Results, folder: Path) -> None:
     text = text_of(folder)
-    for name, words in (("t_nic_us", "Transit of one card"), ("t_sw_us", "Software of one host")):
+    assert re.search(r"Transit of one card.* unknown it depends on the length: 4\.3\d+ us at 64 bytes", text)
+    for name, words in (("R_PCI_send_us_per_byte", "Slope of the sending"), ("t_sw_us", "Software of one host")):
         value = " ± ".join(str(found.constants[name]).split("±"))
         assert re.search(rf"{words}[^±]*{re.escape(value)} µs", text), name
     assert "450 of" not in text
     assert "90 of 90" in text
+
+
+def test_periods_have_their_busy_time_and_their_data_time(found: results.Results, folder: Path) -> None:
+    text = text_of(folder)
+    told = found.as_dict()["buses"]
+    for name in "AB":
+        for side in ("send_periods", "receive_periods"):
+            one = told[name][side]
+            assert one["data_us"] < one["busy_us"]
+            basis = (
+                f"{one['periods']} periods of {one['period_us']:.2f} µs, of which {one['busy_us']:.2f} µs busy, "
+                f"{one['data_us']:.2f} µs with data"
+            )
+            assert basis in text
+
+
+def test_page_and_json_say_the_same(found: results.Results, folder: Path) -> None:
+    """The number behind ± is sigma of the JSON, and its parts are those of the JSON."""
+    text, told = text_of(folder), found.as_dict()
+    for name in ("R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte", "t_sw_us"):
+        one = told["constants"][name]
+        shown = ufloat(one["value"], one["sigma"])
+        assert f"{shown:P}".replace("±", " ± ") in text
+        assert f"sigma {one['sigma_measurement']:.2g} (measurement)" in text
+        if one["sigma_frames"]:
+            assert f"{one['sigma_frames']:.2g} (standard error of the frames)" in text
+    for one in told["timing"]["csr_costs_us"]:
+        assert f"{one['host']}: {ufloat(one['value'], one['sigma']):P}".replace("±", " ± ") in text
 
 
 def test_every_finding_is_on_the_page(found: results.Results, folder: Path) -> None:

@@ -15,7 +15,8 @@ from conftest import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcitrace import ConfigurationError, configuration, runfolder
+import pcitrace
+from pcitrace import ConfigurationError, FrameMatchError, WiringError, configuration, runfolder
 
 GOOD: dict[str, Any] = {
     "format": 1,
@@ -67,7 +68,9 @@ def test_written_and_read_again(folder: Path) -> None:
         ("captures.0.file", None, "captures[0].file", "missing"),
         ("origin", None, "origin", "missing"),
         ("origin", "measured", "origin", "allowed: 'captured'"),
-        ("format", 2, "format", "allowed: 1"),
+        ("format", 3, "format", "allowed: 1, 2"),
+        ("captures", [], "captures", "at least 1"),
+        ("path", {"kind": "direct"}, "path", "came with format 2"),
         ("link.rate_mbit_s", "fast", "link.rate_mbit_s", "'fast': must be number"),
         ("captures.0.rate_hz", 100.0, "captures[0].rate_hz", "100 MS/s is 100e6"),
         ("hosts.A.clock_mhz", 33e6, "hosts.A.clock_mhz", "33 MHz is 33.0"),
@@ -226,7 +229,75 @@ def test_every_key_is_documented() -> None:
 
 def test_the_documented_run_folder_is_valid(folder: Path) -> None:
     text = (REPOSITORY / "docs" / "run-folder.md").read_text()
-    example = re.search(r"```toml\n(.*?)```", text, re.DOTALL).group(1)
-    (folder / "bus.vcd.gz").write_bytes(b"")
-    (folder / "run.toml").write_text(example)
-    assert list(runfolder.load(folder).run["hosts"]) == ["A", "B"]
+    with_capture, without = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    for name in ("bus.vcd.gz", "summary.json", "p000-node0-received.npy", "node1-clock.npy"):
+        (folder / name).write_bytes(b"")
+    (folder / "run.toml").write_text(with_capture)
+    assert runfolder.load(folder).bus_hosts == ["A", "B"]
+    (folder / "run.toml").write_text(without)
+    assert list(runfolder.load(folder).run["hosts"]) == ["node0", "node1"]
+
+
+TWO: dict[str, Any] = {
+    "format": 2,
+    "origin": "captured",
+    "hosts": {f"node{node}": {"node": node} for node in range(8)},
+    "path": {"kind": "switch", "name": "other module", "devices": ["BATM"], "modules": [["1", "2"]]},
+    "clock_exchanges": [{"file": "clock.npy", "host": "node1", "reference": "node0"}],
+    "companions": [{"folder": "load", "role": "background", "lag_us": 12.5}],
+}
+
+
+def two(folder: Path) -> Path:
+    (folder / "load").mkdir()
+    np.save(folder / "clock.npy", np.zeros(4, runfolder.CLOCK_EXCHANGES))
+    return folder
+
+
+def test_format_2_needs_no_capture_and_takes_many_hosts(tmp_path: Path) -> None:
+    read = runfolder.write(two(tmp_path), TWO)
+    assert read.bus_hosts == []
+    assert len(read.run["hosts"]) == 8
+    run = pcitrace.open(tmp_path)
+    assert (run.captures, run.buses) == ([], {})
+    with pytest.raises(WiringError, match="no bus was recorded"):
+        run.bus  # noqa: B018
+    with pytest.raises(FrameMatchError):
+        run.frames  # noqa: B018
+    assert len(runfolder.read_clock_exchanges(tmp_path / "clock.npy")) == 4
+    with pytest.raises(ConfigurationError, match="not a frame log"):
+        runfolder.read_frame_log(tmp_path / "clock.npy")
+
+
+def test_in_format_2_a_host_without_a_capture_has_no_bus(folder: Path) -> None:
+    hosts = {"A": {"capture": 0}, "B": {}, "C": {}}
+    read = runfolder.write(folder, {**GOOD, "format": 2, "hosts": hosts})
+    assert read.bus_hosts == ["A"]
+    assert "bus" not in read.run["hosts"]["B"]
+
+
+def test_an_empty_capture_does_not_hide_the_rest(folder: Path) -> None:
+    """An analyser that never delivered a sample leaves a file that nothing can read."""
+    (folder / "b.vcd").write_bytes(b"")
+    captures = [{"file": "a.sr", "samples": 0}, {"file": "b.vcd"}]
+    hosts = {"A": {"capture": 0}, "B": {"capture": 1}}
+    read = runfolder.write(folder, {**GOOD, "format": 2, "captures": captures, "hosts": hosts})
+    assert (read.bus_hosts, read.run["hosts"]["B"]["capture"]) == (["B"], 0)
+    assert [path.name for path in read.capture_paths] == ["b.vcd"]
+    runfolder.write(folder, {**GOOD, "captures": captures[:1], "hosts": {"A": {}}})
+    assert pcitrace.open(folder).buses == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "entry", "words"),
+    [
+        ("clock_exchanges", [{"file": "no.npy", "host": "node1", "reference": "node0"}], "no.npy is not in"),
+        ("clock_exchanges", [{"file": "clock.npy", "host": "node1", "reference": "B"}], "'B' is none of the hosts"),
+        ("host_states", [{"host": "node1", "before": "gone.json"}], "gone.json is not in"),
+        ("companions", [{"folder": "nowhere", "role": "pair"}], "nowhere is not in"),
+        ("switch", {"truth": "switch.csv"}, "switch.csv is not in"),
+    ],
+)
+def test_what_format_2_names_must_be_there(tmp_path: Path, key: str, entry: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        runfolder.write(two(tmp_path), {**TWO, key: entry})

@@ -136,7 +136,11 @@ def test_waveforms_decode_to_the_truth(run: Path) -> None:
             assert [(p["transaction"], p["data"], p["byte_enables"]) for p in decoded.data_phases] == [
                 (int(p["transaction"]), int(p["data"]), int(p["byte_enables"])) for p in phases
             ]
-            assert all(phase["parity_ok"] for phase in decoded.data_phases)
+            # Without PAR64 a 64-bit phase is half known.
+            wide = any(phase["byte_enables"] > 0xF or phase["data"] >> 32 for phase in decoded.data_phases)
+            known = [phase["parity_ok"] for phase in decoded.data_phases if phase["parity_ok"] is not None]
+            assert all(known)
+            assert wide or len(known) == len(decoded.data_phases) > 0
         counted = oracle.account(decoded.classes, captured)
         total = simulated.truth(run)["clocks"][bus]
         for name, count in counted.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import nicruns
@@ -16,11 +17,12 @@ from conftest import shared_dir
 import pcitrace
 from pcitrace import results, timing
 from pcitrace.errors import FitError, FrameMatchError
-from pcitrace.estimate import Errors, line
+from pcitrace.estimate import line
 from pcitrace.results import Results
 from pcitrace.simulate import Simulation, random_bench, simulate
 from pcitrace.timing import Forwarding, usage
 from pcitrace.timing.frametimes import Clockwork, FrameTimes, period_of
+from pcitrace.uncertainty import Errors
 
 LENGTHS = (64, 256, 512, 1000, 1500)
 NONE = np.zeros(0)
@@ -55,14 +57,15 @@ def test_figure_3_1_gives_the_published_constants(figure_3_1: Results) -> None:
     constants = figure_3_1.constants
     assert constants["R_PCI_send_us_per_byte"].value == pytest.approx(0.00758, rel=0.01)
     assert constants["R_PCI_recv_us_per_byte"].value == pytest.approx(0.00792, rel=0.01)
-    assert constants["t_nic_us"].value == pytest.approx(4.25, rel=0.02)
+    at = figure_3_1.timing.transit.at.set_index("length_bytes")["value"]
+    assert (at[64] + at[1500]) / 2 == pytest.approx(4.25, rel=0.01)
     assert constants["t_sw_us"].value == pytest.approx(8.70, rel=0.01)
     assert constants["t_sw_us"].source == "derived"
     assert figure_3_1.model is not None
-    assert figure_3_1.model.slope_us_per_byte.nominal_value == pytest.approx(0.0235, rel=0.01)
+    assert figure_3_1.model.slope_us_per_byte.value == pytest.approx(0.0235, rel=0.01)
     for length in (64, 1500):
         latency = figure_3_1.model.latency_us(length)
-        assert latency.nominal_value == pytest.approx(26.32 + 0.0235 * length, rel=0.01)
+        assert latency.value == pytest.approx(26.32 + 0.0235 * length, rel=0.01)
 
 
 def test_figure_3_1_gaps_and_t_nic_by_length(figure_3_1: Results) -> None:
@@ -74,24 +77,45 @@ def test_figure_3_1_gaps_and_t_nic_by_length(figure_3_1: Results) -> None:
         assert np.average(rows["t_nic_us"], weights=rows["n"]) == pytest.approx(t_nic_us, rel=0.01)
 
 
-def test_figure_3_1_is_not_strictly_store_and_forward_and_t_nic_stands(figure_3_1: Results) -> None:
+def test_figure_3_1_is_not_strictly_store_and_forward_and_t_nic_is_a_line(figure_3_1: Results) -> None:
     measured = figure_3_1.timing
     assert measured.forwarding is Forwarding.DEVIATES
     assert measured.gap.slope.value == pytest.approx(0.00777, rel=0.01)
-    assert measured.t_nic.value is not None
+    assert measured.t_nic.value is None
+    assert re.match(r"it depends on the length: 4\.3\d* us at 64 bytes, 4\.1\d* at 1500;", measured.t_nic.reason)
+    told = figure_3_1.as_dict()["constants"]["t_nic_us"]
+    line, at = told["line"], told["at"]
+    lengths = figure_3_1.frames.table["length_bytes"].astype(int)
+    assert [one["length_bytes"] for one in at] == sorted(set(lengths))
+    for one in at:
+        assert abs(line["intercept"] + line["slope"] * one["length_bytes"] - one["value"]) < 4.5 * one["sigma"]
+    (a, b), (c, d) = line["covariance"]
+    assert (a, d) == (measured.t_nic_line.intercept.sigma**2, measured.t_nic_line.slope.sigma**2)
+    assert b == c
+    # The line is known best in the middle of its lengths: at 0 bytes what makes it steeper makes it lower.
+    assert -np.sqrt(a * d) < b < 0
     assert measured.t_nic_line.slope.value == pytest.approx((0.00777 - 0.008) / 2, rel=0.1)
     assert any("not strictly store and forward" in finding for finding in figure_3_1.findings)
 
 
 def test_figure_3_1_equals_its_own_truth(figure_3_1: Results) -> None:
     truth = simulated.truth(figure_3_1.run.path)["constants"]
-    for name, title in (("t_nic_us", "t_nic_us"), ("R_PCI_send_us_per_byte",) * 2, ("R_PCI_recv_us_per_byte",) * 2):
+    for name in ("R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte"):
         measured = figure_3_1.constants[name]
-        assert measured.n == truth[title]["n"]
-        assert abs(measured.value - truth[title]["value"]) < 4 * measured.sigma
+        assert measured.n == truth[name]["n"]
+        assert abs(measured.value - truth[name]["value"]) < 4 * measured.sigma_measurement
+    frames = pd.read_csv(figure_3_1.run.path / "truth" / "frames.csv").groupby("length_bytes")["t_nic_us"].mean()
+    at = figure_3_1.timing.transit.at
+    assert at["length_bytes"].tolist() == frames.index.tolist()
+    assert (np.abs(at["value"] - frames.to_numpy()) < 4 * at["sigma_measurement"]).all()
+    line, wanted = figure_3_1.timing.t_nic_line, figure_3_1.run.folder.run["simulation"]["parameters"]["bench"]["a"]
+    true = wanted["nic"]["receive_transit_us_per_byte"] / 2
+    assert abs(line.slope.value - true) < 3 * line.slope.sigma < 0.1 * abs(true)
     for side, rate in (("send", figure_3_1.timing.send), ("recv", figure_3_1.timing.receive)):
         assert rate.burst.n == truth[f"burst_rate_{side}_us_per_byte"]["n"]
-        assert abs(rate.burst.value - truth[f"burst_rate_{side}_us_per_byte"]["value"]) < 4 * rate.burst.sigma
+        assert (
+            abs(rate.burst.value - truth[f"burst_rate_{side}_us_per_byte"]["value"]) < 4 * rate.burst.sigma_measurement
+        )
 
 
 def test_figure_3_1_csr_costs(figure_3_1: Results) -> None:
@@ -104,13 +128,51 @@ def test_figure_3_1_csr_costs(figure_3_1: Results) -> None:
         assert costs[host, "receive_to_csr"] == pytest.approx(5.3, abs=0.1)
 
 
+def costs_without(found: Results, every: int) -> pd.DataFrame:
+    """Return the costs where it is not known of every so many frames of B which accesses started them."""
+    table = found.frames.table.copy()
+    mine = table.index[table["sender"] == "B"]
+    table.loc[mine[every - 1 :: every], ["csr_first_us", "csr_last_us"]] = None
+    measured = timing.measure(found.run, replace(found.frames, table=table))
+    return measured.csr_costs.set_index(["host", "what"])
+
+
+def test_a_cost_over_frames_that_are_no_fair_choice_is_not_known(figure_3_1: Results) -> None:
+    """The frames that waited longest are those whose accesses are hard to tell: without them the mean is too short."""
+    whole = costs_without(figure_3_1, 1000)
+    assert whole["value"].notna().all()
+    few, many = costs_without(figure_3_1, 60), costs_without(figure_3_1, 5)
+    for what in ("send_csr", "csr_to_dma"):
+        assert np.isnan(many.loc[("B", what), "value"])
+        assert "45 of 225 frames cannot be told" in many.loc[("B", what), "reason"]
+        assert many.loc[("A", what), "value"] == whole.loc[("A", what), "value"]
+        one, true = few.loc[("B", what)], whole.loc[("B", what)]
+        assert one["n"] == true["n"] - 3
+        assert abs(one["value"] - true["value"]) < 2 * one["sigma_measurement"]
+        assert one["sigma_measurement"] > true["sigma_measurement"]
+    # What lies before or after the capture is missing whatever it took.
+    table = figure_3_1.frames.table.copy()
+    table.loc[table.index[:40], ["csr_first_us", "csr_last_us"]] = None
+    measured = timing.measure(figure_3_1.run, replace(figure_3_1.frames, table=table))
+    assert measured.csr_costs["value"].notna().all()
+
+
+def test_an_edge_of_the_wire_may_always_lie_at_one_place_between_the_samples(figure_3_1: Results) -> None:
+    """Of TX_EN a mean is no better known than one edge, however many frames there are."""
+    tx = figure_3_1.timing.t_nic_tx
+    assert tx.n == 450
+    # There are two probes of a wire: each may be wrong by itself.
+    assert 0.01 / np.sqrt(24) <= tx.sigma_measurement < 0.01 / np.sqrt(12)
+
+
 def test_everything_can_be_printed_as_json(figure_3_1: Results) -> None:
     told = json.loads(json.dumps(figure_3_1.as_dict(), allow_nan=False))
     assert set(told) >= {"constants", "buses", "frames", "model", "findings"}
-    for name in ("t_nic_us", "R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte", "t_sw_us"):
-        assert {"value", "sigma", "n", "source"} <= set(told["constants"][name])
-        assert told["constants"][name]["value"] > 0
-        assert told["constants"][name]["sigma"] > 0
+    for name in ("R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte", "t_sw_us"):
+        one = told["constants"][name]
+        assert one["value"] > 0
+        assert one["sigma"] == pytest.approx(np.hypot(one["sigma_measurement"], one["sigma_frames"] or 0), rel=1e-12)
+        assert one["sigma"] > 0
     truth = simulated.truth(figure_3_1.run.path)
     for bus in ("A", "B"):
         assert told["buses"][bus]["transactions"] == truth["counts"][bus]["transactions"]
@@ -123,10 +185,16 @@ def test_everything_can_be_printed_as_json(figure_3_1: Results) -> None:
 
 
 def test_a_selection_of_frames_has_constants_of_its_own(figure_3_1: Results) -> None:
-    chosen = figure_3_1.frames["length_bytes >= 1000"]
+    chosen = figure_3_1.frames["length_bytes == 64"]
     measured = timing.measure(figure_3_1.run, chosen)
     assert measured.t_nic.n == len(chosen) < len(figure_3_1.frames)
-    assert measured.t_nic.value < figure_3_1.timing.t_nic.value
+    at = figure_3_1.timing.transit.at.set_index("length_bytes").loc[64]
+    assert measured.t_nic.value == pytest.approx(at["value"], rel=1e-12)
+    assert measured.t_nic.sigma == pytest.approx(at["sigma"], rel=0.1)
+    # A standard deviation is that of one frame; a standard error that of their mean.
+    single = figure_3_1.frames.table.loc[lambda table: table["length_bytes"] == 64, "t_nic_us"].astype(float).std()
+    assert measured.t_nic.scatter == pytest.approx(single, rel=0.03)
+    assert measured.t_nic.sigma_frames == pytest.approx(measured.t_nic.scatter / np.sqrt(len(chosen)), rel=1e-9)
 
 
 # --- presets: use of the bus, groups
@@ -257,9 +325,9 @@ def test_two_analysers_share_the_error_of_their_offset(tmp_path: Path) -> None:
     truth = simulated.truth(found.run.path)["constants"]["t_nic_us"]
     t_nic = found.constants["t_nic_us"]
     # One direction only: half of the offset's error is the error of t_nic, whatever the number of frames.
-    assert t_nic.sigma == pytest.approx(0.25, rel=0.01)
-    assert abs(t_nic.value - truth["value"]) < 4 * t_nic.sigma
-    assert found.constants["R_PCI_send_us_per_byte"].sigma < 1e-4
+    assert t_nic.sigma_measurement == pytest.approx(0.25, rel=0.01)
+    assert abs(t_nic.value - truth["value"]) < 4 * t_nic.sigma_measurement
+    assert found.constants["R_PCI_send_us_per_byte"].sigma_measurement < 1e-4
 
 
 def test_the_error_of_an_offset_cancels_between_both_directions(tmp_path: Path) -> None:
@@ -267,8 +335,8 @@ def test_the_error_of_an_offset_cancels_between_both_directions(tmp_path: Path) 
     found = bench(tmp_path / "run", **values, **{"analyser.offset_sigma_us": 0.5, "analyser.drift_sigma_ppm": 0.0})
     truth = simulated.truth(found.run.path)["constants"]["t_nic_us"]
     t_nic = found.constants["t_nic_us"]
-    assert t_nic.sigma < 0.01
-    assert abs(t_nic.value - truth["value"]) < 4 * t_nic.sigma
+    assert t_nic.sigma_measurement < 0.01
+    assert abs(t_nic.value - truth["value"]) < 4 * t_nic.sigma_measurement
 
 
 def test_the_skew_of_the_probes_is_the_error_of_one_direction(tmp_path: Path) -> None:
@@ -277,12 +345,14 @@ def test_the_skew_of_the_probes_is_the_error_of_one_direction(tmp_path: Path) ->
     truth = simulated.truth(one.run.path)["constants"]["t_nic_us"]
     t_nic = one.constants["t_nic_us"]
     # Each bus clock comes late by up to 4 ns, evenly: half of the difference of two such delays.
-    assert t_nic.sigma == pytest.approx(0.004 * np.sqrt(2 / 12) / 2, rel=0.03)
-    assert abs(t_nic.value - truth["value"]) < 3 * t_nic.sigma
+    assert t_nic.sigma_measurement == pytest.approx(0.004 * np.sqrt(2 / 12) / 2, rel=0.03)
+    assert abs(t_nic.value - truth["value"]) < 3 * t_nic.sigma_measurement
     # Every frame of the other direction is wrong by as much the other way.
     both = bench(tmp_path / "both", **values, **{"test.kind": "ping-pong"})
-    assert both.constants["t_nic_us"].sigma < t_nic.sigma / 5
-    assert both.timing.t_nic_tx.sigma > t_nic.sigma, "the probe of the wire has a skew of its own"
+    assert both.constants["t_nic_us"].sigma_measurement < t_nic.sigma_measurement / 5
+    assert both.timing.t_nic_tx.sigma_measurement > t_nic.sigma_measurement, (
+        "the probe of the wire has a skew of its own"
+    )
 
 
 def test_finer_sampling_makes_sigma_smaller(tmp_path: Path) -> None:
@@ -290,7 +360,7 @@ def test_finer_sampling_makes_sigma_smaller(tmp_path: Path) -> None:
     for rate in (100.0, 400.0):
         values = {"test.sizes": LENGTHS, "test.count": 20, "analyser.rate_mhz": rate, "analyser.wires": "full"}
         found = bench(tmp_path / str(rate), **values)
-        sigma[rate] = found.constants["t_nic_us"].sigma
+        sigma[rate] = found.constants["t_nic_us"].sigma_measurement
         times = FrameTimes(found.frames, {name: Clockwork.of(found.run, name, NONE) for name in "AB"}, 0.008)
         errors = times.errors("dma_end_us", "rx_dma_start_us")
         assert errors.variance == pytest.approx(2 / 12 / rate**2)
@@ -325,8 +395,11 @@ def test_lengths_that_are_bounds_widen_sigma(figure_3_1: Results) -> None:
     chosen = frames["length_bytes > 0"]
     bounded = type(chosen)(table, chosen.drop_log, chosen.hosts, chosen.findings)
     measured = timing.measure(figure_3_1.run, bounded)
-    assert measured.t_nic.sigma > 10 * figure_3_1.timing.t_nic.sigma
-    assert measured.t_nic.value - frames.table["t_nic_us"].mean() == pytest.approx(1.5 * 0.008 / 2)
+    known, blurred = figure_3_1.timing.transit.at, measured.transit.at
+    assert (blurred["sigma_measurement"] > known["sigma_measurement"]).all()
+    assert blurred["sigma_measurement"].min() > 0.004
+    assert (blurred["value"] - known["value"]).tolist() == pytest.approx([1.5 * 0.008 / 2] * len(known))
+    assert measured.t_nic_line.intercept.sigma > 2 * figure_3_1.timing.t_nic_line.intercept.sigma
     assert any("upper bounds" in finding for finding in measured.findings)
 
 
@@ -338,7 +411,7 @@ def test_lengths_that_the_wire_tells_to_a_byte_are_not_rounded(tmp_path: Path) -
     truth = simulated.truth(found.run.path)["constants"]
     for name in ("R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte"):
         constant = found.constants[name]
-        assert abs(constant.value - truth[name]["value"]) < 3 * constant.sigma
+        assert abs(constant.value - truth[name]["value"]) < 3 * constant.sigma_measurement
 
 
 def test_sigma_of_a_slope_has_what_wrong_lengths_do_to_points_off_the_line() -> None:
@@ -349,8 +422,8 @@ def test_sigma_of_a_slope_has_what_wrong_lengths_do_to_points_off_the_line() -> 
     moved = [
         [np.polyfit(x + each, y, 1)[at] - np.polyfit(x - each, y, 1)[at] for each in 1e-3 * np.eye(5)] for at in (0, 1)
     ]
-    assert found.slope.sigma == pytest.approx(np.linalg.norm(moved[0]) / 2e-3 * 0.5, rel=1e-4)
-    assert found.intercept.sigma == pytest.approx(np.linalg.norm(moved[1]) / 2e-3 * 0.5, rel=1e-4)
+    assert found.slope.sigma_measurement == pytest.approx(np.linalg.norm(moved[0]) / 2e-3 * 0.5, rel=1e-4)
+    assert found.intercept.sigma_measurement == pytest.approx(np.linalg.norm(moved[1]) / 2e-3 * 0.5, rel=1e-4)
 
 
 def test_a_capture_of_changes_has_the_tick_as_its_step(tmp_path: Path) -> None:
@@ -462,7 +535,7 @@ def test_frames_that_only_one_host_shows_so_are_not_in_its_rate(tmp_path: Path, 
     assert found.frames.table["length_bytes"].max() > 1530
     truth = json.loads((tmp_path / "run" / "truth" / "truth.json").read_text())["constants"]["R_PCI_send_us_per_byte"]
     rate = found.timing.send.effective
-    assert abs(rate.value - truth["value"]) < 3 * rate.sigma
+    assert abs(rate.value - truth["value"]) < 3 * rate.sigma_measurement
 
 
 def test_what_is_loose_may_be_longer_by_what_is_short_behind_it(tmp_path: Path) -> None:
@@ -471,7 +544,7 @@ def test_what_is_loose_may_be_longer_by_what_is_short_behind_it(tmp_path: Path) 
     found = results.of_run(pcitrace.open(tmp_path / "run"))
     truth = json.loads((tmp_path / "run" / "truth" / "truth.json").read_text())["constants"]["R_PCI_recv_us_per_byte"]
     rate = found.timing.receive.effective
-    assert abs(rate.value - truth["value"]) < 2 * rate.sigma < 2e-5
+    assert abs(rate.value - truth["value"]) < 2 * rate.sigma_measurement < 2e-5
 
 
 def test_t_sw_and_its_error_are_those_of_the_bench(tmp_path: Path) -> None:
@@ -481,7 +554,7 @@ def test_t_sw_and_its_error_are_those_of_the_bench(tmp_path: Path) -> None:
     assert (found.latency["sigma_us"] > 5 * 0.01 / np.sqrt(found.latency["n"])).all()
     assert found.fit.p_value > 0.001
     truth = json.loads((tmp_path / "run" / "truth" / "truth.json").read_text())["constants"]["t_sw_us"]["value"]
-    assert abs(found.t_sw.value - truth) < 3 * found.t_sw.total < 0.1
+    assert abs(found.t_sw.value - truth) < 3 * found.t_sw.sigma < 0.2
 
 
 @pytest.mark.parametrize("wires", ["control14", "control16", "full"])
@@ -497,7 +570,7 @@ def test_one_host_tells_how_it_receives(tmp_path: Path, wires: str) -> None:
     true = np.polyfit(mine["length_bytes"], mine["rx_dma_end_us"] - mine["rx_dma_start_us"], 1)[0]
     rate = found.timing.receive.effective
     assert rate.n == len(mine)
-    assert abs(rate.value - true) < 3 * rate.sigma < 3e-5
+    assert abs(rate.value - true) < 3 * rate.sigma_measurement < 3e-5
     dropped = found.frames.drop_log
     assert len(dropped) == len(mine)
     assert set(dropped["reason"]) == {"the bus of its sender was not captured"}
@@ -521,20 +594,23 @@ def edited(run: Path, stated: str, instead: str) -> Results:
     return results.of_run(pcitrace.open(run))
 
 
-@pytest.mark.parametrize("wrong_us", [1.0, 5.0])
-def test_a_wrong_offset_shows_in_the_two_directions(tmp_path: Path, wrong_us: float) -> None:
+def test_a_wrong_offset_shows_in_the_two_directions(tmp_path: Path) -> None:
     values = {"analyser.separate": True, "analyser.offset_us": 3.0, "test.count": 45}
     simulate("acenic-fig3.1", tmp_path / "run", seed=6, values=values)
     assert not any("directions" in finding for finding in results.of_run(pcitrace.open(tmp_path / "run")).findings)
-    found = edited(tmp_path / "run", "offset_us = 3.0", f"offset_us = {3.0 + wrong_us}")
+    found = edited(tmp_path / "run", "offset_us = 3.0", "offset_us = 4.0")
     [finding] = [one for one in found.findings if "the directions differ" in one]
-    assert float(finding.split("wrong by ")[1].split()[0]) == pytest.approx(wrong_us, abs=0.02)
+    assert float(finding.split("wrong by ")[1].split()[0]) == pytest.approx(1.0, abs=0.02)
 
 
-def test_an_impossible_offset_shows_in_t_sw(tmp_path: Path) -> None:
-    simulate("acenic-fig3.1", tmp_path / "run", values={"analyser.separate": True, "analyser.offset_us": 3.0})
-    found = edited(tmp_path / "run", "offset_us = 3.0", "offset_us = 33.0")
-    assert any("t_sw comes out negative" in finding for finding in found.findings)
+@pytest.mark.parametrize("wrong_us", [5.0, 30.0])
+def test_with_an_impossible_offset_frames_arrive_before_they_were_sent(tmp_path: Path, wrong_us: float) -> None:
+    values = {"analyser.separate": True, "analyser.offset_us": 3.0, "test.count": 45}
+    simulate("acenic-fig3.1", tmp_path / "run", values=values)
+    found = edited(tmp_path / "run", "offset_us = 3.0", f"offset_us = {3.0 + wrong_us}")
+    assert any("before they were sent" in finding for finding in found.findings)
+    assert found.timing.t_nic.value is None
+    assert found.t_sw.value is None
 
 
 def test_hosts_that_differ_at_the_one_length_of_one_of_them(tmp_path: Path) -> None:

@@ -27,9 +27,12 @@ command -v cc >/dev/null 2>&1 || packages="$packages gcc libc6-dev"
 required=$packages
 want sigrok-cli sigrok-cli # reads captures beside our own readers, and records in the tests of pcicap
 want ip iproute2           # network namespaces, between which the tests send frames
+want ping iputils-ping     # driven by pcicap ping
+want iperf3 iperf3         # driven by pcicap tcp
 want ethtool ethtool       # settings of their interfaces
 want unshare util-linux    # makes the namespaces
 [ "$1" = test ] && want chromium chromium # opens the report as a reader would
+[ "$1" = test ] && want lspci pciutils # reads what `pcitrace devices --lspci` writes
 [ "$1" = test ] && required=$packages # make demo leaves out what it cannot do
 
 if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -115,10 +115,10 @@ def compare(path: Path, seed: int) -> Run:
     )
     for name in CONSTANTS:
         measured, true = found.constants[name], truth["constants"][name]["value"]
-        if measured.value is None or true is None or not measured.sigma:
+        if measured.value is None or true is None or not measured.sigma_measurement:
             run.unknown[name] = measured.reason or "no truth"
         else:
-            run.pulls[name] = (measured.value - true) / measured.sigma
+            run.pulls[name] = (measured.value - true) / measured.sigma_measurement
     clock_us = 1 / a["clock_mhz"]
     frames_against(found.frames, pd.read_csv(path / "truth" / "frames.csv"), clock_us, run)
     known_csr = pd.read_csv(path / "truth" / "csr.csv")

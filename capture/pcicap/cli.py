@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from pcicap import __version__, devices, runfolder
+from pcicap import __version__, devices, framegen, runfolder
 from pcicap.errors import PcicapError
 from pcicap.plan import Plan, load
 from pcicap.plan import points as sweep_points
@@ -22,15 +22,24 @@ from pcicap.record import record
 from pcicap.replay_server import Fault, ReplayServer
 from pcicap.replay_source import open_source
 from pcicap.sweep import record_sweep
+from pcicap.tools import TOOLS, Drive, drive
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    # what follows a -- is for the program that is driven
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    cut = words.index("--") if "--" in words else len(words)
+    parser = _parser()
+    options = parser.parse_args(words[:cut])
+    if words[cut + 1 :] and options.run is not _drive:
+        parser.error(f"unrecognized arguments: {' '.join(words[cut:])}")
+    options.rest = tuple(words[cut + 1 :])
     try:
         return int(options.run(options))
     except PcicapError as error:
-        print(f"pcicap: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"pcicap: {line}", file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
         return 4
@@ -50,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("record", help="carry out a plan and write a run folder")
     command.add_argument("plan", type=Path, help="plan (TOML)")
-    command.add_argument("-o", "--output", type=Path, required=True, metavar="RUN", help="run folder to make")
+    command.add_argument("-o", "--output", type=Path, metavar="RUN", help="run folder to make")
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     command.add_argument("-q", "--quiet", action="store_true", help="no progress")
     command.set_defaults(run=_record)
 
@@ -82,6 +92,19 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true", help="as JSON")
     command.set_defaults(run=_devices)
 
+    for name, tools in (("tcp", [tool for tool in TOOLS if tool != "ping"]), ("ping", ["ping"])):
+        command = commands.add_parser(
+            name,
+            help=f"drive {', '.join(tools)} and keep what it says in a run folder",
+            epilog="Options of the program follow behind --.",
+        )
+        command.add_argument("peer", help="the other end; there the tool's server runs")
+        command.add_argument("-o", "--output", type=Path, required=True, metavar="RUN", help="run folder to make")
+        command.add_argument("--tool", choices=tools, default=tools[0], help="which program")
+        command.add_argument("--values", default="", metavar="V,...", help="one call for each; {} in options is it")
+        command.add_argument("--max-seconds", type=float, default=60.0, help="for each call")
+        command.set_defaults(run=_drive)
+
     command = commands.add_parser("recover", help="make a run folder of one whose recording was killed")
     command.add_argument("folder", type=Path, help="NAME.partial")
     command.set_defaults(run=_recover)
@@ -90,6 +113,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _record(options: argparse.Namespace) -> int:
     plan = load(options.plan)
+    if options.dry_run:
+        return _say(plan, options.plan)
+    if options.output is None:
+        print("pcicap: record: -o RUN is missing: the run folder to make", file=sys.stderr)
+        return 2
     progress = Progress(options.quiet)
     for warning in plan.warnings:
         progress.step(f"warning: {warning}")
@@ -110,15 +138,28 @@ def _plan(options: argparse.Namespace) -> int:
     if options.plan is None:
         print("pcicap: plan: give a plan to check, or --example", file=sys.stderr)
         return 2
-    plan = load(options.plan)
-    for line in _describe(plan):
+    return _say(load(options.plan), options.plan)
+
+
+def _say(plan: Plan, path: Path) -> int:
+    """What a plan would do, and that it can be done here."""
+    lines = _describe(plan)
+    points = [point for _, point in sweep_points(plan, path.parent)] if plan.sweep else [plan]
+    would = {line: None for point in points for line in _frames(point)}
+    for line in (*lines, *would):
         print(line)
     if plan.sweep:
-        print(f"sweep: {plan.sweep.key} over {len(sweep_points(plan, options.plan.parent))} values, a run folder each")
+        print(f"sweep: {plan.sweep.key} over {len(points)} values, a run folder each")
     for warning in plan.warnings:
         print(f"warning: {warning}")
-    print(f"{options.plan}: ok")
+    print(f"{path}: ok")
     return 0
+
+
+def _frames(plan: Plan) -> list[str]:
+    if plan.test is None or plan.steering is None or plan.steering.interface is None:
+        return []
+    return framegen.dry_run(plan.test, plan.steering.interface, plan.peers)
 
 
 def _describe(plan: Plan) -> list[str]:
@@ -174,6 +215,17 @@ def _devices(options: argparse.Namespace) -> int:
     found = devices.report(specs)
     print(json.dumps(found, indent=2) if options.json else devices.text(found))
     return 0
+
+
+def _drive(options: argparse.Namespace) -> int:
+    values = tuple(filter(None, options.values.split(",")))
+    plan = Drive(options.tool, options.peer, options.rest, values, options.max_seconds)
+    reason = drive(plan, options.output)
+    if reason is None:
+        print(f"{options.output}: complete")
+        return 0
+    print(f"pcicap: {options.output}: incomplete: {reason}", file=sys.stderr)
+    return 4
 
 
 def _recover(options: argparse.Namespace) -> int:

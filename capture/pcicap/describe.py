@@ -48,9 +48,17 @@ def run_toml(
     run["versions"] = versions()
     run["captures"] = [_capture(analyser, settings) for analyser, settings, _ in analysers]
     lines = [set(analyser.spec.channels.values()) for analyser, _, _ in analysers]
-    run["hosts"] = {
-        host.name: _host(host, lines[host.analyser or 0], analysers[host.analyser or 0][2]) for host in plan.hosts
-    }
+    run["hosts"] = {}
+    for host in plan.hosts:
+        if host.analyser is None:
+            run["hosts"][host.name] = _host(host, (), {})
+        else:
+            run["hosts"][host.name] = _host(host, lines[host.analyser], analysers[host.analyser][2])
+    for node, name in enumerate(plan.nodes):
+        peer = plan.peers[node - 1] if node else None
+        run["hosts"].setdefault(name, {"mac": peer})["node"] = node
+    if plan.path:
+        run["path"] = dict(plan.path)
     # the captures of a replay show frames that took the source's link
     link = next((facts["link"] for _, _, facts in analysers if facts.get("link")), plan.link)
     if link:
@@ -122,14 +130,15 @@ def add_frames(run: dict[str, Any], folder: Path, plan: Plan, framegen: Framegen
     """Add the frame logs, the test as it was carried out, and the facts of the other hosts."""
     steering = plan.steering
     assert steering
-    others = [host.name for host in plan.hosts if host.mac]
-    run["frame_logs"] = runfolder.frame_logs(folder, [steering.name, *others])
+    others = list(plan.nodes[1:])
+    run["frame_logs"] = runfolder.frame_logs(folder, plan.nodes)
+    run["clock_exchanges"] = runfolder.clock_exchanges(folder, plan.nodes)
     if (folder / "frames/summary.json").is_file():
         run["frame_summary"] = "frames/summary.json"
     if framegen.summary is None:
         return
-    if run["origin"] == "captured" and latency.write(folder / "latency.csv", framegen.summary):
-        # the latency of this link and these cards goes with this bus, not with a replayed one
+    if latency.write(folder / "latency.csv", framegen.summary) and run["origin"] == "captured":
+        # the latency of this link and these cards goes with this bus; beside a replayed one it is only a table
         entry = {"file": "latency.csv", "method": plan.test.kind if plan.test else None}
         run["latency"] = [{**entry, "sender": steering.name, "receiver": others[0] if others else None}]
     test = dict(framegen.summary["test"])

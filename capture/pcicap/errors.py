@@ -1,5 +1,7 @@
 """What can go wrong: every message says where, what was found and what to do about it."""
 
+from collections.abc import Sequence
+
 
 class PcicapError(Exception):
     """Something stops pcicap; the message is one line for the user.
@@ -33,6 +35,23 @@ class PlanError(PcicapError):
         self.found = found
         self.remedy = remedy
         super().__init__(f"{key}: {found}; {remedy}")
+
+
+class PlanFaultsError(PlanError):
+    """Everything that is wrong with a plan, a line each; key, found and remedy are those of the first.
+
+    Parameters
+    ----------
+    faults : sequence of PlanError
+        Two at least.
+    """
+
+    def __init__(self, faults: Sequence[PlanError]) -> None:
+        super().__init__(faults[0].key, faults[0].found, faults[0].remedy)
+        self.faults = tuple(faults)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.faults))
 
 
 class CaptureFileError(PcicapError):

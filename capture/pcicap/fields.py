@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from pcicap.errors import PlanError
 
 _T = TypeVar("_T")
+_SOME: dict[Any, Any] = {str: "?", bool: False, list: [], dict: {}, object: None}
+"""Instead of a value that is wrong, where errors are collected; 1 for numbers."""
 
 
 class Fields:
@@ -20,12 +22,25 @@ class Fields:
         As `tomllib` gives it.
     path : str
         Where the table is in the plan, for errors.
+    faults : list of PlanError, optional
+        Where errors are collected; whoever asked gets some value of the right type instead, and the reading goes on.
+        Without it the first error is raised.
     """
 
-    def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
+    def __init__(self, values: Mapping[str, Any], path: str = "", faults: list[PlanError] | None = None) -> None:
         self._values = dict(values)
         self._path = path
+        self._faults = faults
         self._known: list[str] = []
+
+    def refuse(self, name: str, found: str, remedy: str) -> None:
+        """Collect, or raise, what is wrong with a key."""
+        self._fault(PlanError(self.key(name), found, remedy))
+
+    def _fault(self, error: PlanError) -> None:
+        if self._faults is None:
+            raise error
+        self._faults.append(error)
 
     def key(self, name: str) -> str:
         """Full key, as an error names it."""
@@ -42,13 +57,13 @@ class Fields:
             if name not in self._known:
                 near = difflib.get_close_matches(name, self._known, 1)
                 remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(self._known))}"
-                raise PlanError(self.key(name), "unknown key", remedy)
+                self.refuse(name, "unknown key", remedy)
 
     def text(self, name: str, default: str | None = None) -> str:
         """A non-empty string."""
         value: str = self._take(name, str, "a string", default)
         if not value and default != "":
-            raise PlanError(self.key(name), "is empty", "write a string")
+            self.refuse(name, "is empty", "write a string")
         return value
 
     def choice(self, name: str, choices: Collection[str], default: str | None = None) -> str:
@@ -57,23 +72,24 @@ class Fields:
         if value not in choices:
             near = difflib.get_close_matches(value, choices, 1)
             hint = f"did you mean {near[0]}?" if near else f"write one of {', '.join(choices)}"
-            raise PlanError(self.key(name), f"{value!r} is not known", hint)
+            self.refuse(name, f"{value!r} is not known", hint)
+            return next(iter(choices), "")
         return value
 
     def integer(self, name: str, default: int | None = None, least: int = 0) -> int:
         """An integer of at least `least`."""
         value: int = self._take(name, int, "an integer", default)
         if value < least:
-            raise PlanError(self.key(name), f"is {value}", f"write an integer of at least {least}")
+            self.refuse(name, f"is {value}", f"write an integer of at least {least}")
+            return least
         return value
 
     def number(self, name: str, default: float | None = None, positive: bool = True) -> float:
         """A finite number; positive, or at least 0."""
         value = float(self._take(name, (int, float), "a number", default))
         if not (0 < value < float("inf") if positive else 0 <= value < float("inf")):
-            raise PlanError(
-                self.key(name), f"is {value:g}", f"write a {'positive number' if positive else 'number >= 0'}"
-            )
+            self.refuse(name, f"is {value:g}", f"write a {'positive number' if positive else 'number >= 0'}")
+            return 1.0
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -83,11 +99,11 @@ class Fields:
 
     def texts(self, name: str, default: list[str] | None = None) -> list[str]:
         """A list of strings."""
-        values: list[str] = self._take(name, list, "a list of strings", default)
+        values: list[Any] = self._take(name, list, "a list of strings", default)
         for index, value in enumerate(values):
             if not isinstance(value, str):
-                raise PlanError(f"{self.key(name)}[{index}]", f"is {value!r}", "write a string")
-        return values
+                self.refuse(f"{name}[{index}]", f"is {value!r}", "write a string")
+        return [value for value in values if isinstance(value, str)]
 
     def anything(self, name: str) -> list[Any]:
         """A list of anything."""
@@ -100,32 +116,33 @@ class Fields:
 
     def table(self, name: str) -> Fields:
         """A table; an empty one where the key is missing."""
-        return Fields(self._take(name, dict, "a table", {}), self.key(name))
+        return Fields(self._take(name, dict, "a table", {}), self.key(name), self._faults)
 
     def tables(self, name: str) -> list[Fields]:
         """An array of tables, ``[[name]]``."""
         values = self._take(name, list, f"tables headed [[{self.key(name)}]]", [])
         for index, value in enumerate(values):
             if not isinstance(value, dict):
-                raise PlanError(
-                    f"{self.key(name)}[{index}]", f"is {value!r}", f"write a table headed [[{self.key(name)}]]"
-                )
-        return [Fields(value, f"{self.key(name)}[{index}]") for index, value in enumerate(values)]
+                self.refuse(f"{name}[{index}]", f"is {value!r}", f"write a table headed [[{self.key(name)}]]")
+        tables = enumerate(values)
+        return [Fields(v, f"{self.key(name)}[{index}]", self._faults) for index, v in tables if isinstance(v, dict)]
 
     def named_tables(self, name: str) -> Iterator[tuple[str, Fields]]:
         """The tables ``[name.X]``, each with its X."""
         for label, value in self._take(name, dict, f"tables headed [{self.key(name)}.NAME]", {}).items():
             path = f"{self.key(name)}.{label}"
             if not isinstance(value, dict):
-                raise PlanError(path, f"is {value!r}", f"write a table headed [{path}]")
-            yield label, Fields(value, path)
+                self._fault(PlanError(path, f"is {value!r}", f"write a table headed [{path}]"))
+                continue
+            yield label, Fields(value, path, self._faults)
 
     def strings(self, name: str) -> dict[str, str]:
         """A table of scalars, each as text."""
         out = {}
         for key, value in self._take(name, dict, "a table", {}).items():
             if not isinstance(value, (str, int, float)):
-                raise PlanError(f"{self.key(name)}.{key}", f"is {value!r}", "write a string or a number")
+                self.refuse(f"{name}.{key}", f"is {value!r}", "write a string or a number")
+                continue
             out[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return out
 
@@ -133,9 +150,11 @@ class Fields:
         self._known.append(name)
         if name not in self._values:
             if default is None:
-                raise PlanError(self.key(name), "is missing", f"give {words}")
+                self.refuse(name, "is missing", f"give {words}")
+                return _SOME.get(kind, 1)
             return default
         value = self._values[name]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool and kind is not object):
-            raise PlanError(self.key(name), f"is {value!r}", f"write {words}")
+            self.refuse(name, f"is {value!r}", f"write {words}")
+            return _SOME.get(kind, 1) if default is None else default
         return value

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pcicap import children
-from pcicap.errors import FrameError
+from pcicap.errors import FrameError, PlanError
 from pcicap.plan_frames import FrameTest
 
 _READY_SECONDS = 30.0
@@ -69,6 +69,24 @@ def interfaces() -> list[dict[str, Any]]:
     except (ValueError, KeyError):
         raise FrameError(f"framegen interfaces: {done.stderr.strip() or 'no answer'}") from None
     return found
+
+
+def dry_run(test: FrameTest, interface: str, peers: tuple[str, ...]) -> list[str]:
+    """What framegen would send, in its words; nothing is sent.
+
+    Raises
+    ------
+    PlanError
+        It would refuse.
+    """
+    command = [find_program(), *test.arguments(), "-i", interface, "--dry-run"]
+    for peer in peers:
+        command += ["-p", peer]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 0:
+        return done.stdout.splitlines()
+    said = done.stderr.strip().removeprefix("framegen: ") or f"status {done.returncode}"
+    raise PlanError("test", f"framegen would refuse it: {said}", "change the plan")
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pcicap.analysers.base import AnalyserSpec
-from pcicap.errors import PlanError
+from pcicap.errors import PlanError, PlanFaultsError
 from pcicap.fields import Fields
 from pcicap.plan_analysers import AnalyserPlan, read_analyser
-from pcicap.plan_frames import FrameTest, check_address, read_test
+from pcicap.plan_frames import FrameTest, check_host_address, read_test
+from pcicap.plan_path import read_path
 
 _MINIMUM = ("CLK", "FRAME#", "IRDY#", "TRDY#")
 
@@ -75,11 +77,13 @@ class Plan:
     title : str
         Of the run; may be empty.
     analysers : tuple of AnalyserPlan
-        At least one.
+        None of them: frames only.
     hosts : tuple of HostPlan
-        One or two.
+        At least one.
     link : mapping
         ``[link]`` of run.toml; empty where the plan has none.
+    path : mapping
+        ``[path]`` of run.toml: what lies between the hosts; empty where the plan does not say.
     test : FrameTest or None
         None records without sending.
     sweep : Sweep or None
@@ -95,6 +99,7 @@ class Plan:
     analysers: tuple[AnalyserPlan, ...]
     hosts: tuple[HostPlan, ...]
     link: Mapping[str, Any]
+    path: Mapping[str, Any]
     test: FrameTest | None
     sweep: Sweep | None
     sync_line: str | None
@@ -104,6 +109,13 @@ class Plan:
     def steering(self) -> HostPlan | None:
         """The host whose interface is on this machine."""
         return next((host for host in self.hosts if host.interface), None)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the hosts in the order of framegen's nodes: the one that steers, then its peers."""
+        named = [host.name for host in self.hosts if host.mac]
+        extra = [f"node{1 + len(named) + i}" for i in range(len(self.peers) - len(named))]
+        return (self.steering.name, *named, *extra) if self.steering else ()
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -176,44 +188,69 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _check(values: Mapping[str, Any], text: str, folder: Path) -> Plan:
-    fields = Fields(values)
-    if fields.integer("format", least=1) != 1:
+    faults: list[PlanError] = []
+    fields = Fields(values, faults=faults)
+    if fields.integer("format", 0 if "format" in values else None, least=1) != 1 and not faults:
+        # of another format nothing else can be said
         raise PlanError("format", f"is {values['format']}", "this pcicap reads format 1; install a newer one")
     title = fields.text("title", "")
     tables = fields.tables("analysers")
-    if not tables:
-        raise PlanError("analysers", "is missing", "describe at least one analyser under [[analysers]]")
-    analysers = tuple(read_analyser(table, index, folder) for index, table in enumerate(tables))
+    analysers: list[AnalyserPlan] = []
+    for index, table in enumerate(tables):
+        with _section(faults):
+            analysers.append(read_analyser(table, index, folder))
     names = [analyser.spec.name for analyser in analysers]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise PlanError(f"analysers[{index}].name", f"{name!r} is taken", "give every analyser a name of its own")
-    hosts = tuple(_host(table, name, names) for name, table in fields.named_tables("hosts"))
-    if not 1 <= len(hosts) <= 2:
-        raise PlanError(
-            "hosts", f"{len(hosts)} hosts", "describe one or two under [hosts.NAME]; more peers go to test.extra_peers"
-        )
-    link = _link(fields.table("link")) if fields.has("link") else {}
-    test = read_test(fields.table("test"), folder) if fields.has("test") else None
-    sweep = _sweep(fields.table("sweep")) if fields.has("sweep") else None
-    sync_line = _sync_line(fields.table("sync"), analysers) if fields.has("sync") else None
+            fields.refuse(f"analysers[{index}].name", f"{name!r} is taken", "give every analyser a name of its own")
+    hosts: list[HostPlan] = []
+    for name, table in fields.named_tables("hosts"):
+        with _section(faults):
+            hosts.append(_host(table, name, names))
+    link: dict[str, Any] = {}
+    test = sweep = sync_line = None
+    with _section(faults):
+        link = _link(fields.table("link")) if fields.has("link") else {}
+    with _section(faults):
+        test = read_test(fields.table("test"), folder) if fields.has("test") else None
+    with _section(faults):
+        sweep = _sweep(fields.table("sweep")) if fields.has("sweep") else None
+    path = read_path(fields.table("path")) if fields.has("path") else {}
+    with _section(faults):
+        sync_line = _sync_line(fields.table("sync"), tuple(analysers)) if fields.has("sync") else None
     fields.end()
-    plan = Plan(text, title, analysers, hosts, link, test, sweep, sync_line, ())
-    _check_ends(plan)
-    warnings = [warning for host in hosts for warning in _check_bus(host, analysers)]
+    plan = Plan(text, title, tuple(analysers), tuple(hosts), link, path, test, sweep, sync_line, ())
+    if not faults:
+        with _section(faults):
+            _check_ends(plan)
+    if faults:
+        raise faults[0] if len(faults) == 1 else PlanFaultsError(faults)
+    warnings = [warning for host in hosts for warning in _check_bus(host, plan.analysers)]
     if len(analysers) > 1 and sync_line is None:
         warnings.append("several analysers and no [sync]: their times will be known to 0.1 s of each other")
     return dataclasses.replace(plan, warnings=tuple(warnings))
 
 
+@contextmanager
+def _section(faults: list[PlanError]) -> Iterator[None]:
+    """Collect what a part of the plan raises, unless it follows from what was collected there already."""
+    before = len(faults)
+    try:
+        yield
+    except PlanError as error:
+        if len(faults) == before:
+            faults.append(error)
+
+
 def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
     analyser = None
     if fields.has("analyser"):
-        analyser = analysers.index(fields.choice("analyser", analysers))
-    mac = check_address(fields.text("mac"), fields.key("mac")) if fields.has("mac") else None
+        chosen = fields.choice("analyser", analysers)
+        analyser = analysers.index(chosen) if chosen in analysers else None
+    mac = check_host_address(fields, "mac", fields.text("mac")) if fields.has("mac") else None
     width = fields.integer("width") if fields.has("width") else None
     if width not in (None, 32, 64):
-        raise PlanError(fields.key("width"), f"is {width}", "write 32 or 64")
+        fields.refuse("width", f"is {width}", "write 32 or 64")
     host = HostPlan(
         name=name,
         analyser=analyser if analyser is not None else (0 if len(analysers) == 1 else None),
@@ -227,9 +264,7 @@ def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
     )
     fields.end()
     if host.interface and host.mac:
-        raise PlanError(
-            fields.key("mac"), "given beside interface", "interface names the host that steers, mac the one it talks to"
-        )
+        fields.refuse("mac", "given beside interface", "interface names the host that steers, mac the one it talks to")
     return host
 
 
@@ -266,7 +301,16 @@ def _sync_line(fields: Fields, analysers: tuple[AnalyserPlan, ...]) -> str:
 
 
 def _check_ends(plan: Plan) -> None:
-    """A test needs one end here and at least one elsewhere."""
+    """A test needs one end here and at least one elsewhere; no more than two buses are joined."""
+    if not plan.analysers and plan.test is None:
+        raise PlanError("analysers", "is missing", "describe an analyser under [[analysers]], or frames under [test]")
+    recorded = [host.name for host in plan.hosts if host.analyser is not None]
+    if not plan.hosts or len(recorded) > 2:
+        raise PlanError(
+            "hosts",
+            f"{len(recorded) or len(plan.hosts)} hosts",
+            "describe one or two with a bus under [hosts.NAME], and any number of others",
+        )
     if plan.test is None:
         for analyser in plan.analysers:
             spec = analyser.spec
@@ -289,7 +333,7 @@ def _check_ends(plan: Plan) -> None:
 def _check_bus(host: HostPlan, analysers: tuple[AnalyserPlan, ...]) -> list[str]:
     """Lines and rate of a host's bus."""
     if host.analyser is None:
-        return [f"hosts.{host.name}: no analyser records its bus"]
+        return [f"hosts.{host.name}: no analyser records its bus"] if analysers else []
     spec = analysers[host.analyser].spec
     lines = set(spec.channels.values()) | {f"{host.bus}_{line}" for line in host.wiring}
     if lines and not host.wiring:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pcicap.errors import PlanError
 from pcicap.fields import Fields
 
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
@@ -23,6 +22,9 @@ KINDS = (
     "many-to-one",
     "clock",
 )
+_LEAST, _MOST, _MOST_JUMBO = 36, 1500, 9216
+"""User bytes: framegen's header, the length field's most, with an EtherType."""
+_MAX_FRAMES = 10_000_000
 _ALLOW = ("default-route", "multicast", "broadcast", "unknown")
 _CHOICES = {
     "arrivals": ("regular", "poisson", "burst", "file"),
@@ -32,7 +34,18 @@ _CHOICES = {
     "receive": ("busy", "batch", "ring"),
     "transmit": ("send", "ring"),
 }
-_INTEGERS = ("count", "seed", "burst", "request_bytes", "marks", "priority", "max_frames", "max_bytes", "max_rate_mbit")
+_INTEGERS = (
+    "count",
+    "seed",
+    "burst",
+    "request_bytes",
+    "marks",
+    "priority",
+    "histogram_ns",
+    "max_frames",
+    "max_bytes",
+    "max_rate_mbit",
+)
 _NUMBERS = ("seconds", "spacing_us", "timeout_ms", "drain_ms", "max_seconds")
 _CPUS = re.compile(r"\d+(,\d+)?")
 _SIZES = re.compile(r"\d+(,\d+)*|\d+:\d+(:\d+)?|\d+\+-\d+")
@@ -103,18 +116,22 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
     if fields.has("cpu"):
         options["cpu"] = fields.text("cpu")
         if not _CPUS.fullmatch(options["cpu"]):
-            raise PlanError(fields.key("cpu"), f"is {options['cpu']!r}", 'write "2", or "2,3": sending and receiving')
+            fields.refuse("cpu", f"is {options['cpu']!r}", 'write "2", or "2,3": sending and receiving')
     if fields.has("group"):
-        options["group"] = check_address(fields.text("group"), fields.key("group"))
+        options["group"] = _address(fields, "group", fields.text("group"))
+    if fields.has("key"):
+        options["key"] = (folder / fields.text("key")).resolve()
+        if not options["key"].is_file():
+            fields.refuse("key", f"{options['key']} does not exist", "give a file that every host has")
     if fields.has("times"):
         times = (folder / fields.text("times")).resolve()
         if not times.is_file():
-            raise PlanError(fields.key("times"), f"{times} does not exist", "give a file with one time in µs a line")
+            fields.refuse("times", f"{times} does not exist", "give a file with one time in µs a line")
         options["times"] = times
     if "count" in options and "seconds" in options:
-        raise PlanError(fields.key("seconds"), "given beside count", "give one of them")
+        fields.refuse("seconds", "given beside count", "give one of them")
     if (options.get("arrivals") == "file") != ("times" in options):
-        raise PlanError(fields.key("times"), 'goes with arrivals = "file"', "give both or neither")
+        fields.refuse("times", 'goes with arrivals = "file"', "give both or neither")
     test = FrameTest(
         kind,
         _sizes(fields),
@@ -124,25 +141,52 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
         float(options.get("max_seconds", 60.0)),
     )
     for index, mac in enumerate(test.extra_peers):
-        check_address(mac, f"{fields.key('extra_peers')}[{index}]")
+        check_host_address(fields, f"extra_peers[{index}]", mac, test.allow)
+    most = options.get("max_frames", _MAX_FRAMES)
+    if options.get("count", 1) > most:
+        fields.refuse("count", f"is {options['count']}", f"a stream has at most max_frames = {most}")
+    _check_sizes(fields, test)
     fields.end()
     return test
 
 
-def check_address(mac: str, key: str) -> str:
-    """An Ethernet address as it is, or a `PlanError`."""
+def _address(fields: Fields, name: str, mac: str) -> str:
+    """An Ethernet address as it is; anything else is refused."""
     if not _MAC.fullmatch(mac):
-        raise PlanError(key, f"{mac!r} is no address", "write six bytes like 02:00:00:00:00:0b")
+        fields.refuse(name, f"{mac!r} is no address", "write six bytes like 02:00:00:00:00:0b")
     return mac
+
+
+def check_host_address(fields: Fields, name: str, mac: str, allow: Collection[str] = ()) -> str:
+    """Address of one host: no group's, nor nobody's, unless the plan allows it."""
+    if _MAC.fullmatch(_address(fields, name, mac)):
+        if int(mac.replace(":", ""), 16) == 0:
+            fields.refuse(name, f"{mac} is nobody's address", "write the one that 'framegen serve' prints there")
+        elif int(mac[:2], 16) & 1 and not {"multicast", "broadcast"} & set(allow):
+            fields.refuse(name, f"{mac} is a group's address", "write the one that 'framegen serve' prints there")
+    return mac
+
+
+def _check_sizes(fields: Fields, test: FrameTest) -> None:
+    """User bytes that a frame can have: framegen's header is the least."""
+    most = _MOST_JUMBO if test.options.get("ethertype") else _MOST
+    numbers = [int(number) for number in re.findall(r"\d+", test.sizes or "")]
+    if test.sizes and ":" in test.sizes:
+        numbers = numbers[:2]
+    elif test.sizes and "+-" in test.sizes:
+        numbers = [numbers[0] - numbers[1], numbers[0] + numbers[1]]
+    for name, sizes in (("sizes", numbers), ("request_bytes", [test.options.get("request_bytes", _LEAST)])):
+        for size in sizes:
+            if not _LEAST <= size <= most:
+                fields.refuse(name, f"has {size}", f"a frame has {_LEAST} to {most} user bytes")
+                break
 
 
 def _listed(fields: Fields, name: str, known: tuple[str, ...]) -> list[str]:
     values = fields.texts(name, [])
     for index, value in enumerate(values):
         if value not in known:
-            raise PlanError(
-                f"{fields.key(name)}[{index}]", f"{value!r} is not known", f"write some of {', '.join(known)}"
-            )
+            fields.refuse(f"{name}[{index}]", f"{value!r} is not known", f"write some of {', '.join(known)}")
     return values
 
 
@@ -156,6 +200,5 @@ def _sizes(fields: Fields) -> str | None:
         return ",".join(map(str, values))
     if isinstance(value, str) and _SIZES.fullmatch(value):
         return value
-    raise PlanError(
-        fields.key("sizes"), f"is {value!r}", 'write user bytes: [64, 512], "64:1500:1" (first:last:step) or "1000+-3"'
-    )
+    fields.refuse("sizes", f"is {value!r}", 'write user bytes: [64, 512], "64:1500:1" (first:last:step) or "1000+-3"')
+    return None

@@ -119,7 +119,7 @@ class _Recording:
             raise RunFolderError(
                 f"{folder.path}: cannot be completed ({error.strerror}); make room, then: pcicap recover {folder.path}"
             ) from None
-        samples = ", ".join(f"{count(outcome.samples)} samples" for outcome in outcomes)
+        samples = ", ".join(f"{count(outcome.samples)} samples" for outcome in outcomes) or "no capture"
         self._progress.step(f"{target}: {samples}{', complete' if reason is None else ', incomplete: ' + reason}")
         return reason
 
@@ -154,7 +154,7 @@ class _Recording:
             return
         assert plan.steering
         assert plan.steering.interface
-        longest = max(analyser.spec.timeouts.total_s for analyser in self._analysers)
+        longest = max((analyser.spec.timeouts.total_s for analyser in self._analysers), default=0.0)
         self._framegen = Framegen(plan.test, plan.steering.interface, plan.peers, folder / "frames", longest + 30)
         self._framegen.start()
         self._framegen.wait_ready(check)

@@ -22,10 +22,11 @@ from typing import Any
 from pcicap import srfile, tomlfile
 from pcicap.errors import CaptureFileError, RunFolderError
 
-FORMAT = 1
+FORMAT = 2
 KILLED = "pcicap was killed before the recording ended"
 _RESERVE_BYTES = 1 << 20
-_FRAME_LOG = re.compile(r"p\d+-node(\d+)-(sent|received)\.npy")
+_FRAME_LOG = re.compile(r"p(\d+)-node(\d+)-(sent|received)\.npy")
+_CLOCK = re.compile(r"node(\d+)-clock\.npy")
 
 
 class RunFolder:
@@ -120,7 +121,7 @@ def close(path: Path, target: Path, run: Mapping[str, Any]) -> None:
     _sync_folder(target.parent)
 
 
-def frame_logs(path: Path, hosts: Sequence[str]) -> list[dict[str, str]]:
+def frame_logs(path: Path, hosts: Sequence[str]) -> list[dict[str, Any]]:
     """``[[frame_logs]]`` of the logs that framegen left in the folder.
 
     Parameters
@@ -128,15 +129,24 @@ def frame_logs(path: Path, hosts: Sequence[str]) -> list[dict[str, str]]:
     path : Path
         Run folder.
     hosts : sequence of str
-        Name of node 0, 1, ...; further ones are called by their number.
+        Name of node 0, 1, ...; what is of further nodes is left out.
     """
-    logs = []
-    for file in sorted((path / "frames").glob("*.npy")):
-        if match := _FRAME_LOG.fullmatch(file.name):
-            node = int(match[1])
-            host = hosts[node] if node < len(hosts) else f"node{node}"
-            logs.append({"file": f"frames/{file.name}", "host": host, "kind": match[2]})
-    return logs
+    found = ((file, _FRAME_LOG.fullmatch(file.name)) for file in sorted((path / "frames").glob("*.npy")))
+    return [
+        {"file": f"frames/{file.name}", "host": hosts[int(match[2])], "kind": match[3], "point": int(match[1])}
+        for file, match in found
+        if match and int(match[2]) < len(hosts)
+    ]
+
+
+def clock_exchanges(path: Path, hosts: Sequence[str]) -> list[dict[str, str]]:
+    """``[[clock_exchanges]]`` of the raw exchanges that framegen left in the folder; `hosts` as for `frame_logs`."""
+    found = ((file, _CLOCK.fullmatch(file.name)) for file in sorted((path / "frames").glob("*.npy")))
+    return [
+        {"file": f"frames/{file.name}", "host": hosts[int(match[1])], "reference": hosts[0]}
+        for file, match in found
+        if match and int(match[1]) < len(hosts)
+    ]
 
 
 def sha256(path: Path) -> str:
@@ -177,10 +187,11 @@ def recover(path: Path) -> Path | None:
         close(path, target, run)
         return target
     (path / "reserve").unlink(missing_ok=True)
-    for capture in run["captures"]:
+    for capture in run.get("captures", ()):
         _recover_capture(path / capture["file"], capture)
-    hosts = [name for name, _ in sorted(run["hosts"].items(), key=lambda item: "interface" not in item[1])]
+    hosts = [name for name, _ in sorted(run["hosts"].items(), key=lambda item: item[1].get("node", len(run["hosts"])))]
     run["frame_logs"] = frame_logs(path, hosts)
+    run["clock_exchanges"] = clock_exchanges(path, hosts)
     if (path / "frames/summary.json").is_file():
         run["frame_summary"] = "frames/summary.json"
     close(path, target, run)

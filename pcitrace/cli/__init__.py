@@ -19,10 +19,19 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "info": "what is in a capture: channels, buses, and which channel is which line",
     "decode": "write the transactions of a capture to CSV, Parquet or JSON lines",
+    "list": "list what happened, one line a transaction, for people",
+    "find": "find sequences of transactions and the times between them, as a trigger would",
+    "diff": "compare two captures of the same thing: what happens in one only, other data, other waits",
+    "sql": "ask a question in SQL, where DuckDB is installed",
+    "cut": "write a part of a capture, cut where the bus is idle, to send to somebody",
     "stats": "count: use of the bus, commands, terminations, burst lengths, retries, throughput",
+    "devices": "list the devices that configuration accesses show: who, where, base address registers",
+    "check": "judge every clock by 53 rules of the bus: kept, broken and where, or not evaluated and why",
     "frames": "follow every frame from memory to memory: one row a frame",
     "bursts": "list the DMA bursts of the NICs, their pieces joined",
     "csr": "list the accesses to the NICs' registers, retried attempts joined",
+    "network": "latency, loss, throughput and buffers from frame logs, with or without a bus",
+    "model": "constants of card, bus and switch for other programs: model.json, INET, SimPy",
     "report": "work out the constants of NIC, PCI and software; write them as one page or as JSON",
     "simulate": "simulate a test bench: two hosts, their NICs and a link; writes a run folder with its truth",
 }
@@ -32,6 +41,7 @@ _EPILOG = """\
 examples:
   pcitrace info capture.sr                       is everything wired as I think?
   pcitrace decode capture.sr -o transactions.csv
+  pcitrace list capture.sr | less -R             what happened, line by line
   pcitrace stats capture.sr --window-us 1000     how busy is the bus, millisecond by millisecond?
 
 Captures: sigrok (.sr), VCD, FST, GHW, CSV (sigrok, Saleae), DSView (.dsl), Saleae (.bin); told by their content.
@@ -41,12 +51,13 @@ Exit status: 0 well (bad traffic on the bus included), 1 problems found and --st
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
+    arguments = sys.argv[1:] if argv is None else [*argv]  # the module cli.list hides the word here
     parser = _parser(next((word for word in arguments if word in COMMANDS), None))
     args = parser.parse_args(arguments)
     try:
         status = int(import_module(f"pcitrace.cli.{args.command}").run(args))
         sys.stdout.flush()
+        import_module("pcitrace.cli.options").print_notes(args)
         return status
     except BrokenPipeError:
         # The reader of our output (head, less) has seen enough; Python must not complain when it closes stdout.
@@ -98,6 +109,8 @@ class _Version(argparse.Action):
 
 
 def _one_line(error: Exception) -> str:
+    from pcitrace.run import printable
+
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split())
+        return printable(f"{error.filename}: {error.strerror}")
+    return printable(" ".join(str(error).split()))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from pcitrace.cli.choice import add_choice, choice, chosen
 from pcitrace.cli.options import add_capture, open_run
 from pcitrace.cli.tables import add_output, emit, output, write
 from pcitrace.cli.traffic import add_profile, of_buses, show
+from pcitrace.schema import BURSTS
 
 _EPILOG = """\
 examples:
@@ -22,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_capture(parser)
     add_profile(parser)
+    add_choice(parser)
     parser.add_argument("--pieces", metavar="OUT", type=output, help="every DMA transaction, before joining")
     add_output(parser, "bursts")
     parser.epilog = _EPILOG
@@ -31,8 +34,10 @@ def run(args: argparse.Namespace) -> int:
     """Tell what the transactions are, write the bursts."""
     import pandas as pd
 
+    choice(args, BURSTS)  # a wrong condition is said before the work, not after it
     found = of_buses(open_run(args), args)
-    emit(pd.concat([traffic.bursts for traffic in found.values()], ignore_index=True), args)
+    rows = pd.concat([traffic.bursts for traffic in found.values()], ignore_index=True)
+    emit(chosen(rows, args, BURSTS), args)
     if args.pieces is not None:
         write(pd.concat([traffic.pieces for traffic in found.values()], ignore_index=True), args.pieces)
     show(found, args, {name: f"{len(traffic.joined)} bursts" for name, traffic in found.items()})

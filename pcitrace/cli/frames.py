@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 
+from pcitrace.cli.choice import add_choice, choice, chosen
 from pcitrace.cli.options import add_capture, open_run, print_json
 from pcitrace.cli.tables import add_output, emit, output, write
+from pcitrace.schema import FRAMES
 
 _EPILOG = """\
 examples:
@@ -23,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_capture(parser)
     parser.add_argument("--profile", metavar="NIC", help="NIC profile instead of what run.toml says: a name or a .toml")
-    parser.add_argument("--where", metavar="CONDITION", help="only frames that fulfil it: 'length_bytes >= 1000'")
+    add_choice(parser)
     parser.add_argument("--drop-log", metavar="OUT", type=output, help="what belongs to no whole frame, and why")
     add_output(parser, "frames")
     parser.epilog = _EPILOG
@@ -33,9 +36,9 @@ def run(args: argparse.Namespace) -> int:
     """Match, write, and say what was found."""
     from pcitrace import analysis
 
+    choice(args, FRAMES)  # a wrong condition is said before the work, not after it
     frames = analysis.frames(open_run(args), profile=args.profile)
-    if args.where is not None:
-        frames = frames[args.where]
+    frames = replace(frames, table=chosen(frames.table, args, FRAMES))
     emit(frames.table, args)
     if args.drop_log is not None:
         write(frames.drop_log, args.drop_log)

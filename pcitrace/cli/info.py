@@ -8,9 +8,12 @@ from typing import Any
 
 from pcitrace.cli.options import add_capture, add_json, open_run, print_json
 from pcitrace.errors import WiringError
-from pcitrace.run import Capture
+from pcitrace.run import Capture, printable
 from pcitrace.wiring import BusWiring, Line, Wiring
 from pcitrace.wiring.linenames import MINIMUM_LINES, normal_active_low
+
+_MOST_NAMES = 100
+"""Names shown of the channels that are not used: a waveform of a design has millions."""
 
 _EPILOG = """\
 examples:
@@ -44,19 +47,19 @@ def run(args: argparse.Namespace) -> int:
         print_json({"path": str(opened.path), "captures": [_as_dict(capture, buses) for capture, buses in shown]})
         return 0
     for capture, buses in shown:
-        print(f"{capture.path}: {capture.summary}")
+        print(f"{printable(str(capture.path))}: {capture.summary}")
         for wiring in buses:
             _show(capture, wiring)
         if not any(bus.pci for bus in capture.wiring.buses.values()):
             print(f"no PCI bus: no channel is named {' '.join(MINIMUM_LINES)} or alike; see --wiring in --help")
         if capture.wiring.unused:
-            print(f"not used: {' '.join(capture.wiring.unused)}")
+            print(f"not used: {_some(capture.wiring.unused)}")
     return 0
 
 
 def _show(capture: Capture, bus: BusWiring) -> None:
     clock = _clock_mhz(capture, bus)
-    print(f"\nbus {bus.name}{'' if clock is None else f', clock {clock:.4g} MHz'}{_state(bus)}")
+    print(f"\nbus {printable(bus.name)}{'' if clock is None else f', clock {clock:.4g} MHz'}{_state(bus)}")
     rows = _rows(capture.wiring, bus)
     width = max(len(row[0]) for row in rows) if rows else 0
     channels = max(len(row[1]) for row in rows) if rows else 0
@@ -90,9 +93,16 @@ def _rows(wiring: Wiring, bus: BusWiring) -> list[tuple[str, str, str]]:
         stem = name if last == name else f"{name.rstrip('#')} to {last}"
         rows.append((stem, _channel(wiring, line, last != name), _note(name, line)))
     rows += [
-        (name, " or ".join(channels), "several channels have this name") for name, channels in bus.ambiguous.items()
+        (name, " or ".join(map(printable, channels)), "several channels have this name")
+        for name, channels in bus.ambiguous.items()
     ]
     return rows
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return " ".join(map(printable, names[:_MOST_NAMES])) + more
 
 
 def _continues(line: Line, after: Line, wiring: Wiring) -> bool:
@@ -103,7 +113,8 @@ def _continues(line: Line, after: Line, wiring: Wiring) -> bool:
 
 def _channel(wiring: Wiring, line: Line, whole: bool) -> str:
     channel = wiring.channels[line.channel]
-    return channel.name if whole or channel.width == 1 else f"{channel.name} bit {line.bit}"
+    name = printable(channel.name)
+    return name if whole or channel.width == 1 else f"{name} bit {line.bit}"
 
 
 def _note(name: str, line: Line) -> str:
@@ -122,6 +133,7 @@ def _as_dict(capture: Capture, buses: Sequence[BusWiring]) -> dict[str, Any]:
     return {
         "path": str(capture.path),
         "format": capture.format,
+        "notes": capture.notes,
         "channels": [{"name": channel.name, "width": channel.width} for channel in wiring.channels],
         "rate_hz": capture.rate_hz,
         "clock_mhz": capture.clock_mhz,

@@ -5,15 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from pcitrace.run import Bus, Run, open
+from pcitrace.analysed import AnalysedRun, open
+from pcitrace.run import Bus, Run, printable
 
-__all__ = ["add_capture", "add_json", "add_strict", "choose_buses", "open_run", "positive", "print_json"]
+__all__ = [
+    "add_capture",
+    "add_grants",
+    "add_json",
+    "add_strict",
+    "choose_buses",
+    "open_run",
+    "positive",
+    "print_json",
+    "print_notes",
+    "whole",
+]
 
 
 def positive(text: str) -> float:
@@ -27,12 +36,26 @@ def positive(text: str) -> float:
     return value
 
 
-def add_capture(parser: argparse.ArgumentParser) -> None:
+def whole(text: str) -> int:
+    """Argument type: a whole number, 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def add_capture(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """Add the file, and what may have to be said about it."""
-    parser.add_argument("file", metavar="FILE", help="capture file, or run folder")
+    parser.add_argument("file", metavar="FILE", nargs="?" if optional else None, help="capture file, or run folder")
     parser.add_argument("--bus", metavar="NAME", help="only this bus (default: all that are complete)")
     parser.add_argument("--wiring", metavar="W.toml", help="which channel is which line, over what the names say")
     parser.add_argument("--rate", metavar="HZ", type=positive, help="sampling rate, if the file has none: 100e6")
+    parser.add_argument(
+        "--threads", metavar="N", type=whole, default=0, help="decode on N threads (default: all cores)"
+    )
+    parser.add_argument("--format", choices=["binary"], help="raw samples; FILE may be a pipe or - then")
+    parser.add_argument("--channels", metavar="A,B,..", help="of raw samples: names from bit 0 on")
+    parser.add_argument("--unit-size", metavar="BYTES", type=int, help="of raw samples (default: as channels need)")
+    parser.add_argument("--timescale", metavar="UNIT", help="time unit of a VCD that states none: 1ns")
     clock = parser.add_mutually_exclusive_group()
     clock.add_argument(
         "--clock-mhz", metavar="MHZ", type=positive, help="state mode: every sample is one clock of this frequency"
@@ -52,29 +75,43 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--json", action="store_true", help=what)
 
 
-def open_run(args: argparse.Namespace) -> Run:
+def add_grants(parser: argparse.ArgumentParser) -> None:
+    """Add --grant."""
+    parser.add_argument(
+        "--grant",
+        metavar="NAME=GNT2#",
+        action="append",
+        default=[],
+        help="name the initiator with this GNT#; several may be given (default: told by what they do)",
+    )
+
+
+def open_run(args: argparse.Namespace) -> AnalysedRun:
     """Open what the arguments name, as they say."""
-    with _remarks_on_stderr():
-        return open(
-            args.file,
-            wiring=args.wiring,
-            rate_hz=args.rate,
-            clock_mhz=args.clock_mhz,
-            recover_clock=args.recover_clock,
-        )
+    if (args.format is None) != (args.channels is None):
+        raise argparse.ArgumentError(None, "raw samples need both --format binary and --channels")
+    if args.unit_size is not None and (args.format is None or args.unit_size < 1):
+        raise argparse.ArgumentError(None, "--unit-size is a number of bytes, of raw samples (--format binary)")
+    args.opened = open(
+        args.file,
+        wiring=args.wiring,
+        rate_hz=args.rate,
+        clock_mhz=args.clock_mhz,
+        recover_clock=args.recover_clock,
+        threads=args.threads,
+        timescale=args.timescale,
+        channels=None if args.channels is None else args.channels.split(","),
+        unit_size=args.unit_size,
+    )
+    run: AnalysedRun = args.opened
+    return run
 
 
-@contextmanager
-def _remarks_on_stderr() -> Iterator[None]:
-    """Keep standard output for our tables: wellen prints remarks there on some nets of FST files."""
-    sys.stdout.flush()
-    stdout = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        os.dup2(stdout, 1)
-        os.close(stdout)
+def print_notes(args: argparse.Namespace) -> None:
+    """Say what had to be settled to read the captures that were opened."""
+    for capture in args.opened.captures if "opened" in args else ():
+        for note in capture.notes:
+            print(f"pcitrace: {printable(str(capture.path))}: {printable(note)}", file=sys.stderr)
 
 
 def choose_buses(run: Run, name: str | None) -> list[Bus]:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(found.as_dict())
     else:
         for name, one in found.constants.items():
-            print(f"{name:<24}{one}")
+            print(f"{name:<24}{found.timing.transit if name == 't_nic_us' else one}")
         print(f"-> {args.output}")
     for finding in found.findings:
         print(f"pcitrace: finding: {finding}", file=sys.stderr)

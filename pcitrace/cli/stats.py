@@ -6,7 +6,16 @@ import argparse
 import sys
 from typing import Any
 
-from pcitrace.cli.options import add_capture, add_json, add_strict, choose_buses, open_run, positive, print_json
+from pcitrace.cli.options import (
+    add_capture,
+    add_grants,
+    add_json,
+    add_strict,
+    choose_buses,
+    open_run,
+    positive,
+    print_json,
+)
 from pcitrace.cli.traffic import of_buses
 from pcitrace.run import format_duration
 
@@ -34,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", metavar="NIC", help="tell DMA from CSR accesses with this NIC profile: name or .toml"
     )
+    add_grants(parser)
     add_strict(parser)
     add_json(parser, "print JSON")
     parser.epilog = _EPILOG
@@ -41,11 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count and print."""
+    from pcitrace.instrument.latencies import latencies
+    from pcitrace.instrument.names import check_grants
     from pcitrace.stats import bus_statistics, traffic_statistics, window_records
 
     opened = open_run(args)
     buses = choose_buses(opened, args.bus)
-    result = {bus.name: bus_statistics(bus) for bus in buses}
+    result = {bus.name: bus_statistics(bus) | latencies(bus, check_grants(args.grant, bus.lines)) for bus in buses}
     if args.profile is not None:
         for name, traffic in of_buses(opened, args).items():
             result[name]["traffic"] = traffic_statistics(traffic)
@@ -93,6 +105,7 @@ def _lines(statistics: dict[str, Any]) -> list[str]:
         f"  {'retries':<14}{_percent(retry['per_attempt'])} of the attempts, {_number(retry['per_completed'])} a "
         f"transaction that moved data, {_number(retry['per_second'])} a second"
     )
+    lines += _latency_lines(statistics)
     lines.append(f"  {'problems':<14}{_listed(statistics['problem_kinds'])}")
     if "traffic" in statistics:
         lines += _traffic_lines(statistics["traffic"])
@@ -103,6 +116,27 @@ def _lines(statistics: dict[str, Any]) -> list[str]:
             f"{_percent(window['data_occupancy']):>9}{_number(window['throughput_mb_s']):>9}"
             for window in statistics["windows"]
         ]
+    return lines
+
+
+def _latency_lines(statistics: dict[str, Any]) -> list[str]:
+    """Latencies in us, who waited for whom, and what became of retried accesses; what is not known is left out."""
+    lines = []
+    known = {name: one for name, one in statistics["latency_us"].items() if one["n"]}
+    if known:
+        lines.append(f"  {'latency us':<22}{'n':>8}{'min':>10}{'median':>10}{'p99':>10}{'max':>10}")
+        for name, one in known.items():
+            values = "".join(f"{one[key]:>10.3f}" for key in ("min", "median", "p99", "max"))
+            lines.append(f"    {name.replace('_', ' '):<20}{one['n']:>8}{values}")
+    for name, one in statistics["waits"]["initiators"].items():
+        waited = "unknown" if one["waited_clks"] is None else one["waited_clks"]
+        lines.append(f"  {name:<14}waited {waited} clocks for targets, made them wait {one['made_wait_clks']}")
+    delayed = statistics["delayed"]
+    if delayed is not None and delayed["accesses"]:
+        became = ", ".join(
+            f"{delayed[key]} {key.replace('_', ' ')}" for key in ("completed", "aborted", "never_completed")
+        )
+        lines.append(f"  {'retried':<14}{delayed['accesses']} accesses in {delayed['attempts']} attempts: {became}")
     return lines
 
 

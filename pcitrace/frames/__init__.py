@@ -10,18 +10,23 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.columns import Booleans, pick, table
-from pcitrace.errors import FrameMatchError
+from pcitrace.errors import ConditionError, FrameMatchError
 from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
+from pcitrace.frames.margins import judge, read_again
 from pcitrace.frames.matching import Ends, HostTraffic, Link, one_direction
 from pcitrace.frames.queueing import waited
+from pcitrace.instrument.conditions import condition
+from pcitrace.lattice import Reading
 from pcitrace.schema import DROP_LOG, FRAMES
-from pcitrace.traffic import Traffic
+from pcitrace.traffic import Traffic, join
 from pcitrace.traffic.content import FCS, HEADER
+from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.reading import as_read, claims
 
 __all__ = ["Frames", "HostTraffic", "Link", "SequenceField", "build"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Frames:
     """The frames of a run.
 
@@ -35,6 +40,8 @@ class Frames:
         Traffic of each host; `bursts` and `csr_accesses` say which frame each row belongs to.
     findings : tuple of str
         What the user should know, in words.
+    logged : tuple of str
+        Hosts whose frames are those of their frame logs, so that the lengths of the logs are theirs.
 
     Examples
     --------
@@ -46,6 +53,7 @@ class Frames:
     drop_log: pd.DataFrame
     hosts: dict[str, Traffic]
     findings: tuple[str, ...] = ()
+    logged: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.table)
@@ -53,6 +61,11 @@ class Frames:
     def __repr__(self) -> str:
         received = int(self.table["rx_dma_start_us"].notna().sum())
         return f"<Frames: {len(self)} frames, {received} received; {len(self.drop_log)} dropped>"
+
+    def _repr_html_(self) -> str:
+        from pcitrace.notebook import frames
+
+        return frames(self.table, repr(self)[1:-1])
 
     def __getitem__(self, query: str) -> Frames:
         """Return the frames that fulfil a condition on the columns; null fulfils none.
@@ -64,13 +77,9 @@ class Frames:
     def fulfil(self, query: str) -> Booleans:
         """Return which frames fulfil a condition on the columns; FrameMatchError if it is no such condition."""
         try:
-            chosen = pd.Series(self.table.eval(query), index=self.table.index)
-            if not pd.api.types.is_bool_dtype(chosen):
-                raise TypeError("it is neither true nor false")
-            return chosen.fillna(False).to_numpy(dtype=bool)
-        except (NameError, SyntaxError, TypeError, ValueError) as error:
-            columns = ", ".join(self.table.columns)
-            raise FrameMatchError(f"{query!r} is no condition on frames: {error}; the columns are {columns}") from error
+            return condition(query, FRAMES).fulfilled(self.table)
+        except ConditionError as error:
+            raise FrameMatchError(str(error)) from error
 
 
 def build(
@@ -91,6 +100,42 @@ def build(
     -------
     Frames
     """
+    ends, columns, drops = _matched(hosts, link, sequence)
+    readings = read_again(hosts, ends, columns)
+    if readings:
+        hosts = {name: _as_read(host, readings.get(name)) for name, host in hosts.items()}
+        ends, columns, drops = _matched(hosts, link, sequence)
+    judge(hosts, columns, readings)
+    names = list(hosts)
+    _timing(columns, link)
+    columns["queued"] = waited(columns, names, hosts, link)
+    drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
+    drop_order = np.argsort(drop_log["time_us"], kind="stable")
+    traffic = _with_frames(hosts, ends, columns, names)
+    found = _findings(hosts, ends, columns, drop_log)
+    return Frames(
+        _frames_table(columns),
+        table(
+            DROP_LOG,
+            {key: _nullable(key, values[drop_order]) for key, values in drop_log.items()},
+        ),
+        traffic,
+        found,
+    )
+
+
+def _as_read(host: HostTraffic, reading: tuple[Pieces, Reading] | None) -> HostTraffic:
+    """Return a host with the DMA of a reading."""
+    if reading is None:
+        return host
+    dma = as_read(host.traffic.dma, *reading)
+    return replace(host, traffic=replace(host.traffic, dma=dma, joined=join(dma), claims=claims(dma, *reading)))
+
+
+def _matched(
+    hosts: Mapping[str, HostTraffic], link: Link | None, sequence: SequenceField | None
+) -> tuple[dict[str, Ends], dict[str, Any], list[dict[str, Any]]]:
+    """Match what all hosts show; return their ends, the columns of all frames in order of time, what was dropped."""
     names = list(hosts)
     ends = {name: Ends.of(hosts[name], link) for name in names}
     parts, drops = [], []
@@ -108,21 +153,7 @@ def build(
     for count, dropped in zip(counts, drops, strict=True):
         dropped["frame"] = pick(rank, np.where(dropped["frame"] >= 0, dropped["frame"] + base, -1))
         base += count
-    _timing(columns, link)
-    columns["queued"] = waited(columns, names, hosts, link)
-    drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
-    drop_order = np.argsort(drop_log["time_us"], kind="stable")
-    traffic = _with_frames(hosts, ends, columns, names)
-    found = _findings(hosts, ends, columns, drop_log)
-    return Frames(
-        _frames_table(columns),
-        table(
-            DROP_LOG,
-            {key: _nullable(key, values[drop_order]) for key, values in drop_log.items()},
-        ),
-        traffic,
-        found,
-    )
+    return ends, columns, drops
 
 
 def _timing(columns: dict[str, Any], link: Link | None) -> None:

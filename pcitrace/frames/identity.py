@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers, pick
-from pcitrace.traffic.content import FCS, HEADER, WireFrames, numbers
+from pcitrace.facts import LARGEST_LENGTH_FIELD as LARGEST_LENGTH
+from pcitrace.facts import LEAST_USER_BYTES
+from pcitrace.traffic.content import FCS, HEADER, Heads, WireFrames, numbers
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
 
-if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends
-
 __all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
-
-LEAST_USER_BYTES = 46
-"""User bytes of the shortest frame; shorter ones are padded on the wire (IEEE 802.3)."""
-
-LARGEST_LENGTH = 1500
-"""Largest value of the type field that is a length (IEEE 802.3)."""
 
 ROUNDED = 3
 """Bytes by which whole dwords can exceed a frame at its end."""
@@ -38,6 +31,26 @@ class SequenceField:
     offset: int
     bytes: int
     byte_order: str = "big"
+
+
+class Ends(Protocol):
+    """What a host shows of frames, as far as lengths and numbers need it."""
+
+    @property
+    def host(self) -> Any:
+        """The host itself."""
+
+    @property
+    def wire(self) -> WireFrames | None:
+        """Its sends on the wire."""
+
+    @property
+    def send_head(self) -> Heads | None:
+        """First bytes of what was read to be sent."""
+
+    @property
+    def receive_head(self) -> Heads | None:
+        """First bytes of what was written."""
 
 
 def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
@@ -68,6 +81,7 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     known = bounds.high < UNBOUNDED
     exact = known & (bounds.low == bounds.high)
     user = np.where(known, best - HEADER, -1)
+    said_exactly = np.zeros(len(user), dtype=bool)
     # What the frame itself says: an IEEE 802.3 length field, which also tells padding from data.
     for head, row in ((mine.send_head, rows["send_row"]), (mine.wire.head if mine.wire else None, rows["wire_row"])):
         if head is None:
@@ -79,9 +93,10 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
         agrees = says & (on_wire >= bounds.low) & (on_wire <= bounds.high)
         user = np.where(agrees, said, user)
         exact |= agrees
+        said_exactly |= agrees
     # A padded frame without a length field: memory says how much of it is data, up to a dword.
-    padded = known & (user == LEAST_USER_BYTES) & read & (size < SHORTEST_RECEIVED)
-    user = np.where(padded, np.minimum(user, size - HEADER), user)
+    padded = known & ~said_exactly & (bounds.low <= SHORTEST_RECEIVED)
+    user = np.where(padded & read, np.minimum(user, np.maximum(size - HEADER, 0)), user)
     exact &= ~padded
     rows["length_bytes"] = user
     rows["length_exact"] = exact

@@ -156,7 +156,10 @@ def one_direction(
     wire_of_send = np.full(n_send, -1)
     send_of_wire = np.full(n_wire, -1)
     if wire_side is not None:
-        i, j = _match(send, wire_side, store_and_forward, lossless=True)
+        if mine.host.traffic.claims is not None:
+            i, j = _claimed(mine.host.traffic.claims.sent[mine.sends])
+        else:
+            i, j = _match(send, wire_side, store_and_forward, lossless=True)
         wire_of_send[i], send_of_wire[j] = j, i
         # A wire whose bytes were not captured has the content of what was read for it.
         inherited = np.where(wire_side.key == 0, pick_keys(send.key, send_of_wire), wire_side.key)
@@ -171,7 +174,14 @@ def one_direction(
         known = np.union1d(send.key, wire_side.key) if wire_side is not None else send.key
         receive = replace(receive, key=_own_keys(theirs.receive_head, known, n_receive))
         after_end = theirs.host.profile.receive == "store_and_forward"
-        if wire_side is not None:
+        if wire_side is not None and theirs.host.traffic.claims is not None:
+            bursts, loose = theirs.host.traffic.joined, np.zeros(0, dtype=np.int64)
+            loose_us = np.zeros(0)
+            j, i = _claimed(theirs.host.traffic.claims.received[theirs.receives])
+            receive_of_wire[i] = j
+            both = send_of_wire[i] >= 0
+            receive_of_send[send_of_wire[i[both]]] = j[both]
+        elif wire_side is not None:
             bursts = theirs.host.traffic.joined
             receive, arriving = replace(receive, busy_us=theirs.receive_busy_us), _arriving(wire_side, after_end)
             i, j = _match(arriving, receive, after_end)
@@ -231,6 +241,12 @@ def _read(wire: WireFrames, row: int, store_and_forward: bool) -> bool:
     Of those before it the next one tells.
     """
     return row >= 0 and not bool(np.isnan((wire.start_us if store_and_forward else wire.end_us)[row]))
+
+
+def _claimed(wire: Integers) -> tuple[Integers, Integers]:
+    """Return which bursts claim a frame on the wire, and which."""
+    rows = np.flatnonzero(wire >= 0)
+    return rows, wire[rows]
 
 
 def pick_keys(key: Keys, rows: Integers) -> Keys:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pcitrace.bustable import WRITES
 from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.facts import WRITES
 from pcitrace.frames.delays import MOST, NEARLY_ALL
 from pcitrace.frames.sendtimes import by_group, by_lag, by_run
 from pcitrace.frames.starts import GROUP_US, Starts, once_each

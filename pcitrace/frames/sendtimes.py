@@ -6,8 +6,8 @@ from math import ceil
 
 import numpy as np
 
-from pcitrace.bustable import WRITES
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us
+from pcitrace.facts import WRITES
 from pcitrace.frames.delays import (
     AT_ONCE_US,
     BEFORE_CAPTURE,
@@ -57,6 +57,8 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
         early, begun = np.split(dma_start_us, [len(dma_start_us) - len(last)])
         window = usual((begun - start_us[last])[:, None], MOST) if len(early) else None
         if window is not None and np.diff(np.searchsorted(start_us, early[:, None] - window[::-1])).any():
+            return False
+        if not len(begun):
             return False
         if (np.searchsorted(start_us, begun, side="right") - 1 == last).mean() >= MOST:
             return True

@@ -88,6 +88,8 @@ def _alone(access_us: Floats, end_us: Floats, dma_end_us: Floats, received_us: F
     Without a usual delay that is the next one. NaN where it may belong to another send or, for it comes as late after a
     receive as other accesses do, to that.
     """
+    if not len(access_us):
+        return np.full(len(dma_end_us), np.nan)
     behind, lag = following(access_us, dma_end_us)
     window = usual(lag, MOST)
     # What comes at once had waited for the bus: something else led to it.

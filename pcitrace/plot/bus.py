@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pcitrace import analysis
 from pcitrace.analysis import on_axis
 from pcitrace.errors import FrameMatchError
 from pcitrace.plot.style import (
@@ -30,6 +31,7 @@ from pcitrace.schema import COMMAND_NAMES, Termination
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from pcitrace.frames import Frames
     from pcitrace.run import Run
 
 __all__ = ["described", "exchange", "lanes", "timeline"]
@@ -39,7 +41,14 @@ MOST_DESCRIBED = 3000
 """Transactions up to which each is described."""
 
 
-def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, *, ax: Axes | None = None) -> Axes:
+def lanes(
+    run: Run,
+    start_us: float | None = None,
+    end_us: float | None = None,
+    *,
+    frames: Frames | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw what happens on each bus: red bars where the NIC moves data, green bars for data and control accesses.
 
     Parameters
@@ -47,6 +56,8 @@ def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, 
     run : Run
     start_us, end_us : float, optional
         Part of the run's time axis in us; default: all of it.
+    frames : Frames, optional
+        Those whose way over the wire is drawn; default: all.
     ax : Axes, optional
 
     Returns
@@ -55,15 +66,16 @@ def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, 
     """
     ax = axes_for(ax, (9.0, 3.4))
     start, end = time_span(run, start_us, end_us)
-    places = _places(run)
+    some = analysis.frames(run) if frames is None else frames
+    places = _places(run, some)
     for name in run.buses:
         bars = run.table(name).between(start, end)
         draw_bars(ax, bars.start_us, bars.end_us, places[f"{name} control"], CONTROL)
-        pieces = run.frames.hosts[name].dma.bus
+        pieces = some.hosts[name].dma.bus
         shown = (pieces.last_data_us >= start) & (pieces.first_data_us <= end)
         draw_bars(ax, pieces.first_data_us[shown], pieces.last_data_us[shown], places[f"{name} data"], DATA)
         if "wire" in places:
-            wire = within(run.frames.table, start, end, "wire_start_us", "wire_end_us")
+            wire = within(some.table, start, end, "wire_start_us", "wire_end_us")
             wire = wire[wire["sender"] == name]
             draw_bars(ax, wire["wire_start_us"], wire["wire_end_us"], places["wire"], WIRE)
     labels = {"control": "data\nand control", "data": "data"}
@@ -78,7 +90,14 @@ def lanes(run: Run, start_us: float | None = None, end_us: float | None = None, 
     return finish(run, ax)
 
 
-def exchange(run: Run, frame: int | None = None, count: int | None = None, *, ax: Axes | None = None) -> Axes:
+def exchange(
+    run: Run,
+    frame: int | None = None,
+    count: int | None = None,
+    *,
+    frames: Frames | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw some frames on their way from memory to memory as in figure 3.1, with the times between their steps.
 
     Parameters
@@ -89,6 +108,8 @@ def exchange(run: Run, frame: int | None = None, count: int | None = None, *, ax
         waited for none, with the request before it if it is a response.
     count : int, optional
         Frames to show; default: 2 if the second goes back, as a response does, else 1.
+    frames : Frames, optional
+        Some of the run's frames, of which these are chosen; default: all.
     ax : Axes, optional
 
     Returns
@@ -100,20 +121,21 @@ def exchange(run: Run, frame: int | None = None, count: int | None = None, *, ax
     FrameMatchError
         There is no such frame.
     """
-    table = run.frames.table
+    some = analysis.frames(run) if frames is None else frames
+    table = some.table
     if frame is None:
-        frame = _typical(run)
+        frame = _typical(run, table)
     if count is None:
         senders = table["sender"][table["frame"].isin((frame, frame + 1))].tolist()
         count = len(set(senders)) or 1
     rows = table[(table["frame"] >= frame) & (table["frame"] < frame + count)]
     if rows.empty:
-        raise FrameMatchError(f"{run.path}: no frame {frame}; there are {len(table)}, from 0")
+        raise FrameMatchError(f"{run.path}: no frame {frame}; there are {len(table)}")
     times = numbers(rows.filter(like="_us").drop(columns=[name for name in rows if name in _DURATIONS]))
     start, end = float(np.nanmin(times)), float(np.nanmax(times))
     margin = 0.06 * (end - start)
-    ax = lanes(run, start - margin, end + margin, ax=axes_for(ax, (9.0, 4.2)))
-    places = _places(run)
+    ax = lanes(run, start - margin, end + margin, frames=some, ax=axes_for(ax, (9.0, 4.2)))
+    places = _places(run, some)
     hosts = list(run.buses)
     for _, row in rows.iterrows():
         for host, steps in ((row["sender"], _SEND_STEPS), (row["receiver"], _RECEIVE_STEPS)):
@@ -132,9 +154,8 @@ def exchange(run: Run, frame: int | None = None, count: int | None = None, *, ax
     return ax
 
 
-def _typical(run: Run) -> int:
+def _typical(run: Run, table: pd.DataFrame) -> int:
     """Return the frame to begin with where none was asked for."""
-    table = run.frames.table
     followed = (table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()).to_numpy(dtype=bool)
     if not followed.any():
         raise FrameMatchError(f"{run.path}: no frame was followed from one host to the other")
@@ -252,7 +273,7 @@ def described(run: Run, name: str, start_us: float, end_us: float) -> pd.DataFra
     than 3000 transactions the text is empty: no picture has room for it.
     """
     table = run.table(name).between(start_us, end_us)
-    traffic = run.frames.hosts[name]
+    traffic = analysis.frames(run).hosts[name]
     lane = np.where(np.isin(table.transaction, traffic.dma.bus.transaction), "data", "control")
     rows = pd.DataFrame({"start_us": table.start_us, "end_us": table.end_us, "lane": lane, "text": ""})
     if len(table) > MOST_DESCRIBED:
@@ -310,11 +331,11 @@ def _write_data(ax: Axes, drawn: list[Any], ticks: pd.DataFrame, y: float, pixel
         drawn.append(ax.text(time, y, f"{value:08x}", ha="center", va="top", fontsize=6, color=INK))
 
 
-def _places(run: Run) -> dict[str, float]:
+def _places(run: Run, frames: Frames) -> dict[str, float]:
     """Return the height of each lane: the first host above, the second below, the wire between them."""
     first, *others = run.buses
     places = {f"{first} control": 5.0, f"{first} data": 4.0}
     for name in others:
         places |= {f"{name} data": 2.0, f"{name} control": 1.0}
-    wired = run.frames.table["wire_start_us"].notna().any()
+    wired = frames.table["wire_start_us"].notna().any()
     return places | ({"wire": 3.0 if others else 3.2} if wired else {})

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from matplotlib.ticker import FuncFormatter
 
+from pcitrace import analysis
 from pcitrace.analysis import on_axis
 from pcitrace.errors import FrameMatchError
 from pcitrace.plot.style import (
@@ -32,6 +33,7 @@ from pcitrace.timing.usage import Usage, of_bus
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from pcitrace.frames import Frames
     from pcitrace.run import Run
 
 __all__ = ["budget", "histogram", "line", "occupancy"]
@@ -93,7 +95,14 @@ def _series(run: Run, name: str, window_us: float, usage: Usage | None) -> pd.Da
     return on_axis(run, name, run[name].clocks(window_us))
 
 
-def histogram(run: Run, quantity: str = "t_nic_us", where: str | None = None, *, ax: Axes | None = None) -> Axes:
+def histogram(
+    run: Run,
+    quantity: str = "t_nic_us",
+    where: str | None = None,
+    *,
+    frames: Frames | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw how a time of the frames is distributed, with mean, standard deviation and full width at half maximum.
 
     Parameters
@@ -104,6 +113,8 @@ def histogram(run: Run, quantity: str = "t_nic_us", where: str | None = None, *,
         from the first CSR access to the last word in the receiver's memory.
     where : str, optional
         Only frames that fulfil this condition, such as ``"not queued and length_bytes == 64"``.
+    frames : Frames, optional
+        Some of the run's frames; default: all.
     ax : Axes, optional
 
     Returns
@@ -111,9 +122,10 @@ def histogram(run: Run, quantity: str = "t_nic_us", where: str | None = None, *,
     Axes
     """
     ax = axes_for(ax, (6.0, 3.2))
-    chosen = slice(None) if where is None else run.frames.fulfil(where)
+    some = analysis.frames(run) if frames is None else frames
+    chosen = slice(None) if where is None else some.fulfil(where)
     try:
-        values = numbers(pd.Series(run.frames.table.eval(quantity)))[chosen]
+        values = numbers(pd.Series(some.table.eval(quantity)))[chosen]
     except (NameError, SyntaxError, TypeError, ValueError) as error:
         raise FrameMatchError(f"{quantity!r} is no time of frames: {error}") from error
     values = values[np.isfinite(values)]

@@ -14,10 +14,10 @@ try:
 except ImportError as error:
     raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
 
+from pcitrace import analysis
 from pcitrace.report.provenance import provenance
 from pcitrace.report.sections import SECTIONS
 from pcitrace.results import Results
-from pcitrace.run import Run
 
 __all__ = ["page", "write"]
 
@@ -53,15 +53,16 @@ def page(results: Results) -> str:
     return template.render(
         title=said.get("title") or run.path.resolve().name,
         simulated=run.folder is not None and run.folder.simulated,
-        notes=_notes(run, said),
+        notes=_notes(results, said),
         findings=list(results.findings),
         sections=[section for section in (make(results) for make in SECTIONS) if section is not None],
         provenance=provenance(run),
     )
 
 
-def _notes(run: Run, said: dict[str, Any]) -> list[str]:
+def _notes(results: Results, said: dict[str, Any]) -> list[str]:
     """Return what the reader must know before the first number."""
+    run, frames = results.run, results.frames
     notes = []
     if said.get("origin") == "replayed":
         notes.append(
@@ -81,8 +82,11 @@ def _notes(run: Run, said: dict[str, Any]) -> list[str]:
         for capture in said.get("captures", ())
         if not capture.get("complete", True)
     ]
-    if len(run.frames.hosts) == 1:
+    if len(frames.hosts) == 1:
         notes.append("One host: what the other bus would tell (receive side, gap, t_nic) is not known.")
-    if not len(run.frames):
+    every = len(analysis.frames(run))
+    if len(frames) < every:
+        notes.append(f"Some of the frames: {len(frames)} of {every}. The use of the buses is that of the whole run.")
+    if not every:
         notes.append("No frame was found on the buses: only what the transactions tell is given.")
     return notes

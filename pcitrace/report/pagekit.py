@@ -49,8 +49,9 @@ def told(estimate: Estimate, unit: str) -> tuple[str, str]:
     if estimate.value is None:
         return "unknown", estimate.reason
     parts = [f"{estimate.source}, n = {grouped(estimate.n)}"]
-    parts += [f"sigma {estimate.sigma:.2g} (measurement)"] if estimate.sigma else []
-    parts += [f"scatter {estimate.scatter:.2g} (frames)"] if estimate.scatter else []
+    parts += [f"sigma {estimate.sigma_measurement:.2g} (measurement)"] if estimate.sigma_measurement else []
+    parts += [f"{estimate.sigma_frames:.2g} (standard error of the frames)"] if estimate.sigma_frames else []
+    parts += [f"scatter of single frames {estimate.scatter:.2g}"] if estimate.scatter else []
     return f"{spaced(estimate)} {unit}", ", ".join(parts)
 
 

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import pcitrace
+from pcitrace import analysis
 from pcitrace.run import Run
 
 __all__ = ["provenance"]
@@ -40,10 +41,18 @@ def provenance(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
 _RUN = ("origin", "created", "complete", "reason", "frames_on_bus", "source", "source_origin", "source_sha256")
 
 
+_SHOWN_APART = (
+    "file", "sha256", "samples", "rate_hz", "offset_us", "offset_sigma_us", "about_us", "drift_sigma_ppm",
+)  # fmt: skip
+
+
 def _capture(run: Run, number: int) -> list[tuple[str, str]]:
     capture = run.captures[number]
     entry = run.folder.run["captures"][number] if run.folder is not None else {}
-    stated = {key: value for key, value in entry.items() if key not in ("file", "sha256", "samples", "rate_hz")}
+    stated = {key: value for key, value in entry.items() if key not in _SHOWN_APART}
+    offset = analysis.offsets(run)[number]
+    if len(run.captures) > 1:
+        stated["offset"] = f"{offset} {offset.unit} ({offset.source})" if offset.value is not None else str(offset)
     with capture.path.open("rb") as file:
         computed = hashlib.file_digest(file, "sha256").hexdigest()
     told = entry.get("sha256")

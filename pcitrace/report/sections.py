@@ -102,7 +102,7 @@ def path_of_a_frame(results: Results) -> Section | None:
         "the wire. Spans in µs: the CSR accesses that start the send, from them to the DMA, the gap between the DMA "
         "of both hosts, from the DMA to the update."
     )
-    drawn = figure(partial(plot.exchange, results.run), (9.0, 4.3), (4.6, 4.6))
+    drawn = figure(partial(plot.exchange, results.run, frames=results.frames), (9.0, 4.3), (4.6, 4.6))
     return Section("From memory to memory", figures=((caption, drawn),), entries=_csr_costs(results))
 
 
@@ -113,8 +113,11 @@ def _csr_costs(results: Results) -> tuple[Entry, ...]:
     costs: dict[str, list[tuple[str, str]]] = {}
     for row in results.timing.csr_costs.to_dict("records"):
         if row["n"]:
-            value, sigma, scatter = (None if pd.isna(row[key]) else row[key] for key in ("value", "sigma", "scatter"))
-            mean, basis = told(Estimate(value, sigma, row["n"], scatter=scatter), "µs")
+            keys = ("value", "sigma_measurement", "sigma_frames", "scatter")
+            value, sigma, error, scatter = (None if pd.isna(row[key]) else row[key] for key in keys)
+            reason = "" if pd.isna(row["reason"]) else row["reason"]
+            one = Estimate(value, sigma, row["n"], sigma_frames=error, scatter=scatter, reason=reason)
+            mean, basis = told(one, "µs")
             costs.setdefault(row["what"], []).append((f"{row['host']}: {mean}", basis))
     grouped_sends = []
     for name in results.frames.hosts:
@@ -139,6 +142,8 @@ def transit(results: Results) -> Section | None:
             ("t_nic, sending side", "TX_EN rises - last data phase of the sending DMA.", timing.t_nic_tx, "µs"),
             ("t_nic, receiving side", "First data phase of the receiving DMA - TX_EN falls.", timing.t_nic_rx, "µs"),
             ("t_nic of frames that waited", "The same mean over these.", timing.t_nic_queued, "µs"),
+            ("t_nic against the length", "Its value at 0 bytes.", timing.t_nic_line.intercept, "µs"),
+            ("", "What a user byte adds to it.", timing.t_nic_line.slope, "µs/byte"),
             ("slope of the gap", "Gap against the bytes on the wire.", timing.gap.slope, "µs/byte"),
         )
         if estimate.n
@@ -147,7 +152,9 @@ def transit(results: Results) -> Section | None:
     table = timing.by_length
     figures = []
     if table["n"].sum() >= FEWEST_FRAMES:
-        drawn = figure(partial(plot.histogram, run, "t_nic_us", "not queued"), (7.0, 3.0), (4.6, 3.2))
+        drawn = figure(
+            partial(plot.histogram, run, "t_nic_us", "not queued", frames=results.frames), (7.0, 3.0), (4.6, 3.2)
+        )
         figures.append(("t_nic of the frames that waited for no other. Line: mean.", drawn))
     gap, r_net = timing.gap, timing.r_net_us_per_byte
     if gap.slope.value is not None and gap.intercept.value is not None and r_net:
@@ -220,7 +227,7 @@ def model(results: Results) -> Section | None:
     ]
     figures = []
     if results.latency is not None and fit is not None:
-        line = (fit.intercept_us.nominal_value, fit.slope_us_per_byte.nominal_value)
+        line = (fit.intercept.nominal_value, fit.slope.nominal_value)
         latency = results.latency
         draw = partial(
             plot.line,
@@ -339,7 +346,8 @@ def left_out(results: Results) -> Section:
     ]
     for name in results.frames.hosts:
         problems = results.run[name].problems
-        rows += [[name, "problem on the bus", str(kind), grouped(len(some))] for kind, some in problems.groupby("kind")]
+        counts = problems.groupby("kind")["count"].sum()
+        rows += [[name, "problem on the bus", str(kind), grouped(int(count))] for kind, count in counts.items()]
     if not rows:
         return Section("Left out, and why", ("Nothing: every burst belongs to a frame, and the buses kept the rules.",))
     head = ["host", "what", "why", "number"]

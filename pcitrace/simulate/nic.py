@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pcitrace.simulate.bus import Bus, Request, Transaction
 from pcitrace.simulate.config import LinkParameters, NicParameters
@@ -12,9 +12,6 @@ from pcitrace.simulate.events import Process, Scheduler, Signal
 from pcitrace.simulate.frame import CRC_BYTES, Frame
 from pcitrace.simulate.pci import MEMORY_READ, MEMORY_WRITE, READ_LINE
 from pcitrace.simulate.values import SimulationError
-
-if TYPE_CHECKING:
-    from pcitrace.simulate.host import Host
 
 US = 1e3  # ns
 RETRY_CLKS = 4  # STOP# to the next request for the bus
@@ -30,6 +27,13 @@ class BurstLog(Protocol):
 
     def burst(self, bus: str, kind: str, read: bool, address: int, pieces: list[Transaction], frame: int) -> None:
         """Take a logical burst with the transactions that moved it."""
+
+
+class Driver(Protocol):
+    """Who is told what the NIC has received."""
+
+    def received(self, frame: Frame) -> None:
+        """Take a frame that is in memory."""
 
 
 class Nic:
@@ -50,7 +54,7 @@ class Nic:
         self.name = name
         self.parameters = parameters
         self.bus = bus
-        self.host: Host
+        self.host: Driver
         self.peer: Nic
         self.byte_ns = 8e3 / link.rate_mbit_s
         self._link = link

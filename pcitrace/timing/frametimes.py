@@ -9,13 +9,14 @@ from math import sqrt
 import numpy as np
 import pandas as pd
 
+from pcitrace.analysis import offsets
 from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers
-from pcitrace.estimate import PLACES, Comb, Errors
 from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.ahead import APART_US
 from pcitrace.traffic.dma import NO_ROOM, SHORT_NO_FRAME, Kind
+from pcitrace.uncertainty import PLACES, Comb, Errors
 
 __all__ = ["UNIFORM", "Clockwork", "FrameTimes", "period_of", "phase_bytes"]
 
@@ -42,6 +43,10 @@ class Clockwork:
         Largest delay between its channels.
     clock_us : float or None
         Period of CLK, on the run's axis.
+    about_us : float
+        When the capture's place on the axis is known best: the uncertainty of its drift counts from there.
+    lost : str
+        Why the capture's place on the run's axis is not known; empty if it is.
     """
 
     step_us: float
@@ -50,6 +55,8 @@ class Clockwork:
     drift_sigma_ppm: float = 0.0
     skew_us: float = 0.0
     clock_us: float | None = None
+    about_us: float = 0.0
+    lost: str = ""
 
     @classmethod
     def of(cls, run: Run, host: str, edges_us: Floats) -> Clockwork:
@@ -67,7 +74,9 @@ class Clockwork:
         sigmas = entry.get("offset_sigma_us", 0.0), entry.get("drift_sigma_ppm", 0.0)
         mhz = run[host].mean_clock_mhz
         clock_us = period_of(edges_us, (1 + entry.get("drift_ppm", 0.0) * 1e-6) / mhz, step_us) if mhz else None
-        return cls(step_us, number, *sigmas, entry.get("skew_us", 0.0), clock_us)
+        offset = offsets(run)[number]
+        lost = offset.reason if offset.value is None else ""
+        return cls(step_us, number, *sigmas, entry.get("skew_us", 0.0), clock_us, entry.get("about_us", 0.0), lost)
 
     def place(self, time_us: Floats, edge_us: float) -> Floats:
         """Return where edges of CLK lie between two samples, in sampling steps, all from the same unknown place.
@@ -136,6 +145,7 @@ class FrameTimes:
         # wrong for each by itself. Enabled bytes and a wire that is sampled often enough need no rounding.
         step = max((one.step_us for one in hosts.values()), default=0.0)
         told = np.array([traffic.dma.bus.bytes_exact for traffic in frames.hosts.values()] + [False])[self.receiver]
+        told |= np.array([name in frames.logged for name in names] + [False])[self.sender]
         by_wire = ~np.isnan(on_wire_us) & ~(self.exact & told) & (self.length >= 0)
         by_wire &= r_net is not None and step >= r_net / 2
         rounded = (self.us["wire_us"] - on_wire_us) / (r_net or 1.0)
@@ -167,7 +177,8 @@ class FrameTimes:
             if one.offset_sigma_us:
                 found = found.with_shared((ends - begins) * one.offset_sigma_us, together)
             if one.drift_sigma_ppm:
-                moved = np.nan_to_num(ends * self.us[end] - begins * self.us[begin])
+                moved = ends * (self.us[end] - one.about_us) - begins * (self.us[begin] - one.about_us)
+                moved = np.nan_to_num(moved)
                 found = found.with_shared(moved * one.drift_sigma_ppm * 1e-6, together)
         # What is seen through one channel comes late by the same delay for all frames.
         for number, clockwork in enumerate(clockworks):
@@ -180,15 +191,19 @@ class FrameTimes:
         return found
 
     def _combs(self, begin: str, end: str) -> tuple[Comb, ...]:
-        """Return the edges of CLK of each host that these times lie at; those of the wire have another clock."""
-        edges = [(sign, column) for sign, column in ((-1.0, begin), (1.0, end)) if not column.startswith("wire")]
+        """Return the edges of CLK and of TX_EN of each host that these times lie at."""
+        edges = [(-1.0, begin), (1.0, end)]
         found = []
         for number, clockwork in enumerate(self.hosts.values()):
-            here = [(sign * clockwork.step_us * (self.host(column) == number), column) for sign, column in edges]
-            here = [(amount, column) for amount, column in here if amount.any()]
-            if clockwork.clock_us and here:
-                places = [self._places(column, number) for _, column in here]
-                found.append(Comb(np.array([amount for amount, _ in here]), np.array(places)))
+            for wire in (False, True):
+                here = [(sign, column) for sign, column in edges if column.startswith("wire") is wire]
+                amounts = [(sign * clockwork.step_us * (self.host(column) == number), column) for sign, column in here]
+                amounts = [(amount, column) for amount, column in amounts if amount.any()]
+                if amounts and (wire or clockwork.clock_us):
+                    # TX_EN follows the clock of the wire. Its period may be shorter than a sampling step, so that its
+                    # edges do not tell where they lie between the samples: it may be always the same place.
+                    places = [0 * self.sender if wire else self._places(column, number) for _, column in amounts]
+                    found.append(Comb(np.array([amount for amount, _ in amounts]), np.array(places)))
         return tuple(found)
 
     def _middle_of(self, number: int) -> float:

@@ -8,10 +8,11 @@ from math import sqrt
 import numpy as np
 
 from pcitrace.columns import Floats
-from pcitrace.estimate import ALIKE, PLACES, SIGNIFICANT, Comb, Errors, Estimate, difference, line, unknown
+from pcitrace.estimate import ALIKE, SIGNIFICANT, Estimate, difference, line, unknown
+from pcitrace.facts import HEADER_BYTES
 from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
-from pcitrace.traffic.content import HEADER
 from pcitrace.traffic.dma import Kind
+from pcitrace.uncertainty import PLACES, Comb, Errors
 
 __all__ = ["Rate", "measure"]
 
@@ -59,7 +60,7 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
         duration, host, kind = times.us["rx_dma_us"], times.receiver, Kind.RECEIVE_DATA
         errors = times.errors("rx_dma_start_us", "rx_dma_end_us")
     known = ~np.isnan(duration) & (times.length >= 0) & (host >= 0)
-    size: Floats = times.length + (HEADER - times.spare_bytes)
+    size: Floats = times.length + (HEADER_BYTES - times.spare_bytes)
     # Where only their pauses part the frames, what came out alike on both hosts is one; another may be two, or a part.
     alone = known & times.bounded & np.isnan(times.us["gap_us"]) & (len(times.hosts) == 2)
     known &= ~alone
@@ -110,15 +111,15 @@ def _compare(side: str, by_host: dict[str, Estimate], apart: Estimate, usual_us:
     known = [(name, one, one.value) for name, one in by_host.items() if one.value is not None]
     if len(known) == 2:
         (one, first, low), (two, second, high) = known
-        sigma = sqrt((first.total or 0.0) ** 2 + (second.total or 0.0) ** 2)
+        sigma = sqrt((first.sigma or 0.0) ** 2 + (second.sigma or 0.0) ** 2)
         if abs(low - high) > max(SIGNIFICANT * sigma, ALIKE * abs(low)):
             return [
                 f"the hosts differ: R_PCI ({side}) is {first} us/byte on {one} and {second} on {two}; the constant is "
                 "the slope over all frames together"
             ]
-    if apart.value is None or apart.scatter is None or not apart.total:
+    if apart.value is None or apart.sigma_frames is None or not apart.sigma:
         return []
-    if abs(apart.value) <= max(SIGNIFICANT * apart.total, ALIKE * usual_us):
+    if abs(apart.value) <= max(SIGNIFICANT * apart.sigma, ALIKE * usual_us):
         return []
     short, long = by_host if apart.value > 0 else reversed(by_host)
     alone = "".join(f"; {name} alone has {value}" for name, value, _ in known)
@@ -149,4 +150,5 @@ def _burst(times: FrameTimes, kind: Kind) -> Estimate:
     value = float(duration.sum()) / total
     duration -= value * moved
     own = max(float((duration**2).sum()) * n / max(n - 1, 1) - variance, 0.0)
-    return Estimate(value, sqrt(variance) / total, n, scatter=sqrt(own) / total if n > 1 else None)
+    error = sqrt(own) / total if n > 1 else None
+    return Estimate(value, sqrt(variance) / total, n, sigma_frames=error, unit="us/byte")

@@ -22,6 +22,7 @@ from pcitrace.traffic.dma import KINDS, Dma, Kind, Memory
 from pcitrace.traffic.initiators import Initiator
 from pcitrace.traffic.parts import over_buffers
 from pcitrace.traffic.phases import Phases
+from pcitrace.traffic.reading import Claims
 from pcitrace.traffic.segment import by_lengths
 from pcitrace.traffic.windows import Windows, place
 
@@ -79,6 +80,8 @@ class Traffic:
         Transactions of other agents, or of the host with other devices.
     findings : tuple of str
         What the user should know, in words.
+    claims : Claims or None
+        Which frame on the wire each burst is, where a reading of the pieces tells.
     """
 
     bus: str
@@ -89,6 +92,7 @@ class Traffic:
     unknown: dict[str, int]
     other: int
     findings: tuple[str, ...]
+    claims: Claims | None = None
     burst_frame: Integers | None = None
     csr_frame: Integers | None = None
 

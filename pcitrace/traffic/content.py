@@ -16,16 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pcitrace.columns import Booleans, Floats, Integers, floats
+from pcitrace.facts import FCS_BYTES as FCS
+from pcitrace.facts import HEADER_BYTES as HEADER
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["HEADER", "Heads", "WireFrames", "heads", "keys", "wire_frames"]
-
-HEADER = 14
-"""Bytes of the Ethernet header: two addresses and a type or length (IEEE 802.3)."""
-
-FCS = 4
-"""Bytes of the frame check sequence."""
+__all__ = ["FCS", "HEADER", "Heads", "WireFrames", "heads", "keys", "wire_frames"]
 
 KEY_BYTES = 60
 """Bytes that make up a key: what every frame has on the wire, check sequence apart."""

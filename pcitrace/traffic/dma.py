@@ -14,13 +14,15 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pcitrace.bustable import READS, WRITES, BusTable
+from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Integers
+from pcitrace.facts import LEAST_FRAME_BYTES as SHORTEST_RECEIVED
+from pcitrace.facts import READS, WRITES
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["KINDS", "REASONS", "Dma", "Kind", "Memory", "by_address"]
+__all__ = ["KINDS", "REASONS", "SHORTEST_RECEIVED", "Dma", "Kind", "Memory", "by_address"]
 
 
 class Kind(IntEnum):
@@ -57,6 +59,8 @@ REASONS = (
     "no frame on the wire has room for it",
     "joined by burst limit and pauses; no wire was captured",
     "its lengths add up to the frame on the wire, with another piece as long as the last too",
+    "part of a frame in the cheapest reading of all pieces",
+    "part of no frame in the cheapest reading of all pieces",
 )
 """What a kind rests on; indices into this are stored."""
 (
@@ -80,10 +84,9 @@ REASONS = (
     NO_ROOM,
     BY_RULE,
     EITHER_TAIL,
+    CHEAPEST,
+    LEFT_OVER,
 ) = range(len(REASONS))
-
-SHORTEST_RECEIVED = 60
-"""Bytes of the shortest Ethernet frame without its frame check sequence (IEEE 802.3 minFrameSize 64)."""
 
 Ranges = Sequence[Sequence[int]]
 Settle = Callable[[Booleans, "Kind", int], None]

@@ -16,27 +16,18 @@ It comes as a TOML file or a mapping. Lines that are not named in it stay as gue
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pcitrace.configuration import read_toml
 from pcitrace.errors import WiringError
-from pcitrace.wiring import (
-    SHARED_LINES,
-    SINGLE_BUS,
-    BusWiring,
-    Channel,
-    Guess,
-    Line,
-    Wiring,
-    WiringSource,
-    line_order,
-    listed,
-    nearest,
-)
+from pcitrace.wiring.guess import SHARED_LINES, SINGLE_BUS, Guess
 from pcitrace.wiring.linenames import LineName, describe_lines, normal_active_low, parse_name
+from pcitrace.wiring.lines import BusWiring, Channel, Line, Wiring, line_order, listed, nearest
 
 __all__ = ["Overrides"]
 
@@ -52,7 +43,7 @@ _VECTORS = {
 class Overrides:
     """What the user states, read against the channels of a capture."""
 
-    def __init__(self, channels: tuple[Channel, ...], given: WiringSource) -> None:
+    def __init__(self, channels: tuple[Channel, ...], given: str | os.PathLike[str] | Mapping[str, Any]) -> None:
         self.channels = channels
         self.numbers = {channel.name: number for number, channel in enumerate(channels)}
         self.where, self.given = _load(given)
@@ -224,17 +215,9 @@ class Overrides:
         return f"; found {listed(tuple(self.numbers))}"
 
 
-def _load(given: WiringSource) -> tuple[str, Mapping[str, Any]]:
+def _load(given: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """What is stated, and what to call its place in messages."""
     if isinstance(given, Mapping):
         return "wiring", given
-    import tomllib
-
     path = Path(given)
-    try:
-        with path.open("rb") as file:
-            return str(path), tomllib.load(file)
-    except OSError as error:
-        raise WiringError(f"{path}: cannot read the wiring: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise WiringError(f"{path}: not a TOML file: {error}") from error
+    return str(path), read_toml(path, lambda text: WiringError(f"{path}: {text}"))

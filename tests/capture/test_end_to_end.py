@@ -336,4 +336,6 @@ def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts, test: str, f
     constants = report["constants"]
     assert constants["R_PCI_send_us_per_byte"]["value"] == pytest.approx(0.00758, rel=0.01)
     assert constants["R_PCI_recv_us_per_byte"]["value"] == pytest.approx(0.00792, rel=0.01)
-    assert constants["t_nic_us"]["value"] == pytest.approx(4.3, rel=0.02)
+    # frames of the replay are in no log, so their lengths are bounds: what counts is the line through them
+    line = constants["t_nic_us"]["line"]
+    assert line["intercept"] + 64 * line["slope"] == pytest.approx(4.34, rel=0.01)

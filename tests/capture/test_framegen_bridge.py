@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from network import impaired, read_log
 from pcicap.latency import median_error, one_way
-from uncertainties import UFloat
 
+from pcitrace.estimate import Estimate
 from pcitrace.latency import LatencyFit
 
 QUIET: dict[str, float] = {}
@@ -115,9 +115,11 @@ def held_us(way: dict[str, Any], size: int) -> float:
     return float(np.median(np.array(way["held_us"])[np.array(way["user_bytes"]) == size]))
 
 
-def assert_within(value: UFloat, truth: float) -> None:
+def assert_within(value: Estimate, truth: float) -> None:
     """The value is the truth within five of its own standard deviations."""
-    assert abs(value.n - truth) < 5 * value.s, (value, truth)
+    assert value.value is not None
+    assert value.sigma is not None
+    assert abs(value.value - truth) < 5 * value.sigma, (value, truth)
 
 
 def test_latencies_by_the_clocks_are_the_delays_of_the_bridge() -> None:
@@ -140,10 +142,10 @@ def test_latencies_by_the_clocks_are_the_delays_of_the_bridge() -> None:
             latency, by_clock = (point["flows"][index][key] for key in ("latency_us", "latency_sigma_us"))
             rows.append((point["length_bytes"], latency["p50"], np.hypot(median_error(latency), by_clock)))
         measured, true = lines(rows, [truth[name]])
-        assert_within(measured.slope_us_per_byte, true.slope_us_per_byte.n)
+        assert_within(measured.slope_us_per_byte, true.slope_us_per_byte.value)
         # What the clocks are wrong goes to one direction and comes from the other.
-        assert_within(measured.intercept_us, true.intercept_us.n + sign * error_us)
-        assert true.slope_us_per_byte.n == pytest.approx(setting["per_byte_us"], rel=0.1)
+        assert_within(measured.intercept_us, true.intercept_us.value + sign * error_us)
+        assert true.slope_us_per_byte.value == pytest.approx(setting["per_byte_us"], rel=0.1)
 
 
 def test_latencies_by_round_trips_are_the_delays_of_the_bridge() -> None:
@@ -155,9 +157,9 @@ def test_latencies_by_round_trips_are_the_delays_of_the_bridge() -> None:
         summary = network.left.test("ping-pong", network.right, *words)
         truth = network.truth()
     measured, true = lines([row[:3] for row in one_way(summary)], [truth["to_right"], truth["to_left"]])
-    assert_within(measured.slope_us_per_byte, true.slope_us_per_byte.n)
-    assert_within(measured.intercept_us, true.intercept_us.n)
-    assert true.slope_us_per_byte.n == pytest.approx((20 / 64 + 2) / 2, rel=0.1)
+    assert_within(measured.slope_us_per_byte, true.slope_us_per_byte.value)
+    assert_within(measured.intercept_us, true.intercept_us.value)
+    assert true.slope_us_per_byte.value == pytest.approx((20 / 64 + 2) / 2, rel=0.1)
 
 
 def test_a_bound_that_only_shows_while_it_runs() -> None:

@@ -246,7 +246,7 @@ RECEIVED = [{"stream": 1, "counts": COUNTS, "first_ns": -(2**63), "last_ns": 2**
         ({"sync": protected(b"\xff" * 40)}, 3),
         ({"stop": {"stopped": report(sent_records=HUGE, received_records=HUGE)}}, 1),
         ({"stop": {"stopped": report(received_records=1000)}, "fetch": [pieces, pieces]}, 1),
-        ({"stop": {"stopped": report(received=RECEIVED)}}, 0),
+        ({"stop": {"stopped": report(received=RECEIVED)}}, 1),
         ({"stop": {"stopped": report(fault="\x1b[31m")}}, 1),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab import REPOSITORY, bus_samples, pcicap, write_sr
+from lab import REPOSITORY, TwoHosts, bus_samples, pcicap, write_sr
 from pcicap import tomlfile
 from pcicap.analysers.base import Timeouts
 from pcicap.errors import PlanError
@@ -83,6 +83,11 @@ def test_good(tmp_path: Path) -> None:
         ('interface = "eth1"', "", "hosts", "have an interface"),
         ('analyser = "la"', 'analyser = "al"', "hosts.B.analyser", "write one of la"),
         ("[hosts.B]", "[hosts.C]\n[hosts.D]\n[hosts.B]", "hosts", "4 hosts"),
+        ("sizes = [64, 512]", "sizes = [64, 1501]", "test.sizes", "36 to 1500"),
+        ("sizes = [64, 512]", 'sizes = "20:1500:4"', "test.sizes", "36 to 1500"),
+        ("count = 10", "count = 20_000_000", "test.count", "max_frames"),
+        ("02:00:00:00:00:0b", "03:00:00:00:00:0b", "hosts.B.mac", "group's"),
+        ("02:00:00:00:00:0b", "00:00:00:00:00:00", "hosts.B.mac", "nobody's"),
         ("rate_mbit_s = 1000", "rate_mbit_s = 1000\nspeed = 1", "link.speed", "unknown key"),
         ('kind = "stream"', 'kind = "strem"', "test.kind", "did you mean stream"),
         ("sizes = [64, 512]", "sizes = [64, -1]", "test.sizes", "user bytes"),
@@ -176,8 +181,17 @@ def test_sweep_points(tmp_path: Path) -> None:
 def test_the_example_is_a_plan_and_its_comments_too(tmp_path: Path) -> None:
     example = pcicap("plan", "--example")
     assert example.status == 0
-    (tmp_path / "plan.toml").write_text(example.out)
-    checked = pcicap("plan", "--check", tmp_path / "plan.toml")
+    # an interface that this machine does not have is a mistake, the only one
+    (tmp_path / "plan.toml").write_text(example.out.replace('"eth1"', '"none0"'))
+    refused = pcicap("plan", "--check", tmp_path / "plan.toml")
+    assert (refused.status, refused.err.count("\n")) == (3, 1)
+    assert "no interface none0" in refused.err
+    (tmp_path / "plan.toml").write_text(example.out.replace('"eth1"', '"left"'))
+    net = TwoHosts()
+    try:
+        checked = pcicap("plan", "--check", tmp_path / "plan.toml", before=net.a)
+    finally:
+        net.close()
     assert checked.status == 0, checked.err
     assert "host B: bus B on analyser" in checked.out
     # every key that is commented out is a key

@@ -3,6 +3,7 @@
 use crate::control::ClockError;
 use crate::frame::{Framing, Mac};
 use crate::job::Limits;
+use crate::key::Key;
 use crate::plan::{Test, TestKind};
 use crate::safety::Allowed;
 use crate::step::Steps;
@@ -19,6 +20,9 @@ pub enum Command {
     Interfaces,
     Serve,
     Hello,
+    Fetch,
+    Pause,
+    Switch,
     Test(TestKind),
 }
 
@@ -43,6 +47,14 @@ pub struct Options {
     pub once: bool,
     pub seconds: Option<f64>,
     pub clock_error: ClockError,
+    pub key: Key,
+    /// Of `switch`.
+    pub plan: Option<PathBuf>,
+    pub is_virtual: bool,
+    pub seed: Option<u64>,
+    /// Of `pause`.
+    pub quanta: u16,
+    pub link_mbit_s: Option<f64>,
 }
 
 pub fn number<T: FromStr>(option: &str, text: &str) -> Result<T, String> {
@@ -62,6 +74,9 @@ fn command(word: &str) -> Result<Command, String> {
         "interfaces" => Command::Interfaces,
         "serve" => Command::Serve,
         "hello" => Command::Hello,
+        "fetch" => Command::Fetch,
+        "pause" => Command::Pause,
+        "switch" => Command::Switch,
         _ => {
             let kind = TestKind::ALL.into_iter().find(|kind| kind.name() == word);
             Command::Test(kind.ok_or_else(|| format!("`{word}` is no command; `framegen --help` lists them"))?)
@@ -90,6 +105,12 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         once: false,
         seconds: None,
         clock_error: ClockError::default(),
+        key: Key::default(),
+        plan: None,
+        is_virtual: false,
+        seed: None,
+        quanta: u16::MAX,
+        link_mbit_s: None,
     };
     let mut given = Given::default();
     let mut word = None;
@@ -138,14 +159,28 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         Some(word) => command(word)?,
         None => return Err("no command; `framegen --help` lists them".into()),
     };
-    if matches!(options.command, Command::Serve | Command::Hello | Command::Test(_)) && options.interface.is_none() {
+    if matches!(options.command, Command::Serve | Command::Hello | Command::Fetch | Command::Pause | Command::Test(_))
+        && options.interface.is_none()
+    {
         return Err("-i INTERFACE is missing; `framegen interfaces` lists them".into());
     }
+    options.seed = given.seed;
     if let Command::Test(kind) = options.command {
         options.test = Some(make_test(kind, given, &options)?);
     }
+    if matches!(options.command, Command::Switch) {
+        if options.plan.is_none() {
+            return Err("--plan FILE is missing; docs/switch.md has one to begin with".into());
+        }
+        if options.is_virtual && options.folder.is_none() {
+            return Err("-o DIR is missing: where the logs of a virtual run go".into());
+        }
+    }
     if matches!(options.command, Command::Hello) && options.peers.len() != 1 {
         return Err("hello takes one -p PEER".into());
+    }
+    if matches!(options.command, Command::Fetch) && (options.peers.len() != 1 || options.folder.is_none()) {
+        return Err("fetch takes one -p PEER, and -o DIR".into());
     }
     Ok(options)
 }
@@ -155,11 +190,13 @@ fn flag(options: &mut Options, name: &str) -> bool {
     let place = match name {
         "json" => &mut options.json,
         "with-parent" => &mut options.with_parent,
+        "virtual" => &mut options.is_virtual,
         "dry-run" => &mut options.dry_run,
         "once" => &mut options.once,
         "allow-default-route" => &mut options.allowed.default_route,
         "allow-multicast" => &mut options.allowed.multicast,
         "allow-broadcast" => &mut options.allowed.broadcast,
+        "allow-pause" => &mut options.allowed.pause,
         "allow-unknown" => &mut options.allowed.unknown,
         "ethertype" => {
             options.framing = Framing::Ethertype;
@@ -180,6 +217,10 @@ fn general(options: &mut Options, name: &str, option: &str, text: &str) -> Resul
     match name {
         "interface" => options.interface = Some(text.into()),
         "peer" => options.peers.push(text.parse()?),
+        "key" => options.key = Key::read(std::path::Path::new(text))?,
+        "quanta" => options.quanta = number(option, text)?,
+        "link-mbit" => options.link_mbit_s = Some(positive(option, text, false)?),
+        "plan" => options.plan = Some(text.into()),
         "output" => options.folder = Some(text.into()),
         "only" => options.only = Some(text.parse()?),
         "seconds" => options.seconds = Some(positive(option, text, false)?),

@@ -46,9 +46,16 @@ fn counter() -> u64 {
 }
 
 fn counter_is_constant() -> bool {
-    let Ok(cpuinfo) = std::fs::read_to_string("/proc/cpuinfo") else {
+    const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    is_constant(&read("/proc/cpuinfo"), read(CLOCKSOURCE).trim())
+}
+
+/// What the CPU says of its counter, unless the kernel does not trust it: then it has fallen back to one of these.
+fn is_constant(cpuinfo: &str, clocksource: &str) -> bool {
+    if ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"].contains(&clocksource) {
         return false;
-    };
+    }
     cpuinfo
         .lines()
         .find(|line| line.starts_with("flags"))
@@ -113,6 +120,11 @@ impl Clock {
             return self.distort(raw_ns());
         };
         let since = counter().wrapping_sub(self.anchor.counter) as i64 as f64 * ns_per_tick;
+        if went_back(since) {
+            // A counter that runs backwards is none: from now on the kernel is asked.
+            self.ns_per_tick = None;
+            return self.distort(raw_ns());
+        }
         if since as i64 <= ANCHOR_NS {
             return self.distort(self.anchor.ns + since as i64);
         }
@@ -144,6 +156,11 @@ impl Clock {
         }
         raw + self.error.offset_ns + (raw as f64 * self.error.drift_ppm * 1e-6) as i64
     }
+}
+
+/// Counters of two CPUs may be apart by less than a microsecond; beyond that one of them is wrong.
+fn went_back(since_ns: f64) -> bool {
+    since_ns < -1_000.0
 }
 
 fn slope(from: Pair, to: Pair) -> f64 {
@@ -186,6 +203,31 @@ mod tests {
             // Wide: a descheduled test lengthens the bracket, never narrows it. 1 µs for the extrapolation.
             assert!(now >= before - 1_000 && now <= after + 1_000, "{before} {now} {after}");
         }
+    }
+
+    #[test]
+    fn the_kernels_own_choice_is_asked() {
+        let good = "processor: 0\nflags : fpu constant_tsc nonstop_tsc\n";
+        for (cpuinfo, source, constant) in [
+            (good, "tsc", true),
+            (good, "kvm-clock", true),
+            (good, "", true),
+            (good, "hpet", false),
+            ("", "tsc", false),
+        ] {
+            assert_eq!(is_constant(cpuinfo, source), constant, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_given_up() {
+        let mut clock = Clock::calibrate(ClockError::default());
+        // As if the anchor had been read on a CPU whose counter is a second ahead.
+        clock.ns_per_tick = Some(1.0);
+        clock.anchor = Pair { counter: counter().wrapping_add(1_000_000_000), ns: raw_ns() };
+        let before = raw_ns();
+        assert!(clock.now() >= before);
+        assert_eq!(clock.source(), "clock_gettime");
     }
 
     #[test]

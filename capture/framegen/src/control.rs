@@ -17,12 +17,24 @@ pub const KEEP_ALIVE_NS: i64 = 250_000_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    Hello { program: String },
+    Hello {
+        program: String,
+    },
     Claim,
-    Prepare(Job),
+    Prepare(Box<Job>),
     Start,
     Stop,
-    Fetch { log: LogKind, first: u64, frames: u16 },
+    Fetch {
+        log: LogKind,
+        first: u64,
+        frames: u16,
+    },
+    /// Look at the host; `facts` that do not change too.
+    Observe {
+        facts: bool,
+    },
+    /// What is there of a job whose master was lost?
+    Recall,
     Release,
 }
 
@@ -34,8 +46,16 @@ pub enum Reply {
     Ready,
     Started,
     Stopped(Box<Report>),
+    Kept(Box<Kept>),
+    /// Records of its text, ready to be fetched.
+    Observed {
+        records: u64,
+    },
     Released,
-    Refused { why: Refusal, text: String },
+    Refused {
+        why: Refusal,
+        text: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +75,17 @@ pub enum Refusal {
 pub enum LogKind {
     Sent,
     Received,
+    /// The text of the last observation.
+    State,
+}
+
+/// What a node kept of a job whose master was lost; its records can be fetched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    pub test: u32,
+    pub point: u32,
+    pub node: u16,
+    pub report: Report,
 }
 
 /// Who a node is.
@@ -65,6 +96,22 @@ pub struct Identity {
     pub kernel: String,
     pub interface: String,
     pub mtu: u32,
+}
+
+impl Identity {
+    /// A peer's words, so that they are nothing but words: one line, not too long.
+    pub fn cleaned(self) -> Identity {
+        let Identity { program, host, kernel, interface, mtu } = self;
+        let [program, host, kernel, interface] = [program, host, kernel, interface].map(|word| one_line(&word));
+        Identity { program, host, kernel, interface, mtu }
+    }
+}
+
+const LONGEST_WORDS: usize = 300;
+
+/// Texts of peers come from the wire: without line ends and what else moves a terminal's cursor.
+pub fn one_line(text: &str) -> String {
+    text.chars().take(LONGEST_WORDS).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A synthetic error of a node's clock, for tests of the clock synchronisation: it shows t + offset + drift t.
@@ -150,6 +197,13 @@ pub struct Progress {
     pub received: u64,
     /// Everything this node had to send is sent.
     pub done: bool,
+}
+
+/// Bytes of a clock exchange's payload, either way: frames of equal length take equally long.
+pub const SYNC_PAYLOAD: usize = 4 + 5 * 8;
+
+pub fn sync_request(session: u32, number: u32) -> Outgoing {
+    Outgoing { header: header(Kind::Sync, 0, session, number), payload: vec![0; SYNC_PAYLOAD] }
 }
 
 pub fn sync_reply(session: u32, number: u32, content: SyncReply) -> Outgoing {

@@ -1,7 +1,7 @@
 //! One job on one node: its sockets, logs and threads, from preparation to report.
 
 use crate::control::Progress;
-use crate::host::{Host, Role, stolen_ms};
+use crate::host::{Host, Role, realtime_is_throttled, stolen_ms};
 use crate::job::{Job, Quality, Report, Sent};
 use crate::log::FrameLog;
 use crate::netlink::Counters;
@@ -64,7 +64,7 @@ impl Engine {
             stolen_ms: stolen,
         };
         let receiving = !job.expect.is_empty();
-        let mut counting = Counting::new(host, job, received_writer);
+        let mut counting = Counting::new(host.mac, job, received_writer);
         match (extra, &job.send) {
             (Extra::Asking(asking), _) => {
                 let requester = Requester {
@@ -148,6 +148,7 @@ impl Engine {
             interface: counters.unwrap_or_default(),
             unlogged: self.sent_log.unlogged() + self.received_log.unlogged(),
             clock: self.host.clock.source().to_owned(),
+            throttled: self.host.priority.is_some() && realtime_is_throttled(),
         };
         report.fault = self.shared.fault();
         report

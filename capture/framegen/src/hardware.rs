@@ -9,6 +9,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 const SIOCSHWTSTAMP: libc::c_ulong = 0x89b0;
+const SIOCGHWTSTAMP: libc::c_ulong = 0x89b1;
+/// struct hwtstamp_config: flags, transmit type, receive filter. All 0 is off.
+type Stamping = [u32; 3];
 const FILTER_ALL: u32 = 1;
 const RX_HARDWARE: u32 = 1 << 2;
 const RAW_HARDWARE: u32 = 1 << 6;
@@ -21,9 +24,35 @@ const SYS_OFFSET_BYTES: usize = 16 + 51 * 16;
 /// The card's clock drifts: compared again after this time.
 const COMPARE_NS: i64 = 100_000_000;
 
+/// Stamping is a setting of the whole card, for all who use it: as it was found it is left.
+struct Restored<R: Fn(libc::c_ulong, &mut Stamping) -> io::Result<()>> {
+    request: R,
+    before: Stamping,
+}
+
+impl<R: Fn(libc::c_ulong, &mut Stamping) -> io::Result<()>> Restored<R> {
+    fn set(request: R, mut wanted: Stamping) -> io::Result<Self> {
+        // A driver that does not tell is switched off afterwards: so a card begins.
+        let mut before = Stamping::default();
+        let told = request(SIOCGHWTSTAMP, &mut before);
+        let before = if told.is_ok() { before } else { Stamping::default() };
+        request(SIOCSHWTSTAMP, &mut wanted)?;
+        Ok(Restored { request, before })
+    }
+}
+
+impl<R: Fn(libc::c_ulong, &mut Stamping) -> io::Result<()>> Drop for Restored<R> {
+    fn drop(&mut self) {
+        let _ = (self.request)(SIOCSHWTSTAMP, &mut self.before.clone());
+    }
+}
+
+type Request = Box<dyn Fn(libc::c_ulong, &mut Stamping) -> io::Result<()> + Send>;
+
 /// The clock of a card.
 pub struct CardClock {
     device: File,
+    _stamping: Restored<Request>,
     /// CLOCK_REALTIME minus the card's clock, and when that was compared.
     realtime_minus_card: i64,
     compared_at: Option<i64>,
@@ -37,13 +66,13 @@ impl CardClock {
             query.timestamping(interface).filter(|can| can.hardware_receive).and_then(|can| can.phc).ok_or_else(
                 || io::Error::other(format!("{interface} does not stamp received frames; use another --receive")),
             )?;
-        // struct hwtstamp_config: flags, transmit type (off), receive filter.
-        let mut wanted = [0u32, 0, FILTER_ALL];
-        query.request(interface, SIOCSHWTSTAMP, &mut wanted)?;
+        let name = interface.to_owned();
+        let request: Request = Box::new(move |code, data| query.request(&name, code, data));
+        let stamping = Restored::set(request, [0, 0, FILTER_ALL])?;
         set_option(socket.raw(), libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &(RX_HARDWARE | RAW_HARDWARE))?;
         let path = format!("/dev/ptp{number}");
         let device = File::open(&path).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
-        Ok(CardClock { device, realtime_minus_card: 0, compared_at: None })
+        Ok(CardClock { device, _stamping: stamping, realtime_minus_card: 0, compared_at: None })
     }
 
     /// A time of the card on CLOCK_REALTIME. `now` says how old the last comparison is.
@@ -80,6 +109,26 @@ fn tightest(times: &[i64]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_is_left_as_it_was_found() {
+        use std::cell::Cell;
+        for (found, tells) in [([0, 1, 12], true), ([0, 1, 12], false)] {
+            let card = Cell::new(found);
+            let request = |code, data: &mut Stamping| {
+                match code {
+                    SIOCGHWTSTAMP if tells => *data = card.get(),
+                    SIOCGHWTSTAMP => return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+                    _ => card.set(*data),
+                }
+                Ok(())
+            };
+            let stamping = Restored::set(request, [0, 0, FILTER_ALL]).expect("set");
+            assert_eq!(card.get(), [0, 0, FILTER_ALL]);
+            drop(stamping);
+            assert_eq!(card.get(), if tells { found } else { [0; 3] });
+        }
+    }
 
     #[test]
     fn the_tightest_reading_counts() {

@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::control::Identity;
 use crate::frame::Mac;
+use crate::key::Key;
 use crate::netlink::{Counters, Link, links};
 use std::io;
 
@@ -17,6 +18,7 @@ pub struct Host {
     pub cpus: Vec<usize>,
     /// SCHED_FIFO priority of both.
     pub priority: Option<i32>,
+    pub key: Key,
 }
 
 impl Host {
@@ -78,6 +80,17 @@ impl Host {
     }
 }
 
+/// Whether the kernel stops a real-time thread that spins: by default after 0.95 s for 0.05 s.
+pub fn realtime_is_throttled() -> bool {
+    let read = |name: &str| kernel_word(name).parse::<i64>().ok();
+    throttles(read("sched_rt_runtime_us"), read("sched_rt_period_us"))
+}
+
+/// -1 is no limit (Linux Documentation/scheduler/sched-rt-group.rst).
+fn throttles(runtime_us: Option<i64>, period_us: Option<i64>) -> bool {
+    matches!((runtime_us, period_us), (Some(runtime), Some(period)) if runtime >= 0 && runtime < period)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Send,
@@ -110,4 +123,16 @@ pub fn stolen_ms() -> u64 {
     // SAFETY: no preconditions.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
     ticks * 1000 / per_second
+}
+
+#[cfg(test)]
+mod tests {
+    use super::throttles;
+
+    #[test]
+    fn a_runtime_below_its_period_is_a_gap() {
+        assert!(throttles(Some(950_000), Some(1_000_000)));
+        assert!(!throttles(Some(-1), Some(1_000_000)) && !throttles(Some(1_000_000), Some(1_000_000)));
+        assert!(!throttles(None, None));
+    }
 }

@@ -78,6 +78,10 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 // linux/ethtool.h; the structures have been frozen since they were published.
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
+/// Drivers have hundreds; more is no answer.
+const MAX_STATISTICS: usize = 10_000;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const RX_SOFTWARE: u32 = 1 << 3;
@@ -138,6 +142,34 @@ impl Query {
         let answer: [u32; 49] = self.ask(name, ETHTOOL_GDRVINFO)?;
         let bytes: Vec<u8> = answer[1..9].iter().flat_map(|word| word.to_ne_bytes()).collect();
         Some(CStr::from_bytes_until_nul(&bytes).ok()?.to_string_lossy().into_owned())
+    }
+
+    /// What the driver counts (`ethtool -S`); None where it counts nothing.
+    pub fn statistics(&self, name: &str) -> Option<Vec<(String, serde_json::Value)>> {
+        // struct ethtool_drvinfo: the number of counters is the word at 180.
+        let information: [u32; 49] = self.ask(name, ETHTOOL_GDRVINFO)?;
+        let count = information[45] as usize;
+        if count == 0 || count > MAX_STATISTICS {
+            return None;
+        }
+        // struct ethtool_gstrings: command, set (1: statistics), length, then names of 32 bytes.
+        let mut names = vec![0u32; 3 + count * 8];
+        names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, 1, count as u32]);
+        self.request(name, SIOCETHTOOL, &mut names).ok()?;
+        // struct ethtool_stats: command, number, then counters of 64 bits.
+        let mut values = vec![0u32; 2 + count * 2];
+        values[..2].copy_from_slice(&[ETHTOOL_GSTATS, count as u32]);
+        self.request(name, SIOCETHTOOL, &mut values).ok()?;
+        let bytes: Vec<u8> = names[3..].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let label = |raw: &[u8]| {
+            let text = String::from_utf8_lossy(raw.split(|&byte| byte == 0).next().unwrap_or_default());
+            text.trim().to_owned()
+        };
+        let value = |pair: &[u32]| {
+            let [a, b] = [pair[0].to_ne_bytes(), pair[1].to_ne_bytes()];
+            u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
+        };
+        Some(bytes.chunks(32).map(label).zip(values[2..].chunks(2).map(|pair| value(pair).into())).collect())
     }
 
     pub fn timestamping(&self, name: &str) -> Option<Timestamping> {

@@ -33,6 +33,9 @@ pub enum Transmit {
 #[serde(deny_unknown_fields)]
 pub struct Job {
     pub test: u32,
+    /// Which of the test's points this is.
+    #[serde(default)]
+    pub point: u32,
     /// The node that does this.
     pub node: u16,
     pub framing: Framing,
@@ -183,6 +186,15 @@ pub struct Report {
     pub fault: Option<String>,
 }
 
+impl Report {
+    /// Of a peer: its words are one line.
+    pub fn cleaned(mut self) -> Report {
+        self.fault = self.fault.as_deref().map(crate::control::one_line);
+        self.quality.clock = crate::control::one_line(&self.quality.clock);
+        self
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sent {
     pub stream: u16,
@@ -220,6 +232,9 @@ pub struct Quality {
     /// Frames that found the log full.
     pub unlogged: u64,
     pub clock: String,
+    /// The kernel takes the CPU away from real-time threads for a part of each period (sched_rt_runtime_us).
+    #[serde(default)]
+    pub throttled: bool,
 }
 
 #[cfg(test)]
@@ -230,6 +245,7 @@ pub mod tests {
         let peer = Mac([2, 0, 0, 0, 0, 1]);
         Job {
             test: 0xDEAD_BEEF,
+            point: 0,
             node: 1,
             framing: Framing::Length,
             payload: Payload::Random,

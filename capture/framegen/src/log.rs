@@ -1,9 +1,11 @@
 //! Frame logs: one record a frame, written by the thread that times frames, read by others while it runs.
 
 use crate::frame::Header;
+use crate::sync::Exchange;
 use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +39,6 @@ pub struct Record {
 
 impl Record {
     pub const BYTES: usize = 36;
-    const DTYPE: &str = "[('sequence', '<u4'), ('stream', '<u2'), ('node', '<u2'), ('length_bytes', '<u4'), \
-                         ('flags', '<u4'), ('send_ns', '<i8'), ('receive_ns', '<i8'), ('lateness_ns', '<i4')]";
 
     /// Of a frame that was sent; when it was received is not known here.
     pub fn sent(header: &Header, length_bytes: u32, lateness_ns: i32) -> Record {
@@ -135,7 +135,9 @@ impl FrameLog {
 impl LogWriter {
     pub fn push(&mut self, record: Record) {
         let Some(place) = self.log.records.get(self.next) else {
-            self.log.unlogged.fetch_add(1, Ordering::Relaxed);
+            // A log without room is one that nobody wanted.
+            let wanted = !self.log.records.is_empty();
+            self.log.unlogged.fetch_add(u64::from(wanted), Ordering::Relaxed);
             return;
         };
         // SAFETY: not yet published, and this is the only writer.
@@ -145,27 +147,57 @@ impl LogWriter {
     }
 }
 
-/// A `.npy` file (format 1.0) that is whole after every [`append`](NpyFile::append).
-pub struct NpyFile {
-    file: File,
-    rows: u64,
+/// What a `.npy` file has a row of.
+pub trait Row: Copy {
+    const DTYPE: &str;
+    const BYTES: usize;
+    fn write(self, out: &mut Vec<u8>);
 }
 
-impl NpyFile {
+impl Row for Record {
+    const DTYPE: &str = "[('sequence', '<u4'), ('stream', '<u2'), ('node', '<u2'), ('length_bytes', '<u4'), \
+                         ('flags', '<u4'), ('send_ns', '<i8'), ('receive_ns', '<i8'), ('lateness_ns', '<i4')]";
+    const BYTES: usize = Record::BYTES;
+
+    fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_bytes());
+    }
+}
+
+impl Row for Exchange {
+    const DTYPE: &str = "[('request_sent_ns', '<i8'), ('request_received_ns', '<i8'), ('reply_sent_ns', '<i8'), \
+                         ('reply_received_ns', '<i8')]";
+    const BYTES: usize = 32;
+
+    fn write(self, out: &mut Vec<u8>) {
+        for time in [self.request_sent, self.request_received, self.reply_sent, self.reply_received] {
+            out.extend_from_slice(&time.to_le_bytes());
+        }
+    }
+}
+
+/// A `.npy` file (format 1.0) that is whole after every [`append`](NpyFile::append).
+pub struct NpyFile<R> {
+    file: File,
+    rows: u64,
+    kind: PhantomData<R>,
+}
+
+impl<R: Row> NpyFile<R> {
     /// Magic, version and a header padded so that the row count can be rewritten in place.
     const HEADER: usize = 320;
 
     /// Under its name it is never without a header, whenever this program is killed.
-    pub fn create(path: &Path) -> io::Result<NpyFile> {
+    pub fn create(path: &Path) -> io::Result<NpyFile<R>> {
         let partial = path.with_extension("npy.partial");
         let mut file = File::create(&partial)?;
         file.write_all(&Self::header(0))?;
         std::fs::rename(&partial, path)?;
-        Ok(NpyFile { file, rows: 0 })
+        Ok(NpyFile { file, rows: 0, kind: PhantomData })
     }
 
     fn header(rows: u64) -> Vec<u8> {
-        let text = format!("{{'descr': {}, 'fortran_order': False, 'shape': ({rows},), }}", Record::DTYPE);
+        let text = format!("{{'descr': {}, 'fortran_order': False, 'shape': ({rows},), }}", R::DTYPE);
         let mut out = b"\x93NUMPY\x01\x00".to_vec();
         out.extend_from_slice(&((Self::HEADER - 10) as u16).to_le_bytes());
         out.extend_from_slice(text.as_bytes());
@@ -179,12 +211,13 @@ impl NpyFile {
         self.rows
     }
 
-    pub fn append(&mut self, records: &[Record]) -> io::Result<()> {
+    pub fn append(&mut self, records: &[R]) -> io::Result<()> {
         if records.is_empty() {
             return Ok(());
         }
-        let bytes: Vec<u8> = records.iter().flat_map(|record| record.to_bytes()).collect();
-        self.file.seek(SeekFrom::Start(Self::HEADER as u64 + self.rows * Record::BYTES as u64))?;
+        let mut bytes = Vec::with_capacity(records.len() * R::BYTES);
+        records.iter().for_each(|record| record.write(&mut bytes));
+        self.file.seek(SeekFrom::Start(Self::HEADER as u64 + self.rows * R::BYTES as u64))?;
         self.file.write_all(&bytes)?;
         // The rows are there before the header counts them.
         self.rows += records.len() as u64;
@@ -250,10 +283,10 @@ mod tests {
             file.append(&vec![record(1); count]).expect("written");
             rows += count;
             let bytes = std::fs::read(&path).expect("read");
-            assert_eq!(bytes.len(), NpyFile::HEADER + rows * Record::BYTES);
-            let header = String::from_utf8_lossy(&bytes[10..NpyFile::HEADER]).into_owned();
+            assert_eq!(bytes.len(), NpyFile::<Record>::HEADER + rows * Record::BYTES);
+            let header = String::from_utf8_lossy(&bytes[10..NpyFile::<Record>::HEADER]).into_owned();
             assert!(header.contains(&format!("'shape': ({rows},)")), "{header}");
-            assert!(header.ends_with('\n') && NpyFile::HEADER.is_multiple_of(64));
+            assert!(header.ends_with('\n') && NpyFile::<Record>::HEADER.is_multiple_of(64));
         }
         std::fs::remove_file(&path).expect("removed");
     }

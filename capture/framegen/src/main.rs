@@ -1,5 +1,7 @@
 use framegen::cli::{self, Command, Options};
 use framegen::clock::Clock;
+use framegen::control::LogKind;
+use framegen::folder::{Description, Files, describe as describe_run};
 use framegen::frame::Mac;
 use framegen::host::Host;
 use framegen::interfaces::interfaces;
@@ -11,8 +13,11 @@ use framegen::safety;
 use framegen::serve::{Serving, serve};
 use framegen::session::{Session, SessionError};
 use framegen::signals;
-use framegen::store::Store;
+use framegen::store::{Store, whole};
 use framegen::summary::Summary;
+use framegen::switch::live::Live;
+use framegen::switch::plan::SwitchPlan;
+use framegen::switch::virtual_run;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -55,6 +60,7 @@ fn execute(options: &Options) -> Outcome {
             return Ok(());
         }
         Command::Interfaces => return list_interfaces(&output),
+        Command::Switch => return switch(options, &output),
         _ => {}
     }
     if options.with_parent {
@@ -77,6 +83,8 @@ fn execute(options: &Options) -> Outcome {
             let whole = serve(host, &serving, &output).map_err(raw_frames)?;
             if whole { Ok(()) } else { Err(Failure::Incomplete("a test was cut short".into())) }
         }
+        (Command::Pause, _) => pause(options, &host, &output),
+        (Command::Fetch, _) => recall(options, &host, &output),
         (_, Some(test)) => steer(options, test, host, &output),
         _ => greet(options, &host, &output),
     }
@@ -94,6 +102,7 @@ fn host(options: &Options) -> Result<Host, Failure> {
         clock: Clock::calibrate(options.clock_error),
         cpus: options.cpus.clone(),
         priority: options.priority,
+        key: options.key.clone(),
     })
 }
 
@@ -125,6 +134,47 @@ fn list_interfaces(output: &Output) -> Outcome {
     Ok(())
 }
 
+/// A switch as its plan says: of real frames, or of those the plan makes up.
+fn switch(options: &Options, output: &Output) -> Outcome {
+    let path = options.plan.as_deref().unwrap_or(std::path::Path::new(""));
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::NotStarted(format!("{}: {error}", path.display())))?;
+    let refused = |faults: Vec<String>| Failure::Usage(format!("{}: {}", path.display(), faults.join("; ")));
+    let mut plan = SwitchPlan::parse(&text, options.is_virtual).map_err(refused)?;
+    plan.seed = options.seed.unwrap_or(plan.seed);
+    let folder = options.folder.as_deref();
+    if let Some(folder) = folder.filter(|_| options.is_virtual) {
+        virtual_run::run(&plan, &text, folder).map_err(refused)?.map_err(not_started)?;
+        let folder = folder.display();
+        output.event("written", &json!({"folder": folder.to_string()}), &format!("{folder}: written"));
+        return Ok(());
+    }
+    signals::install().map_err(not_started)?;
+    let mut links = Vec::new();
+    for name in plan.ports.iter().filter_map(|port| port.interface.as_deref()) {
+        let link = safety::interface(name, options.allowed).map_err(not_started)?;
+        links.push(link.map_err(Failure::NotStarted)?);
+    }
+    if (1..links.len()).any(|i| links[..i].iter().any(|link| link.index == links[i].index)) {
+        return Err(Failure::Usage("[[ports]]: an interface is named twice".into()));
+    }
+    let limit = options.limits.max_seconds;
+    let seconds = options.seconds.unwrap_or(limit);
+    if seconds > limit {
+        return Err(Failure::Usage(format!("--seconds {seconds}: the limit is --max-seconds {limit}")));
+    }
+    let prepare = |folder| std::fs::create_dir_all(folder).and_then(|()| whole(folder, "switch.toml", &text));
+    folder.map_or(Ok(()), prepare).map_err(not_started)?;
+    let live = Live::open(&plan, &links, options.limits, folder).map_err(raw_frames)?;
+    let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+    let text = format!("switching between {} for {seconds} s at most", names.join(", "));
+    output.event("switching", &json!({"ports": names, "seconds": seconds}), &text);
+    let passed = live.run(seconds).map_err(not_started)?;
+    let text = format!("{} frames came, {} left, {} refused", passed.received, passed.sent, passed.refused);
+    output.event("switched", &json!(passed), &text);
+    Ok(())
+}
+
 fn greet(options: &Options, host: &Host, output: &Output) -> Outcome {
     let mut clock = host.clock.clone();
     let begin = clock.now();
@@ -138,6 +188,71 @@ fn greet(options: &Options, host: &Host, output: &Output) -> Outcome {
         &format!("{}: {} ({}), framegen {}", session.peer, identity.host, identity.interface, identity.program),
     );
     Ok(())
+}
+
+fn pause(options: &Options, host: &Host, output: &Output) -> Outcome {
+    if !options.allowed.pause {
+        return Err(Failure::NotStarted(
+            "PAUSE frames stop whatever is behind this cable; --allow-pause if that is meant".into(),
+        ));
+    }
+    let limit = options.limits.max_seconds;
+    let seconds = options.seconds.unwrap_or(1.0);
+    if seconds > limit {
+        return Err(Failure::Usage(format!("--seconds {seconds}: the limit is --max-seconds {limit}")));
+    }
+    let speed = || interfaces().ok()?.into_iter().find(|link| link.name == host.name)?.speed_mbit_s;
+    // Not known, as on a veth: a slower link would have been paused for longer.
+    let link = options.link_mbit_s.or_else(|| speed().map(f64::from)).unwrap_or(1000.0);
+    output.event(
+        "pausing",
+        &json!({"interface": host.name, "quanta": options.quanta, "link_mbit_s": link, "seconds": seconds}),
+        &format!("pausing the partner of {} for {seconds} s", host.name),
+    );
+    let sent = framegen::pause::pause(host, options.quanta, link, seconds).map_err(raw_frames)?;
+    if let Some(folder) = &options.folder {
+        let rows: String = sent.iter().map(|sent| format!("{},{}\n", sent.time_ns, sent.quanta)).collect();
+        std::fs::create_dir_all(folder)
+            .and_then(|()| whole(folder, "pauses.csv", &format!("time_ns,quanta\n{rows}")))
+            .map_err(|error| Failure::Incomplete(error.to_string()))?;
+    }
+    output.event("paused", &json!({"frames": sent.len()}), &format!("{} PAUSE frames sent", sent.len()));
+    Ok(())
+}
+
+/// The records that a peer kept of a test whose master was lost.
+fn recall(options: &Options, host: &Host, output: &Output) -> Outcome {
+    let mut session = Session::hello(host, options.peers[0], options.framing, 1).map_err(no_session)?;
+    session.claim().map_err(no_session)?;
+    let kept = session.recall().map_err(|error| {
+        // Free at once; the silence would free it too.
+        drop(session.release());
+        no_session(error)
+    })?;
+    let mut store = Store::new(options.folder.clone()).map_err(not_started)?;
+    let report = &kept.report;
+    let most = usize::try_from(options.limits.max_frames).unwrap_or(usize::MAX).saturating_mul(2);
+    let mut fault = None;
+    for (kind, count) in [(LogKind::Sent, report.sent_records), (LogKind::Received, report.received_records)] {
+        let mut records = Vec::new();
+        let fetched = session.fetch(kind, count, most, &mut records);
+        store.fetched(kept.point as usize, kept.node, kind, &records).map_err(not_started)?;
+        fault = fault.or(fetched.err());
+    }
+    let files = store.end().files;
+    let fields = json!({"test_id": kept.test, "point": kept.point, "node": kept.node, "report": report,
+                        "frame_logs": files});
+    if let Some(folder) = &options.folder {
+        let name = format!("p{:03}-node{}-recalled.json", kept.point, kept.node);
+        whole(folder, &name, &format!("{fields:#}\n")).map_err(not_started)?;
+    }
+    let records: u64 = files.iter().map(|file| file.records).sum();
+    output.event("fetched", &fields, &format!("test {}: {records} records fetched", kept.test));
+    match fault {
+        // It stays there to be fetched again.
+        Some(error) => Err(Failure::Incomplete(error.to_string())),
+        None => session.release().map_err(no_session),
+    }
 }
 
 fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome {
@@ -176,7 +291,8 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
     }
     let store = Store::new(options.folder.clone()).map_err(not_started)?;
     let run = Run::open(&host, test, &options.peers, output, options.steps, store).map_err(no_session)?;
-    finish(options, &run.run(), output)
+    let (summary, files) = run.run();
+    finish(options, &summary, files, output)
 }
 
 /// What would be sent.
@@ -201,11 +317,22 @@ fn describe(test: &Test, peers: &[Mac], host: &Host, output: &Output) {
     }
 }
 
-fn finish(options: &Options, summary: &Summary, output: &Output) -> Outcome {
+fn finish(options: &Options, summary: &Summary, files: Files, output: &Output) -> Outcome {
     let value = serde_json::to_value(summary).map_err(|error| Failure::Incomplete(error.to_string()))?;
     output.event("summary", &json!({"summary": value}), &words(summary));
     if let Some(folder) = &options.folder {
-        Store::summary(folder, &format!("{value:#}\n")).map_err(|error| Failure::Incomplete(error.to_string()))?;
+        let interface = options.interface.as_deref().unwrap_or_default();
+        let speed = interfaces().unwrap_or_default().into_iter().find(|link| link.name == interface);
+        let description = Description {
+            origin: "captured",
+            hosts: Vec::new(),
+            link_mbit_s: speed.and_then(|link| link.speed_mbit_s).map(f64::from),
+            files,
+            more: toml::Table::new(),
+        };
+        whole(folder, "summary.json", &format!("{value:#}\n"))
+            .and_then(|()| framegen::folder::write(folder, &describe_run(summary, &description)))
+            .map_err(|error| Failure::Incomplete(error.to_string()))?;
     }
     match &summary.reason {
         None => Ok(()),

@@ -85,6 +85,8 @@ pub struct Test {
     pub receive: Receive,
     pub transmit: Transmit,
     pub marks: u32,
+    /// Round trips are counted in bins of this width, and not logged.
+    pub histogram_ns: Option<u32>,
     pub timeout_ms: f64,
     pub drain_ms: f64,
     pub group: Option<Mac>,
@@ -164,6 +166,7 @@ impl Test {
     pub fn point(&self, test: u32, length: u16, own: Mac, peers: &[Mac], left_s: f64) -> Point {
         let job = |node: u16| Job {
             test,
+            point: 0,
             node,
             framing: self.framing,
             payload: self.payload,
@@ -172,7 +175,7 @@ impl Test {
             expect: Vec::new(),
             respond: false,
             group: None,
-            log: self.kind != TestKind::Background,
+            log: self.kind != TestKind::Background && self.histogram_ns.is_none(),
             max_seconds: left_s,
         };
         let nodes = 1..=peers.len() as u16;
@@ -236,6 +239,7 @@ impl Test {
             timeout_ns: (self.timeout_ms * 1e6) as i64,
             max_rate_mbit: self.limits.max_rate_mbit,
             marks: self.marks,
+            histogram_ns: self.histogram_ns,
         });
     }
 

@@ -3,8 +3,9 @@
 use crate::job::Report;
 use crate::log::{FrameLog, Record};
 use crate::plan::Point;
-use crate::summary::{LogFile, NodeResult, PointSummary, flows, quality, round_trips};
+use crate::summary::{LogFile, NodeResult, PointSummary, counted_trips, flows, quality, round_trips};
 use crate::sync::ClockFit;
+use crate::trips::Trips;
 use std::sync::Arc;
 
 /// A point before its times can be compared: that needs the clocks of the whole run.
@@ -19,6 +20,7 @@ pub struct RawPoint {
     pub sent: Vec<Logged>,
     pub received: Vec<Logged>,
     pub frame_logs: Vec<LogFile>,
+    pub trips: Option<Trips>,
 }
 
 impl RawPoint {
@@ -38,7 +40,7 @@ pub enum Logged {
 }
 
 impl Logged {
-    fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[Record] {
         match self {
             Logged::Here(log) => log.records(),
             Logged::Fetched(records) => records,
@@ -70,7 +72,11 @@ pub fn summarise(raw: &RawPoint, clocks: &[ClockFit], asks: bool) -> PointSummar
         reason: raw.reason(),
         suspect: quality.iter().any(|node| !node.reasons.is_empty()),
         flows: flows(&raw.point, &results, clocks),
-        round_trip_us: if asks { round_trips(&raw.point, results[0].sent, results[0].received) } else { Vec::new() },
+        round_trip_us: match &raw.trips {
+            Some(trips) => counted_trips(&raw.point, trips),
+            None if asks => round_trips(&raw.point, results[0].sent, results[0].received),
+            None => Vec::new(),
+        },
         quality,
         frame_logs: raw.frame_logs.clone(),
     }

@@ -3,11 +3,14 @@
 use crate::clock::unix_ns;
 use crate::control::{LogKind, Progress};
 use crate::engine::{Engine, log_room};
+use crate::folder::Files;
 use crate::frame::Mac;
 use crate::host::Host;
+use crate::host_state::observe;
 use crate::keepalive::KeepAlive;
 use crate::output::Output;
 use crate::plan::{Test, TestKind};
+use crate::plausible::doubt;
 use crate::point::{Logged, RawPoint, summarise};
 use crate::random::Random;
 use crate::session::{Session, SessionError};
@@ -20,8 +23,10 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Clock exchanges with each peer before and after.
-const EXCHANGES: usize = 200;
+pub const EXCHANGES: usize = 200;
 const TELL_EVERY: Duration = Duration::from_millis(250);
+/// What ends a job by itself may be late by this.
+const OVERTIME: Duration = Duration::from_millis(500);
 const STORE_EVERY: Duration = Duration::from_millis(500);
 
 pub struct Run<'a> {
@@ -33,6 +38,8 @@ pub struct Run<'a> {
     pub store: Store,
     sessions: Vec<Session>,
     begin: Instant,
+    /// Node, whether before the test, file.
+    states: Vec<(u16, bool, String)>,
     /// Time spent waiting for the user does not count against the limit.
     waited: Duration,
 }
@@ -61,11 +68,11 @@ impl<'a> Run<'a> {
             }
         }
         let begin = Instant::now();
-        Ok(Run { host, test, peers, output, steps, store, sessions, begin, waited: Duration::ZERO })
+        Ok(Run { host, test, peers, output, steps, store, sessions, begin, states: Vec::new(), waited: Duration::ZERO })
     }
 
-    /// The whole test. What went wrong on the way stands in the summary.
-    pub fn run(mut self) -> Summary {
+    /// The whole test, and the files it left beside the frame logs. What went wrong stands in the summary.
+    pub fn run(mut self) -> (Summary, Files) {
         let mut reason = self.prologue().err().map(|error| error.to_string());
         let mut raw: Vec<RawPoint> = Vec::new();
         if reason.is_none() {
@@ -87,7 +94,15 @@ impl<'a> Run<'a> {
         if let Err(error) = self.epilogue(reason.is_some()) {
             reason.get_or_insert(error.to_string());
         }
-        self.summary(&raw, reason)
+        let exchanges: Vec<_> =
+            self.sessions.iter().map(|session| (session.node, session.exchanges.as_slice())).collect();
+        let clocks = self.store.clocks(&exchanges).unwrap_or_else(|error| {
+            reason.get_or_insert(error.to_string());
+            Vec::new()
+        });
+        let histogram_ns = self.test.histogram_ns.filter(|_| self.store.has_histograms());
+        let files = Files { clocks, states: std::mem::take(&mut self.states), histogram_ns };
+        (self.summary(&raw, reason), files)
     }
 
     fn prologue(&mut self) -> Result<(), SessionError> {
@@ -101,6 +116,7 @@ impl<'a> Run<'a> {
             );
             session.synchronise(EXCHANGES)?;
         }
+        self.observe(true)?;
         self.tell_clocks();
         self.pause(Step::Ready)?;
         match self.test.seconds {
@@ -125,6 +141,7 @@ impl<'a> Run<'a> {
     /// Clocks again, peers released. After a failure only those who still answer.
     fn epilogue(&mut self, failed: bool) -> Result<(), SessionError> {
         let mut result = if failed { Ok(()) } else { self.pause(Step::Sent) };
+        result = result.and_then(|()| self.observe(false));
         for session in &mut self.sessions {
             let again = session.synchronise(EXCHANGES).and_then(|()| session.release());
             if !failed && result.is_ok() {
@@ -133,6 +150,21 @@ impl<'a> Run<'a> {
         }
         self.tell_clocks();
         result
+    }
+
+    /// What every host says of itself, before the test or after it.
+    fn observe(&mut self, before: bool) -> Result<(), SessionError> {
+        if self.store.folder().is_none() {
+            return Ok(());
+        }
+        let own = observe(self.host, before);
+        self.states.extend(self.store.state(0, before, &own)?);
+        for session in &mut self.sessions {
+            if let Some(state) = session.observe(before)? {
+                self.states.extend(self.store.state(session.node, before, &state)?);
+            }
+        }
+        Ok(())
     }
 
     fn tell_clocks(&self) {
@@ -164,7 +196,8 @@ impl<'a> Run<'a> {
         let used = (self.begin.elapsed() - self.waited).as_secs_f64();
         let left = self.test.limits.max_seconds - used;
         let reachable = if self.test.unknown_peer { self.peers } else { &self.peers[..self.sessions.len()] };
-        let point = self.test.point(id, length, self.host.mac, reachable, left.max(1e-3));
+        let mut point = self.test.point(id, length, self.host.mac, reachable, left.max(1e-3));
+        point.peers.iter_mut().for_each(|job| job.point = index as u32);
         let mut raw = RawPoint {
             index,
             started_unix_ns: unix_ns(),
@@ -174,6 +207,7 @@ impl<'a> Run<'a> {
             sent: Vec::new(),
             received: Vec::new(),
             frame_logs: Vec::new(),
+            trips: None,
             point,
         };
         if left <= 0.0 {
@@ -192,7 +226,7 @@ impl<'a> Run<'a> {
         let begin = Instant::now();
         let alive = KeepAlive::start(std::mem::take(&mut self.sessions))?;
         engine.start();
-        let watched = self.watch(index, &engine, &alive);
+        let watched = self.watch(index, &engine, &alive, Duration::from_secs_f64(left.max(0.0)) + OVERTIME);
         self.sessions = alive.finish();
         if watched.is_ok() {
             self.drain(&engine);
@@ -200,6 +234,9 @@ impl<'a> Run<'a> {
         raw.elapsed_s = begin.elapsed().as_secs_f64();
         let local = engine.finish();
         raw.blame(local.fault.clone());
+        raw.trips = engine.shared.trips.lock().expect("no thread panics with it").take();
+        let rows = raw.trips.as_ref().map_or_else(Vec::new, |trips| trips.rows(index as u32, u32::from(length)));
+        raw.blame(self.store.histogram(&rows).err().map(|error| error.to_string()));
         raw.blame(watched.err().map(|error| error.to_string()));
         raw.reports.push(Some(local));
         raw.sent.push(Logged::Here(engine.sent_log.clone()));
@@ -212,7 +249,8 @@ impl<'a> Run<'a> {
     }
 
     /// Until everything is sent, or something ends it.
-    fn watch(&mut self, index: usize, engine: &Engine, alive: &KeepAlive) -> Result<(), SessionError> {
+    fn watch(&mut self, index: usize, engine: &Engine, alive: &KeepAlive, most: Duration) -> Result<(), SessionError> {
+        let begin = Instant::now();
         let (mut told, mut stored) = (Instant::now(), Instant::now());
         loop {
             let peers = alive.progress();
@@ -224,6 +262,9 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             attention(alive)?;
+            if begin.elapsed() > most {
+                return Err(SessionError::Overtime(self.test.limits.max_seconds));
+            }
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
                 self.tell_progress(index, local, &peers);
@@ -286,12 +327,19 @@ impl<'a> Run<'a> {
                 for (kind, records, log) in
                     [(LogKind::Sent, report.sent_records, 0), (LogKind::Received, report.received_records, 1)]
                 {
-                    logs[log] = session.fetch(kind, records, room)?;
+                    // What has come before something ends it is kept too.
+                    let fetched = session.fetch(kind, records, room, &mut logs[log]);
                     let stored = self.store.fetched(raw.index, session.node, kind, &logs[log]);
                     raw.blame(stored.err().map(|error| error.to_string()));
+                    fetched?;
                 }
                 Ok(report)
             });
+            let job = &raw.point.peers[usize::from(session.node) - 1];
+            let here = raw.reports[0].as_ref().and_then(|report| report.sent.as_ref());
+            let rate = self.test.limits.max_rate_mbit;
+            let doubt = report.as_ref().ok().and_then(|report| doubt(job, report, here, rate, raw.elapsed_s));
+            let report = doubt.map_or(report, |why| Err(SessionError::Implausible(session.peer, why)));
             raw.blame(match &report {
                 Ok(report) => report.fault.as_ref().map(|fault| format!("node {}: {fault}", session.node)),
                 Err(error) => Some(error.to_string()),

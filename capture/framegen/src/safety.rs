@@ -10,6 +10,7 @@ pub struct Allowed {
     pub multicast: bool,
     pub broadcast: bool,
     pub unknown: bool,
+    pub pause: bool,
 }
 
 /// The interface to use, if it may be used.

@@ -3,8 +3,9 @@
 use crate::clock::Clock;
 use crate::control::{LogKind, Outgoing, Progress, Refusal, Reply, reply};
 use crate::engine::{Engine, Extra};
-use crate::frame::{Frame, Framing, Mac, Malformed, build, parse, stamp};
+use crate::frame::{Frame, Framing, Mac, Malformed, parse};
 use crate::host::Host;
+use crate::host_state::{observe, to_records};
 use crate::job::{Job, Limits, Report};
 use crate::log::Record;
 use crate::output::Output;
@@ -36,6 +37,7 @@ struct Shop {
     limits: Limits,
     allow_multicast: bool,
     engine: Option<Engine>,
+    state: Vec<Record>,
 }
 
 impl Workshop for Shop {
@@ -72,13 +74,22 @@ impl Workshop for Shop {
         self.engine.as_mut().map(Engine::finish).unwrap_or_default()
     }
 
+    fn observe(&mut self, facts: bool) -> u64 {
+        self.state = to_records(&observe(&self.host, facts).to_string());
+        self.state.len() as u64
+    }
+
     fn log(&self, kind: LogKind) -> &[Record] {
+        if kind == LogKind::State {
+            return &self.state;
+        }
         let Some(engine) = &self.engine else {
             return &[];
         };
         match kind {
             LogKind::Sent => engine.sent_log.records(),
             LogKind::Received => engine.received_log.records(),
+            LogKind::State => &[],
         }
     }
 
@@ -108,9 +119,15 @@ pub fn serve(host: Host, serving: &Serving, output: &Output) -> io::Result<bool>
                 "clock": host.clock.source()}),
         &format!("listening on {} ({})", host.name, host.mac),
     );
-    let shop =
-        Shop { host: host.clone(), limits: serving.limits, allow_multicast: serving.allow_multicast, engine: None };
+    let shop = Shop {
+        host: host.clone(),
+        limits: serving.limits,
+        allow_multicast: serving.allow_multicast,
+        engine: None,
+        state: Vec::new(),
+    };
     let mut server = Server::new(shop, identity, Random::from_kernel());
+    server.signature = host.key.room();
     let mut clock = host.clock.clone();
     let mut batch = Batch::default();
     let end = serving.seconds.map(|seconds| clock.now() + (seconds * 1e9) as i64);
@@ -156,22 +173,28 @@ fn exchange(
 ) -> io::Result<()> {
     let mut sending = clock.clone();
     let mut send = |to: Mac, out: Outgoing| {
-        let mut frame = build(to, host.mac, framing, &out.header, &out.payload);
-        stamp(&mut frame, sending.now());
+        let frame = host.key.build(to, host.mac, framing, &out, sending.now());
         // What cannot be sent is asked for again.
         let _ = socket.send(&frame);
     };
     let result = batch.receive(socket, clock, |bytes, time| match parse(bytes) {
         Ok(frame) if is_for(&frame, host.mac, serving.only) => {
-            for out in server.handle(&frame, time) {
+            let signed = host.key.open(bytes, frame);
+            for out in signed.map_or(Vec::new(), |frame| server.handle(&frame, time)) {
                 send(frame.source, out);
             }
         }
         Err(Malformed::Version(version)) => {
             let source = Mac(bytes[6..12].try_into().expect("parse saw the addresses"));
-            if bytes[..6] == host.mac.0 && !source.is_multicast() && server.admit_stranger(time) {
+            if bytes[..6] == host.mac.0
+                && !source.is_multicast()
+                && host.key.room() == 0
+                && server.admit_stranger(source, time)
+            {
                 let text = format!("this node speaks version {}, not {version}", crate::frame::VERSION);
-                send(source, reply(0, 0, &Reply::Refused { why: Refusal::Version, text }));
+                // Bound to the request, as far as another version lets it be found.
+                let number = bytes.get(30..34).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+                send(source, reply(0, number, &Reply::Refused { why: Refusal::Version, text }));
             }
         }
         _ => {}

@@ -1,25 +1,27 @@
 //! The serving side of the control protocol, without sockets or time of its own: frames in, frames out.
 //!
-//! One master at a time. Hello gets a session number and binds nobody; the session that is claimed first holds the
-//! node until it is released or has been silent for [`SILENCE_NS`]. Requests are numbered: a repeated one gets the reply
+//! One master at a time. Hello gets a session number and binds nobody, so that no flood of it takes anything; the session
+//! that is claimed first holds the node until it is released or has been silent for [`SILENCE_NS`]. What a lost master
+//! left is kept until the next job, so that it can still be fetched. Requests are numbered: a repeated one gets the reply
 //! of the first again, an older one nothing, so replays change nothing.
 
 use crate::control::{
-    Identity, LogKind, Outgoing, Progress, Refusal, Reply, Request, SILENCE_NS, SyncReply, log_piece, read_request,
-    records_per_frame, reply, sync_reply,
+    Identity, Kept, LogKind, Outgoing, Progress, Refusal, Reply, Request, SILENCE_NS, SyncReply, log_piece,
+    read_request, records_per_frame, reply, sync_reply,
 };
 use crate::frame::{FLAG_REPLY, Frame, Kind, Mac};
 use crate::job::{Job, Report};
+use crate::key::digest;
 use crate::log::Record;
 use crate::random::Random;
-use std::collections::VecDeque;
 
-/// Sessions offered and not yet claimed; older offers are forgotten.
-const OFFERS: usize = 64;
+/// For how long an offered session can be claimed; at least, and at most twice as long.
+const OFFER_NS: i64 = 8_000_000_000;
 /// Pieces of a log sent for one request.
 const MAX_PIECES: u16 = 64;
-/// Answers a second to hosts that hold no session.
-const STRANGERS_PER_S: u32 = 1000;
+/// Answers a second to hosts that hold no session; who floods takes them from few others only.
+const STRANGERS_PER_S: u32 = 50;
+const GROUPS: usize = 64;
 
 /// What does the work. Separate, so that the protocol can be tested without frames on a wire.
 pub trait Workshop {
@@ -28,6 +30,8 @@ pub trait Workshop {
     fn start(&mut self);
     /// End the job, whatever its state.
     fn stop(&mut self) -> Report;
+    /// Look at this host; the number of records its text takes.
+    fn observe(&mut self, facts: bool) -> u64;
     fn log(&self, kind: LogKind) -> &[Record];
     fn progress(&self) -> Progress;
     /// Forget the job and its logs.
@@ -49,6 +53,7 @@ struct Session {
     stage: Stage,
     last_seen: i64,
     last_number: u32,
+    last_sync: u32,
     last_reply: Vec<Outgoing>,
 }
 
@@ -66,23 +71,32 @@ pub enum Event {
 pub struct Server<W> {
     pub workshop: W,
     identity: Identity,
-    random: Random,
-    offers: VecDeque<(Mac, u32)>,
+    /// Session numbers come from it, so that an offer needs no memory.
+    secret: [u8; 16],
+    /// Sessions so far: the offers of each are its own.
+    claims: u64,
     session: Option<Session>,
-    strangers: u32,
+    /// The job under way, then what is left of it.
+    kept: Option<Kept>,
+    /// Bytes of a control frame that a signature takes.
+    pub signature: usize,
+    strangers: [u32; GROUPS],
     second: i64,
     pub events: Vec<Event>,
 }
 
 impl<W: Workshop> Server<W> {
-    pub fn new(workshop: W, identity: Identity, random: Random) -> Server<W> {
+    pub fn new(workshop: W, identity: Identity, mut random: Random) -> Server<W> {
+        let secret = u128::from(random.word()) << 64 | u128::from(random.word());
         Server {
             workshop,
             identity,
-            random,
-            offers: VecDeque::new(),
+            secret: secret.to_be_bytes(),
+            claims: 0,
             session: None,
-            strangers: 0,
+            kept: None,
+            signature: 0,
+            strangers: [0; GROUPS],
             second: 0,
             events: Vec::new(),
         }
@@ -112,9 +126,11 @@ impl<W: Workshop> Server<W> {
         let report = working.then(|| {
             let mut report = self.workshop.stop();
             report.fault.get_or_insert_with(|| why.to_owned());
+            if let Some(kept) = &mut self.kept {
+                kept.report = report.clone();
+            }
             Box::new(report)
         });
-        self.workshop.clear();
         self.events.push(Event::Lost(session.master, report));
     }
 
@@ -126,18 +142,22 @@ impl<W: Workshop> Server<W> {
         }
         let held = self.session.as_mut().filter(|s| s.master == frame.source && s.id == header.test);
         if let Some(session) = held {
-            session.last_seen = session.last_seen.max(now);
             return match header.kind {
-                Kind::Sync => vec![self.sync(frame, now)],
-                Kind::Control => self.numbered(frame),
+                // One that comes again, or too late, is a copy: it tells nothing of the clocks.
+                Kind::Sync if header.sequence > session.last_sync => {
+                    session.last_sync = header.sequence;
+                    session.last_seen = session.last_seen.max(now);
+                    vec![self.sync(frame, now)]
+                }
+                Kind::Control => self.numbered(frame, now),
                 _ => Vec::new(),
             };
         }
-        if header.kind != Kind::Control || !self.admit_stranger(now) {
+        if header.kind != Kind::Control || !self.admit_stranger(frame.source, now) {
             return Vec::new();
         }
         let answer = match read_request(frame) {
-            Some(Request::Hello { .. }) => return vec![self.offer(frame)],
+            Some(Request::Hello { .. }) => return vec![self.offer(frame, now)],
             Some(Request::Claim) => self.claim(frame, now),
             _ => None,
         };
@@ -152,37 +172,43 @@ impl<W: Workshop> Server<W> {
     }
 
     /// A limit on what a flood can make this node send.
-    pub fn admit_stranger(&mut self, now: i64) -> bool {
+    pub fn admit_stranger(&mut self, source: Mac, now: i64) -> bool {
         let second = now.div_euclid(1_000_000_000);
         if second != self.second {
-            (self.second, self.strangers) = (second, 0);
+            (self.second, self.strangers) = (second, [0; GROUPS]);
         }
-        self.strangers += 1;
-        self.strangers <= STRANGERS_PER_S
+        let [group] = digest::<1>(&self.secret, &[&source.0]);
+        let count = &mut self.strangers[usize::from(group) % GROUPS];
+        *count += 1;
+        *count <= STRANGERS_PER_S
     }
 
-    fn offer(&mut self, frame: &Frame) -> Outgoing {
-        let id = (self.random.word() >> 32) as u32;
-        if self.offers.len() == OFFERS {
-            self.offers.pop_front();
-        }
-        self.offers.push_back((frame.source, id));
+    /// The session number that a host is offered now, or was offered `earlier` periods ago.
+    fn offered(&self, source: Mac, now: i64, earlier: i64) -> u32 {
+        let period = now.div_euclid(OFFER_NS) - earlier;
+        let parts = [&source.0[..], &period.to_be_bytes(), &self.claims.to_be_bytes()];
+        u32::from_be_bytes(digest(&self.secret, &parts))
+    }
+
+    fn offer(&mut self, frame: &Frame, now: i64) -> Outgoing {
+        let id = self.offered(frame.source, now, 0);
         reply(id, frame.header.sequence, &Reply::Welcome(self.identity.clone()))
     }
 
     fn claim(&mut self, frame: &Frame, now: i64) -> Option<Reply> {
-        let offered = self.offers.iter().position(|&offer| offer == (frame.source, frame.header.test))?;
         if let Some(session) = &self.session {
             let text = format!("{} is in a test with {}", self.identity.host, session.master);
             return Some(Reply::Refused { why: Refusal::Busy, text });
         }
-        self.offers.remove(offered);
+        [0, 1].iter().find(|&&earlier| self.offered(frame.source, now, earlier) == frame.header.test)?;
+        self.claims += 1;
         self.session = Some(Session {
             master: frame.source,
             id: frame.header.test,
             stage: Stage::Claimed,
             last_seen: now,
             last_number: frame.header.sequence,
+            last_sync: frame.header.sequence,
             last_reply: Vec::new(),
         });
         self.events.push(Event::Claimed(frame.source));
@@ -196,12 +222,13 @@ impl<W: Workshop> Server<W> {
     }
 
     /// A request of the session's master: new, repeated or old.
-    fn numbered(&mut self, frame: &Frame) -> Vec<Outgoing> {
+    fn numbered(&mut self, frame: &Frame, now: i64) -> Vec<Outgoing> {
         let Some(session) = &mut self.session else {
             return Vec::new();
         };
         let (id, number) = (frame.header.test, frame.header.sequence);
         if number == session.last_number {
+            session.last_seen = session.last_seen.max(now);
             return session.last_reply.clone();
         }
         if number < session.last_number {
@@ -210,6 +237,7 @@ impl<W: Workshop> Server<W> {
         let Some(request) = read_request(frame) else {
             return Vec::new();
         };
+        session.last_seen = session.last_seen.max(now);
         session.last_number = number;
         session.last_reply.clear();
         let (master, stage) = (session.master, session.stage);
@@ -218,8 +246,11 @@ impl<W: Workshop> Server<W> {
             (Request::Hello { .. } | Request::Claim, _) => (stage, vec![reply(id, number, &Reply::Claimed)]),
             (Request::Prepare(job), Stage::Claimed | Stage::Stopped) => {
                 self.workshop.clear();
+                self.kept = None;
                 match self.workshop.prepare(master, &job) {
                     Ok(()) => {
+                        let Job { test, point, node, .. } = *job;
+                        self.kept = Some(Kept { test, point, node, report: Report::default() });
                         self.events.push(Event::Prepared(master));
                         (Stage::Prepared, vec![reply(id, number, &Reply::Ready)])
                     }
@@ -235,19 +266,39 @@ impl<W: Workshop> Server<W> {
             (Request::Stop, Stage::Prepared | Stage::Started) => {
                 let report = Box::new(self.workshop.stop());
                 self.events.push(Event::Ended(master, report.clone()));
+                if let Some(kept) = &mut self.kept {
+                    kept.report = (*report).clone();
+                }
                 (Stage::Stopped, vec![reply(id, number, &Reply::Stopped(report))])
             }
             (Request::Stop, _) => (stage, vec![reply(id, number, &order("nothing is under way"))]),
+            (Request::Observe { facts }, Stage::Claimed | Stage::Stopped) => {
+                let records = self.workshop.observe(facts);
+                (stage, vec![reply(id, number, &Reply::Observed { records })])
+            }
+            (Request::Observe { .. }, _) => (stage, vec![reply(id, number, &order("a job is under way"))]),
+            (Request::Fetch { log: LogKind::State, first, frames }, Stage::Claimed) => {
+                (stage, self.pieces(id, number, LogKind::State, first, frames))
+            }
             (Request::Fetch { log, first, frames }, Stage::Stopped) => {
                 (stage, self.pieces(id, number, log, first, frames))
             }
             (Request::Fetch { .. }, _) => (stage, vec![reply(id, number, &order("a log is there after stop"))]),
+            (Request::Recall, Stage::Claimed) => match &self.kept {
+                Some(kept) => (Stage::Stopped, vec![reply(id, number, &Reply::Kept(Box::new(kept.clone())))]),
+                None => (stage, vec![reply(id, number, &order("no records of an earlier job are kept"))]),
+            },
+            (Request::Recall, _) => (stage, vec![reply(id, number, &order("a job is under way"))]),
             (Request::Release, _) => {
                 if matches!(stage, Stage::Prepared | Stage::Started) {
                     let report = Box::new(self.workshop.stop());
                     self.events.push(Event::Ended(master, report));
                 }
-                self.workshop.clear();
+                // A master that was only here to ask leaves what is kept.
+                if stage != Stage::Claimed {
+                    self.workshop.clear();
+                    self.kept = None;
+                }
                 self.session = None;
                 self.events.push(Event::Released(master));
                 return vec![reply(id, number, &Reply::Released)];
@@ -263,7 +314,7 @@ impl<W: Workshop> Server<W> {
     }
 
     fn pieces(&self, id: u32, number: u32, log: LogKind, first: u64, frames: u16) -> Vec<Outgoing> {
-        let user = crate::job::largest_user(crate::frame::Framing::Length, self.identity.mtu);
+        let user = crate::job::largest_user(crate::frame::Framing::Length, self.identity.mtu) - self.signature;
         let records = self.workshop.log(log);
         let wanted = usize::try_from(first).ok().and_then(|first| records.get(first..)).unwrap_or_default();
         wanted

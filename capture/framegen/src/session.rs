@@ -2,12 +2,14 @@
 
 use crate::clock::Clock;
 use crate::control::{
-    Identity, LogKind, Outgoing, Progress, Refusal, Reply, Request, header, read_log_piece, read_reply,
-    read_sync_reply, records_per_frame, request,
+    Identity, Kept, LogKind, Outgoing, Progress, Refusal, Reply, Request, one_line, read_log_piece, read_reply,
+    read_sync_reply, records_per_frame, request, sync_request,
 };
-use crate::frame::{Frame, Framing, Kind, Mac, Malformed, VERSION, build, parse, stamp};
+use crate::frame::{Frame, Framing, Mac, Malformed, VERSION, parse};
 use crate::host::Host;
+use crate::host_state::from_records;
 use crate::job::{Job, Report, largest_user};
+use crate::key::Key;
 use crate::log::Record;
 use crate::random::Random;
 use crate::signals;
@@ -21,9 +23,14 @@ use std::time::Duration;
 const PATIENCE_NS: i64 = 2_000_000_000;
 const FIRST_REPEAT_NS: i64 = 20_000_000;
 const LONGEST_REPEAT_NS: i64 = 320_000_000;
+const OBSERVE_PATIENCE_NS: i64 = 500_000_000;
+/// Records that the text of an observation may take.
+const MOST_STATE: usize = 1 << 16;
 /// Frames of log asked for at once.
 const FETCH_FRAMES: u16 = 48;
 const FETCH_WAIT_NS: i64 = 50_000_000;
+/// Records a second; a peer that gives fewer is not waited for.
+const SLOWEST_FETCH: f64 = 5_000.0;
 
 #[derive(Debug)]
 pub enum SessionError {
@@ -35,6 +42,10 @@ pub enum SessionError {
     Refused(Mac, Refusal, String),
     /// An answer that does not belong to the question.
     Confused(Mac),
+    /// It says what cannot be.
+    Implausible(Mac, String),
+    /// The limit of the whole run, s.
+    Overtime(f64),
     Interrupted,
     Io(io::Error),
 }
@@ -56,6 +67,8 @@ impl fmt::Display for SessionError {
             SessionError::Confused(mac) => {
                 write!(f, "peer {mac}: its answer does not belong to the question")
             }
+            SessionError::Implausible(mac, why) => write!(f, "peer {mac}: implausible: {why}"),
+            SessionError::Overtime(seconds) => write!(f, "the limit of {seconds} s was reached (--max-seconds)"),
             SessionError::Interrupted => write!(f, "interrupted"),
             SessionError::Io(error) => write!(f, "{error}"),
         }
@@ -83,6 +96,9 @@ pub struct Session {
     batch: Batch,
     id: u32,
     number: u32,
+    key: Key,
+    /// Frames of another version came from its address.
+    other_version: Option<u8>,
     /// It did not answer in time once: it is not waited for again.
     gone: bool,
 }
@@ -107,17 +123,24 @@ impl Session {
             batch: Batch::default(),
             id: 0,
             number: (Random::from_kernel().word() >> 34) as u32,
+            key: host.key.clone(),
+            other_version: None,
             gone: false,
         };
         let hello = Request::Hello { program: env!("CARGO_PKG_VERSION").into() };
-        let absent = |error| {
-            if let SessionError::Silent(mac) = error { SessionError::Absent(mac) } else { error }
+        let answer = session.call(&hello);
+        let version = session.other_version;
+        // Anybody can forge a frame of another version: it is believed only where nothing better came.
+        let absent = |error| match (error, version) {
+            (SessionError::Silent(mac), Some(version)) => SessionError::Version(mac, version),
+            (SessionError::Silent(mac), None) => SessionError::Absent(mac),
+            (error, _) => error,
         };
-        let (id, reply) = session.call(&hello).map_err(absent)?;
+        let (id, reply) = answer.map_err(absent)?;
         let Reply::Welcome(identity) = reply else {
             return Err(SessionError::Confused(peer));
         };
-        (session.id, session.identity) = (id, identity);
+        (session.id, session.identity) = (id, identity.cleaned());
         Ok(session)
     }
 
@@ -128,7 +151,7 @@ impl Session {
 
     pub fn prepare(&mut self, job: Job) -> Result<(), SessionError> {
         self.progress = Progress::default();
-        self.expect(&Request::Prepare(job), |reply| matches!(reply, Reply::Ready))
+        self.expect(&Request::Prepare(Box::new(job)), |reply| matches!(reply, Reply::Ready))
     }
 
     pub fn start(&mut self) -> Result<(), SessionError> {
@@ -137,7 +160,27 @@ impl Session {
 
     pub fn stop(&mut self) -> Result<Report, SessionError> {
         match self.call(&Request::Stop)?.1 {
-            Reply::Stopped(report) => Ok(*report),
+            Reply::Stopped(report) => Ok(report.cleaned()),
+            _ => Err(SessionError::Confused(self.peer)),
+        }
+    }
+
+    /// What the peer's host says of itself; None where it does not: a measurement does not fail by that.
+    pub fn observe(&mut self, facts: bool) -> Result<Option<serde_json::Value>, SessionError> {
+        let Some((_, Reply::Observed { records: count })) =
+            self.ask(&Request::Observe { facts }, OBSERVE_PATIENCE_NS)?
+        else {
+            return Ok(None);
+        };
+        let mut records = Vec::new();
+        self.fetch(LogKind::State, count, MOST_STATE, &mut records)?;
+        Ok(from_records(&records))
+    }
+
+    /// What the peer kept of a job whose master was lost.
+    pub fn recall(&mut self) -> Result<Kept, SessionError> {
+        match self.call(&Request::Recall)?.1 {
+            Reply::Kept(kept) => Ok(*kept),
             _ => Err(SessionError::Confused(self.peer)),
         }
     }
@@ -153,13 +196,21 @@ impl Session {
 
     /// Send a request until its reply comes; with the reply, the session it names.
     fn call(&mut self, message: &Request) -> Result<(u32, Reply), SessionError> {
+        match self.ask(message, PATIENCE_NS)? {
+            Some(answer) => Ok(answer),
+            None => Err(self.silent()),
+        }
+    }
+
+    /// The same; None if it does not come in time.
+    fn ask(&mut self, message: &Request, patience_ns: i64) -> Result<Option<(u32, Reply)>, SessionError> {
         self.number += 1;
         let (id, number) = (self.id, self.number);
         let out = request(id, number, message);
         let hello = matches!(message, Request::Hello { .. });
         let begin = self.clock.now();
         let mut repeat = FIRST_REPEAT_NS;
-        while !self.gone && self.clock.now() - begin < PATIENCE_NS {
+        while !self.gone && self.clock.now() - begin < patience_ns {
             self.send(&out)?;
             let until = self.clock.now() + repeat;
             let answer = self.listen(until, |frame, _| {
@@ -168,16 +219,16 @@ impl Session {
             })?;
             match answer {
                 Some((_, Reply::Refused { why, text })) => {
-                    return Err(SessionError::Refused(self.peer, why, text));
+                    return Err(SessionError::Refused(self.peer, why, one_line(&text)));
                 }
-                Some(answer) => return Ok(answer),
+                Some(answer) => return Ok(Some(answer)),
                 None => repeat = (2 * repeat).min(LONGEST_REPEAT_NS),
             }
             if signals::stop_requested() && hello {
                 return Err(SessionError::Interrupted);
             }
         }
-        Err(self.silent())
+        Ok(None)
     }
 
     fn silent(&mut self) -> SessionError {
@@ -186,9 +237,8 @@ impl Session {
     }
 
     fn send(&mut self, out: &Outgoing) -> io::Result<i64> {
-        let mut frame = build(self.peer, self.own, self.framing, &out.header, &out.payload);
         let now = self.clock.now();
-        stamp(&mut frame, now);
+        let frame = self.key.build(self.peer, self.own, self.framing, out, now);
         match self.socket.send(&frame) {
             // What the kernel does not take now is sent again like what the wire loses.
             Err(error) if !is_passing(&error) => Err(error),
@@ -202,25 +252,22 @@ impl Session {
         deadline: i64,
         mut each: impl FnMut(&Frame, i64) -> Option<T>,
     ) -> Result<Option<T>, SessionError> {
-        let mut version = None;
         loop {
             let mut found = None;
+            let key = &self.key;
             self.batch
                 .receive(&self.socket, &mut self.clock, |bytes, time| match parse(bytes) {
                     Ok(frame) if frame.source == self.peer && frame.destination == self.own && found.is_none() => {
-                        found = each(&frame, time);
+                        found = key.open(bytes, frame).and_then(|frame| each(&frame, time));
                     }
                     Err(Malformed::Version(other)) if bytes[6..12] == self.peer.0 && bytes[..6] == self.own.0 => {
-                        version = Some(other);
+                        self.other_version = Some(other);
                     }
                     _ => {}
                 })
                 .or_else(|error| if error.raw_os_error() == Some(libc::ENETDOWN) { Ok(0) } else { Err(error) })?;
             if found.is_some() {
                 return Ok(found);
-            }
-            if let Some(version) = version {
-                return Err(SessionError::Version(self.peer, version));
             }
             let left = deadline - self.clock.now();
             if left <= 0 {
@@ -241,7 +288,7 @@ impl Session {
     pub fn exchange(&mut self, wait_ns: i64) -> Result<bool, SessionError> {
         self.number += 1;
         let number = self.number;
-        let sent = self.send(&Outgoing { header: header(Kind::Sync, 0, self.id, number), payload: Vec::new() })?;
+        let sent = self.send(&sync_request(self.id, number))?;
         let id = self.id;
         let answer = self.listen(sent + wait_ns, |frame, received| {
             let ours = frame.header.sequence == number && frame.header.test == id;
@@ -264,12 +311,13 @@ impl Session {
 
     /// A series of exchanges to know the peer's clock by.
     pub fn synchronise(&mut self, count: usize) -> Result<(), SessionError> {
-        let begin = self.clock.now();
+        let mut heard = self.clock.now();
         let mut done = 0;
         while done < count {
             if self.exchange(FETCH_WAIT_NS)? {
                 done += 1;
-            } else if self.gone || self.clock.now() - begin > PATIENCE_NS {
+                heard = self.clock.now();
+            } else if self.gone || self.clock.now() - heard > PATIENCE_NS {
                 return Err(self.silent());
             }
             // Awake in between: a CPU that slept is slower in one direction only.
@@ -279,18 +327,27 @@ impl Session {
         Ok(())
     }
 
-    /// The peer's frame log: `count` records as it reports, of which there can be `room`.
-    pub fn fetch(&mut self, log: LogKind, count: u64, room: usize) -> Result<Vec<Record>, SessionError> {
+    /// The peer's frame log: `count` records as it reports, of which there can be `room`. What has come stays in
+    /// `records`, whatever ends it: a peer that falls silent or dawdles, or a signal.
+    pub fn fetch(
+        &mut self,
+        log: LogKind,
+        count: u64,
+        room: usize,
+        records: &mut Vec<Record>,
+    ) -> Result<(), SessionError> {
         if count > room as u64 {
             return Err(SessionError::Confused(self.peer));
         }
-        let mut records: Vec<Record> = Vec::new();
+        let signals_before = signals::count();
         let mut begin = self.clock.now();
+        let end = begin + PATIENCE_NS + (count as f64 / SLOWEST_FETCH * 1e9) as i64;
         while (records.len() as u64) < count {
             self.number += 1;
             let (id, number, first) = (self.id, self.number, records.len() as u64);
             self.send(&request(id, number, &Request::Fetch { log, first, frames: FETCH_FRAMES }))?;
-            let per_frame = records_per_frame(largest_user(Framing::Length, self.mtu.min(self.identity.mtu)));
+            let user = largest_user(Framing::Length, self.mtu.min(self.identity.mtu));
+            let per_frame = records_per_frame(user - self.key.room());
             let frames = (count - first).div_ceil(per_frame as u64).min(u64::from(FETCH_FRAMES)) as usize;
             let mut pieces: Vec<Option<Vec<Record>>> = vec![None; frames];
             let mut missing = frames;
@@ -309,12 +366,17 @@ impl Session {
             for piece in pieces.into_iter().map_while(|piece| piece) {
                 records.extend(piece);
             }
-            if records.len() as u64 > first {
-                begin = self.clock.now();
-            } else if self.gone || self.clock.now() - begin > PATIENCE_NS {
+            let now = self.clock.now();
+            if signals::count() > signals_before {
+                return Err(SessionError::Interrupted);
+            }
+            if records.len() as u64 > first && now < end {
+                begin = now;
+            } else if self.gone || now - begin > PATIENCE_NS || now >= end {
                 return Err(self.silent());
             }
         }
-        Ok(records)
+        records.truncate(count as usize);
+        Ok(())
     }
 }

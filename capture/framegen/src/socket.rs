@@ -16,12 +16,15 @@ const BATCH: usize = 64;
 /// Room for the control message of a timestamp, 64-bit words.
 const CONTROL_WORDS: usize = 12;
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23; // linux/if_packet.h, since Linux 4.20
 
 /// Which of our frames a socket sees; everything else stays in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     Control,
     Test,
+    /// Whoever's frames: a switch.
+    Everything,
 }
 
 pub struct PacketSocket {
@@ -47,7 +50,9 @@ impl PacketSocket {
             OwnedFd::from_raw_fd(fd)
         };
         let socket = PacketSocket { fd };
-        socket.attach(&filter(traffic))?;
+        if traffic != Traffic::Everything {
+            socket.attach(&filter(traffic))?;
+        }
         // FORCE needs CAP_NET_ADMIN; without it the system's limit applies.
         let size = RECEIVE_BUFFER;
         if set_option(socket.raw(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &size).is_err() {
@@ -70,6 +75,10 @@ impl PacketSocket {
             Some(Framing::Ethertype) => ETHERTYPE,
             None => 0,
         };
+        self.bind_to(interface, protocol)
+    }
+
+    fn bind_to(&self, interface: u32, protocol: u16) -> io::Result<()> {
         // SAFETY: all-zero is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
@@ -78,6 +87,19 @@ impl PacketSocket {
         let length = mem::size_of_val(&address) as libc::socklen_t;
         // SAFETY: `address` is a sockaddr_ll of `length` bytes.
         check(unsafe { libc::bind(self.raw(), std::ptr::from_ref(&address).cast(), length) }).map(drop)
+    }
+
+    /// Receive every frame that comes in at an interface, to whomever it is addressed, and none that goes out there.
+    pub fn listen_to_all(&self, interface: u32) -> io::Result<()> {
+        set_option(self.raw(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1i32)?;
+        let membership = libc::packet_mreq {
+            mr_ifindex: interface as i32,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set_option(self.raw(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+        self.bind_to(interface, libc::ETH_P_ALL as u16)
     }
 
     fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {

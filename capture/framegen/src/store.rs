@@ -3,6 +3,8 @@
 use crate::control::LogKind;
 use crate::log::{FrameLog, NpyFile, Record};
 use crate::summary::LogFile;
+use crate::sync::Exchange;
+use crate::trips::Bin;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 /// The logs of one point under way.
 struct Growing {
     log: Arc<FrameLog>,
-    file: NpyFile,
+    file: NpyFile<Record>,
     name: String,
     kind: LogKind,
 }
@@ -26,7 +28,10 @@ pub struct Store {
     folder: Option<PathBuf>,
     growing: Vec<Growing>,
     files: Vec<LogFile>,
+    histograms: Option<NpyFile<Bin>>,
 }
+
+pub const HISTOGRAMS: &str = "histograms.npy";
 
 /// The files of a point, and why they do not hold all of it.
 pub struct Stored {
@@ -42,6 +47,7 @@ fn word(kind: LogKind) -> &'static str {
     match kind {
         LogKind::Sent => "sent",
         LogKind::Received => "received",
+        LogKind::State => "state",
     }
 }
 
@@ -54,7 +60,7 @@ impl Store {
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
         }
-        Ok(Store { folder, growing: Vec::new(), files: Vec::new() })
+        Ok(Store { folder, growing: Vec::new(), files: Vec::new(), histograms: None })
     }
 
     /// Node 0's logs of a point; a log without room is not kept.
@@ -107,11 +113,56 @@ impl Store {
         Stored { files: own.chain(self.files.drain(..)).collect(), fault }
     }
 
-    /// summary.json, whole or not at all.
-    pub fn summary(folder: &Path, text: &str) -> io::Result<()> {
-        let (path, partial) = (folder.join("summary.json"), folder.join("summary.json.partial"));
-        std::fs::write(&partial, text)
-            .and_then(|()| std::fs::rename(&partial, &path))
-            .map_err(|error| named(&path, error))
+    /// The raw exchanges with each peer: `nodeN-clock.npy`.
+    pub fn clocks(&self, exchanges: &[(u16, &[Exchange])]) -> io::Result<Vec<(u16, String)>> {
+        let Some(folder) = &self.folder else {
+            return Ok(Vec::new());
+        };
+        let mut files = Vec::new();
+        for &(node, exchanges) in exchanges.iter().filter(|(_, exchanges)| !exchanges.is_empty()) {
+            let name = format!("node{node}-clock.npy");
+            let path = folder.join(&name);
+            let write = || NpyFile::create(&path)?.append(exchanges);
+            write().map_err(|error| named(&path, error))?;
+            files.push((node, name));
+        }
+        Ok(files)
     }
+
+    /// What a host says of itself: `nodeN-before.json`, `nodeN-after.json`.
+    pub fn state(&self, node: u16, before: bool, state: &serde_json::Value) -> io::Result<Option<(u16, bool, String)>> {
+        let Some(folder) = &self.folder else {
+            return Ok(None);
+        };
+        let name = format!("node{node}-{}.json", if before { "before" } else { "after" });
+        whole(folder, &name, &format!("{state:#}\n"))?;
+        Ok(Some((node, before, name)))
+    }
+
+    /// The histograms of a point, appended to `histograms.npy`.
+    pub fn histogram(&mut self, rows: &[Bin]) -> io::Result<()> {
+        let Some(folder) = self.folder.as_ref().filter(|_| !rows.is_empty()) else {
+            return Ok(());
+        };
+        let path = folder.join(HISTOGRAMS);
+        if self.histograms.is_none() {
+            self.histograms = Some(NpyFile::create(&path).map_err(|error| named(&path, error))?);
+        }
+        let append = self.histograms.as_mut().map_or(Ok(()), |file| file.append(rows));
+        append.map_err(|error| named(&path, error))
+    }
+
+    pub fn has_histograms(&self) -> bool {
+        self.histograms.is_some()
+    }
+
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+}
+
+/// A text file, whole or not at all.
+pub fn whole(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    let (path, partial) = (folder.join(name), folder.join(format!("{name}.partial")));
+    std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, &path)).map_err(|error| named(&path, error))
 }

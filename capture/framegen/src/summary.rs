@@ -7,6 +7,7 @@ use crate::log::{RECORD_CORRUPT, RECORD_DUPLICATE, Record, UNKNOWN_LATENESS};
 use crate::plan::{Flow, Point, Test};
 use crate::stats::{Distribution, distribution};
 use crate::sync::ClockFit;
+use crate::trips::Trips;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -201,6 +202,12 @@ pub fn round_trips(point: &Point, sent: &[Record], received: &[Record]) -> Vec<R
         .collect()
 }
 
+/// The same from their histograms.
+pub fn counted_trips(point: &Point, trips: &Trips) -> Vec<RoundTrip> {
+    let nodes = point.flows.iter().filter(|flow| flow.to == 0).map(|flow| flow.from);
+    nodes.filter_map(|node| Some(RoundTrip { node, distribution: trips.distribution(node)? })).collect()
+}
+
 /// The account of each flow of a point. `results` is by node.
 pub fn flows(point: &Point, results: &[NodeResult], clocks: &[ClockFit]) -> Vec<FlowSummary> {
     // Drops of a receiver that several streams share are theirs in turn.
@@ -295,6 +302,13 @@ pub fn quality(results: &[NodeResult]) -> Vec<NodeQuality> {
         note(quality.socket_drops, "frames dropped at a full socket");
         note(quality.unstamped, "frames without a timestamp of kernel or card");
         note(quality.unlogged, "frames without a record: the log was full");
+        if quality.throttled {
+            reasons.push(
+                "the kernel stops real-time threads for a part of each second; \
+                 `sysctl kernel.sched_rt_runtime_us=-1` before the test, or no --priority"
+                    .into(),
+            );
+        }
         Some(NodeQuality {
             node,
             quality: quality.clone(),

@@ -16,7 +16,7 @@ pub struct Given {
     count: Option<u32>,
     spacing_us: Option<f64>,
     arrivals: Option<Arrivals>,
-    seed: Option<u64>,
+    pub seed: Option<u64>,
     burst: Option<u32>,
     times_ns: Option<Arc<[f64]>>,
     late: Option<Late>,
@@ -26,6 +26,7 @@ pub struct Given {
     receive: Option<Receive>,
     transmit: Option<Transmit>,
     marks: Option<u32>,
+    histogram_ns: Option<u32>,
     timeout_ms: Option<f64>,
     drain_ms: Option<f64>,
     group: Option<Mac>,
@@ -84,6 +85,7 @@ pub fn read_option(given: &mut Given, name: &str, option: &str, text: &str) -> R
         "transmit" => {
             given.transmit = Some(choice(option, text, &[("send", Transmit::Send), ("ring", Transmit::Ring)])?);
         }
+        "histogram-ns" => given.histogram_ns = Some(number(option, text)?).filter(|&ns| ns > 0),
         "marks" => given.marks = Some(number(option, text)?),
         "timeout-ms" => given.timeout_ms = Some(positive(option, text, false)?),
         "drain-ms" => given.drain_ms = Some(positive(option, text, true)?),
@@ -108,6 +110,7 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
     only_for(given.direction.is_some(), matches!(kind, TestKind::Stream | TestKind::MaxRate), "--direction")?;
     only_for(given.group.is_some(), kind == TestKind::OneToMany, "--group")?;
     only_for(given.timeout_ms.is_some(), asks, "--timeout-ms")?;
+    only_for(given.histogram_ns.is_some(), asks, "--histogram-ns")?;
     only_for(given.drain_ms.is_some(), streams, "--drain-ms")?;
     only_for(given.transmit.is_some(), streams, "--transmit")?;
     for (set, option) in [
@@ -185,6 +188,7 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         receive: given.receive.unwrap_or(if asks { Receive::Busy } else { Receive::Ring }),
         transmit: given.transmit.unwrap_or(Transmit::Send),
         marks: given.marks.unwrap_or(0),
+        histogram_ns: given.histogram_ns,
         timeout_ms: given.timeout_ms.unwrap_or(100.0),
         drain_ms: given.drain_ms.unwrap_or(200.0),
         group: (kind == TestKind::OneToMany).then_some(given.group.unwrap_or(group)),

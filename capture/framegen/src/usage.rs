@@ -6,6 +6,9 @@ pub const USAGE: &str = r#"framegen - raw IEEE 802.3 test frames: sends, receive
   framegen TEST -i INTERFACE -p PEER [options]     steer a test from here
   framegen hello -i INTERFACE -p PEER              is the peer there?
   framegen interfaces                              what this host's interfaces can do
+  framegen fetch -i INTERFACE -p PEER -o DIR       records that a peer kept of a test whose master was lost
+  framegen pause -i INTERFACE --allow-pause        ask the other end of the cable to stop sending (802.3x)
+  framegen switch --plan FILE [--virtual -o DIR]   a switch as its plan says (docs/switch.md)
 
 TEST
   request-response  a request of --request-bytes, a response of each of --sizes
@@ -32,6 +35,7 @@ What is sent
   --payload HOW         random (default), ramp, constant
   --ethertype           EtherType 0x88B5 instead of a length field
   --marks N             MARK frames before and after; default 0
+  --histogram-ns N      count round trips in bins of N ns instead of logging frames: for very long scans
   --group ADDRESS       of one-to-many; default 03:00:00:46:47:01
 
 How
@@ -55,14 +59,27 @@ Bounds and permissions
   --max-frames N        of a stream; default 10000000
   --max-bytes N         on the wire, of a stream; default 16e9
   --max-rate-mbit X     on the wire, averaged over 1 ms; default 1000
+  --key FILE            sign control frames with it, and take none that is not; the same file on every host
   --allow-default-route --allow-multicast --allow-broadcast
   --allow-unknown       send a stream to an address without a handshake
   --dry-run             say what would be sent, send nothing
+
+pause only
+  --allow-pause         without it nothing is sent
+  --seconds S           for so long; default 1
+  --quanta N            of each PAUSE frame, in 512 bit times; default 65535
+  --link-mbit X         rate of the link where the card does not tell; default 1000
 
 serve only
   --only ADDRESS        serve this master only
   --once                end after one session
   --seconds S           end after this time
+
+switch only
+  --plan FILE           what the switch is and does, TOML
+  --virtual             send nothing: compute the times, and write the logs that the plan's nodes would leave
+  --seed N              instead of the plan's
+  --seconds S           of real frames: end after this time; default and at most --max-seconds
 
 For tests of this program
   --clock-offset-us X, --clock-drift-ppm X    a synthetic error of this node's clock

@@ -39,9 +39,15 @@ impl Workshop for Fake {
 
     fn stop(&mut self) -> Report {
         assert!(self.master.is_some(), "stopped only after it was prepared");
+        // What is left are records: of a lost master too, until the next job.
+        (self.master, self.started) = (None, false);
         let record = Record::from_bytes(&[7; Record::BYTES]);
         self.records = vec![record; 5000];
         Report { sent_records: 5000, ..Report::default() }
+    }
+
+    fn observe(&mut self, _: bool) -> u64 {
+        0
     }
 
     fn log(&self, _: LogKind) -> &[Record] {
@@ -140,7 +146,7 @@ fn random_request(random: &mut Random) -> Request {
     match random.word() % 8 {
         0 => Request::Hello { program: "x".into() },
         1 => Request::Claim,
-        2 | 3 => Request::Prepare(job(random.word() as u32)),
+        2 | 3 => Request::Prepare(Box::new(job(random.word() as u32))),
         4 => Request::Start,
         5 => Request::Stop,
         6 => Request::Fetch {
@@ -240,7 +246,8 @@ fn a_replayed_session_starts_nothing() {
     };
     let welcome = say(&mut server, 0, 1, &Request::Hello { program: "x".into() });
     let session = welcome[0].header.test;
-    let conversation = [Request::Claim, Request::Prepare(job(1)), Request::Start, Request::Stop, Request::Release];
+    let conversation =
+        [Request::Claim, Request::Prepare(Box::new(job(1))), Request::Start, Request::Stop, Request::Release];
     for (number, message) in (2..).zip(&conversation) {
         assert_eq!(say(&mut server, session, number, message).len(), 1, "{message:?}");
     }
@@ -259,7 +266,7 @@ fn a_repeated_request_is_done_once_and_answered_again() {
     let master = MASTERS[1];
     let session =
         deliver(&mut server, master, &request(0, 1, &Request::Hello { program: "x".into() }), 1)[0].header.test;
-    let conversation = [Request::Claim, Request::Prepare(job(1)), Request::Start, Request::Stop];
+    let conversation = [Request::Claim, Request::Prepare(Box::new(job(1))), Request::Start, Request::Stop];
     for (number, message) in (2..).zip(&conversation) {
         let out = request(session, number, message);
         let first = deliver(&mut server, master, &out, 2);

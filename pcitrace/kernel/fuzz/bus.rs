@@ -1,6 +1,6 @@
 //! Any bits as a bus, decoded in every way: the rows must be the same.
 
-use pcitrace_kernel::capture::{Capture, Changes, Channel, Chunk, Data, Sampled, Signal};
+use pcitrace_kernel::capture::{Capture, Changes, Channel, Chunk, Data, Limb, Sampled, Signal};
 use pcitrace_kernel::error::Result;
 use pcitrace_kernel::layout::{BusSpec, Source};
 use pcitrace_kernel::pipeline::{BusTables, Decoded, Options, Sink, decode};
@@ -21,15 +21,17 @@ fn bus(captured: u16) -> BusSpec {
 
 fn capture_of(data: Data) -> Capture {
     let channels = LINES.iter().map(|name| Channel { name: (*name).into(), width: 1 }).collect();
-    Capture { path: "fuzz".into(), format: "fuzz", channels, data }
+    Capture { path: "fuzz".into(), format: "fuzz", channels, data, notes: Vec::new(), captures: 1 }
 }
 
 #[derive(Default)]
 struct Collected(String);
 
 impl Sink for Collected {
-    fn begin(&mut self, _: &[BusTables]) -> Result<()> {
-        Ok(())
+    type Gathered = Rows;
+
+    fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Rows>> {
+        Ok(vec![Rows::default(); buses.len()])
     }
 
     fn rows(&mut self, _: usize, origin: Origin, rows: Rows) -> Result<()> {
@@ -128,8 +130,8 @@ impl Changes for Recorded {
         &self.gaps
     }
 
-    fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>> {
-        Ok(channels.iter().map(|&channel| self.signals[channel].clone()).collect())
+    fn signals(&self, limbs: &[Limb]) -> Result<Vec<Signal>> {
+        Ok(limbs.iter().map(|limb| self.signals[limb.channel].clone()).collect())
     }
 }
 

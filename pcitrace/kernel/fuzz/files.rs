@@ -1,7 +1,7 @@
 //! What every reader target does with its input: open it as a file and read all there is. `tests/fuzz_smoke.rs` does
 //! the same to fixed inputs.
 
-use pcitrace_kernel::capture::{Data, Signal};
+use pcitrace_kernel::capture::{Channel, Data, Limb, Signal};
 use pcitrace_kernel::read;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn read_file(bytes: &[u8]) {
 }
 
 fn read_path(path: &Path) {
-    let Ok(capture) = read::open(path) else {
+    let Ok(capture) = read::open(path, &Default::default()) else {
         return;
     };
     match &capture.data {
@@ -36,14 +36,17 @@ fn read_path(path: &Path) {
             assert!(sampled.rate_hz().is_none_or(|hz| hz > 0.0 && hz.is_finite()), "rates are positive");
         }
         Data::Changes(changes) => {
-            let all: Vec<usize> = (0..capture.channels.len()).collect();
+            let limbs = |(channel, found): (usize, &Channel)| {
+                (0..found.width.div_ceil(64).min(4)).map(move |index| Limb { channel, index })
+            };
+            let all: Vec<Limb> = capture.channels.iter().enumerate().flat_map(limbs).collect();
             let Ok(signals) = changes.signals(&all) else {
                 return;
             };
             let (numerator, denominator) = changes.tick();
             assert!(numerator > 0 && denominator > 0, "time has a unit");
-            for (signal, channel) in signals.iter().zip(&capture.channels) {
-                check_signal(signal, channel.width, changes.end());
+            for (signal, limb) in signals.iter().zip(&all) {
+                check_signal(signal, capture.channels[limb.channel].width - 64 * limb.index, changes.end());
             }
         }
     }

@@ -25,6 +25,29 @@ impl Bit {
 /// Instead of a shift: the line was not captured and reads 0.
 pub const ABSENT: u32 = 16;
 
+/// Bits of each of 32 samples of up to eight bytes, as the eight-byte words that hold the samples.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SampleMask([u64; 32]);
+
+impl SampleMask {
+    /// The bits of the bytes of one sample, repeated.
+    pub fn repeated(sample: &[u8]) -> Self {
+        let byte = |at: usize| sample[at % sample.len()];
+        SampleMask(std::array::from_fn(|word| u64::from_le_bytes(std::array::from_fn(|i| byte(8 * word + i)))))
+    }
+
+    /// Word number `word` of samples of `unit` bytes: eight samples fill `unit` words.
+    #[inline(always)]
+    fn word(&self, word: usize, unit: usize) -> u64 {
+        self.0[word % unit]
+    }
+
+    /// The first sample's bits, and some of the samples after it.
+    pub fn first(&self) -> u64 {
+        self.0[0]
+    }
+}
+
 /// How 64 samples become bitmaps.
 ///
 /// # Safety
@@ -59,12 +82,17 @@ pub trait Backend: Copy {
     unsafe fn top_bits(plane: Self::Plane, left: u32) -> u64;
 
     /// How many of the samples of up to `blocks` blocks of 64 go by before one differs from the next in a bit of `watched`,
-    /// and how often the one bit of `counted` differs among them. Both masks are of samples in eight bytes; `unit` divides
-    /// 8.
+    /// and how often the one bit of `counted` differs among them. `unit` is 8 at most.
     ///
     /// # Safety
     /// As for the trait, for all blocks and one sample more.
-    unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64);
+    unsafe fn unchanged(
+        data: *const u8,
+        unit: usize,
+        blocks: usize,
+        watched: &SampleMask,
+        counted: &SampleMask,
+    ) -> (usize, u64);
 
     /// The line in 64 samples.
     ///
@@ -99,6 +127,27 @@ pub fn has_fast_path() -> bool {
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
+}
+
+/// The line in the first 64 samples, or in all of them if they are fewer; zeros after the last.
+pub fn line_of_block(samples: &[u8], unit: usize, bit: Bit) -> u64 {
+    assert!(bit.byte < unit, "a line lies within the samples");
+    let count = (samples.len() / unit).min(64);
+    if count < 64 {
+        return (0..count).fold(0, |line, at| line | u64::from(bit.get(&samples[at * unit..])) << at);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if has_fast_path() {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        fn line(samples: &[u8], unit: usize, bit: Bit) -> u64 {
+            // Safety: 64 samples are there, and the bit lies within the unit.
+            unsafe { Avx2::<0, true>::line(samples.as_ptr(), unit, bit) }
+        }
+        // Safety: the processor has the features.
+        return unsafe { line(samples, unit, bit) };
+    }
+    // Safety: as above.
+    unsafe { Portable::line(samples.as_ptr(), unit, bit) }
 }
 
 #[derive(Clone, Copy)]
@@ -139,33 +188,33 @@ impl Backend for Portable {
     }
 
     #[inline(always)]
-    unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
+    unsafe fn unchanged(
+        data: *const u8,
+        unit: usize,
+        blocks: usize,
+        watched: &SampleMask,
+        counted: &SampleMask,
+    ) -> (usize, u64) {
         let changed = |word: usize| unsafe {
             let at = data.add(8 * word);
-            at.cast::<u64>().read_unaligned() ^ at.add(unit).cast::<u64>().read_unaligned()
+            // Both as the masks are: the first byte lowest.
+            u64::from_le(at.cast::<u64>().read_unaligned() ^ at.add(unit).cast::<u64>().read_unaligned())
         };
-        let (per_block, per_word) = (8 * unit, 8 / unit);
-        let mut count = 0;
-        for first in (0..per_block * blocks).step_by(per_block) {
-            let (mut any, mut changes) = (0, 0);
-            for word in first..first + per_block {
-                any |= changed(word);
-                changes += (changed(word) & counted).count_ones();
+        let words = 8 * unit * blocks;
+        let first = (0..words).find(|&word| changed(word) & watched.word(word, unit) != 0);
+        let bytes = match first {
+            Some(word) => {
+                (8 * word + (changed(word) & watched.word(word, unit)).trailing_zeros() as usize / 8) / unit * unit
             }
-            if any & watched == 0 {
-                count += u64::from(changes);
-                continue;
-            }
-            for word in first..first + per_block {
-                let end = (changed(word) & watched).trailing_zeros() as usize / (8 * unit);
-                let before = if end < per_word { (1 << (8 * unit * end)) - 1 } else { !0 };
-                count += u64::from((changed(word) & counted & before).count_ones());
-                if end < per_word {
-                    return (word * per_word + end, count);
-                }
-            }
-        }
-        (64 * blocks, count)
+            None => 8 * words,
+        };
+        let ticks = |word: usize| changed(word) & counted.word(word, unit);
+        let whole: u64 = (0..bytes / 8).map(|word| u64::from(ticks(word).count_ones())).sum();
+        let rest = match bytes % 8 {
+            0 => 0,
+            some => ticks(bytes / 8) & ((1 << (8 * some)) - 1),
+        };
+        (bytes / unit, whole + u64::from(rest.count_ones()))
     }
 
     #[inline(always)]
@@ -201,7 +250,7 @@ pub struct Avx2<const UNIT: usize, const DATA: bool>;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Avx2, Backend};
+    use super::{Avx2, Backend, SampleMask};
     use std::arch::x86_64::*;
 
     impl<const UNIT: usize, const DATA: bool> Backend for Avx2<UNIT, DATA> {
@@ -222,6 +271,8 @@ mod avx2 {
                     2 => [pack16(data, byte), pack16(data.add(64), byte)],
                     4 => [pack32(data, byte), pack32(data.add(128), byte)],
                     8 => [pack64(data, byte), pack64(data.add(256), byte)],
+                    3 => pick::<4>(data, 3, byte),
+                    unit @ 5..=7 => pick::<2>(data, unit, byte),
                     _ => {
                         let bytes: [u8; 64] = std::array::from_fn(|i| *data.add(i * unit + byte));
                         [load(bytes.as_ptr()), load(bytes.as_ptr().add(32))]
@@ -250,13 +301,23 @@ mod avx2 {
         }
 
         #[inline(always)]
-        unsafe fn unchanged(data: *const u8, unit: usize, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
+        unsafe fn unchanged(
+            data: *const u8,
+            unit: usize,
+            blocks: usize,
+            watched: &SampleMask,
+            counted: &SampleMask,
+        ) -> (usize, u64) {
             // Most of the time of a decode goes by here: each unit size has its own loop.
             unsafe {
                 match Self::unit(unit) {
                     1 => unchanged::<1>(data, blocks, watched, counted),
                     2 => unchanged::<2>(data, blocks, watched, counted),
+                    3 => unchanged::<3>(data, blocks, watched, counted),
                     4 => unchanged::<4>(data, blocks, watched, counted),
+                    5 => unchanged::<5>(data, blocks, watched, counted),
+                    6 => unchanged::<6>(data, blocks, watched, counted),
+                    7 => unchanged::<7>(data, blocks, watched, counted),
                     _ => unchanged::<8>(data, blocks, watched, counted),
                 }
             }
@@ -293,10 +354,13 @@ mod avx2 {
     }
 
     #[inline(always)]
-    unsafe fn unchanged<const UNIT: usize>(data: *const u8, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
+    unsafe fn unchanged<const UNIT: usize>(
+        data: *const u8,
+        blocks: usize,
+        watched: &SampleMask,
+        counted: &SampleMask,
+    ) -> (usize, u64) {
         unsafe {
-            let watched = _mm256_set1_epi64x(watched as i64);
-            let counted = _mm256_set1_epi64x(counted as i64);
             let (one, zero) = (_mm256_set1_epi8(1), _mm256_setzero_si256());
             let mut count = zero;
             let mut block = 0;
@@ -305,11 +369,14 @@ mod avx2 {
                 let (mut any, mut changes) = (zero, zero);
                 for i in 0..2 * UNIT {
                     let changed = changed::<UNIT>(start.add(32 * i));
-                    any = _mm256_or_si256(any, changed);
-                    let is_counted = _mm256_min_epu8(_mm256_and_si256(changed, counted), one);
+                    // Where all vectors have the same mask, it comes last.
+                    let mask = if UNIT.is_power_of_two() { changed } else { vector::<UNIT>(watched, i) };
+                    any = _mm256_or_si256(any, _mm256_and_si256(changed, mask));
+                    let is_counted = _mm256_min_epu8(_mm256_and_si256(changed, vector::<UNIT>(counted, i)), one);
                     changes = _mm256_add_epi8(changes, is_counted);
                 }
-                if _mm256_testz_si256(any, watched) == 0 {
+                let mask = if UNIT.is_power_of_two() { vector::<UNIT>(watched, 0) } else { any };
+                if _mm256_testz_si256(any, mask) == 0 {
                     break;
                 }
                 count = _mm256_add_epi64(count, _mm256_sad_epu8(changes, zero));
@@ -320,18 +387,46 @@ mod avx2 {
             if block == blocks {
                 return (64 * blocks, count);
             }
-            let mut at = 64 * UNIT * block;
-            loop {
-                let (low, high) = (changed::<UNIT>(data.add(at)), changed::<UNIT>(data.add(at + 32)));
-                let end = bytes_with(low, high, watched).trailing_zeros() as usize / UNIT * UNIT;
-                let ticks = bytes_with(low, high, counted);
-                if end < 64 {
-                    count += u64::from((ticks & ((1 << end) - 1)).count_ones());
-                    return ((at + end) / UNIT, count);
-                }
-                count += u64::from(ticks.count_ones());
-                at += 64;
+            // Within this block: first the change, then the ticks in the samples before it.
+            let start = data.add(64 * UNIT * block);
+            let mut at = 0;
+            while changed_bytes::<UNIT>(start, at, watched) == 0 {
+                at += 1;
             }
+            let byte = 64 * at + changed_bytes::<UNIT>(start, at, watched).trailing_zeros() as usize;
+            let end = byte / UNIT * UNIT;
+            for at in 0..end / 64 {
+                count += u64::from(changed_bytes::<UNIT>(start, at, counted).count_ones());
+            }
+            if !end.is_multiple_of(64) {
+                let before = (1 << (end % 64)) - 1;
+                count += u64::from((changed_bytes::<UNIT>(start, end / 64, counted) & before).count_ones());
+            }
+            (64 * block + end / UNIT, count)
+        }
+    }
+
+    /// The mask for 32 bytes, number `i` of a block.
+    #[inline(always)]
+    unsafe fn vector<const UNIT: usize>(mask: &SampleMask, i: usize) -> __m256i {
+        unsafe {
+            if UNIT.is_power_of_two() {
+                return _mm256_set1_epi64x(mask.first() as i64);
+            }
+            load(mask.0.as_ptr().add(4 * (i % UNIT)).cast())
+        }
+    }
+
+    /// Which of 64 bytes, number `at` of a block, differ from those of the next sample in a bit of `mask`.
+    #[inline(always)]
+    unsafe fn changed_bytes<const UNIT: usize>(start: *const u8, at: usize, mask: &SampleMask) -> u64 {
+        unsafe {
+            let zero = _mm256_setzero_si256();
+            let low = _mm256_and_si256(changed::<UNIT>(start.add(64 * at)), vector::<UNIT>(mask, 2 * at));
+            let high = _mm256_and_si256(changed::<UNIT>(start.add(64 * at + 32)), vector::<UNIT>(mask, 2 * at + 1));
+            let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(low, zero)) as u32;
+            let high = _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, zero)) as u32;
+            !(u64::from(low) | u64::from(high) << 32)
         }
     }
 
@@ -341,14 +436,44 @@ mod avx2 {
         unsafe { _mm256_xor_si256(load(at), load(at.add(UNIT))) }
     }
 
-    /// Which of 64 bytes hold a one of `mask`.
+    /// One byte of each of 64 samples of `unit` bytes, `N` of which are loaded at a time.
     #[inline(always)]
-    unsafe fn bytes_with(low: __m256i, high: __m256i, mask: __m256i) -> u64 {
+    unsafe fn pick<const N: usize>(data: *const u8, unit: usize, byte: usize) -> [__m256i; 2] {
         unsafe {
-            let zero = _mm256_setzero_si256();
-            let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(low, mask), zero)) as u32;
-            let high = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(high, mask), zero)) as u32;
-            !(u64::from(low) | u64::from(high) << 32)
+            let mut at = [-1i8; 16];
+            let mut last = [-1i8; 16];
+            for i in 0..N {
+                at[i] = (byte + i * unit) as i8;
+                // The last samples are loaded together with bytes before them, as none need follow.
+                last[i] = at[i] + (16 - N * unit) as i8;
+            }
+            let (at, last) = (_mm_loadu_si128(at.as_ptr().cast()), _mm_loadu_si128(last.as_ptr().cast()));
+            let mut quarters = [_mm_setzero_si128(); 4];
+            let mut i = 0;
+            while i < 4 {
+                let start = data.add(16 * i * unit);
+                let mut picked = [_mm_setzero_si128(); 8];
+                let mut j = 0;
+                while j < 16 / N {
+                    picked[j] = _mm_shuffle_epi8(_mm_loadu_si128(start.add(j * N * unit).cast()), at);
+                    j += 1;
+                    if i == 3 && j == 16 / N - 1 {
+                        picked[j] = _mm_shuffle_epi8(_mm_loadu_si128(data.add(64 * unit - 16).cast()), last);
+                        j += 1;
+                    }
+                }
+                if N == 2 {
+                    let mut j = 0;
+                    while j < 4 {
+                        picked[j] = _mm_unpacklo_epi16(picked[2 * j], picked[2 * j + 1]);
+                        j += 1;
+                    }
+                }
+                let low = _mm_unpacklo_epi32(picked[0], picked[1]);
+                quarters[i] = _mm_unpacklo_epi64(low, _mm_unpacklo_epi32(picked[2], picked[3]));
+                i += 1;
+            }
+            [_mm256_set_m128i(quarters[1], quarters[0]), _mm256_set_m128i(quarters[3], quarters[2])]
         }
     }
 
@@ -468,14 +593,13 @@ mod tests {
     proptest! {
         #[test]
         fn unchanged_samples_and_their_changes(
-            exponent in 0usize..4,
+            unit in 1usize..9,
             blocks in 1usize..6,
             watched in 0usize..64,
             counted in 0usize..64,
             first: u64,
             flips in proptest::collection::vec((0usize..330, 0usize..64), 0..40),
         ) {
-            let unit = 1 << exponent;
             let (watched, counted) = (watched % (8 * unit), counted % (8 * unit));
             let mut data = Vec::new();
             for sample in 0..64 * blocks + 1 {
@@ -485,8 +609,8 @@ mod tests {
                 data.extend_from_slice(&value.to_le_bytes()[..unit]);
             }
             let expected = unchanged_by_hand(&data, unit, watched, counted);
-            let pattern = |bit: usize| (0..8 / unit).fold(0, |all, i| all | 1u64 << (8 * unit * i + bit));
-            let (w, c) = (pattern(watched), pattern(counted));
+            let mask = |bit: usize| SampleMask::repeated(&(1u64 << bit).to_le_bytes()[..unit]);
+            let (w, c) = (&mask(watched), &mask(counted));
             prop_assert_eq!(unsafe { Portable::unchanged(data.as_ptr(), unit, blocks, w, c) }, expected);
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {

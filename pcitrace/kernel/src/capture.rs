@@ -17,6 +17,10 @@ pub struct Capture {
     pub format: &'static str,
     pub channels: Vec<Channel>,
     pub data: Data,
+    /// What the reader had to settle by itself, in a sentence each: for whoever looks at the capture.
+    pub notes: Vec<String>,
+    /// How many captures the file holds; this is one of them.
+    pub captures: usize,
 }
 
 pub enum Data {
@@ -77,6 +81,20 @@ impl<'a> Chunk<'a> {
     }
 }
 
+/// 64 bits of a channel: bit `64 * index` and those above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Limb {
+    pub channel: usize,
+    pub index: u32,
+}
+
+impl Limb {
+    /// The lowest limbs of some channels: all there is of those that are not wider.
+    pub fn lowest(channels: &[usize]) -> Vec<Limb> {
+        channels.iter().map(|&channel| Limb { channel, index: 0 }).collect()
+    }
+}
+
 /// A capture that lists what changed and when.
 pub trait Changes: Send + Sync {
     /// Seconds per tick as an exact fraction: `(numerator, denominator)`, e.g. (1, 10^12) for 1 ps.
@@ -85,16 +103,16 @@ pub trait Changes: Send + Sync {
     fn end(&self) -> u64;
     /// Time spans (ticks) in which nothing was recorded, in order.
     fn gaps(&self) -> &[(u64, u64)];
-    /// All changes of the given channels (indices into `Capture::channels`), in the order asked.
-    fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>>;
+    /// All changes of the given limbs (of channels as `Capture::channels` numbers them), in the order asked.
+    fn signals(&self, limbs: &[Limb]) -> Result<Vec<Signal>>;
 }
 
-/// The changes of one channel. Before the first one every bit is unknown.
+/// The changes of 64 bits of a channel. Before the first one every bit is unknown.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Signal {
     /// Ticks, never decreasing; of several changes at one time the last holds.
     pub times: Vec<u64>,
-    /// The value after each change; the lowest 64 bits of wider vectors, `unknown` and `high_z` bits read 0.
+    /// The value after each change; `unknown` and `high_z` bits read 0.
     pub values: Vec<u64>,
     /// Bits that are `x` (or any state that is neither 0, 1 nor z); empty if there are none at all.
     pub unknown: Vec<u64>,

@@ -8,12 +8,17 @@ use crate::bits::{ABSENT, Backend, Bit, Portable, has_fast_path};
 use crate::block::{Block, Span, Word, range, rises};
 use crate::layout::Layout;
 use crate::protocol::Protocol;
+use crate::rows::TakeRows;
+use crate::rules::Rules;
 use crate::steady::Steady;
 use crate::windows::Windows;
 use std::marker::PhantomData;
 
 /// Samples per block.
 pub const BLOCK: usize = 64;
+
+/// Bytes that are decoded before their rows are taken: so few rows that they are still in the nearest caches.
+const SLICE: usize = 64 << 10;
 
 /// One control line: which of the control planes, and how far its bit is from the top of the byte.
 #[derive(Debug, Clone, Copy)]
@@ -156,6 +161,8 @@ impl Control {
 /// Decodes the samples of one bus, given in pieces of any size.
 pub struct Decoder {
     pub protocol: Protocol,
+    /// Judges every clock, where asked for.
+    pub rules: Option<Box<Rules>>,
     control: Control,
     fast: bool,
     windows: Windows,
@@ -209,6 +216,7 @@ impl Decoder {
             windows,
             window_end: windows.start(windows.number_of(first) + 1),
             protocol,
+            rules: None,
             carry: Vec::new(),
             carry_stamps: Vec::new(),
             next_sample: first,
@@ -217,6 +225,11 @@ impl Decoder {
             first_clock: None,
             last_clock_stamp: None,
         }
+    }
+
+    /// The same, with rules by which every clock is judged.
+    pub fn judged_by(self, rules: Option<Box<Rules>>) -> Self {
+        Decoder { rules, ..self }
     }
 
     fn unit(&self) -> usize {
@@ -271,9 +284,17 @@ impl Decoder {
         self.flush();
         let stamp = self.carry_stamps.last().copied().unwrap_or(self.next_sample);
         self.protocol.gap(stamp);
+        if let Some(rules) = &mut self.rules {
+            rules.gap();
+        }
         self.carry_stamps.clear();
         self.last_clock = None;
         self.last_sample = None;
+    }
+
+    /// So many samples are missing before the next one.
+    pub fn skip(&mut self, samples: u64) {
+        self.next_sample += samples;
     }
 
     /// The capture is over.
@@ -342,9 +363,12 @@ impl Decoder {
         self.protocol.oldest_pending().unwrap_or(next)
     }
 
-    /// Rows that are complete.
-    pub fn take_rows(&mut self) -> crate::rows::Rows {
-        self.protocol.take_rows()
+    /// Decodes the next bytes of the capture and gives away the rows that are complete, slice by slice.
+    pub fn push_all(&mut self, bytes: &[u8], taker: &mut impl TakeRows) {
+        for slice in bytes.chunks(SLICE) {
+            self.push(slice);
+            self.protocol.drain(taker);
+        }
     }
 }
 
@@ -379,6 +403,9 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[
         last_clock: last_clock.as_deref(),
         last_sample: last_sample.as_deref(),
     };
+    if let Some(rules) = &mut decoder.rules {
+        rules.watch_clock::<B>(&span, samples);
+    }
     // Samples before this one lie in the present window.
     let mut whole = 0;
     let mut next = 0;
@@ -387,7 +414,9 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[
             whole = decoder.window_at(&span, next, samples);
         }
         // In state mode no sample need follow the last one.
-        next = skip_steady::<B>(decoder, &span, next, whole.min(samples - 1));
+        if decoder.rules.is_none() {
+            next = skip_steady::<B>(decoder, &span, next, whole.min(samples - 1));
+        }
         // The sample before shows what changed; the last block goes back further, over samples that were read before.
         let start = next.saturating_sub(1).min(samples.saturating_sub(BLOCK));
         let stop = whole.min(start + BLOCK);
@@ -435,8 +464,8 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
 /// # Safety
 /// As for [`Backend`].
 #[inline(always)]
-unsafe fn block<B: Backend>(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
-    let Decoder { protocol, control, first_clock, .. } = decoder;
+unsafe fn block<B: Engine>(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
+    let Decoder { protocol, rules, control, first_clock, .. } = decoder;
     // Safety: as the caller says.
     let (edges, word) = unsafe { control.read::<B>(span, start, valid) };
     if edges == 0 {
@@ -445,7 +474,12 @@ unsafe fn block<B: Backend>(decoder: &mut Decoder, span: &Span, start: usize, va
     if first_clock.is_none() {
         *first_clock = Some(span.stamp(start + edges.trailing_zeros() as usize));
     }
-    protocol.push(&Block::<B> { span, start, edges, backend: PhantomData }, &word);
+    let block = Block::<B> { span, start, edges, backend: PhantomData };
+    protocol.push(&block, &word);
+    if let Some(rules) = rules {
+        // Safety: the backend fits the processor.
+        unsafe { B::judge(rules, &block, &word) };
+    }
 }
 
 /// [`block`] behind a call: inlined into [`run`], neither would leave enough registers for the other.
@@ -453,11 +487,21 @@ trait Engine: Backend + Sized {
     /// # Safety
     /// As for [`Backend`].
     unsafe fn block(decoder: &mut Decoder, span: &Span, start: usize, valid: u64);
+
+    /// [`Rules::push`], behind a call for the same reason.
+    ///
+    /// # Safety
+    /// As for [`Backend`].
+    unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word);
 }
 
 impl Engine for Portable {
     unsafe fn block(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
         unsafe { block::<Self>(decoder, span, start, valid) }
+    }
+
+    unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word) {
+        rules.push(block, word);
     }
 }
 
@@ -473,12 +517,27 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
         }
         unsafe { called::<UNIT, DATA>(decoder, span, start, valid) }
     }
+
+    #[inline(always)]
+    unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(
+            rules: &mut Rules,
+            block: &Block<Avx2<UNIT, DATA>>,
+            word: &Word,
+        ) {
+            rules.push(block, word);
+        }
+        unsafe { called::<UNIT, DATA>(rules, block, word) }
+    }
 }
 
 impl Decoder {
-    /// Ends a decoder at a sync point: it was given the head of the next chunk.
-    pub fn end_at_sync_point(&mut self) {
+    /// Ends a decoder at a sync point: it was given the head of the next chunk. `next` is the sample of the clock after it.
+    pub fn end_at_sync_point(&mut self, next: &[u8]) {
         self.flush();
+        self.protocol.last_of_tail(next);
         assert!(self.protocol.is_quiet(), "a sync point leaves nothing open");
     }
 }

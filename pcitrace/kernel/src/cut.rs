@@ -2,50 +2,57 @@
 
 use crate::clocking::Decoder;
 use crate::layout::Layout;
-use crate::windows::Windows;
+use crate::rows::TakeRows;
 
 /// How a chunk in the middle of a capture is decoded without knowing what came before it.
-pub struct Cut {
+pub struct Cut<T> {
     /// Bytes that the decoder of the chunk before has to be given; it ends in step.
     pub head: Vec<u8>,
-    /// The decoder of all that follows; None where the chunk has no sync point.
-    pub rest: Option<Decoder>,
+    /// None where the chunk has no sync point.
+    pub rest: Option<Rest<T>>,
 }
 
-/// Decodes `bytes`, which begin at byte `offset` of the capture, from their first sync point on; there is room for `room`
-/// transactions from the start.
-pub fn decode_chunk(
+/// What follows a sync point.
+pub struct Rest<T> {
+    /// The sample of the clock after it, in which the decoder of the chunk before may still see an error of its last
+    /// transaction.
+    pub next: Vec<u8>,
+    pub decoder: Decoder,
+    /// The rows that are complete.
+    pub rows: T,
+}
+
+/// Decodes `bytes`, which begin at byte `offset` of the capture, from their first sync point on. `make` builds a decoder that
+/// starts at a sample, of a clock in which the bus was idle; `rows` takes the rows.
+pub fn decode_chunk<T: TakeRows>(
     layout: &Layout,
-    want_data_phases: bool,
-    windows: Windows,
-    portable: bool,
     offset: u64,
     bytes: &[u8],
-    room: usize,
-) -> Cut {
+    make: impl FnOnce(u64, &[u8]) -> Decoder,
+    mut rows: T,
+) -> Cut<T> {
     let unit = layout.unit;
     let skip = (unit - (offset % unit as u64) as usize) % unit;
     let samples = bytes.get(skip..).unwrap_or_default();
-    let Some(sync) = sync_point(layout, samples) else {
+    let Some((sync, next)) = sync_point(layout, samples) else {
         return Cut { head: bytes.to_vec(), rest: None };
     };
     let first = (offset + skip as u64) / unit as u64 + sync as u64 + 1;
-    let clock = &samples[sync * unit..(sync + 1) * unit];
-    let mut rest = Decoder::in_step(layout.clone(), want_data_phases, windows, first, portable, clock);
-    rest.protocol.rows.transactions.reserve(room);
-    rest.push(&samples[(sync + 1) * unit..]);
+    let sample = |number: usize| &samples[number * unit..(number + 1) * unit];
+    let mut decoder = make(first, sample(sync));
+    decoder.push_all(&samples[(sync + 1) * unit..], &mut rows);
     // The sample after the sync point shows the edge to the decoder before.
     let head = skip + (sync + 1 + usize::from(layout.clk.is_some())) * unit;
-    Cut { head: bytes[..head].to_vec(), rest: Some(rest) }
+    Cut { head: bytes[..head].to_vec(), rest: Some(Rest { next: sample(next).to_vec(), decoder, rows }) }
 }
 
-/// The third of three idle clocks in a row, as a sample number in `samples`. Nothing of what was on the bus before can
-/// matter after it: PERR#, SERR# and PAR come at most two clocks after a transaction.
-fn sync_point(layout: &Layout, samples: &[u8]) -> Option<usize> {
+/// An idle clock and the one after it, as sample numbers in `samples`. After an idle clock nothing is open, and PAR of the
+/// last phase was seen; only PERR# and SERR# come one clock later than that.
+fn sync_point(layout: &Layout, samples: &[u8]) -> Option<(usize, usize)> {
     let unit = layout.unit;
     let lines = [Some(layout.frame), Some(layout.irdy), layout.rst, layout.unknown];
     let is_idle = |sample: &[u8]| lines.iter().flatten().all(|bit| !bit.get(sample));
-    let mut idle = 0;
+    let mut idle = None;
     let mut all = samples.chunks_exact(unit).enumerate().peekable();
     while let Some((index, sample)) = all.next() {
         let is_clock = match (layout.clk, all.peek()) {
@@ -54,10 +61,10 @@ fn sync_point(layout: &Layout, samples: &[u8]) -> Option<usize> {
             (None, _) => true,
         };
         if is_clock {
-            idle = if is_idle(sample) { idle + 1 } else { 0 };
-            if idle == 3 {
-                return Some(index);
+            if let Some(idle) = idle {
+                return Some((idle, index));
             }
+            idle = is_idle(sample).then_some(index);
         }
     }
     None

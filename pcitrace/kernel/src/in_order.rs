@@ -1,7 +1,9 @@
 //! Work on several threads whose results are taken in order.
 
 use crate::error::Result;
+use crate::interrupt;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
@@ -34,8 +36,18 @@ pub fn in_order<T: Send, R: Send, S: Default>(
                     permits.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()?;
                     make()
                 };
-                while let Some((index, item)) = next() {
-                    if done.send((index, item.and_then(|item| work(item, &mut own)))).is_err() {
+                // A thread that just stopped would be waited for: what it panicked with goes on with the results.
+                loop {
+                    let step = catch_unwind(AssertUnwindSafe(|| {
+                        next().map(|(index, item)| (index, item.and_then(|item| work(item, &mut own))))
+                    }));
+                    let last = !matches!(step, Ok(Some(_)));
+                    let result = match step {
+                        Ok(None) => break,
+                        Ok(Some(result)) => Ok(result),
+                        Err(panic) => Err(panic),
+                    };
+                    if done.send(result).is_err() || last {
                         break;
                     }
                 }
@@ -59,15 +71,19 @@ pub fn in_order<T: Send, R: Send, S: Default>(
                 }
                 Some(None) => more = false,
                 None => match results.recv() {
-                    Ok((index, result)) => {
+                    Ok(Ok((index, result))) => {
                         early.insert(index, result);
                     }
+                    Ok(Err(panic)) => resume_unwind(panic),
                     Err(_) => return Ok(()),
                 },
             }
-            early.extend(results.try_iter());
+            for result in results.try_iter() {
+                early.extend([result.unwrap_or_else(|panic| resume_unwind(panic))]);
+            }
             while let Some(result) = early.remove(&due) {
                 take(result?)?;
+                interrupt::check()?;
                 let _ = permit.send(());
                 due += 1;
             }
@@ -103,6 +119,26 @@ mod tests {
         .unwrap();
         assert_eq!(taken, (0..200).map(|item| item * item).collect::<Vec<_>>());
         assert!(most.load(Ordering::SeqCst) <= 3 * UNDER_WAY);
+    }
+
+    #[test]
+    fn a_panic_in_a_worker_ends_it() {
+        for threads in [2, 3, 5] {
+            let result = catch_unwind(|| {
+                in_order(
+                    (0..1000).map(Ok),
+                    threads,
+                    |item: usize, _: &mut ()| {
+                        std::thread::sleep(Duration::from_micros(50));
+                        assert!(item != 300, "worker {item}");
+                        Ok(item)
+                    },
+                    |_| Ok(()),
+                )
+            });
+            let panic = result.unwrap_err();
+            assert!(panic.downcast_ref::<String>().unwrap().contains("worker 300"), "{threads} threads");
+        }
     }
 
     #[test]

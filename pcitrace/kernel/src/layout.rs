@@ -2,6 +2,7 @@
 
 use crate::bits::Bit;
 use crate::block::ones;
+use crate::capture::Limb;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 
@@ -12,6 +13,18 @@ pub struct Source {
     pub bit: u32,
     /// The line is asserted, or 1, when the channel is low.
     pub active_low: bool,
+}
+
+impl Source {
+    /// Where the bit is in a capture of changes.
+    pub fn limb(self) -> Limb {
+        Limb { channel: self.channel, index: self.bit / 64 }
+    }
+
+    /// Place of the bit within its limb.
+    pub fn shift(self) -> u32 {
+        self.bit % 64
+    }
 }
 
 /// The lines of one bus by their canonical names (`FRAME#`, `AD0`, `CBE0#`, `GNT_NIC#` ...).
@@ -183,6 +196,7 @@ pub struct Layout {
     pub req64: Option<Bit>,
     pub ack64: Option<Bit>,
     pub par: Option<Bit>,
+    pub par64: Option<Bit>,
     /// One bit a byte lane, 0 = enabled; 4 or 8 of them.
     pub cbe: Vec<Bit>,
     pub cbe_word: Option<Gather>,
@@ -190,6 +204,8 @@ pub struct Layout {
     pub ad_high: Option<Gather>,
     /// What PAR covers: AD[31:0] and C/BE[3:0]#.
     pub parity: Option<Parity>,
+    /// What PAR64 covers: AD[63:32] and C/BE[7:4]#.
+    pub parity_high: Option<Parity>,
     pub grants: Option<Gather>,
     pub grant_names: Vec<String>,
     /// Captures of changes: set where AD[31:0], AD[63:32], C/BE[3:0]#, C/BE[7:4]# or PAR has no known value.
@@ -198,6 +214,7 @@ pub struct Layout {
     pub cbe_unknown: Option<Bit>,
     pub cbe_high_unknown: Option<Bit>,
     pub par_unknown: Option<Bit>,
+    pub par64_unknown: Option<Bit>,
     /// The same for DEVSEL#, PERR#, SERR# and any GNT#.
     pub devsel_unknown: Option<Bit>,
     pub perr_unknown: Option<Bit>,
@@ -205,6 +222,17 @@ pub struct Layout {
     pub grants_unknown: Option<Bit>,
     /// The user stated a width of 64.
     pub wide: bool,
+    /// What only the rules look at: LOCK#, AD[1:0], and the agents' own lines in the order of `grant_names`.
+    pub lock: Option<Bit>,
+    pub ad_order: [Option<Bit>; 2],
+    pub agents: Vec<Agent>,
+}
+
+/// The lines between one agent and the arbiter.
+#[derive(Debug, Clone, Copy)]
+pub struct Agent {
+    pub grant: Bit,
+    pub request: Option<Bit>,
 }
 
 impl Layout {
@@ -230,14 +258,19 @@ impl Layout {
         if grants.len() > 64 {
             return Err(Error::Decode(format!("bus {}: more than 64 GNT# lines", spec.name)));
         }
-        let parity = match (&ad_low, &cbe_low) {
-            (Some(ad), Some(cbe)) => {
-                let ad = ad.iter().map(|&s| as_stated(s));
-                Some(Parity::new(ad.chain(cbe.iter().map(|&s| as_on_bus(s)))))
-            }
-            _ => None,
+        let ad_high = spec.group("AD", 32..64, "");
+        let parity = |ad: &Option<Vec<Source>>, cbe: &Option<Vec<Source>>| {
+            let (ad, cbe) = (ad.as_ref()?, cbe.as_ref()?);
+            Some(Parity::new(ad.iter().map(|&s| as_stated(s)).chain(cbe.iter().map(|&s| as_on_bus(s)))))
         };
+        let (parity_low, parity_high) = (parity(&ad_low, &cbe_low), parity(&ad_high, &cbe_high));
+        let agents = grants
+            .iter()
+            .map(|(name, source)| Agent { grant: bit(*source), request: optional(&name.replacen("GNT", "REQ", 1)) });
         Ok(Layout {
+            agents: agents.collect(),
+            lock: optional("LOCK#"),
+            ad_order: [optional("AD0"), optional("AD1")],
             unit,
             clk: if state_mode { None } else { Some(bit(spec.line("CLK")?)) },
             frame: bit(spec.line("FRAME#")?),
@@ -252,11 +285,13 @@ impl Layout {
             req64: optional("REQ64#"),
             ack64: optional("ACK64#"),
             par: optional("PAR"),
+            par64: optional("PAR64"),
             cbe: cbe.iter().map(|&s| Bit::new(place(s), !s.active_low)).collect(),
             cbe_word: (!cbe.is_empty()).then(|| Gather::new(&cbe.iter().map(|&s| as_on_bus(s)).collect::<Vec<_>>())),
             ad: gather(ad_low, &as_stated),
-            ad_high: gather(spec.group("AD", 32..64, ""), &as_stated),
-            parity,
+            ad_high: gather(ad_high, &as_stated),
+            parity: parity_low,
+            parity_high,
             grants: (!grants.is_empty())
                 .then(|| Gather::new(&grants.iter().map(|(_, s)| as_stated(*s)).collect::<Vec<_>>())),
             grant_names: grants.into_iter().map(|(name, _)| name).collect(),
@@ -265,6 +300,7 @@ impl Layout {
             cbe_unknown: None,
             cbe_high_unknown: None,
             par_unknown: None,
+            par64_unknown: None,
             devsel_unknown: None,
             perr_unknown: None,
             serr_unknown: None,

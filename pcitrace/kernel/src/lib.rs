@@ -3,19 +3,29 @@
 pub mod bits;
 pub mod block;
 pub mod capture;
+pub mod cells;
 pub mod clocking;
+pub mod columns;
 pub mod cut;
 pub mod error;
 pub mod in_order;
+pub mod interrupt;
+pub mod keep;
+pub mod lattice;
 pub mod layout;
+pub mod listing;
 pub mod memory;
+pub mod parts;
 pub mod pipeline;
+pub mod problems;
 pub mod protocol;
 pub mod read;
 pub mod records;
 pub mod recover;
 pub mod rows;
+pub mod rules;
 pub mod steady;
+pub mod stream;
 pub mod tables;
 pub mod windows;
 pub mod wire;
@@ -23,3 +33,5 @@ pub mod write;
 
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod python_parts;

@@ -2,6 +2,7 @@
 
 use crate::capture::{Capture, Channel, Chunk, Data, Sampled};
 use crate::error::{Error, Result};
+use crate::read::names::number_repeated;
 use std::path::PathBuf;
 
 /// Bytes per chunk: a few per core's cache, many per thread.
@@ -27,9 +28,11 @@ pub fn capture(
         return Err(Error::format(&path, what));
     }
     let bits = (0..names.len()).collect();
+    let mut names = names;
+    let notes = number_repeated(&mut names);
     let channels = names.into_iter().map(|name| Channel { name, width: 1 }).collect();
     let data = Data::Sampled(Box::new(Samples { bytes, unit, bits, rate_hz }));
-    Ok(Capture { path, format: "memory", channels, data })
+    Ok(Capture { path, format: "memory", channels, data, notes, captures: 1 })
 }
 
 impl<B: AsRef<[u8]> + Send + Sync> Sampled for Samples<B> {

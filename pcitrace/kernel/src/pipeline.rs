@@ -2,14 +2,18 @@
 
 use crate::capture::{Capture, Chunk, Data, Sampled};
 use crate::clocking::Decoder;
-use crate::cut::{Cut, decode_chunk};
+use crate::cut::{Cut, Rest, decode_chunk};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use crate::layout::{BusSpec, Layout};
+use crate::problems::{Concerns, Problem, ProblemKind, Problems};
+use crate::protocol::PciX;
 use crate::records;
 use crate::recover::Recovery;
-use crate::rows::{Origin, Problem, ProblemKind, Rows, WindowCounts, append_windows};
+use crate::rows::{Origin, Rows, TakeRows, WindowCounts, append_windows};
+use crate::rules::{ClockLimits, Findings, RuleSet, Rules};
 use crate::windows::Windows;
+use std::path::Path;
 
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -21,10 +25,21 @@ pub struct Options {
     pub data_phases: bool,
     /// Length of the windows of the accounting; None for one over the whole capture.
     pub window_us: Option<f64>,
+    /// Judge every clock by these rules.
+    pub rules: Option<RuleSet>,
+    /// Whose limits CLK has to keep, 33 or 66 MHz.
+    pub bus_mhz: Option<u32>,
     /// 0 for as many as the machine runs at once.
     pub threads: usize,
     /// Do without the processor's vector instructions.
     pub portable: bool,
+}
+
+impl Options {
+    fn judge(&self, layout: &Layout, time: TimeBase) -> Option<Box<Rules>> {
+        let limits = self.bus_mhz.map(|mhz| ClockLimits::new(mhz, time.us(1)));
+        self.rules.map(|wanted| Box::new(Rules::new(layout.clone(), wanted, limits)))
+    }
 }
 
 /// Turns stamps into time.
@@ -55,19 +70,45 @@ impl TimeBase {
 
 /// Takes the rows of all buses as they come.
 pub trait Sink {
-    /// Called once, before any rows.
-    fn begin(&mut self, buses: &[BusTables]) -> Result<()>;
-    /// Rows of one bus, in order, with numbers that count from `origin`. To count from the start is left to the sink: rows
-    /// come from another thread, and to go through them as they come would keep all threads waiting.
-    fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()>;
-    /// No row of `bus` that is still to come starts before `stamp`.
+    /// What rows are gathered in, on any thread.
+    type Gathered: Gather;
+    /// Called once, before any rows: for each bus something without rows to gather them in.
+    fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Self::Gathered>>;
+    /// Rows of one bus, in order, with numbers that count from `origin`. This is done by one thread, so there is little
+    /// that it may do to each row.
+    fn rows(&mut self, bus: usize, origin: Origin, rows: Self::Gathered) -> Result<()>;
+    /// Problems of one bus, before the rows that they concern; who needs them all at the end has them in [`Decoded`].
+    fn problems(&mut self, _bus: usize, _problems: &[Problem]) -> Result<()> {
+        Ok(())
+    }
+    /// No row of `bus` that is still to come starts before `stamp`; for `u64::MAX` none comes at all.
     fn reached(&mut self, bus: usize, stamp: u64) -> Result<()>;
+}
+
+/// Gathers the rows of a chunk.
+pub trait Gather: TakeRows + Clone + Send + Sync {
+    /// Makes room for so many transactions and data phases.
+    fn reserve(&mut self, transactions: usize, data_phases: usize);
+    fn counts(&self) -> (usize, usize);
+}
+
+impl Gather for Rows {
+    fn reserve(&mut self, transactions: usize, data_phases: usize) {
+        self.transactions.reserve(transactions);
+        self.data_phases.reserve(data_phases);
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.transactions.len(), self.data_phases.len())
+    }
 }
 
 /// What the tables of one bus need to know of it.
 #[derive(Debug, Clone)]
 pub struct BusTables {
     pub name: String,
+    /// Its place among the buses.
+    pub index: usize,
     pub layout: Layout,
     pub time: TimeBase,
 }
@@ -84,14 +125,16 @@ pub struct Decoded {
     pub duration_us: f64,
     /// Mean over the whole capture.
     pub clock_mhz: Option<f64>,
+    /// Where rules were asked for.
+    pub findings: Option<Findings>,
 }
 
 /// Decodes all `buses` of a capture in one pass. `progress` gets the share that is done and says whether to go on.
-pub fn decode(
+pub fn decode<S: Sink>(
     capture: &Capture,
     buses: &[BusSpec],
     options: &Options,
-    sink: &mut dyn Sink,
+    sink: &mut S,
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Vec<Decoded>> {
     match &capture.data {
@@ -107,16 +150,20 @@ pub fn decode(
             let windows = windows_of(options, time)?;
             let tables = buses
                 .iter()
-                .map(|spec| {
+                .enumerate()
+                .map(|(index, spec)| {
                     let layout = records::Packing::new(spec)?.layout;
-                    Ok(BusTables { name: spec.name.clone(), layout, time })
+                    Ok(BusTables { name: spec.name.clone(), index, layout, time })
                 })
                 .collect::<Result<Vec<_>>>()?;
-            sink.begin(&tables)?;
+            let empty = sink.begin(&tables)?;
             let mut results = Vec::new();
-            for (index, (spec, bus)) in buses.iter().zip(tables).enumerate() {
-                let mut track = Track::new(bus, index);
-                let make = |layout| Decoder::new(layout, options.data_phases, windows, 0, options.portable);
+            for (index, ((spec, bus), empty)) in buses.iter().zip(tables).zip(empty).enumerate() {
+                let mut track = Track::new(bus, empty);
+                let make = |layout: Layout| {
+                    let rules = options.judge(&layout, time);
+                    Decoder::new(layout, options.data_phases, windows, 0, options.portable).judged_by(rules)
+                };
                 let mut decoder = records::decode(changes.as_ref(), spec, make, |decoder, done| {
                     let share = (index as f64 + done) / buses.len() as f64;
                     if !progress(share) {
@@ -126,14 +173,14 @@ pub fn decode(
                 })?;
                 track.drain(&mut decoder, sink)?;
                 track.absorb(decoder);
-                results.push(track.result(sink, options, time.us(changes.end()), capture)?);
+                results.push(track.result(sink, options, time.us(changes.end()), &capture.path)?);
             }
             Ok(results)
         }
     }
 }
 
-fn windows_of(options: &Options, time: TimeBase) -> Result<Windows> {
+pub(crate) fn windows_of(options: &Options, time: TimeBase) -> Result<Windows> {
     match options.window_us {
         None => Ok(Windows::WHOLE),
         Some(us) if us > 0.0 && time.stamps(us) >= 1.0 => Ok(Windows { length: time.stamps(us) }),
@@ -142,75 +189,115 @@ fn windows_of(options: &Options, time: TimeBase) -> Result<Windows> {
 }
 
 /// The rows and counts of one bus, over all the decoders that make it up.
-struct Track {
+pub(crate) struct Track<G> {
     bus: BusTables,
-    index: usize,
+    /// To gather rows in.
+    empty: G,
     /// Clocks and transactions of the decoders before the present one.
     origin: Origin,
-    problems: Vec<Problem>,
+    problems: Problems,
     windows: WindowCounts,
     first_clock: Option<u64>,
     last_clock: Option<u64>,
+    pcix: PciX,
+    findings: Option<Findings>,
 }
 
-impl Track {
-    fn new(bus: BusTables, index: usize) -> Self {
+impl<G: Gather> Track<G> {
+    pub(crate) fn new(bus: BusTables, empty: G) -> Self {
         Track {
             bus,
-            index,
+            empty,
             origin: Origin::default(),
-            problems: Vec::new(),
+            problems: Problems::default(),
             windows: Vec::new(),
             first_clock: None,
             last_clock: None,
+            pcix: PciX::default(),
+            findings: None,
         }
     }
 
     /// Passes on what the decoder has finished.
-    fn drain(&mut self, decoder: &mut Decoder, sink: &mut dyn Sink) -> Result<()> {
-        let mut rows = decoder.take_rows();
-        self.problems.extend(rows.problems.drain(..).map(|problem| Problem {
-            transaction: problem.transaction.map(|number| number + self.origin.transactions),
-            ..problem
-        }));
-        sink.rows(self.index, self.origin, rows)?;
-        sink.reached(self.index, decoder.reached())
+    pub(crate) fn drain(&mut self, decoder: &mut Decoder, sink: &mut impl Sink<Gathered = G>) -> Result<()> {
+        let mut rows = self.empty.clone();
+        decoder.protocol.drain(&mut rows);
+        self.pass_on(decoder, rows, sink)
+    }
+
+    /// Passes on the rows of a decoder, and what else it has found.
+    fn pass_on(&mut self, decoder: &mut Decoder, rows: G, sink: &mut impl Sink<Gathered = G>) -> Result<()> {
+        let found = decoder.protocol.take_problems().counted_from(self.origin);
+        sink.problems(self.bus.index, found.rows())?;
+        self.problems.append(found);
+        if rows.counts() != (0, 0) {
+            sink.rows(self.bus.index, self.origin, rows)?;
+        }
+        sink.reached(self.bus.index, decoder.reached())
+    }
+
+    /// The problems that will not go on, of those that there are so far.
+    pub(crate) fn closed_problems(&mut self, decoder: &Decoder) -> Vec<Problem> {
+        self.problems.take_closed(self.origin.transactions + decoder.protocol.transactions())
+    }
+
+    /// After so many samples there are a few bytes more; the last decoder is over.
+    pub(crate) fn ends_within_a_sample(&mut self, samples: u64) {
+        let last = self.origin.clocks.saturating_sub(1);
+        self.problems.push(Problem {
+            stamp: samples,
+            kind: ProblemKind::Truncated,
+            concerns: Concerns::NoneAfter(self.origin.transactions),
+            text: "the capture ends within a sample: what there is of it is left out",
+            first_clk: last,
+            last_clk: last,
+            count: 1,
+        });
     }
 
     /// The present decoder is over; the next one counts from here.
-    fn absorb(&mut self, decoder: Decoder) {
+    pub(crate) fn absorb(&mut self, decoder: Decoder) {
+        self.findings = decoder.rules.map(|rules| rules.findings);
         self.origin.clocks += decoder.protocol.clk;
         self.origin.transactions += decoder.protocol.transactions();
+        self.pcix.add(decoder.protocol.pcix);
         self.first_clock = self.first_clock.or(decoder.first_clock);
         self.last_clock = decoder.last_clock_stamp.or(self.last_clock);
         append_windows(&mut self.windows, decoder.protocol.into_windows());
     }
 
-    fn result(
-        mut self,
-        sink: &mut dyn Sink,
+    pub(crate) fn result(
+        self,
+        sink: &mut impl Sink,
         options: &Options,
         duration_us: f64,
-        capture: &Capture,
+        path: &Path,
     ) -> Result<Decoded> {
-        sink.reached(self.index, u64::MAX)?;
+        sink.reached(self.bus.index, u64::MAX)?;
         if self.origin.clocks == 0 {
             return Err(Error::Decode(format!(
                 "{}: bus {}: CLK never rises in this capture; check the wiring of CLK",
-                capture.path.display(),
+                path.display(),
                 self.bus.name
             )));
         }
-        self.problems.sort();
+        if let Some(why) = self.pcix.told_by() {
+            return Err(Error::Decode(format!(
+                "{}: bus {}: this is PCI-X, not PCI: {why}; PCI-X is not decoded, set the bus to PCI mode",
+                path.display(),
+                self.bus.name
+            )));
+        }
         let span =
             self.first_clock.zip(self.last_clock).map(|(first, last)| self.bus.time.us(last) - self.bus.time.us(first));
         Ok(Decoded {
             clock_mhz: options.clock_mhz.or(span.filter(|&us| us > 0.0).map(|us| (self.origin.clocks - 1) as f64 / us)),
             transactions: self.origin.transactions,
-            problems: self.problems,
+            problems: self.problems.in_order(),
             windows: self.windows,
             window_us: options.window_us,
             duration_us,
+            findings: self.findings,
             bus: self.bus,
         })
     }
@@ -220,16 +307,27 @@ impl Track {
 #[derive(Default)]
 struct Own {
     buffer: Vec<u8>,
-    /// How many transactions each bus may have in the next chunk: an eighth more than in the last, to be copied seldom.
-    rows: Vec<usize>,
+    /// Rows of each bus in the last chunk.
+    counts: Vec<(usize, usize)>,
 }
 
-fn decode_sampled(
+impl Own {
+    /// To gather the rows of the next chunk of a bus in: there is room for an eighth more than in the last.
+    fn gatherer<G: Gather>(&self, bus: usize, empty: &G) -> G {
+        let mut rows = empty.clone();
+        let (transactions, data_phases) = self.counts.get(bus).copied().unwrap_or_default();
+        let more = |count: usize| if count > 0 { count + count / 8 + 64 } else { 0 };
+        rows.reserve(more(transactions), more(data_phases));
+        rows
+    }
+}
+
+fn decode_sampled<S: Sink>(
     capture: &Capture,
     sampled: &dyn Sampled,
     buses: &[BusSpec],
     options: &Options,
-    sink: &mut dyn Sink,
+    sink: &mut S,
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Vec<Decoded>> {
     let positive = |what: &str, value: Option<f64>| match value {
@@ -253,17 +351,21 @@ fn decode_sampled(
     let recover = options.recover_clock && !state_mode;
     let tables = buses
         .iter()
-        .map(|spec| {
+        .enumerate()
+        .map(|(index, spec)| {
             let layout = Layout::new(spec, unit, state_mode || recover, |source| bits[source.channel])?;
-            Ok(BusTables { name: spec.name.clone(), layout, time })
+            Ok(BusTables { name: spec.name.clone(), index, layout, time })
         })
         .collect::<Result<Vec<_>>>()?;
-    sink.begin(&tables)?;
+    let empty = sink.begin(&tables)?;
 
-    let mut tracks: Vec<Track> = tables.iter().enumerate().map(|(i, bus)| Track::new(bus.clone(), i)).collect();
+    let mut tracks: Vec<_> = tables.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty)).collect();
     let mut decoders: Vec<Decoder> = tables
         .iter()
-        .map(|bus| Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable))
+        .map(|bus| {
+            let rules = options.judge(&bus.layout, time);
+            Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable).judged_by(rules)
+        })
         .collect();
     let total = sampled.total_bytes();
     let mut reached = 0;
@@ -298,39 +400,67 @@ fn decode_sampled(
             recovery.finish(decoder).map_err(|why| Error::Decode(format!("bus {}: {why}", track.bus.name)))?;
         }
     } else if threads == 1 {
-        let mut buffer = Vec::new();
+        let mut own = Own::default();
         for chunk in sampled.chunks() {
+            let mut buffer = std::mem::take(&mut own.buffer);
             let bytes = chunk?.bytes(&mut buffer)?;
+            let mut counts = Vec::new();
             for (track, decoder) in tracks.iter_mut().zip(&mut decoders) {
-                decoder.push(&bytes);
-                track.drain(decoder, sink)?;
+                let mut rows = own.gatherer(track.bus.index, &track.empty);
+                decoder.push_all(&bytes, &mut rows);
+                counts.push(rows.counts());
+                track.pass_on(decoder, rows, sink)?;
             }
             step(bytes.len())?;
+            own = Own { buffer, counts };
         }
+    } else if options.rules.is_some() {
+        // Rules look back further than chunks that are decoded on their own could: the clocks are judged in order.
+        let load = |chunk: Chunk, _: &mut ()| Ok(chunk.bytes(&mut Vec::new())?.into_owned());
+        let mut own = Own::default();
+        in_order(sampled.chunks(), threads, load, |bytes: Vec<u8>| {
+            let mut counts = Vec::new();
+            for (track, decoder) in tracks.iter_mut().zip(&mut decoders) {
+                let mut rows = own.gatherer(track.bus.index, &track.empty);
+                decoder.push_all(&bytes, &mut rows);
+                counts.push(rows.counts());
+                track.pass_on(decoder, rows, sink)?;
+            }
+            own.counts = counts;
+            step(bytes.len())
+        })?;
     } else {
-        let cut = |chunk: Chunk, own: &mut Own| -> Result<(usize, Vec<Cut>)> {
+        let empty: Vec<_> = tables.iter().zip(&tracks).map(|(bus, track)| (bus, track.empty.clone())).collect();
+        let cut = |chunk: Chunk, own: &mut Own| -> Result<(usize, Vec<Cut<S::Gathered>>)> {
             let offset = chunk.offset;
-            let bytes = chunk.bytes(&mut own.buffer)?;
-            own.rows.resize(tables.len(), 0);
-            let of_bus = |(bus, rows): (&BusTables, &mut usize)| {
-                let Options { data_phases, portable, .. } = *options;
-                let cut = decode_chunk(&bus.layout, data_phases, windows, portable, offset, &bytes, *rows);
-                let found = cut.rest.as_ref().map_or(0, |rest| rest.protocol.rows.transactions.len());
-                *rows = found + found / 8;
-                cut
-            };
-            let cuts = tables.iter().zip(&mut own.rows).map(of_bus).collect();
-            Ok((bytes.len(), cuts))
+            let mut buffer = std::mem::take(&mut own.buffer);
+            let bytes = chunk.bytes(&mut buffer)?;
+            let cuts: Vec<_> = empty
+                .iter()
+                .map(|(bus, empty)| {
+                    let make = |first, clock: &[u8]| {
+                        let layout = bus.layout.clone();
+                        Decoder::in_step(layout, options.data_phases, windows, first, options.portable, clock)
+                    };
+                    decode_chunk(&bus.layout, offset, &bytes, make, own.gatherer(bus.index, empty))
+                })
+                .collect();
+            let length = bytes.len();
+            let counts = cuts.iter().map(|cut| cut.rest.as_ref().map_or((0, 0), |rest| rest.rows.counts())).collect();
+            *own = Own { buffer, counts };
+            Ok((length, cuts))
         };
         in_order(sampled.chunks(), threads, cut, |(length, cuts)| {
             for ((track, decoder), cut) in tracks.iter_mut().zip(&mut decoders).zip(cuts) {
                 decoder.push(&cut.head);
-                if let Some(rest) = cut.rest {
-                    decoder.end_at_sync_point();
+                if let Some(Rest { next, decoder: behind, rows }) = cut.rest {
+                    decoder.end_at_sync_point(&next);
                     track.drain(decoder, sink)?;
-                    track.absorb(std::mem::replace(decoder, rest));
+                    track.absorb(std::mem::replace(decoder, behind));
+                    track.pass_on(decoder, rows, sink)?;
+                } else {
+                    track.drain(decoder, sink)?;
                 }
-                track.drain(decoder, sink)?;
             }
             step(length)
         })?;
@@ -344,14 +474,9 @@ fn decode_sampled(
         let duration_us = time.us(samples);
         track.absorb(decoder);
         if reached % unit as u64 != 0 {
-            track.problems.push(Problem {
-                stamp: samples,
-                kind: ProblemKind::Truncated,
-                transaction: None,
-                text: "the capture ends within a sample: what there is of it is left out",
-            });
+            track.ends_within_a_sample(samples);
         }
-        results.push(track.result(sink, options, duration_us, capture)?);
+        results.push(track.result(sink, options, duration_us, &capture.path)?);
     }
     Ok(results)
 }

@@ -6,12 +6,15 @@
 
 mod body;
 mod ending;
+mod pcix;
 mod phases;
 
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, first};
 use crate::layout::Layout;
-use crate::rows::{Counts, Problem, ProblemKind, Rows, Termination, WindowCounts};
+use crate::problems::{Concerns, Problem, ProblemKind, Problems};
+use crate::rows::{Counts, Rows, TakeRows, Termination, WindowCounts};
+pub use pcix::PciX;
 
 const SPECIAL_CYCLE: u8 = 0x1;
 const DUAL_ADDRESS_CYCLE: u8 = 0xd;
@@ -94,11 +97,23 @@ struct Tail {
     clocks_left: u32,
 }
 
+/// Number and stamp of a clock.
+type At = (u64, u64);
+
 /// What PAR of the next clock will complete.
 #[derive(Debug, Clone, Copy)]
 enum AwaitsPar {
-    Address { odd: bool },
-    Data { odd: bool, number: u64, stamp: u64 },
+    Address {
+        odd: bool,
+    },
+    /// Of AD[31:0] and C/BE[3:0]#, and in a 64-bit data phase of the upper halves; `None` where they are not known.
+    Data {
+        odd: Option<bool>,
+        odd_high: Option<Option<bool>>,
+        number: u64,
+        stamp: u64,
+        clk: u64,
+    },
 }
 
 pub struct Protocol {
@@ -110,6 +125,8 @@ pub struct Protocol {
     /// Clocks seen so far; the number of the next one.
     pub clk: u64,
     numbers: u64,
+    /// Transactions whose rows were given away.
+    drained: u64,
     open: Option<Open>,
     tail: Option<Tail>,
     awaits_par: Option<AwaitsPar>,
@@ -117,6 +134,7 @@ pub struct Protocol {
     after_transaction: Option<u64>,
     last_stamp: u64,
     pub rows: Rows,
+    pub pcix: PciX,
     /// The accounting of the windows before the present one, and of that.
     windows: WindowCounts,
     window: u64,
@@ -135,12 +153,14 @@ impl Protocol {
             state: if in_step { State::Idle } else { State::Lost },
             clk: 0,
             numbers: 0,
+            drained: 0,
             open: None,
             tail: None,
             awaits_par: None,
             after_transaction: None,
             last_stamp: 0,
             rows: Rows::default(),
+            pcix: PciX::default(),
             windows: Vec::new(),
             window,
             counts: Counts::default(),
@@ -189,6 +209,12 @@ impl Protocol {
         if counts != Counts::default() {
             self.windows.push((self.window, counts));
         }
+    }
+
+    /// The accounting of the windows that are over, but the last: its last clock may turn out to be an abort.
+    pub fn take_windows(&mut self) -> WindowCounts {
+        let over = self.windows.len().saturating_sub(1);
+        self.windows.drain(..over).collect()
     }
 
     /// The accounting of all windows.
@@ -277,9 +303,10 @@ impl Protocol {
         let bad = word.unknown | word.reset;
         let synced = first(!(word.frame | word.irdy | bad), at, block.clocks());
         if self.clk == 0 && at == 0 && synced > 0 && bad & 1 == 0 {
-            self.problem(block.stamp(0), ProblemKind::StartsInside, None, STARTS_INSIDE);
+            self.problem(self.at(&block, 0), ProblemKind::StartsInside, None, STARTS_INSIDE);
         }
         self.counts.unknown += u64::from(synced - at);
+        self.watch_reset(&word, at, (synced + 1).min(block.clocks()));
         if synced < block.clocks() {
             self.state = State::Idle;
         }
@@ -299,7 +326,7 @@ impl Protocol {
             self.lose(*block, *word, next);
         } else if word.irdy & clock != 0 {
             // IRDY# without an address phase one clock before: the address was missed.
-            self.problem(block.stamp(next), ProblemKind::IllegalSequence, None, IRDY_WITHOUT_ADDRESS);
+            self.problem(self.at(block, next), ProblemKind::IllegalSequence, None, IRDY_WITHOUT_ADDRESS);
             self.lose(*block, *word, next);
         } else {
             self.address_phase(block, word, next);
@@ -366,7 +393,8 @@ impl Protocol {
         let clock = 1 << at;
         if (word.unknown | word.reset) & clock == 0 && word.irdy & clock != 0 {
             let number = Some(self.numbers - 1);
-            self.problem(block.stamp(at), ProblemKind::IllegalSequence, number, IRDY_AFTER_LAST_PHASE);
+            self.problem(self.at(block, at), ProblemKind::IllegalSequence, number, IRDY_AFTER_LAST_PHASE);
+            self.watch_attributes(word, at);
             self.lose(*block, *word, at);
             return at + 1;
         }
@@ -375,8 +403,15 @@ impl Protocol {
 
     #[cold]
     #[inline(never)]
-    fn problem(&mut self, stamp: u64, kind: ProblemKind, transaction: Option<u64>, text: &'static str) {
-        self.rows.problems.push(Problem { stamp, kind, transaction, text });
+    fn problem(&mut self, (clk, stamp): At, kind: ProblemKind, transaction: Option<u64>, text: &'static str) {
+        let concerns = transaction.map_or(Concerns::NoneAfter(self.numbers), Concerns::Transaction);
+        let problem = Problem { stamp, kind, concerns, text, first_clk: clk, last_clk: clk, count: 1 };
+        self.rows.problems.push(problem);
+    }
+
+    /// Number and stamp of a clock of the block.
+    fn at<B: Backend>(&self, block: &Block<B>, clock: u32) -> At {
+        (self.clk + u64::from(clock), block.stamp(clock))
     }
 
     /// The clock at `at` cannot be used: whatever is open ends at the clock before.
@@ -388,7 +423,7 @@ impl Protocol {
             self.finish(&block, at, Some(Termination::Truncated));
         }
         if word.unknown >> at & 1 != 0 && !reset {
-            self.problem(block.stamp(at), ProblemKind::UnknownLevel, None, UNKNOWN_LEVEL);
+            self.problem(self.at(&block, at), ProblemKind::UnknownLevel, None, UNKNOWN_LEVEL);
         }
         self.counts.unknown += 1;
         self.state = State::Lost;
@@ -399,7 +434,7 @@ impl Protocol {
     #[inline(never)]
     fn illegal<B: Backend>(&mut self, block: Block<B>, word: Word, at: u32, text: &'static str) {
         let number = self.open.as_ref().map(|open| open.number);
-        self.problem(block.stamp(at), ProblemKind::IllegalSequence, number, text);
+        self.problem(self.at(&block, at), ProblemKind::IllegalSequence, number, text);
         self.finish(&block, at, Some(Termination::Unknown));
         if (word.frame | word.irdy) >> at & 1 != 0 {
             self.lose(block, word, at);
@@ -408,7 +443,7 @@ impl Protocol {
 
     /// Nothing is known between the last clock and the next one.
     pub fn gap(&mut self, stamp: u64) {
-        self.problem(stamp, ProblemKind::Gap, None, GAP);
+        self.problem((self.clk, stamp), ProblemKind::Gap, None, GAP);
         self.break_off();
         self.state = State::Lost;
         self.after_transaction = None;
@@ -421,22 +456,27 @@ impl Protocol {
         self.forget_pending();
     }
 
-    /// Rows that will not change any more.
-    pub fn take_rows(&mut self) -> Rows {
-        let complete = self.complete_rows();
-        let mut rows = std::mem::take(&mut self.rows);
-        // As many may come next: to make room for them bit by bit would copy them as often.
-        self.rows.transactions.reserve(rows.transactions.len());
-        self.rows.transactions.extend(rows.transactions.drain(complete..));
-        for open in
-            self.open.as_mut().map(|open| &mut open.row).into_iter().chain(self.tail.as_mut().map(|tail| &mut tail.row))
-        {
-            *open -= complete;
+    /// The problems found since this was last asked for.
+    pub fn take_problems(&mut self) -> Problems {
+        std::mem::take(&mut self.rows.problems)
+    }
+
+    /// Gives away the rows that will not change any more.
+    pub fn drain(&mut self, taker: &mut impl TakeRows) {
+        let transactions = self.complete_rows();
+        let awaited = usize::from(matches!(self.awaits_par, Some(AwaitsPar::Data { .. })));
+        let data_phases = self.rows.data_phases.len().saturating_sub(awaited);
+        let rows = &mut self.rows;
+        taker.take(self.drained, &rows.transactions[..transactions], &rows.data_phases[..data_phases]);
+        rows.transactions.drain(..transactions);
+        rows.data_phases.drain(..data_phases);
+        self.drained += transactions as u64;
+        if let Some(open) = &mut self.open {
+            open.row -= transactions;
         }
-        if matches!(self.awaits_par, Some(AwaitsPar::Data { .. })) {
-            self.rows.data_phases.extend(rows.data_phases.pop());
+        if let Some(tail) = &mut self.tail {
+            tail.row -= transactions;
         }
-        rows
     }
 }
 

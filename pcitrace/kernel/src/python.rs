@@ -2,25 +2,27 @@
 
 use crate::capture::{Capture as Opened, Data};
 use crate::error::{Error, Result};
+use crate::keep::MemorySink;
 use crate::layout::{BusSpec, Source};
-use crate::pipeline::{self, Options};
+use crate::pipeline::{self, Decoded as Decoding, Options};
+use crate::rules::{Findings, RULES, RuleSet};
+use crate::tables::Wanted;
 use crate::wire::{WireSpec, clock_mhz as measured_mhz, frames};
-use crate::write::{BusRows, FileSink, MemorySink, TableFile};
-use crate::{memory, read, tables};
+use crate::write::{FileSink, TableFile};
+use crate::{interrupt, memory, read, stream, tables};
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::datatypes::SchemaRef;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The exceptions are those of `pcitrace.errors`.
-fn to_python(py: Python<'_>, error: Error) -> PyErr {
+pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
     let raise = |name: &str, message: String, path: Option<String>, offset: Option<u64>| -> PyResult<PyErr> {
         let class = py.import("pcitrace.errors")?.getattr(name)?;
         let kwargs = PyDict::new(py);
@@ -48,8 +50,8 @@ fn to_python(py: Python<'_>, error: Error) -> PyErr {
 
 /// An open capture file.
 #[pyclass(frozen, module = "pcitrace._kernel")]
-struct Capture {
-    opened: Opened,
+pub struct Capture {
+    pub opened: Arc<Opened>,
 }
 
 #[pymethods]
@@ -62,6 +64,18 @@ impl Capture {
     #[getter]
     fn channels(&self) -> Vec<(String, u32)> {
         self.opened.channels.iter().map(|channel| (channel.name.clone(), channel.width)).collect()
+    }
+
+    /// What the reader had to settle by itself.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.opened.notes.clone()
+    }
+
+    /// How many captures the file holds.
+    #[getter]
+    fn captures(&self) -> usize {
+        self.opened.captures
     }
 
     #[getter]
@@ -111,29 +125,34 @@ impl Capture {
         }
     }
 
-    /// All whole samples; None for a capture of changes.
+    /// All whole samples, read into the memory that Python gets.
     fn read_samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let Data::Sampled(sampled) = &self.opened.data else {
             return Err(PyValueError::new_err("a capture of changes has no samples"));
         };
-        let all = py.detach(|| -> Result<Vec<u8>> {
-            let mut all = Vec::new();
+        let unit = sampled.unit_size();
+        let length = sampled.total_bytes().unwrap_or(0) as usize / unit * unit;
+        let fill = |out: &mut [u8]| -> Result<()> {
             let mut buffer = Vec::new();
             for chunk in sampled.chunks() {
-                all.extend_from_slice(&chunk?.bytes(&mut buffer)?);
+                let chunk = chunk?;
+                let from = chunk.offset as usize;
+                let bytes = chunk.bytes(&mut buffer)?;
+                let to = (from + bytes.len()).min(out.len());
+                out[from.min(to)..to].copy_from_slice(&bytes[..to.saturating_sub(from)]);
+                interrupt::check()?;
             }
-            all.truncate(all.len() / sampled.unit_size() * sampled.unit_size());
-            Ok(all)
-        });
-        all.map(|all| PyBytes::new(py, &all)).map_err(|error| to_python(py, error))
+            Ok(())
+        };
+        PyBytes::new_with(py, length, |out| interruptible(py, || fill(out)))
     }
 }
 
 /// An Arrow table that other libraries read without a copy.
 #[pyclass(frozen, module = "pcitrace._kernel")]
-struct Table {
+pub struct Table {
     schema: SchemaRef,
-    batches: Vec<RecordBatch>,
+    pub batches: Vec<RecordBatch>,
 }
 
 #[pymethods]
@@ -160,66 +179,54 @@ impl Table {
 }
 
 impl Table {
-    fn of(batch: RecordBatch) -> Self {
+    pub fn of(batch: RecordBatch) -> Self {
         Table { schema: batch.schema(), batches: vec![batch] }
+    }
+
+    fn of_batches((schema, batches): (SchemaRef, Vec<RecordBatch>)) -> Self {
+        Table { schema, batches }
     }
 }
 
 /// The tables of one bus.
 #[pyclass(frozen, module = "pcitrace._kernel")]
 struct Decoded {
-    rows: Mutex<BusRows>,
-    transactions: PyOnceLock<Py<Table>>,
-    data_phases: PyOnceLock<Py<Table>>,
+    #[pyo3(get)]
+    transactions: Py<Table>,
+    #[pyo3(get)]
+    data_phases: Py<Table>,
     #[pyo3(get)]
     problems: Py<Table>,
     #[pyo3(get)]
     clocks: Py<Table>,
+    /// Where rules were broken, with counts; None where no rules were asked for.
+    #[pyo3(get)]
+    violations: Option<Py<Table>>,
+    #[pyo3(get)]
+    judged: Option<Py<PyDict>>,
     #[pyo3(get)]
     clock_mhz: Option<f64>,
     #[pyo3(get)]
     duration_us: f64,
 }
 
-#[pymethods]
-impl Decoded {
-    #[getter]
-    fn transactions(&self, py: Python<'_>) -> PyResult<Py<Table>> {
-        self.table(py, &self.transactions, BusRows::take_transactions)
-    }
-
-    #[getter]
-    fn data_phases(&self, py: Python<'_>) -> PyResult<Py<Table>> {
-        self.table(py, &self.data_phases, BusRows::take_data_phases)
-    }
-}
-
-impl Decoded {
-    /// A table that is built from its rows, which are gone then, when it is asked for the first time.
-    fn table(
-        &self,
-        py: Python<'_>,
-        built: &PyOnceLock<Py<Table>>,
-        take: fn(&mut BusRows) -> (SchemaRef, Vec<RecordBatch>),
-    ) -> PyResult<Py<Table>> {
-        let build = || {
-            let (schema, batches) = py.detach(|| take(&mut self.rows.lock().unwrap_or_else(PoisonError::into_inner)));
-            Py::new(py, Table { schema, batches })
-        };
-        Ok(built.get_or_try_init(py, build)?.clone_ref(py))
-    }
-}
-
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct PySpec {
+pub struct PySpec {
     name: String,
     width: Option<u32>,
     lines: BTreeMap<String, (usize, u32, bool)>,
 }
 
 impl PySpec {
-    fn check(self, capture: &Opened) -> Result<BusSpec> {
+    /// Channel `k` is bit `k` of a sample.
+    fn unchecked(self) -> BusSpec {
+        let source = |(channel, bit, active_low)| Source { channel, bit, active_low };
+        let lines = self.lines.into_iter().map(|(line, place)| (line, source(place))).collect();
+        BusSpec { name: self.name, width: self.width, lines }
+    }
+
+    pub fn check(self, capture: &Opened) -> Result<BusSpec> {
         let lines = self
             .lines
             .into_iter()
@@ -256,16 +263,107 @@ impl Watch {
         });
         self.raised.is_none()
     }
+}
 
-    fn error(self, py: Python<'_>, error: Error) -> PyErr {
-        self.raised.unwrap_or_else(|| to_python(py, error))
-    }
+/// Does `work`, which may ask whether to go on, without the interpreter; Ctrl-C ends it.
+fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    let raised = Arc::new(Mutex::new(None));
+    let seen = raised.clone();
+    let go_on = move || {
+        let error = Python::attach(|py| py.check_signals().err());
+        let go_on = error.is_none();
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        go_on
+    };
+    let result = py.detach(|| interrupt::asking(go_on, work));
+    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    result.map_err(|error| raised.unwrap_or_else(|| to_python(py, error)))
 }
 
 #[pyfunction]
-fn open(py: Python<'_>, path: &str) -> PyResult<Capture> {
-    let opened = py.detach(|| read::open(Path::new(path)));
-    opened.map(|opened| Capture { opened }).map_err(|error| to_python(py, error))
+#[pyo3(signature = (path, *, timescale = None, device = 0))]
+fn open(py: Python<'_>, path: &str, timescale: Option<&str>, device: usize) -> PyResult<Capture> {
+    let opened = interruptible(py, || read::open(Path::new(path), &read::How { timescale, device }))?;
+    Ok(Capture { opened: Arc::new(opened) })
+}
+
+/// Opens raw samples; `-` is standard input.
+#[pyfunction]
+#[pyo3(signature = (path, unit_size, names, rate_hz = None))]
+fn open_raw(
+    path: &str,
+    unit_size: usize,
+    names: Vec<String>,
+    rate_hz: Option<f64>,
+    py: Python<'_>,
+) -> PyResult<Capture> {
+    let opened = read::raw::open(Path::new(path), unit_size, names, rate_hz);
+    opened.map(|opened| Capture { opened: Arc::new(opened) }).map_err(|error| to_python(py, error))
+}
+
+/// Samples that come piece by piece.
+#[pyclass(frozen, module = "pcitrace._kernel")]
+struct Stream {
+    /// None once it is finished.
+    stream: Mutex<Option<stream::Stream>>,
+}
+
+/// Transactions, data phases, problems and clocks.
+type Found = (Table, Table, Table, Table);
+
+#[pymethods]
+impl Stream {
+    #[new]
+    #[pyo3(signature = (buses, unit_size, *, rate_hz = None, clock_mhz = None, data_phases = false, window_us = None,
+                        portable = false))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        buses: Vec<PySpec>,
+        unit_size: usize,
+        rate_hz: Option<f64>,
+        clock_mhz: Option<f64>,
+        data_phases: bool,
+        window_us: Option<f64>,
+        portable: bool,
+    ) -> PyResult<Self> {
+        let options = Options { rate_hz, clock_mhz, data_phases, window_us, portable, ..Options::default() };
+        let specs = buses.into_iter().map(PySpec::unchecked).collect::<Vec<_>>();
+        let stream = stream::Stream::new(unit_size, &specs, options).map_err(|error| to_python(py, error))?;
+        Ok(Stream { stream: Mutex::new(Some(stream)) })
+    }
+
+    fn feed(&self, py: Python<'_>, samples: PyBackedBytes) -> PyResult<Found> {
+        self.found(py, move |stream| Self::open(stream)?.feed(&samples))
+    }
+
+    fn gap(&self, py: Python<'_>, samples: u64) -> PyResult<Found> {
+        self.found(py, move |stream| Self::open(stream)?.gap(samples))
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<Found> {
+        self.found(py, |stream| stream.take().ok_or_else(Self::is_over)?.finish())
+    }
+}
+
+impl Stream {
+    fn open(stream: &mut Option<stream::Stream>) -> Result<&mut stream::Stream> {
+        stream.as_mut().ok_or_else(Self::is_over)
+    }
+
+    fn is_over() -> Error {
+        Error::Decode("the stream is finished; make a new one".into())
+    }
+
+    fn found(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Option<stream::Stream>) -> Result<stream::Found> + Send,
+    ) -> PyResult<Found> {
+        let found = interruptible(py, || work(&mut self.stream.lock().unwrap_or_else(PoisonError::into_inner)))?;
+        let stream::Found { transactions, data_phases, problems, clocks } = found;
+        Ok((Table::of(transactions), Table::of(data_phases), Table::of(problems), Table::of(clocks)))
+    }
 }
 
 #[pyfunction]
@@ -278,12 +376,13 @@ fn from_samples(
     rate_hz: Option<f64>,
 ) -> PyResult<Capture> {
     let opened = memory::capture(samples, unit_size, names, rate_hz);
-    opened.map(|opened| Capture { opened }).map_err(|error| to_python(py, error))
+    opened.map(|opened| Capture { opened: Arc::new(opened) }).map_err(|error| to_python(py, error))
 }
 
 #[pyfunction]
-#[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None,
-                    data_phases = false, window_us = None, threads = 0, progress = None, portable = false))]
+#[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None, coded = true,
+                    data_phases = false, window_us = None, rules = None, bus_mhz = None, threads = 0, progress = None,
+                    portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode(
     py: Python<'_>,
@@ -293,38 +392,65 @@ fn decode(
     clock_mhz: Option<f64>,
     recover_clock: bool,
     columns: Option<Vec<String>>,
+    coded: bool,
     data_phases: bool,
     window_us: Option<f64>,
+    rules: Option<Vec<String>>,
+    bus_mhz: Option<u32>,
     threads: usize,
     progress: Option<Py<PyAny>>,
     portable: bool,
 ) -> PyResult<Vec<Decoded>> {
-    let options = Options { rate_hz, clock_mhz, recover_clock, data_phases, window_us, threads, portable };
+    let rules = rules.as_deref().map(RuleSet::named).transpose();
+    let rules = rules.map_err(|id| PyValueError::new_err(format!("there is no rule {id}")))?;
+    let options =
+        Options { rate_hz, clock_mhz, recover_clock, data_phases, window_us, rules, bus_mhz, threads, portable };
     let mut watch = Watch { hook: progress, raised: None };
-    let mut sink = MemorySink::new(columns.as_deref()).map_err(|error| to_python(py, error))?;
-    let decoded = py.detach(|| {
+    let mut sink = MemorySink::new(&Wanted { columns, coded }).map_err(|error| to_python(py, error))?;
+    let decoded = interruptible(py, || {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
         pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))
     });
     let decoded = match decoded {
         Ok(decoded) => decoded,
-        Err(error) => return Err(watch.error(py, error)),
+        Err(error) => return Err(watch.raised.unwrap_or(error)),
     };
     decoded
         .iter()
         .zip(sink.buses)
-        .map(|(decoded, rows)| {
+        .map(|(decoded, mut rows)| {
             Ok(Decoded {
-                rows: Mutex::new(rows),
-                transactions: PyOnceLock::new(),
-                data_phases: PyOnceLock::new(),
-                problems: Py::new(py, Table::of(tables::problems(&[decoded])))?,
+                transactions: Py::new(py, Table::of_batches(rows.transactions.take()))?,
+                data_phases: Py::new(py, Table::of_batches(rows.data_phases.take()))?,
+                problems: Py::new(
+                    py,
+                    Table::of_batches(tables::problems([(&decoded.bus, decoded.problems.as_slice())])),
+                )?,
                 clocks: Py::new(py, Table::of(tables::clocks(decoded)))?,
+                violations: match decoded.findings {
+                    Some(_) => Some(Py::new(py, Table::of(tables::violations(decoded)))?),
+                    None => None,
+                },
+                judged: decoded.findings.as_ref().map(|findings| judged(py, findings)).transpose()?,
                 clock_mhz: decoded.clock_mhz,
                 duration_us: decoded.duration_us,
             })
         })
         .collect()
+}
+
+/// How often each rule was broken, and over what.
+fn judged(py: Python<'_>, findings: &Findings) -> PyResult<Py<PyDict>> {
+    let counts = PyDict::new(py);
+    for (rule, count) in RULES.iter().zip(findings.counts) {
+        counts.set_item(rule.id(), count)?;
+    }
+    let judged = PyDict::new(py);
+    judged.set_item("counts", counts)?;
+    judged.set_item("clocks", findings.clocks)?;
+    judged.set_item("address_phases", findings.address_phases)?;
+    judged.set_item("ungranted", findings.ungranted)?;
+    Ok(judged.unbind())
 }
 
 #[pyfunction]
@@ -347,17 +473,17 @@ fn decode_to_files<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let wanted = data_phases.is_some();
     let options =
-        Options { rate_hz, clock_mhz, recover_clock, data_phases: wanted, window_us: None, threads, portable };
+        Options { rate_hz, clock_mhz, recover_clock, data_phases: wanted, threads, portable, ..Options::default() };
     let mut watch = Watch { hook: progress, raised: None };
-    let decoded = py.detach(|| {
+    let decoded = interruptible(py, || {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
         let mut sink = FileSink::new(Path::new(transactions), data_phases.map(Path::new))?;
         let decoded = pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))?;
         let problems = match problems {
             Some(path) => {
-                let batch = tables::problems(&decoded.iter().collect::<Vec<_>>());
-                let mut file = TableFile::create(Path::new(path), batch.schema())?;
-                file.write(&batch)?;
+                let (schema, batches) = tables::problems(decoded.iter().map(|bus| (&bus.bus, bus.problems.as_slice())));
+                let mut file = TableFile::create(Path::new(path), schema)?;
+                batches.iter().try_for_each(|batch| file.write(batch))?;
                 Some(file)
             }
             None => None,
@@ -368,10 +494,15 @@ fn decode_to_files<'py>(
     });
     let decoded = match decoded {
         Ok(decoded) => decoded,
-        Err(error) => return Err(watch.error(py, error)),
+        Err(error) => return Err(watch.raised.unwrap_or(error)),
     };
+    summary(py, &decoded)
+}
+
+/// Counts and problems by bus.
+pub fn summary<'py>(py: Python<'py>, decoded: &[Decoding]) -> PyResult<Bound<'py, PyDict>> {
     let summary = PyDict::new(py);
-    for decoded in &decoded {
+    for decoded in decoded {
         let bus = PyDict::new(py);
         bus.set_item("transactions", decoded.transactions)?;
         bus.set_item("clock_mhz", decoded.clock_mhz)?;
@@ -381,7 +512,8 @@ fn decode_to_files<'py>(
             let row = PyDict::new(py);
             row.set_item("kind", problem.kind.name())?;
             row.set_item("time_us", decoded.bus.time.us(problem.stamp))?;
-            row.set_item("transaction", problem.transaction)?;
+            row.set_item("transaction", problem.concerns.transaction())?;
+            row.set_item("count", problem.count)?;
             row.set_item("text", problem.text)?;
             problems.append(row)?;
         }
@@ -399,7 +531,7 @@ fn wire(
     lines: HashMap<String, (usize, u32, bool)>,
     rate_hz: Option<f64>,
 ) -> PyResult<Table> {
-    let batch = py.detach(|| {
+    let batch = interruptible(py, || {
         let source = |name: &str| lines.get(name).map(|&place| checked(&capture.opened, name, place)).transpose();
         let enable = source("TXEN")?.ok_or_else(|| Error::Decode("no channel is wired to TXEN".into()))?;
         let mut data = Vec::new();
@@ -408,8 +540,8 @@ fn wire(
         }
         let spec = WireSpec { enable, clock: source("TXCLK")?, data };
         frames(&capture.opened, &spec, rate_hz)
-    });
-    batch.map(Table::of).map_err(|error| to_python(py, error))
+    })?;
+    Ok(Table::of_batches(batch))
 }
 
 #[pyfunction]
@@ -420,21 +552,27 @@ fn measure_clock(
     clk: (usize, u32, bool),
     rate_hz: Option<f64>,
 ) -> PyResult<Option<f64>> {
-    let measured = py.detach(|| measured_mhz(&capture.opened, checked(&capture.opened, "CLK", clk)?, rate_hz));
-    measured.map_err(|error| to_python(py, error))
+    interruptible(py, || measured_mhz(&capture.opened, checked(&capture.opened, "CLK", clk)?, rate_hz))
 }
 
 #[pymodule]
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("RULES", RULES.iter().map(|rule| rule.id()).collect::<Vec<_>>())?;
     module.add_class::<Capture>()?;
     module.add_class::<Table>()?;
     module.add_class::<Decoded>()?;
+    module.add_class::<Stream>()?;
     module.add_function(wrap_pyfunction!(open, module)?)?;
     module.add_function(wrap_pyfunction!(from_samples, module)?)?;
+    module.add_function(wrap_pyfunction!(open_raw, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     module.add_function(wrap_pyfunction!(decode_to_files, module)?)?;
     module.add_function(wrap_pyfunction!(wire, module)?)?;
     module.add_function(wrap_pyfunction!(measure_clock, module)?)?;
+    crate::python_parts::register_in(module)?;
+    module.add_function(wrap_pyfunction!(crate::lattice::python::read_lattice, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::lattice::python::lattice_bins, module)?)?;
+    module.add("LATTICE_BINS", crate::lattice::BINS)?;
     Ok(())
 }

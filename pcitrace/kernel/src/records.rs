@@ -4,7 +4,7 @@
 //! of them has no known value; control lines that are `z` read 1, as they are pulled up (`pci-reference`, "Sampling").
 
 use crate::bits::Bit;
-use crate::capture::{Changes, Signal};
+use crate::capture::{Changes, Limb, Signal};
 use crate::clocking::Decoder;
 use crate::error::Result;
 use crate::layout::{BusSpec, Layout, Source};
@@ -24,6 +24,7 @@ enum Group {
     ByteEnables,
     ByteEnablesHigh,
     Parity,
+    ParityHigh,
     /// RST# and the others: unknown reads released.
     Other,
 }
@@ -36,6 +37,7 @@ impl Group {
             "PERR#" => Group::Perr,
             "SERR#" => Group::Serr,
             "PAR" => Group::Parity,
+            "PAR64" => Group::ParityHigh,
             _ if line.starts_with("GNT") => Group::Grants,
             "CBE4#" | "CBE5#" | "CBE6#" | "CBE7#" => Group::ByteEnablesHigh,
             _ if line.starts_with("CBE") => Group::ByteEnables,
@@ -49,14 +51,15 @@ impl Group {
 
     /// Pulled-up lines read 1 when nobody drives them.
     fn is_pulled_up(self) -> bool {
-        !matches!(self, Group::AdLow | Group::AdHigh | Group::ByteEnables | Group::ByteEnablesHigh | Group::Parity)
+        use Group::{AdHigh, AdLow, ByteEnables, ByteEnablesHigh, Parity, ParityHigh};
+        !matches!(self, AdLow | AdHigh | ByteEnables | ByteEnablesHigh | Parity | ParityHigh)
     }
 }
 
-/// Neighbouring bits of one channel that are neighbours in the record too, within one 64-bit word of it.
+/// Neighbouring bits of one limb that are neighbours in the record too, within one 64-bit word of it.
 #[derive(Debug, Clone)]
 struct Part {
-    channel: usize,
+    limb: Limb,
     shift: u32,
     /// Ones as wide as the part, at the low end.
     mask: u64,
@@ -92,8 +95,8 @@ impl Packing {
             places.insert(*source, next);
             match parts.last_mut() {
                 Some(part)
-                    if part.channel == source.channel
-                        && part.shift + part.mask.count_ones() == source.bit
+                    if part.limb == source.limb()
+                        && part.shift + part.mask.count_ones() == source.shift()
                         && part.group == group
                         && next % 64 != 0 =>
                 {
@@ -101,8 +104,8 @@ impl Packing {
                     part.mask = part.mask << 1 | 1;
                 }
                 _ => parts.push(Part {
-                    channel: source.channel,
-                    shift: source.bit,
+                    limb: source.limb(),
+                    shift: source.shift(),
                     mask: 1,
                     word: next / 64,
                     to: next as u32 % 64,
@@ -133,20 +136,21 @@ impl Packing {
         layout.cbe_unknown = flag(Group::ByteEnables);
         layout.cbe_high_unknown = flag(Group::ByteEnablesHigh);
         layout.par_unknown = flag(Group::Parity);
+        layout.par64_unknown = flag(Group::ParityHigh);
         Ok(Packing { layout, parts, flags, words, clk })
     }
 
-    fn channels(&self) -> Vec<usize> {
-        let mut channels: Vec<usize> = self.parts.iter().map(|part| part.channel).collect();
-        channels.sort_unstable();
-        channels.dedup();
-        channels
+    fn limbs(&self) -> Vec<Limb> {
+        let mut limbs: Vec<Limb> = self.parts.iter().map(|part| part.limb).collect();
+        limbs.sort_unstable();
+        limbs.dedup();
+        limbs
     }
 
-    /// Writes the part of `channel` into the record, and its groups' flags.
-    fn update(&mut self, record: &mut [u64], channel: usize, value: u64, unknown: u64, high_z: u64) {
-        let first = self.parts.partition_point(|part| part.channel < channel);
-        let count = self.parts[first..].iter().take_while(|part| part.channel == channel).count();
+    /// Writes the parts of `limb` into the record, and their groups' flags.
+    fn update(&mut self, record: &mut [u64], limb: Limb, value: u64, unknown: u64, high_z: u64) {
+        let first = self.parts.partition_point(|part| part.limb < limb);
+        let count = self.parts[first..].iter().take_while(|part| part.limb == limb).count();
         for index in first..first + count {
             let part = &mut self.parts[index];
             let cut = |map: u64| map >> part.shift & part.mask;
@@ -173,7 +177,7 @@ impl Packing {
 
 /// Reads one signal forward in time.
 struct Cursor {
-    channel: usize,
+    limb: Limb,
     signal: Signal,
     next: usize,
 }
@@ -197,17 +201,21 @@ impl Cursor {
 /// Times at which CLK goes from 0 to 1.
 fn rises(clk: &Signal, source: Source, gaps: &[(u64, u64)]) -> Vec<u64> {
     let level = |at: usize| {
-        let bad = |bits: &[u64]| bits.get(at).is_some_and(|bits| bits >> source.bit & 1 != 0);
-        (!bad(&clk.unknown) && !bad(&clk.high_z)).then(|| (clk.values[at] >> source.bit & 1 != 0) ^ source.active_low)
+        let bad = |bits: &[u64]| bits.get(at).is_some_and(|bits| bits >> source.shift() & 1 != 0);
+        (!bad(&clk.unknown) && !bad(&clk.high_z))
+            .then(|| (clk.values[at] >> source.shift() & 1 != 0) ^ source.active_low)
     };
     let mut rises = Vec::new();
+    let mut gaps = gaps.iter().peekable();
     let mut before = None;
     for (at, &time) in clk.times.iter().enumerate() {
         if clk.times.get(at + 1) == Some(&time) {
             continue;
         }
         let now = level(at);
-        if before == Some(false) && now == Some(true) && !gaps.iter().any(|&(from, to)| from < time && time <= to) {
+        // Both are in order of time, and gaps do not overlap.
+        while gaps.next_if(|&&(_, to)| to < time).is_some() {}
+        if before == Some(false) && now == Some(true) && gaps.peek().is_none_or(|&&(from, _)| time <= from) {
             rises.push(time);
         }
         before = now;
@@ -228,21 +236,25 @@ pub fn decode(
 ) -> Result<Decoder> {
     let mut packing = Packing::new(spec)?;
     let mut decoder = make(packing.layout.clone());
-    let channels = packing.channels();
-    let mut wanted = channels.clone();
-    wanted.push(packing.clk.channel);
+    let limbs = packing.limbs();
+    let mut wanted = limbs.clone();
+    wanted.push(packing.clk.limb());
     let mut signals = changes.signals(&wanted)?;
-    let rises = rises(&signals.pop().unwrap_or_default(), packing.clk, changes.gaps());
+    let clk = signals.pop().unwrap_or_default();
+    if let Some(rules) = &mut decoder.rules {
+        rules.watch_changes(&clk, packing.clk, changes.gaps());
+    }
+    let rises = rises(&clk, packing.clk, changes.gaps());
     let mut cursors: Vec<Cursor> =
-        channels.into_iter().zip(signals).map(|(channel, signal)| Cursor { channel, signal, next: 0 }).collect();
+        limbs.iter().zip(signals).map(|(&limb, signal)| Cursor { limb, signal, next: 0 }).collect();
 
     // Before its first change every line is unknown.
     let mut record = vec![0u64; packing.words];
     for &flag in packing.flags.values() {
         record[flag / 64] |= 1 << (flag % 64);
     }
-    for channel in packing.channels() {
-        packing.update(&mut record, channel, 0, !0, 0);
+    for limb in limbs {
+        packing.update(&mut record, limb, 0, !0, 0);
     }
     let mut gaps = changes.gaps().iter().peekable();
     let mut bytes = Vec::with_capacity(BATCH * packing.words * 8);
@@ -258,7 +270,7 @@ pub fn decode(
             }
             for cursor in &mut cursors {
                 if let Some((value, unknown, high_z)) = cursor.advance(time) {
-                    packing.update(&mut record, cursor.channel, value, unknown, high_z);
+                    packing.update(&mut record, cursor.limb, value, unknown, high_z);
                 }
             }
             bytes.extend(record.iter().flat_map(|word| word.to_le_bytes()));

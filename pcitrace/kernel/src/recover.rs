@@ -3,8 +3,9 @@
 //!
 //! What it is good for, and what not, was measured: `docs/decoding.md`, "Which sample is read".
 
-use crate::bits::Bit;
-use crate::clocking::Decoder;
+use crate::bits::{Bit, line_of_block};
+use crate::block::{below, ones};
+use crate::clocking::{BLOCK, Decoder};
 
 /// Fewer samples a clock than this leave no room for a majority.
 const MIN_SAMPLES: f64 = 6.0;
@@ -17,6 +18,8 @@ const PHASE_GAIN: f64 = 0.1;
 const PERIOD_GAIN: f64 = 0.005;
 /// Periods without a rise after which the clock counts as stopped.
 const COAST: u32 = 4;
+/// Clocks that are decoded at a time, at most.
+const CLOCKS: usize = 4096;
 
 /// Follows CLK of one bus and gives its decoder one sample a clock.
 pub struct Recovery {
@@ -32,6 +35,22 @@ pub struct Recovery {
     rises: Vec<u64>,
     state: Option<Loop>,
     trained: bool,
+    clocks: Clocks,
+}
+
+/// Clocks that go to the decoder together.
+#[derive(Default)]
+struct Clocks {
+    samples: Vec<u8>,
+    stamps: Vec<u64>,
+}
+
+impl Clocks {
+    fn push_to(&mut self, decoder: &mut Decoder) {
+        decoder.push_stamped(&self.samples, &self.stamps);
+        self.samples.clear();
+        self.stamps.clear();
+    }
 }
 
 struct Loop {
@@ -53,6 +72,7 @@ impl Recovery {
             rises: Vec::new(),
             state: None,
             trained: false,
+            clocks: Clocks::default(),
         }
     }
 
@@ -75,10 +95,6 @@ impl Recovery {
         ))
     }
 
-    fn level(&self, sample: u64) -> bool {
-        self.clk.get(&self.buffer[(sample - self.first) as usize * self.unit..])
-    }
-
     fn end(&self) -> u64 {
         self.first + (self.buffer.len() / self.unit) as u64
     }
@@ -86,13 +102,17 @@ impl Recovery {
     /// Rises of the debounced clock: the level is the majority of three samples.
     fn find_rises(&mut self) {
         while self.at + 2 < self.end() {
-            let votes = (0..3).filter(|i| self.level(self.at + i)).count();
-            let high = votes >= 2;
-            if high && !self.high {
-                self.rises.push(self.at + 1);
-            }
-            self.high = high;
-            self.at += 1;
+            let samples = &self.buffer[(self.at - self.first) as usize * self.unit..];
+            let ready = (samples.len() / self.unit - 2).min(BLOCK);
+            let now = line_of_block(samples, self.unit, self.clk);
+            let later = line_of_block(&samples[2 * self.unit..], self.unit, self.clk);
+            // Two later, and between the two.
+            let next = now >> 1 | later >> 62 << 63;
+            let high = now & next | next & later | now & later;
+            let rises = high & !(high << 1 | u64::from(self.high)) & below(ready as u32);
+            self.rises.extend(ones(rises).map(|sample| self.at + u64::from(sample) + 1));
+            self.high = high >> (ready - 1) & 1 != 0;
+            self.at += ready as u64;
         }
     }
 
@@ -140,6 +160,7 @@ impl Recovery {
             }
             if state.missed > COAST {
                 self.state = None;
+                self.clocks.push_to(decoder);
                 decoder.gap();
                 continue;
             }
@@ -150,19 +171,31 @@ impl Recovery {
                 continue;
             }
             let at = (middle - self.first) as usize * self.unit;
-            let sample: Vec<u8> = (at..at + self.unit)
-                .map(|i| {
-                    let (a, b, c) = (self.buffer[i - self.unit], self.buffer[i], self.buffer[i + self.unit]);
-                    a & b | b & c | a & c
-                })
-                .collect();
-            decoder.push_stamped(&sample, &[edge.round() as u64]);
+            let three = &self.buffer[at - self.unit..at + 2 * self.unit];
+            let (before, rest) = three.split_at(self.unit);
+            let (middle, after) = rest.split_at(self.unit);
+            let votes = before.iter().zip(middle).zip(after).map(|((&a, &b), &c)| a & b | b & c | a & c);
+            self.clocks.samples.extend(votes);
+            self.clocks.stamps.push(edge.round() as u64);
+            if self.clocks.stamps.len() >= CLOCKS {
+                self.clocks.push_to(decoder);
+            }
         }
         self.rises.drain(..used);
+        self.clocks.push_to(decoder);
     }
 
     /// Drops the samples that no later clock can need.
     fn forget(&mut self) {
+        // A rise that is alone for longer than a period can be is the first of none.
+        if self.state.is_none() {
+            let alone = |pair: &[u64]| pair[1] - pair[0] > HISTORY;
+            let mut stopped = self.rises.windows(2).rposition(alone).map_or(0, |last| last + 1);
+            if self.rises.last().is_some_and(|&last| self.at - last > HISTORY) {
+                stopped = self.rises.len();
+            }
+            self.rises.drain(..stopped);
+        }
         let next = self.state.as_ref().map_or(self.at, |state| state.next as u64);
         let needed = self.rises.first().map_or(next, |&rise| rise.min(next)).min(self.at);
         let drop = needed.saturating_sub(2 * HISTORY).saturating_sub(self.first);

@@ -1,5 +1,7 @@
 //! The rows a decoder produces, before they become tables.
 
+use crate::problems::Problems;
+
 /// How a transaction ended. The names are those of `pci-reference` and of the column `termination`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Termination {
@@ -15,6 +17,19 @@ pub enum Termination {
 }
 
 impl Termination {
+    /// In the order of their numbers.
+    pub const ALL: [Termination; 9] = [
+        Termination::Completion,
+        Termination::Retry,
+        Termination::DisconnectWithData,
+        Termination::DisconnectWithoutData,
+        Termination::TargetAbort,
+        Termination::MasterAbort,
+        Termination::SpecialCycle,
+        Termination::Truncated,
+        Termination::Unknown,
+    ];
+
     pub fn name(self) -> &'static str {
         match self {
             Termination::Completion => "completion",
@@ -95,46 +110,6 @@ pub struct DataPhase {
     pub parity_ok: Option<bool>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ProblemKind {
-    Gap,
-    UnknownLevel,
-    StartsInside,
-    Truncated,
-    IllegalSequence,
-    AddressParity,
-    DataParity,
-    ParityError,
-    SystemError,
-    Suspect,
-}
-
-impl ProblemKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            ProblemKind::Gap => "gap",
-            ProblemKind::UnknownLevel => "unknown_level",
-            ProblemKind::StartsInside => "starts_inside",
-            ProblemKind::Truncated => "truncated",
-            ProblemKind::IllegalSequence => "illegal_sequence",
-            ProblemKind::AddressParity => "address_parity",
-            ProblemKind::DataParity => "data_parity",
-            ProblemKind::ParityError => "perr",
-            ProblemKind::SystemError => "serr",
-            ProblemKind::Suspect => "suspect",
-        }
-    }
-}
-
-/// Something wrong on the bus or in the capture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    pub stamp: u64,
-    pub kind: ProblemKind,
-    pub transaction: Option<u64>,
-    pub text: &'static str,
-}
-
 /// Clocks of one window by class (`pci-reference`, "Exact clock accounting").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -197,7 +172,20 @@ pub struct Origin {
 pub struct Rows {
     pub transactions: Vec<Transaction>,
     pub data_phases: Vec<DataPhase>,
-    pub problems: Vec<Problem>,
+    pub problems: Problems,
+}
+
+/// Takes the rows of a decoder as they come.
+pub trait TakeRows {
+    /// `first`: number of the first of the transactions. Numbers count from the decoder's own start.
+    fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase]);
+}
+
+impl TakeRows for Rows {
+    fn take(&mut self, _first: u64, transactions: &[Transaction], data_phases: &[DataPhase]) {
+        self.transactions.extend_from_slice(transactions);
+        self.data_phases.extend_from_slice(data_phases);
+    }
 }
 
 impl Rows {

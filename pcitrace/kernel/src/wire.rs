@@ -6,12 +6,14 @@
 #[cfg(target_arch = "x86_64")]
 use crate::bits::Avx2;
 use crate::bits::{Backend, Bit, Portable, has_fast_path};
+use crate::block::below;
 use crate::capture::{Capture, Changes, Data, Sampled, Signal};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::layout::Source;
 use crate::pipeline::TimeBase;
 use arrow::array::{ArrayRef, BinaryBuilder, Float64Builder, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// The lines of one direction of the wire.
@@ -63,6 +65,15 @@ impl Scan {
         }
     }
 
+    /// TX_EN in 64 samples of a frame, whose symbols were read; the number of samples up to the end of the frame.
+    fn enabled_for(&mut self, enabled: u64, stamp: u64) -> usize {
+        let samples = (!enabled).trailing_zeros() as usize;
+        if samples < 64 {
+            self.enable(stamp + samples as u64, false);
+        }
+        (samples + 1).min(64)
+    }
+
     fn frame(&mut self, end: Option<u64>) {
         let symbols = std::mem::take(&mut self.symbols);
         let whole = self.start.is_some() && end.is_some();
@@ -83,7 +94,7 @@ impl Scan {
 }
 
 /// The frames on one direction of the wire: `start_us`, `end_us`, `bytes` (with preamble and FCS).
-pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Result<RecordBatch> {
+pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let (frames, time) = match &capture.data {
         Data::Sampled(sampled) => {
             let rate = rate_hz
@@ -93,60 +104,148 @@ pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Resul
         }
         Data::Changes(changes) => (scan_changes(changes.as_ref(), spec)?, TimeBase::ticks(changes.tick())),
     };
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("start_us", DataType::Float64, true),
+        Field::new("end_us", DataType::Float64, true),
+        Field::new("bytes", DataType::Binary, true),
+    ]));
+    let length = |frame: &Frame| frame.bytes.as_ref().map_or(0, Vec::len);
+    let mut batches = Vec::new();
+    let mut rest = frames.as_slice();
+    while !rest.is_empty() {
+        let mut left = BATCH_BYTES;
+        let fits = |frame: &&Frame| {
+            let fits = length(frame) <= left;
+            left = left.saturating_sub(length(frame));
+            fits
+        };
+        let (some, behind) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+        batches.push(batch(&schema, some, time));
+        rest = behind;
+    }
+    Ok((schema, batches))
+}
+
+/// Bytes of frames in a batch: Arrow counts up to 2 GiB.
+const BATCH_BYTES: usize = 1 << 28;
+
+fn batch(schema: &SchemaRef, frames: &[Frame], time: TimeBase) -> RecordBatch {
     let mut start = Float64Builder::new();
     let mut end = Float64Builder::new();
     let mut bytes = BinaryBuilder::new();
-    for frame in &frames {
+    for frame in frames {
         start.append_option(frame.start.map(|stamp| time.us(stamp)));
         end.append_option(frame.end.map(|stamp| time.us(stamp)));
         bytes.append_option(frame.bytes.as_ref());
     }
-    let schema = Schema::new(vec![
-        Field::new("start_us", DataType::Float64, true),
-        Field::new("end_us", DataType::Float64, true),
-        Field::new("bytes", DataType::Binary, true),
-    ]);
     let columns: Vec<ArrayRef> = vec![Arc::new(start.finish()), Arc::new(end.finish()), Arc::new(bytes.finish())];
-    Ok(RecordBatch::try_new(Arc::new(schema), columns).expect("three columns of one length"))
+    RecordBatch::try_new(schema.clone(), columns).expect("three columns of one length")
 }
 
 fn scan_samples(sampled: &dyn Sampled, spec: &WireSpec) -> Result<Vec<Frame>> {
     let unit = sampled.unit_size();
     let bit = |source: &Source| Bit::new(sampled.bits()[source.channel], source.active_low);
-    let enable = bit(&spec.enable);
-    let clock = spec.clock.as_ref().map(bit);
-    let data: Vec<Bit> = spec.data.iter().map(bit).collect();
+    let lines = Lines {
+        enable: bit(&spec.enable),
+        clock: spec.clock.as_ref().map(bit),
+        data: spec.data.iter().map(bit).collect(),
+    };
     let mut scan = Scan::new(spec);
     let mut before: Option<Vec<u8>> = None;
     let mut stamp = 0;
     for_each_sample(sampled, |samples| {
+        let count = samples.len() / unit;
         let mut at = 0;
-        while at < samples.len() {
+        while at < count {
             if scan.symbol_bits.is_none() || scan.enabled == Some(false) {
                 // Only TX_EN matters: on to the next sample in which it differs.
-                let same = scan.enabled.map_or(0, |enabled| run_of(&samples[at..], unit, enable, enabled));
-                at += same * unit;
-                stamp += same as u64;
-                if at == samples.len() {
-                    before = Some(samples[at - unit..].to_vec());
+                at += scan.enabled.map_or(0, |enabled| run_of(&samples[at * unit..], unit, lines.enable, enabled));
+                if at == count {
                     break;
                 }
+            } else if at > 0 && at + 64 <= count {
+                at += lines.read_block(&mut scan, &samples[(at - 1) * unit..], unit, stamp + at as u64);
+                continue;
             }
-            let sample = &samples[at..at + unit];
-            if let (Some(clock), Some(before)) = (clock, &before)
-                && clock.get(before)
-                && !clock.get(sample)
-            {
-                scan.symbol(data.iter().enumerate().fold(0, |byte, (i, bit)| byte | u8::from(bit.get(before)) << i));
+            let sample = &samples[at * unit..(at + 1) * unit];
+            match at.checked_sub(1) {
+                Some(last) => lines.read(&mut scan, &samples[last * unit..], sample, stamp + at as u64),
+                None => lines.read(&mut scan, before.as_deref().unwrap_or(sample), sample, stamp + at as u64),
             }
-            scan.enable(stamp, enable.get(sample));
-            before = Some(sample.to_vec());
-            at += unit;
-            stamp += 1;
+            at += 1;
         }
+        if let Some(last) = samples.len().checked_sub(unit) {
+            before = Some(samples[last..].to_vec());
+        }
+        stamp += count as u64;
         true
     })?;
     Ok(scan.finish())
+}
+
+/// Where the lines of one direction are in a sample.
+struct Lines {
+    enable: Bit,
+    clock: Option<Bit>,
+    data: Vec<Bit>,
+}
+
+impl Lines {
+    /// One sample, and the one before it.
+    fn read(&self, scan: &mut Scan, before: &[u8], sample: &[u8], stamp: u64) {
+        if self.clock.is_some_and(|clock| clock.get(before) && !clock.get(sample)) {
+            let data = self.data.iter().enumerate();
+            scan.symbol(data.fold(0, |byte, (i, bit)| byte | u8::from(bit.get(before)) << i));
+        }
+        scan.enable(stamp, self.enable.get(sample));
+    }
+
+    /// Up to 64 samples of a frame, behind the first one given: to the one in which it ends. How many these are; `stamp` is
+    /// that of the first of them.
+    fn read_block(&self, scan: &mut Scan, samples: &[u8], unit: usize, stamp: u64) -> usize {
+        assert!(samples.len() >= 65 * unit);
+        #[cfg(target_arch = "x86_64")]
+        if has_fast_path() {
+            #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+            fn symbols(lines: &Lines, samples: &[u8], unit: usize, out: &mut Vec<u8>) -> u64 {
+                // Safety: this function has the features, and 65 samples are there.
+                unsafe { lines.symbols::<Avx2<0, true>>(samples, unit, out) }
+            }
+            // Safety: the processor has the features.
+            let enabled = unsafe { symbols(self, samples, unit, &mut scan.symbols) };
+            return scan.enabled_for(enabled, stamp);
+        }
+        // Safety: 65 samples are there.
+        let enabled = unsafe { self.symbols::<Portable>(samples, unit, &mut scan.symbols) };
+        scan.enabled_for(enabled, stamp)
+    }
+
+    /// Appends the symbols of a frame up to its end, and gives TX_EN in 64 samples.
+    ///
+    /// # Safety
+    /// As for [`Backend`], for 65 samples.
+    #[inline(always)]
+    unsafe fn symbols<B: Backend>(&self, samples: &[u8], unit: usize, out: &mut Vec<u8>) -> u64 {
+        let (before, now) = (samples.as_ptr(), samples[unit..].as_ptr());
+        // Safety: as the caller says, here and below.
+        let enabled = unsafe { B::line(now, unit, self.enable) };
+        let Some(clock) = self.clock else { return enabled };
+        let high = unsafe { B::line(before, unit, clock) };
+        let falls = high & !(high >> 1 | u64::from(clock.get(&samples[64 * unit..])) << 63);
+        // One in the sample in which TX_EN falls was launched while it was high.
+        let falls = falls & below((!enabled).trailing_zeros() + 1);
+        let mut packed = [0; 8];
+        for (packed, bit) in packed.iter_mut().zip(&self.data) {
+            *packed = unsafe { B::compress(B::line(before, unit, *bit), falls) };
+        }
+        let count = falls.count_ones() as usize;
+        for first in (0..count).step_by(8) {
+            let spread = |bits: u64| unsafe { B::expand(bits >> first & 0xff, 0x0101_0101_0101_0101) };
+            let eight = packed.iter().enumerate().fold(0, |eight, (line, &bits)| eight | spread(bits) << line);
+            out.extend_from_slice(&eight.to_le_bytes()[..(count - first).min(8)]);
+        }
+        enabled
+    }
 }
 
 /// How many samples from the first on have `bit` at `level`.
@@ -182,6 +281,9 @@ fn run_in_blocks<B: Backend>(samples: &[u8], unit: usize, bit: Bit, level: bool)
     at
 }
 
+/// Samples that are looked at between two questions whether to go on.
+const PIECE_SAMPLES: usize = 1 << 20;
+
 /// Gives whole samples, in pieces; `take` says whether to go on.
 fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
     let unit = sampled.unit_size();
@@ -189,6 +291,7 @@ fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -
     for chunk in sampled.chunks() {
         let bytes = chunk?.bytes(&mut buffer)?;
         let mut rest: &[u8] = &bytes;
+        interrupt::check()?;
         if !carry.is_empty() {
             let wanted = (unit - carry.len()).min(rest.len());
             carry.extend_from_slice(&rest[..wanted]);
@@ -202,8 +305,11 @@ fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -
             carry.clear();
         }
         let whole = rest.len() / unit * unit;
-        if !take(&rest[..whole]) {
-            return Ok(());
+        for piece in rest[..whole].chunks(PIECE_SAMPLES * unit) {
+            if !take(piece) {
+                return Ok(());
+            }
+            interrupt::check()?;
         }
         carry.extend_from_slice(&rest[whole..]);
     }
@@ -212,7 +318,7 @@ fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -
 
 /// The level of one line over time: `(time, level)`, None where it is not known; of several changes at one time the last.
 fn levels(signal: &Signal, source: &Source) -> impl Iterator<Item = (u64, Option<bool>)> {
-    let set = |bits: &[u64], at: usize| bits.get(at).is_some_and(|bits| bits >> source.bit & 1 != 0);
+    let set = |bits: &[u64], at: usize| bits.get(at).is_some_and(|bits| bits >> source.shift() & 1 != 0);
     (0..signal.times.len()).filter(|&at| signal.times.get(at + 1) != Some(&signal.times[at])).map(move |at| {
         let known = !set(&signal.unknown, at) && !set(&signal.high_z, at);
         (signal.times[at], known.then(|| set(&signal.values, at) ^ source.active_low))
@@ -220,10 +326,8 @@ fn levels(signal: &Signal, source: &Source) -> impl Iterator<Item = (u64, Option
 }
 
 fn scan_changes(changes: &dyn Changes, spec: &WireSpec) -> Result<Vec<Frame>> {
-    let mut channels = vec![spec.enable.channel];
-    channels.extend(spec.clock.map(|source| source.channel));
-    channels.extend(spec.data.iter().map(|source| source.channel));
-    let signals = changes.signals(&channels)?;
+    let lines = [spec.enable].into_iter().chain(spec.clock).chain(spec.data.iter().copied());
+    let signals = changes.signals(&lines.map(Source::limb).collect::<Vec<_>>())?;
     let mut enables = levels(&signals[0], &spec.enable).peekable();
     let mut scan = Scan::new(spec);
     if let Some(clock) = &spec.clock {
@@ -286,7 +390,7 @@ pub fn clock_mhz(capture: &Capture, clk: Source, rate_hz: Option<f64>) -> Result
             TimeBase::per_second(rate)
         }
         Data::Changes(changes) => {
-            let signals = changes.signals(&[clk.channel])?;
+            let signals = changes.signals(&[clk.limb()])?;
             let mut high = Some(true);
             for (time, level) in levels(&signals[0], &clk) {
                 if high == Some(false) && level == Some(true) {

@@ -1,11 +1,12 @@
-//! Tables to files as they come, and to memory.
+//! Tables to files as they come.
 
+use crate::columns::{Columns, Context, Part, batch, portions};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::pipeline::{BusTables, Sink};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
-use crate::tables::{self, Columns, Context, Part, portions};
+use crate::tables::{self, Wanted};
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
 use arrow::csv::Writer as CsvWriter;
 use arrow::datatypes::SchemaRef;
 use arrow::json::{LineDelimitedWriter, WriterBuilder as JsonBuilder};
@@ -144,15 +145,19 @@ struct Merge<R> {
     stamp: fn(&R) -> u64,
 }
 
+/// Rows that wait for those of another bus, at most: a bus that is stuck in one transaction may never let them go.
+const MOST_WAITING: usize = 1 << 16;
+
 impl<R> Merge<R> {
     fn new(buses: usize, stamp: fn(&R) -> u64) -> Self {
         let queues = (0..buses).map(|_| VecDeque::new()).collect();
         Merge { queues, numbers: vec![0; buses], reached: vec![0; buses], stamp }
     }
 
-    /// The rows that no later row can come before.
+    /// The rows that no later row can come before, and those that would make too many wait.
     fn pop(&mut self) -> Merged<R> {
         let limit = self.reached.iter().copied().min().unwrap_or(u64::MAX);
+        let mut waiting = self.queues.iter().map(VecDeque::len).sum::<usize>();
         let mut out = Merged { rows: Vec::new(), runs: Vec::new() };
         loop {
             let next = self
@@ -162,7 +167,8 @@ impl<R> Merge<R> {
                 .filter_map(|(bus, queue)| queue.front().map(|row| ((self.stamp)(row), bus)))
                 .min();
             match next {
-                Some((stamp, bus)) if stamp < limit || limit == u64::MAX => {
+                Some((stamp, bus)) if stamp < limit || limit == u64::MAX || waiting > MOST_WAITING => {
+                    waiting -= 1;
                     out.rows.extend(self.queues[bus].pop_front());
                     match out.runs.last_mut() {
                         Some(run) if run.bus == bus => run.length += 1,
@@ -195,7 +201,7 @@ impl<R> Merged<R> {
         self.runs.iter().map(move |run| {
             let (rows, behind) = rest.split_at(run.length);
             rest = behind;
-            (Context { bus: &buses[run.bus], number: run.number, origin: Origin::default() }, rows)
+            (Context { bus: &buses[run.bus], number: run.number }, rows)
         })
     }
 }
@@ -204,8 +210,8 @@ impl<R> Merged<R> {
 pub struct FileSink {
     transactions_path: PathBuf,
     data_phases_path: Option<PathBuf>,
-    transaction_columns: Columns<Transaction>,
-    data_phase_columns: Columns<DataPhase>,
+    transaction_columns: Arc<Columns<Transaction>>,
+    data_phase_columns: Arc<Columns<DataPhase>>,
     buses: Vec<BusTables>,
     transactions: Merge<Transaction>,
     data_phases: Merge<DataPhase>,
@@ -221,8 +227,8 @@ impl FileSink {
         Ok(FileSink {
             transactions_path: transactions.into(),
             data_phases_path: data_phases.map(Path::to_path_buf),
-            transaction_columns: tables::transactions(None)?,
-            data_phase_columns: tables::data_phases(),
+            transaction_columns: Arc::new(tables::transactions(&Wanted::default())?),
+            data_phase_columns: Arc::new(tables::data_phases()),
             buses: Vec::new(),
             transactions: Merge::new(0, |t| t.start),
             data_phases: Merge::new(0, |d| d.stamp),
@@ -234,12 +240,14 @@ impl FileSink {
     fn write_ready(&mut self) -> Result<()> {
         if let Some(file) = &mut self.transactions_file {
             for portion in portions(self.transactions.pop().parts(&self.buses), BATCH) {
-                file.write(&self.transaction_columns.batch(&portion))?;
+                file.write(&batch(&self.transaction_columns, &self.buses, &portion))?;
+                interrupt::check()?;
             }
         }
         if let Some(file) = &mut self.data_phases_file {
             for portion in portions(self.data_phases.pop().parts(&self.buses), BATCH) {
-                file.write(&self.data_phase_columns.batch(&portion))?;
+                file.write(&batch(&self.data_phase_columns, &self.buses, &portion))?;
+                interrupt::check()?;
             }
         }
         Ok(())
@@ -257,7 +265,9 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
-    fn begin(&mut self, buses: &[BusTables]) -> Result<()> {
+    type Gathered = Rows;
+
+    fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Rows>> {
         self.buses = buses.to_vec();
         self.transactions = Merge::new(buses.len(), |t| t.start);
         self.data_phases = Merge::new(buses.len(), |d| d.stamp);
@@ -266,7 +276,7 @@ impl Sink for FileSink {
             Some(path) => Some(TableFile::create(path, self.data_phase_columns.schema())?),
             None => None,
         };
-        Ok(())
+        Ok(vec![Rows::default(); buses.len()])
     }
 
     fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
@@ -282,149 +292,5 @@ impl Sink for FileSink {
         self.transactions.reached[bus] = stamp;
         self.data_phases.reached[bus] = stamp;
         self.write_ready()
-    }
-}
-
-/// Keeps the rows of each bus, or what few columns need of them.
-pub struct MemorySink {
-    columns: Arc<Columns<Transaction>>,
-    /// Rows that become a table as they come, where few columns of them take much less.
-    most: usize,
-    pub buses: Vec<BusRows>,
-}
-
-impl MemorySink {
-    /// For all columns of transactions, or for those that are named.
-    pub fn new(columns: Option<&[String]>) -> Result<Self> {
-        let most = if columns.is_some() { BATCH } else { usize::MAX };
-        Ok(MemorySink { columns: Arc::new(tables::transactions(columns)?), most, buses: Vec::new() })
-    }
-}
-
-/// Rows of few columns that are put together: what is that large goes back to the system when it is let go.
-const WHOLE: usize = 1 << 20;
-
-/// The rows of one bus; the tables are built when they are asked for.
-pub struct BusRows {
-    tables: BusTables,
-    columns: Arc<Columns<Transaction>>,
-    /// The first transactions, as far as they are a table already: first the large parts of it, then the small ones.
-    whole: Vec<RecordBatch>,
-    small: Vec<RecordBatch>,
-    /// How many these are.
-    built: u64,
-    transactions: Pieces<Transaction>,
-    data_phases: Pieces<DataPhase>,
-}
-
-/// Rows in the pieces in which they came: to put large ones together would only copy them.
-struct Pieces<R> {
-    pieces: Vec<(Origin, Vec<R>)>,
-    count: usize,
-}
-
-impl<R> Default for Pieces<R> {
-    fn default() -> Self {
-        Pieces { pieces: Vec::new(), count: 0 }
-    }
-}
-
-impl<R: Sync> Pieces<R> {
-    /// Pieces shorter than this are put together.
-    const SHORT: usize = 1024;
-    /// Rows per batch of a table: who looks rows up in one has few batches to look into.
-    const LONG: usize = 1 << 17;
-
-    fn append(&mut self, origin: Origin, mut rows: Vec<R>) {
-        self.count += rows.len();
-        match self.pieces.last_mut() {
-            Some((last_origin, last)) if *last_origin == origin && last.len() + rows.len() < Self::SHORT => {
-                last.append(&mut rows);
-            }
-            _ => self.pieces.push((origin, rows)),
-        }
-    }
-
-    /// Builds the batches of a table on all cores; the first row has the number `first`.
-    fn in_batches(&self, bus: &BusTables, first: u64, columns: &Columns<R>) -> Vec<RecordBatch> {
-        let mut number = first;
-        let parts = self.pieces.iter().map(|(origin, rows)| {
-            let part = (Context { bus, number, origin: *origin }, rows.as_slice());
-            number += rows.len() as u64;
-            part
-        });
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let portions = portions(parts, (self.count / (4 * threads)).clamp(BATCH, Self::LONG));
-        let share = portions.len().div_ceil(threads).max(1);
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = portions
-                .chunks(share)
-                .map(|some| scope.spawn(move || some.iter().map(|parts| columns.batch(parts)).collect::<Vec<_>>()))
-                .collect();
-            workers
-                .into_iter()
-                .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        })
-    }
-}
-
-impl BusRows {
-    /// Builds the table of transactions; its rows are gone then.
-    pub fn take_transactions(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
-        let rest = std::mem::take(&mut self.transactions).in_batches(&self.tables, self.built, &self.columns);
-        let batches = self.whole.drain(..).chain(self.small.drain(..)).chain(rest).collect();
-        (self.columns.schema(), batches)
-    }
-
-    /// Makes a table of the rows there are.
-    fn build(&mut self) {
-        for (origin, rows) in std::mem::take(&mut self.transactions).pieces {
-            let context = Context { bus: &self.tables, number: self.built, origin };
-            self.small.push(self.columns.batch(&[(context, &rows)]));
-            self.built += rows.len() as u64;
-        }
-        if self.small.iter().map(RecordBatch::num_rows).sum::<usize>() >= WHOLE {
-            let whole = concat_batches(&self.columns.schema(), &self.small).expect("batches of one schema");
-            self.whole.push(whole);
-            self.small.clear();
-        }
-    }
-
-    /// Builds the table of data phases; its rows are gone then.
-    pub fn take_data_phases(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
-        let columns = tables::data_phases();
-        let batches = std::mem::take(&mut self.data_phases).in_batches(&self.tables, 0, &columns);
-        (columns.schema(), batches)
-    }
-}
-
-impl Sink for MemorySink {
-    fn begin(&mut self, buses: &[BusTables]) -> Result<()> {
-        let empty = |tables: &BusTables| BusRows {
-            tables: tables.clone(),
-            columns: self.columns.clone(),
-            whole: Vec::new(),
-            small: Vec::new(),
-            built: 0,
-            transactions: Pieces::default(),
-            data_phases: Pieces::default(),
-        };
-        self.buses = buses.iter().map(empty).collect();
-        Ok(())
-    }
-
-    fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
-        let bus = &mut self.buses[bus];
-        bus.transactions.append(origin, rows.transactions);
-        bus.data_phases.append(origin, rows.data_phases);
-        if bus.transactions.count >= self.most {
-            bus.build();
-        }
-        Ok(())
-    }
-
-    fn reached(&mut self, _bus: usize, _stamp: u64) -> Result<()> {
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! One bus in several formats, and one file through two readers, must give the same changes.
 
-use pcitrace_kernel::capture::{Capture, Changes, Data, Signal};
-use pcitrace_kernel::read;
+use pcitrace_kernel::capture::{Capture, Changes, Data, Limb, Signal};
+use pcitrace_kernel::read::{self, How};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ fn settled(signal: &Signal, tick: (u64, u64)) -> Vec<Change> {
 fn by_name(capture: &Capture) -> BTreeMap<String, (u32, Vec<Change>)> {
     let all: Vec<usize> = (0..capture.channels.len()).collect();
     let data = changes(capture);
-    let signals = data.signals(&all).unwrap();
+    let signals = data.signals(&Limb::lowest(&all)).unwrap();
     let names = capture.channels.iter().map(|c| c.name.rsplit('.').next().unwrap().to_lowercase().replace('#', ""));
     names
         .zip(&capture.channels)
@@ -48,11 +48,11 @@ fn by_name(capture: &Capture) -> BTreeMap<String, (u32, Vec<Change>)> {
 
 #[test]
 fn vcd_fst_and_ghw_of_one_bus_agree() {
-    let vcd = read::open(&fixture("readers/bus.vcd.gz")).unwrap();
+    let vcd = read::open(&fixture("readers/bus.vcd.gz"), &How::default()).unwrap();
     let expected = by_name(&vcd);
     assert!(expected.len() > 10 && expected.values().any(|(width, _)| *width == 32));
     for name in ["readers/bus.fst", "readers/bus.ghw.gz"] {
-        let other = read::open(&fixture(name)).unwrap();
+        let other = read::open(&fixture(name), &How::default()).unwrap();
         let found = by_name(&other);
         assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name}");
         for (net, changes) in &expected {
@@ -91,7 +91,7 @@ fn through_wellen(path: &Path) -> BTreeMap<String, Vec<Change>> {
 fn vcd_is_read_as_wellen_reads_it() {
     for trace in ["blue33_seq1", "blue66_seq1", "blue33_seq6"] {
         let path = fixture("traces").join(trace).join("bus.vcd.gz");
-        let ours: BTreeMap<_, _> = by_name(&read::open(&path).unwrap())
+        let ours: BTreeMap<_, _> = by_name(&read::open(&path, &How::default()).unwrap())
             .into_iter()
             .map(|(name, (_, changes))| (name.split('[').next().unwrap().to_owned(), changes))
             .collect();

@@ -19,6 +19,10 @@ impl Workshop for Checking {
     fn stop(&mut self) -> Report {
         Report::default()
     }
+    fn observe(&mut self, _: bool) -> u64 {
+        0
+    }
+
     fn log(&self, _: LogKind) -> &[Record] {
         &[]
     }

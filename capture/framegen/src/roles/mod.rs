@@ -6,6 +6,7 @@ pub mod sender;
 
 use crate::control::SILENCE_NS;
 use crate::socket::is_passing;
+use crate::trips::Trips;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +46,8 @@ pub struct Shared {
     pub switches: AtomicU64,
     pub drops: AtomicU64,
     pub unstamped: AtomicU64,
+    /// Of an asking node, where round trips are counted instead of logged.
+    pub trips: Mutex<Option<Trips>>,
     fault: Mutex<Option<String>>,
 }
 
@@ -61,6 +64,7 @@ impl Shared {
             switches: AtomicU64::new(0),
             drops: AtomicU64::new(0),
             unstamped: AtomicU64::new(0),
+            trips: Mutex::new(None),
             fault: Mutex::new(None),
         }
     }

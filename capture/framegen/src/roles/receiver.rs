@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::clock::Clock;
-use crate::frame::{ETHERNET_HEADER, Frame, HEADER, Header, Kind, Malformed, ethernet_header, parse};
+use crate::frame::{ETHERNET_HEADER, Frame, HEADER, Header, Kind, Mac, Malformed, ethernet_header, parse};
 use crate::hardware::CardClock;
 use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Expect, Job, Receive, Received, Sent};
@@ -99,9 +99,18 @@ pub struct Stream {
     last_ns: Option<i64>,
 }
 
+/// What decides to which stream a frame belongs, and whether it is whole.
+pub struct Seen<'a> {
+    pub destination: Mac,
+    pub source: Mac,
+    pub header: Header,
+    /// None: of a frame that has none to be damaged.
+    pub payload: Option<&'a [u8]>,
+}
+
 /// Sorts frames into streams and counts them.
 pub struct Counting {
-    own: crate::frame::Mac,
+    own: Mac,
     job: Job,
     pattern: Pattern,
     streams: Vec<Stream>,
@@ -113,7 +122,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    pub fn new(host: &Host, job: &Job, log: LogWriter) -> Counting {
+    pub fn new(own: Mac, job: &Job, log: LogWriter) -> Counting {
         let stream = |expect: &Expect| Stream {
             expect: expect.clone(),
             tally: Tally::new(expect.planned),
@@ -121,7 +130,7 @@ impl Counting {
             last_ns: None,
         };
         Counting {
-            own: host.mac,
+            own,
             job: job.clone(),
             pattern: Pattern::new(job.payload, job.test),
             streams: job.expect.iter().map(stream).collect(),
@@ -146,8 +155,19 @@ impl Counting {
                 return None;
             }
         };
-        let header = frame.header;
-        let for_us = frame.destination == self.own || Some(frame.destination) == self.job.group;
+        let seen = Seen {
+            destination: frame.destination,
+            source: frame.source,
+            header: frame.header,
+            payload: Some(frame.payload),
+        };
+        self.counted(&seen, time, kind).map(|first| (frame, first))
+    }
+
+    /// Count a frame of ours; whether it is the first copy, if it is of a stream of this test and whole.
+    pub fn counted(&mut self, seen: &Seen, time: i64, kind: Kind) -> Option<bool> {
+        let header = seen.header;
+        let for_us = seen.destination == self.own || Some(seen.destination) == self.job.group;
         if header.test != self.job.test || !for_us {
             self.foreign += 1;
             return None;
@@ -158,14 +178,14 @@ impl Counting {
         }
         let stream = self.streams.iter_mut().find(|stream| {
             let e = &stream.expect;
-            (e.stream, e.node, e.source) == (header.stream, header.node, frame.source)
+            (e.stream, e.node, e.source) == (header.stream, header.node, seen.source)
         });
         let Some(stream) = stream.filter(|_| header.kind == kind) else {
             self.foreign += 1;
             return None;
         };
         let intact = header.length == stream.expect.length
-            && frame.payload == self.pattern.of(header.sequence, frame.payload.len());
+            && seen.payload.is_none_or(|payload| payload == self.pattern.of(header.sequence, payload.len()));
         let first = stream.tally.arrived(header.sequence, intact);
         if first {
             self.received += 1;
@@ -190,7 +210,7 @@ impl Counting {
                 lateness_ns: UNKNOWN_LATENESS,
             });
         }
-        (intact && header.sequence < stream.expect.planned).then_some((frame, first))
+        (intact && header.sequence < stream.expect.planned).then_some(first)
     }
 
     pub fn results(&self) -> Vec<Received> {
@@ -208,7 +228,7 @@ impl Counting {
 
 /// Answers requests with frames of the length they ask for.
 pub struct Responder {
-    own: crate::frame::Mac,
+    own: Mac,
     socket: PacketSocket,
     job: Job,
     pattern: Pattern,

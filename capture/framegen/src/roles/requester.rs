@@ -9,6 +9,7 @@ use crate::log::{LogWriter, Record};
 use crate::pacing::Ceiling;
 use crate::payload::{Pattern, mark};
 use crate::socket::PacketSocket;
+use crate::trips::Trips;
 use std::sync::atomic::Ordering;
 
 /// What the steering node asks, beside its [`Job`] (which says whom it expects to answer).
@@ -26,6 +27,8 @@ pub struct Asking {
     pub timeout_ns: i64,
     pub max_rate_mbit: f64,
     pub marks: u32,
+    /// Count round trips in bins of this width.
+    pub histogram_ns: Option<u32>,
 }
 
 pub struct Requester {
@@ -100,6 +103,7 @@ impl Requester {
         let mut sent = Sent { stream: header.stream, ..Sent::default() };
         let mut next = start;
         let mut refusals = Refusals::default();
+        let mut trips = asking.histogram_ns.map(Trips::new);
 
         while header.sequence < asking.loops && !shared.stopped() {
             frame[ETHERNET_HEADER + HEADER..].copy_from_slice(pattern.of(header.sequence, user - HEADER));
@@ -145,6 +149,9 @@ impl Requester {
                     let answer = counting.arrived(bytes, time, Kind::Response);
                     if answer.is_some_and(|(answer, first)| first && answer.header.sequence == header.sequence) {
                         waiting -= 1;
+                        if let (Some(trips), Some((answer, _))) = (&mut trips, answer) {
+                            trips.add(answer.header.node, time - now);
+                        }
                     }
                 });
                 if let Err(error) = result {
@@ -154,6 +161,7 @@ impl Requester {
             shared.received.store(counting.received, Ordering::Relaxed);
             header.sequence += 1;
         }
+        *shared.trips.lock().expect("no thread panics with it") = trips;
         // Responses that come after their timeout are late, not lost.
         let quiet = clock.now() + asking.timeout_ns.min(10_000_000);
         while clock.now() < quiet {

@@ -114,7 +114,7 @@ impl Protocol {
             if self.want_data_phases {
                 self.list_data_phases(block, data, wide, number);
             }
-            self.data_parity(block, data, number);
+            self.data_parity(block, data, wide, number);
         }
     }
 }

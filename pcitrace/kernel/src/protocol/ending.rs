@@ -1,9 +1,10 @@
 //! How a transaction ends, and what may still be said of it afterwards.
 
-use super::{GAVE_UP, PERR, Protocol, SERR, SPECIAL_CYCLE, SUSPECT, State, TRUNCATED, Tail, is_read};
-use crate::bits::Backend;
+use super::{GAVE_UP, PERR, Protocol, SERR, SPECIAL_CYCLE, SUSPECT, State, TRUNCATED, Tail, Watched, is_read};
+use crate::bits::{Backend, Bit};
 use crate::block::{Block, below, range};
-use crate::rows::{ProblemKind, Termination};
+use crate::problems::ProblemKind;
+use crate::rows::Termination;
 
 impl Protocol {
     /// PERR# and SERR# in the two clocks after a transaction, as far as they are in this block.
@@ -80,16 +81,17 @@ impl Protocol {
             row.address_parity_ok = None;
         }
         row.termination = termination;
+        self.pcix.burst(row.data_phases);
         let (start, start_clk, suspect) = (row.start, row.start_clk, row.suspect);
         let gave_up = because.is_none() && open.stopped.is_none() && !answered_last && self.layout.stop.is_some();
         if gave_up && termination == Termination::Unknown {
-            self.problem(end, ProblemKind::IllegalSequence, Some(open.number), GAVE_UP);
+            self.problem((after - 1, end), ProblemKind::IllegalSequence, Some(open.number), GAVE_UP);
         }
         if termination == Termination::Truncated {
-            self.problem(end, ProblemKind::Truncated, Some(open.number), TRUNCATED);
+            self.problem((after - 1, end), ProblemKind::Truncated, Some(open.number), TRUNCATED);
         }
         if suspect == Some(true) {
-            self.problem(start, ProblemKind::Suspect, Some(open.number), SUSPECT);
+            self.problem((start_clk, start), ProblemKind::Suspect, Some(open.number), SUSPECT);
         }
         self.after_transaction = Some(after);
         self.state = State::Idle;
@@ -112,13 +114,27 @@ impl Protocol {
         let row = &mut self.rows.transactions[tail.row];
         row.perr = tail.perr.result(self.layout.perr);
         row.serr = tail.serr.result(self.layout.serr);
-        let (end, perr, serr) = (row.end, row.perr, row.serr);
+        let (end, perr, serr) = ((row.start_clk + row.clocks - 1, row.end), row.perr, row.serr);
         if perr == Some(true) {
             self.problem(end, ProblemKind::ParityError, Some(tail.number), PERR);
         }
         if serr == Some(true) {
             self.problem(end, ProblemKind::SystemError, Some(tail.number), SERR);
         }
+    }
+
+    /// The next clock, of which `sample` is all that is known here, is the last one that may speak of the tail.
+    pub fn last_of_tail(&mut self, sample: &[u8]) {
+        if let Some(tail) = &mut self.tail {
+            let layout = &self.layout;
+            let see = |watched: &mut Watched, line: Option<Bit>, unknown: Option<Bit>| {
+                watched.asserted |= line.is_some_and(|line| line.get(sample));
+                watched.unknown |= unknown.is_some_and(|unknown| unknown.get(sample));
+            };
+            see(&mut tail.perr, layout.perr, layout.perr_unknown);
+            see(&mut tail.serr, layout.serr, layout.serr_unknown);
+        }
+        self.emit_tail();
     }
 
     /// What was still awaited will not come.

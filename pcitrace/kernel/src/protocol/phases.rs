@@ -3,7 +3,8 @@
 use super::{ADDRESS_PARITY, AwaitsPar, DATA_PARITY, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched};
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, ones};
-use crate::rows::{DataPhase, ProblemKind, Termination, Transaction};
+use crate::problems::ProblemKind;
+use crate::rows::{DataPhase, Termination, Transaction};
 
 impl Protocol {
     /// FRAME# asserted on an idle bus (or in the clock after a transaction): the address phase.
@@ -135,31 +136,33 @@ impl Protocol {
     /// `sample` is the clock that carries PAR.
     pub(super) fn check_par(&mut self, sample: &[u8], awaited: AwaitsPar) {
         let Some(par) = self.layout.par else { return };
-        if self.layout.par_unknown.is_some_and(|bit| bit.get(sample)) {
-            return;
-        }
-        let par = par.get(sample);
+        let known = |par: Option<Bit>, unknown: Option<Bit>| {
+            par.filter(|_| !unknown.is_some_and(|bit| bit.get(sample))).map(|bit| bit.get(sample))
+        };
+        let par = known(Some(par), self.layout.par_unknown);
         match awaited {
             AwaitsPar::Address { odd } => {
-                let Some(open) = &mut self.open else { return };
+                let (Some(open), Some(par)) = (&mut self.open, par) else { return };
                 let ok = odd == par;
                 let row = &mut self.rows.transactions[open.row];
                 row.address_parity_ok = match row.address_phases {
                     1 => Some(ok),
                     _ => open.first_parity_ok.map(|first| first && ok),
                 };
-                let (stamp, number) = (row.start, open.number);
+                let (at, number) = ((row.start_clk, row.start), open.number);
                 if !ok {
-                    self.problem(stamp, ProblemKind::AddressParity, Some(number), ADDRESS_PARITY);
+                    self.problem(at, ProblemKind::AddressParity, Some(number), ADDRESS_PARITY);
                 }
             }
-            AwaitsPar::Data { odd, number, stamp } => {
-                let ok = odd == par;
+            AwaitsPar::Data { odd, odd_high, number, stamp, clk } => {
+                let even = |odd: Option<bool>, par: Option<bool>| Some(odd? == par?);
+                let high = odd_high.map(|odd| even(odd, known(self.layout.par64, self.layout.par64_unknown)));
+                let ok = both(even(odd, par), high.unwrap_or(Some(true)));
                 if let Some(phase) = self.rows.data_phases.last_mut() {
-                    phase.parity_ok = Some(ok);
+                    phase.parity_ok = ok;
                 }
-                if !ok {
-                    self.problem(stamp, ProblemKind::DataParity, Some(number), DATA_PARITY);
+                if ok == Some(false) {
+                    self.problem((clk, stamp), ProblemKind::DataParity, Some(number), DATA_PARITY);
                 }
             }
         }
@@ -190,9 +193,9 @@ impl Protocol {
         }
     }
 
-    /// PAR of the next clock belongs to each of the data phases `data` (PCI 2.2, 3.7.1).
+    /// PAR and PAR64 of the next clock belong to each of the data phases `data` (PCI 2.2, 3.7.1 and 3.8).
     #[inline(always)]
-    pub(super) fn data_parity<B: Backend>(&mut self, block: &Block<B>, data: u64, number: u64) {
+    pub(super) fn data_parity<B: Backend>(&mut self, block: &Block<B>, data: u64, wide: u64, number: u64) {
         let layout = &self.layout;
         let (Some(parity), Some(par)) = (block.data(layout.parity.as_ref()), layout.par) else {
             return;
@@ -201,8 +204,19 @@ impl Protocol {
         let unknown =
             block.maybe(layout.ad_unknown) | block.maybe(layout.cbe_unknown) | block.maybe(layout.par_unknown) >> 1;
         let last = 1 << (block.clocks() - 1);
-        let checked = data & !unknown & !last;
-        let bad = checked & (odd ^ block.line(par) >> 1);
+        let mut known = data & !unknown;
+        let mut bad = known & !last & (odd ^ block.line(par) >> 1);
+        let (mut odd_high, mut known_high) = (0, 0);
+        if let Some((parity, par64)) = layout.parity_high.as_ref().zip(layout.par64).filter(|_| wide != 0) {
+            let unknown = block.maybe(layout.ad_high_unknown)
+                | block.maybe(layout.cbe_high_unknown)
+                | block.maybe(layout.par64_unknown) >> 1;
+            odd_high = block.odd(parity, wide);
+            known_high = wide & !unknown;
+            bad |= known_high & !last & (odd_high ^ block.line(par64) >> 1);
+        }
+        // What is wrong in one half is wrong; what is right has to be so in both.
+        let checked = (known & (!wide | known_high) | bad) & !last;
         if self.want_data_phases {
             let first = self.rows.data_phases.len() - data.count_ones() as usize;
             for (phase, clock) in self.rows.data_phases[first..].iter_mut().zip(ones(data)) {
@@ -210,11 +224,21 @@ impl Protocol {
             }
         }
         for clock in ones(bad) {
-            self.problem(block.stamp(clock), ProblemKind::DataParity, Some(number), DATA_PARITY);
+            self.problem(self.at(block, clock), ProblemKind::DataParity, Some(number), DATA_PARITY);
         }
-        if data & !unknown & last != 0 {
+        known |= known_high;
+        if known & last != 0 {
             let clock = block.clocks() - 1;
-            self.awaits_par = Some(AwaitsPar::Data { odd: odd >> clock & 1 != 0, number, stamp: block.stamp(clock) });
+            let at = |map: u64| map >> clock & 1 != 0;
+            let (clk, stamp) = self.at(block, clock);
+            let odd = (!at(unknown)).then_some(at(odd));
+            let odd_high = at(wide).then_some(at(known_high).then_some(at(odd_high)));
+            self.awaits_par = Some(AwaitsPar::Data { odd, odd_high, number, stamp, clk });
         }
     }
+}
+
+/// Whether two things hold, as far as that is known.
+fn both(a: Option<bool>, b: Option<bool>) -> Option<bool> {
+    if a == Some(false) || b == Some(false) { Some(false) } else { a.and(b) }
 }

@@ -3,13 +3,16 @@
 
 use super::archive::{Archive, Member};
 use super::ini;
+use super::names::number_repeated;
 use crate::capture::{Capture, Channel, Chunk, Data, Sampled};
 use crate::error::{Error, Result};
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A block is handed out in pieces of this many samples, so that decoding begins before it is all transposed.
 const CHUNK_SAMPLES: u64 = 1 << 20;
+
+/// Blocks are held whole, those of all channels at once. DSView writes 2 MiB.
+const MAX_BLOCK_BYTES: u64 = 8 << 20;
 
 struct DsView {
     archive: Archive,
@@ -66,6 +69,7 @@ pub fn open(archive: Archive) -> Result<Capture> {
         header.filter_map(|(key, name)| Some((key.strip_prefix("probe")?.parse().ok()?, name.into()))).collect();
     probes.sort_unstable();
     check_probes(&probes, number("total probes")?).map_err(wrong)?;
+    let notes = number_repeated(probes.iter_mut().map(|(_, name)| name));
     let samples = number("total samples")?;
     if samples == 0 {
         return Err(wrong("`total samples = 0`: the capture is empty; record it again".into()));
@@ -75,6 +79,8 @@ pub fn open(archive: Archive) -> Result<Capture> {
         path,
         format: "dsview",
         channels: probes.iter().map(|(_, name)| Channel { name: name.clone(), width: 1 }).collect(),
+        notes,
+        captures: 1,
         data: Data::Sampled(Box::new(DsView {
             archive,
             unit_size: probes.len().div_ceil(8).next_power_of_two(),
@@ -90,11 +96,7 @@ fn check_probes(probes: &[(usize, String)], total: u64) -> std::result::Result<(
     if probes.is_empty() || probes.len() as u64 != total {
         return Err(format!("`total probes = {total}`, but {} are named; save the file again", probes.len()));
     }
-    let mut names = HashSet::new();
-    match probes.iter().find(|(_, name)| !names.insert(name)) {
-        Some((_, name)) => Err(format!("two probes have the name `{name}`; rename one in DSView")),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn find_blocks(archive: &Archive, probes: &[(usize, String)], count: u64, samples: u64) -> Result<Vec<Block>> {
@@ -117,6 +119,10 @@ fn find_blocks(archive: &Archive, probes: &[(usize, String)], count: u64, sample
             let what =
                 format!("is {} bytes long where {} has {size}; save the file again", other.size, members[0].name);
             return Err(Error::format(archive.path(), what).within(&other.name));
+        }
+        if size > MAX_BLOCK_BYTES {
+            let what = format!("is a block of {size} bytes; DSView's have 2 MiB: the file is damaged");
+            return Err(Error::format(archive.path(), what).within(&members[0].name));
         }
         // The last block is padded to whole bytes or words.
         let here = (size * 8).min(samples - first_sample);
@@ -329,7 +335,6 @@ mod tests {
         assert!(with("total samples = 16\n", "").contains("`total samples` is missing"));
         assert!(with("total blocks = 1", "total blocks = 2").contains("L-0/1: this block of samples is missing"));
         assert!(with("total probes = 2", "total probes = 3").contains("but 2 are named"));
-        assert!(with("probe1 = B", "probe1 = A").contains("two probes have the name `A`"));
         assert!(refusal(&good, &blocks[..1]).contains("L-1/0: this block of samples is missing"));
         let uneven: [(&str, &[u8]); 2] = [("L-0/0", b"ab"), ("L-1/0", b"c")];
         assert!(refusal(&good, &uneven).contains("L-1/0: is 1 bytes long where L-0/0 has 2"));

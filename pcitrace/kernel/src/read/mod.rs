@@ -4,6 +4,8 @@ pub mod archive;
 mod csv;
 mod dsview;
 pub mod ini;
+pub mod names;
+pub mod raw;
 mod saleae;
 mod sigrok;
 mod text;
@@ -16,19 +18,31 @@ use archive::Archive;
 use std::path::Path;
 use text::{GZIP_MAGIC, Text, append};
 
+/// Byte order mark of UTF-8, with which some programs begin a text.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+
 const FORMATS: &str =
     "sigrok .sr, DSView .dsl, VCD, FST, GHW, sigrok and Saleae CSV, and Saleae digital_N.bin are read";
 
 /// Later times are no capture's but damage, and sums of them overflow.
 const MAX_TICKS: u64 = i64::MAX as u64;
 
+/// What may have to be said about a file to open it.
+#[derive(Debug, Default, Clone)]
+pub struct How<'a> {
+    /// Time unit of a VCD, like `1 ns`.
+    pub timescale: Option<&'a str>,
+    /// Of a session of several devices the number of the one to open, from 0.
+    pub device: usize,
+}
+
 /// Opens a capture of any format that is read.
-pub fn open(path: &Path) -> Result<Capture> {
+pub fn open(path: &Path, how: &How) -> Result<Capture> {
     // A pipe would be waited for, and it cannot be read twice.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(Error::format(path, "is not a regular file; write the capture to a file and give that"));
     }
-    let capture = open_file(path)?;
+    let capture = open_file(path, how)?;
     match &capture.data {
         Data::Changes(changes) if changes.end() > MAX_TICKS => {
             let what = format!("its times go up to {} ticks, which no capture's do; record it again", changes.end());
@@ -38,17 +52,23 @@ pub fn open(path: &Path) -> Result<Capture> {
     }
 }
 
-fn open_file(path: &Path) -> Result<Capture> {
+fn open_file(path: &Path, how: &How) -> Result<Capture> {
     let wrong = |what: &str| Err(Error::format(path, format!("{what}; {FORMATS}")));
     let plain = Text::new(path, false);
     let head = begin(&plain)?;
+    let is_text = |head: &[u8]| head.starts_with(UTF8_MARK) || head.trim_ascii_start().starts_with(b"$");
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
         let archive = Archive::open(path)?;
         if archive.member("version").is_some() || archive.member("metadata").is_some() {
-            return sigrok::open(archive);
+            return sigrok::open(archive, how.device);
         }
         if archive.member("header").is_some() {
             return dsview::open(archive);
+        }
+        if archive.member("meta.json").is_some() {
+            return wrong(
+                "is a project of Saleae Logic 2 (.sal); open it there and export the raw data as CSV or binary",
+            );
         }
         return wrong("is a zip, but holds neither sigrok's `metadata` nor DSView's `header`");
     }
@@ -59,14 +79,22 @@ fn open_file(path: &Path) -> Result<Capture> {
     } else {
         (plain, head)
     };
+    if how.timescale.is_some() && !is_text(&head) {
+        return wrong("is no VCD; only of a VCD the timescale can be given");
+    }
     if head.is_empty() {
         wrong("is empty")
+    } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+        wrong("is text in UTF-16; save it as UTF-8")
+    } else if let Some(rest) = head.strip_prefix(UTF8_MARK) {
+        let text = text.skipping(UTF8_MARK.len() as u64);
+        if rest.trim_ascii_start().starts_with(b"$") { vcd::open(text, how.timescale) } else { csv::open(text) }
     } else if head.starts_with(saleae::MAGIC) {
         saleae::open(path)
     } else if waveform::is_fst(&head) || waveform::is_ghw(&head) {
         waveform::open(text)
     } else if head.trim_ascii_start().starts_with(b"$") {
-        vcd::open(text)
+        vcd::open(text, how.timescale)
     } else if head.iter().any(|&c| c < b' ' && !c.is_ascii_whitespace()) {
         wrong("is not a capture")
     } else {

@@ -4,7 +4,7 @@
 //! The files of one folder are one capture. Times are kept in picoseconds; where the export begins before its trigger
 //! (negative times), time 0 is its begin.
 
-use crate::capture::{Capture, Changes, Channel, Data, Signal};
+use crate::capture::{Capture, Changes, Channel, Data, Limb, Signal};
 use crate::error::{Error, Result};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ pub fn open(path: &Path) -> Result<Capture> {
         format: "saleae",
         channels,
         data: Data::Changes(Box::new(Saleae { files, origin, end, gaps })),
+        notes: Vec::new(),
+        captures: 1,
     })
 }
 
@@ -65,10 +67,10 @@ impl Changes for Saleae {
         &self.gaps
     }
 
-    fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>> {
-        channels
+    fn signals(&self, limbs: &[Limb]) -> Result<Vec<Signal>> {
+        limbs
             .iter()
-            .map(|&channel| Ok(Recording::read(&self.files[channel])?.signal(self.origin, self.end)))
+            .map(|&Limb { channel, .. }| Ok(Recording::read(&self.files[channel])?.signal(self.origin, self.end)))
             .collect()
     }
 }
@@ -319,7 +321,7 @@ mod tests {
         assert_eq!(names, ["digital_0", "digital_2", "digital_10"]);
         let saleae = changes(&capture);
         assert_eq!((saleae.tick(), saleae.end()), ((1, 1_000_000_000_000), 2_000_000));
-        let signals = saleae.signals(&[0, 2]).unwrap();
+        let signals = saleae.signals(&Limb::lowest(&[0, 2])).unwrap();
         assert_eq!(signals[0].times, [0, 500_000, 1_000_000]);
         assert_eq!(signals[0].values, [1, 0, 1]);
         assert_eq!((&signals[1].times[..], &signals[1].unknown[..]), (&[0, 1_500_000][..], &[0, 1][..]));
@@ -337,7 +339,7 @@ mod tests {
         let other = version1(&[part(1, 0.0, 1.5e-6, &[]), part(1, 2.1e-6, 4e-6, &[])]);
         let capture = open(file.path()).unwrap();
         assert_eq!(changes(&capture).gaps(), [(1_000_000, 2_000_000)]);
-        let signals = changes(&capture).signals(&[0]).unwrap();
+        let signals = changes(&capture).signals(&Limb::lowest(&[0])).unwrap();
         assert_eq!(signals[0].times, [0, 200_000, 2_000_000, 2_500_000, 3_000_000]);
         assert_eq!(signals[0].values, [0, 1, 0, 1, 1]);
 

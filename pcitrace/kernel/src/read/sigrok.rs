@@ -5,6 +5,7 @@
 
 use super::archive::{Archive, Member};
 use super::ini;
+use super::names::number_repeated;
 use crate::capture::{Capture, Channel, Chunk, Data, Sampled};
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ struct Session {
     rate_hz: Option<f64>,
 }
 
-pub fn open(archive: Archive) -> Result<Capture> {
+/// Opens the logic channels of a session's device, which is numbered `wanted` among those that have any.
+pub fn open(archive: Archive, wanted: usize) -> Result<Capture> {
     let path = archive.path().to_path_buf();
     let wrong = |member: &str, message: String| Error::format(&path, message).within(member);
     let version = archive.text("version")?.unwrap_or_default();
@@ -35,13 +37,14 @@ pub fn open(archive: Archive) -> Result<Capture> {
         .text("metadata")?
         .ok_or_else(|| wrong("metadata", "missing; the file is not a whole sigrok session".into()))?;
     let sections = ini::parse(&metadata).map_err(|message| wrong("metadata", message))?;
-    let device = sections
+    let devices = sections
         .iter()
         .filter(|section| section.name.starts_with("device"))
-        .find(|device| device.get("capturefile").is_some())
-        .ok_or_else(|| {
-            wrong("metadata", "no logic channels (no capturefile); an analog-only session holds no bus".into())
-        })?;
+        .filter(|device| device.get("capturefile").is_some());
+    let device = devices.clone().nth(wanted).ok_or_else(|| {
+        wrong("metadata", "no logic channels (no capturefile); an analog-only session holds no bus".into())
+    })?;
+    let captures = devices.count();
     let stem = device.get("capturefile").unwrap_or_default();
 
     let unit: usize = match device.get("unitsize").map(|text| text.trim().parse()) {
@@ -60,10 +63,16 @@ pub fn open(archive: Archive) -> Result<Capture> {
     };
 
     let mut probes = BTreeMap::new();
+    // Channels without a bit in the samples: sigrok shows them without values, too.
+    let mut beyond = Vec::new();
     for (key, name) in device.entries() {
         let Some(number) = key.strip_prefix("probe").and_then(|digits| digits.parse::<usize>().ok()) else {
             continue;
         };
+        if number > 8 * unit && is_unnamed(name) {
+            beyond.push(name.to_owned());
+            continue;
+        }
         if number == 0 || number > 8 * unit {
             return Err(wrong(
                 "metadata",
@@ -74,9 +83,12 @@ pub fn open(archive: Archive) -> Result<Capture> {
             return Err(wrong("metadata", format!("{key} is there twice")));
         }
     }
-    let mut names = std::collections::BTreeSet::new();
-    if let Some(name) = probes.values().find(|name| !names.insert(name.as_str())) {
-        return Err(wrong("metadata", format!("two channels are called {name:?}; rename one")));
+    let mut notes = number_repeated(probes.values_mut());
+    if let Some(first) = beyond.first() {
+        let count = beyond.len();
+        notes.push(format!(
+            "samples of {unit} bytes have no bit for {count} of the channels, {first:?} the first; left out"
+        ));
     }
 
     let members = sample_members(&archive, stem)?;
@@ -89,8 +101,17 @@ pub fn open(archive: Archive) -> Result<Capture> {
         path,
         format: "sigrok",
         channels,
+        notes,
+        captures,
         data: Data::Sampled(Box::new(Session { archive, members, unit, bits, rate_hz })),
     })
+}
+
+/// As analysers call their channels (`8`, `D8`): nothing was connected there. Of a channel with a name of its own the
+/// values are missed, and where it has no bit the unit size may be wrong.
+fn is_unnamed(name: &str) -> bool {
+    let digits = name.strip_prefix('D').unwrap_or(name);
+    !digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit())
 }
 
 /// `stem`, or `stem-1`, `stem-2` ... without a hole.

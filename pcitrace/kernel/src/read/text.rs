@@ -11,11 +11,18 @@ pub const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
 pub struct Text {
     path: PathBuf,
     gzipped: bool,
+    /// Bytes of the text before its first character.
+    skipped: u64,
 }
 
 impl Text {
     pub fn new(path: &Path, gzipped: bool) -> Self {
-        Text { path: path.into(), gzipped }
+        Text { path: path.into(), gzipped, skipped: 0 }
+    }
+
+    /// The same from byte `count` on: what comes before it is none of the text.
+    pub fn skipping(self, count: u64) -> Self {
+        Text { skipped: count, ..self }
     }
 
     pub fn path(&self) -> &Path {
@@ -28,6 +35,7 @@ impl Text {
 
     /// The (inflated) text from byte `offset` on.
     pub fn read_from(&self, offset: u64) -> Result<Box<dyn Read + Send>> {
+        let offset = offset + self.skipped;
         let mut file = File::open(&self.path).map_err(|e| self.unreadable(e))?;
         if !self.gzipped {
             file.seek(SeekFrom::Start(offset)).map_err(|e| self.unreadable(e))?;
@@ -50,7 +58,7 @@ impl Text {
 
     /// Something wrong at byte `offset` of the text.
     pub fn wrong_at(&self, offset: u64, what: impl Into<String>) -> Error {
-        let error = Error::format(&self.path, what).at(offset);
+        let error = Error::format(&self.path, what).at(offset + self.skipped);
         if self.gzipped { error.within("when inflated") } else { error }
     }
 }

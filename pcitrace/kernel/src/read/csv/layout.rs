@@ -4,26 +4,34 @@
 //! neither, then a row a sample. Saleae and DSView write a row of names, then times and values where something changed.
 
 use super::rows::cells;
+use super::timed;
 use crate::read::ini;
+use crate::read::names::number_repeated;
 
 #[derive(Debug, PartialEq)]
 pub struct Layout {
     pub names: Vec<String>,
     pub rate_hz: Option<f64>,
     pub separator: u8,
-    /// Unit of the first column, if it is a time.
-    pub time: Option<TimeUnit>,
+    /// The first column, if it is a time.
+    pub time: Option<Time>,
     /// Cells in a row; more than channels and time where sigrok adds its trigger column.
     pub columns: usize,
     /// Where the rows begin: byte and line number (from 1).
     pub body: u64,
     pub first_line: u64,
+    /// As of [`Capture`](crate::capture::Capture).
+    pub notes: Vec<String>,
 }
 
-/// One unit of the time column as a fraction of a second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeUnit {
-    pub denominator: u64,
+/// What the numbers of the time column mean.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Time {
+    /// Times in parts of a second, so many to one.
+    Parts(u64),
+    /// Numbers that sigrok counts up by its truncated period, in parts of a second, so many to one: the rate that it
+    /// states beside them says when a sample was.
+    Counted { parts: u64, rate_hz: f64 },
 }
 
 /// `head` is the begin of the text, all of it if it is short. The error is a line number and what is wrong there.
@@ -32,7 +40,7 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
     let mut rate_hz = None;
     let mut body = 0;
     let mut number = 0;
-    let mut label_row: Option<Vec<String>> = None;
+    let mut label_row: Option<String> = None;
     for line in head.split_inclusive(|&c| c == b'\n') {
         number += 1;
         let complete = is_all || line.ends_with(b"\n");
@@ -63,11 +71,14 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
         }
         let separator = separator(line);
         let row: Vec<String> = cells(&text, separator);
-        if label_row.is_none() && !row.iter().all(|cell| is_number(cell)) {
+        let is_row = row.iter().skip(1).chain(row.first().filter(|_| row.len() == 1)).all(|cell| is_number(cell));
+        let is_time = |cell: &String| is_number(&cell.replace(',', ".")) || timed::is_written_time(cell.as_bytes());
+        if label_row.is_none() && !(is_row && row.first().is_some_and(is_time)) {
             body += line.len() as u64;
-            label_row = Some(row);
+            label_row = Some(text);
             continue;
         }
+        let label_row = label_row.map(|labels| cells(&labels, separator));
         // The first cell may be a time in a form that the row's reader refuses by name.
         if !row.iter().skip(1).chain(row.first().filter(|_| row.len() == 1)).all(|cell| is_number(cell)) {
             return wrong(format!("`{}` is not a row of samples; is this a capture?", shown(&text)));
@@ -91,7 +102,10 @@ fn finish(
         return Err(format!("{columns} cells where the row of names has {}", labels.len()));
     }
     let label = labels.as_ref().map(|labels| labels[0].to_ascii_lowercase());
+    let written = timed::is_written_time(row[0].as_bytes());
     let time = match label {
+        // The cells say their unit themselves.
+        Some(label) if written && label.starts_with("time") => Some(Time::Parts(1)),
         Some(label) => time_unit(&label, rate_hz)?,
         // Without labels sigrok's comment says how many columns are channels.
         None if names.as_ref().is_some_and(|n| n.len() < columns) => time_unit("time", rate_hz)?,
@@ -106,17 +120,15 @@ fn finish(
     if names.is_empty() || first + names.len() > columns {
         return Err(format!("{columns} cells where {} channels are named", names.len()));
     }
-    for (k, name) in names.iter().enumerate() {
-        if names[..k].contains(name) {
-            return Err(format!("two channels have the name `{name}`; rename one column"));
-        }
-    }
-    Ok(Layout { names, rate_hz, separator, time, columns, body: 0, first_line: 0 })
+    let mut names = names;
+    let notes = number_repeated(&mut names);
+    Ok(Layout { names, rate_hz, separator, time, columns, body: 0, first_line: 0, notes })
 }
 
 /// The unit that the first column's label gives, `None` if it labels a channel.
-fn time_unit(label: &str, rate_hz: Option<f64>) -> Result<Option<TimeUnit>, String> {
-    let per = |denominator| Ok(Some(TimeUnit { denominator }));
+fn time_unit(label: &str, rate_hz: Option<f64>) -> Result<Option<Time>, String> {
+    // Beside a rate, sigrok's comment, times are sigrok's count.
+    let per = |parts| Ok(Some(rate_hz.map_or(Time::Parts(parts), |rate_hz| Time::Counted { parts, rate_hz })));
     let unit = label.strip_prefix("time").map(|rest| rest.trim_matches([' ', '_', '[', ']', '(', ')']));
     match (label, unit) {
         ("seconds", _) | (_, Some("s")) => per(1),
@@ -142,8 +154,9 @@ fn shown(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
+/// Of a row of numbers; beside another one a comma is a decimal point.
 fn separator(line: &[u8]) -> u8 {
-    *b",\t;".iter().find(|s| line.contains(s)).unwrap_or(&b',')
+    *b";\t,".iter().find(|s| line.contains(s)).unwrap_or(&b',')
 }
 
 fn is_number(cell: &str) -> bool {
@@ -175,7 +188,7 @@ mod tests {
         for labels in ["Time,A,B,Trigger", "nanoseconds,logic,logic,Trigger"] {
             let layout = find(format!("{head}{labels}\n30,1,0,0\n").as_bytes(), true).unwrap();
             assert_eq!(names(&layout), ["A", "B"]);
-            assert_eq!(layout.time, Some(TimeUnit { denominator: 1_000_000_000 }));
+            assert_eq!(layout.time, Some(Time::Counted { parts: 1_000_000_000, rate_hz: 33_333_333.0 }));
             assert_eq!(layout.columns, 4);
         }
     }
@@ -185,7 +198,7 @@ mod tests {
         for head in ["Time [s],Channel 0,Channel 1\n0.0,1,0\n", "Time[s], Channel 0, Channel 1\n-0.1, 1, 0\n"] {
             let layout = find(head.as_bytes(), true).unwrap();
             assert_eq!(names(&layout), ["Channel 0", "Channel 1"]);
-            assert_eq!(layout.time, Some(TimeUnit { denominator: 1 }));
+            assert_eq!(layout.time, Some(Time::Parts(1)));
         }
     }
 
@@ -193,7 +206,6 @@ mod tests {
     fn what_cannot_be() {
         let wrong = |text: &str| find(text.as_bytes(), true).unwrap_err();
         assert_eq!(wrong("A,B\n").1, "there is no row of samples; export the file again");
-        assert!(wrong("A,A\n0,1\n").1.contains("two channels have the name `A`"));
         assert!(wrong("Time,A\n0,1\n").1.contains("has no unit"));
         assert!(wrong("samples,A\n1,1\n").1.contains("holds sample numbers"));
         assert!(wrong("A,B\n0,1,1\n").1.starts_with("3 cells"));

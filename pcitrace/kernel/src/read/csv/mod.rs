@@ -1,6 +1,7 @@
 //! CSV, plain or gzipped: a row a sample (sigrok), or a time and values where something changed (Saleae, DSView, and
 //! sigrok with its time column).
 
+mod counted;
 mod layout;
 mod rows;
 mod sampled;
@@ -9,6 +10,9 @@ mod timed;
 use super::text::{Text, append};
 use crate::capture::{Capture, Channel, Data};
 use crate::error::Result;
+use counted::Counted;
+use layout::Time;
+use timed::Clock;
 
 /// The comments and the row of names are in here.
 const HEAD_BYTES: usize = 1 << 20;
@@ -19,11 +23,19 @@ pub fn open(text: Text) -> Result<Capture> {
     let layout = layout::find(&head, read < HEAD_BYTES).map_err(|(line, what)| rows::wrong_line(&text, line, what))?;
     let path = text.path().to_owned();
     let channels = layout.names.iter().map(|name| Channel { name: name.clone(), width: 1 }).collect();
+    let mut notes = layout.notes.clone();
     let data = match layout.time {
         None => Data::Sampled(Box::new(sampled::Rows::open(text, layout)?)),
-        Some(unit) => Data::Changes(Box::new(timed::Rows::open(text, layout, unit)?)),
+        Some(Time::Parts(parts)) => Data::Changes(Box::new(timed::Rows::open(text, layout, Clock::Parts(parts))?)),
+        Some(Time::Counted { parts, rate_hz }) => match counted::look(&text, &layout, parts, rate_hz)? {
+            Counted::EachRow(note) => {
+                notes.extend(note);
+                Data::Sampled(Box::new(sampled::Rows::open(text, layout)?))
+            }
+            Counted::Changed(clock) => Data::Changes(Box::new(timed::Rows::open(text, layout, clock)?)),
+        },
     };
-    Ok(Capture { path, format: "csv", channels, data })
+    Ok(Capture { path, format: "csv", channels, data, notes, captures: 1 })
 }
 
 #[cfg(test)]
@@ -94,7 +106,7 @@ mod tests {
         let signal =
             |times: &[u64], values: &[u64]| Signal { times: times.into(), values: values.into(), ..Signal::default() };
         let expected = [signal(&[0, 10_000], &[0, 1]), signal(&[0, 15_000, 15_000], &[1, 0, 1])];
-        assert_eq!(changes.signals(&[1, 0]).unwrap(), expected);
+        assert_eq!(changes.signals(&crate::capture::Limb::lowest(&[1, 0])).unwrap(), expected);
     }
 
     #[test]
@@ -109,9 +121,6 @@ mod tests {
         assert_eq!(timed("0.4,1"), "line 3: time runs backwards from 0.5 s to 0.4 s; export the file again");
         assert_eq!(timed("0.6"), "line 3: value 1 is ``, neither 0 nor 1; export logic channels only");
         assert_eq!(timed("0.6,1,1"), "line 3: 2 values where the first row has 1; export the file again");
-        assert_eq!(
-            timed("2026-11-21T15:00:00Z,1"),
-            "line 3: `2026-11-21T15:00:00Z` is not a time as a number; export relative times in seconds"
-        );
+        assert_eq!(timed("noon,1"), "line 3: `noon` is not a time; export times in seconds");
     }
 }

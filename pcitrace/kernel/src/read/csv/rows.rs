@@ -1,6 +1,7 @@
 //! The rows of a CSV: read in blocks of whole lines, each row checked cell by cell.
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::read::text::{Text, append};
 use std::io::Read;
 
@@ -26,6 +27,7 @@ impl<'a> Blocks<'a> {
     }
 
     fn read(&mut self) -> Result<Option<Block>> {
+        interrupt::check()?;
         let mut text = std::mem::take(&mut self.rest);
         let count = BLOCK_BYTES - text.len();
         append(&mut self.reader, &mut text, count).map_err(|e| self.source.unreadable(e))?;
@@ -61,6 +63,12 @@ impl Block {
             .map(|(line, number)| (number, line.trim_ascii_end()))
             .filter(|(_, row)| !row.is_empty())
     }
+}
+
+/// The first cell of a row, and what is behind its separator.
+pub fn split_first(row: &[u8], separator: u8) -> (&[u8], &[u8]) {
+    let end = row.iter().position(|&c| c == separator).unwrap_or(row.len());
+    (row[..end].trim_ascii(), row.get(end + 1..).unwrap_or_default())
 }
 
 pub fn wrong_line(source: &Text, line: u64, what: impl Into<String>) -> Error {

@@ -1,7 +1,7 @@
 //! A CSV with a row a sample.
 
 use super::layout::Layout;
-use super::rows::{Block, Blocks, read_bits, wrong_line};
+use super::rows::{Block, Blocks, read_bits, split_first, wrong_line};
 use crate::capture::{Chunk, Sampled};
 use crate::error::Result;
 use crate::read::text::Text;
@@ -9,6 +9,8 @@ use crate::read::text::Text;
 pub struct Rows {
     text: Text,
     layout: Layout,
+    /// Cells before those of the channels: a time, which was looked at before.
+    skip_first: bool,
     unit_size: usize,
     bits: Vec<usize>,
     samples: u64,
@@ -21,6 +23,7 @@ impl Rows {
             unit_size: layout.names.len().div_ceil(8).next_power_of_two(),
             bits: (0..layout.names.len()).collect(),
             text,
+            skip_first: layout.time.is_some(),
             layout,
             samples: 0,
         };
@@ -44,6 +47,8 @@ impl Rows {
         for (line, row) in block.rows() {
             let start = out.len();
             out.resize(start + self.unit_size, 0);
+            let (row, columns) =
+                if self.skip_first { (split_first(row, separator).1, columns - 1) } else { (row, columns) };
             read_bits(row, separator, self.bits.len(), columns, &mut out[start..])
                 .map_err(|what| wrong_line(&self.text, line, what))?;
         }

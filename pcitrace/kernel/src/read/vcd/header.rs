@@ -1,8 +1,9 @@
 //! The declarations of a VCD: time unit, nets and the names they have.
 //! Ref: IEEE Std 1364-2005 section 18.2.3.
 
-use super::scan::{Tokens, Wrong, show};
+use super::scan::{NetLimb, Tokens, Wrong, show};
 use crate::capture::Channel;
+use crate::read::names::number_repeated;
 use std::collections::HashMap;
 
 /// Far deeper than any design, and names stay short.
@@ -16,6 +17,8 @@ pub struct Header {
     /// The net of each channel; several names may have the same.
     pub channel_nets: Vec<usize>,
     pub nets: Nets,
+    /// As of [`Capture`](crate::capture::Capture).
+    pub notes: Vec<String>,
 }
 
 /// Nets by identifier code, as fast as the value changes need it.
@@ -52,6 +55,12 @@ impl Nets {
         self.widths.len()
     }
 
+    /// All bits of all nets.
+    pub fn limbs(&self) -> impl Iterator<Item = NetLimb> {
+        let of_net = |(net, &width): (usize, &u32)| (0..width.div_ceil(64)).map(move |limb| (net, limb));
+        self.widths.iter().enumerate().flat_map(of_net)
+    }
+
     fn add(&mut self, id: &[u8], width: u32) -> usize {
         self.widths.push(width);
         let found = self.widths.len() as u32;
@@ -66,8 +75,8 @@ impl Nets {
     }
 }
 
-/// Parses `text`, which ends with `$enddefinitions $end`.
-pub fn parse(text: &[u8]) -> Result<Header, Wrong> {
+/// Parses `text`, which ends with `$enddefinitions $end`. A time unit that is given (like `10 ns`) wins over the file's.
+pub fn parse(text: &[u8], timescale: Option<&str>) -> Result<Header, Wrong> {
     let mut tick = None;
     let mut scopes: Vec<String> = Vec::new();
     let mut channels = Vec::new();
@@ -117,24 +126,32 @@ pub fn parse(text: &[u8]) -> Result<Header, Wrong> {
                     continue;
                 }
                 let name = full_name(&scopes, &var.name);
-                match by_name.insert(name.clone(), net) {
-                    None => {
-                        channels.push(Channel { name, width: var.width });
-                        channel_nets.push(net);
-                    }
-                    Some(same) if same == net => {}
-                    Some(_) => return Err(wrong(format!("two nets have the name `{name}`"))),
+                // One net may be declared under one name again.
+                if by_name.insert(name.clone(), net) != Some(net) {
+                    channels.push(Channel { name, width: var.width });
+                    channel_nets.push(net);
                 }
             }
             // Date, version, comments, and what simulators add of their own.
             _ => {}
         }
     }
+    if let Some(given) = timescale {
+        let unit = parse_timescale(given.replace(' ', "").as_bytes());
+        tick = Some(unit.ok_or_else(|| Wrong {
+            at: 0,
+            what: format!(
+                "the timescale {given:?} that was given is not a number and a unit from s to as, like `1 ns`"
+            ),
+        })?);
+    }
     let tick = tick.ok_or_else(|| Wrong {
         at: 0,
-        what: "there is no `$timescale` (like `$timescale 1 ns $end`), so times have no unit".into(),
+        what: "there is no `$timescale` (like `$timescale 1 ns $end`), so times have no unit; give it with --timescale"
+            .into(),
     })?;
-    Ok(Header { tick, channels, channel_nets, nets })
+    let notes = number_repeated(channels.iter_mut().map(|channel: &mut Channel| &mut channel.name));
+    Ok(Header { tick, channels, channel_nets, nets, notes })
 }
 
 /// The tokens up to `$end`.
@@ -204,9 +221,6 @@ impl<'a> Var<'a> {
         let width: u32 = std::str::from_utf8(width).ok()?.parse().ok()?;
         let has_bits =
             !matches!(*kind, b"real" | b"realtime" | b"shortreal" | b"real_parameter" | b"string" | b"event");
-        if has_bits && width == 0 {
-            return None;
-        }
         let mut name = plain(name);
         for part in more {
             // `AD [31:0]` and even `AD [31 : 0]` are the net AD[31:0]; other blanks belong to the name.

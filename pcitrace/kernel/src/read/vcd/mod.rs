@@ -10,11 +10,12 @@ mod header;
 mod scan;
 
 use super::text::{Text, append};
-use crate::capture::{Capture, Changes, Data, Signal};
+use crate::capture::{Capture, Changes, Data, Limb, Signal};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use header::Header;
-use scan::{Scan, Wrong, scan};
+use scan::{NetLimb, Scan, Slots, Wrong, scan};
+use std::collections::HashMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,7 +25,7 @@ const PIECE_BYTES: usize = 1 << 19;
 const MAX_STEP_BYTES: usize = 256 << 20;
 /// What is kept of the check at opening takes some 100 MB at most.
 const MAX_KEPT_CHANGES: usize = 4 << 20;
-const MAX_KEPT_NETS: usize = 256;
+const MAX_KEPT_LIMBS: usize = 256;
 
 struct Vcd {
     text: Text,
@@ -35,25 +36,29 @@ struct Vcd {
     /// While the simulator had its dump turned off.
     gaps: Vec<(u64, u64)>,
     /// All changes, for the first who asks: a short file need not be read twice.
-    kept: Mutex<Option<Vec<Signal>>>,
+    kept: Mutex<Option<HashMap<NetLimb, Signal>>>,
 }
 
-pub fn open(text: Text) -> Result<Capture> {
+pub fn open(text: Text, timescale: Option<&str>) -> Result<Capture> {
     let header_text = read_header(&text)?;
-    let header = header::parse(&header_text)
+    let header = header::parse(&header_text, timescale)
         .map_err(|w| text.wrong_at(w.at as u64, format!("{}; correct the VCD's header", w.what)))?;
     let body = header_text.len() as u64;
     let mut vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: Mutex::default() };
     // The whole body is checked now, so that a damaged file is refused by whatever opens it.
-    let nets = if vcd.header.nets.len() <= MAX_KEPT_NETS { vcd.header.nets.len() } else { 0 };
-    let merged = vcd.scan_body(&(0..nets).collect::<Vec<_>>(), MAX_KEPT_CHANGES)?;
+    let all = vcd.header.nets.limbs().take(MAX_KEPT_LIMBS + 1).collect::<Vec<_>>();
+    let kept = if all.len() <= MAX_KEPT_LIMBS { all } else { Vec::new() };
+    let merged = vcd.scan_body(&kept, MAX_KEPT_CHANGES)?;
     vcd.end = merged.end;
     vcd.gaps = merged.gaps();
-    vcd.kept = Mutex::new(merged.signals.filter(|_| nets > 0));
+    vcd.kept =
+        Mutex::new(merged.signals.filter(|_| !kept.is_empty()).map(|signals| kept.into_iter().zip(signals).collect()));
     Ok(Capture {
         path: vcd.text.path().into(),
         format: "vcd",
         channels: vcd.header.channels.clone(),
+        notes: vcd.header.notes.clone(),
+        captures: 1,
         data: Data::Changes(Box::new(vcd)),
     })
 }
@@ -71,14 +76,15 @@ impl Changes for Vcd {
         &self.gaps
     }
 
-    fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>> {
-        let nets: Vec<usize> = channels.iter().map(|&c| self.header.channel_nets[c]).collect();
+    fn signals(&self, limbs: &[Limb]) -> Result<Vec<Signal>> {
+        let nets: Vec<NetLimb> =
+            limbs.iter().map(|limb| (self.header.channel_nets[limb.channel], limb.index)).collect();
         let mut distinct = nets.clone();
         distinct.sort_unstable();
         distinct.dedup();
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut signals = match kept {
-            Some(mut all) => distinct.iter().map(|&net| std::mem::take(&mut all[net])).collect(),
+            Some(mut all) => distinct.iter().map(|net| all.remove(net).unwrap_or_default()).collect(),
             None => self.scan_body(&distinct, usize::MAX)?.signals.unwrap_or_default(),
         };
         let mut uses = vec![0; distinct.len()];
@@ -95,16 +101,12 @@ impl Changes for Vcd {
 }
 
 impl Vcd {
-    /// The changes of the given nets, if there are no more than `most`.
-    fn scan_body(&self, wanted: &[usize], most: usize) -> Result<Merged> {
-        let mut slots = vec![None; self.header.nets.len()];
-        for (slot, &net) in wanted.iter().enumerate() {
-            slots[net] = Some(slot as u32);
-        }
-        let checked_only = vec![None; slots.len()];
+    /// The changes of the given limbs, in order of their nets, if there are no more than `most`.
+    fn scan_body(&self, wanted: &[NetLimb], most: usize) -> Result<Merged> {
+        let slots = Slots::new(&self.header.nets, wanted);
+        let checked_only = Slots::new(&self.header.nets, &[]);
         let scan_piece = |piece: &Piece, keep: bool| {
-            let (slots, count) = if keep { (&slots, wanted.len()) } else { (&checked_only, 0) };
-            scan(&piece.text, &self.header.nets, slots, count)
+            scan(&piece.text, &self.header.nets, if keep { &slots } else { &checked_only })
                 .map_err(|Wrong { at, what }| damaged(&self.text, piece.offset + at as u64, &what))
         };
         let signals = Some(vec![Signal::default(); wanted.len()]);
@@ -314,7 +316,7 @@ mod tests {
 
     fn open_text(text: &str) -> Result<(TempFile, Capture)> {
         let file = TempFile::new("a.vcd", text.as_bytes());
-        let capture = open(Text::new(file.path(), false))?;
+        let capture = open(Text::new(file.path(), false), None)?;
         Ok((file, capture))
     }
 
@@ -344,7 +346,7 @@ mod tests {
         assert_eq!(names, [("top.CLK", 1), ("top.AD[3:0]", 4), ("top.D[7]", 1), ("top.sub.c", 1)]);
         let vcd = changes(&capture);
         assert_eq!((vcd.tick(), vcd.end()), ((1, 100_000_000), 30));
-        let signals = vcd.signals(&[3, 1, 2, 0]).unwrap();
+        let signals = vcd.signals(&Limb::lowest(&[3, 1, 2, 0])).unwrap();
         let clk = Signal { times: vec![0, 10, 20, 20], values: vec![0, 1, 0, 1], ..Signal::default() };
         assert_eq!((&signals[0], &signals[3]), (&clk, &clk));
         let ad = Signal {
@@ -356,7 +358,7 @@ mod tests {
         assert_eq!(signals[1], ad);
         let d = Signal { times: vec![0, 20], values: vec![0, 0], unknown: vec![1, 0], high_z: vec![0, 1] };
         assert_eq!(signals[2], d);
-        assert_eq!(vcd.signals(&[3, 1, 2, 0]).unwrap(), signals, "read again");
+        assert_eq!(vcd.signals(&Limb::lowest(&[3, 1, 2, 0])).unwrap(), signals, "read again");
     }
 
     #[test]
@@ -365,13 +367,13 @@ mod tests {
         let file = TempFile::new("a.vcd", (HEADER.to_owned() + &body).as_bytes());
         let text = Text::new(file.path(), false);
         let header_text = read_header(&text).unwrap();
-        let header = header::parse(&header_text).unwrap();
+        let header = header::parse(&header_text, None).unwrap();
         let clk = header.channel_nets[0];
         let body = header_text.len() as u64;
         let vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: Mutex::default() };
-        let merged = vcd.scan_body(&[clk], 200_000).unwrap();
+        let merged = vcd.scan_body(&[(clk, 0)], 200_000).unwrap();
         assert_eq!(merged.signals.unwrap()[0].times.len(), 200_000);
-        let merged = vcd.scan_body(&[clk], 199_999).unwrap();
+        let merged = vcd.scan_body(&[(clk, 0)], 199_999).unwrap();
         assert_eq!((merged.signals, merged.end), (None, 1_999_990));
     }
 
@@ -411,7 +413,6 @@ mod tests {
             assert!(instead("10 ns", unit).contains("is not a number and a unit"), "{unit}");
         }
         assert!(instead("wire 4 ab", "wire 4 !").contains("`!` is declared with 1 and with 4 bits"));
-        assert!(instead("wire 1 % D [7]", "wire 1 % CLK").contains("two nets have the name `top.CLK`"));
         assert!(instead("wire 4 ab AD", "wire four ab AD").contains("is not type, width, identifier, name"));
         assert!(instead("$date today $end", "today").contains("`today` stands where"));
     }
@@ -443,10 +444,10 @@ mod tests {
         }
         text += "$end";
         let (file, capture) = open_text(&text).unwrap();
-        assert_eq!(changes(&capture).signals(&[1]).unwrap(), [expected]);
+        assert_eq!(changes(&capture).signals(&Limb::lowest(&[1])).unwrap(), [expected]);
 
         std::fs::write(file.path(), text + "\n#0").unwrap();
-        let error = open(Text::new(file.path(), false)).map(|_| ()).unwrap_err().to_string();
+        let error = open(Text::new(file.path(), false), None).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("time runs backwards"), "{error}");
     }
 }

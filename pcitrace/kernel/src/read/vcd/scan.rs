@@ -24,10 +24,37 @@ pub struct Wrong {
     pub what: String,
 }
 
-/// Scans `text`, which begins between two statements. `slots[net]` says where the changes of a net go, `None` that they
-/// are only checked. Changes before the first time stamp are at time 0.
-pub fn scan(text: &[u8], nets: &Nets, slots: &[Option<u32>], slot_count: usize) -> Result<Scan, Wrong> {
-    let mut out = Scan { signals: vec![Signal::default(); slot_count], ..Scan::default() };
+/// A net, and which 64 of its bits.
+pub type NetLimb = (usize, u32);
+
+/// Where the changes of a net go.
+pub struct Slots {
+    /// For each net its first slot, `None` where its changes are only checked; of a wide net more slots may follow.
+    first: Vec<Option<u32>>,
+    limbs: Vec<NetLimb>,
+}
+
+impl Slots {
+    /// A slot for each limb; these are in order.
+    pub fn new(nets: &Nets, limbs: &[NetLimb]) -> Self {
+        let mut first = vec![None; nets.len()];
+        for (slot, &(net, _)) in limbs.iter().enumerate().rev() {
+            first[net] = Some(slot as u32);
+        }
+        Slots { first, limbs: limbs.into() }
+    }
+
+    /// The limbs of a net that have a slot, each with its slot.
+    fn of(&self, net: usize) -> impl Iterator<Item = (usize, u32)> {
+        let first = self.first[net].map_or(self.limbs.len(), |slot| slot as usize);
+        let slots = self.limbs[first..].iter().take_while(move |&&(other, _)| other == net);
+        slots.enumerate().map(move |(n, &(_, limb))| (first + n, limb))
+    }
+}
+
+/// Scans `text`, which begins between two statements. Changes before the first time stamp are at time 0.
+pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
+    let mut out = Scan { signals: vec![Signal::default(); slots.limbs.len()], ..Scan::default() };
     let mut time = 0;
     let mut tokens = Tokens { text, at: 0 };
     while let Some(start) = tokens.next_start() {
@@ -51,17 +78,19 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &[Option<u32>], slot_count: usize) 
                 let Some(net) = nets.find(id) else {
                     return wrong(unknown_id(&text[start..tokens.at], id));
                 };
-                if let Some(slot) = slots[net] {
+                for (slot, limb) in slots.of(net) {
                     let (ones, unknown, high_z) = match c {
-                        b'0' | b'1' => (u64::from(c & 1), 0, 0),
-                        _ => extend(&[c], nets.width(net)),
+                        b'0' | b'1' => (if limb == 0 { u64::from(c & 1) } else { 0 }, 0, 0),
+                        _ => extend(&[c], nets.width(net) - 64 * limb),
                     };
-                    out.signals[slot as usize].push(time, ones, unknown, high_z);
+                    out.signals[slot].push(time, ones, unknown, high_z);
                 }
             }
             b'b' | b'B' => {
                 tokens.at += 1;
                 let digits = tokens.token();
+                // As Python and its hardware libraries write a binary number.
+                let digits = digits.strip_prefix(b"0b").unwrap_or(digits);
                 let Some(id_start) = tokens.next_start() else {
                     out.unfinished = true;
                     break;
@@ -78,11 +107,16 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &[Option<u32>], slot_count: usize) 
                         digits.len()
                     ));
                 }
-                let Some((ones, unknown, high_z)) = vector(digits, width) else {
+                // The lowest limb is read in any case: that checks it.
+                let Some((ones, unknown, high_z)) = limb_of(digits, width, 0) else {
                     return wrong(format!("`b{}` is not a value", show(digits)));
                 };
-                if let Some(slot) = slots[net] {
-                    out.signals[slot as usize].push(time, ones, unknown, high_z);
+                for (slot, limb) in slots.of(net) {
+                    let (ones, unknown, high_z) = match limb {
+                        0 => (ones, unknown, high_z),
+                        _ => limb_of(digits, width, limb).unwrap_or_default(),
+                    };
+                    out.signals[slot].push(time, ones, unknown, high_z);
                 }
             }
             // Reals and strings carry no bits; their nets are not channels.
@@ -191,7 +225,26 @@ fn bit(c: u8) -> Option<Bit> {
     }
 }
 
-/// The lowest 64 bits as (ones, unknown, high_z); `None` if a digit is no value.
+/// 64 bits of a vector of `width` as (ones, unknown, high_z); `None` if a digit is no value.
+#[inline]
+fn limb_of(digits: &[u8], width: u32, limb: u32) -> Option<(u64, u64, u64)> {
+    if width <= 64 {
+        return vector(digits, width);
+    }
+    if !digits.iter().all(|&c| bit(c).is_some()) {
+        return None;
+    }
+    let width = (width - 64 * limb).min(64);
+    match digits.len().checked_sub(64 * limb as usize).filter(|&end| end > 0) {
+        Some(end) => vector(&digits[end.saturating_sub(64)..end], width),
+        None => Some(match digits.first() {
+            Some(&first) if !matches!(bit(first), Some(Bit::Zero | Bit::One)) => extend(&[first], width),
+            _ => (0, 0, 0),
+        }),
+    }
+}
+
+/// All bits of a vector of up to 64, likewise.
 #[inline]
 fn vector(digits: &[u8], width: u32) -> Option<(u64, u64, u64)> {
     let mut ones = 0u64;
@@ -252,30 +305,34 @@ mod tests {
     use super::*;
 
     /// Digit by digit, for comparison.
-    fn slow(digits: &str, width: u32) -> (u64, u64, u64) {
+    fn slow(digits: &str, width: u32, limb: u32) -> (u64, u64, u64) {
         let first = digits.chars().next().unwrap();
         let fill = if "1hl".contains(first) { '0' } else { first };
         let full = fill.to_string().repeat(width as usize - digits.len()) + digits;
         let mask = |of: &str| {
             let ones: String = full.chars().map(|c| if of.contains(c) { '1' } else { '0' }).collect();
-            u128::from_str_radix(&ones, 2).unwrap() as u64
+            (u128::from_str_radix(&ones, 2).unwrap() >> (64 * limb)) as u64
         };
         (mask("1hH"), mask("xXuUwW-"), mask("zZ"))
     }
 
     #[test]
     fn vectors_by_eights_equal_digit_by_digit() {
-        for width in [1, 2, 7, 8, 9, 31, 32, 33, 64, 65, 100] {
+        for width in [1u32, 2, 7, 8, 9, 31, 32, 33, 64, 65, 100, 127, 128] {
             for length in (1..=width).filter(|n| n % 7 < 3 || *n == width) {
                 for alphabet in ["01", "1", "0", "01xz", "zz01", "lh01", "uw-x"] {
                     let digits: String =
                         alphabet.chars().cycle().skip(length as usize % 3).take(length as usize).collect();
-                    assert_eq!(vector(digits.as_bytes(), width), Some(slow(&digits, width)), "{digits} in {width}");
+                    for limb in 0..width.div_ceil(64) {
+                        let found = limb_of(digits.as_bytes(), width, limb);
+                        assert_eq!(found, Some(slow(&digits, width, limb)), "{digits} in {width}, limb {limb}");
+                    }
                 }
             }
         }
         for bad in ["2", "0000000/", "0101010a0", "x2", "\u{7f}0000000"] {
-            assert_eq!(vector(bad.as_bytes(), 64), None, "{bad}");
+            assert_eq!(limb_of(bad.as_bytes(), 64, 0), None, "{bad}");
+            assert_eq!(limb_of(bad.as_bytes(), 100, 0), None, "{bad}");
         }
     }
 }

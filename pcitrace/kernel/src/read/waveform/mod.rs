@@ -8,14 +8,15 @@ mod ghw;
 mod guard;
 
 use super::text::Text;
-use crate::capture::{Capture, Changes, Channel, Data, Signal};
+use crate::capture::{Capture, Changes, Channel, Data, Limb, Signal};
 use crate::error::{Error, Result};
+use crate::read::names::number_repeated;
 use flate2::bufread::MultiGzDecoder;
-use guard::guarded;
+use guard::{aside, guarded};
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use wellen::{Hierarchy, ItemRef, LoadOptions, SignalEncoding, SignalRef, SignalSource, SignalValueRef, viewers};
 
 pub use fst::is_fst;
@@ -29,11 +30,11 @@ const MAX_SCOPES: usize = 1000;
 
 struct Waveform {
     path: PathBuf,
-    hierarchy: Hierarchy,
-    source: Mutex<SignalSource>,
+    hierarchy: Arc<Hierarchy>,
+    source: Arc<Mutex<SignalSource>>,
     /// Signal of each channel.
     signals: Vec<SignalRef>,
-    times: Vec<u64>,
+    times: Arc<Vec<u64>>,
     tick: (u64, u64),
     gaps: Vec<(u64, u64)>,
 }
@@ -54,28 +55,31 @@ pub fn open(text: Text) -> Result<Capture> {
     let damaged = |what: String| Error::format(&path, format!("cannot be read as {format}: {what}; record it again"));
     let (hierarchy, body) = guarded(|| {
         let options = LoadOptions { multi_thread: false, ..LoadOptions::default() };
-        let header = viewers::read_header(Cursor::new(bytes), &options).map_err(|e| e.to_string())?;
+        let header = aside(|| viewers::read_header(Cursor::new(bytes), &options)).map_err(|e| e.to_string())?;
         let body = viewers::read_body(header.body, &header.hierarchy, None).map_err(|e| e.to_string())?;
         Ok((header.hierarchy, body))
-    })
+    })?
     .map_err(damaged)?;
     if !body.time_table.is_sorted() {
         return Err(damaged("time runs backwards".into()));
     }
     let tick = tick(&hierarchy).ok_or_else(|| damaged("the time unit is missing or below 1 as".into()))?;
-    let (channels, signals) = channels(&hierarchy).map_err(|what| Error::format(&path, what))?;
+    let (mut channels, signals) = channels(&hierarchy).map_err(|what| Error::format(&path, what))?;
+    let notes = number_repeated(channels.iter_mut().map(|channel| &mut channel.name));
     let end = body.time_table.last().copied().unwrap_or(0);
     let gaps = gaps.into_iter().map(|(from, to)| (from, to.min(end))).filter(|(from, to)| from < to).collect();
     Ok(Capture {
         path: path.clone(),
         format,
         channels,
+        notes,
+        captures: 1,
         data: Data::Changes(Box::new(Waveform {
             path,
-            hierarchy,
-            source: Mutex::new(body.source),
+            hierarchy: Arc::new(hierarchy),
+            source: Arc::new(Mutex::new(body.source)),
             signals,
-            times: body.time_table,
+            times: Arc::new(body.time_table),
             tick,
             gaps,
         })),
@@ -142,13 +146,10 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
             name += &if msb == lsb { format!("[{msb}]") } else { format!("[{msb}:{lsb}]") };
         }
         let signal = var.signal_ref();
-        match by_name.insert(name.clone(), signal) {
-            None => {
-                channels.push(Channel { name, width });
-                signals.push(signal);
-            }
-            Some(same) if same == signal => {}
-            Some(_) => return Err(format!("two nets have the name `{name}`; rename one in the design")),
+        // One net may be declared under one name again.
+        if by_name.insert(name.clone(), signal) != Some(signal) {
+            channels.push(Channel { name, width });
+            signals.push(signal);
         }
     }
     Ok((channels, signals))
@@ -177,14 +178,17 @@ impl Changes for Waveform {
         &self.gaps
     }
 
-    fn signals(&self, channels: &[usize]) -> Result<Vec<Signal>> {
-        let wanted: Vec<SignalRef> = channels.iter().map(|&c| self.signals[c]).collect();
-        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-        guarded(|| {
-            let loaded = source.load_signals(&wanted, &self.hierarchy, false);
+    fn signals(&self, limbs: &[Limb]) -> Result<Vec<Signal>> {
+        let wanted: Vec<SignalRef> = limbs.iter().map(|limb| self.signals[limb.channel]).collect();
+        let (source, hierarchy, times) = (self.source.clone(), self.hierarchy.clone(), self.times.clone());
+        let limbs = limbs.to_vec();
+        guarded(move || {
+            let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+            let loaded = source.load_signals(&wanted, &hierarchy, false);
             let by_ref: HashMap<SignalRef, &wellen::Signal> = loaded.iter().map(|s| (s.signal_ref(), s)).collect();
-            wanted.iter().map(|signal| convert(by_ref[signal], &self.times)).collect()
-        })
+            let of = |(signal, limb): (&SignalRef, &Limb)| convert(by_ref[signal], limb.index, &times);
+            wanted.iter().zip(&limbs).map(of).collect()
+        })?
         .map_err(|what| unreadable(&self.path, &what))
     }
 }
@@ -193,22 +197,24 @@ fn unreadable(path: &Path, what: &str) -> Error {
     Error::format(path, format!("its value changes cannot be read: {what}; record it again"))
 }
 
-fn convert(from: &wellen::Signal, times: &[u64]) -> std::result::Result<Signal, String> {
+/// The changes of one limb of a signal.
+fn convert(from: &wellen::Signal, limb: u32, times: &[u64]) -> std::result::Result<Signal, String> {
     let mut signal = Signal::default();
     for (index, value) in from.iter_changes() {
         let SignalValueRef::BitVec(bits) = value else {
             return Err("a vector has a value without bits".into());
         };
         let (mut ones, mut unknown, mut high_z) = (0u64, 0u64, 0u64);
-        let width = bits.width().min(64);
+        let width = bits.width().saturating_sub(64 * limb).min(64);
         if let Some(bytes) = bits.be_bytes() {
-            ones = bytes.iter().rev().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            let lower = bytes.iter().rev().skip(8 * limb as usize).take(8);
+            ones = lower.rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
             if width < 64 {
                 ones &= (1 << width) - 1;
             }
         } else {
             for bit in 0..width {
-                match bits.get_bit(bit).as_ascii() {
+                match bits.get_bit(64 * limb + bit).as_ascii() {
                     '0' | 'l' => {}
                     '1' | 'h' => ones |= 1 << bit,
                     'z' => high_z |= 1 << bit,
@@ -235,7 +241,7 @@ mod tests {
 
     fn open_bytes(bytes: &[u8]) -> Result<Capture> {
         let file = TempFile::new("a.wave", bytes);
-        crate::read::open(file.path())
+        crate::read::open(file.path(), &Default::default())
     }
 
     fn changes(capture: &Capture) -> &dyn Changes {
@@ -262,7 +268,7 @@ mod tests {
             assert_eq!(names, [("top.CLK", 1), ("top.AD[3:0]", 4), ("top.D[0]", 1)]);
             let fst = changes(&capture);
             assert_eq!((fst.tick(), fst.end(), fst.gaps()), ((1, 100_000_000), 40, &[(10, 20)][..]));
-            let signals = fst.signals(&[2, 1, 2]).unwrap();
+            let signals = fst.signals(&Limb::lowest(&[2, 1, 2])).unwrap();
             assert_eq!(signals[0], signals[2]);
             let ad = &signals[1];
             assert_eq!((ad.times[0], ad.values[0]), (0, 0b0001));
@@ -277,7 +283,7 @@ mod tests {
         let ghw = changes(&capture);
         assert_eq!(ghw.tick(), (1, 1_000_000_000_000_000));
         let ad = capture.channels.iter().position(|c| c.name == "top.ad[3:0]").unwrap();
-        let signal = &ghw.signals(&[ad]).unwrap()[0];
+        let signal = &ghw.signals(&Limb::lowest(&[ad])).unwrap()[0];
         // "UUUU", then "10ZX", then "01LH": weak levels are levels.
         assert_eq!(signal.times[..3], [0, 5_000_000, 10_000_000]);
         assert_eq!(signal.values[..3], [0, 0b1000, 0b0101]);

@@ -1,0 +1,202 @@
+"""Decoding from an idle bus to a saturated one, each beside the limit of that very memory or file.
+
+The limit in memory is one thread that XORs the same buffer; that of a file is to inflate it and do nothing else. The
+serial share of a path follows from its times on one and on two threads (Amdahl), and from it the speed-up on more.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import traffic
+from numpy.typing import NDArray
+
+from pcitrace import _kernel
+
+FIVE = ["start_us", "end_us", "data_phases", "bytes", "termination"]
+"""What somebody asks for who wants rates and bursts."""
+
+CHUNK = 4 << 20
+"""Bytes of a member of a session, about as sigrok writes them."""
+
+
+@dataclass
+class Shape:
+    """A trace of the spectrum: samples of `unit` bytes whose bit `k` is channel `k`."""
+
+    name: str
+    data: bytes
+    unit: int
+    channels: list[str]
+    data_phases: bool = False
+
+    @property
+    def samples(self) -> int:
+        return len(self.data) // self.unit
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Its bus as the kernel takes it."""
+        lines = {
+            name: (bit, 0, name.endswith("#")) for bit, name in enumerate(self.channels) if not name.startswith("spare")
+        }
+        return {"name": "PCI", "width": None, "lines": lines}
+
+
+def shapes(count: int) -> list[Shape]:
+    """The spectrum, `count` samples of two bytes each, or as many bytes of wider ones."""
+
+    def of(name: str, samples: NDArray[np.uint16], channels: list[str]) -> Shape:
+        return Shape(name, samples.tobytes(), 2, channels)
+
+    dense = partial(traffic.dense, count)
+    wide = traffic.samples(count // 4, np.uint64)
+    # As sigrok packs a full bus: its lines side by side.
+    control = [name for name in traffic.CHANNELS_64 if not name.startswith("spare")]
+    packed = wide & np.uint64(0x3F) | wide >> np.uint64(16) << np.uint64(6)
+    full = [
+        Shape(f"full bus, units of {unit} bytes", traffic.in_units(samples, unit), unit, channels)
+        for unit, samples, channels in ((6, packed, control), (7, packed, control), (8, wide, traffic.CHANNELS_64))
+    ]
+    last = full[-1]
+    return [
+        of("idle", np.full(count, traffic.IDLE, np.uint16) | traffic.clock(count), traffic.CHANNELS_16),
+        of("a card under load", traffic.samples(count).astype(np.uint16), traffic.CHANNELS_16),
+        of("dense", dense(), traffic.CHANNELS_DENSE),
+        of("dense, one-sample jitter", dense(jitter=True), traffic.CHANNELS_DENSE),
+        of("saturated", dense(idle=2), traffic.CHANNELS_DENSE),
+        *full,
+        Shape("full bus, units of 8, with data phases", last.data, 8, last.channels, data_phases=True),
+    ]
+
+
+def in_turn(works: dict[str, Callable[[], object]], times: int) -> dict[str, float]:
+    """The shortest of several runs of each, in seconds; in turn, so that what disturbs the machine disturbs all."""
+    shortest = dict.fromkeys(works, math.inf)
+    for _ in range(times):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            shortest[name] = min(shortest[name], time.perf_counter() - start)
+    return shortest
+
+
+def predicted(one: float, two: float) -> str:
+    """The serial share of a path, and its speed-up on 16 and 64 cores."""
+    share = min(max(2 * two / one - 1, 0.0), 1.0)
+    speed = [1 / (share + (1 - share) / cores) for cores in (16, 64)]
+    return f"{100 * share:.0f} %: {speed[0]:.1f}, {speed[1]:.1f}"
+
+
+def in_memory(shape: Shape, times: int) -> str:
+    """A line of the table of decoding from memory to Arrow."""
+    words = np.frombuffer(shape.data[: len(shape.data) // 8 * 8], np.uint64)
+    capture = _kernel.from_samples(shape.data, shape.unit, shape.channels, traffic.RATE_MHZ * 1e6)
+
+    def decode(threads: int, columns: list[str] | None) -> int:
+        [one] = _kernel.decode(capture, [shape.spec], threads=threads, columns=columns, data_phases=shape.data_phases)
+        return one.transactions.num_rows
+
+    took = in_turn(
+        {
+            "limit": lambda: np.bitwise_xor.reduce(words),
+            "none": lambda: decode(1, []),
+            "all": lambda: decode(1, None),
+            "two": lambda: decode(2, None),
+        },
+        times,
+    )
+    rows = decode(2, [])
+    each = f"{took['none'] / rows * 1e9:,.0f} | {took['all'] / rows * 1e9:,.0f}" if rows else " | "
+    ratios = " | ".join(f"{took[way] / took['limit']:.1f}" for way in ("none", "all", "two"))
+    return (
+        f"| {shape.name} | {rows:,} | {shape.samples / took['limit'] / 1e6:,.0f} | {ratios} | {each} "
+        f"| {predicted(took['all'], took['two'])} |"
+    )
+
+
+def from_file(shape: Shape, folder: Path, times: int) -> str:
+    """A line of the table of decoding from a session of sigrok to Arrow."""
+    path = folder / "shape.sr"
+    write(path, shape)
+    capture = _kernel.open(str(path))
+
+    def decode(threads: int, columns: list[str] | None) -> object:
+        [one] = _kernel.decode(capture, [shape.spec], threads=threads, columns=columns, data_phases=shape.data_phases)
+        return one.transactions
+
+    took = in_turn(
+        {
+            "inflate": lambda: capture.read_samples(),
+            "one": lambda: decode(1, None),
+            "two": lambda: decode(2, None),
+            "five": lambda: decode(2, FIVE),
+        },
+        times,
+    )
+    zlib_s = in_turn({"zlib": lambda: inflate_with_zlib(path)}, 1)["zlib"]
+    recorded = shape.samples / (traffic.RATE_MHZ * 1e6)
+    times_real = " | ".join(f"{recorded / took[way]:.1f}" for way in ("inflate", "one", "two", "five"))
+    return (
+        f"| {shape.name} | {len(shape.data) / path.stat().st_size:.0f} : 1 | {recorded / zlib_s:.1f} | {times_real} "
+        f"| {predicted(took['one'], took['two'])} |"
+    )
+
+
+def write(path: Path, shape: Shape) -> None:
+    """A shape as a session of sigrok."""
+    probes = "".join(f"probe{bit + 1}={name}\n" for bit, name in enumerate(shape.channels))
+    metadata = (
+        f"[global]\nsigrok version=0.5.2\n\n[device 1]\ncapturefile=logic-1\ntotal probes={len(shape.channels)}\n"
+        f"samplerate=100 MHz\ntotal analog=0\n{probes}unitsize={shape.unit}\n"
+    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as session:
+        session.writestr("version", "2")
+        session.writestr("metadata", metadata)
+        for number, start in enumerate(range(0, len(shape.data), CHUNK), 1):
+            session.writestr(f"logic-1-{number}", shape.data[start : start + CHUNK])
+
+
+def inflate_with_zlib(path: Path) -> int:
+    """Inflate with the zlib of Python, the peer of libdeflate; the number of bytes."""
+    with zipfile.ZipFile(path) as session:
+        return sum(len(session.read(name)) for name in session.namelist() if name.startswith("logic"))
+
+
+def page(count: int, folder: Path, times: int) -> list[str]:
+    """Both tables in Markdown."""
+    lines = [
+        "## From idle to saturated: memory to Arrow",
+        "",
+        "Time over the limit (one thread XORs the same buffer), and what a transaction costs on one thread in ns. The "
+        "last column is the serial share of the whole path, from its times on one and two threads, and the speed-up on "
+        "16 and 64 cores that follows.",
+        "",
+        "| trace | transactions | limit, MS/s | no column | all columns | all, 2 threads | ns each: none | all "
+        "| serial share: x 16, x 64 |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    traces = shapes(count)
+    lines += [in_memory(shape, times) for shape in traces]
+    lines += [
+        "",
+        "## From idle to saturated: `.sr` to Arrow",
+        "",
+        f"Times real time (100 MS/s). Beside them the limits of the very file: to inflate it only, with libdeflate "
+        f"(one thread) and with zlib {zlib.ZLIB_RUNTIME_VERSION} of Python (one thread).",
+        "",
+        "| trace | deflated | zlib only | libdeflate only | all, 1 thread | all, 2 threads | five columns, 2 threads "
+        "| serial share: x 16, x 64 |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [from_file(shape, folder, max(times // 3, 3)) for shape in traces]
+    return [*lines, ""]

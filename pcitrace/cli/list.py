@@ -1,0 +1,131 @@
+"""``pcitrace list``: a capture as lines for people. Neither numpy nor pandas unless rows are chosen or named."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from pcitrace.cli.choice import add_choice, choice
+from pcitrace.cli.options import add_capture, choose_buses, open_run
+from pcitrace.errors import ConditionError
+from pcitrace.instrument.listing import Layer, Settings, lines
+from pcitrace.instrument.stream import TRANSACTIONS, Choice
+
+if TYPE_CHECKING:
+    from pcitrace.instrument.registers import Registers
+    from pcitrace.run import Bus, Run
+
+_EPILOG = """\
+examples:
+  pcitrace list capture.sr | less -R
+  pcitrace list bus.vcd.gz --where 'target == "eth0"'        what goes to that device
+  pcitrace list bus.vcd.gz --around 1.5ms --data all         what happened there, every data phase
+  pcitrace list bus.vcd.gz --layer accesses                  retries and disconnects put together
+  pcitrace list bus.vcd.gz --profile i82558 --two-pass       registers by name, from the first line on
+
+A line: time, initiator, command, address, data (bytes that were not enabled as dots), bytes moved, clocks without data,
+how it ended. Lines that begin with ! say what was wrong, at its place. Targets are named as configuration accesses have
+placed them until that line.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_capture(parser)
+    add_choice(parser)
+    parser.add_argument("--layer", choices=[str(one) for one in Layer], default="transactions", help="what one line is")
+    parser.add_argument(
+        "--time",
+        choices=("absolute", "delta", "trigger"),
+        default="absolute",
+        help="times from the start of the capture, from the line before, or from the trigger",
+    )
+    parser.add_argument("--trigger", metavar="TIME", help="when that was, if run.toml does not say it: 1.5ms")
+    parser.add_argument("--data", choices=("some", "all"), default="some", help="the first data phases, or all")
+    parser.add_argument("--raw", action="store_true", help="each retry by itself")
+    parser.add_argument("--two-pass", action="store_true", help="name every target in every line; decodes twice")
+    add_names(parser)
+    parser.add_argument(
+        "--colour", choices=("auto", "always", "never"), default="auto", help="auto: on a terminal, without NO_COLOR"
+    )
+    parser.epilog = _EPILOG
+
+
+def add_names(parser: argparse.ArgumentParser) -> None:
+    """Add what says who is who."""
+    parser.add_argument(
+        "--grant", metavar="NAME=GNT#", action="append", default=[], help="name an initiator: --grant eth0=GNT2#"
+    )
+    parser.add_argument("--profile", metavar="NIC", help="registers of this NIC profile: a name or a .toml")
+    parser.add_argument(
+        "--registers", metavar="FILE", action="append", default=[], help="a register file: TOML, CMSIS-SVD, SystemRDL"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """List."""
+    opened = open_run(args)
+    buses = choose_buses(opened, args.bus)
+    terminal = sys.stdout.isatty()
+    settings = Settings(
+        layer=Layer(args.layer),
+        zero_us=_zero_us(args, opened, buses[0]),
+        width=shutil.get_terminal_size().columns if terminal else None,
+        colour=args.colour == "always" or (args.colour == "auto" and terminal and not os.environ.get("NO_COLOR")),
+        all_data=args.data == "all",
+        raw=args.raw,
+        two_pass=args.two_pass,
+        grants=grants_of(args, buses),
+        registers=registers_of(args),
+        problems_of_us=_problems_of_us(args),
+    )
+    for some in lines(buses, settings, Choice(choice(args, TRANSACTIONS), settings.grants)):
+        sys.stdout.buffer.write(some)
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def grants_of(args: argparse.Namespace, buses: list[Bus]) -> dict[str, dict[str, str]]:
+    """What --grant states, by bus."""
+    if not args.grant:
+        return {}
+    from pcitrace.instrument.names import check_grants
+
+    return {bus.name: check_grants(args.grant, bus.lines) for bus in buses}
+
+
+def registers_of(args: argparse.Namespace) -> Registers | None:
+    """What the profile and the register files know."""
+    if args.profile is None and not args.registers:
+        return None
+    from pcitrace.instrument.registers import Registers
+
+    return Registers.load(args.profile, args.registers)
+
+
+def _zero_us(args: argparse.Namespace, opened: Run, bus: Bus) -> float | None:
+    """What the times count from."""
+    if args.time != "trigger":
+        return None if args.time == "delta" else 0.0
+    if args.trigger is not None:
+        from pcitrace.instrument.moments import duration_us
+
+        return duration_us(args.trigger)
+    number = opened.captures.index(bus.capture)
+    described = opened.folder.run["captures"][number] if opened.folder is not None else {}
+    sample, rate_hz = described.get("trigger_sample"), bus.capture.rate_hz
+    if sample is None or rate_hz is None:
+        raise ConditionError("the capture does not say when its trigger was; say it with --trigger TIME", "trigger")
+    return float(sample / rate_hz * 1e6)
+
+
+def _problems_of_us(args: argparse.Namespace) -> tuple[float, float] | None:
+    """From where to where problems of no transaction are listed; None where all transactions are."""
+    if args.where or not (args.start or args.stop or args.around):
+        return (0.0, 0.0) if args.where else None
+    from pcitrace.instrument.moments import limits_us
+
+    return limits_us(args.start, args.stop, args.around)

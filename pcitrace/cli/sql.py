@@ -1,0 +1,36 @@
+"""``pcitrace sql``: a question about a capture in SQL."""
+
+from __future__ import annotations
+
+import argparse
+
+from pcitrace.cli.options import add_capture, open_run
+from pcitrace.cli.tables import add_output, emit
+
+_EPILOG = """\
+examples:
+  pcitrace sql bus.vcd.gz "select command_name, count(*) n, sum(bytes) from transactions group by 1 order by n desc"
+  pcitrace sql RUN "select length_bytes, median(t_nic_us) from frames group by 1" -o t_nic.parquet
+
+Every table of the table reference is there under its name; transactions and data phases are decoded while they are
+read. Needs DuckDB: pip install duckdb.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_capture(parser)
+    parser.add_argument("query", metavar="QUERY", help="in DuckDB's SQL")
+    parser.add_argument("--profile", metavar="NIC", help="NIC profile, for bursts, csr_accesses and frames")
+    add_output(parser, "the answer")
+    parser.epilog = _EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, write the answer."""
+    from pcitrace.decode import to_pandas
+    from pcitrace.instrument.sql import query
+
+    answer = query(open_run(args), args.query, profile=args.profile)
+    emit(to_pandas(answer.to_arrow_table()), args)
+    return 0

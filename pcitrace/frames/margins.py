@@ -1,0 +1,124 @@
+"""How sure each frame is: what was found is weighed against everything else that the pieces could be.
+
+Where the frames that were found first do not account for the frames on a wire, the pieces of both hosts are read again
+at the least cost (`pcitrace.traffic.weigh`). That reading has margins; an edge of a frame whose margin is below `SURE`
+is null: another reading is about as likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pcitrace.columns import Floats, Integers
+from pcitrace.frames.identity import LEAST_USER_BYTES
+from pcitrace.lattice import Reading
+from pcitrace.traffic.dma import Dma
+from pcitrace.traffic.goals import RECEIVE, SEND, Target
+from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.weigh import Found, weigh
+
+if TYPE_CHECKING:
+    from pcitrace.frames.matching import Ends, HostTraffic
+
+__all__ = ["SURE", "judge", "read_again"]
+
+SURE = 6.0
+"""Nats: what is given is exp(6), about 400 times, as likely as anything else by the card's own cost table.
+
+A judgement, not yet calibrated: no table of the share wrong against the margin has been made.
+"""
+
+COMPLETE, FEW = 0.95, 1
+"""Where a smaller share of the frames on the wire and of the sends are each other's, the first reading is doubted; one
+that the capture cuts is no reason."""
+
+
+EDGES = {SEND: ("dma_start_us", "dma_end_us"), RECEIVE: ("rx_dma_start_us", "rx_dma_end_us")}
+"""The columns of a frame's edges, by direction."""
+
+COLUMNS = {SEND: ("sender", "send_burst", "margin_send"), RECEIVE: ("receiver", "receive_burst", "margin_receive")}
+"""The columns of a frame's host, burst and margin, by direction."""
+
+
+def read_again(
+    hosts: Mapping[str, HostTraffic], ends: Mapping[str, Ends], columns: dict[str, Any]
+) -> dict[str, tuple[Pieces, Reading]]:
+    """Return the cheapest reading of each host's pieces where the frames found so far do not account for the wires."""
+    if all(_complete(columns, name, ends) for name in hosts):
+        return {}
+    out = {}
+    for name, host in hosts.items():
+        if not (host.traffic.dma.bus.data_phases > 0).any():
+            continue
+        found, targets = [], []
+        for side in (SEND, RECEIVE):
+            rows = _rows(columns, name, side)
+            found.append(Found(columns[COLUMNS[side][1]][rows], columns["wire_row"][rows]))
+            sender = name if side == SEND else next((one for one in ends if one != name), None)
+            wire = ends[sender].wire if sender is not None else None
+            targets.append(Target.on_wire(wire) if wire is not None else None)
+        out[name] = weigh(host.traffic.dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]))
+    return out
+
+
+def _rows(columns: dict[str, Any], name: str, side: int) -> Integers:
+    return np.flatnonzero(columns[COLUMNS[side][0]] == name)
+
+
+def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> bool:
+    """Return whether nearly all frames on a host's wire were read on its bus, and hardly anything else was."""
+    wire = ends[name].wire
+    if wire is None:
+        return True
+    mine = columns["sender"] == name
+    claimed = int((mine & (columns["wire_row"] >= 0) & (columns["send_row"] >= 0)).sum())
+    most = max(len(wire), len(ends[name].sends))
+    return most - claimed <= max(FEW, (1 - COMPLETE) * most)
+
+
+def judge(
+    hosts: Mapping[str, HostTraffic], columns: dict[str, Any], readings: Mapping[str, tuple[Pieces, Reading]]
+) -> None:
+    """Add the margins of frames to their columns, and make null what is not sure.
+
+    Parameters
+    ----------
+    hosts : mapping of str to HostTraffic
+    columns : dict of str to arrays
+        The frames of all hosts; `margin_send` and `margin_receive` are added, NaN where nothing was weighed.
+    readings : mapping of str to Pieces and Reading
+        Of each host that was read again.
+    """
+    for side in (SEND, RECEIVE):
+        margins = np.full((len(columns["sender"]), 2), np.nan)
+        for name, (pieces, reading) in readings.items():
+            rows = _rows(columns, name, side)
+            found = Found(columns[COLUMNS[side][1]][rows], columns["wire_row"][rows])
+            margins[rows] = _margins(found, pieces.rows, hosts[name].traffic.dma, reading, side)
+        for edge, column in enumerate(EDGES[side]):
+            columns[column] = np.where(margins[:, edge] < SURE, np.nan, columns[column])
+        columns[COLUMNS[side][2]] = margins.min(axis=1)
+    if readings:
+        # How much of a short frame is data only its send tells.
+        short = (columns["length_bytes"] >= 0) & (columns["length_bytes"] <= LEAST_USER_BYTES)
+        unsure = short & ~columns["length_exact"] & ~(columns["margin_send"] >= SURE)
+        columns["length_bytes"] = np.where(unsure, LEAST_USER_BYTES, columns["length_bytes"])
+
+
+def _margins(found: Found, rows: Integers, dma: Dma, reading: Reading, side: int) -> Floats:
+    """Return the margins of both edges of each frame; 0 where the reading has another edge, NaN without a burst."""
+    burst, order = dma.burst[rows], np.arange(len(rows))
+    count = int(dma.burst.max()) + 1
+    edges = np.full(count, len(rows)), np.full(count, -1)
+    np.minimum.at(edges[0], burst, order)
+    np.maximum.at(edges[1], burst, order)
+    out = np.full((len(found.burst), 2), np.nan)
+    some = np.flatnonzero(found.burst >= 0)
+    for column, (at, is_edge) in enumerate(zip(edges, (reading.begins, reading.ends), strict=True)):
+        row = at[found.burst[some]]
+        same = (reading.track[row] == side) & is_edge[row] & (reading.target[row] == found.target[some])
+        out[some, column] = np.where(same, reading.margins[row, 1 + column], 0.0)
+    return out

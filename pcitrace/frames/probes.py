@@ -1,0 +1,82 @@
+"""Whether the probe of a host's wire is on the wire of the other host: what came before and after each frame tells.
+
+A frame on the wire of A was read from A's memory just before, and is written to B's just after. If it always comes
+sooner after a send of B, and sooner before a receive of A, then it is B's frame. Lengths do not tell it where all are
+equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pcitrace.columns import Floats
+from pcitrace.frames.matching import HostTraffic
+from pcitrace.traffic.dma import Kind
+
+__all__ = ["on_other_wire"]
+
+CLEARLY = 0.5
+"""The other way round has to fit so much better: to have half of the time between memory and wire."""
+
+LONGEST_US = 500.0
+"""What took longer is another frame."""
+
+FEWEST = 5
+"""Fewer frames may come together by chance."""
+
+
+def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
+    """Say whose TX_EN is that of the other host.
+
+    Parameters
+    ----------
+    hosts : mapping of str to HostTraffic
+        Two hosts, their times on one axis.
+    """
+    found = []
+    for name, host in hosts.items():
+        others = [one for other, one in hosts.items() if other != name]
+        if host.wire is None or len(others) != 1:
+            continue
+        start_us = host.wire["start_us"].to_numpy(dtype=float, na_value=np.nan)
+        start_us = start_us[~np.isnan(start_us)]
+        if len(start_us) < FEWEST:
+            continue
+        [other] = others
+        stated, swapped = _between(start_us, host, other), _between(start_us, other, host)
+        if swapped < CLEARLY * stated:
+            found.append(name)
+    if not found:
+        return []
+    names = " and ".join(hosts)
+    if len(found) == 2:
+        return [f"TX_EN of {names} are swapped: frames on either wire follow the other host's sends"]
+    [name] = found
+    return [f"TX_EN of {name} is the other host's: its frames follow that host's sends; see the wiring of {names}"]
+
+
+def _between(wire_us: Floats, sender: HostTraffic, receiver: HostTraffic) -> float:
+    """Return the usual time from a send of one host over the wire to a receive of the other."""
+    sent = _begins(sender, Kind.SEND_DATA)
+    received = _begins(receiver, Kind.RECEIVE_DATA)
+    if not len(sent):
+        return np.inf
+    before = np.searchsorted(sent, wire_us, side="right") - 1
+    took_us = wire_us - sent[np.maximum(before, 0)]
+    known = before >= 0
+    if len(received):
+        behind = np.searchsorted(received, wire_us)
+        took_us += received[np.minimum(behind, len(received) - 1)] - wire_us
+        known &= behind < len(received)
+    if 2 * known.sum() < len(wire_us):
+        return np.inf
+    usual_us = float(np.median(took_us[known]))
+    return usual_us if usual_us < LONGEST_US else np.inf
+
+
+def _begins(host: HostTraffic, kind: Kind) -> Floats:
+    """Return when the bursts of one kind begin."""
+    joined = host.traffic.joined
+    return np.sort(joined.first_data_us[(joined.kind == kind) & (joined.data_phases > 0)])

@@ -1,0 +1,235 @@
+"""Two captures of the same thing: what happens in one and not in the other, with other data, or with other waits.
+
+Transactions are aligned by what happens (command, address, who), not by time: from a simulation of an FPGA core and
+from its silicon alike. Then the data, the end and the waits of those that go together are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcitrace.columns import integers, strings
+from pcitrace.errors import WiringError
+from pcitrace.instrument.alignment import align
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pcitrace.columns import Booleans, Integers
+    from pcitrace.run import Bus
+
+__all__ = ["Comparison", "compare"]
+
+_COLUMNS = (
+    "transaction", "start_us", "clocks", "command", "command_name", "dac", "address", "data_phases", "bytes",
+    "wait_clks", "devsel_clks", "termination", "initiator",
+)  # fmt: skip
+_NEEDED = ("AD0", "AD32", "CBE0#", "CBE4#", "STOP#", "DEVSEL#")
+"""Lines that say what happened, one for each group: both captures have to have the same."""
+_TIMED = ("retry", "disconnect_with_data", "disconnect_without_data")
+
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two captures differ.
+
+    Attributes
+    ----------
+    first : dict or None
+        The first difference: ``what`` (``inserted``, ``missing`` or what changed), ``a`` and ``b``.
+    inserted, missing : list of dict
+        Transactions of B without a counterpart in A, and of A without one in B.
+    changed : list of dict
+        ``a``, ``b`` and ``what``: of ``data``, ``termination``, ``waits``, ``devsel``.
+    """
+
+    inserted: list[dict[str, Any]]
+    missing: list[dict[str, Any]]
+    changed: list[dict[str, Any]]
+    first: dict[str, Any] | None
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return self.first is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As ``--json`` has it."""
+        return {
+            "equal": self.equal,
+            "first": self.first,
+            "inserted": self.inserted,
+            "missing": self.missing,
+            "changed": self.changed,
+        }
+
+
+def compare(a: Bus, b: Bus, *, ignore_time: bool = False, masks: Sequence[tuple[int, int]] = ()) -> Comparison:
+    """Compare what happens on two buses.
+
+    Parameters
+    ----------
+    a, b : pcitrace.Bus
+    ignore_time : bool
+        Leave out what only time decides: waits, DEVSEL# speed, retries, and where disconnects cut.
+    masks : sequence of (int, int)
+        Addresses, first and last, whose transactions are left out.
+
+    Raises
+    ------
+    WiringError
+        They cannot be compared: one has lines that the other has not.
+    """
+    _check_lines(a, b)
+    with_grants = {line for line in a.lines if line.startswith("GNT")} == {
+        line for line in b.lines if line.startswith("GNT")
+    }
+    sides = [_Side(bus, ignore_time, masks, with_grants) for bus in (a, b)]
+    pairs = align(sides[0].keys, sides[1].keys)
+    rows_a, rows_b = sides[0].kept[pairs[:, 0]], sides[1].kept[pairs[:, 1]]
+    differs = {name: sides[0].values[name][rows_a] != sides[1].values[name][rows_b] for name in sides[0].values}
+    any_differs = np.logical_or.reduce(list(differs.values()))
+    changed = [
+        {
+            "a": sides[0].row(row_a),
+            "b": sides[1].row(row_b),
+            "what": [name for name, different in differs.items() if different[n]],
+        }
+        for n, row_a, row_b in zip(np.flatnonzero(any_differs), rows_a[any_differs], rows_b[any_differs], strict=True)
+    ]
+    missing = [sides[0].row(row) for row in np.setdiff1d(sides[0].kept, rows_a)]
+    inserted = [sides[1].row(row) for row in np.setdiff1d(sides[1].kept, rows_b)]
+    return Comparison(inserted, missing, changed, _first(inserted, missing, changed, (rows_a, rows_b), sides))
+
+
+def _check_lines(a: Bus, b: Bus) -> None:
+    for line in _NEEDED:
+        if (line in a.lines) != (line in b.lines):
+            have, lack = (a, b) if line in a.lines else (b, a)
+            group = line.rstrip("0123456789#") if line[-1].isdigit() or line.startswith("CBE") else line
+            what = {"AD": "AD", "CBE": "C/BE#"}.get(group, line)
+            raise WiringError(
+                f"{lack.capture.path}, bus {lack.name}: {what} ({line}) was not captured, and in {have.capture.path} "
+                "it was: these cannot be compared; capture the same lines, or leave the line out of the other's wiring",
+                (line,),
+                lack.lines,
+            )
+
+
+class _Side:
+    """One capture: keys by which its transactions are aligned, and values that are compared then."""
+
+    def __init__(self, bus: Bus, ignore_time: bool, masks: Sequence[tuple[int, int]], with_grants: bool) -> None:
+        [(batches, _)] = bus.capture.decoder.transactions([bus.spec], _COLUMNS, "AD0" in bus.lines)
+        import pyarrow as pa
+
+        self.rows: pa.Table = pa.Table.from_batches(batches)
+        self.ends, lines = _texts(self.rows, "termination")
+        address = integers(self.rows, "address")
+        keep = ~_masked(address, masks)
+        if ignore_time:
+            keep &= ~np.isin(self.ends, [lines.get(name, -2) for name in ("retry",)])
+        self.kept: Integers = np.flatnonzero(keep)
+        key = _mixed(address, integers(self.rows, "command"))
+        if with_grants:
+            codes, grants = strings(self.rows, "initiator")
+            key = _mixed(key, _stable(grants)[codes] if grants else codes)
+        self.keys: Hashes = key[self.kept].astype(np.uint64)
+        self.values = self._values(bus, ignore_time, _stable(list(lines)))
+
+    def _values(self, bus: Bus, ignore_time: bool, ends: Hashes) -> dict[str, npt.NDArray[Any]]:
+        values: dict[str, npt.NDArray[Any]] = {"data": self._data(bus)}
+        if not ignore_time:
+            values["termination"] = ends[self.ends]
+            values["waits"] = integers(self.rows, "wait_clks")
+            values["devsel"] = integers(self.rows, "devsel_clks")
+        return values
+
+    def _data(self, bus: Bus) -> npt.NDArray[Any]:
+        """A hash of the data phases of each transaction; without AD how many there were."""
+        counts = integers(self.rows, "data_phases")
+        if "AD0" not in bus.lines or not len(counts):
+            return counts
+        phases = bus.arrow("data_phases")
+        transaction = integers(phases, "transaction")
+        enables = integers(phases, "byte_enables")
+        data = integers(phases, "data").view(np.uint64) & _enabled(enables)
+        first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        nth = np.arange(len(transaction)) - first[transaction]
+        each = _mixed(_mixed(data, enables), nth).astype(np.uint64)
+        # Sums of what was mixed with its place: the same in the same order only.
+        sums = np.concatenate([[np.uint64(0)], np.cumsum(each, dtype=np.uint64)])
+        whole: Hashes = sums[first + counts] - sums[first]
+        return whole
+
+    def row(self, row: int) -> dict[str, Any]:
+        """A transaction, as people see it."""
+        [told] = self.rows.slice(int(row), 1).to_pylist()
+        names = ("transaction", "start_us", "command_name", "address", "bytes", "wait_clks", "termination", "initiator")
+        return {name: told[name] for name in names}
+
+
+def _first(
+    inserted: list[dict[str, Any]],
+    missing: list[dict[str, Any]],
+    changed: list[dict[str, Any]],
+    pairs: tuple[Integers, Integers],
+    sides: Sequence[_Side],
+) -> dict[str, Any] | None:
+    """The difference that comes first, in the order in which both captures go."""
+    found: list[tuple[float, dict[str, Any]]] = []
+    for what, side, rows in (("missing", 0, missing), ("inserted", 1, inserted)):
+        if rows:
+            # A transaction of one side stands between two that go together.
+            number = int(rows[0]["transaction"])
+            place = np.searchsorted(pairs[side], number) - 0.5
+            at = {"a": rows[0], "b": None} if side == 0 else {"a": None, "b": rows[0]}
+            found.append((float(place), {"what": [what], **at}))
+    if changed:
+        number = int(changed[0]["a"]["transaction"])
+        found.append((float(np.searchsorted(pairs[0], number)), changed[0]))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _masked(address: Integers, masks: Sequence[tuple[int, int]]) -> Booleans:
+    masked = np.zeros(len(address), dtype=bool)
+    unsigned = address.view(np.uint64)
+    for first, last in masks:
+        masked |= (unsigned >= np.uint64(first)) & (unsigned <= np.uint64(last)) & (address != -1)
+    return masked
+
+
+def _texts(rows: pa.Table, name: str) -> tuple[Integers, dict[str, int]]:
+    codes, texts = strings(rows, name)
+    return codes, {text: code for code, text in enumerate(texts)}
+
+
+def _stable(texts: Sequence[str]) -> Hashes:
+    """A number for each text, the same in every capture; 0 behind them for null."""
+    import zlib
+
+    return np.array([*(zlib.crc32(text.encode()) + 1 for text in texts), 0], dtype=np.uint64)
+
+
+def _mixed(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Hashes:
+    """Two numbers as one (the finaliser of splitmix64, Steele et al. 2014): equal ones stay equal."""
+    with np.errstate(over="ignore"):
+        mixed = a.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + b.astype(np.uint64) + np.uint64(1)
+        mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ mixed >> np.uint64(31)
+
+
+def _enabled(enables: Integers) -> Hashes:
+    """Mask of the bits whose bytes are enabled; all where that is not known."""
+    lanes = np.zeros(256, dtype=np.uint64)
+    for value in range(256):
+        lanes[value] = sum(0xFF << 8 * lane for lane in range(8) if not value >> lane & 1)
+    return np.where(enables < 0, np.uint64(2**64 - 1), lanes[enables & 0xFF])

@@ -1,0 +1,183 @@
+"""A capture as lines for people: one line a transaction, a data phase or an access.
+
+The kernel writes the lines; here is who is who. Names are those that are known at a line, learned from the
+configuration accesses before it, or with ``two_pass`` those of the whole capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pcitrace import _kernel
+from pcitrace.instrument.stream import Choice, parts
+
+if TYPE_CHECKING:
+    from pcitrace.instrument.names import Names
+    from pcitrace.instrument.registers import Registers
+    from pcitrace.run import Bus
+
+__all__ = ["Layer", "Settings", "lines"]
+
+_LAST = 2**64 - 1
+"""Beyond the number of any transaction."""
+
+
+class Layer(StrEnum):
+    """What one line is."""
+
+    TRANSACTIONS = "transactions"
+    DATA = "data"
+    ACCESSES = "accesses"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a listing looks.
+
+    Attributes
+    ----------
+    layer : Layer
+    zero_us : float or None
+        What the times count from, in us; None: the line before.
+    width : int or None
+        Columns of the terminal; longer lines are cut. None: as wide as they are.
+    colour : bool
+    all_data : bool
+        Every data phase, not only the first four of a line.
+    raw : bool
+        Each retry by itself, instead of one line for an access that was retried.
+    two_pass : bool
+        Decode twice: name everything in each line as it is known at the end.
+    grants : mapping of str to mapping
+        Names of initiators as the user states them: bus -> GNT# line -> name.
+    registers : Registers, optional
+        What profiles and register files know.
+    problems_of_us : tuple of float, optional
+        Where not all transactions are listed: problems of those that are, and those of no transaction from here to
+        there.
+    """
+
+    layer: Layer = Layer.TRANSACTIONS
+    zero_us: float | None = 0.0
+    width: int | None = None
+    colour: bool = False
+    all_data: bool = False
+    raw: bool = False
+    two_pass: bool = False
+    grants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    registers: Registers | None = None
+    problems_of_us: tuple[float, float] | None = None
+
+
+def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice | None = None) -> Iterator[bytes]:
+    """List what happened on some buses of one capture.
+
+    Parameters
+    ----------
+    buses : sequence of Bus
+    settings : Settings, optional
+    choice : Choice, optional
+        Which transactions are listed.
+
+    Yields
+    ------
+    bytes
+        Some lines, UTF-8, each with its end.
+    """
+    settings = settings or Settings()
+    grants = [line for bus in buses for line in bus.lines if line.startswith("GNT")]
+    named = [name for of_bus in settings.grants.values() for name in of_bus.values()]
+    listing = _kernel.Listing(
+        layer=settings.layer,
+        zero_us=settings.zero_us,
+        width=settings.width,
+        colour=settings.colour,
+        all_data=settings.all_data,
+        raw=settings.raw,
+        with_bus=len(buses) > 1,
+        problems_of_us=settings.problems_of_us,
+        initiator_width=max((len(name) for name in [*grants, *named]), default=0),
+    )
+    has_data = any("AD0" in bus.lines for bus in buses)
+    known = {bus.name: _Known(bus, settings, listing) for bus in buses}
+    for part in parts(buses, _kernel.Listing.columns(), choice=choice, data_phases=has_data):
+        written = 0
+        listing.begin(part)
+        for row, bus, transaction, command, address, moved in part.configuration() if has_data else ():
+            if known[bus].is_new(command, address, moved):
+                # What is learned from this access is known in its own line, and not before.
+                yield listing.lines(part, written, row)
+                written = row
+                known[bus].learn(transaction, command, address, moved)
+        yield listing.lines(part, written, len(part))
+    yield listing.finish()
+
+
+class _Known:
+    """What is known of one bus, kept up to date in a listing."""
+
+    def __init__(self, bus: Bus, settings: Settings, listing: _kernel.Listing) -> None:
+        self.bus = bus
+        self.listing = listing
+        self.registers = settings.registers
+        self.stated = settings.grants.get(bus.name, {})
+        self.names: Names | None = None
+        self.finished = settings.two_pass
+        # The last access to each address, and the name that its line has.
+        self.last: dict[int, tuple[Any, ...]] = {}
+        self.places: dict[int, str] = {}
+        self.windows: list[tuple[Any, ...]] = []
+        for line, name in self.stated.items():
+            listing.set_initiator(bus.name, line, name)
+        if settings.two_pass:
+            from pcitrace.instrument.names import of_bus
+
+            self.names = of_bus(bus, self.stated)
+            for line, name in self.names.initiators.items():
+                listing.set_initiator(bus.name, line, name)
+        self._set_windows()
+
+    def is_new(self, command: int, address: int, moved: list[tuple[float, int, int]]) -> bool:
+        """Whether an access tells more than the last one to the same address did."""
+        said = (command, *((data, enables) for _, data, enables in moved))
+        if self.last.get(address) == said:
+            return False
+        self.last[address] = said
+        return True
+
+    def learn(self, transaction: int, command: int, address: int, moved: list[tuple[float, int, int]]) -> None:
+        """Learn from a configuration access."""
+        from pcitrace.instrument.devices import access_of
+        from pcitrace.instrument.names import Names
+
+        if self.names is None:
+            self.names = Names(self.stated)
+        if not self.finished:
+            for nth, (time_us, data, enables) in enumerate(moved):
+                access = access_of(transaction, time_us, command, address, nth, data, enables)
+                if access is not None:
+                    self.names.see(access)
+            self._set_windows()
+        place = self.names.space.register(address)
+        if place is not None and self.places.get(address) != place:
+            self.places[address] = place
+            self.listing.set_place(self.bus.name, address, place)
+
+    def _set_windows(self) -> None:
+        """Tell the listing about the windows, if they changed."""
+        windows = list(self.registers.fixed_windows()) if self.registers is not None else []
+        first: set[tuple[str, str]] = set()
+        for one in self.names.windows if self.names is not None else ():
+            key = (one.device, one.name)
+            since = 0 if self.finished and key not in first else one.since
+            first.add(key)
+            until = _LAST if one.until is None else one.until
+            described = self.registers.of_window(self.names, one) if self.registers and self.names else []
+            name = f"{one.device} {one.name}"
+            windows.append((one.space == "io", one.base, one.size, name, since, until, described))
+        if windows != self.windows:
+            self.windows = windows
+            self.listing.set_windows(self.bus.name, windows)

@@ -1,0 +1,197 @@
+"""The rules of the bus as data, which of them count, and what a capture says of one.
+
+The catalogue is ``rules.toml``; the kernel evaluates the rules on every clock in the pass that decodes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pcitrace.errors import ConfigurationError
+
+__all__ = ["Masks", "Result", "Rule", "State", "Violation", "catalogue", "seen", "select"]
+
+FIRST = 100
+"""Places that are told of one rule; all are counted."""
+
+_LINES = ("FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#")
+
+
+class State(StrEnum):
+    """What is known of a rule."""
+
+    OK = "ok"
+    VIOLATED = "violated"
+    NOT_EVALUATED = "not_evaluated"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule.
+
+    Attributes
+    ----------
+    id : str
+        ``M07``: M of initiators, T of targets, A of arbitration, P of parity, W of 64 bits, L of LOCK#, E of the clock.
+    sentence : str
+        What holds on a bus.
+    section : str
+        Of the PCI Local Bus Specification 2.3.
+    needs : tuple of str
+        Lines without which it is not evaluated.
+    note : str
+        What the specification says beyond the sentence, or where the rule can mislead.
+    """
+
+    id: str
+    sentence: str
+    section: str
+    needs: tuple[str, ...]
+    note: str = ""
+
+
+@cache
+def catalogue() -> dict[str, Rule]:
+    """All rules by their ids."""
+    text = (resources.files("pcitrace.instrument") / "rules.toml").read_text(encoding="utf-8")
+    return {
+        id: Rule(id, one["sentence"], one["section"], tuple(one["needs"]), one.get("note", ""))
+        for id, one in tomllib.loads(text).items()
+    }
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One place where a rule was broken."""
+
+    clk: int
+    time_us: float
+    transaction: int | None
+    initiator: str | None
+    target: str | None
+    expected: str
+    seen: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a capture says of one rule.
+
+    Attributes
+    ----------
+    rule : Rule
+    state : State
+    count : int
+        Violations; 0 where it was not evaluated.
+    reason : str or None
+        Why it was not evaluated.
+    first : list of Violation
+        The first of them, 100 at most.
+    initiators, targets : dict of str to int
+        How many violations each has, as far as they were kept (20,000 of a rule); unknown ones are left out.
+    """
+
+    rule: Rule
+    state: State
+    count: int = 0
+    reason: str | None = None
+    first: list[Violation] = field(default_factory=list)
+    initiators: dict[str, int] = field(default_factory=dict)
+    targets: dict[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As ``--json`` has it."""
+        return {
+            "id": self.rule.id,
+            "state": str(self.state),
+            "count": self.count,
+            "reason": self.reason,
+            "needs": list(self.rule.needs),
+            "initiators": self.initiators,
+            "targets": self.targets,
+            "first": [vars(one) for one in self.first],
+        }
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Which rules count.
+
+    Attributes
+    ----------
+    rules : frozenset of str
+        The ids that are evaluated.
+    excepted : tuple of (str, str or None, str or None)
+        Rule, initiator, target: violations that do not count; None for any.
+    """
+
+    rules: frozenset[str]
+    excepted: tuple[tuple[str, str | None, str | None], ...] = ()
+
+
+def select(rules: Sequence[str] | None = None, ignore: Sequence[str] = (), file: Path | None = None) -> Masks:
+    """Choose rules by id, or by what ids begin with (``M``, ``P0``).
+
+    Parameters
+    ----------
+    rules : sequence of str, optional
+        Only these; default: what the file says, else all.
+    ignore : sequence of str
+        None of these, besides those of the file.
+    file : pathlib.Path, optional
+        A bench's own masks: ``rules``, ``ignore``, and ``[[except]]`` with ``rule``, ``initiator``, ``target``.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such rule.
+    """
+    from pcitrace import configuration
+
+    said: dict[str, Any] = {} if file is None else configuration.load(file, "instrument/rule-masks.schema.json")
+    where = "--rules" if file is None else str(file)
+    wanted = _ids(rules, "--rules") if rules is not None else _ids(said.get("rules", [""]), where)
+    unwanted = _ids(ignore, "--ignore") | _ids(said.get("ignore", []), where)
+    excepted = [
+        (id, one.get("initiator"), one.get("target"))
+        for one in said.get("except", [])
+        for id in sorted(_ids([one["rule"]], where))
+    ]
+    return Masks(frozenset(wanted - unwanted), tuple(excepted))
+
+
+def _ids(texts: Iterable[str], where: str) -> set[str]:
+    known = catalogue()
+    found: set[str] = set()
+    for text in texts:
+        named = {id for id in known if id.startswith(text.upper())}
+        if not named:
+            near = difflib.get_close_matches(text.upper(), known, n=4, cutoff=0.3) or list(known)[:4]
+            raise ConfigurationError(f"{where}: there is no rule {text}; the nearest are {', '.join(near)}", where)
+        found |= named
+    return found
+
+
+def seen(asserted: int, before: int, value: int | None, rule: str) -> str:
+    """What the lines showed, in words."""
+    now, then = (
+        " ".join(name for n, name in enumerate(_LINES) if word >> n & 1) or "none" for word in (asserted, before)
+    )
+    if rule == "E01":
+        return f"{value} samples or ticks between edges of CLK"
+    text = f"asserted: {now}; the clock before: {then}"
+    if rule == "M14" and value is not None:
+        return f"C/BE# {value >> 4:04b} -> {value & 15:04b}; {text}"
+    if rule == "M19" and value is not None:
+        return f"C/BE# {value:04b}; {text}"
+    if rule in ("M15", "T14") and value is not None:
+        return f"bits {value:08x} of AD changed; {text}"
+    return text

@@ -1,0 +1,233 @@
+//! The cells of a column, as they come: values in vectors, bits in words.
+
+use crate::columns::{Context, Part};
+use arrow::array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::UInt8Type;
+use std::sync::Arc;
+
+/// The cells of one column. Only what its type needs is ever filled.
+#[derive(Clone, Default)]
+pub struct Cells {
+    pub coded: bool,
+    pub nullable: bool,
+    /// The names that cells may hold, by bus.
+    pub lists: Arc<Vec<Vec<Name>>>,
+    pub floats: Vec<f64>,
+    pub integers: Vec<u64>,
+    /// Small numbers, or places in the list of names.
+    pub bytes: Vec<u8>,
+    pub texts: Vec<u8>,
+    /// Where in `texts` each text begins, and the last one ends.
+    pub offsets: Vec<i32>,
+    pub flags: Bits,
+    pub valid: Bits,
+}
+
+impl Cells {
+    pub fn texts<R>(&mut self, part: &Part<R>, cell: impl for<'a> Fn(&Context<'a>, &R) -> Option<&'a str>) {
+        for (context, row) in rows(part) {
+            self.texts.extend_from_slice(cell(&context, row).unwrap_or_default().as_bytes());
+            self.offsets.push(self.texts.len() as i32);
+        }
+        self.validity(part, |context, row| cell(context, row).is_some());
+    }
+
+    #[inline(always)]
+    pub fn names<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<u8>) {
+        if self.coded {
+            self.bytes.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
+        } else {
+            let names = self.lists[part.0.bus.index].as_slice();
+            for (context, row) in rows(part) {
+                if let Some(code) = cell(&context, row) {
+                    names[usize::from(code)].push_to(&mut self.texts);
+                }
+                self.offsets.push(self.texts.len() as i32);
+            }
+        }
+        self.validity(part, |context, row| cell(context, row).is_some());
+    }
+
+    #[inline(always)]
+    pub fn floats<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<f64>) {
+        self.floats.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
+        self.validity(part, |context, row| cell(context, row).is_some());
+    }
+
+    #[inline(always)]
+    pub fn integers<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<u64>) {
+        self.integers.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
+        self.validity(part, |context, row| cell(context, row).is_some());
+    }
+
+    #[inline(always)]
+    pub fn bytes<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<u8>) {
+        self.bytes.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
+        self.validity(part, |context, row| cell(context, row).is_some());
+    }
+
+    #[inline(always)]
+    pub fn flags<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<bool>) {
+        self.flags.extend(part, |context, row| cell(context, row) == Some(true));
+        self.validity(part, |context, row| cell(context, row).is_some());
+    }
+
+    #[inline(always)]
+    fn validity<R>(&mut self, part: &Part<R>, known: impl Fn(&Context, &R) -> bool) {
+        if self.nullable {
+            self.valid.extend(part, known);
+        }
+    }
+
+    pub fn append(&mut self, more: &Cells) {
+        let before = self.texts.len() as i32;
+        self.floats.extend_from_slice(&more.floats);
+        self.integers.extend_from_slice(&more.integers);
+        self.bytes.extend_from_slice(&more.bytes);
+        self.texts.extend_from_slice(&more.texts);
+        self.offsets.extend(more.offsets[1..].iter().map(|offset| before + offset));
+        self.flags.append(&more.flags);
+        self.valid.append(&more.valid);
+    }
+
+    pub fn into_codes(self, bus: usize) -> ArrayRef {
+        let names = StringArray::from_iter_values(self.lists[bus].iter().map(|name| name.text.as_str()));
+        let codes = PrimitiveArray::<UInt8Type>::new(self.bytes.into(), self.valid.into_nulls());
+        Arc::new(DictionaryArray::new(codes, Arc::new(names)))
+    }
+
+    pub fn into_texts(self) -> ArrayRef {
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
+        Arc::new(StringArray::new(offsets, Buffer::from_vec(self.texts), self.valid.into_nulls()))
+    }
+}
+
+/// The rows of a part, each with its own context.
+#[inline(always)]
+fn rows<'a, R>(&(context, rows): &Part<'a, R>) -> impl ExactSizeIterator<Item = (Context<'a>, &'a R)> {
+    rows.iter().enumerate().map(move |(nth, row)| (Context { number: context.number + nth as u64, ..context }, row))
+}
+
+pub fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, valid: Bits) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(values.into(), valid.into_nulls()))
+}
+
+/// Most names are shorter; they are copied in one go.
+pub const NAME_BYTES: usize = 24;
+
+pub struct Name {
+    text: String,
+    padded: [u8; NAME_BYTES],
+}
+
+impl Name {
+    pub fn new(text: &str) -> Self {
+        let mut padded = [0; NAME_BYTES];
+        padded.iter_mut().zip(text.bytes()).for_each(|(to, byte)| *to = byte);
+        Name { text: text.into(), padded }
+    }
+
+    #[inline(always)]
+    fn push_to(&self, texts: &mut Vec<u8>) {
+        if self.text.len() > NAME_BYTES {
+            return texts.extend_from_slice(self.text.as_bytes());
+        }
+        let end = texts.len() + self.text.len();
+        texts.extend_from_slice(&self.padded);
+        texts.truncate(end);
+    }
+}
+
+/// A column of bits, 64 at a time.
+#[derive(Clone, Default)]
+pub struct Bits {
+    pub words: Vec<u64>,
+    count: usize,
+}
+
+impl Bits {
+    #[inline(always)]
+    fn extend<R>(&mut self, part: &Part<R>, bit: impl Fn(&Context, &R) -> bool) {
+        let (context, rows) = part;
+        for (nth, group) in rows.chunks(64).enumerate() {
+            let mut bytes = [0u8; 64];
+            for (at, (byte, row)) in bytes.iter_mut().zip(group).enumerate() {
+                let context = Context { number: context.number + (64 * nth + at) as u64, ..*context };
+                *byte = u8::from(bit(&context, row));
+            }
+            self.push(packed(&bytes), group.len());
+        }
+    }
+
+    /// Appends the lowest `count` bits, 64 at most; those above are 0.
+    fn push(&mut self, bits: u64, count: usize) {
+        let used = self.count % 64;
+        match self.words.last_mut().filter(|_| used > 0) {
+            Some(last) => {
+                *last |= bits << used;
+                if used + count > 64 {
+                    self.words.push(bits >> (64 - used));
+                }
+            }
+            None => self.words.push(bits),
+        }
+        self.count += count;
+    }
+
+    fn append(&mut self, more: &Bits) {
+        for (nth, &word) in more.words.iter().enumerate() {
+            self.push(word, (more.count - 64 * nth).min(64));
+        }
+    }
+
+    pub fn finish(self) -> BooleanBuffer {
+        BooleanBuffer::new(Buffer::from_vec(self.words), 0, self.count)
+    }
+
+    /// As validity: None where there is no null.
+    pub fn into_nulls(self) -> Option<NullBuffer> {
+        (self.count > 0).then(|| NullBuffer::new(self.finish())).filter(|nulls| nulls.null_count() > 0)
+    }
+}
+
+/// Bytes that are 0 or 1 as bits, the first one lowest.
+#[inline(always)]
+fn packed(bytes: &[u8; 64]) -> u64 {
+    let eights = bytes.as_chunks::<8>().0.iter();
+    // The product moves bit 0 of byte i to bit 56 + i; no two of its terms meet.
+    let byte = |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    eights.enumerate().fold(0, |word, (nth, eight)| word | byte(eight) << (8 * nth))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bits_come_back_however_they_are_pushed(pieces in proptest::collection::vec(proptest::collection::vec(any::<bool>(), 1..150), 0..8)) {
+            let (mut all, mut appended) = (Bits::default(), Bits::default());
+            for piece in &pieces {
+                let mut own = Bits::default();
+                for group in piece.chunks(64) {
+                    let bits = group.iter().enumerate().fold(0, |word, (at, &bit)| word | u64::from(bit) << at);
+                    all.push(bits, group.len());
+                    own.push(bits, group.len());
+                }
+                appended.append(&own);
+            }
+            let expected: Vec<bool> = pieces.concat();
+            prop_assert_eq!(all.finish().iter().collect::<Vec<_>>(), expected.clone());
+            prop_assert_eq!(appended.finish().iter().collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn sixty_four_bytes_are_one_word() {
+        let bytes = std::array::from_fn(|at| u8::from(at % 3 == 1 || at == 63));
+        let expected = (0..64).fold(0, |word, at| word | u64::from(bytes[at]) << at);
+        assert_eq!(packed(&bytes), expected);
+    }
+}

@@ -1,0 +1,274 @@
+//! Rows to Arrow columns, as they come: a decoder's rows are few enough to lie in the nearest cache when they are taken.
+
+use crate::cells::{Cells, NAME_BYTES, Name, primitive};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::pipeline::BusTables;
+use crate::rows::Origin;
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type};
+use std::sync::Arc;
+
+/// One column: its name, whether it can be null, how to fill it from rows, and what its numbers count from.
+pub struct Column<R> {
+    name: &'static str,
+    nullable: bool,
+    fill: Fill<R>,
+    counted: Counted,
+}
+
+/// What the numbers of a column count from, in a capture that several decoders make up.
+#[derive(Clone, Copy)]
+enum Counted {
+    Start,
+    Clock,
+    Transaction,
+}
+
+/// Fills a column from rows, by a loop of its own for each column: most of the time of a table goes by in them.
+pub enum Fill<R> {
+    Text(fn(&Part<R>, &mut Cells)),
+    /// A name out of a list: its place there, and the list of a bus.
+    Name(fn(&Part<R>, &mut Cells), fn(&BusTables) -> Vec<&str>),
+    Float(fn(&Part<R>, &mut Cells)),
+    Integer(fn(&Part<R>, &mut Cells)),
+    Byte(fn(&Part<R>, &mut Cells)),
+    Flag(fn(&Part<R>, &mut Cells)),
+}
+
+/// A [`Fill`] by what one cell holds.
+macro_rules! cells {
+    (Text, $cell:expr) => {
+        Fill::Text(|part, cells| cells.texts(part, $cell))
+    };
+    (Name, $cell:expr, $names:expr) => {
+        Fill::Name(|part, cells| cells.names(part, $cell), $names)
+    };
+    (Float, $cell:expr) => {
+        Fill::Float(|part, cells| cells.floats(part, $cell))
+    };
+    (Integer, $cell:expr) => {
+        Fill::Integer(|part, cells| cells.integers(part, $cell))
+    };
+    (Byte, $cell:expr) => {
+        Fill::Byte(|part, cells| cells.bytes(part, $cell))
+    };
+    (Flag, $cell:expr) => {
+        Fill::Flag(|part, cells| cells.flags(part, $cell))
+    };
+}
+pub(crate) use cells;
+
+pub const fn column<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+    Column { name, nullable: false, fill, counted: Counted::Start }
+}
+
+pub const fn nullable<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+    Column { name, nullable: true, fill, counted: Counted::Start }
+}
+
+/// Of numbers of clocks, which count from the decoder's first one.
+pub const fn clock<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+    Column { name, nullable: false, fill, counted: Counted::Clock }
+}
+
+/// The same for numbers of transactions.
+pub const fn transaction<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+    Column { name, nullable: false, fill, counted: Counted::Transaction }
+}
+
+/// Rows of one bus that follow each other, with what the first of them needs besides itself.
+pub type Part<'a, R> = (Context<'a>, &'a [R]);
+
+/// What a row needs besides itself.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub bus: &'a BusTables,
+    /// Number of the row within its bus.
+    pub number: u64,
+}
+
+impl<'a> Context<'a> {
+    pub fn layout(&self) -> &'a Layout {
+        &self.bus.layout
+    }
+
+    pub fn us(&self, stamp: u64) -> f64 {
+        self.bus.time.us(stamp)
+    }
+}
+
+/// Parts for batches of about `size` rows: long ones are cut, short ones are put together.
+pub fn portions<'a, R>(parts: impl Iterator<Item = Part<'a, R>>, size: usize) -> Vec<Vec<Part<'a, R>>> {
+    let mut portions: Vec<Vec<Part<R>>> = Vec::new();
+    let mut room = 0;
+    for (context, rows) in parts {
+        for (nth, rows) in rows.chunks(size).enumerate() {
+            let part = (Context { number: context.number + (nth * size) as u64, ..context }, rows);
+            match portions.last_mut() {
+                Some(last) if room >= rows.len() => last.push(part),
+                _ => {
+                    portions.push(vec![part]);
+                    room = size;
+                }
+            }
+            room -= rows.len();
+        }
+    }
+    portions
+}
+
+/// Some or all columns of a table.
+pub struct Columns<R: 'static> {
+    chosen: Vec<&'static Column<R>>,
+    schema: SchemaRef,
+    /// Whether names are dictionary encoded: a byte a row.
+    coded: bool,
+}
+
+impl<R> Columns<R> {
+    pub fn all(table: &'static [Column<R>]) -> Self {
+        Self::of(table.iter().collect(), false)
+    }
+
+    pub fn named(table: &'static [Column<R>], names: &[String], coded: bool) -> Result<Self> {
+        let find = |name: &String| {
+            let found = table.iter().find(|column| column.name == name);
+            found.ok_or_else(|| {
+                let there: Vec<_> = table.iter().map(|column| column.name).collect();
+                Error::Decode(format!("there is no column {name}; there are {}", there.join(", ")))
+            })
+        };
+        Ok(Self::of(names.iter().map(find).collect::<Result<_>>()?, coded))
+    }
+
+    fn of(chosen: Vec<&'static Column<R>>, coded: bool) -> Self {
+        let field = |column: &&Column<R>| {
+            let kind = match column.fill {
+                Fill::Name(..) if coded => DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8)),
+                Fill::Text(_) | Fill::Name(..) => DataType::Utf8,
+                Fill::Float(_) => DataType::Float64,
+                Fill::Integer(_) => DataType::UInt64,
+                Fill::Byte(_) => DataType::UInt8,
+                Fill::Flag(_) => DataType::Boolean,
+            };
+            Field::new(column.name, kind, column.nullable)
+        };
+        let schema = Arc::new(Schema::new(chosen.iter().map(field).collect::<Vec<_>>()));
+        Columns { chosen, schema, coded }
+    }
+
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+/// A table as it is filled.
+pub struct Sheet<R: 'static> {
+    columns: Arc<Columns<R>>,
+    cells: Vec<Cells>,
+    rows: usize,
+}
+
+impl<R> Clone for Sheet<R> {
+    fn clone(&self) -> Self {
+        Sheet { columns: self.columns.clone(), cells: self.cells.clone(), rows: self.rows }
+    }
+}
+
+impl<R> Sheet<R> {
+    /// Without rows, for rows of `buses`.
+    pub fn new(columns: &Arc<Columns<R>>, buses: &[BusTables]) -> Self {
+        let cells = |column: &&Column<R>| {
+            let lists = match column.fill {
+                Fill::Name(_, names) => {
+                    buses.iter().map(|bus| names(bus).into_iter().map(Name::new).collect()).collect()
+                }
+                _ => Vec::new(),
+            };
+            Cells {
+                coded: columns.coded,
+                nullable: column.nullable,
+                lists: Arc::new(lists),
+                offsets: vec![0],
+                ..Cells::default()
+            }
+        };
+        Sheet { columns: columns.clone(), cells: columns.chosen.iter().map(cells).collect(), rows: 0 }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Makes room for so many rows more.
+    pub fn reserve(&mut self, rows: usize) {
+        for (column, cells) in self.columns.chosen.iter().zip(&mut self.cells) {
+            match column.fill {
+                Fill::Float(_) => cells.floats.reserve(rows),
+                Fill::Integer(_) => cells.integers.reserve(rows),
+                Fill::Byte(_) => cells.bytes.reserve(rows),
+                Fill::Name(..) if self.columns.coded => cells.bytes.reserve(rows),
+                Fill::Name(..) | Fill::Text(_) => {
+                    cells.offsets.reserve(rows);
+                    cells.texts.reserve(NAME_BYTES / 2 * rows);
+                }
+                Fill::Flag(_) => cells.flags.words.reserve(rows / 64 + 1),
+            }
+            if column.nullable {
+                cells.valid.words.reserve(rows / 64 + 1);
+            }
+        }
+    }
+
+    pub fn add(&mut self, part: &Part<R>) {
+        self.rows += part.1.len();
+        for (column, cells) in self.columns.chosen.iter().zip(&mut self.cells) {
+            match column.fill {
+                Fill::Text(fill) | Fill::Name(fill, _) => fill(part, cells),
+                Fill::Float(fill) | Fill::Integer(fill) | Fill::Byte(fill) | Fill::Flag(fill) => fill(part, cells),
+            }
+        }
+    }
+
+    /// Appends the rows of a sheet of the same columns and buses.
+    pub fn append(&mut self, more: &Sheet<R>) {
+        self.rows += more.rows;
+        self.cells.iter_mut().zip(&more.cells).for_each(|(cells, more)| cells.append(more));
+    }
+
+    /// The table of rows of bus number `bus`, whose decoder's numbers count from `origin`.
+    pub fn finish(self, bus: usize, origin: Origin) -> RecordBatch {
+        let array = |(column, mut cells): (&&Column<R>, Cells)| -> ArrayRef {
+            let more = match column.counted {
+                Counted::Start => 0,
+                Counted::Clock => origin.clocks,
+                Counted::Transaction => origin.transactions,
+            };
+            if more > 0 {
+                cells.integers.iter_mut().for_each(|number| *number += more);
+            }
+            match column.fill {
+                Fill::Name(..) if self.columns.coded => cells.into_codes(bus),
+                Fill::Text(_) | Fill::Name(..) => cells.into_texts(),
+                Fill::Float(_) => primitive::<Float64Type>(cells.floats, cells.valid),
+                Fill::Integer(_) => primitive::<UInt64Type>(cells.integers, cells.valid),
+                Fill::Byte(_) => primitive::<UInt8Type>(cells.bytes, cells.valid),
+                Fill::Flag(_) => Arc::new(BooleanArray::new(cells.flags.finish(), cells.valid.into_nulls())),
+            }
+        };
+        let arrays = self.columns.chosen.iter().zip(self.cells).map(array).collect();
+        // The count says how many rows there are also where no column was asked for.
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        RecordBatch::try_new_with_options(self.columns.schema(), arrays, &options)
+            .expect("the arrays follow the schema")
+    }
+}
+
+/// A table of all rows of some parts.
+pub fn batch<R>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>]) -> RecordBatch {
+    let mut sheet = Sheet::new(columns, buses);
+    sheet.reserve(parts.iter().map(|(_, rows)| rows.len()).sum());
+    parts.iter().for_each(|part| sheet.add(part));
+    sheet.finish(0, Origin::default())
+}

@@ -1,0 +1,186 @@
+//! Tables in memory: built on the threads that decode, chunk by chunk.
+
+use crate::columns::{Columns, Context, Sheet};
+use crate::error::Result;
+use crate::pipeline::{BusTables, Gather, Sink};
+use crate::rows::{DataPhase, Origin, TakeRows, Transaction};
+use crate::tables::{self, Wanted};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use std::sync::Arc;
+
+/// Keeps the tables of each bus.
+pub struct MemorySink {
+    transactions: Arc<Columns<Transaction>>,
+    data_phases: Arc<Columns<DataPhase>>,
+    /// Batches of fewer rows are put together.
+    few: usize,
+    pub buses: Vec<BusRows>,
+}
+
+/// The tables of one bus.
+pub struct BusRows {
+    pub transactions: Batches<Transaction>,
+    pub data_phases: Batches<DataPhase>,
+    /// What came last, and what its numbers count from: more of the same may follow.
+    last: Option<(Origin, Sheets)>,
+}
+
+/// The rows of a chunk of one bus, as columns.
+#[derive(Clone)]
+pub struct Sheets {
+    bus: Arc<BusTables>,
+    transactions: Sheet<Transaction>,
+    data_phases: Sheet<DataPhase>,
+}
+
+impl TakeRows for Sheets {
+    fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase]) {
+        let context = |number| Context { bus: &self.bus, number };
+        self.transactions.add(&(context(first), transactions));
+        self.data_phases.add(&(context(0), data_phases));
+    }
+}
+
+impl Gather for Sheets {
+    fn reserve(&mut self, transactions: usize, data_phases: usize) {
+        self.transactions.reserve(transactions);
+        self.data_phases.reserve(data_phases);
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.transactions.rows(), self.data_phases.rows())
+    }
+}
+
+impl MemorySink {
+    pub fn new(wanted: &Wanted) -> Result<Self> {
+        Ok(MemorySink {
+            transactions: Arc::new(tables::transactions(wanted)?),
+            data_phases: Arc::new(tables::data_phases()),
+            few: if wanted.columns.is_some() { Batches::<Transaction>::WHOLE } else { Batches::<Transaction>::FEW },
+            buses: Vec::new(),
+        })
+    }
+}
+
+impl Sink for MemorySink {
+    type Gathered = Sheets;
+
+    fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Sheets>> {
+        let new = |_: &BusTables| BusRows {
+            transactions: Batches::new(&self.transactions, self.few),
+            data_phases: Batches::new(&self.data_phases, self.few),
+            last: None,
+        };
+        self.buses = buses.iter().map(new).collect();
+        let empty = |bus: &BusTables| Sheets {
+            bus: Arc::new(bus.clone()),
+            transactions: Sheet::new(&self.transactions, buses),
+            data_phases: Sheet::new(&self.data_phases, buses),
+        };
+        Ok(buses.iter().map(empty).collect())
+    }
+
+    fn rows(&mut self, bus: usize, origin: Origin, sheets: Sheets) -> Result<()> {
+        self.buses[bus].push(origin, sheets);
+        Ok(())
+    }
+
+    fn reached(&mut self, bus: usize, stamp: u64) -> Result<()> {
+        if stamp == u64::MAX {
+            self.buses[bus].finish();
+        }
+        Ok(())
+    }
+}
+
+impl BusRows {
+    /// Rows so few that they are appended to what came before.
+    const SHORT: usize = 1024;
+    /// A batch has no more rows: who looks rows up in one has few of them to look into.
+    const LONG: usize = 1 << 17;
+
+    fn push(&mut self, origin: Origin, sheets: Sheets) {
+        let (transactions, data_phases) = sheets.counts();
+        match &mut self.last {
+            Some((last_origin, last))
+                if *last_origin == origin
+                    && transactions.max(data_phases) < Self::SHORT
+                    && last.transactions.rows().max(last.data_phases.rows()) < Self::LONG =>
+            {
+                last.transactions.append(&sheets.transactions);
+                last.data_phases.append(&sheets.data_phases);
+            }
+            _ => {
+                self.finish_last();
+                self.last = Some((origin, sheets));
+            }
+        }
+    }
+
+    fn finish_last(&mut self) {
+        if let Some((origin, sheets)) = self.last.take() {
+            self.transactions.push(sheets.transactions.finish(sheets.bus.index, origin));
+            self.data_phases.push(sheets.data_phases.finish(sheets.bus.index, origin));
+        }
+    }
+
+    fn finish(&mut self) {
+        self.finish_last();
+        self.transactions.put_together();
+        self.data_phases.put_together();
+    }
+}
+
+/// A table in batches, of which small ones are put together.
+pub struct Batches<R: 'static> {
+    columns: Arc<Columns<R>>,
+    few: usize,
+    batches: Vec<RecordBatch>,
+    small: Vec<RecordBatch>,
+    /// Rows of the small ones.
+    rows: usize,
+}
+
+impl<R> Batches<R> {
+    const FEW: usize = 8192;
+    /// Rows of few columns that are put together: what is that large goes back to the system when it is let go.
+    const WHOLE: usize = 1 << 20;
+
+    fn new(columns: &Arc<Columns<R>>, few: usize) -> Self {
+        Batches { columns: columns.clone(), few, batches: Vec::new(), small: Vec::new(), rows: 0 }
+    }
+
+    fn push(&mut self, batch: RecordBatch) {
+        if batch.num_rows() >= self.few {
+            self.put_together();
+            self.batches.push(batch);
+        } else if batch.num_rows() > 0 {
+            self.rows += batch.num_rows();
+            self.small.push(batch);
+            if self.rows >= self.few {
+                self.put_together();
+            }
+        }
+    }
+
+    fn put_together(&mut self) {
+        self.rows = 0;
+        match self.small.len() {
+            0 => {}
+            1 => self.batches.append(&mut self.small),
+            _ => {
+                let whole = concat_batches(&self.columns.schema(), &self.small).expect("batches of one schema");
+                self.batches.push(whole);
+                self.small.clear();
+            }
+        }
+    }
+
+    /// The table; its batches are gone then.
+    pub fn take(&mut self) -> (SchemaRef, Vec<RecordBatch>) {
+        (self.columns.schema(), std::mem::take(&mut self.batches))
+    }
+}

@@ -1,0 +1,113 @@
+//! What is read and what it costs.
+
+/// Bins an octave of time.
+const PER_OCTAVE: f64 = 8.0;
+/// Times below this, in us, are one bin.
+const LEAST_US: f64 = 0.008;
+/// Bins of one sign: 8 ns to a second.
+const SIDE: i32 = 27 * PER_OCTAVE as i32;
+/// Bins of a table over times: negative ones, about zero, positive ones.
+pub const BINS: usize = 2 * SIDE as usize + 1;
+
+/// The bin of a time: logarithmic, with its sign.
+pub fn bin(us: f64) -> usize {
+    let size = us.abs() / LEAST_US;
+    if size <= 1.0 {
+        return SIDE as usize;
+    }
+    let steps = ((size.log2() * PER_OCTAVE).round() as i32).min(SIDE);
+    (SIDE + if us < 0.0 { -steps } else { steps }) as usize
+}
+
+/// The number that stands for no item and no target.
+pub const NONE: u32 = u32::MAX;
+
+/// The sequence: one value an item in each.
+#[derive(Default)]
+pub struct Items {
+    pub begin_us: Vec<f64>,
+    /// When it could have begun at the earliest, had nothing been in its way.
+    pub ready_us: Vec<f64>,
+    pub end_us: Vec<f64>,
+    pub units: Vec<u32>,
+    /// Whether somebody else ended it.
+    pub cut: Vec<bool>,
+    /// Where it begins and where what follows it would begin; -1 if unknown.
+    pub place: Vec<i64>,
+    pub next_place: Vec<i64>,
+    /// What it costs by itself: left over, part of track 0 or 1, beginning in track 0 or 1, claiming nothing in 0 or 1.
+    pub alone: Vec<[f32; 7]>,
+}
+
+impl Items {
+    pub fn len(&self) -> usize {
+        self.begin_us.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.begin_us.is_empty()
+    }
+}
+
+/// What the segments of one track may claim, in order of time.
+#[derive(Default)]
+pub struct Targets {
+    pub time_us: Vec<f64>,
+    /// Units of its segment, between two bounds.
+    pub least: Vec<u32>,
+    pub most: Vec<u32>,
+    /// Which of the two tables of lags it goes by.
+    pub held: Vec<bool>,
+    /// Cost of claiming it with no segment.
+    pub skip: Vec<f32>,
+    /// Whether segments come after their targets, or before them.
+    pub after: bool,
+    /// Whether the lag is to the beginning of the segment, or to its end.
+    pub at_begin: bool,
+}
+
+/// What was the item before, for the pause after it: left over, inside a segment, the end of one.
+pub const CONTEXTS: usize = 5;
+
+/// Costs of one track.
+#[derive(Default)]
+pub struct TrackCosts {
+    /// Pause before an item that goes on, after one that was not cut and one that was.
+    pub goes_on: [Vec<f32>; 2],
+    /// Pause before an item that begins, by context.
+    pub begins: [Vec<f32>; CONTEXTS],
+    /// Lag between segment and target: the usual, and where the target was held up.
+    pub lag: [Vec<f32>; 2],
+    /// Units beyond the target's bounds, from `-excess_zero` on; of segments that were never cut, and others.
+    pub excess: [Vec<f32>; 2],
+    pub excess_zero: i64,
+    /// Units of an item that is not its segment's last, by whether it was cut; the last entry is for all larger.
+    pub middle: [Vec<f32>; 2],
+    /// Units of a segment that claims nothing; the last entry is for all larger.
+    pub unclaimed: Vec<f32>,
+    /// An item goes on in place, a little before it, or elsewhere.
+    pub places: [f32; 3],
+}
+
+/// All costs.
+#[derive(Default)]
+pub struct Costs {
+    pub tracks: [TrackCosts; 2],
+    /// Pause before an item that is left over, by context.
+    pub other: [Vec<f32>; CONTEXTS],
+    /// What comes after what: context, then left over, begins in 0 or 1, goes on in 0 or 1.
+    pub follows: [[f32; 5]; CONTEXTS],
+    /// An item goes on "a little before" up to so many places back, each unit being so many places.
+    pub back: i64,
+    pub unit: i64,
+}
+
+/// What bounds the work.
+pub struct Limits {
+    /// States kept an item.
+    pub states: usize,
+    /// How much more than the best a state may cost; margins are no larger.
+    pub cost: f32,
+    /// Items after which a decision is made even if several states are left.
+    pub items: usize,
+}

@@ -1,0 +1,134 @@
+//! `pcitrace._kernel.read_lattice`: tables and columns come as buffers, attribute by attribute.
+
+use super::model::{CONTEXTS, Costs, Items, Limits, Targets, TrackCosts};
+use super::{BINS, read};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+type Any<'a, 'py> = &'a Bound<'py, PyAny>;
+
+/// The label, target and margins of each item as bytes of u8, i64 and three f32, and the cost of the reading.
+type Columns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, f64);
+
+fn column<T: Element>(from: Any<'_, '_>, name: &str) -> PyResult<Vec<T>> {
+    PyBuffer::<T>::get(&from.getattr(name)?)?.to_vec(from.py())
+}
+
+fn flags(from: Any<'_, '_>, name: &str) -> PyResult<Vec<bool>> {
+    Ok(column::<u8>(from, name)?.into_iter().map(|flag| flag != 0).collect())
+}
+
+/// The rows of a table of costs.
+fn rows<const N: usize>(from: Any<'_, '_>, name: &str, width: usize) -> PyResult<[Vec<f32>; N]> {
+    let all: Vec<f32> = column(from, name)?;
+    if width == 0 || all.len() != N * width {
+        return Err(PyValueError::new_err(format!("{name} has {} costs, not {N} rows of {width}", all.len())));
+    }
+    Ok(std::array::from_fn(|row| all[row * width..(row + 1) * width].to_vec()))
+}
+
+fn fixed<const N: usize>(all: &[f32]) -> [f32; N] {
+    std::array::from_fn(|at| all[at])
+}
+
+fn items(from: Any<'_, '_>) -> PyResult<Items> {
+    let alone: Vec<f32> = column(from, "alone")?;
+    let items = Items {
+        begin_us: column(from, "begin_us")?,
+        ready_us: column(from, "ready_us")?,
+        end_us: column(from, "end_us")?,
+        units: column(from, "units")?,
+        cut: flags(from, "cut")?,
+        place: column(from, "place")?,
+        next_place: column(from, "next_place")?,
+        alone: alone.chunks_exact(7).map(fixed).collect(),
+    };
+    let count = items.len();
+    let same = [items.ready_us.len(), items.end_us.len(), items.units.len(), items.cut.len(), items.place.len()];
+    if same.iter().chain(&[items.next_place.len(), items.alone.len()]).any(|len| *len != count) {
+        return Err(PyValueError::new_err("columns of items differ in length"));
+    }
+    Ok(items)
+}
+
+fn targets(from: Any<'_, '_>) -> PyResult<Targets> {
+    let targets = Targets {
+        time_us: column(from, "time_us")?,
+        least: column(from, "least")?,
+        most: column(from, "most")?,
+        held: flags(from, "held")?,
+        skip: column(from, "skip")?,
+        after: from.getattr("after")?.extract()?,
+        at_begin: from.getattr("at_begin")?.extract()?,
+    };
+    let count = targets.time_us.len();
+    let same = [targets.least.len(), targets.most.len(), targets.held.len(), targets.skip.len()];
+    if same.iter().any(|len| *len != count) {
+        return Err(PyValueError::new_err("columns of targets differ in length"));
+    }
+    Ok(targets)
+}
+
+fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
+    let excess: Vec<f32> = column(from, "excess")?;
+    let middle: Vec<f32> = column(from, "middle")?;
+    let unclaimed: Vec<f32> = column(from, "unclaimed")?;
+    let places: Vec<f32> = column(from, "places")?;
+    if places.len() != 3 || unclaimed.is_empty() {
+        return Err(PyValueError::new_err("places are three costs, unclaimed at least one"));
+    }
+    Ok(TrackCosts {
+        goes_on: rows(from, "goes_on", BINS)?,
+        begins: rows(from, "begins", BINS)?,
+        lag: rows(from, "lag", BINS)?,
+        excess: rows(from, "excess", excess.len() / 2)?,
+        excess_zero: from.getattr("excess_zero")?.extract()?,
+        middle: rows(from, "middle", middle.len() / 2)?,
+        unclaimed,
+        places: fixed(&places),
+    })
+}
+
+fn costs(from: Any<'_, '_>) -> PyResult<Costs> {
+    let follows = rows::<CONTEXTS>(from, "follows", 5)?;
+    let (first, second): (Bound<'_, PyAny>, Bound<'_, PyAny>) = from.getattr("tracks")?.extract()?;
+    Ok(Costs {
+        tracks: [track(&first)?, track(&second)?],
+        other: rows(from, "other", BINS)?,
+        follows: std::array::from_fn(|row| fixed(&follows[row])),
+        back: from.getattr("back")?.extract()?,
+        unit: from.getattr("unit")?.extract::<i64>()?.max(1),
+    })
+}
+
+/// Read a sequence of items at the least cost; see `pcitrace.lattice`.
+#[pyfunction]
+#[pyo3(signature = (sequence, goals, table, *, states, cost, block))]
+pub fn read_lattice<'py>(
+    py: Python<'py>,
+    sequence: Any<'_, 'py>,
+    goals: (Bound<'py, PyAny>, Bound<'py, PyAny>),
+    table: Any<'_, 'py>,
+    states: usize,
+    cost: f32,
+    block: usize,
+) -> PyResult<Columns<'py>> {
+    let sequence = items(sequence)?;
+    let goals = [targets(&goals.0)?, targets(&goals.1)?];
+    let table = costs(table)?;
+    let limits = Limits { states: states.max(1), cost, items: block.max(1) };
+    let reading = py.detach(|| read(&sequence, &goals, &table, &limits));
+    let target: Vec<u8> = reading.target.iter().flat_map(|target| target.to_ne_bytes()).collect();
+    let margins: Vec<u8> = reading.margins.iter().flatten().flat_map(|margin| margin.to_ne_bytes()).collect();
+    Ok((PyBytes::new(py, &reading.label), PyBytes::new(py, &target), PyBytes::new(py, &margins), reading.cost))
+}
+
+/// The bin of each time in a table of costs over times.
+#[pyfunction]
+pub fn lattice_bins<'py>(py: Python<'py>, times_us: PyBuffer<f64>) -> PyResult<Bound<'py, PyBytes>> {
+    let bins =
+        times_us.to_vec(py)?.into_iter().flat_map(|us| (super::bin(us) as u16).to_ne_bytes()).collect::<Vec<u8>>();
+    Ok(PyBytes::new(py, &bins))
+}

@@ -1,0 +1,439 @@
+//! The search, forwards and backwards.
+
+use super::model::{CONTEXTS, Costs, Items, Limits, NONE, Targets, bin};
+use rustc_hash::FxHashMap;
+
+/// What an item is in its track.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Part {
+    Other,
+    Only,
+    Begins,
+    GoesOn,
+    Ends,
+}
+
+impl Part {
+    fn begins(self) -> bool {
+        matches!(self, Self::Only | Self::Begins)
+    }
+
+    fn ends(self) -> bool {
+        matches!(self, Self::Only | Self::Ends)
+    }
+}
+
+/// One track of a state: what was claimed, and the segment that is open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Track {
+    /// The first target that is neither claimed nor skipped.
+    next: u32,
+    /// The target of the open segment; NONE for one that claims nothing.
+    claimed: u32,
+    /// Units of the open segment; 0 if none is open.
+    units: u32,
+    /// The last item of the track.
+    last: u32,
+    /// Whether an item of the open segment was cut before.
+    was_cut: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct State {
+    tracks: [Track; 2],
+    /// What the last item was, as far as costs depend on it.
+    context: u8,
+}
+
+/// A step from one state to the next, by giving an item its label.
+struct Step {
+    from: u32,
+    to: u32,
+    cost: f32,
+    part: Part,
+    track: u8,
+    target: u32,
+}
+
+/// The result: one value an item in each.
+#[derive(Default)]
+pub struct Reading {
+    /// 0 left over; 1 + 4 t + (0 all of a segment, 1 begins one, 2 goes on, 3 ends one) in track t.
+    pub label: Vec<u8>,
+    /// The target claimed; -1 for none.
+    pub target: Vec<i64>,
+    /// Margins: of the track, of where a segment of this target begins, of where one ends.
+    pub margins: Vec<[f32; 3]>,
+    /// What the reading costs.
+    pub cost: f64,
+}
+
+/// The nodes of one item: states with their costs from the start of the block.
+struct Column {
+    states: Vec<State>,
+    cost: Vec<f32>,
+}
+
+/// Finds the cheapest reading of `items`.
+pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limits) -> Reading {
+    let start = Track { next: 0, claimed: NONE, units: 0, last: NONE, was_cut: false };
+    let mut reading = Reading::default();
+    let mut column = Column { states: vec![State { tracks: [start; 2], context: 0 }], cost: vec![0.0] };
+    let saved = [0, 1].map(|t| saved(&targets[t]));
+    let mut search =
+        Search { items, targets, costs, limits, steps: Vec::new(), ends: Vec::new(), cap: limits.cost, saved };
+    for item in 0..items.len() {
+        column = search.advance(item, &column);
+        let long = search.ends.len() >= limits.items;
+        if column.states.len() == 1 || long || item + 1 == items.len() {
+            let best = search.settle(&column, item + 1 == items.len(), &mut reading);
+            column = Column { states: vec![column.states[best]], cost: vec![0.0] };
+        }
+    }
+    reading
+}
+
+/// What a claim costs at least, for comparing states that have dealt with more targets and with fewer.
+const CLAIM: f32 = 10.0;
+
+fn saved(targets: &Targets) -> Vec<f32> {
+    let mut sum = 0.0;
+    let each = targets.skip.iter().map(|skip| {
+        sum += skip.min(CLAIM);
+        sum
+    });
+    std::iter::once(0.0).chain(each).collect()
+}
+
+struct Search<'a> {
+    items: &'a Items,
+    targets: &'a [Targets; 2],
+    costs: &'a Costs,
+    limits: &'a Limits,
+    /// Steps of the block, and where those of each item end.
+    steps: Vec<Step>,
+    ends: Vec<usize>,
+    /// The largest margin that can be told in this block.
+    cap: f32,
+    /// What a state has saved that has dealt with so many targets of a track, against one that will have to.
+    saved: [Vec<f32>; 2],
+}
+
+impl Search<'_> {
+    /// Gives one more item every label that it may have.
+    fn advance(&mut self, item: usize, before: &Column) -> Column {
+        let mut next = Next { index: FxHashMap::default(), column: Column { states: Vec::new(), cost: Vec::new() } };
+        let first = self.steps.len();
+        for (from, (state, cost)) in before.states.iter().zip(&before.cost).enumerate() {
+            let mut out = Out { from: from as u32, base: *cost, next: &mut next, steps: &mut self.steps };
+            expand(self.items, self.targets, self.costs, self.limits, item, *state, &mut out);
+        }
+        let (column, lost) = next.column.pruned(self.limits, &self.saved, &mut self.steps, first);
+        self.cap = self.cap.min(lost);
+        self.ends.push(self.steps.len());
+        column
+    }
+
+    /// Ends a block: the best way through it, the margins in it. Returns the state it ends in.
+    fn settle(&mut self, last: &Column, end: bool, reading: &mut Reading) -> usize {
+        let left = |state: &State| -> f32 {
+            let open = |track: &Track| if track.units > 0 { 2.0 } else { 0.0 };
+            let skips = |track: &Track, targets: &Targets| targets.skip.iter().skip(track.next as usize).sum::<f32>();
+            (0..2).map(|t| open(&state.tracks[t]) + skips(&state.tracks[t], &self.targets[t])).sum()
+        };
+        let mut behind: Vec<f32> = last.states.iter().map(|state| if end { left(state) } else { 0.0 }).collect();
+        let total = |node: usize, behind: &[f32]| last.cost[node] + behind[node];
+        let best = (0..last.states.len()).min_by(|a, b| total(*a, &behind).total_cmp(&total(*b, &behind))).unwrap_or(0);
+        let cost = total(best, &behind);
+        reading.cost += f64::from(cost);
+        let before = reading.label.len();
+        let count = self.ends.len();
+        reading.label.resize(before + count, 0);
+        reading.target.resize(before + count, -1);
+        reading.margins.resize(before + count, [self.cap; 3]);
+        // Forward costs of the nodes are known by the steps: rebuilt from the first column on.
+        let forward = self.forward();
+        let mut node = best as u32;
+        for at in (0..count).rev() {
+            let steps = &self.steps[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]];
+            let way = |step: &Step| forward[at][step.from as usize] + step.cost + behind[step.to as usize];
+            let chosen = steps
+                .iter()
+                .filter(|step| step.to == node)
+                .min_by(|a, b| {
+                    (forward[at][a.from as usize] + a.cost).total_cmp(&(forward[at][b.from as usize] + b.cost))
+                })
+                .expect("every node was reached by a step");
+            let mut margins = [self.cap; 3];
+            for step in steps {
+                let more = (way(step) - cost).max(0.0);
+                for (margin, differs) in margins.iter_mut().zip(differences(chosen, step)) {
+                    if differs {
+                        *margin = margin.min(more);
+                    }
+                }
+            }
+            reading.label[before + at] =
+                if chosen.part == Part::Other { 0 } else { 4 * chosen.track + chosen.part as u8 };
+            reading.target[before + at] = if chosen.target == NONE { -1 } else { i64::from(chosen.target) };
+            reading.margins[before + at] = margins;
+            node = chosen.from;
+            let mut earlier = vec![f32::INFINITY; forward[at].len()];
+            for step in steps {
+                let value = step.cost + behind[step.to as usize];
+                let entry = &mut earlier[step.from as usize];
+                *entry = entry.min(value);
+            }
+            behind = earlier;
+        }
+        self.steps.clear();
+        self.ends.clear();
+        self.cap = self.limits.cost;
+        best
+    }
+
+    /// Costs from the start of the block to the nodes before each of its items.
+    fn forward(&self) -> Vec<Vec<f32>> {
+        let mut columns = vec![vec![0.0]];
+        for at in 0..self.ends.len() {
+            let steps = &self.steps[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]];
+            let size = steps.iter().map(|step| step.to as usize + 1).max().unwrap_or(0);
+            let mut column = vec![f32::INFINITY; size];
+            for step in steps {
+                let value = columns[at].get(step.from as usize).copied().unwrap_or(f32::INFINITY) + step.cost;
+                column[step.to as usize] = column[step.to as usize].min(value);
+            }
+            columns.push(column);
+        }
+        columns
+    }
+}
+
+/// In what two labels of one item differ: the track, a beginning, an end.
+fn differences(a: &Step, b: &Step) -> [bool; 3] {
+    let kind = |step: &Step| (step.part != Part::Other).then_some(step.track);
+    let edge = |step: &Step, is: fn(Part) -> bool| is(step.part).then_some((step.track, step.target));
+    [kind(a) != kind(b), edge(a, Part::begins) != edge(b, Part::begins), edge(a, Part::ends) != edge(b, Part::ends)]
+}
+
+/// The states after an item as they are found, each once.
+struct Next {
+    index: FxHashMap<State, u32>,
+    column: Column,
+}
+
+/// Where the steps out of one state go.
+struct Out<'a> {
+    from: u32,
+    base: f32,
+    next: &'a mut Next,
+    steps: &'a mut Vec<Step>,
+}
+
+impl Out<'_> {
+    fn push(&mut self, state: State, cost: f32, part: Part, track: usize, target: u32) {
+        if !cost.is_finite() {
+            return;
+        }
+        let Column { states, cost: costs } = &mut self.next.column;
+        let to = *self.next.index.entry(state).or_insert_with(|| {
+            states.push(state);
+            costs.push(f32::INFINITY);
+            states.len() as u32 - 1
+        });
+        let best = &mut costs[to as usize];
+        *best = best.min(self.base + cost);
+        self.steps.push(Step { from: self.from, to, cost, part, track: track as u8, target });
+    }
+}
+
+impl Column {
+    /// Keeps the best states; returns them and how much more the best of those costs that were left out.
+    fn pruned(self, limits: &Limits, saved: &[Vec<f32>; 2], steps: &mut Vec<Step>, first: usize) -> (Self, f32) {
+        let ahead = |state: &State| (0..2).map(|t| saved[t][state.tracks[t].next as usize]).sum::<f32>();
+        let rank: Vec<f32> = self.states.iter().zip(&self.cost).map(|(state, cost)| cost - ahead(state)).collect();
+        let best = rank.iter().copied().fold(f32::INFINITY, f32::min);
+        let mut order: Vec<usize> = (0..self.states.len()).filter(|&at| rank[at] <= best + limits.cost).collect();
+        let mut lost = limits.cost;
+        if order.len() > limits.states {
+            order.sort_by(|a, b| rank[*a].total_cmp(&rank[*b]));
+            lost = rank[order[limits.states]] - best;
+            order.truncate(limits.states);
+        }
+        let mut place = vec![NONE; self.states.len()];
+        for (to, &at) in order.iter().enumerate() {
+            place[at] = to as u32;
+        }
+        let mut kept = first;
+        for at in first..steps.len() {
+            let to = place[steps[at].to as usize];
+            if to != NONE {
+                steps[at].to = to;
+                steps.swap(kept, at);
+                kept += 1;
+            }
+        }
+        steps.truncate(kept);
+        let states = order.iter().map(|&at| self.states[at]).collect();
+        let cost = order.iter().map(|&at| self.cost[at]).collect();
+        (Self { states, cost }, lost)
+    }
+}
+
+/// The cheapest entry of a table over a span of times.
+fn within(table: &[f32], least_us: f64, most_us: f64) -> f32 {
+    let (low, high) = (bin(least_us), bin(most_us));
+    if low >= high { table[high] } else { table[low..=high].iter().copied().fold(f32::INFINITY, f32::min) }
+}
+
+fn entry(table: &[f32], units: u32) -> f32 {
+    table[(units as usize).min(table.len() - 1)]
+}
+
+/// Gives an item every label that it may have in one state.
+fn expand(
+    items: &Items,
+    targets: &[Targets; 2],
+    costs: &Costs,
+    limits: &Limits,
+    item: usize,
+    mut state: State,
+    out: &mut Out<'_>,
+) {
+    let context = state.context as usize;
+    let alone = &items.alone[item];
+    let (begin_us, ready_us) = (items.begin_us[item], items.ready_us[item]);
+    let mut passed = 0.0;
+    for (track, targets) in state.tracks.iter_mut().zip(targets) {
+        // A target that segments come before is out of reach once its time has passed.
+        while !targets.after && targets.time_us.get(track.next as usize).is_some_and(|us| *us < begin_us) {
+            passed += targets.skip[track.next as usize];
+            track.next += 1;
+        }
+    }
+    let since_us = if item == 0 { begin_us } else { items.end_us[item - 1] };
+    let pause = |table: &[f32]| if item == 0 { 0.0 } else { within(table, ready_us - since_us, begin_us - since_us) };
+    let cost = passed + alone[0] + costs.follows[context][0] + pause(&costs.other[context]);
+    out.push(State { context: 0, ..state }, cost, Part::Other, 0, NONE);
+    for t in 0..2 {
+        let (track, mine) = (state.tracks[t], &costs.tracks[t]);
+        if track.units > 0 {
+            let last = track.last as usize;
+            let cut = usize::from(items.cut[last]);
+            let since_us = items.end_us[last];
+            let (place, added) = going_on(items, costs, t, last, item);
+            let cost = passed
+                + alone[1 + t]
+                + costs.follows[context][3 + t]
+                + within(&mine.goes_on[cut], ready_us.max(since_us) - since_us, begin_us - since_us)
+                + entry(&mine.middle[cut], items.units[last])
+                + place;
+            let units = (i64::from(track.units) + added).max(1) as u32;
+            let was_cut = track.was_cut || items.cut[last];
+            let track = Track { units, last: item as u32, was_cut, ..track };
+            part(items, targets, costs, item, state, t, track, cost, out);
+        } else {
+            let cost =
+                passed + alone[1 + t] + alone[3 + t] + costs.follows[context][1 + t] + pause(&mine.begins[context]);
+            let open = Track { units: items.units[item], last: item as u32, was_cut: false, claimed: NONE, ..track };
+            part(items, targets, costs, item, state, t, open, cost + alone[5 + t], out);
+            let goals = &targets[t];
+            let mut skipped = 0.0;
+            for target in track.next as usize..goals.time_us.len() {
+                if skipped > limits.cost || (goals.after && goals.time_us[target] > begin_us + 1.0) {
+                    break;
+                }
+                let mut cost = cost + skipped;
+                if goals.at_begin {
+                    cost += lag(items, goals, mine, target, track.last, item);
+                }
+                let open = Track { claimed: target as u32, next: target as u32 + 1, ..open };
+                part(items, targets, costs, item, state, t, open, cost, out);
+                skipped += goals.skip[target];
+            }
+        }
+    }
+}
+
+/// What it costs that an item goes on where another ended, and how many units it adds.
+fn going_on(items: &Items, costs: &Costs, track: usize, last: usize, item: usize) -> (f32, i64) {
+    let units = i64::from(items.units[item]);
+    let (expected, place) = (items.next_place[last], items.place[item]);
+    if expected < 0 || place < 0 {
+        return (0.0, units);
+    }
+    let places = &costs.tracks[track].places;
+    match expected - place {
+        0 => (places[0], units),
+        back if back > 0 && back <= costs.back => (places[1], units - back / costs.unit),
+        _ => (places[2], units),
+    }
+}
+
+/// The cost of the time between a segment and its target.
+fn lag(
+    items: &Items,
+    targets: &Targets,
+    costs: &super::model::TrackCosts,
+    target: usize,
+    last: u32,
+    item: usize,
+) -> f32 {
+    let time_us = targets.time_us[target];
+    if targets.after {
+        let free_us = if last == NONE { f64::NEG_INFINITY } else { items.end_us[last as usize] };
+        let held = usize::from(targets.held[target] || free_us > time_us);
+        let begin_us = items.begin_us[item];
+        return within(&costs.lag[held], items.ready_us[item] - time_us, begin_us - time_us);
+    }
+    let at_us = if targets.at_begin { items.begin_us[item] } else { items.end_us[item] };
+    costs.lag[usize::from(targets.held[target])][bin(time_us - at_us)]
+}
+
+/// Lets a segment stay open after an item, or end with it.
+#[allow(clippy::too_many_arguments)] // one call a label, on the hot path
+fn part(
+    items: &Items,
+    targets: &[Targets; 2],
+    costs: &Costs,
+    item: usize,
+    mut state: State,
+    t: usize,
+    track: Track,
+    cost: f32,
+    out: &mut Out<'_>,
+) {
+    let begins = track.last == item as u32 && state.tracks[t].units == 0;
+    let (mine, goals) = (&costs.tracks[t], &targets[t]);
+    let claims = track.claimed != NONE;
+    let most = if claims { goals.most[track.claimed as usize] } else { NONE / 2 };
+    let reach = mine.excess[1].len() as u32;
+    if track.units < most + reach {
+        state.tracks[t] = track;
+        state.context = 1 + 2 * t as u8;
+        out.push(state, cost, if begins { Part::Begins } else { Part::GoesOn }, t, track.claimed);
+    }
+    let mut ended = cost;
+    if claims {
+        let target = track.claimed as usize;
+        let (least, most) = (i64::from(goals.least[target]), i64::from(most));
+        let units = i64::from(track.units);
+        let excess = if units < least { units - least } else { (units - most).max(0) };
+        let table = &mine.excess[usize::from(track.was_cut)];
+        ended += usize::try_from(excess + mine.excess_zero)
+            .ok()
+            .and_then(|at| table.get(at))
+            .copied()
+            .unwrap_or(f32::INFINITY);
+        if !goals.at_begin {
+            ended += lag(items, goals, mine, target, NONE, item);
+        }
+    } else {
+        ended += entry(&mine.unclaimed, track.units);
+    }
+    state.tracks[t] = Track { units: 0, claimed: NONE, was_cut: false, ..track };
+    state.context = 2 + 2 * t as u8;
+    debug_assert!((state.context as usize) < CONTEXTS);
+    out.push(state, ended, if begins { Part::Only } else { Part::Ends }, t, track.claimed);
+}

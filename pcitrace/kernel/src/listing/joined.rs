@@ -1,0 +1,83 @@
+//! The attempts of one access, put together.
+//!
+//! A target that says retry is asked again, by the same initiator for the same address with the same command. These
+//! attempts are one access, whatever others do in between. Where address or command are not known nothing is joined.
+
+use super::line::Line;
+use super::rows::Row;
+
+/// An access that was not repeated for so long was given up: a target may discard its answer then (PCI 2.3, section
+/// 3.3.3.3.3: the discard timer counts 2^15 clocks).
+const GIVEN_UP_CLKS: u64 = 1 << 15;
+/// Accesses that wait to be repeated; beyond them the one that waited longest is let go.
+const MOST: usize = 64;
+
+struct Waiting {
+    line: Line,
+    last_clk: u64,
+    /// Address of the next attempt.
+    next: u64,
+    after_retry: bool,
+}
+
+/// The accesses that wait to be repeated, the oldest first.
+pub struct Joined {
+    /// Put together what disconnects cut, too.
+    disconnects: bool,
+    waiting: Vec<Waiting>,
+}
+
+impl Joined {
+    pub fn new(disconnects: bool) -> Self {
+        Joined { disconnects, waiting: Vec::new() }
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Accesses that nobody will go on with, seen from this row.
+    pub fn overdue(&mut self, row: &Row) -> Vec<Line> {
+        let over = |one: &Waiting| {
+            let same = one.line.bus == row.bus;
+            let other_access =
+                same && !one.after_retry && one.line.initiator.as_deref() == row.initiator && !one.continues(row);
+            other_access || same && row.start_clk > one.last_clk + GIVEN_UP_CLKS
+        };
+        self.waiting.extract_if(.., |one| over(one)).map(|one| one.line).collect()
+    }
+
+    /// All that wait.
+    pub fn all(&mut self) -> Vec<Line> {
+        self.waiting.drain(..).map(|one| one.line).collect()
+    }
+
+    /// Takes a transaction; gives the access that it completes, or one that has waited too long among too many.
+    pub fn next(&mut self, row: &Row) -> Option<Line> {
+        let begun = match self.waiting.iter().position(|one| one.continues(row)) {
+            Some(place) => Some(self.waiting.remove(place).line),
+            None => None,
+        };
+        let retry = row.termination == "retry";
+        let cut = self.disconnects && row.cut;
+        let known = row.address.filter(|_| row.command.is_some());
+        let line = match begun {
+            Some(begun) => begun.and(row),
+            None => Line::of(row),
+        };
+        let Some(address) = known.filter(|_| retry || cut) else { return Some(line) };
+        let moved = line.last_phases * line.phase_bytes();
+        let next = if moved == 0 { address } else { (address & !3) + moved };
+        self.waiting.push(Waiting { line, last_clk: row.start_clk + row.clocks, next, after_retry: retry });
+        (self.waiting.len() > MOST).then(|| self.waiting.remove(0).line)
+    }
+}
+
+impl Waiting {
+    fn continues(&self, row: &Row) -> bool {
+        row.address == Some(self.next)
+            && row.command == self.line.command
+            && row.initiator == self.line.initiator.as_deref()
+            && row.bus == self.line.bus
+    }
+}

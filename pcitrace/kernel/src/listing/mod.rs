@@ -1,0 +1,229 @@
+//! A capture as lines for people: parts of it in, text out.
+//!
+//! - `rows` reads the parts, `line` writes one line, `names` says what an address is;
+//! - `joined` puts the attempts of one access together.
+//!
+//! Names are given from outside and may change between two lines: a listing names what is known at that line.
+
+mod joined;
+mod line;
+pub mod names;
+mod rows;
+
+use crate::error::{Error, Result};
+use crate::parts::Part;
+use joined::Joined;
+use line::{Line, Style, Writer};
+use names::Names;
+use rows::{Problem, Row, Rows};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Columns of transactions that a listing reads.
+pub const COLUMNS: [&str; 16] = [
+    "bus",
+    "transaction",
+    "start_us",
+    "start_clk",
+    "clocks",
+    "command",
+    "address",
+    "data_phases",
+    "bytes",
+    "bytes_exact",
+    "wait_clks",
+    "termination",
+    "initiator",
+    "dac",
+    "end_us",
+    "last_data_us",
+];
+
+/// What one line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// A transaction; the retries of one access are one line.
+    Transactions,
+    /// A data phase.
+    Data,
+    /// An access: its retries and what disconnects cut it to are one line.
+    Accesses,
+}
+
+/// What the times count from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Zero {
+    Start,
+    /// The line before.
+    LineBefore,
+    /// A time of the capture in us.
+    At(f64),
+}
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub layer: Layer,
+    pub zero: Zero,
+    /// Columns of the terminal; longer lines are cut.
+    pub width: Option<usize>,
+    pub colour: bool,
+    /// Every data phase of a line, not only the first ones.
+    pub all_data: bool,
+    /// Each retry by itself.
+    pub raw: bool,
+    /// Name the bus in each line.
+    pub with_bus: bool,
+    /// Not all transactions are listed: problems only of those that are, and from here to there those of none.
+    pub problems_of_us: Option<(f64, f64)>,
+    /// Columns of the longest name of an initiator; 0: no GNT# was captured.
+    pub initiator_width: usize,
+}
+
+/// A listing under way.
+pub struct Listing {
+    options: Options,
+    pub names: Names,
+    joined: Joined,
+    problems: VecDeque<Problem>,
+    /// Start of the line before.
+    before_us: Option<f64>,
+    out: Vec<u8>,
+}
+
+impl Listing {
+    pub fn new(options: Options) -> Self {
+        Listing {
+            joined: Joined::new(options.layer == Layer::Accesses),
+            options,
+            names: Names::default(),
+            problems: VecDeque::new(),
+            before_us: None,
+            out: Vec::new(),
+        }
+    }
+
+    /// The problems of a part, before its first lines.
+    pub fn problems(&mut self, part: &Part) -> Result<()> {
+        self.problems.extend(rows::problems(&part.problems).map_err(unusable)?);
+        Ok(())
+    }
+
+    /// The lines of some transactions of a part.
+    pub fn lines(&mut self, part: &Part, range: Range<usize>) -> Result<Vec<u8>> {
+        let rows = Rows::of(part).map_err(unusable)?;
+        for number in range {
+            self.row(&rows.row(number));
+        }
+        Ok(std::mem::take(&mut self.out))
+    }
+
+    /// What is left when the capture is over.
+    pub fn finish(&mut self) -> Vec<u8> {
+        for line in self.joined.all() {
+            self.write(&line);
+        }
+        while let Some(problem) = self.problems.pop_front() {
+            if self.is_wanted(&problem) {
+                self.problem(&problem);
+            }
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn row(&mut self, row: &Row) {
+        self.due_problems(row, false);
+        match self.options.layer {
+            Layer::Data => self.data_lines(row),
+            _ if self.options.raw => self.write(&Line::of(row)),
+            _ => {
+                if self.joined.is_waiting() {
+                    for line in self.joined.overdue(row) {
+                        self.write(&line);
+                    }
+                }
+                if let Some(line) = self.joined.next(row) {
+                    self.write(&line);
+                }
+            }
+        }
+        self.due_problems(row, true);
+    }
+
+    /// One line a data phase, at its own time and address; a transaction without data is a line, too.
+    fn data_lines(&mut self, row: &Row) {
+        let whole = Line::of(row);
+        if whole.data.is_empty() {
+            return self.write(&whole);
+        }
+        let each = whole.phase_bytes();
+        for (nth, &phase) in whole.data.iter().enumerate() {
+            let address =
+                whole.address.map(|address| if nth == 0 { address } else { (address & !3) + each * nth as u64 });
+            let enabled = phase.enables.map(|enables| each - u64::from((enables & (0xff >> (8 - each))).count_ones()));
+            self.write(&Line {
+                time_us: phase.time_us,
+                address,
+                data: vec![phase],
+                bytes: enabled.unwrap_or(each),
+                exact: enabled.is_some(),
+                waits: None,
+                termination: if nth + 1 == whole.data.len() { whole.termination.clone() } else { String::new() },
+                ..whole.clone()
+            });
+        }
+    }
+
+    /// Writes problems that belong before a row, or right behind it.
+    fn due_problems(&mut self, row: &Row, behind: bool) {
+        while let Some(problem) = self.problems.front() {
+            let mine = problem.transaction.filter(|_| problem.bus == row.bus);
+            let due = match mine {
+                Some(number) => number < row.number || behind && number == row.number,
+                None => problem.time_us <= row.start_us,
+            };
+            if !due {
+                return;
+            }
+            if let Some(problem) = self.problems.pop_front() {
+                let of_this = mine == Some(row.number);
+                if of_this || self.is_wanted(&problem) {
+                    self.problem(&problem);
+                }
+            }
+        }
+    }
+
+    /// Whether a problem is shown although its transaction is not before it.
+    fn is_wanted(&self, problem: &Problem) -> bool {
+        let Some((from, to)) = self.options.problems_of_us else { return true };
+        problem.transaction.is_none() && (from..to).contains(&problem.time_us)
+    }
+
+    fn problem(&mut self, problem: &Problem) {
+        let time_us = self.shown_us(problem.time_us);
+        let mut writer = Writer::new(&mut self.out, &self.options);
+        writer.time(Style::Problem, b'!', time_us);
+        writer.column(Style::Problem, &problem.bus, usize::from(self.options.with_bus) * problem.bus.len());
+        writer.column(Style::Problem, "", self.options.initiator_width);
+        writer.text(Style::Problem, &problem.text);
+        writer.end();
+    }
+
+    fn write(&mut self, line: &Line) {
+        let time_us = self.shown_us(line.time_us);
+        self.before_us = Some(line.time_us);
+        line.write(time_us, &self.names, &self.options, &mut self.out);
+    }
+
+    fn shown_us(&self, time_us: f64) -> f64 {
+        match self.options.zero {
+            Zero::Start => time_us,
+            Zero::At(zero) => time_us - zero,
+            Zero::LineBefore => self.before_us.map_or(0.0, |before| time_us - before),
+        }
+    }
+}
+
+fn unusable(column: String) -> Error {
+    Error::Decode(format!("a listing needs the column {column}"))
+}

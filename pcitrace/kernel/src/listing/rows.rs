@@ -1,0 +1,177 @@
+//! The rows of a part, as a listing reads them.
+
+use super::line::Phase;
+use crate::parts::Part;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, StringArray, UInt8Array, UInt64Array,
+};
+use arrow::datatypes::{Float64Type, UInt8Type, UInt64Type};
+
+type Read<T> = Result<T, String>;
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Read<&'a ArrayRef> {
+    batch.column_by_name(name).ok_or_else(|| name.to_string())
+}
+
+fn integers<'a>(batch: &'a RecordBatch, name: &str) -> Read<&'a UInt64Array> {
+    column(batch, name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| name.to_string())
+}
+
+fn bytes<'a>(batch: &'a RecordBatch, name: &str) -> Read<&'a UInt8Array> {
+    column(batch, name)?.as_primitive_opt::<UInt8Type>().ok_or_else(|| name.to_string())
+}
+
+fn floats<'a>(batch: &'a RecordBatch, name: &str) -> Read<&'a Float64Array> {
+    column(batch, name)?.as_primitive_opt::<Float64Type>().ok_or_else(|| name.to_string())
+}
+
+fn some<T>(valid: bool, value: impl FnOnce() -> T) -> Option<T> {
+    valid.then(value)
+}
+
+/// A text column.
+struct Texts<'a> {
+    texts: &'a StringArray,
+}
+
+impl<'a> Texts<'a> {
+    fn of(batch: &'a RecordBatch, name: &str) -> Read<Self> {
+        let texts = column(batch, name)?.as_string_opt::<i32>().ok_or_else(|| name.to_string())?;
+        Ok(Texts { texts })
+    }
+
+    fn get(&self, row: usize) -> Option<&'a str> {
+        some(self.texts.is_valid(row), || self.texts.value(row))
+    }
+}
+
+/// One transaction.
+pub struct Row<'a> {
+    pub bus: &'a str,
+    pub number: u64,
+    pub start_us: f64,
+    pub start_clk: u64,
+    pub clocks: u64,
+    pub command: Option<u8>,
+    pub address: Option<u64>,
+    pub dac: bool,
+    pub data_phases: u64,
+    pub bytes: u64,
+    pub exact: bool,
+    pub waits: u64,
+    pub termination: &'a str,
+    /// A disconnect ended it before the initiator wanted to: a clock with STOP# follows the last data. Without that clock the
+    /// initiator was ending anyway.
+    pub cut: bool,
+    pub initiator: Option<&'a str>,
+    pub data: Vec<Phase>,
+}
+
+pub struct Rows<'a> {
+    part: &'a Part,
+    bus: Texts<'a>,
+    number: &'a UInt64Array,
+    start_us: &'a Float64Array,
+    start_clk: &'a UInt64Array,
+    clocks: &'a UInt64Array,
+    command: &'a UInt8Array,
+    address: &'a UInt64Array,
+    dac: &'a BooleanArray,
+    data_phases: &'a UInt64Array,
+    bytes: &'a UInt64Array,
+    exact: &'a BooleanArray,
+    waits: &'a UInt64Array,
+    termination: Texts<'a>,
+    end_us: &'a Float64Array,
+    last_data_us: &'a Float64Array,
+    initiator: Texts<'a>,
+    time_us: &'a Float64Array,
+    data: &'a UInt64Array,
+    enables: &'a UInt8Array,
+}
+
+impl<'a> Rows<'a> {
+    /// The error is the column that is missing.
+    pub fn of(part: &'a Part) -> Read<Self> {
+        let rows = &part.transactions;
+        let flags = |name: &str| column(rows, name)?.as_boolean_opt().ok_or_else(|| name.to_string());
+        Ok(Rows {
+            part,
+            bus: Texts::of(rows, "bus")?,
+            number: integers(rows, "transaction")?,
+            start_us: floats(rows, "start_us")?,
+            start_clk: integers(rows, "start_clk")?,
+            clocks: integers(rows, "clocks")?,
+            command: bytes(rows, "command")?,
+            address: integers(rows, "address")?,
+            dac: flags("dac")?,
+            data_phases: integers(rows, "data_phases")?,
+            bytes: integers(rows, "bytes")?,
+            exact: flags("bytes_exact")?,
+            waits: integers(rows, "wait_clks")?,
+            termination: Texts::of(rows, "termination")?,
+            end_us: floats(rows, "end_us")?,
+            last_data_us: floats(rows, "last_data_us")?,
+            initiator: Texts::of(rows, "initiator")?,
+            time_us: floats(&part.data_phases, "time_us")?,
+            data: integers(&part.data_phases, "data")?,
+            enables: bytes(&part.data_phases, "byte_enables")?,
+        })
+    }
+
+    pub fn row(&self, row: usize) -> Row<'a> {
+        let phase = |nth: usize| Phase {
+            time_us: self.time_us.value(nth),
+            data: some(self.data.is_valid(nth), || self.data.value(nth)),
+            enables: some(self.enables.is_valid(nth), || self.enables.value(nth)),
+        };
+        let termination = self.termination.get(row).unwrap_or_default();
+        let ended_with_data = self.last_data_us.is_valid(row) && self.last_data_us.value(row) == self.end_us.value(row);
+        Row {
+            bus: self.bus.get(row).unwrap_or_default(),
+            number: self.number.value(row),
+            start_us: self.start_us.value(row),
+            start_clk: self.start_clk.value(row),
+            clocks: self.clocks.value(row),
+            command: some(self.command.is_valid(row), || self.command.value(row)),
+            address: some(self.address.is_valid(row), || self.address.value(row)),
+            dac: self.dac.is_valid(row) && self.dac.value(row),
+            data_phases: self.data_phases.value(row),
+            bytes: self.bytes.value(row),
+            exact: self.exact.value(row),
+            waits: self.waits.value(row),
+            termination,
+            cut: termination.starts_with("disconnect") && !ended_with_data,
+            initiator: self.initiator.get(row),
+            data: self.part.phases_of(row).map(phase).collect(),
+        }
+    }
+}
+
+/// Something wrong, as a listing shows it.
+pub struct Problem {
+    pub bus: String,
+    pub time_us: f64,
+    pub transaction: Option<u64>,
+    /// Kind and text.
+    pub text: String,
+}
+
+pub fn problems(batch: &RecordBatch) -> Read<Vec<Problem>> {
+    let texts = |name: &str| column(batch, name)?.as_string_opt::<i32>().ok_or_else(|| name.to_string());
+    let (bus, kind, text) = (texts("bus")?, texts("kind")?, texts("text")?);
+    let count = integers(batch, "count")?;
+    let times = |row: usize| match count.value(row) {
+        1 => String::new(),
+        count => format!(" ({count} times)"),
+    };
+    let (time_us, number) = (floats(batch, "time_us")?, integers(batch, "transaction")?);
+    Ok((0..batch.num_rows())
+        .map(|row| Problem {
+            bus: bus.value(row).into(),
+            time_us: time_us.value(row),
+            transaction: some(number.is_valid(row), || number.value(row)),
+            text: format!("{}: {}{}", kind.value(row).replace('_', " "), text.value(row), times(row)),
+        })
+        .collect())
+}

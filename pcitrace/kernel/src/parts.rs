@@ -1,0 +1,307 @@
+//! The tables of a capture in parts, in order of time, while it is decoded: for who looks at rows one after the other.
+//!
+//! The decoder runs on a thread of its own and waits where nobody takes its parts, so memory does not grow with the
+//! capture; it ends when nobody wants more.
+
+use crate::capture::Capture;
+use crate::columns::{self, Columns, Context, batch};
+use crate::error::{Error, Result};
+use crate::layout::BusSpec;
+use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
+use crate::problems::{Problem, Problems};
+use crate::rows::{DataPhase, Origin, Rows, Transaction};
+use crate::tables::{self, Wanted};
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Transactions in a part, about.
+const ROWS: usize = 8192;
+/// How long rows of a quiet bus may wait for others.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Parts that may wait to be taken.
+const WAITING: usize = 4;
+
+/// Some transactions with all their data phases, and the problems that were found until then.
+///
+/// A problem comes with its transaction; one of none comes before the transaction that follows it, or with that.
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub transactions: RecordBatch,
+    /// In the order of their transactions; no columns where they were not asked for.
+    pub data_phases: RecordBatch,
+    pub problems: RecordBatch,
+    /// How many data phases of the part are those of a transaction or of one before it.
+    pub phase_ends: Vec<usize>,
+}
+
+impl Part {
+    /// Number of the first data phase of a transaction, and of the first behind.
+    pub fn phases_of(&self, row: usize) -> std::ops::Range<usize> {
+        let start = row.checked_sub(1).map_or(0, |before| self.phase_ends[before]);
+        start..self.phase_ends[row]
+    }
+
+    /// The transactions that are wanted, with their data phases; all problems stay.
+    pub fn choose(&self, wanted: &[bool]) -> std::result::Result<Part, arrow::error::ArrowError> {
+        let mut phases = vec![false; self.data_phases.num_rows()];
+        let mut phase_ends = Vec::new();
+        let mut count = 0;
+        for (row, _) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted) {
+            let of = self.phases_of(row);
+            count += of.len();
+            phases[of].fill(true);
+            phase_ends.push(count);
+        }
+        Ok(Part {
+            transactions: filter_record_batch(&self.transactions, &BooleanArray::from(wanted.to_vec()))?,
+            data_phases: filter_record_batch(&self.data_phases, &BooleanArray::from(phases))?,
+            problems: self.problems.clone(),
+            phase_ends,
+        })
+    }
+}
+
+enum Message {
+    Part(Part),
+    Done(Result<Vec<Decoded>>),
+}
+
+/// The parts of a capture, as they are decoded.
+pub struct Parts {
+    messages: Receiver<Message>,
+    thread: Option<JoinHandle<()>>,
+    /// What is left when all parts were taken.
+    pub decoded: Option<Vec<Decoded>>,
+}
+
+/// What came while somebody waited.
+pub enum Next {
+    Part(Part),
+    End,
+    NothingYet,
+}
+
+impl Parts {
+    /// Starts to decode; of transactions the named columns, or all.
+    pub fn start(capture: Arc<Capture>, buses: Vec<BusSpec>, options: Options, wanted: &Wanted) -> Result<Self> {
+        let (sender, messages) = sync_channel(WAITING);
+        let mut sink = PartSink::new(wanted, options.data_phases, sender.clone())?;
+        let work = move || {
+            let decoded = pipeline::decode(&capture, &buses, &options, &mut sink, &mut |_| true);
+            let decoded = decoded.and_then(|decoded| sink.send(true).map(|()| decoded));
+            // Who does not listen any more does not want to know.
+            let _ = sender.send(Message::Done(decoded));
+        };
+        let thread = std::thread::Builder::new().name("decode".into()).spawn(work);
+        let thread = thread.map_err(|error| Error::Decode(format!("no thread to decode on: {error}")))?;
+        Ok(Parts { messages, thread: Some(thread), decoded: None })
+    }
+
+    /// The next part, if it comes in time.
+    pub fn next(&mut self, patience: Duration) -> Result<Next> {
+        if self.decoded.is_some() {
+            return Ok(Next::End);
+        }
+        match self.messages.recv_timeout(patience) {
+            Ok(Message::Part(part)) => Ok(Next::Part(part)),
+            Ok(Message::Done(decoded)) => {
+                self.decoded = Some(decoded?);
+                Ok(Next::End)
+            }
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Ok(Next::NothingYet),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => match self.thread.take().map(JoinHandle::join) {
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                _ => Err(Error::Interrupted),
+            },
+        }
+    }
+}
+
+/// What one bus has for the next parts.
+#[derive(Default)]
+struct Queue {
+    transactions: VecDeque<Transaction>,
+    data_phases: VecDeque<DataPhase>,
+    problems: Problems,
+    /// Of the next transaction.
+    number: u64,
+    /// Rows that are still to come start here or later.
+    reached: u64,
+}
+
+impl Queue {
+    /// Start of the next transaction, if all of its data phases have come.
+    fn ready(&self, with_phases: bool) -> Option<u64> {
+        let next = self.transactions.front()?;
+        let complete = !with_phases || self.reached == u64::MAX || self.data_phases.len() as u64 >= next.data_phases;
+        complete.then_some(next.start)
+    }
+}
+
+/// A run of transactions of one bus.
+struct Run {
+    bus: usize,
+    number: u64,
+    transactions: usize,
+    data_phases: usize,
+}
+
+struct PartSink {
+    sender: SyncSender<Message>,
+    transaction_columns: Arc<Columns<Transaction>>,
+    data_phase_columns: Arc<Columns<DataPhase>>,
+    with_phases: bool,
+    buses: Vec<BusTables>,
+    queues: Vec<Queue>,
+    /// What the next part will hold.
+    transactions: Vec<Transaction>,
+    data_phases: Vec<DataPhase>,
+    runs: Vec<Run>,
+    phase_ends: Vec<usize>,
+    last_sent: Option<Instant>,
+}
+
+impl PartSink {
+    fn new(wanted: &Wanted, with_phases: bool, sender: SyncSender<Message>) -> Result<Self> {
+        Ok(PartSink {
+            sender,
+            transaction_columns: Arc::new(tables::transactions(wanted)?),
+            data_phase_columns: Arc::new(tables::data_phases()),
+            with_phases,
+            buses: Vec::new(),
+            queues: Vec::new(),
+            transactions: Vec::new(),
+            data_phases: Vec::new(),
+            runs: Vec::new(),
+            phase_ends: Vec::new(),
+            last_sent: None,
+        })
+    }
+
+    /// Takes over the rows that no later row can come before, and sends them off as they are enough for a part.
+    fn collect(&mut self) -> Result<()> {
+        loop {
+            let limit = self.queues.iter().map(|queue| queue.reached).min().unwrap_or(u64::MAX);
+            let fronts = self.queues.iter().enumerate().filter(|(_, queue)| !queue.transactions.is_empty());
+            let first = fronts.map(|(bus, queue)| (queue.transactions[0].start, bus)).min();
+            let Some((start, bus)) = first else { return Ok(()) };
+            let in_order = start < limit || limit == u64::MAX;
+            if !in_order || self.queues[bus].ready(self.with_phases).is_none() {
+                return Ok(());
+            }
+            self.take(bus);
+            if self.transactions.len() >= ROWS {
+                self.send(false)?;
+            }
+        }
+    }
+
+    /// The next transaction of a bus goes into the next part.
+    fn take(&mut self, bus: usize) {
+        let queue = &mut self.queues[bus];
+        let Some(transaction) = queue.transactions.pop_front() else { return };
+        let before = self.data_phases.len();
+        if self.with_phases {
+            let count = (transaction.data_phases as usize).min(queue.data_phases.len());
+            self.data_phases.extend(queue.data_phases.drain(..count));
+        }
+        let phases = self.data_phases.len() - before;
+        match self.runs.last_mut() {
+            Some(run) if run.bus == bus => {
+                run.transactions += 1;
+                run.data_phases += phases;
+            }
+            _ => self.runs.push(Run { bus, number: queue.number, transactions: 1, data_phases: phases }),
+        }
+        queue.number += 1;
+        self.transactions.push(transaction);
+        self.phase_ends.push(self.data_phases.len());
+    }
+
+    /// Sends the next part; an empty one only if it is the last.
+    fn send(&mut self, last: bool) -> Result<()> {
+        let mut found: Vec<_> = self
+            .queues
+            .iter_mut()
+            .zip(&self.buses)
+            .flat_map(|(queue, bus)| {
+                let over = if last { u64::MAX } else { queue.number };
+                queue.problems.take_before(over).into_iter().map(move |problem| (bus, problem))
+            })
+            .collect();
+        found.sort_by_key(|(_, problem)| *problem);
+        if self.transactions.is_empty() && found.is_empty() && !last {
+            return Ok(());
+        }
+        let part = Part {
+            transactions: batch(
+                &self.transaction_columns,
+                &self.buses,
+                &self.parts(&self.transactions, |run| run.transactions),
+            ),
+            data_phases: batch(
+                &self.data_phase_columns,
+                &self.buses,
+                &self.parts(&self.data_phases, |run| run.data_phases),
+            ),
+            problems: tables::problem_rows(&found),
+            phase_ends: std::mem::take(&mut self.phase_ends),
+        };
+        self.transactions.clear();
+        self.data_phases.clear();
+        self.runs.clear();
+        self.last_sent = Some(Instant::now());
+        self.sender.send(Message::Part(part)).map_err(|_| Error::Interrupted)
+    }
+
+    /// The runs of the next part with their rows.
+    fn parts<'a, R>(&'a self, rows: &'a [R], length: impl Fn(&Run) -> usize) -> Vec<columns::Part<'a, R>> {
+        let mut rest = rows;
+        self.runs
+            .iter()
+            .map(|run| {
+                let (rows, behind) = rest.split_at(length(run));
+                rest = behind;
+                (Context { bus: &self.buses[run.bus], number: run.number }, rows)
+            })
+            .collect()
+    }
+}
+
+impl Sink for PartSink {
+    type Gathered = Rows;
+
+    fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Rows>> {
+        self.buses = buses.to_vec();
+        self.queues = buses.iter().map(|_| Queue::default()).collect();
+        Ok(vec![Rows::default(); buses.len()])
+    }
+
+    fn problems(&mut self, bus: usize, problems: &[Problem]) -> Result<()> {
+        problems.iter().for_each(|&problem| self.queues[bus].problems.push(problem));
+        Ok(())
+    }
+
+    fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
+        let rows = rows.counted_from(origin);
+        self.queues[bus].transactions.extend(rows.transactions);
+        if self.with_phases {
+            self.queues[bus].data_phases.extend(rows.data_phases);
+        }
+        Ok(())
+    }
+
+    fn reached(&mut self, bus: usize, stamp: u64) -> Result<()> {
+        self.queues[bus].reached = stamp;
+        self.collect()?;
+        if self.last_sent.is_none_or(|sent| sent.elapsed() >= PATIENCE) {
+            self.send(false)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! Of `pcitrace._kernel`: a capture in parts, and as a listing.
+
+use crate::listing::names::{Field, Register, Window};
+use crate::listing::{self, Layer, Zero};
+use crate::parts::{self, Next};
+use crate::pipeline::Options;
+use crate::python::{Capture, PySpec, Table, summary, to_python};
+use crate::tables::{self, Wanted};
+use crate::write::TableFile;
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{UInt8Type, UInt64Type};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The tables of a capture in parts, in order of time.
+#[pyclass(frozen, module = "pcitrace._kernel")]
+pub struct Parts {
+    parts: Mutex<parts::Parts>,
+}
+
+#[pymethods]
+impl Parts {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Part>> {
+        loop {
+            let next = py
+                .detach(|| self.parts.lock().unwrap_or_else(PoisonError::into_inner).next(Duration::from_millis(100)));
+            match next.map_err(|error| to_python(py, error))? {
+                Next::Part(part) => return Ok(Some(Part { part })),
+                Next::End => return Ok(None),
+                Next::NothingYet => py.check_signals()?,
+            }
+        }
+    }
+
+    /// What `decode_to_files` returns; None before the last part was taken.
+    #[getter]
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.decoded.as_ref().map(|decoded| summary(py, decoded)).transpose()
+    }
+}
+
+type ConfigurationAccess = (usize, String, u64, u8, u64, Vec<(f64, u64, u8)>);
+
+/// Some transactions with all their data phases.
+#[pyclass(frozen, module = "pcitrace._kernel")]
+pub struct Part {
+    part: parts::Part,
+}
+
+#[pymethods]
+impl Part {
+    fn __len__(&self) -> usize {
+        self.part.transactions.num_rows()
+    }
+
+    #[getter]
+    fn transactions(&self) -> Table {
+        Table::of(self.part.transactions.clone())
+    }
+
+    #[getter]
+    fn data_phases(&self) -> Table {
+        Table::of(self.part.data_phases.clone())
+    }
+
+    #[getter]
+    fn problems(&self) -> Table {
+        Table::of(self.part.problems.clone())
+    }
+
+    /// The transactions that are wanted, a byte each, with their data phases.
+    fn choose(&self, wanted: &[u8]) -> PyResult<Part> {
+        if wanted.len() != self.__len__() {
+            return Err(PyValueError::new_err("choose() needs a byte for each transaction"));
+        }
+        let wanted: Vec<bool> = wanted.iter().map(|&byte| byte != 0).collect();
+        let part = self.part.choose(&wanted).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Part { part })
+    }
+
+    /// Configuration accesses whose data is known: row, bus, transaction, command, address, and time, data and byte
+    /// enables of each data phase.
+    fn configuration(&self) -> PyResult<Vec<ConfigurationAccess>> {
+        let (rows, phases) = (&self.part.transactions, &self.part.data_phases);
+        let missing = || PyValueError::new_err("configuration() needs bus, transaction, command and address");
+        let column = |name: &str| rows.column_by_name(name).ok_or_else(missing);
+        let buses = column("bus")?.as_string_opt::<i32>().ok_or_else(missing)?;
+        let number = column("transaction")?.as_primitive::<UInt64Type>();
+        let (command, address) =
+            (column("command")?.as_primitive::<UInt8Type>(), column("address")?.as_primitive::<UInt64Type>());
+        let phase = |name: &str| phases.column_by_name(name).ok_or_else(missing);
+        let times = phase("time_us")?.as_primitive::<arrow::datatypes::Float64Type>();
+        let (data, enables) =
+            (phase("data")?.as_primitive::<UInt64Type>(), phase("byte_enables")?.as_primitive::<UInt8Type>());
+        let of_row = |row: usize| -> Option<ConfigurationAccess> {
+            let asked = command.is_valid(row) && matches!(command.value(row), 0xA | 0xB) && address.is_valid(row);
+            let known = |&nth: &usize| data.is_valid(nth) && enables.is_valid(nth);
+            let moved = asked.then(|| self.part.phases_of(row).filter(known))?;
+            let moved = moved.map(|nth| (times.value(nth), data.value(nth), enables.value(nth))).collect();
+            let bus = buses.value(row).to_string();
+            Some((row, bus, number.value(row), command.value(row), address.value(row), moved))
+        };
+        Ok((0..rows.num_rows()).filter_map(of_row).collect())
+    }
+}
+
+type PyField = (String, u32, u32, Vec<(u64, String)>);
+type PyRegister = (u64, u64, String, Vec<PyField>);
+type PyWindow = (bool, u64, u64, String, u64, u64, Vec<PyRegister>);
+
+/// A capture as lines for people.
+#[pyclass(frozen, module = "pcitrace._kernel")]
+pub struct Listing {
+    listing: Mutex<listing::Listing>,
+}
+
+#[pymethods]
+impl Listing {
+    #[new]
+    #[pyo3(signature = (*, layer = "transactions", zero_us = 0.0, width = None, colour = false, all_data = false,
+                        raw = false, with_bus = false, problems_of_us = None, initiator_width = 0))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        layer: &str,
+        zero_us: Option<f64>,
+        width: Option<usize>,
+        colour: bool,
+        all_data: bool,
+        raw: bool,
+        with_bus: bool,
+        problems_of_us: Option<(f64, f64)>,
+        initiator_width: usize,
+    ) -> PyResult<Self> {
+        let layer = match layer {
+            "transactions" => Layer::Transactions,
+            "data" => Layer::Data,
+            "accesses" => Layer::Accesses,
+            other => return Err(PyValueError::new_err(format!("there is no layer {other}"))),
+        };
+        let zero = match zero_us {
+            None => Zero::LineBefore,
+            Some(0.0) => Zero::Start,
+            Some(us) => Zero::At(us),
+        };
+        let options =
+            listing::Options { layer, zero, width, colour, all_data, raw, with_bus, problems_of_us, initiator_width };
+        Ok(Listing { listing: Mutex::new(listing::Listing::new(options)) })
+    }
+
+    /// Columns of transactions that a listing needs.
+    #[staticmethod]
+    fn columns() -> Vec<&'static str> {
+        listing::COLUMNS.to_vec()
+    }
+
+    fn set_windows(&self, bus: String, windows: Vec<PyWindow>) {
+        let windows = windows.into_iter().map(|(io, base, size, name, since, until, registers)| Window {
+            io,
+            base,
+            size,
+            name,
+            since,
+            until,
+            registers: registers.into_iter().map(register).collect(),
+        });
+        self.with(|listing| listing.names.set_windows(bus, windows.collect()));
+    }
+
+    fn set_initiator(&self, bus: String, line: String, name: String) {
+        self.with(|listing| listing.names.set_initiator(bus, line, name));
+    }
+
+    fn set_place(&self, bus: String, address: u64, name: String) {
+        self.with(|listing| listing.names.set_place(bus, address, name));
+    }
+
+    /// Takes over the problems of a part, before its lines.
+    fn begin(&self, py: Python<'_>, part: &Part) -> PyResult<()> {
+        self.with(|listing| listing.problems(&part.part)).map_err(|error| to_python(py, error))
+    }
+
+    /// The lines of the transactions from `start` to `stop`.
+    fn lines<'py>(&self, py: Python<'py>, part: &Part, start: usize, stop: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let stop = stop.min(part.__len__());
+        let lines = py.detach(|| self.with(|listing| listing.lines(&part.part, start..stop)));
+        lines.map(|lines| PyBytes::new(py, &lines)).map_err(|error| to_python(py, error))
+    }
+
+    fn finish<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.with(|listing| listing.finish()))
+    }
+}
+
+impl Listing {
+    fn with<T>(&self, work: impl FnOnce(&mut listing::Listing) -> T) -> T {
+        work(&mut self.listing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn register((offset, size, name, fields): PyRegister) -> Register {
+    let fields = fields.into_iter().map(|(name, shift, width, values)| Field { name, shift, width, values });
+    Register { offset, size, name, fields: fields.collect() }
+}
+
+/// A table being written; the file appears when it is closed.
+#[pyclass(frozen, module = "pcitrace._kernel")]
+pub struct Writer {
+    file: Mutex<Option<TableFile>>,
+}
+
+#[pymethods]
+impl Writer {
+    /// For all columns of `transactions` or `data_phases`.
+    #[new]
+    fn new(py: Python<'_>, path: &str, table: &str) -> PyResult<Self> {
+        let schema = match table {
+            "transactions" => tables::transactions(&Wanted::default()).map(|columns| columns.schema()),
+            "data_phases" => Ok(tables::data_phases().schema()),
+            other => return Err(PyValueError::new_err(format!("there is no table {other} to write"))),
+        };
+        let file = schema.and_then(|schema| TableFile::create(Path::new(path), schema));
+        file.map(|file| Writer { file: Mutex::new(Some(file)) }).map_err(|error| to_python(py, error))
+    }
+
+    fn write(&self, py: Python<'_>, table: &Table) -> PyResult<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = file.as_mut() else { return Err(PyValueError::new_err("the table is closed")) };
+        let written = py.detach(|| table.batches.iter().try_for_each(|batch| file.write(batch)));
+        written.map_err(|error| to_python(py, error))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        file.map_or(Ok(()), TableFile::finish).map_err(|error| to_python(py, error))
+    }
+}
+
+#[pyfunction]
+#[pyo3(name = "parts")]
+#[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None,
+                    data_phases = false, threads = 0))]
+#[allow(clippy::too_many_arguments)]
+fn start(
+    py: Python<'_>,
+    capture: &Capture,
+    buses: Vec<PySpec>,
+    rate_hz: Option<f64>,
+    clock_mhz: Option<f64>,
+    recover_clock: bool,
+    columns: Option<Vec<String>>,
+    data_phases: bool,
+    threads: usize,
+) -> PyResult<Parts> {
+    let options = Options { rate_hz, clock_mhz, recover_clock, data_phases, threads, ..Options::default() };
+    // The names of a dictionary are those of one bus, and a part may have rows of several.
+    let wanted = Wanted { coded: false, columns };
+    let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<crate::error::Result<Vec<_>>>();
+    let parts = specs
+        .and_then(|specs| parts::Parts::start(capture.opened.clone(), specs, options, &wanted))
+        .map_err(|error| to_python(py, error))?;
+    Ok(Parts { parts: Mutex::new(parts) })
+}
+
+pub fn register_in(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Parts>()?;
+    module.add_class::<Part>()?;
+    module.add_class::<Listing>()?;
+    module.add_class::<Writer>()?;
+    module.add_function(wrap_pyfunction!(start, module)?)?;
+    Ok(())
+}

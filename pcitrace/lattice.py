@@ -1,0 +1,238 @@
+"""Sequences read at the least cost: the tables of costs, and what the kernel's decoder makes of them.
+
+A sequence of items (the DMA pieces of a host) is read as segments of two tracks (what it sends, what it receives) and
+what is left over. A segment may claim a target (a frame on the wire), in order. Every cost is the negative logarithm of
+a probability, every probability a smoothed histogram that is learned from the reading of the round before (Viterbi
+training; hidden semi-Markov models: Yu, Artificial Intelligence 174, 2010). The margin of a label is how much more the
+best reading costs that differs in it (max-marginals: Wainwright and Jordan 2008, chapter 8), in nats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcitrace import _kernel
+from pcitrace.columns import Booleans, Floats, Integers
+
+__all__ = ["BINS", "CONTEXTS", "Goals", "Reading", "Sequence", "Table", "Track", "bins", "density", "read"]
+
+Costs = npt.NDArray[np.float32]
+Unsigned = npt.NDArray[np.unsignedinteger[Any]]
+
+BINS: int = _kernel.LATTICE_BINS
+ZERO = BINS // 2
+"""The bin of times about zero; later ones are positive, eight an octave."""
+
+CONTEXTS = 5
+"""What the item before was: left over; inside a segment of track 0, the end of one; the same of track 1."""
+
+ALIKE = 3.0
+"""Segments that differ in the same way count as so many: they are not independent evidence."""
+
+STATES, COST, BLOCK = 32, 30.0, 4096
+"""Bounds of the search: states an item, nats beyond the best, items until a decision."""
+
+
+@dataclass
+class Sequence:
+    """Items in order of time; one value an item in each column.
+
+    Attributes
+    ----------
+    begin_us, ready_us, end_us : arrays of float
+        When it begins; when it could have begun, had the bus been free; its last data.
+    units : array of uint32
+        Data phases.
+    cut : array of uint8
+        Whether the other side ended it.
+    place, next_place : arrays of int
+        Where it begins in memory and where what follows would; -1 if unknown.
+    alone : array of float32, shape (items, 7)
+        Cost of being left over, in track 0, 1, beginning in track 0, 1, claiming no target in 0, 1.
+    """
+
+    begin_us: Floats
+    ready_us: Floats
+    end_us: Floats
+    units: Unsigned
+    cut: Unsigned
+    place: Integers
+    next_place: Integers
+    alone: Costs
+
+    def __len__(self) -> int:
+        return len(self.begin_us)
+
+
+@dataclass
+class Goals:
+    """Targets of one track, in order of time.
+
+    Attributes
+    ----------
+    time_us : array of float
+    least, most : arrays of uint32
+        Bounds of the units of what claims it.
+    held : array of uint8
+        Whether it had to wait for the target before.
+    skip : array of float32
+        Cost of claiming it with nothing.
+    after : bool
+        Whether segments come after their targets.
+    at_begin : bool
+        Whether lags are to the beginnings of segments, or to their ends.
+    whole : bool
+        Whether segments and targets do not overlap in time.
+    unknown : bool
+        Whether it is not known what there was to claim; else segments that claim nothing are rare.
+    """
+
+    time_us: Floats
+    least: Unsigned
+    most: Unsigned
+    held: Unsigned
+    skip: Costs
+    after: bool
+    at_begin: bool
+    whole: bool = True
+    unknown: bool = False
+
+    def __len__(self) -> int:
+        return len(self.time_us)
+
+    @classmethod
+    def none(cls, after: bool, unknown: bool) -> Goals:
+        """A track that has no targets, or none that are known."""
+        empty = np.zeros(0, np.uint32)
+        return cls(
+            np.zeros(0), empty, empty, np.zeros(0, np.uint8), np.zeros(0, np.float32), after, after, unknown=unknown
+        )
+
+
+@dataclass
+class Track:
+    """Costs of one track; the shapes are those of the kernel's `TrackCosts`."""
+
+    goes_on: Costs
+    begins: Costs
+    lag: Costs
+    excess: Costs
+    excess_zero: int
+    middle: Costs
+    unclaimed: Costs
+    places: Costs
+
+
+@dataclass
+class Table:
+    """All costs of a sequence."""
+
+    tracks: tuple[Track, Track]
+    other: Costs
+    follows: Costs
+    back: int = 0
+    unit: int = 4
+
+
+@dataclass
+class Reading:
+    """What each item is.
+
+    Attributes
+    ----------
+    track : array of int
+        0 or 1; -1 for what is left over.
+    begins, ends : arrays of bool
+        Whether it begins or ends a segment.
+    target : array of int
+        The target its segment claims; -1 for none.
+    margins : array of float32, shape (items, 3)
+        Nats by which any reading is worse in which the track, the beginning or the end differs.
+    cost : float
+    """
+
+    track: Integers
+    begins: Booleans
+    ends: Booleans
+    target: Integers
+    margins: Costs
+    cost: float
+    segment: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Number of the segment; -1 for what is left over."""
+
+    def __post_init__(self) -> None:
+        if len(self.segment) == len(self.track):
+            return
+        self.segment = np.full(len(self.track), -1)
+        base = 0
+        for track in (0, 1):
+            mine = self.track == track
+            self.segment[mine] = base + np.cumsum(self.begins[mine]) - 1
+            base += int(self.begins[mine].sum())
+
+    def against(self, other: Reading) -> Reading:
+        """Return this reading with no margin larger than what another way to explain everything costs more.
+
+        Where that differs in many segments, what counts is how much more it costs a segment: a table of costs is no
+        truth, and what is a nat too cheap in every segment is not proven by their number.
+        """
+        differs = np.stack(
+            [
+                self.track != other.track,
+                self._edges(self.begins) != other._edges(other.begins),
+                self._edges(self.ends) != other._edges(other.ends),
+            ],
+            axis=1,
+        )
+        count = len(np.unique(self.segment[differs.any(axis=1)]))
+        most = max(other.cost - self.cost, 0.0) / max(1.0, count / ALIKE)
+        margins = np.where(differs, np.minimum(self.margins, most), self.margins).astype(np.float32)
+        return replace(self, margins=margins)
+
+    def _edges(self, there: Booleans) -> Integers:
+        return np.where(there & (self.track >= 0), 2 * self.target + self.track, -3)
+
+
+def read(sequence: Sequence, goals: tuple[Goals, Goals], table: Table) -> Reading:
+    """Read a sequence at the least cost."""
+    label, target, margins, cost = _kernel.read_lattice(sequence, goals, table, states=STATES, cost=COST, block=BLOCK)
+    code = np.frombuffer(label, np.uint8).astype(np.int64)
+    part = np.where(code > 0, (code - 1) % 4, -1)
+    return Reading(
+        track=np.where(code > 0, (code - 1) // 4, -1),
+        begins=(part == 0) | (part == 1),
+        ends=(part == 0) | (part == 3),
+        target=np.frombuffer(target, np.int64),
+        margins=np.frombuffer(margins, np.float32).reshape(-1, 3),
+        cost=cost,
+    )
+
+
+def bins(times_us: Floats) -> Integers:
+    """Return the bins of times in tables over times."""
+    return np.frombuffer(_kernel.lattice_bins(np.ascontiguousarray(times_us, np.float64)), np.uint16).astype(np.int64)
+
+
+KERNEL = np.array([1, 2, 3, 2, 1]) / 9
+"""How one observed time speaks for its neighbours: bins are 9 % wide, so up to about 20 %."""
+
+
+def density(values: Integers, prior: Floats, weight: float, smooth: bool = True) -> Costs:
+    """Return costs of a histogram, `weight` observations of which are the prior's."""
+    counts = np.bincount(values, minlength=len(prior)).astype(float)[: len(prior)]
+    if smooth:
+        counts = np.convolve(counts, KERNEL, "same")
+    share = (counts + weight * prior) / (len(values) + weight)
+    return -np.log(np.maximum(share, 1e-12)).astype(np.float32)
+
+
+@cache
+def centres_us() -> Floats:
+    """The times at the centres of bins."""
+    steps = np.arange(BINS) - ZERO
+    return np.asarray(np.sign(steps) * 0.008 * 2.0 ** (np.abs(steps) / 8))

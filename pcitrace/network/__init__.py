@@ -1,0 +1,125 @@
+"""Frame logs to lines, histograms, loss and buffers: the network half of the published work.
+
+    folder or file -> Measurement -> points and flows -> Result -> Network
+
+Nothing of a bus is needed; where one was recorded with the frames its constants stand beside the network's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pcitrace.errors import ConfigurationError
+from pcitrace.network import importers
+from pcitrace.network.analysis import analyse
+from pcitrace.network.budget import BusConstants, with_bus
+from pcitrace.network.measurement import Measurement, open_folder
+from pcitrace.network.parameter import Parameter
+from pcitrace.network.paths import subtraction
+from pcitrace.network.result import Result
+
+__all__ = ["Measurement", "Network", "Parameter", "Result", "analyse", "of_paths", "open_folder"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """What the measurements of a network say.
+
+    Attributes
+    ----------
+    results : tuple of Result
+    findings : tuple of str
+        What a user must not overlook.
+    """
+
+    results: tuple[Result, ...]
+    findings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Network: {', '.join(f'{one.kind} over {one.path}' for one in self.results)}>"
+
+    def __getitem__(self, kind: str) -> Result:
+        """Return the first result of a kind; KeyError if there is none."""
+        found = next((one for one in self.results if one.kind == kind), None)
+        if found is None:
+            raise KeyError(f"no result {kind!r}; there are {', '.join(one.kind for one in self.results)}")
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``pcitrace network --json`` prints."""
+        return {"results": [one.as_dict() for one in self.results], "findings": list(self.findings)}
+
+
+def of_paths(
+    paths: Iterable[str | Path], *, clock_method: str = "hull", bus_constants: BusConstants | None = None
+) -> Network:
+    """Analyse folders and files.
+
+    Parameters
+    ----------
+    paths : iterable of path
+        Run folders, folders that framegen wrote, folders of such folders (a sweep), outputs of iperf3, NPtcp, nuttcp,
+        ping and irtt.
+    clock_method : str
+        ``hull``, or ``midpoints`` for the papers' method.
+    bus_constants : callable, optional
+        Gives the constants of the buses of a run folder, such as :func:`pcitrace.analysed.bus_constants`; without it
+        t_sw and the budget of the slope are not worked out.
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    ConfigurationError
+        A path is none of these.
+    """
+    results: list[Result] = []
+    for path in map(Path, paths):
+        if path.is_file():
+            results.append(importers.read(path))
+        else:
+            results += [one for part in _measurements(path) for one in _results(part, clock_method, bus_constants)]
+    results = importers.together(results)
+    results += subtraction([one for one in results if one.latency is not None])
+    findings = tuple(dict.fromkeys(text for one in results for text in one.findings))
+    return Network(tuple(results), findings)
+
+
+def _results(one: Measurement, clock_method: str, bus_constants: BusConstants | None) -> list[Result]:
+    """Return what the frames of a folder say, and the outputs of other programs in it."""
+    outputs = [
+        replace(importers.read(one.folder / entry["file"], entry["tool"]), path=one.path.name)
+        for entry in one.run.get("tool_outputs", ())
+    ]
+    if outputs and not one.points:
+        return outputs
+    return [with_bus(analyse(one, clock_method=clock_method), bus_constants), *outputs]
+
+
+def _measurements(path: Path) -> Iterator[Measurement]:
+    """Yield what a path holds; the runs of a sweep are one measurement."""
+    if not path.exists():
+        raise ConfigurationError(f"{path}: no such file or folder", path)
+    if any((path / name).is_file() for name in ("run.toml", "summary.json")):
+        yield open_folder(path)
+        return
+    parts = [open_folder(part) for part in sorted(path.iterdir()) if _is_run(part)]
+    if not parts:
+        raise ConfigurationError(f"{path}: neither a run folder (run.toml, summary.json) nor a folder of such", path)
+    alike: dict[tuple[str, str], list[Measurement]] = {}
+    for part in parts:
+        name = part.path.name if part.path.stated else str(path)
+        alike.setdefault((part.kind, name), []).append(part)
+    for (_, name), same in alike.items():
+        points = tuple(point for one in same for point in one.points)
+        findings = tuple(text for one in same for text in one.findings)
+        yield replace(same[0], folder=path, path=replace(same[0].path, name=name), points=points, findings=findings)
+
+
+def _is_run(path: Path) -> bool:
+    return path.is_dir() and any((path / name).is_file() for name in ("run.toml", "summary.json"))

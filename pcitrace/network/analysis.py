@@ -1,0 +1,300 @@
+"""From one measurement to its result: points one after the other, then what only all of them tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pcitrace.errors import FitError
+from pcitrace.network import clocks, hosts
+from pcitrace.network.buffers import depth
+from pcitrace.network.clocks import Clock
+from pcitrace.network.families import family, knee_parameters
+from pcitrace.network.flows import COUNTS, FlowResult, LoopResult, flow_result, loop_result
+from pcitrace.network.latency import Latency, of_points
+from pcitrace.network.measurement import ASKING, Flow, Measurement, Point, Wire
+from pcitrace.network.parameter import UNITS, Parameter, counted, measured, unknown
+from pcitrace.network.result import PointResult, Result
+from pcitrace.network.width import Width
+
+__all__ = ["analyse"]
+
+
+def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
+    """Work out what a measurement says.
+
+    Parameters
+    ----------
+    one : Measurement
+    clock_method : str
+        ``hull`` or ``midpoints``: how raw clock exchanges are fitted.
+
+    Returns
+    -------
+    Result
+    """
+    findings = list(one.findings)
+    compared = _clocks(one, clock_method, findings)
+    points = tuple(_point(one, point, compared, findings) for point in one.points)
+    latency = _latency(one, points)
+    parameters = _whole(one, points)
+    if latency is not None:
+        parameters = {**_line_parameters(latency, findings), **parameters}
+        parameters["t_sw_us"] = unknown("t_sw_us", "no bus was recorded: t_sw needs t_nic and R_PCI beside the latency")
+    if one.kind == "clock":
+        parameters |= _clock_parameters(compared)
+    kept = [flow.held for point in points for flow in point.flows if flow.held is not None]
+    if kept or one.run.get("pauses"):
+        parameters |= depth(kept)
+    tables = _tables(one, points)
+    if "streams" in tables and one.kind == "stream":
+        parameters |= knee_parameters(tables["streams"])
+    findings += [text for clock in compared.values() for text in clock.findings]
+    told = tuple(dict.fromkeys(findings))
+    return Result(one.kind, one.path.name, one.folder, parameters, points, latency, one, tables, told)
+
+
+def _tables(one: Measurement, points: Sequence[PointResult]) -> dict[str, pd.DataFrame]:
+    """Return what has a row a stream, a sender or a node."""
+    if one.kind in ASKING:
+        return {"answers": hosts.answers(points)} if one.kind == "one-to-many" else {}
+    tables = {"streams": family(points)}
+    if one.kind == "many-to-one":
+        tables["shares"] = hosts.shares(points)
+    flooded = hosts.flooding(one)
+    return tables | ({"flooding": flooded} if len(flooded) else {})
+
+
+def _clocks(one: Measurement, method: str, findings: list[str]) -> dict[int, Clock]:
+    """Return the clock of every node on node 0's: from the raw exchanges, else as the sender fitted it."""
+    found = {int(said["node"]): clocks.of_summary(said) for said in one.clocks}
+    for node, exchanges in one.exchanges.items():
+        try:
+            found[node] = clocks.fit(node, exchanges, method)
+        except FitError as error:
+            findings.append(f"{one.folder}: {error}")
+    return found
+
+
+def _point(one: Measurement, point: Point, compared: Mapping[int, Clock], findings: list[str]) -> PointResult:
+    arrivals = str(one.test.get("arrivals", "regular"))
+    flows = tuple(flow_result(point, flow, compared, arrivals, _compared(one, flow)) for flow in point.flows)
+    findings += [f"{one.folder}: {point.length_bytes} bytes: {text}" for flow in flows for text in flow.findings]
+    loops: tuple[LoopResult, ...] = ()
+    if one.kind in ASKING:
+        nodes = sorted({flow.source for flow in point.flows if flow.to == 0} | set(point.counts))
+        loops = tuple(loop_result(point, node) for node in nodes)
+        parameters = _asked(point, flows, loops)
+    else:
+        parameters = _streamed(one.wire, point, flows, compared)
+    return PointResult(point.length_bytes, point.spacing_us, flows, loops, parameters)
+
+
+def _compared(one: Measurement, flow: Flow) -> npt.NDArray[np.int64] | None:
+    """Return when frames that compare clocks went the way of a flow; None where no port was paused."""
+    if not one.run.get("pauses"):
+        return None
+    if flow.source == 0 and flow.to in one.exchanges:
+        return np.asarray(one.exchanges[flow.to]["request_sent_ns"])
+    return np.empty(0, np.int64)
+
+
+def _asked(point: Point, flows: Sequence[FlowResult], loops: Sequence[LoopResult]) -> dict[str, Parameter]:
+    """Return the numbers of a point with round trips: a loop without its answer is lost."""
+    asked, answered = (_sum(getattr(loop, name) for loop in loops) for name in ("asked", "answered"))
+    lost = None if asked is None or answered is None else max(0, asked - answered)
+    counts = {"sent": asked, "received": answered, "lost": lost}
+    counts |= {name: _sum(flow.counts[name] for flow in flows) for name in ("duplicated", "reordered")}
+    parameters = {name: counted(name, counts[name], asked or 0, "no log and no summary tells it") for name in COUNTS}
+    if len(loops) == 1 and loops[0].delay is not None:
+        parameters["latency_us"] = measured(
+            "latency_us", loops[0].delay.median_us, loops[0].delay.n, "round trip, median"
+        )
+        return parameters | _widths(loops[0].width)
+    return parameters | _widths(
+        "several nodes answer: each has its own distribution" if loops else "no loop was measured"
+    )
+
+
+def _streamed(
+    wire: Wire, point: Point, flows: Sequence[FlowResult], compared: Mapping[int, Clock]
+) -> dict[str, Parameter]:
+    """Return the numbers of a point with streams."""
+    counts = {name: _sum(flow.counts[name] for flow in flows) for name in COUNTS}
+    n = counts["sent"] or 0
+    parameters = {name: counted(name, counts[name], n, "no log and no summary tells it") for name in COUNTS}
+    parameters["loss_ratio"] = _loss_ratio(flows, counts)
+    parameters |= _rates(wire, point, flows)
+    if len(flows) != 1:
+        why = f"{len(flows)} streams: each has its own"
+        return parameters | {"latency_us": unknown("latency_us", why)} | _widths(why)
+    flow = flows[0]
+    refused = _refused(flow, compared)
+    if refused or flow.delay is None:
+        parameters["latency_us"] = unknown("latency_us", refused or "the clocks of both hosts were not compared")
+        return parameters | _widths(flow.width)
+    bound = max(compared[node].bound_us for node in (flow.flow.source, flow.flow.to) if node != 0)
+    why = f"median; may be off by {bound:.3g} us if the directions of the clock exchanges differ"
+    parameters["latency_us"] = measured("latency_us", flow.delay.median_us, flow.delay.n, why)
+    return parameters | _widths(flow.width)
+
+
+def _refused(flow: FlowResult, compared: Mapping[int, Clock]) -> str:
+    """Return why a one-way latency is not given: it is smaller than what the clocks' comparison may be off by."""
+    nodes = [node for node in (flow.flow.source, flow.flow.to) if node != 0]
+    if flow.delay is None or any(node not in compared for node in nodes):
+        return ""
+    bound = max(compared[node].bound_us for node in nodes)
+    if flow.delay.median_us[0] >= bound:
+        return ""
+    return f"{flow.delay.median_us[0]:.3g} us is below the {bound:.3g} us that the clocks may be apart unseen"
+
+
+def _loss_ratio(flows: Sequence[FlowResult], counts: Mapping[str, int | None]) -> Parameter:
+    """Return the probability of a loss, of all flows together."""
+    if not flows or any(flow.losses is None for flow in flows) or not counts["sent"]:
+        return unknown(
+            "loss_ratio", "the places of the losses are not known: sent or received log missing, cut or full"
+        )
+    every = [flow.losses for flow in flows if flow.losses is not None]
+    n = sum(one.frames for one in every)
+    value = sum(one.count for one in every) / n
+    sigma = math.sqrt(sum((one.ratio.sigma * one.frames) ** 2 for one in every)) / n
+    if len(every) > 1:
+        return measured("loss_ratio", (value, sigma), n, f"of {len(every)} streams together")
+    ratio = every[0].ratio
+    why = f"95 %: {ratio.low:.3g} to {ratio.high:.3g}, {ratio.method}"
+    why += f"; independent losses stand together as much with probability {ratio.independent_p:.2g}"
+    return measured("loss_ratio", (value, sigma), n, why)
+
+
+def _rates(wire: Wire, point: Point, flows: Sequence[FlowResult]) -> dict[str, Parameter]:
+    """Return the throughput of all flows together, and the time between frames of a single one."""
+    known = [(flow.spacing, flow.flow.length_bytes) for flow in flows if flow.spacing is not None]
+    if not flows or len(known) < len(flows):
+        why = "fewer than two frames of a stream have a time of arrival"
+        return {name: unknown(name, why) for name in ("user_mbit_s", "wire_mbit_s", "spacing_us")}
+    n = sum(one.intervals for one, _ in known)
+    user = [one.mbit_s(length) for one, length in known]
+    taken = [one.mbit_s(float(wire.frame_bytes(length))) for one, length in known]
+    parameters = {
+        name: measured(name, (sum(value for value, _ in parts), math.hypot(*(sigma for _, sigma in parts))), n)
+        for name, parts in (("user_mbit_s", user), ("wire_mbit_s", taken))
+    }
+    if len(known) == 1:
+        parameters["spacing_us"] = measured("spacing_us", (known[0][0].mean_us, known[0][0].sigma_us), n)
+    else:
+        parameters["spacing_us"] = unknown("spacing_us", f"{len(known)} streams: each has its own", n)
+    return parameters
+
+
+def _widths(found: Width | str) -> dict[str, Parameter]:
+    if isinstance(found, str):
+        return {name: unknown(name, found) for name in ("fwhm_us", "sigma_us")}
+    why = "" if found.normal else "the peak is not normal: this is the width of the normal one that comes nearest"
+    return {
+        "fwhm_us": measured("fwhm_us", found.fwhm_us, found.n, why),
+        "sigma_us": measured("sigma_us", found.sigma_us, found.n, why),
+    }
+
+
+def _latency(one: Measurement, points: Sequence[PointResult]) -> Latency | None:
+    """Return latency against size; None for a test that has none."""
+    if one.kind in ASKING:
+        first = [(point.length_bytes, point.loops[0]) for point in points if point.loops]
+        return of_points(one.kind, one.request_bytes, first)
+    single = [(point.length_bytes, point.flows[0]) for point in points if len(point.flows) == 1]
+    spacings = {point.spacing_us for point in points}
+    if len({length for length, _ in single}) < 2 or len(spacings) > 1:
+        return None
+    if one.run.get("pauses") or any(point.parameters["latency_us"].value is None for point in points):
+        return None
+    return of_points(one.kind, None, single)
+
+
+def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Parameter]:
+    best, step = latency.best, latency.step
+    if best is None:
+        return {
+            name: unknown(name, latency.reason)
+            for name in ("intercept_us", "slope_us_per_byte", "step_bytes", "step_us")
+        }
+    if best.widened > 1:
+        findings.append(
+            f"the medians scatter {best.widened:.3g} times as much about the line as their errors say; "
+            "the line's errors are widened by that"
+        )
+    if latency.bend is not None:
+        findings.append(f"the slope changes by {latency.bend[1]:.3g} us/byte at {latency.bend[0]:g} bytes")
+    why = f"one way, {latency.one_way}; through medians"
+    parameters = {
+        "intercept_us": measured("intercept_us", best.intercept_us, best.n, why),
+        "slope_us_per_byte": measured("slope_us_per_byte", best.slope_us_per_byte, best.n, why),
+    }
+    if step is None or step.step_bytes is None or step.step_us is None:
+        reason = "it was not looked for" if step is None else step.reason
+        return parameters | {name: unknown(name, reason, best.n) for name in ("step_bytes", "step_us")}
+    findings.append(f"a step every {step.step_bytes.nominal_value:.0f} bytes: intercept and slope are those beside it")
+    chance = f"by chance with probability {step.p_value:.2g}"
+    return parameters | {
+        "step_bytes": measured("step_bytes", step.step_bytes, best.n, chance),
+        "step_us": measured("step_us", step.step_us, best.n, chance),
+    }
+
+
+def _whole(one: Measurement, points: Sequence[PointResult]) -> dict[str, Parameter]:
+    """Return the numbers of all points together: counts add up; of rates and spacings the best is told, with its
+    point.
+    """
+    if not points:
+        return {}
+    if len(points) == 1:
+        return dict(points[0].parameters)
+    parameters: dict[str, Parameter] = {}
+    for name in points[0].parameters:
+        every = [point.parameters[name] for point in points if name in point.parameters]
+        n = sum(each.n for each in every)
+        if name in COUNTS:
+            parameters[name] = counted(name, _sum(each.value for each in every), n, "not known of every point")
+        elif name in ("user_mbit_s", "wire_mbit_s", "spacing_us"):
+            parameters[name] = _extreme(name, points)
+        else:
+            parameters[name] = unknown(name, f"{len(points)} points: each has its own", n)
+    return parameters
+
+
+def _extreme(name: str, points: Sequence[PointResult]) -> Parameter:
+    """Return the largest throughput or the least spacing, and where it was."""
+    known = [point for point in points if point.parameters[name].value is not None]
+    if not known:
+        return points[0].parameters[name]
+    sign = 1 if name == "spacing_us" else -1
+    best = min(known, key=lambda point: sign * (point.parameters[name].value or 0.0))
+    found = best.parameters[name]
+    where = f"{'least' if sign > 0 else 'largest'} of {len(known)} points: {best.length_bytes} bytes"
+    if best.spacing_us is not None:
+        where += f" every {best.spacing_us:g} us"
+    return Parameter(found.value, found.sigma, UNITS[name], found.n, where)
+
+
+def _clock_parameters(compared: Mapping[int, Clock]) -> dict[str, Parameter]:
+    if not compared:
+        return {
+            name: unknown(name, "no clock was compared") for name in ("offset_us", "drift_ppm", "asymmetry_bound_us")
+        }
+    clock = compared[min(compared)]
+    last = clock.segments[-1]
+    return {
+        "offset_us": measured("offset_us", (last.offset_us, last.offset_sigma_us), clock.exchanges, clock.method),
+        "drift_ppm": measured("drift_ppm", (last.drift_ppm, last.drift_sigma_ppm), clock.exchanges, clock.method),
+        "asymmetry_bound_us": measured("asymmetry_bound_us", (clock.bound_us, 0.0), clock.exchanges),
+    }
+
+
+def _sum(values: Iterable[float | None]) -> int | None:
+    found = list(values)
+    return None if not found or any(one is None for one in found) else int(sum(one or 0 for one in found))

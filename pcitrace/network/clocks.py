@@ -1,0 +1,283 @@
+"""Two hosts' clocks compared by exchanges of frames.
+
+Every exchange says between what the peer's clock is ahead of ours: by less than the request's way seen by both clocks,
+by more than the reply's taken negatively. A straight line that keeps away from both as far as it can is the comparison
+(two-way hull). Nothing of this sees whether one direction takes longer than the other: half the distance between the
+two sides bounds that.
+
+Sources: S. B. Moon, P. Skelly, D. Towsley, INFOCOM 1999, for lines under one-way delays; the papers' method, midpoints
+of the quickest exchanges and a linear fit: R. Hughes-Jones and F. Saka, ATLAS note, 2000.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcitrace.errors import FitError
+
+__all__ = ["LARGEST_DRIFT_PPM", "Clock", "Segment", "fit", "of_summary"]
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LARGEST_DRIFT_PPM = 200.0
+"""Two crystals differ by no more; what differs more is a step."""
+
+LEAST_SPAN_NS = 50e6
+"""Exchanges over less time tell no drift."""
+
+HALVES = 24
+"""Random halves of the exchanges: how far their fits are from that of all shows how far that one is from the truth."""
+
+TOUCHING = 1.35
+"""By how much halves scatter more than all: 1 where every exchange counts alike, 2 where only the quickest do;
+between."""
+
+LEAST_FOR_SCATTER = 32
+"""Exchanges below which only the bound is known."""
+
+GROUP, KEEP = 40, 4
+"""The papers' method: of 40 exchanges in a row the quarter with the shortest round trips."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Peer's clock = t + offset + drift (t - reference), t on ours, from a time on.
+
+    Attributes
+    ----------
+    start_ns : int
+        First time of ours that it is for.
+    reference_ns : int
+    offset_us, offset_sigma_us : float
+    drift_ppm, drift_sigma_ppm : float
+        0 where the exchanges span too little time.
+    bound_us : float
+        The offset is off by this at most, if all of the way's time were in one direction.
+    """
+
+    start_ns: int
+    reference_ns: int
+    offset_us: float
+    offset_sigma_us: float
+    drift_ppm: float
+    drift_sigma_ppm: float
+    bound_us: float
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A peer's clock on ours.
+
+    Attributes
+    ----------
+    node : int
+    method : str
+        ``hull``, ``midpoints`` or ``summary`` (the sender's own fit).
+    segments : tuple of Segment
+        One, or one more than steps were seen.
+    exchanges : int
+    """
+
+    node: int
+    method: str
+    segments: tuple[Segment, ...]
+    exchanges: int
+
+    @property
+    def bound_us(self) -> float:
+        """By how much a one-way time may be wrong because the directions differ."""
+        return max(segment.bound_us for segment in self.segments)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The clock's steps, each by how much and when."""
+        return tuple(
+            f"the clock of node {self.node} steps by {after.offset_us - _at(before, after.reference_ns):.3f} us "
+            f"at {(after.start_ns - self.segments[0].start_ns) / 1e9:.3f} s"
+            for before, after in zip(self.segments, self.segments[1:], strict=False)
+        )
+
+    def minus_ours_ns(self, peer_ns: Integers) -> Floats:
+        """Return by how much the peer's clock is ahead when it shows these times, in ns."""
+        starts = np.array([one.start_ns + _at(one, one.start_ns) * 1e3 for one in self.segments[1:]])
+        which = np.searchsorted(starts, peer_ns, side="right") if len(starts) else np.zeros(len(peer_ns), np.int64)
+        out = np.empty(len(peer_ns))
+        for number, one in enumerate(self.segments):
+            mine = which == number
+            drift = one.drift_ppm * 1e-6
+            since = (peer_ns[mine] - np.int64(one.reference_ns)).astype(np.float64) - one.offset_us * 1e3
+            out[mine] = one.offset_us * 1e3 + drift / (1 + drift) * since
+        return out
+
+    def sigma_us(self, at_ns: float) -> float:
+        """Return the standard uncertainty of the comparison at a time of ours, without the bound, in us."""
+        one = next((each for each in reversed(self.segments) if each.start_ns <= at_ns), self.segments[0])
+        return math.hypot(one.offset_sigma_us, one.drift_sigma_ppm * (at_ns - one.reference_ns) / 1e9)
+
+
+def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clock:
+    """Compare two clocks.
+
+    Parameters
+    ----------
+    node : int
+        Whose clock.
+    exchanges : array of records, shape (n,)
+        As in ``run.toml`` [[clock_exchanges]]: :data:`pcitrace.runfolder.CLOCK_EXCHANGES`.
+    method : str
+        ``hull``, or ``midpoints`` for the papers' method.
+
+    Returns
+    -------
+    Clock
+
+    Raises
+    ------
+    FitError
+        There is no exchange that two clocks can have made.
+    """
+    names = ("request_sent_ns", "request_received_ns", "reply_sent_ns", "reply_received_ns")
+    times = np.stack([exchanges[name] for name in names]).astype(np.int64)
+    times = times[:, np.argsort(times[0], kind="stable")]
+    possible = (times[3] - times[0]) - (times[2] - times[1]) >= 0
+    times = times[:, possible & (times[3] >= times[0])]
+    if times.shape[1] == 0:
+        raise FitError(
+            f"node {node}: no exchange of clocks that is possible, of {len(exchanges)}: one-way times are not known"
+        )
+    cuts = [0, *_steps(times), times.shape[1]]
+    make = _hull if method == "hull" else _midpoints
+    segments = tuple(_segment(times[:, a:b], make) for a, b in itertools.pairwise(cuts))
+    return Clock(node, method, segments, len(exchanges))
+
+
+def of_summary(said: Mapping[str, Any]) -> Clock:
+    """Return the fit that the sender made, where the exchanges themselves were not kept."""
+    drift, sigma = said.get("drift_ppm"), said.get("drift_sigma_ppm")
+    segment = Segment(
+        np.iinfo(np.int64).min,
+        int(said["reference_ns"]),
+        float(said["offset_us"]),
+        float(said["offset_sigma_us"]),
+        float(drift or 0.0),
+        float(sigma or 0.0),
+        float(said["asymmetry_bound_us"]),
+    )
+    return Clock(int(said["node"]), "summary", (segment,), int(said.get("exchanges", 0)))
+
+
+def _at(segment: Segment, ours_ns: float) -> float:
+    """Return the offset at a time of ours, in us."""
+    return segment.offset_us + segment.drift_ppm * (ours_ns - segment.reference_ns) * 1e-9
+
+
+def _steps(times: Integers) -> list[int]:
+    """Return at which exchanges a step of the clock must have come before: no drift explains both sides of it."""
+    base = times[1, 0] - times[0, 0]
+    high = (times[1] - times[0] - base).astype(np.float64)
+    low = (times[2] - times[3] - base).astype(np.float64)
+    allowed = LARGEST_DRIFT_PPM * 1e-6
+    steps, least, most = [], low[0], high[0]
+    gaps = np.diff(times[0], prepend=times[0, 0]) * allowed
+    for i in range(1, times.shape[1]):
+        least, most = max(least - gaps[i], low[i]), min(most + gaps[i], high[i])
+        if least > most:
+            steps.append(i)
+            least, most = low[i], high[i]
+    return steps
+
+
+def _segment(times: Integers, make: Any) -> Segment:
+    """Fit one stretch without steps, and its scatter from interleaved parts of it."""
+    origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
+    n = times.shape[1]
+    offset, drift, bound = make(times, origin, base)
+    middle = float((times[0, 0] + times[3, -1]) / 2 - origin)
+    offset += drift * middle
+    bare = bound / math.sqrt(3)
+    offset_sigma, drift_sigma = bare, 0.0 if drift == 0 else bare / max(middle, 1.0)
+    if n >= LEAST_FOR_SCATTER:
+        random = np.random.default_rng(n)
+        halves = (np.sort(random.permutation(n)[: n // 2]) for _ in range(HALVES))
+        parts = np.array([make(times[:, rows], origin, base)[:2] for rows in halves])
+        parts[:, 0] += parts[:, 1] * middle - offset
+        parts[:, 1] -= drift
+        offset_sigma, drift_sigma = (float(one) / TOUCHING for one in np.sqrt((parts**2).mean(axis=0)))
+    return Segment(
+        origin,
+        origin + int(middle),
+        (base + offset) / 1e3,
+        offset_sigma / 1e3,
+        drift * 1e6,
+        drift_sigma * 1e6,
+        bound / 1e3,
+    )
+
+
+def _hull(times: Integers, origin: int, base: int) -> tuple[float, float, float]:
+    """Return offset (ns, at the origin) and drift of the line between both sides, and half their distance."""
+    above = np.column_stack([times[0] - origin, times[1] - times[0] - base]).astype(np.float64)
+    below = np.column_stack([times[3] - origin, times[2] - times[3] - base]).astype(np.float64)
+    upper, lower = _chain(above, lower=True), _chain(below, lower=False)
+    slope = 0.0
+    if times[3, -1] - times[0, 0] >= LEAST_SPAN_NS:
+        slope = _widest(upper, lower)
+    top = float((upper[:, 1] - slope * upper[:, 0]).min())
+    bottom = float((lower[:, 1] - slope * lower[:, 0]).max())
+    return (top + bottom) / 2, slope, max(0.0, (top - bottom) / 2)
+
+
+def _chain(points: Floats, lower: bool) -> Floats:
+    """Return the points that bound a set from below (or above): the only ones that a line can touch."""
+    sign = 1.0 if lower else -1.0
+    kept: list[tuple[float, float]] = []
+    order = np.lexsort((sign * points[:, 1], points[:, 0]))
+    for x, y in (points[order] * [1.0, sign]).tolist():
+        if kept and kept[-1][0] == x:
+            continue
+        while len(kept) > 1 and _turns(kept[-2], kept[-1], (x, y)):
+            kept.pop()
+        kept.append((x, y))
+    return np.array(kept) * [1.0, sign]
+
+
+def _turns(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
+    """Return whether the middle of three points is not below the line through the others."""
+    return (middle[1] - first[1]) * (last[0] - first[0]) >= (last[1] - first[1]) * (middle[0] - first[0])
+
+
+def _widest(upper: Floats, lower: Floats) -> float:
+    """Return the slope for which the two sides are farthest apart: the distance is concave, its corners the chains'
+    edges.
+    """
+    corners = np.concatenate([np.diff(one[:, 1]) / np.diff(one[:, 0]) for one in (upper, lower) if len(one) > 1])
+    limit = LARGEST_DRIFT_PPM * 1e-6
+    corners = np.unique(np.concatenate([corners[np.abs(corners) < limit], [0.0]]))
+    top = (upper[:, 1] - np.outer(corners, upper[:, 0])).min(axis=1)
+    bottom = (lower[:, 1] - np.outer(corners, lower[:, 0])).max(axis=1)
+    return float(corners[int((top - bottom).argmax())])
+
+
+def _midpoints(times: Integers, origin: int, base: int) -> tuple[float, float, float]:
+    """Return the same by the papers' method."""
+    trip = (times[3] - times[0]) - (times[2] - times[1])
+    kept = []
+    for start in range(0, len(trip), GROUP):
+        group = np.arange(start, min(start + GROUP, len(trip)))
+        kept.append(group[np.argsort(trip[group], kind="stable")][: -(-len(group) // KEEP)])
+    rows = np.concatenate(kept)
+    rows = rows[trip[rows] <= 2 * trip[rows].min() + 2000]
+    at = ((times[0] - origin) + (times[3] - origin))[rows] / 2
+    offset = ((times[1] - times[0] - base) + (times[2] - times[3] - base))[rows] / 2
+    slope = 0.0
+    if len(rows) >= 8 and np.ptp(at) >= LEAST_SPAN_NS:
+        slope = float(np.polyfit(at - at.mean(), offset - offset.mean(), 1)[0])
+    return float(offset.mean() - slope * at.mean()), slope, float(trip[rows].mean() / 2)

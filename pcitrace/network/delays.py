@@ -1,0 +1,144 @@
+"""One-way delays and the order of arrival, in the terms of RFC 5481 and RFC 4737."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pcitrace.network.sizes import LOW_QUANTILE, mean, quantile
+
+__all__ = ["Delay", "Order", "delay", "order"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Delays of the frames of a flow, or loops.
+
+    Attributes
+    ----------
+    n : int
+    least_us, largest_us : float
+    mean_us, median_us, low_us : (float, float)
+        Mean, median and 10 % quantile, each with its standard error.
+    p99_us, p999_us : float
+    variation_p999_us : float
+        99.9 % of delay minus least delay (RFC 5481, section 4.2: PDV).
+    between_us : float
+        Mean of the absolute difference between one frame's delay and the next one's (RFC 5481, section 4.1: IPDV).
+    step_us : float
+        Of the clock.
+    """
+
+    n: int
+    least_us: float
+    largest_us: float
+    mean_us: tuple[float, float]
+    median_us: tuple[float, float]
+    low_us: tuple[float, float]
+    p99_us: float
+    p999_us: float
+    variation_p999_us: float
+    between_us: float
+    step_us: float
+
+    def statistic(self, name: str) -> tuple[float, float]:
+        """Return ``median``, ``mean`` or ``q10`` with its standard error."""
+        return {"median": self.median_us, "mean": self.mean_us, "q10": self.low_us}[name]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Frames that a later one overtook (RFC 4737).
+
+    Attributes
+    ----------
+    reordered : int
+    largest_extent : int
+        Frames that arrived between an overtaken frame and the first that overtook it, and that one, at most (section
+        4.2.1).
+    n_reordering : dict of int to int
+        How many frames n later ones, arrived just before, overtook (section 5.4): a receiver of n duplicate
+        acknowledgements takes them for lost.
+    """
+
+    reordered: int
+    largest_extent: int
+    n_reordering: dict[int, int]
+
+
+def delay(delays_us: Floats, step_us: float) -> Delay | None:
+    """Return what describes the delays; None for fewer than three.
+
+    Parameters
+    ----------
+    delays_us : array of float, shape (n,)
+        In the order of arrival.
+    step_us : float
+        Of the clock.
+    """
+    n = len(delays_us)
+    if n < 3:
+        return None
+    coarse = step_us if step_us > 0.01 else 0.0
+    ordered = np.sort(delays_us)
+    # Many times average the clock's step only where they scatter over it: those that are all alike are all wrong alike.
+    alike = _of(ordered, 0.9) - _of(ordered, 0.1) < 2 * step_us
+    least = step_us / np.sqrt(12.0 if alike else 12.0 * n)
+    high, higher = _of(ordered, 0.99), _of(ordered, 0.999)
+    return Delay(
+        n,
+        float(ordered[0]),
+        float(ordered[-1]),
+        _at_least(mean(delays_us), least),
+        _at_least(quantile(ordered, 0.5, coarse, ordered=True), least),
+        _at_least(quantile(ordered, LOW_QUANTILE, coarse, ordered=True), least),
+        high,
+        higher,
+        higher - float(ordered[0]),
+        float(np.abs(np.diff(delays_us)).mean()),
+        step_us,
+    )
+
+
+def _at_least(number: tuple[float, float], sigma: float) -> tuple[float, float]:
+    return number[0], max(number[1], float(sigma))
+
+
+def order(sequence: npt.NDArray[np.uint32], extents: Integers) -> Order:
+    """Return how far frames were overtaken.
+
+    Parameters
+    ----------
+    sequence : array of uint32, shape (n,)
+        Of the first copies, in the order of arrival.
+    extents : array of int64
+        Of the reordered ones: see :class:`pcitrace.network.account.Account`.
+    """
+    if not len(extents):
+        return Order(0, 0, {})
+    overtaken = np.flatnonzero(sequence[1:] < np.maximum.accumulate(sequence)[:-1]) + 1
+    degree, still = {}, overtaken
+    for n in range(1, MOST_N + 1):
+        still = still[still >= n]
+        still = still[sequence[still - n] > sequence[still]]
+        if not len(still):
+            break
+        degree[n] = len(still)
+    return Order(len(extents), int(extents.max()), degree)
+
+
+MOST_N = 10
+"""Largest n of n-reordering that is counted: three make a TCP sender send again."""
+
+
+def _of(ordered: Floats, q: float) -> float:
+    """Return a quantile of sorted values."""
+    at = q * (len(ordered) - 1)
+    below = int(at)
+    above = min(below + 1, len(ordered) - 1)
+    return float(ordered[below] + (ordered[above] - ordered[below]) * (at - below))

@@ -1,0 +1,233 @@
+"""A flow, and the loops of an asking test, from their logs to numbers; the logs themselves are let go then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pcitrace.errors import ConfigurationError, FitError
+from pcitrace.network.account import Account, account
+from pcitrace.network.buffers import Held, held
+from pcitrace.network.clocks import Clock
+from pcitrace.network.delays import Delay, Order, delay, order
+from pcitrace.network.logs import UNKNOWN_NS, Log
+from pcitrace.network.loss import Losses, of_places
+from pcitrace.network.measurement import Flow, Point
+from pcitrace.network.rates import Spacing, spacing
+from pcitrace.network.sizes import clock_step
+from pcitrace.network.width import Width, width
+
+__all__ = ["FlowResult", "LoopResult", "flow_result", "loop_result"]
+
+Floats = npt.NDArray[np.float64]
+
+COUNTS = ("sent", "received", "lost", "duplicated", "reordered")
+
+SAMPLE = 1_000_000
+"""Frames from which on a width is fitted to every so many of them: its error is far below the clock's step then."""
+
+
+@dataclass(frozen=True)
+class FlowResult:
+    """What became of a flow.
+
+    Attributes
+    ----------
+    flow : Flow
+    counts : dict of str to int or None
+        ``sent``, ``received``, ``lost``, ``duplicated``, ``reordered``, ``corrupt``.
+    losses : Losses or None
+        None where the places of the losses are not known.
+    spacing : Spacing or None
+        Between frames as they arrived.
+    sent_spacing : Spacing or None
+    delay : Delay or None
+        One way; None where clocks were not compared.
+    width : Width or str
+        Of the one-way delays, or why there is none.
+    order : Order or None
+    between : Delay or None
+        Time between one arrival and the next.
+    held : Held or None
+        What a paused port kept of it; None where no pause was asked for, or none is seen.
+    findings : tuple of str
+    """
+
+    flow: Flow
+    counts: Mapping[str, int | None]
+    losses: Losses | None
+    spacing: Spacing | None
+    sent_spacing: Spacing | None
+    delay: Delay | None
+    width: Width | str
+    order: Order | None
+    between: Delay | None
+    held: Held | None
+    findings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """Round trips with one answering node.
+
+    Attributes
+    ----------
+    node : int
+    delay : Delay or None
+        Of whole loops, the asking host's clock.
+    width : Width or str
+    asked, answered : int or None
+    """
+
+    node: int
+    delay: Delay | None
+    width: Width | str
+    asked: int | None
+    answered: int | None
+
+
+def flow_result(
+    point: Point,
+    flow: Flow,
+    clocks: Mapping[int, Clock],
+    arrivals: str,
+    compared_ns: npt.NDArray[np.int64] | None = None,
+) -> FlowResult:
+    """Return what became of a flow.
+
+    `compared_ns`, where the port that it leaves by was paused: when frames that compare clocks were sent by the same
+    way.
+    """
+    findings: list[str] = []
+    sent, received = (
+        _log(point, node, kind, flow, findings) for node, kind in ((flow.source, "sent"), (flow.to, "received"))
+    )
+    found = account(sent, received, flow.name)
+    findings += found.findings
+    counts, places = _counts(found, flow, sent, received, findings)
+    losses = of_places(found.lost_at, found.sent) if places and found.sent else None
+    delays = _delays_us(found, flow, clocks)
+    step = max(clock_step(found.arrival_ns), 1) / 1e3
+    return FlowResult(
+        flow,
+        counts,
+        losses,
+        _spacing(found.arrival_ns, arrivals),
+        None if sent is None else _spacing(sent.send_ns, arrivals),
+        None if delays is None else delay(delays, step),
+        "the clocks of both hosts were not compared" if delays is None else _width(delays, step, found),
+        None if received is None else order(found.sequence, found.extents),
+        delay(np.diff(found.arrival_ns) / 1e3, step),
+        held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
+        tuple(findings),
+    )
+
+
+def loop_result(point: Point, node: int) -> LoopResult:
+    """Return the round trips between node 0 and one that answers."""
+    out = next((flow for flow in point.flows if flow.source == 0 and flow.to == node), None)
+    back = next((flow for flow in point.flows if flow.source == node and flow.to == 0), None)
+    if node in point.counts:
+        low, count = point.counts[node]
+        loops = np.repeat(low + point.bin_ns / 2, count) / 1e3
+        asked = None if out is None else out.stated.get("sent")
+        step = point.bin_ns / 1e3
+        return LoopResult(node, delay(loops, step), _tried(loops, step, 1), asked, len(loops))
+    findings: list[str] = []
+    requests = None if out is None else _log(point, 0, "sent", out, findings)
+    answers = None if back is None else _log(point, 0, "received", back, findings)
+    if requests is None or answers is None:
+        why = f"no log of requests and answers of node {node}"
+        return LoopResult(node, None, why, None if out is None else out.stated.get("sent"), None)
+    found = account(None, answers)
+    at = _found(requests.sequence, found.sequence)
+    known = at >= 0
+    loops_ns = found.arrival_ns[known] - requests.send_ns[at[known]]
+    step_sent, step_received = clock_step(requests.send_ns), clock_step(found.arrival_ns)
+    step = max(step_sent, step_received) / 1e3
+    loops = loops_ns / 1e3
+    readings = 2 if step_sent == step_received else 1
+    return LoopResult(node, delay(loops, step), _tried(loops, step, readings), len(requests), int(known.sum()))
+
+
+def _log(point: Point, node: int, kind: str, flow: Flow, findings: list[str]) -> Log | None:
+    try:
+        log = point.log(node, kind)
+    except ConfigurationError as error:
+        findings.append(f"{error}; left out")
+        return None
+    return None if log is None else log.of(flow.stream, flow.source)
+
+
+def _found(known: npt.NDArray[np.uint32], wanted: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """Return where each wanted number stands, -1 where it does not."""
+    by_number = np.argsort(known, kind="stable")
+    at = np.searchsorted(known, wanted, sorter=by_number)
+    inside = at < len(known)
+    place = np.full(len(wanted), -1, np.int64)
+    place[inside] = by_number[at[inside]]
+    place[inside] = np.where(known[place[inside]] == wanted[inside], place[inside], -1)
+    return place
+
+
+def _counts(
+    found: Account, flow: Flow, sent: Log | None, received: Log | None, findings: list[str]
+) -> tuple[dict[str, int | None], bool]:
+    """Return the counts, and whether the places of the losses are known.
+
+    A log that holds fewer frames than the sender's summary counted was cut or full: the summary counts then, for frames
+    without a record are not lost.
+    """
+    counts: dict[str, int | None] = {name: getattr(found, name) for name in (*COUNTS, "corrupt")}
+    whole = not any("cut off" in one for one in found.findings)
+    for log, name in ((sent, "sent"), (received, "received")):
+        stated = flow.stated.get(name)
+        if stated is None or counts[name] == stated:
+            continue
+        if log is not None and counts[name] is not None:
+            findings.append(f"{flow.name}: the log has {counts[name]} frames {name}, the summary counted {stated}")
+        if counts[name] is None or int(stated) > int(counts[name] or 0):
+            counts[name] = int(stated)
+            whole = False
+    if not whole or counts["lost"] is None:
+        for name in ("duplicated", "reordered", "corrupt"):
+            counts[name] = flow.stated.get(name, counts[name])
+        known = counts["sent"] is not None and counts["received"] is not None and "sent" in flow.stated
+        counts["lost"] = max(0, int(counts["sent"] or 0) - int(counts["received"] or 0)) if known else None
+    return counts, whole and found.lost is not None
+
+
+def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str) -> Spacing | None:
+    known = times_ns if not (times_ns == UNKNOWN_NS).any() else times_ns[times_ns != UNKNOWN_NS]
+    try:
+        return spacing(known, arrivals)
+    except FitError:
+        return None
+
+
+def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> Floats | None:
+    """Return one-way delays with both clocks brought to node 0's; None where a clock is not known."""
+    if not len(found.delay_ns) or any(node not in clocks for node in (flow.source, flow.to) if node != 0):
+        return None
+    delays = found.delay_ns.astype(np.float64)
+    if flow.to != 0:
+        delays -= clocks[flow.to].minus_ours_ns(found.arrival_ns)
+    if flow.source != 0:
+        delays += clocks[flow.source].minus_ours_ns(found.departure_ns)
+    delays /= 1e3
+    return delays
+
+
+def _width(delays: Floats, step: float, found: Account) -> Width | str:
+    readings = 2 if clock_step(found.departure_ns) >= 1000 * step / 2 else 1
+    return _tried(delays, step, readings)
+
+
+def _tried(values: Floats, step: float, readings: int) -> Width | str:
+    try:
+        return width(values[:: max(1, len(values) // SAMPLE)], max(step, 0.001), readings)
+    except FitError as error:
+        return str(error)

@@ -1,0 +1,156 @@
+"""Latency against size of a measurement: its points as a table, and what is laid through them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pcitrace.errors import FitError
+from pcitrace.network.flows import FlowResult, LoopResult
+from pcitrace.network.lines import LatencyLine, Step, bend, line, step
+from pcitrace.network.sizes import STATISTICS
+
+__all__ = ["Latency", "of_points"]
+
+Floats = npt.NDArray[np.float64]
+
+NEIGHBOURS = 10
+"""Sizes on either side whose standard errors are averaged."""
+
+LEAST_USER_BYTES = 46
+"""Shorter frames are padded on the wire: they do not lie on the line of the longer ones."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latency against size.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        A row a size: ``length_bytes``, ``n``, and of each statistic ``median_us``, ``median_sigma_us`` ... of whole
+        loops (or one way, where that was measured), with ``least_us``, ``p999_us``.
+    legs : array of float, shape (sizes, legs)
+        Sizes with which a loop crosses the path.
+    lines : dict of str to LatencyLine
+        One-way lines through ``median``, ``mean`` and ``q10``; each says which.
+    step : Step or None
+    bend : (float, float) or None
+        Where the slope changes, and by how much.
+    one_way : str
+        How one way follows from what was measured.
+    reason : str
+        Why there is no line.
+    """
+
+    table: pd.DataFrame
+    legs: Floats
+    lines: Mapping[str, LatencyLine]
+    step: Step | None
+    bend: tuple[float, float] | None
+    one_way: str
+    reason: str = ""
+
+    def loop(self, statistic: str = "median") -> tuple[Floats, Floats]:
+        """Return a statistic of all sizes and its standard errors, these as smooth in size as they are known."""
+        values, sigma = (self.table[f"{statistic}{part}"].to_numpy(np.float64) for part in ("_us", "_sigma_us"))
+        return values, _smooth(sigma)
+
+    @property
+    def best(self) -> LatencyLine | None:
+        """The line through the medians; with its step where there is one."""
+        if self.step is not None and self.step.line is not None:
+            return self.step.line
+        return self.lines.get("median")
+
+
+def of_points(kind: str, request_bytes: int | None, found: Sequence[tuple[int, FlowResult | LoopResult]]) -> Latency:
+    """Lay lines through the latencies of many sizes.
+
+    Parameters
+    ----------
+    kind : str
+        Of the test.
+    request_bytes : int or None
+        Size of the requests; None: as long as the answers.
+    found : sequence of (int, FlowResult or LoopResult)
+        Size and what was measured with it.
+
+    Returns
+    -------
+    Latency
+    """
+    rows, legs = [], []
+    for length, one in found:
+        if one.delay is None:
+            continue
+        row: dict[str, float] = {"length_bytes": length, "n": one.delay.n}
+        for name in STATISTICS:
+            row[f"{name}_us"], row[f"{name}_sigma_us"] = one.delay.statistic(name)
+        row |= {"least_us": one.delay.least_us, "p999_us": one.delay.p999_us}
+        rows.append(row)
+        legs.append(_legs(kind, request_bytes, length))
+    columns = [
+        "length_bytes",
+        "n",
+        *(f"{name}{part}" for name in STATISTICS for part in ("_us", "_sigma_us")),
+        "least_us",
+        "p999_us",
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    sizes = np.array(legs, dtype=np.float64).reshape(len(rows), -1)
+    return _fitted(table, sizes, _how(kind, request_bytes))
+
+
+def _smooth(sigma: Floats) -> Floats:
+    """Return standard errors that change with size only as far as neighbours agree.
+
+    That of one size is itself known to a tenth or worse. Of a thousand sizes some seem far more certain than they are,
+    and a point off the line with a sixth of its error looks like a step.
+    """
+    if len(sigma) < 2 * NEIGHBOURS + 1:
+        return sigma
+    square = np.minimum(sigma**2, 9 * np.median(sigma**2))
+    padded = np.pad(square, NEIGHBOURS, mode="reflect")
+    around = np.convolve(padded, np.full(2 * NEIGHBOURS + 1, 1 / (2 * NEIGHBOURS + 1)), "valid")
+    return np.asarray(np.maximum(np.sqrt(around), np.where(sigma**2 > square, sigma, 0.0)))
+
+
+def _legs(kind: str, request_bytes: int | None, length: int) -> tuple[int, ...]:
+    if kind in ("request-response", "one-to-many"):
+        return (length if request_bytes is None else request_bytes, length)
+    return (length, length) if kind == "ping-pong" else (length,)
+
+
+def _how(kind: str, request_bytes: int | None) -> str:
+    if kind == "ping-pong" or (kind == "request-response" and request_bytes is None):
+        return "half of the round trip"
+    if kind in ("request-response", "one-to-many"):
+        return f"the round trip, allowing for the request of {request_bytes} bytes"
+    return "arrival minus departure, clocks compared"
+
+
+def _fitted(table: pd.DataFrame, legs: Floats, how: str) -> Latency:
+    long = table["length_bytes"].to_numpy(np.float64) >= LEAST_USER_BYTES
+    sizes = legs[long]
+    lines: dict[str, LatencyLine] = {}
+    reason = "" if len(table) else "no time of any loop or frame is known"
+    stepped, bent = None, None
+    if not reason:
+        for name in STATISTICS:
+            values = table[f"{name}_us"].to_numpy(np.float64)[long]
+            sigma = _smooth(table[f"{name}_sigma_us"].to_numpy(np.float64)[long])
+            try:
+                lines[name] = line(sizes, values, sigma)
+            except FitError as error:
+                reason = str(error)
+                continue
+            if name == STATISTICS[0]:
+                stepped, bent = step(sizes, values, sigma), bend(sizes, values, sigma)
+    if stepped is not None and stepped.found:
+        bent = None
+    return Latency(table, legs, lines, stepped, bent, how, reason)

@@ -1,0 +1,95 @@
+"""What one measurement says: every number with its uncertainty, or why it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcitrace.network.flows import FlowResult, LoopResult
+from pcitrace.network.latency import Latency
+from pcitrace.network.measurement import Measurement
+from pcitrace.network.parameter import Parameter
+
+__all__ = ["PointResult", "Result"]
+
+
+@dataclass(frozen=True)
+class PointResult:
+    """One size (and spacing) of a measurement.
+
+    Attributes
+    ----------
+    length_bytes : int
+    spacing_us : float or None
+        As planned.
+    flows : tuple of FlowResult
+    loops : tuple of LoopResult
+        Of the nodes that answer, in a test that asks.
+    parameters : dict of str to Parameter
+    """
+
+    length_bytes: int
+    spacing_us: float | None
+    flows: tuple[FlowResult, ...]
+    loops: tuple[LoopResult, ...]
+    parameters: Mapping[str, Parameter]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a measurement, or several together, say.
+
+    Attributes
+    ----------
+    kind : str
+        Of the test (``request-response``, ``stream`` ...), ``subtraction`` of paths, or the name of another program.
+    path : str
+        What lay between the hosts, as ``run.toml`` [path] calls it; else the folder.
+    source : Path or None
+        Folder or file.
+    parameters : dict of str to Parameter
+    points : tuple of PointResult
+    latency : Latency or None
+    measurement : Measurement or None
+    tables : dict of str to pandas.DataFrame
+        What has more than a number: shares of senders, latencies of a switch ...
+    findings : tuple of str
+    """
+
+    kind: str
+    path: str
+    source: Path | None
+    parameters: Mapping[str, Parameter]
+    points: tuple[PointResult, ...] = ()
+    latency: Latency | None = None
+    measurement: Measurement | None = None
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        known = sum(one.value is not None for one in self.parameters.values())
+        return f"<Result {self.kind} over {self.path}: {len(self.points)} points, {known} numbers>"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``pcitrace network --json`` prints."""
+        told: dict[str, Any] = {
+            "kind": self.kind,
+            "path": self.path,
+            "parameters": {name: one.as_dict() for name, one in self.parameters.items()},
+        }
+        if self.source is not None:
+            told["source"] = str(self.source)
+        if len(self.points) > 1:
+            told["points"] = [
+                {
+                    "length_bytes": point.length_bytes,
+                    "spacing_us": point.spacing_us,
+                    "parameters": {name: one.as_dict() for name, one in point.parameters.items()},
+                }
+                for point in self.points
+            ]
+        return told

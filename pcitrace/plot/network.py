@@ -1,0 +1,258 @@
+"""Figures of the network half. Each takes a result (or several) first and ``ax=``, and returns its Axes.
+
+Where no real wire stands behind the numbers it says *simulated*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pcitrace.errors import FitError
+from pcitrace.network.result import Result
+from pcitrace.network.width import Width
+from pcitrace.plot.style import BUS_COLOURS, DATA, FAINT, INK, WIRE, axes_for, numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "buffer_depth",
+    "latency",
+    "latency_against_spacing",
+    "loss",
+    "loss_pattern",
+    "netpipe",
+    "order_of_answers",
+    "peak",
+    "shares",
+    "spacing",
+    "step_search",
+    "switch",
+    "throughput",
+]
+
+COLOURS = (*BUS_COLOURS, "#2e8b57", "#8e5ea2", DATA, INK)
+
+
+def latency(results: Sequence[Result], statistic: str = "median", *, ax: Axes | None = None) -> Axes:
+    """Draw loops against size with the lines through them, a colour a path (figures 3.2, 3.6, 3.8, 5.1 to 5.4; LHCb's
+    ping-pong).
+    """
+    ax = axes_for(ax, (6.0, 4.0))
+    for colour, one in zip(_colours(), _with_latency(results), strict=False):
+        assert one.latency is not None
+        sizes = numbers(one.latency.table["length_bytes"])
+        values, sigma = one.latency.loop(statistic)
+        ax.errorbar(sizes, values, sigma, fmt="o", ms=3, color=colour, elinewidth=1, label=f"{one.kind}, {one.path}")
+        best = one.latency.best
+        if best is not None:
+            legs = one.latency.legs
+            drawn = (
+                legs.shape[1] * best.intercept_us.nominal_value
+                + legs.sum(axis=1) * best.slope_us_per_byte.nominal_value
+            )
+            step = one.latency.step
+            if step is not None and step.step_bytes is not None and step.step_us is not None:
+                drawn += ((legs - 1) // step.step_bytes.nominal_value).sum(axis=1) * step.step_us.nominal_value
+            ax.plot(sizes, drawn, color=colour, lw=1)
+    ax.set_xlabel("user bytes")
+    ax.set_ylabel(f"{statistic} of a loop (µs)")
+    return _finish(results, ax, legend=True)
+
+
+def step_search(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw how much each length of a step explains: a peak stands out where there is one, and its multiples beside
+    it.
+    """
+    ax = axes_for(ax, (6.0, 3.0))
+    found = None if one.latency is None else one.latency.step
+    if found is None or found.gain is None:
+        raise FitError("no step was looked for: that needs latencies of four sizes or more")
+    ax.plot(np.arange(2, 2 + len(found.gain)), found.gain, color=WIRE, lw=1)
+    if found.step_bytes is not None:
+        ax.axvline(found.step_bytes.nominal_value, color=DATA, lw=1, label=f"{found.step_bytes.nominal_value:g} bytes")
+    ax.set_xlabel("length of the step (bytes)")
+    ax.set_ylabel("lowers chi-square by")
+    return _finish([one], ax, legend=found.step_bytes is not None)
+
+
+def switch(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw what a switch takes by the papers' T_s and by RFC 1242 (result of a subtraction)."""
+    ax = axes_for(ax, (6.0, 3.4))
+    table = one.tables["switch_latency"]
+    sizes = numbers(table["length_bytes"])
+    ax.plot(sizes, numbers(table["switch_us"]), color=INK, label="T_s: with its second way over a wire")
+    if table["rfc1242_us"].notna().any():
+        ax.plot(
+            sizes, numbers(table["rfc1242_us"]), color=WIRE, ls="--", label="RFC 1242: last bit in to first bit out"
+        )
+    ax.set_xlabel("user bytes")
+    ax.set_ylabel(f"{one.path} (µs)")
+    return _finish([one], ax, legend=True)
+
+
+def peak(one: Result, point: int = 0, *, ax: Axes | None = None) -> Axes:
+    """Draw the normal peak of a point's times with its width (figures 3.3, 3.5; singletons)."""
+    ax = axes_for(ax, (6.0, 3.0))
+    chosen = one.points[point]
+    found = chosen.loops[0].width if chosen.loops else chosen.flows[0].width
+    if not isinstance(found, Width):
+        raise FitError(found)
+    (centre, _), (sigma, _), (fwhm, error) = found.centre_us, found.sigma_us, found.fwhm_us
+    at = centre + np.linspace(-5, 5, 300) * sigma
+    height = np.exp(-(((at - centre) / sigma) ** 2) / 2) * (1 - found.background)
+    ax.fill_between(at, height, color=WIRE, alpha=0.5, lw=0)
+    ax.hlines(0.5 * (1 - found.background), centre - fwhm / 2, centre + fwhm / 2, color=DATA, lw=1.5)
+    ax.text(0.98, 0.95, f"FWHM {fwhm:.3g} ± {error:.2g} µs\nn {found.n}", transform=ax.transAxes, ha="right", va="top")
+    ax.set_xlabel(f"{chosen.length_bytes} bytes: time (µs)")
+    ax.set_ylabel("of the maximum")
+    return _finish([one], ax)
+
+
+def throughput(one: Result, against: str = "spacing_us", *, ax: Axes | None = None) -> Axes:
+    """Draw user throughput against planned spacing or size, a colour a size (figures 4.12, 4.15; UDPmon)."""
+    return _family(one, "user_mbit_s", against, "user data (Mbit/s)", ax)
+
+
+def spacing(one: Result, against: str = "spacing_us", *, ax: Axes | None = None) -> Axes:
+    """Draw the time between received frames (figure 4.11; UDPmon)."""
+    return _family(one, "received_spacing_us", against, "time between received frames (µs)", ax)
+
+
+def loss(one: Result, against: str = "spacing_us", *, ax: Axes | None = None) -> Axes:
+    """Draw the probability of a loss with its interval of 95 % (figure 4.13; UDPmon)."""
+    ax = _family(one, "loss_ratio", against, "probability of a loss", ax)
+    table = one.tables["streams"].dropna(subset=["loss_ratio", against])
+    ax.vlines(
+        numbers(table[against]), numbers(table["loss_low"]), numbers(table["loss_high"]), color=FAINT, lw=1, zorder=0
+    )
+    return ax
+
+
+def latency_against_spacing(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw one-way latency against the time between frames (figures 4.1, 4.4, 4.6): floor and knee."""
+    ax = _family(one, "latency_us", "spacing_us", "one way, median (µs)", ax)
+    for name, axis in (("floor_us", ax.axhline), ("knee_us", ax.axvline)):
+        known = one.parameters.get(name)
+        if known is not None and known.value is not None:
+            axis(known.value, color=DATA, lw=1, ls=":")
+    return ax
+
+
+def loss_pattern(one: Result, point: int = 0, *, ax: Axes | None = None) -> Axes:
+    """Draw how long runs of lost frames are (RFC 3357), beside independent losses of the same number."""
+    ax = axes_for(ax, (6.0, 3.0))
+    found = one.points[point].flows[0].losses
+    if found is None:
+        raise FitError("the places of the losses are not known: a log is missing, cut or full")
+    lengths = np.bincount(found.periods, minlength=2)[1:]
+    at = np.arange(1, len(lengths) + 1)
+    ax.bar(at, lengths, color=WIRE, label=f"{found.count} of {found.frames} lost")
+    ratio = found.ratio.value
+    ax.plot(at, len(found.periods) * (1 - ratio) * ratio ** (at - 1), "o", ms=3, color=DATA, label="independent")
+    ax.set_xlabel("frames lost in a row")
+    ax.set_ylabel("runs")
+    return _finish([one], ax, legend=True)
+
+
+def shares(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw what each sender got of a port that several share (Table 4.2; figures 4.9, 4.10)."""
+    ax = axes_for(ax, (6.0, 3.0))
+    table = one.tables["shares"]
+    bottom = np.zeros(table["length_bytes"].nunique())
+    names = [str(length) for length in sorted(table["length_bytes"].unique())]
+    for colour, (source, mine) in zip(_colours(), table.groupby("source"), strict=False):
+        values = numbers(mine.sort_values("length_bytes")["user_mbit_s"])
+        ax.bar(names, values, bottom=bottom, color=colour, label=f"node {source}")
+        bottom = bottom + values
+    ax.set_xlabel("user bytes")
+    ax.set_ylabel("user data (Mbit/s)")
+    return _finish([one], ax, legend=True)
+
+
+def order_of_answers(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw the round trips to every node that answers a multicast (figure 5.5)."""
+    ax = axes_for(ax, (6.0, 3.0))
+    for colour, (length, mine) in zip(_colours(), one.tables["answers"].groupby("length_bytes"), strict=False):
+        ax.errorbar(
+            numbers(mine["node"]),
+            numbers(mine["median_us"]),
+            numbers(mine["median_sigma_us"]),
+            fmt="o",
+            color=colour,
+            label=f"{length} bytes",
+        )
+    ax.set_xlabel("node that answers")
+    ax.set_ylabel("round trip, median (µs)")
+    return _finish([one], ax, legend=True)
+
+
+def buffer_depth(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw how many frames a paused port kept, by size, with the limits in frames and bytes that explain it (LHCb)."""
+    ax = axes_for(ax, (6.0, 3.2))
+    bursts = [flow.held for point in one.points for flow in point.flows if flow.held is not None]
+    if not bursts:
+        raise FitError("no port was paused")
+    ax.plot([each.length_bytes for each in bursts], [each.frames for each in bursts], "o", ms=4, color=INK)
+    sizes = np.linspace(46, max(each.length_bytes for each in bursts), 200)
+    frames, room = (one.parameters[name].value for name in ("buffer_frames", "buffer_bytes"))
+    if frames is not None:
+        ax.axhline(frames, color=DATA, lw=1, label=f"{frames:g} frames")
+    if room is not None:
+        ax.plot(sizes, room / (sizes + 18), color=WIRE, lw=1, label=f"{room:.0f} bytes")
+    ax.set_ylim(0, 1.2 * max(each.frames for each in bursts))
+    ax.set_xlabel("user bytes")
+    ax.set_ylabel("frames kept")
+    return _finish([one], ax, legend=frames is not None or room is not None)
+
+
+def netpipe(one: Result, signature: bool = False, *, ax: Axes | None = None) -> Axes:
+    """Draw NetPIPE's throughput against block size, or its signature, against time."""
+    ax = axes_for(ax, (6.0, 3.4))
+    table = one.tables["netpipe"]
+    ax.plot(numbers(table["time_us" if signature else "block_bytes"]), numbers(table["user_mbit_s"]), ".-", color=WIRE)
+    ax.set_xscale("log")
+    ax.set_xlabel("time of a block (µs)" if signature else "block (bytes)")
+    ax.set_ylabel("Mbit/s (decimal)")
+    return _finish([one], ax)
+
+
+def _family(one: Result, column: str, against: str, label: str, ax: Axes | None) -> Axes:
+    ax = axes_for(ax, (6.0, 3.4))
+    table = one.tables["streams"]
+    if column not in table or against not in table:
+        raise FitError(f"{one.path}: no {column} against {against} was measured")
+    known = table.dropna(subset=[column, against])
+    groups = known.groupby("length_bytes" if against == "spacing_us" else "stream")
+    for colour, (name, mine) in zip(_colours(), groups, strict=False):
+        mine = mine.sort_values(against)
+        title = f"{name} bytes" if against == "spacing_us" else f"stream {name}"
+        ax.plot(numbers(mine[against]), numbers(mine[column]), "o-", ms=3, lw=1, color=colour, label=title)
+    ax.set_xlabel("planned time between frames (µs)" if against == "spacing_us" else "user bytes")
+    ax.set_ylabel(label)
+    return _finish([one], ax, legend=True)
+
+
+def _with_latency(results: Sequence[Result]) -> list[Result]:
+    known = [one for one in results if one.latency is not None and len(one.latency.table)]
+    if not known:
+        raise FitError("none of these results has a latency against size")
+    return known
+
+
+def _colours() -> list[str]:
+    return [*COLOURS] * 50
+
+
+def _finish(results: Sequence[Result], ax: Axes, *, legend: bool = False) -> Axes:
+    """Leave the frame away, and say so where no wire stands behind the picture."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    if legend and ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, fontsize="small")
+    if any(one.measurement is not None and one.measurement.simulated for one in results):
+        ax.set_title("simulated", loc="right", fontsize="small", color="#9a5b00", weight="bold")
+    return ax

@@ -1,0 +1,140 @@
+"""``pcitrace.stream()``: samples are pushed as they come from the analyser, rows come out as they are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pcitrace import _kernel
+from pcitrace.decode import to_arrow
+from pcitrace.errors import DecodeError, WiringError
+from pcitrace.wiring import BusWiring, WiringSource, resolve_wiring
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Found", "Stream", "stream"]
+
+
+class Found(NamedTuple):
+    """Rows that are complete, of all buses of a stream; each row comes once.
+
+    Attributes
+    ----------
+    transactions, data_phases, problems, clocks : pyarrow.Table
+        As ``schema`` describes them. A transaction comes when its last clock and what may still be said of it are over;
+        a problem when it cannot go on; a window of the clocks when the next one is well under way.
+    """
+
+    transactions: pa.Table
+    data_phases: pa.Table
+    problems: pa.Table
+    clocks: pa.Table
+
+
+def stream(
+    channels: Sequence[str],
+    rate_hz: float | None = None,
+    *,
+    wiring: WiringSource | None = None,
+    clock_mhz: float | None = None,
+    unit_size: int | None = None,
+    bus: str | None = None,
+    data_phases: bool = False,
+    window_us: float | None = None,
+) -> Stream:
+    """Decode samples while they come.
+
+    Parameters
+    ----------
+    channels : sequence of str
+        Names of the channels from bit 0 of a sample on; an empty name is a bit that nobody looks at.
+    rate_hz : float, optional
+        Samples a second; not needed in state mode.
+    wiring : path or mapping, optional
+        Which channel is which line, as in :func:`pcitrace.open`.
+    clock_mhz : float, optional
+        State mode: every sample is one clock of this frequency, in MHz.
+    unit_size : int, optional
+        Bytes a sample, little endian; as many as the channels need by default.
+    bus : str, optional
+        Only this bus; all that are complete by default.
+    data_phases : bool
+        List the data phases, too.
+    window_us : float, optional
+        Length of the windows of the clock accounting; one over the whole stream by default.
+
+    Returns
+    -------
+    Stream
+
+    Raises
+    ------
+    WiringError
+        No bus is complete.
+    DecodeError
+        There is no rate, or the channels do not fit into the samples.
+
+    Examples
+    --------
+    >>> names = ["FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#"]
+    >>> live = stream(names, clock_mhz=33.33)
+    >>> live.feed(bytes([0b11111, 0b11110, 0b11100, 0b10100, 0b10001])).transactions.num_rows
+    0
+    >>> live.feed(bytes([0b11111] * 80)).transactions["termination"].to_pylist()
+    ['completion']
+    """
+    names = [name or f"D{bit}" for bit, name in enumerate(channels)]
+    resolved = resolve_wiring([(name, 1) for name in names], wiring, clock_mhz)
+    if not resolved.complete or bus is not None:
+        buses = [resolved.bus(bus)]
+    else:
+        buses = [resolved.buses[name] for name in resolved.complete]
+    least = -(-len(names) // 8)
+    if unit_size is not None and unit_size < least:
+        raise DecodeError(f"{len(names)} channels need samples of {least} bytes, not of {unit_size}")
+    options = {"rate_hz": rate_hz or resolved.rate_hz, "clock_mhz": resolved.clock_mhz, "window_us": window_us}
+    return Stream(buses, unit_size or least, {**options, "data_phases": data_phases})
+
+
+class Stream:
+    """Some buses whose samples come piece by piece; made by :func:`pcitrace.stream`.
+
+    The rows are those that :func:`pcitrace.open` would give of all samples at once, wherever the pieces are cut.
+
+    Attributes
+    ----------
+    buses : tuple of str
+        Names of the buses.
+    unit_size : int
+        Bytes a sample.
+    """
+
+    def __init__(self, buses: Sequence[BusWiring], unit_size: int, options: dict[str, Any]) -> None:
+        if not buses:
+            raise WiringError("a stream needs a bus")
+        self.buses = tuple(bus.name for bus in buses)
+        self.unit_size = unit_size
+        self._kernel = _kernel.Stream([bus.spec() for bus in buses], unit_size, **options)
+
+    def feed(self, samples: bytes | bytearray | memoryview) -> Found:
+        """Take the next bytes, which may end within a sample; return the rows that are complete now."""
+        return _found(self._kernel.feed(bytes(samples)))
+
+    def gap(self, samples: int = 0) -> Found:
+        """Samples are missing here: so many, if that is known, else the times behind are early by as much.
+
+        What is on the bus is cut (``truncated``), a problem ``gap`` says where, and the next bytes begin a sample.
+        """
+        return _found(self._kernel.gap(samples))
+
+    def finish(self) -> Found:
+        """Nothing more comes: return the rows that were not complete, and the accounting of the clocks."""
+        return _found(self._kernel.finish())
+
+    def __repr__(self) -> str:
+        return f"<Stream of {', '.join(self.buses)}: samples of {self.unit_size} bytes>"
+
+
+def _found(tables: tuple[_kernel.Table, ...]) -> Found:
+    return Found(*map(to_arrow, tables))

@@ -1,0 +1,85 @@
+"""What CSR accesses cost: the time between a frame's DMA and the accesses that start, follow and acknowledge it.
+
+A cost is the mean over all frames, so it needs the accesses of all of them. Without AD an access is told by its usual
+delay; frames that waited long are therefore the ones whose accesses cannot be told. A mean over the rest is too short:
+1.0 us for 2.7 us on a loaded bus. Where more than a few are missing the cost is not known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.columns import Booleans, Floats
+from pcitrace.estimate import Estimate, mean, unknown
+from pcitrace.timing.frametimes import FrameTimes
+
+__all__ = ["INTERVALS", "csr_costs"]
+
+INTERVALS = {
+    "send_csr": ("csr_first_us", "csr_last_us", "dma_start_us"),
+    "csr_to_dma": ("csr_last_us", "dma_start_us", "dma_start_us"),
+    "dma_to_update": ("dma_end_us", "csr_done_us", "dma_end_us"),
+    "receive_to_csr": ("rx_dma_end_us", "rx_csr_us", "rx_dma_end_us"),
+}
+"""Costs of CSR accesses: from one column of `frames` to another, for each frame that has a third."""
+
+FEW = 0.02
+"""Share of the frames whose accesses may be missing: sigma then covers that each lies as far off as any known one."""
+
+
+def csr_costs(times: FrameTimes) -> pd.DataFrame:
+    """Return what the CSR accesses cost on each host.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a host and interval: ``host``, ``what``, and ``value``, ``sigma``, ``sigma_measurement``,
+        ``sigma_frames``, ``scatter`` (us), ``n``, ``reason``.
+    """
+    found = []
+    for what, (begin, end, dma) in INTERVALS.items():
+        took, errors = times.us[end] - times.us[begin], times.errors(begin, end)
+        host, there = times.host(end), ~np.isnan(times.us[dma])
+        for number, name in enumerate(times.hosts):
+            mine = there & (host == number)
+            rows = np.flatnonzero(mine & ~np.isnan(took))
+            without = mine & np.isnan(took)
+            hidden = int((without & _inside(times.us[dma], took, mine, begin == dma)).sum())
+            far = _far(took[rows], int(without.sum()))
+            one = _unfair(len(rows), hidden) or mean(took[rows], errors[rows], unclear=far)
+            found.append({"host": name, "what": what, **one.as_dict()})
+    columns = ["host", "what", "value", "sigma", "sigma_measurement", "sigma_frames", "scatter", "n", "reason"]
+    return pd.DataFrame(found).reindex(columns=columns)
+
+
+def _unfair(known: int, missing: int) -> Estimate | None:
+    """Return an unknown cost where too many frames are missing from its mean."""
+    total = known + missing
+    if missing <= FEW * total or not known:
+        return None
+    return unknown(
+        f"the accesses of {missing} of {total} frames cannot be told; a mean over the others would be wrong, because "
+        "long times are the ones that are hard to tell",
+        known,
+    )
+
+
+def _inside(dma_us: Floats, took: Floats, mine: Booleans, after: bool) -> Booleans:
+    """Return which frames have their accesses within the capture.
+
+    A capture that begins in a stream does not show what started the first frames, one that ends in it not what followed
+    the last ones. That they are missing has nothing to do with how long they took.
+    """
+    known = dma_us[mine & ~np.isnan(took)]
+    if not len(known):
+        return mine
+    return np.asarray(dma_us < known.max() if after else dma_us > known.min())
+
+
+def _far(known: Floats, missing: int) -> Floats:
+    """Return as many values as frames are missing, each as far off the mean as any that is known."""
+    if not len(known) or not missing:
+        return np.zeros(0)
+    off = known - known.mean()
+    return np.full(missing, known.mean() + off[np.abs(off).argmax()])

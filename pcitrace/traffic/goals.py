@@ -1,0 +1,125 @@
+"""What the frames of one direction may be on a wire, and how much of memory each then takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.lattice import Goals, Reading
+from pcitrace.traffic.content import FCS, HEADER, WireFrames
+from pcitrace.traffic.dma import SHORTEST_RECEIVED
+from pcitrace.traffic.pieces import Pieces
+
+__all__ = ["RECEIVE", "SEND", "Target", "goals_of", "with_skips"]
+
+SEND, RECEIVE = 0, 1
+"""The two tracks of a host's pieces."""
+
+UNSEEN = {SEND: 1e-13, RECEIVE: 1e-6}
+"""Share of targets without a segment: what is on the wire was read from memory; how often frames get lost, is seen."""
+
+FCS_BYTES = {SEND: (0,), RECEIVE: (0, FCS)}
+"""Bytes of check sequence in memory: never of what is sent; of what is received with some cards."""
+
+BACK_TO_BACK = 1.5
+"""Gaps up to so many times the shortest: the frame waited for the wire, not for its data."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the frames of one direction are elsewhere: on the wire, or in the other host's memory.
+
+    Attributes
+    ----------
+    start_us, end_us : arrays of float
+    least, most : arrays of int
+        Bytes of the frame without check sequence.
+    """
+
+    start_us: Floats
+    end_us: Floats
+    least: Integers
+    most: Integers
+
+    @classmethod
+    def on_wire(cls, wire: WireFrames) -> Target:
+        """Take frames on the wire; what of them was cut by the capture lies outside it."""
+        known = wire.length >= 0
+        return cls(
+            np.where(np.isnan(wire.start_us), -np.inf, wire.start_us),
+            np.where(np.isnan(wire.end_us), np.inf, wire.end_us),
+            np.where(known, np.maximum(wire.least, SHORTEST_RECEIVED), HEADER),
+            np.where(known, np.maximum(wire.most, SHORTEST_RECEIVED), 1 << 16),
+        )
+
+    def __len__(self) -> int:
+        return len(self.start_us)
+
+
+def goals_of(side: int, pieces: Pieces, reading: Reading, target: Target | None, unit: int) -> Goals:
+    """Say what the segments of one track may claim, as the first reading shows frames to lie in memory."""
+    after = side == RECEIVE
+    if target is None or not len(target):
+        return Goals.none(after, unknown=target is None)
+    mine = (reading.track == side) & (reading.target >= 0)
+    head, tail = np.flatnonzero(mine & reading.begins), np.flatnonzero(mine & reading.ends)
+    count = int(reading.segment.max(initial=-1)) + 1
+    units = np.zeros(count, dtype=np.int64)
+    inside = reading.segment >= 0
+    np.add.at(units, reading.segment[inside], pieces.bus.data_phases[inside])
+    least, most = _units(side, target, reading.target[head], units[reading.segment[head]], unit)
+    # Store and forward, or wire and DMA overlap: what most frames show.
+    if after:
+        whole = _mostly(pieces.bus.first_data_us[head] >= target.end_us[reading.target[head]])
+    else:
+        whole = _mostly(pieces.bus.last_data_us[tail] <= target.start_us[reading.target[tail]])
+    time_us = target.end_us if after and whole else target.start_us
+    gap = target.start_us[1:] - target.end_us[:-1]
+    least_gap = np.min(gap[np.isfinite(gap)], initial=np.inf)
+    held = np.zeros(len(target), np.uint8)
+    held[1:] = (gap < BACK_TO_BACK * least_gap) & (not after)
+    skip = np.full(len(target), -np.log(UNSEEN[side]), np.float32)
+    return Goals(
+        time_us,
+        least.astype(np.uint32),
+        most.astype(np.uint32),
+        held,
+        skip,
+        after,
+        at_begin=after or not whole,
+        whole=whole,
+    )
+
+
+def _mostly(true: Booleans) -> bool:
+    return not len(true) or bool(true.mean() >= 0.5)
+
+
+def _units(side: int, target: Target, claimed: Integers, units: Integers, unit: int) -> tuple[Integers, Integers]:
+    """Return bounds of the data phases of each target: its bytes, behind an offset, with a check sequence or without.
+
+    Offset and check sequence are those with which most of the segments found so far agree.
+    """
+    low = np.minimum(target.least, HEADER + 1) if side == SEND else target.least
+    low = np.where(target.least <= SHORTEST_RECEIVED, low, target.least)
+
+    def phases(bound: Integers, added: int) -> Integers:
+        return np.asarray(-(-(bound + added) // unit))
+
+    def agreeing(added: int) -> int:
+        least, most = phases(low[claimed], added), phases(target.most[claimed], added)
+        return int(((units >= least) & (units <= most)).sum())
+
+    added = max((offset + fcs for fcs in FCS_BYTES[side] for offset in range(unit)), key=agreeing)
+    return phases(low, added), phases(target.most, added)
+
+
+def with_skips(goals: Goals, reading: Reading) -> Goals:
+    """Learn how often a frame on the wire was not received."""
+    if not len(goals):
+        return goals
+    claimed = len(np.unique(reading.target[(reading.track == RECEIVE) & (reading.target >= 0)]))
+    share = (len(goals) - claimed + 0.5) / (len(goals) + 1)
+    return replace(goals, skip=np.full(len(goals), -np.log(share), np.float32))

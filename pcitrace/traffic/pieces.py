@@ -1,0 +1,52 @@
+"""The NIC's transactions as a sequence of pieces: each moved data, attempts that were retried before are part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcitrace.bustable import BusTable
+from pcitrace.columns import Floats, Integers
+from pcitrace.traffic.csr import join_attempts
+
+__all__ = ["Pieces"]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces in order of time.
+
+    Attributes
+    ----------
+    rows : array of int
+        The transactions that moved data, as rows of the NIC's.
+    bus : BusTable
+        These transactions.
+    begin_us : array of float
+        Address phase of the first attempt.
+    ready_us : array of float
+        When that could have been, had nothing been on the bus.
+    """
+
+    rows: Integers
+    bus: BusTable
+    begin_us: Floats
+    ready_us: Floats
+
+    @classmethod
+    def of(cls, nics: BusTable) -> Pieces:
+        """Put the attempts of each piece and what they came to together."""
+        start_us, number = nics.start_us, join_attempts(nics)
+        first_us, free_us = (np.full(int(number.max(initial=-1)) + 1, np.inf) for _ in range(2))
+        np.minimum.at(first_us, number, start_us)
+        np.minimum.at(free_us, number, nics.busy_since_us)
+        rows = np.flatnonzero(nics.data_phases > 0)
+        rows = rows[np.argsort(start_us[rows], kind="stable")]
+        again = np.bincount(number, minlength=1)[number[rows]] > 1
+        begin_us = np.where(again, first_us[number[rows]], start_us[rows])
+        ready_us = np.where(again, free_us[number[rows]], nics.busy_since_us[rows])
+        return cls(rows, nics.take(rows), begin_us, np.minimum(ready_us, begin_us))
+
+    def __len__(self) -> int:
+        return len(self.rows)

@@ -1,0 +1,103 @@
+"""A plan without an analyser: frames, their logs, and nothing of a bus."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lab import REPOSITORY, TwoHosts, needed_framegen, pcicap, read_run, record
+
+import pcitrace
+
+
+@pytest.fixture
+def net() -> Iterator[TwoHosts]:
+    made = TwoHosts()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def plan(mac: str, interface: str = "left", rest: str = "") -> str:
+    return f"""
+format = 1
+[hosts.A]
+interface = "{interface}"
+[hosts.B]
+mac = "{mac}"
+[path]
+kind = "switch"
+name = "other module"
+devices = ["BATM"]
+modules = [["1", "2"]]
+[test]
+kind = "ping-pong"
+sizes = [64, 1500]
+count = 30
+{rest}
+"""
+
+
+def test_frames_alone_are_a_run(net: TwoHosts, tmp_path: Path) -> None:
+    _, mac = net.serve()
+    done, folder = record(tmp_path, plan(mac), before=net.a)
+    assert done.status == 0, done.err
+    run = read_run(folder)
+    assert (run["format"], run["captures"], run["path"]["name"]) == (2, [], "other module")
+    assert {name: host["node"] for name, host in run["hosts"].items()} == {"A": 0, "B": 1}
+    assert len(run["frame_logs"]) == 8
+    exchanges = np.load(folder / run["clock_exchanges"][0]["file"])
+    assert len(exchanges) >= 400
+    assert (folder / "latency.csv").is_file()
+    opened = pcitrace.open(folder)
+    assert opened.buses == {}
+    assert opened.folder is not None
+    assert opened.folder.bus_hosts == []
+
+
+def test_a_dry_run_says_everything_and_does_nothing(net: TwoHosts, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(plan("02:00:00:00:00:0b"))
+    done = pcicap("record", tmp_path / "plan.toml", "--dry-run", before=net.a)
+    assert done.status == 0, done.err
+    assert "would run ping-pong over left with 02:00:00:00:00:0b: 1500 bytes" in done.out
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.toml"]
+    assert pcicap("record", tmp_path / "plan.toml", before=net.a).status == 2
+
+
+def test_a_check_refuses_what_recording_would(net: TwoHosts, tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    for interface, rest, said in (
+        ("none0", "", "no interface none0"),
+        ("left", 'cpu = "9999"\n', "--cpu 9999"),
+        ("left", "spacing_us = 5e6\n", "the limit is --max-seconds 60"),
+    ):
+        path.write_text(plan("02:00:00:00:00:0b", interface, rest))
+        done = pcicap("plan", "--check", path, before=net.a)
+        assert (done.status, said in done.err) == (3, True), done.err
+    path.write_text(plan("03:00:00:00:00:0b").replace("[64, 1500]", "[64, 1501]").replace("count = 30", "count = 0"))
+    done = pcicap("plan", "--check", path, before=net.a)
+    assert done.status == 3
+    lines = done.err.splitlines()
+    assert [line.split(":")[1].strip() for line in lines] == ["hosts.B.mac", "test.count", "test.sizes"]
+
+
+def test_the_words_of_the_documentation(net: TwoHosts) -> None:
+    """Every framegen command of docs/capture/two-hosts.md works on interfaces that were set up as it says."""
+    text = (REPOSITORY / "docs/capture/two-hosts.md").read_text()
+    set_up = re.findall(r"^((?:ip|sysctl) .*eth1.*)$", text, re.MULTILINE)
+    assert [line.split()[0] for line in set_up] == ["ip", "ip", "sysctl"]
+    for host, name in ((net.a, "left"), (net.b, "right")):
+        for line in set_up:
+            subprocess.run([*host, *line.replace("eth1", name).split()], check=True, timeout=20)
+    _, mac = net.serve()
+    commands = re.findall(r"^A\$ framegen (.*?)(?:\s+#.*)?$", text, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        words = command.replace("eth1", "left").replace("02:00:00:00:00:0b", mac).replace("--seconds 10", "--seconds 1")
+        done = subprocess.run([*net.a, needed_framegen(), *words.split()], capture_output=True, timeout=30, check=False)
+        assert done.returncode == 0, done.stderr

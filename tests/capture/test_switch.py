@@ -1,0 +1,133 @@
+"""The switch between real interfaces: what it says it did is what the hosts saw."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from network import INTERFACE, Host, Running, _namespaces, _pair, framegen, read_log
+
+FAULTS = "delay_us = 200\nloss = 0.03\nduplicate = 0.02\nreorder = 0.02\nreorder_us = 3000\n"
+
+
+@contextmanager
+def switched(folder: Path, count: int, top: str = "", first: str = "") -> Iterator[tuple[list[Host], Running]]:
+    """Hosts joined by `framegen switch`; `first` is what the plan says of the first port."""
+    with _namespaces(count) as made, _namespaces(1) as (middle,):
+        plan = f"format = 1\nseed = 5\n[switch]\n{top}\n"
+        for number, host in enumerate(made):
+            _pair(host, INTERFACE, middle, f"port{number}")
+            plan += f'[[ports]]\ninterface = "port{number}"\n{first if number == 0 else ""}\n'
+        (folder / "plan.toml").write_text(plan)
+        words = ["switch", "--plan", str(folder / "plan.toml"), "-o", str(folder / "switch"), "--json"]
+        switch = Running(middle.command(framegen(), *words))
+        middle.running.append(switch)
+        switch.event("switching")
+        yield made, switch
+
+
+def truth(folder: Path) -> list[dict[str, str]]:
+    with (folder / "switch/switch.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def stop(switch: Running) -> dict[str, Any]:
+    switch.signal(signal.SIGTERM)
+    done = switch.end(10)
+    assert done.status == 0, done.err
+    last: dict[str, Any] = json.loads(done.out.splitlines()[-1])
+    return last
+
+
+def test_every_frame_that_was_lost_is_in_the_truth(tmp_path: Path) -> None:
+    with switched(tmp_path, 2, first=FAULTS) as ((a, b), switch):
+        b.serve()
+        summary = a.test("stream", b, "--count", 3000, "--spacing-us", 200, "-o", tmp_path / "run")
+        stop(switch)
+    (point,) = summary["points"]
+    (flow,) = point["flows"]
+    mine = [row for row in truth(tmp_path) if row["test_id"] == str(point["test_id"])]
+    dropped = {int(row["sequence"]) for row in mine if row["action"] == "drop"}
+    log = read_log(tmp_path / "run", summary, 1, "received")
+    assert set(range(3000)) - set(log["sequence"].tolist()) == dropped
+    assert {row["reason"] for row in mine if row["action"] == "drop"} == {"loss"}
+    assert flow["lost"] == len(dropped) > 40
+    assert flow["duplicated"] == sum(row["action"] == "duplicate" for row in mine) > 20
+    assert flow["reordered"] > 20
+    leaves = [int(row["sequence"]) for row in mine if row["action"] == "forward"]
+    assert leaves == log["sequence"].tolist()
+    times = [int(row["time_ns"]) for row in mine]
+    assert times == sorted(times)
+    # one machine, one clock: a frame enters, waits for its delay, and leaves
+    arrival = np.array([int(row["arrival_ns"]) for row in mine if row["action"] == "forward"])
+    assert (arrival >= log["send_ns"]).all()
+    assert np.median(log["receive_ns"] - log["send_ns"]) > 200_000
+
+
+def test_addresses_are_learned_and_groups_reach_all(tmp_path: Path) -> None:
+    with switched(tmp_path, 3) as ((a, b, c), switch):
+        b.serve("--allow-multicast")
+        c.serve("--allow-multicast")
+        options = ["--count", 40, "--allow-multicast", "-p", c.mac]
+        summary = a.test("one-to-many", b, *options)
+        # nobody has ever heard of this one
+        unknown = ["--count", 25, "--spacing-us", 500, "--allow-unknown"]
+        done = a.framegen("stream", "-p", "02:00:00:00:00:77", *unknown)
+        assert done.status == 0, done.err
+        stop(switch)
+    rows = truth(tmp_path)
+    for flow in summary["points"][0]["flows"]:
+        assert flow["received"] == 40
+    floods = [row for row in rows if row["action"] == "flood" and row["sequence"]]
+    assert sum(row["reason"] == "multicast" for row in floods) == 40 * 2
+    assert sum(row["reason"] == "unknown" for row in floods) == 25 * 2
+    answers = [row for row in rows if row["action"] == "forward" and row["node"] in ("1", "2")]
+    assert {row["port_out"] for row in answers} == {"0"}
+
+
+@pytest.mark.parametrize("limit", ["port_frames = 30", "port_bytes = 30000"])
+def test_a_paused_output_holds_what_the_limit_says(tmp_path: Path, limit: str) -> None:
+    with switched(tmp_path, 2, top=limit) as ((a, b), switch):
+        b.serve()
+        run = a.start("stream", "-p", b.mac, "--count", 4000, "--spacing-us", 400, "--sizes", 1000)
+        run.event("progress", sent=100)
+        pause = b.start("pause", "--allow-pause", "--seconds", 0.3, "-o", tmp_path / "pause")
+        assert pause.end(10).status == 0
+        done = run.end()
+        stop(switch)
+    assert done.status == 0, done.err
+    (flow,) = done.summary["points"][0]["flows"]
+    rows = [row for row in truth(tmp_path) if row["port_out"] == "1"]
+    drops = [row for row in rows if row["action"] == "drop" and row["sequence"]]
+    assert flow["lost"] == len(drops) > 100
+    assert {row["reason"] for row in drops} == {limit.split(" ")[0]}
+    leaves = [row for row in rows if row["action"] == "forward"]
+    times = np.array([int(row["time_ns"]) for row in leaves])
+    resumed = times[np.argmax(np.diff(times)) + 1]
+    waited = [row for row, time in zip(leaves, times, strict=True) if time >= resumed > int(row["arrival_ns"])]
+    if limit.startswith("port_frames"):
+        assert len(waited) == 30
+    else:
+        # test frames of 1018 bytes, and whatever short control frames there was still room for
+        assert sum(row["sequence"] != "" for row in waited) in (28, 29)
+    lines = (tmp_path / "pause/pauses.csv").read_text().splitlines()
+    assert lines[0] == "time_ns,quanta"
+    assert len(lines) > 8
+    assert lines[-1].endswith(",0")
+
+
+def test_it_is_bounded_and_safe(tmp_path: Path) -> None:
+    with switched(tmp_path, 2) as ((a, _), _):
+        done = a.framegen("pause", "--seconds", 1)
+        assert (done.status, "--allow-pause" in done.err) == (3, True)
+        assert a.framegen("pause", "--allow-pause", "--seconds", 100).status == 2
+        (tmp_path / "other.toml").write_text('format = 1\n[switch]\n[[ports]]\ninterface = "none0"\n[[ports]]\n')
+        done = a.framegen("switch", "--plan", tmp_path / "other.toml")
+        assert (done.status, "interface is missing" in done.err) == (2, True)

@@ -1,0 +1,132 @@
+"""`pcitrace diff` and the alignment under it: what was put in is what is found."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from buses import Transaction, drive, transaction
+from conftest import REPOSITORY
+from hypothesis import given
+from hypothesis import strategies as st
+from waveforms import state_mode, wires, write_sr
+
+import pcitrace
+from pcitrace.cli import main
+from pcitrace.instrument.alignment import align
+from pcitrace.instrument.compare import compare
+
+TRACES = REPOSITORY / "fixtures" / "traces"
+SEQ6 = TRACES / "blue33_seq6" / "bus.vcd.gz"
+keys = st.lists(st.integers(0, 6), max_size=30)
+
+
+def pairs_of(a: list[int], b: list[int]) -> list[tuple[int, int]]:
+    return [tuple(pair) for pair in align(np.array(a, dtype=np.uint64), np.array(b, dtype=np.uint64)).tolist()]
+
+
+@given(keys, keys)
+def test_pairs_are_equal_and_in_order(a: list[int], b: list[int]) -> None:
+    pairs = pairs_of(a, b)
+    assert all(a[i] == b[j] for i, j in pairs)
+    for (i, j), (k, m) in itertools.pairwise(pairs):
+        assert i < k
+        assert j < m
+
+
+@given(st.integers(0, 2**32), st.integers(0, 40))
+def test_what_is_taken_out_is_what_is_missing(seed: int, count: int) -> None:
+    rng = Random(seed)
+    a = [rng.randrange(10**6) for _ in range(400)]
+    gone = set(rng.sample(range(400), count))
+    b = [key for place, key in enumerate(a) if place not in gone]
+    assert {i for i, _ in pairs_of(a, b)} == set(range(400)) - gone
+    assert {j for _, j in pairs_of(b, a)} == set(range(400)) - gone
+
+
+def test_long_stretches_without_a_key_of_their_own() -> None:
+    rng = Random(1)
+    a = [rng.randrange(3) for _ in range(20_000)]
+    b = a[:7000] + a[7050:]
+    pairs = pairs_of(a, b)
+    assert len(pairs) > 19_000
+    assert all(a[i] == b[j] for i, j in pairs)
+
+
+def test_a_capture_equals_itself_and_its_analyser_capture(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", str(SEQ6), str(SEQ6)]) == 0
+    assert capsys.readouterr().out.startswith("equal: ")
+    assert main(["diff", str(SEQ6), str(SEQ6), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"equal": True, "first": None, "inserted": [], "missing": [], "changed": []}
+
+
+def test_other_lines_are_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", str(SEQ6), str(SEQ6.with_name("ctl_250MSs.sr"))]) == 3
+    assert "AD (AD0) was not captured" in capsys.readouterr().err
+
+
+def drawn(seed: int, count: int = 40) -> list[Transaction]:
+    """Transactions that move data, all with an address of their own."""
+    rng = Random(seed)
+    found: list[Transaction] = []
+    while len(found) < count:
+        one = transaction(rng, rng)
+        if one.phases and one.ending == "completion" and one.wide == "no":
+            found.append(replace(one, address=one.address & ~0xFFC | len(found) << 4, bad_address_parity=False))
+    return found
+
+
+def bus_of(path: Path, transactions: list[Transaction]) -> pcitrace.Bus:
+    """Their capture, by an analyser clocked by the bus."""
+    traffic = drive(transactions, Random(1), parked=False)
+    return pcitrace.open(write_sr(path, state_mode(wires(traffic.clocks))), clock_mhz=33.0).bus
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_changed_is_what_is_found(seed: int, tmp_path: Path) -> None:
+    before = drawn(seed)
+    a = bus_of(tmp_path / "a.sr", before)
+    assert compare(a, bus_of(tmp_path / "same.sr", before)).equal
+    lost = bus_of(tmp_path / "lost.sr", before[:7] + before[8:])
+    found = compare(a, lost)
+    assert [row["transaction"] for row in found.missing] == [7]
+    assert (found.inserted, found.first["what"], found.first["b"]) == ([], ["missing"], None)
+    back = compare(lost, a)
+    assert [row["transaction"] for row in back.inserted] == [7]
+    assert (back.missing, back.first["what"]) == ([], ["inserted"])
+    phase = before[11].phases[0]
+    waits = [*before[11].phases[1:]]
+    slow = replace(before[11], phases=[replace(phase, target_waits=phase.target_waits + 2), *waits])
+    found = compare(a, bus_of(tmp_path / "slow.sr", [*before[:11], slow, *before[12:]]))
+    assert [(row["a"]["transaction"], row["what"]) for row in found.changed] == [(11, ["waits"])]
+    assert compare(a, bus_of(tmp_path / "slow.sr", [*before[:11], slow, *before[12:]]), ignore_time=True).equal
+    other = replace(before[11], phases=[replace(phase, data=phase.data ^ 0xFFFFFFFF, enables=0), *waits])
+    found = compare(a, bus_of(tmp_path / "data.sr", [*before[:11], other, *before[12:]]))
+    assert [(row["a"]["transaction"], row["what"]) for row in found.changed] == [(11, ["data"])]
+    assert found.first == found.changed[0]
+    address = before[11].address
+    assert compare(
+        a, bus_of(tmp_path / "data.sr", [*before[:11], other, *before[12:]]), masks=[(address, address)]
+    ).equal
+
+
+def test_text_json_and_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = drawn(9)
+    bus_of(tmp_path / "a.sr", before)
+    bus_of(tmp_path / "b.sr", before[:7] + before[8:])
+    arguments = ["diff", str(tmp_path / "a.sr"), str(tmp_path / "b.sr"), "--clock-mhz", "33"]
+    assert main(arguments) == 1
+    assert capsys.readouterr().out.startswith("1 missing, 0 inserted, 0 changed\nfirst: missing\n")
+    assert main([*arguments, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert set(told) == {"equal", "first", "inserted", "missing", "changed"}
+    assert (told["equal"], [row["transaction"] for row in told["missing"]]) == (False, [7])
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--mask", "7-3"])
+    assert stop.value.code == 2

@@ -1,0 +1,197 @@
+"""Parts of captures, register files, and SQL: what `cut`, `--registers` and `sql` read and write."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+
+import pcitrace
+from pcitrace.cli import main
+from pcitrace.errors import ConfigurationError
+from pcitrace.instrument.registers import Registers
+
+TRACES = REPOSITORY / "fixtures" / "traces"
+SEQ6, SR = TRACES / "blue33_seq6" / "bus.vcd.gz", TRACES / "blue33_seq6" / "ctl_250MSs.sr"
+NIC = TRACES / "nic_g_a" / "bus.vcd.gz"
+
+WHAT = ["command_name", "address", "data_phases", "bytes", "wait_clks", "termination", "initiator", "clocks"]
+
+
+def rows_between(path: Path, low_us: float, high_us: float, **options: object) -> list[tuple]:
+    rows = pcitrace.open(path, **options).bus.transactions
+    return list(rows[(rows["start_us"] >= low_us) & (rows["end_us"] <= high_us)][WHAT].itertuples(index=False))
+
+
+class TestCut:
+    @pytest.mark.parametrize(("capture", "name"), [(SR, "part.sr"), (SEQ6, "part.vcd")])
+    def test_a_part_holds_the_same_transactions(
+        self, capture: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        part = tmp_path / name
+        assert main(["cut", str(capture), "--from", "100us", "--to", "160us", "-o", str(part)]) == 0
+        assert str(part) in capsys.readouterr().out
+        bus = pcitrace.open(part).bus
+        got = list(bus.transactions[WHAT].itertuples(index=False))
+        wanted = rows_between(capture, 100, 160)
+        assert str(wanted)[1:-1] in str(got)
+        assert len(wanted) > 100
+        assert len(got) <= len(wanted) + 60
+        kinds = set(bus.problems["kind"])
+        assert not kinds & {"starts_inside", "truncated"}, "it is cut where the bus is idle"
+
+    def test_around_a_transaction(self, tmp_path: Path) -> None:
+        part = tmp_path / "part.sr"
+        assert main(["cut", str(SR), "--transaction", "200", "--around", "2us", "-o", str(part)]) == 0
+        [row] = pcitrace.open(SR).bus.where("transaction == 200")[WHAT].itertuples(index=False)
+        assert str(row) in {str(one) for one in pcitrace.open(part).bus.transactions[WHAT].itertuples(index=False)}
+
+    def test_the_wiring_that_was_stated_lies_beside_it(self, tmp_path: Path) -> None:
+        wiring = tmp_path / "w.toml"
+        wiring.write_text('[bus.PCI]\n"PERR#" = { channel = "SERR#", active_low = true }\n')
+        part = tmp_path / "part.sr"
+        assert main(["cut", str(SR), "--wiring", str(wiring), "--from", "0", "--to", "9us", "-o", str(part)]) == 0
+        beside = part.with_suffix(".wiring.toml")
+        again = pcitrace.open(part, wiring=beside).bus
+        assert again.wiring.lines["PERR#"] == pcitrace.open(SR, wiring=wiring).bus.wiring.lines["PERR#"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "status"),
+        [
+            (["-o", "x.sr"], 2),
+            (["--transaction", "3", "--from", "1", "-o", "x.sr"], 2),
+            (["--transaction", "99999999", "-o", "x.sr"], 3),
+            (["--from", "5us", "--to", "4us", "-o", "x.sr"], 3),
+            (["--from", "soon", "-o", "x.sr"], 3),
+            (["--from", "5us", "-o", "x.vcd"], 3),
+        ],
+    )
+    def test_what_cannot_be_cut(
+        self, arguments: list[str], status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        if status == 2:
+            with pytest.raises(SystemExit) as stop:
+                main(["cut", str(SR), *arguments])
+            assert stop.value.code == status
+        else:
+            assert main(["cut", str(SR), *arguments]) == status
+        assert not [*tmp_path.iterdir()]
+
+
+SVD = """<?xml version="1.0" encoding="utf-8"?>
+<device schemaVersion="1.1"><name>card</name><version>1</version><description>d</description>
+<addressUnitBits>8</addressUnitBits><width>32</width><size>32</size>
+<peripherals><peripheral><name>NIC</name><baseAddress>0xe8000000</baseAddress>
+<addressBlock><offset>0</offset><size>0x100</size><usage>registers</usage></addressBlock>
+<registers><register><name>STATUS</name><addressOffset>0x10</addressOffset><size>32</size><fields>
+<field><name>LINK</name><bitOffset>0</bitOffset><bitWidth>1</bitWidth></field>
+<field><name>SENT</name><bitOffset>7</bitOffset><bitWidth>1</bitWidth><enumeratedValues>
+<enumeratedValue><name>yes</name><value>1</value></enumeratedValue></enumeratedValues></field>
+</fields></register></registers></peripheral></peripherals></device>
+"""
+RDL = """addrmap card {
+  reg { field { sw = rw; } LINK[0:0] = 0; field { sw = rw; } SENT[7:7] = 0; } STATUS @ 0x10;
+};
+"""
+TOML = """format = 1
+[[windows]]
+name = "csr"
+bar = 0
+size_bytes = 256
+[[registers]]
+name = "STATUS"
+offset = 0x10
+fields = [{ name = "LINK", bit = 0 }, { name = "SENT", bit = 7, values = { yes = 1 } }]
+"""
+
+
+class TestRegisters:
+    @pytest.mark.parametrize(
+        ("name", "text", "place", "sent"),
+        [
+            ("card.toml", TOML, "", "SENT=yes"),
+            ("card.svd", SVD, "", "SENT=yes"),
+            ("card.svd", SVD, "@BAR0", "SENT=yes"),
+            ("card.rdl", RDL, "@BAR0", "SENT"),
+            ("card.rdl", RDL, "@0xe8000000", "SENT"),
+        ],
+    )
+    def test_registers_and_fields_by_name(
+        self, name: str, text: str, place: str, sent: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+    ) -> None:
+        file = tmp_path / name
+        file.write_text(text)
+        where = ["--where", "address == 0xe8000010"]
+        assert main(["list", str(NIC), "--bus", "A", "--two-pass", "--registers", f"{file}{place}", *where]) == 0
+        shown = capsysbinary.readouterr().out.decode().splitlines()
+        assert len(shown) > 50
+        assert all(" STATUS = " in line for line in shown)
+        words = {line.split("= ")[1].split("  ")[0] for line in shown}
+        assert {"00000001 (LINK)", f"00000080 ({sent})"} <= words
+
+    def test_a_nic_profile_is_a_register_file(self) -> None:
+        profile = REPOSITORY / "pcitrace" / "nics" / "i82558.toml"
+        blocks = Registers.load(None, [str(profile)]).blocks
+        assert [block.as_tuples() for block in blocks] == [
+            one.as_tuples() for one in Registers.load("i82558", []).blocks
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "text", "message"),
+        [
+            ("x.toml", TOML + '[[registers]]\nname = "B"\noffset = 0x10\n', "STATUS and B overlap at 0x10"),
+            (
+                "x.toml",
+                TOML.replace("offset = 0x10", "offset = 0x10\nsize_bytes = 8")
+                + '[[registers]]\nname = "B"\noffset = 0x14\n',
+                "STATUS and B overlap at 0x10",
+            ),
+            ("x.toml", TOML + '[[registers]]\nname = "B"\noffset = 0\nwindow = "no"\n', "none of the windows csr"),
+            ("x.toml", "format = 1\n", "is missing"),
+            ("x.svd", "<nothing", "not a CMSIS-SVD file"),
+            ("x.rdl", "addrmap {", "not a SystemRDL file"),
+            ("x.pdf", "", "ends in .toml, .svd or .rdl"),
+        ],
+    )
+    def test_what_is_no_register_file(self, name: str, text: str, message: str, tmp_path: Path) -> None:
+        file = tmp_path / name
+        file.write_text(text)
+        with pytest.raises(ConfigurationError, match=message):
+            Registers.load(None, [str(file)])
+
+    def test_a_file_that_is_not_there(self) -> None:
+        with pytest.raises(ConfigurationError, match="no such file"):
+            Registers.load(None, ["nowhere.svd"])
+
+
+class TestSql:
+    def test_every_table_is_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        query = (
+            "select t.command_name, count(*) as n from transactions t join data_phases d using (bus, transaction) "
+            "where d.data is not null group by 1 order by n desc"
+        )
+        assert main(["sql", str(SEQ6), query, "-o", str(tmp_path / "a.jsonl")]) == 0
+        told = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+        bus = pcitrace.open(SEQ6).bus
+        joined = bus.data_phases.merge(bus.transactions[["transaction", "command_name"]], on="transaction")
+        assert {row["command_name"]: row["n"] for row in told} == joined["command_name"].value_counts().to_dict()
+        assert main(["sql", str(SEQ6), "select (select count(*) from problems), total from clocks"]) == 0
+        assert capsys.readouterr().out.splitlines()[1] == f"{len(bus.problems)},{bus.clocks()['total'].iloc[0]}"
+
+    def test_a_wrong_query_is_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        for query in ("selekt", "select nothing from transactions", "select * from nowhere"):
+            assert main(["sql", str(SEQ6), query]) == 3
+            assert capsys.readouterr().err.count("\n") == 1
+
+    def test_without_duckdb_it_says_so(self) -> None:
+        script = (
+            "import sys; sys.modules['duckdb'] = None\n"
+            f"from pcitrace.cli import main; sys.exit(main(['sql', {str(SEQ6)!r}, 'select 1']))"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert (done.returncode, "pip install duckdb" in done.stderr) == (3, True)

@@ -1,0 +1,216 @@
+"""The lattice decoder against every reading that there is: none is cheaper, and margins are what they say."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from pcitrace import lattice
+from pcitrace.lattice import BINS, CONTEXTS, Goals, Sequence, Table, Track, bins, read
+
+ITEMS = 4
+OTHER = (0, "other", -1)
+
+
+@dataclass
+class Problem:
+    sequence: Sequence
+    goals: tuple[Goals, Goals]
+    table: Table
+
+
+def problem(seed: int) -> Problem:
+    """A small sequence with random costs, such that readings differ widely."""
+    rng = np.random.default_rng(seed)
+
+    def cost(*shape: int) -> np.ndarray:
+        return rng.uniform(0, 6, shape).astype(np.float32)
+
+    begin = np.cumsum(rng.uniform(0.5, 3.0, ITEMS))
+    place = rng.integers(0, 4, ITEMS) * 8
+    sequence = Sequence(
+        begin,
+        begin - rng.uniform(0, 0.3, ITEMS),
+        begin + 0.2,
+        rng.integers(1, 4, ITEMS).astype(np.uint32),
+        rng.integers(0, 2, ITEMS).astype(np.uint8),
+        place,
+        place + 8 * rng.integers(0, 2, ITEMS),
+        cost(ITEMS, 7),
+    )
+    goals = tuple(
+        Goals(
+            np.sort(rng.uniform(0, begin[-1] + 1, 2)),
+            np.full(2, 2, np.uint32),
+            np.full(2, 3, np.uint32),
+            rng.integers(0, 2, 2).astype(np.uint8),
+            cost(2),
+            after,
+            at_begin,
+        )
+        for after, at_begin in ((False, bool(seed % 2)), (True, True))
+    )
+    tracks = tuple(
+        Track(cost(2, BINS), cost(CONTEXTS, BINS), cost(2, BINS), cost(2, 8), 3, cost(2, 8), cost(8), cost(3))
+        for _ in range(2)
+    )
+    table = Table((tracks[0], tracks[1]), cost(CONTEXTS, BINS), cost(CONTEXTS, 5), back=8, unit=4)
+    return Problem(sequence, (goals[0], goals[1]), table)
+
+
+def within(table: np.ndarray, low_us: float, high_us: float) -> float:
+    low, high = (int(bins(np.array([us]))[0]) for us in (low_us, high_us))
+    return float(table[min(low, high) : high + 1].min())
+
+
+def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
+    """What a whole reading costs, worked out label by label; inf if it is none."""
+    s, total, context = one.sequence, 0.0, 0
+    open_ = [None, None]  # items, units, whether cut before, target
+    last: list[int | None] = [None, None]
+    after_target = [0, 0]
+    for item, (t, part, target) in enumerate(labels):
+        begin, ready = s.begin_us[item], s.ready_us[item]
+        for track, goals in enumerate(one.goals):
+            while not goals.after and after_target[track] < len(goals) and goals.time_us[after_target[track]] < begin:
+                total += goals.skip[after_target[track]]
+                after_target[track] += 1
+        since = s.end_us[item - 1] if item else begin
+        if part == "other":
+            total += s.alone[item, 0] + one.table.follows[context, 0]
+            total += within(one.table.other[context], ready - since, begin - since) if item else 0.0
+            context = 0
+            continue
+        costs, goals = one.table.tracks[t], one.goals[t]
+        if part in ("only", "begins"):
+            if open_[t] is not None:
+                return np.inf
+            total += s.alone[item, 1 + t] + s.alone[item, 3 + t] + one.table.follows[context, 1 + t]
+            total += within(costs.begins[context], ready - since, begin - since) if item else 0.0
+            if target < 0:
+                total += s.alone[item, 5 + t]
+            else:
+                if target < after_target[t] or (goals.after and goals.time_us[target] > begin + 1.0):
+                    return np.inf
+                total += goals.skip[after_target[t] : target].sum()
+                after_target[t] = target + 1
+                if goals.at_begin:
+                    total += slow_lag(one, t, target, item, last[t])
+            open_[t] = (int(s.units[item]), False, target)
+        else:
+            if open_[t] is None or open_[t][2] != target:
+                return np.inf
+            units, was_cut, _ = open_[t]
+            before = last[t]
+            cut = int(s.cut[before])
+            since = s.end_us[before]
+            total += s.alone[item, 1 + t] + one.table.follows[context, 3 + t]
+            total += within(costs.goes_on[cut], max(ready, since) - since, begin - since)
+            total += costs.middle[cut][min(int(s.units[before]), 7)]
+            back = int(s.next_place[before] - s.place[item])
+            total += costs.places[0 if back == 0 else 1 if 0 < back <= 8 else 2]
+            gone = back // 4 if 0 < back <= 8 else 0
+            open_[t] = (max(units + int(s.units[item]) - gone, 1), was_cut or bool(cut), target)
+        last[t] = item
+        context = 1 + 2 * t
+        if part in ("only", "ends"):
+            units, was_cut, _ = open_[t]
+            if target >= 0:
+                off = units - int(np.clip(units, goals.least[target], goals.most[target])) + 3
+                if not 0 <= off < 8:
+                    return np.inf
+                total += costs.excess[int(was_cut)][off]
+                if not goals.at_begin:
+                    lag = goals.time_us[target] - s.end_us[item]
+                    total += costs.lag[int(goals.held[target])][bins(np.array([lag]))[0]]
+            else:
+                total += costs.unclaimed[min(units, 7)]
+            open_[t] = None
+            context += 1
+        elif target >= 0 and open_[t][0] >= goals.most[target] + 8:
+            return np.inf
+    for track, goals in enumerate(one.goals):
+        total += goals.skip[after_target[track] :].sum() + (2.0 if open_[track] is not None else 0.0)
+    return total
+
+
+def slow_lag(one: Problem, t: int, target: int, item: int, before: int | None) -> float:
+    goals, s, costs = one.goals[t], one.sequence, one.table.tracks[t]
+    time = goals.time_us[target]
+    if not goals.after:
+        return float(costs.lag[int(goals.held[target])][bins(np.array([time - s.begin_us[item]]))[0]])
+    held = bool(goals.held[target]) or (before is not None and s.end_us[before] > time)
+    return within(costs.lag[int(held)], s.ready_us[item] - time, s.begin_us[item] - time)
+
+
+def every_reading() -> list[tuple[tuple[int, str, int], ...]]:
+    labels = [OTHER]
+    labels += [(t, part, k) for t in (0, 1) for part in ("only", "begins", "goes on", "ends") for k in (-1, 0, 1)]
+    return labels
+
+
+def all_costs(one: Problem) -> dict[tuple[tuple[int, str, int], ...], float]:
+    """Every reading that is one, with its cost; prefixes that cannot go on are not followed."""
+    labels, found = every_reading(), {}
+
+    def follow(prefix: tuple[tuple[int, str, int], ...], open_: tuple[int | None, int | None]) -> None:
+        if len(prefix) == ITEMS:
+            cost = slow_cost(one, prefix)
+            if np.isfinite(cost):
+                found[prefix] = cost
+            return
+        for t, part, k in labels:
+            now = list(open_)
+            if part == "other":
+                follow((*prefix, OTHER), open_)
+                continue
+            if (part in ("only", "begins")) != (open_[t] is None) or (open_[t] is not None and open_[t] != k):
+                continue
+            now[t] = k if part in ("begins", "goes on") else None
+            follow((*prefix, (t, part, k)), (now[0], now[1]))
+
+    follow((), (None, None))
+    return found
+
+
+def differences(a: tuple[int, str, int], b: tuple[int, str, int]) -> list[bool]:
+    def track(x: tuple[int, str, int]) -> int | None:
+        return None if x[1] == "other" else x[0]
+
+    def edge(x: tuple[int, str, int], parts: tuple[str, str]) -> tuple[int, int] | None:
+        return (x[0], x[2]) if x[1] in parts else None
+
+    begin, end = ("only", "begins"), ("only", "ends")
+    return [track(a) != track(b), edge(a, begin) != edge(b, begin), edge(a, end) != edge(b, end)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_of_all_readings_and_its_margins(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # With nothing left out of the search both are exact.
+    monkeypatch.setattr(lattice, "STATES", 1 << 20)
+    monkeypatch.setattr(lattice, "COST", 1e6)
+    one = problem(seed)
+    costs = all_costs(one)
+    best = min(costs, key=costs.__getitem__)
+    got = read(one.sequence, one.goals, one.table)
+    assert got.cost == pytest.approx(costs[best], abs=1e-3)
+    names = {(True, True): "only", (True, False): "begins", (False, False): "goes on", (False, True): "ends"}
+    labels = tuple(
+        OTHER if track < 0 else (int(track), names[bool(begins), bool(ends)], int(target))
+        for track, begins, ends, target in zip(got.track, got.begins, got.ends, got.target, strict=True)
+    )
+    assert slow_cost(one, labels) == pytest.approx(costs[best], abs=1e-3)
+    for item, which in itertools.product(range(ITEMS), range(3)):
+        others = [cost for one_, cost in costs.items() if differences(one_[item], labels[item])[which]]
+        margin = min(others, default=np.inf) - costs[best]
+        assert got.margins[item, which] == pytest.approx(min(margin, 1e6), abs=1e-3)
+
+
+def test_a_shorter_table_is_refused() -> None:
+    one = problem(0)
+    one.table.other = one.table.other[:, :-1].copy()
+    with pytest.raises(ValueError, match="other has"):
+        read(one.sequence, one.goals, one.table)

@@ -1,0 +1,248 @@
+"""What others read is read here too, and what had to be settled is said; the rest is refused with the way out."""
+
+from __future__ import annotations
+
+import re
+import struct
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import bad_files
+import numpy as np
+import pytest
+import waveforms
+from decoding import assert_same_rows, decode
+
+import pcitrace
+from pcitrace import _kernel
+from pcitrace.cli import main
+
+
+@pytest.fixture(scope="module")
+def sampled() -> waveforms.Sampled:
+    return bad_files.sampled()
+
+
+def test_bits_beyond_64_of_a_vector(tmp_path: Path) -> None:
+    """The control lines at bits 60 to 65 of a vector of 100: as wires beside it they say the same."""
+    text = bad_files.good_vcd(tmp_path)
+    lines = {"CLK": 60, "FRAME#": 61, "IRDY#": 62, "TRDY#": 63, "DEVSEL#": 64, "STOP#": 65}
+    head, body = text.split("$enddefinitions $end", 1)
+    codes = {}
+    for line in head.splitlines():
+        words = line.split()
+        if words[:1] == ["$var"] and words[4].split("[")[0] in lines:
+            codes[words[3]] = lines[words[4]]
+    assert len(codes) == len(lines)
+    bits, out = ["x"] * 100, []
+    for time, changes in re.findall(r"^#(\d+)$(.*?)(?=^#\d|\Z)", body, re.DOTALL | re.MULTILINE):
+        for change in changes.split():
+            if change[1:] in codes and change[0] in "01xz":
+                bits[99 - codes[change[1:]]] = change[0]
+        out.append(f"#{time}\nb{''.join(bits)} !\n")
+    wide = tmp_path / "wide.vcd"
+    head = "$timescale 1 ps $end\n$scope module PCI $end\n$var wire 100 ! v [99:0] $end\n$upscope $end\n"
+    wide.write_text(head + "$enddefinitions $end\n" + "".join(out))
+    narrow = bad_files.written(tmp_path / "narrow.vcd", text)
+    wiring = {line: f"PCI.v[99:0][{bit}]" for line, bit in lines.items()}
+    wanted, got = decode(narrow, bus="PCI"), decode(wide, wiring={"bus": {"PCI": wiring}})
+    control = ["start_sample", "end_sample", "clocks", "data_phases", "termination", "devsel_clks", "target_wait_clks"]
+    assert [[row[key] for key in control] for row in got.transactions] == [
+        [row[key] for key in control] for row in wanted.transactions
+    ]
+    assert len({row["termination"] for row in got.transactions}) > 2
+
+
+@pytest.mark.parametrize("rate_hz", [625e3, 24e6, 1e6, 33_333_333.0])
+@pytest.mark.parametrize("dedup", [False, True])
+def test_the_rate_of_a_sigrok_csv_counts_and_not_its_truncated_step(
+    rate_hz: float, dedup: bool, sampled: waveforms.Sampled, tmp_path: Path
+) -> None:
+    bits = np.asarray(sampled.bits)
+    unit, per_second = ("microseconds", 10**6) if rate_hz <= 1e6 else ("nanoseconds", 10**9)
+    step = int(per_second / rate_hz)
+    text = f"; Channels ({len(sampled.names)}/{len(sampled.names)}): {', '.join(sampled.names)}\n"
+    text += f"; Samplerate: {rate_hz / 1e3:.10g} kHz\n{unit}{',logic' * len(sampled.names)}\n"
+    for number, row in enumerate(bits):
+        if not dedup or number == 0 or (bits[number - 1] != row).any():
+            text += ",".join(map(str, [(number + 1) * step, *row])) + "\n"
+    (tmp_path / "a.csv").write_text(text)
+    same = waveforms.Sampled(sampled.names, bits, rate_hz)
+    wanted, got = decode(waveforms.write_sr(tmp_path / "a.sr", same)), decode(tmp_path / "a.csv")
+    leave = {"suspect"} if dedup else set()
+    assert_same_rows(
+        [{key: row[key] for key in row if key not in leave} for row in got.transactions],
+        [{key: row[key] for key in row if key not in leave} for row in wanted.transactions],
+    )
+
+
+def test_a_step_that_denies_the_rate_is_said(sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    text = "; Channels (1/1): CLK\n; Samplerate: 1 MHz\nmicroseconds,logic\n"
+    path = bad_files.written(tmp_path / "a.csv", text + "3,0\n6,0\n9,1\n12,0\n")
+    [capture] = pcitrace.open(path).captures
+    assert (capture.rate_hz, capture.sample_count) == (1e6, 4)
+    assert capture.notes
+    assert "rate of 1000000 Hz" in capture.notes[0]
+
+
+def test_names_that_repeat_are_numbered_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bad_files.edited_sr(tmp_path, probe7="NC", probe8="NC")
+    [capture] = pcitrace.open(path).captures
+    assert [name for name in capture.channels if name.startswith("NC")] == ["NC@1", "NC@2"]
+    assert main(["info", str(path)]) == 0
+    assert 'several channels are called "NC"' in capsys.readouterr().err
+
+
+def test_a_probe_beyond_the_samples_is_left_out_and_said(tmp_path: Path) -> None:
+    path = waveforms.write_sr(tmp_path / "a.sr", bad_files.sampled())
+    members = bad_files.members(path)
+    bad_files.archive(path, {**members, "metadata": members["metadata"] + b"\nprobe99=D98\n"})
+    [capture] = pcitrace.open(path).captures
+    assert "D98" not in capture.channels
+    assert "have no bit for 1 of the channels" in capture.notes[0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "vcd"])
+def test_a_byte_order_mark_is_no_text(kind: str, sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    if kind == "csv":
+        path = waveforms.write_sigrok_csv(tmp_path / "a.csv", sampled)
+    else:
+        path = bad_files.written(tmp_path / "a.vcd", bad_files.good_vcd(tmp_path))
+    wanted = decode(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert_same_rows(decode(path).transactions, wanted.transactions)
+
+
+@pytest.mark.parametrize("form", ["commas", "iso", "unit"])
+def test_times_of_csv_in_other_forms(form: str, sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    path = waveforms.write_saleae_csv(tmp_path / "a.csv", sampled)
+    wanted = decode(path)
+    head, *lines = path.read_text().splitlines()
+    begin = float(lines[0].split(",")[0])
+    out = []
+    for line in lines:
+        time, cells = line.split(",", 1)
+        if form == "commas":
+            out.append(f"{time.replace('.', ',')};{cells.replace(',', ';')}")
+        elif form == "unit":
+            out.append(f"{float(time) * 1e9:.6f} ns,{cells}")
+        else:
+            ps = round((float(time) - begin) * 1e12)
+            out.append(f"2024-02-29T12:00:{7 + ps // 10**12:02}.{ps % 10**12:012}+00:00,{cells}")
+    if form == "commas":
+        head = head.replace(",", ";")
+    path.write_text("\n".join([head, *out]) + "\n")
+    keys = ["clocks", "data_phases", "termination", "devsel_clks", "bytes"]
+    got = decode(path).transactions
+    assert [[row[key] for key in keys] for row in got] == [[row[key] for key in keys] for row in wanted.transactions]
+    assert got[1]["start_us"] - got[0]["start_us"] == pytest.approx(
+        wanted.transactions[1]["start_us"] - wanted.transactions[0]["start_us"], abs=1e-5
+    )
+
+
+def test_a_vcd_without_timescale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = bad_files.good_vcd(tmp_path)
+    whole = bad_files.written(tmp_path / "whole.vcd", text)
+    bare = bad_files.written(tmp_path / "bare.vcd", text.replace("$timescale 1 ps $end\n", ""))
+    wanted = pcitrace.open(whole).bus.transactions
+    assert pcitrace.open(bare, timescale="1 ps").bus.transactions.equals(wanted)
+    assert main(["info", str(bare)]) == 3
+    assert "--timescale" in capsys.readouterr().err
+    assert main(["info", str(bare), "--timescale", "1ps"]) == 0
+    assert main(["info", str(bare), "--timescale", "soon"]) == 3
+
+
+def test_spellings_of_other_vcd_writers(tmp_path: Path) -> None:
+    text = bad_files.good_vcd(tmp_path)
+    wanted = decode(bad_files.written(tmp_path / "a.vcd", text))
+    text = text.replace("\nb", "\nb0b").replace("$upscope", "$var wire 0 ~~ nothing $end\n$upscope", 1)
+    assert_same_rows(decode(bad_files.written(tmp_path / "b.vcd", text)).transactions, wanted.transactions)
+
+
+def test_several_devices_are_several_captures(sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    bits = np.asarray(sampled.bits)
+    one = waveforms.write_sr(tmp_path / "one.sr", sampled)
+    two = waveforms.write_sr(tmp_path / "two.sr", waveforms.Sampled(sampled.names, bits[: len(bits) // 2], 50e6))
+    first, second = bad_files.members(one), bad_files.members(two)
+    device = second["metadata"].decode().split("[device 1]\n")[1].replace("logic-1", "logic-2")
+    members = {
+        **first,
+        "metadata": first["metadata"] + b"\n[device 2]\n" + device.encode(),
+        **{name.replace("logic-1", "logic-2"): data for name, data in second.items() if name.startswith("logic")},
+    }
+    both = pcitrace.open(bad_files.archive(tmp_path / "both.sr", members))
+    assert [capture.rate_hz for capture in both.captures] == [sampled.rate_hz, 50e6]
+    assert len(both.buses) == 2
+    for bus, alone in zip(both.buses.values(), (one, two), strict=True):
+        wanted = pcitrace.open(alone).bus.transactions.drop(columns="bus")
+        assert bus.transactions.drop(columns="bus").equals(wanted)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf16_is_refused_with_the_way_out(encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mark = b"" if encoding == "utf-16" else b"\xfe\xff"
+    (tmp_path / "a.csv").write_bytes(mark + "A,B\n0,1\n".encode(encoding))
+    assert main(["info", str(tmp_path / "a.csv")]) == 3
+    assert "UTF-16; save it as UTF-8" in capsys.readouterr().err
+
+
+def test_a_saleae_project_is_refused_with_the_way_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile(tmp_path / "a.sal", "w") as archive:
+        archive.writestr("meta.json", "{}")
+        archive.writestr("digital-0.bin", b"")
+    assert main(["info", str(tmp_path / "a.sal")]) == 3
+    assert "export the raw data" in capsys.readouterr().err
+
+
+def test_samples_take_no_second_copy(tmp_path: Path) -> None:
+    quiet = np.zeros((8_000_000, 2), np.uint8)
+    names = [f"D{n}" for n in range(16)]
+    capture = _kernel.from_samples(quiet.tobytes(), 2, names, 1e6)
+    tracemalloc.start()
+    try:
+        samples = capture.read_samples()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(samples) == quiet.nbytes
+    assert peak < 1.1 * quiet.nbytes
+
+
+def test_names_cannot_move_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bad_files.edited_sr(tmp_path, probe8="evil\x1b[2J\\nname")
+    assert main(["info", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert r"evil\x1b[2J\nname" in out
+
+
+def test_a_hundred_thousand_names_take_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = 100_000
+    (tmp_path / "a.csv").write_text(",".join(f"n{n}" for n in range(count)) + "\n" + ",".join("0" * count) + "\n")
+    assert main(["info", str(tmp_path / "a.csv")]) == 0
+    out = capsys.readouterr().out
+    assert len(out) < 10_000
+    assert "and 99900 more" in out
+
+
+def test_a_block_of_another_size_than_dsview_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header = (
+        "[version]\nversion = 3\n[header]\ndevice mode = 0\ntotal samples = 100000000\ntotal probes = 1\n"
+        "total blocks = 1\nsamplerate = 1 MHz\nprobe0 = CLK\n"
+    )
+    path = bad_files.archive(tmp_path / "a.dsl", {"header": header.encode(), "L-0/0": bytes(12_500_000)})
+    assert main(["info", str(path)]) == 3
+    assert "DSView's have 2 MiB" in capsys.readouterr().err
+
+
+def test_saleae_version_1_with_gaps_as_documented(tmp_path: Path) -> None:
+    """Ref: Saleae, "Binary and CSV Export Formats - 2025 Update": chunks with their own rate, begin and end."""
+    chunk = struct.Struct("<IdddQ")
+    times = [(0.0, 1e-3, [2e-4, 5e-4]), (2e-3, 3e-3, [2.5e-3])]
+    data = b"<SALEAE>" + struct.pack("<iiQ", 1, 0, len(times))
+    for begin, end, toggles in times:
+        data += chunk.pack(1, 1e8, begin, end, len(toggles)) + struct.pack(f"<{len(toggles)}d", *toggles)
+    (tmp_path / "digital_0.bin").write_bytes(data)
+    capture = _kernel.open(str(tmp_path / "digital_0.bin"))
+    assert (capture.format, capture.duration_s) == ("saleae", pytest.approx(3e-3))

@@ -1,0 +1,181 @@
+"""`pcitrace list`: goldens to the letter, every row in it, retries folded, and names as they are known at a line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from buses import drive, transaction
+from conftest import REPOSITORY
+from waveforms import state_mode, wires, write_sr
+
+import pcitrace
+from pcitrace.cli import main
+from pcitrace.instrument.listing import Layer, Settings, lines
+from pcitrace.instrument.stream import parts
+
+GOLDEN = Path(__file__).parent / "golden_listings"
+TRACES = REPOSITORY / "fixtures" / "traces"
+SEQ1, SEQ6, NIC = (TRACES / name / "bus.vcd.gz" for name in ("blue33_seq1", "blue33_seq6", "nic_g_a"))
+SR = TRACES / "blue33_seq1" / "ctl_250MSs.sr"
+
+LISTINGS = {
+    "seq1": [SEQ1],
+    "seq1-data": [SEQ1, "--layer", "data", "--to", "3us"],
+    "seq1-delta-all": [SEQ1, "--time", "delta", "--data", "all", "--around", "6us,1us"],
+    "seq1-control-lines": [SR, "--to", "4us"],
+    "nic-start": [NIC, "--to", "60us"],
+    "nic-accesses": [NIC, "--bus", "A", "--layer", "accesses", "--to", "60us", "--grant", "eth0=GNT_NIC#"],
+    "nic-two-pass-colour": [NIC, "--bus", "B", "--two-pass", "--colour", "always", "--to", "6us"],
+    "seq6-problems": [SEQ6, "--around", "200us,5us", "--raw"],
+}
+
+
+def listed(capsysbinary: pytest.CaptureFixture[bytes], *arguments: object) -> str:
+    assert main(["list", *map(str, arguments)]) == 0
+    return capsysbinary.readouterr().out.decode()
+
+
+@pytest.mark.parametrize("name", list(LISTINGS))
+def test_listings_equal_golden(name: str, capsysbinary: pytest.CaptureFixture[bytes], update_golden: bool) -> None:
+    text = listed(capsysbinary, *LISTINGS[name])
+    file = GOLDEN / f"{name}.txt"
+    if update_golden:
+        file.write_text(text, encoding="utf-8")
+    assert text.splitlines() == file.read_text(encoding="utf-8").splitlines()
+
+
+def test_every_golden_is_compared() -> None:
+    assert {file.stem for file in GOLDEN.iterdir()} == set(LISTINGS)
+
+
+def test_parts_are_the_tables() -> None:
+    run = pcitrace.open(NIC)
+    buses = list(run.buses.values())
+    together = list(parts(buses, None, data_phases=True))
+    for name in ("transactions", "data_phases", "problems"):
+        rows = pa.concat_tables([pa.table(getattr(part, name)) for part in together]).to_pylist()
+        for bus in buses:
+            assert [row for row in rows if row["bus"] == bus.name] == bus.arrow(name).to_pylist()
+    for part in together:
+        transactions, phases = (pa.table(getattr(part, name)).to_pylist() for name in ("transactions", "data_phases"))
+        expected = [(row["bus"], row["transaction"]) for row in transactions for _ in range(row["data_phases"])]
+        assert [(row["bus"], row["transaction"]) for row in phases] == expected
+        starts = [row["start_us"] for row in transactions]
+        assert starts == sorted(starts)
+
+
+def test_a_part_keeps_the_data_of_what_is_chosen() -> None:
+    [part, *_] = parts([pcitrace.open(SEQ1).bus], None, data_phases=True)
+    wanted = [number % 3 == 1 for number in range(len(part))]
+    chosen = part.choose(bytes(wanted))
+    numbers = pa.table(part.transactions)["transaction"].to_pylist()
+    kept = {number for number, one in zip(numbers, wanted, strict=True) if one}
+    assert pa.table(chosen.transactions)["transaction"].to_pylist() == sorted(kept)
+    expected = [row for row in pa.table(part.data_phases).to_pylist() if row["transaction"] in kept]
+    assert pa.table(chosen.data_phases).to_pylist() == expected
+    with pytest.raises(ValueError, match="a byte for each"):
+        part.choose(b"")
+
+
+def test_raw_lists_every_transaction_and_problem() -> None:
+    bus = pcitrace.open(SEQ6).bus
+    text = b"".join(lines([bus], Settings(raw=True))).decode()
+    times = [line[:15].strip() for line in text.splitlines() if not line.startswith("!")]
+    assert times == [f"{time:.3f}" for time in bus.transactions["start_us"]]
+    assert sum(line.startswith("!") for line in text.splitlines()) == len(bus.problems) > 100
+
+
+def test_retries_of_one_access_are_one_line(tmp_path: Path) -> None:
+    rng = Random(2)
+    read = transaction(rng, rng)
+    while read.command != 6 or len(read.phases) != 1 or read.ending != "completion" or read.wide != "no":
+        read = transaction(rng, rng)
+    other = replace(read, address=read.address ^ 0x10000, agent=1)
+    read = replace(read, agent=0)
+    asked = replace(read, ending="retry")
+    traffic = drive([asked, other, asked, asked, read, asked, other], Random(1), parked=False)
+    path = write_sr(tmp_path / "retried.sr", state_mode(wires(traffic.clocks)))
+    bus = pcitrace.open(path, clock_mhz=33.0).bus
+    assert [row["termination"] for row in bus.arrow("transactions").to_pylist()].count("retry") == 4
+    text = [line for line in b"".join(lines([bus])).decode().splitlines() if not line.startswith("!")]
+    assert [line.split("  ")[-1].split(" in ")[0] for line in text] == [
+        "completion", "completion after 3 attempts", "completion", "retry",
+    ]  # fmt: skip
+    assert float(text[1][:15]) == pytest.approx(bus.transactions["start_us"].iloc[4], abs=1e-3)
+    raw = [line for line in b"".join(lines([bus], Settings(raw=True))).decode().splitlines() if line[0] != "!"]
+    assert len(raw) == 7
+
+
+def test_names_are_those_of_the_configuration_accesses_before(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    text = listed(capsysbinary, NIC, "--bus", "A").splitlines()
+    placed = next(n for n, line in enumerate(text) if "config write 00:09.0 BAR0 = e8000000" in line)
+    named = [n for n, line in enumerate(text) if "eth0 BAR0+0x" in line]
+    assert placed < min(named)
+    assert len(named) > 100
+    chosen = listed(capsysbinary, NIC, "--bus", "A", "--where", 'target == "eth0" and command == memory_write')
+    assert all(" memory write e80000" in line for line in chosen.splitlines())
+    assert len(chosen.splitlines()) > 50
+
+
+def test_a_terminal_gets_no_line_wider_than_it_is() -> None:
+    bus = pcitrace.open(SEQ1).bus
+    plain = b"".join(lines([bus])).decode().splitlines()
+    narrow = b"".join(lines([bus], Settings(width=60, colour=True))).decode()
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", narrow).splitlines()
+    for line, cut in zip(plain, shown, strict=True):
+        assert cut == line or (len(cut) == 60 and cut.endswith("…") and line.startswith(cut[:-1]))
+    assert "\x1b[" in narrow
+
+
+def test_the_trigger_and_what_it_needs(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    first = listed(capsysbinary, SEQ1, "--time", "trigger", "--trigger", "1us").splitlines()[0]
+    start = pcitrace.open(SEQ1).bus.transactions["start_us"].iloc[0]
+    assert float(first[:15]) == pytest.approx(start - 1, abs=1e-3)
+    assert main(["list", str(SEQ1), "--time", "trigger"]) == 3
+    assert b"does not say when its trigger was" in capsysbinary.readouterr().err
+
+
+def test_it_streams_into_head_and_imports_little() -> None:
+    program = Path(sys.executable).with_name("pcitrace")
+    command = f"set -o pipefail; {program} list {SEQ6} | head -n 3"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (len(done.stdout.splitlines()), done.stderr) == (3, "")
+    script = "import sys; from pcitrace.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script, "list", SR], capture_output=True, text=True, check=True)
+    assert not set(done.stderr.split()) & {"numpy", "pandas", "pyarrow"}
+
+
+def test_no_colour_where_nobody_wants_it(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert "\x1b" not in listed(capsysbinary, SEQ1)
+    assert "\x1b" in listed(capsysbinary, SEQ1, "--colour", "always")
+    script = (
+        "import os, pty, sys; from pcitrace.cli import main; "
+        "pid, fd = pty.fork()\n"
+        "if pid == 0: sys.exit(main(sys.argv[1:]))\n"
+        "text = b''\n"
+        "try:\n"
+        "    while True: text += os.read(fd, 65536)\n"
+        "except OSError: pass\n"
+        "sys.stdout.buffer.write(text)"
+    )
+    for no_colour, expected in (("", True), ("1", False)):
+        environment = {**os.environ, "NO_COLOR": no_colour, "COLUMNS": "80"}
+        command = [sys.executable, "-c", script, "list", str(SEQ1), "--to", "2us"]
+        done = subprocess.run(command, capture_output=True, env=environment, check=True)
+        assert (b"\x1b[" in done.stdout) is expected
+
+
+@pytest.mark.parametrize("layer", list(Layer))
+def test_a_capture_in_which_nothing_happens(layer: Layer, tmp_path: Path) -> None:
+    path = tmp_path / "idle.csv"
+    path.write_text("FRAME#,IRDY#,TRDY#\n" + "1,1,1\n" * 100)
+    bus = pcitrace.open(path, clock_mhz=33.0).bus
+    assert b"".join(lines([bus], Settings(layer=layer))) == b""

@@ -1,0 +1,259 @@
+"""The rules: against a slow oracle on legal and broken traffic, on clean traces, and on single faults."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import buses
+import numpy as np
+import oracle
+import pyarrow as pa
+import pytest
+import rule_oracle
+import rule_traffic
+import slow_vcd
+import waveforms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rule_oracle import Clk
+
+import pcitrace
+from pcitrace import _kernel
+from pcitrace.cli import main
+from pcitrace.errors import ConfigurationError
+from pcitrace.instrument import rules
+from pcitrace.instrument.judged import check
+from pcitrace.wiring import resolve_wiring
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "traces"
+ORACLE = {
+    *(f"M{n:02}" for n in range(1, 23) if n != 17), *(f"T{n:02}" for n in range(1, 16)), "A01", "A02", "A03", "A06",
+    "P01", "P02", "P03", "P04", "P05", "W01", "W02", "L01", "L02",
+}  # fmt: skip
+AGENTS = 3
+
+
+def sampled(clocks: list[Clk], rng: Random | None = None) -> waveforms.Sampled:
+    """What an analyser takes: one sample a clock, or several with CLK if `rng` says how many."""
+    single = {"FRAME#": "f", "IRDY#": "i", "TRDY#": "t", "STOP#": "s", "DEVSEL#": "d", "PERR#": "perr",
+              "SERR#": "serr", "LOCK#": "lock", "REQ64#": "req64", "ACK64#": "ack64", "RST#": "reset"}  # fmt: skip
+    names = [*single, "PAR", *(f"AD{n}" for n in range(32)), *(f"CBE{n}#" for n in range(4))]
+    names += [f"{stem}{k}#" for stem in ("GNT", "REQ") for k in range(AGENTS)]
+    rows = []
+    for c in clocks:
+        row = [int(not (not c.known if field == "reset" else getattr(c, field))) for field in single.values()]
+        row += [c.par or 0, *((c.ad or 0) >> n & 1 for n in range(32)), *((c.cbe or 0) >> n & 1 for n in range(4))]
+        row += [int(not on) for on in (*c.gnt, *(c.req or (False,) * AGENTS))]
+        rows.append(row)
+    bits = np.array(rows, np.uint8)
+    if rng is None:
+        return waveforms.Sampled(names, bits, None)
+    low, high = rng.randint(1, 4), rng.randint(1, 4)
+    repeated = np.repeat(bits, low + high, axis=0)
+    clk = np.tile(np.array([0] * low + [1] * high, np.uint8), len(bits))[:, None]
+    return waveforms.Sampled(["CLK", *names], np.hstack([clk, repeated]), 1e8 * (low + high) / 3)
+
+
+def judged(path: Path, bus: str | None = None, **options: object) -> Counter:
+    """Rule and clock of every violation that the kernel finds."""
+    capture = _kernel.open(str(path))
+    stated = {"clock_mhz": options["clock_mhz"]} if "clock_mhz" in options else None
+    spec = resolve_wiring(capture.channels, stated).bus(bus).spec()
+    [decoded] = _kernel.decode(capture, [spec], rules=sorted(rules.catalogue()), **options)
+    table = pa.table(decoded.violations)
+    return Counter(zip(table["rule"].to_pylist(), table["clk"].to_pylist(), strict=True))
+
+
+def of_oracle(clocks: list[Clk]) -> Counter:
+    return Counter(rule_oracle.violations(clocks))
+
+
+def assert_equal(got: Counter, wanted: Counter) -> None:
+    got = Counter({key: count for key, count in got.items() if key[0] in ORACLE})
+    assert got.keys() == wanted.keys(), (
+        f"only kernel {sorted(got - wanted)[:8]}, only oracle {sorted(wanted - got)[:8]}"
+    )
+
+
+def converted(clocks: list[oracle.Clock], rng: Random) -> list[Clk]:
+    """Clocks of the decoder's tests, with the lines that only rules look at."""
+    lock, found = False, []
+    for c in clocks:
+        lock = lock ^ (rng.random() < 0.05)
+        found.append(
+            Clk(
+                f=c.frame == 0, i=c.irdy == 0, t=c.trdy == 0, s=c.stop == 0, d=c.devsel == 0, known=c.rst != 0,
+                ad=c.ad, cbe=c.cbe, par=c.par, perr=c.perr == 0, serr=c.serr == 0, lock=lock, req64=c.req64 == 0,
+                ack64=c.ack64 == 0, gnt=tuple(level == 0 for level in c.gnt),
+                req=tuple(rng.random() < 0.5 for _ in c.gnt),
+            )
+        )  # fmt: skip
+    return found
+
+
+def test_the_catalogue_is_the_kernels() -> None:
+    assert list(_kernel.RULES) == list(rules.catalogue())
+    assert len(rules.catalogue()) == 53
+    assert all(rule.section and rule.needs and rule.sentence.endswith(".") for rule in rules.catalogue().values())
+
+
+@settings(max_examples=25)
+@given(buses.legal(), st.integers(0, 2**32), st.integers(0, 12), st.booleans())
+def test_kernel_equals_oracle(
+    tmp_path_factory: pytest.TempPathFactory, traffic: buses.Traffic, seed: int, flips: int, timing: bool
+) -> None:
+    rng = Random(seed)
+    clocks = converted(waveforms.settle(buses.disturb(traffic.clocks, rng, False, flips), rng), rng)
+    if timing:
+        clocks = [Clk(ad=0, cbe=0, par=0, gnt=(False,) * AGENTS, req=(False,) * AGENTS), *clocks]
+    path = tmp_path_factory.getbasetemp() / "rules.sr"
+    waveforms.write_sr(path, sampled(clocks, rng if timing else None))
+    assert_equal(judged(path) if timing else judged(path, clock_mhz=33.0), of_oracle(clocks))
+
+
+def blue(path: Path) -> list[Clk]:
+    """Clocks of a blue* trace; undriven control lines are pulled up."""
+    level = {"0": True, "1": False, "z": False}
+
+    def number(value: str) -> int | None:
+        return int(value, 2) if set(value) <= {"0", "1"} else None
+
+    clocks = []
+    for _, v in slow_vcd.edges(path, "CLK"):
+        control = [level.get(v[name]) for name in ("FRAME", "IRDY", "TRDY", "STOP", "DEVSEL")]
+        known = None not in control and v["RST"] != "0"
+        f, i, t, s, d = (bool(one) for one in control)
+        clocks.append(
+            Clk(
+                f, i, t, s, d, known, ad=number(v["AD"]), cbe=number(v["CBE"]), par=number(v["PAR"]),
+                perr=level.get(v["PERR"]), serr=level.get(v["SERR"]), lock=bool(level.get(v["LOCK"])),
+                gnt=tuple(level.get(bit) for bit in reversed(v["GNT"])),
+                req=tuple(bool(level.get(bit)) for bit in reversed(v["REQ"])),
+            )
+        )  # fmt: skip
+    return clocks
+
+
+@pytest.mark.parametrize(("name", "count"), [("blue33_seq1", 2000), ("blue33_seq6", 12000)])
+def test_traces_equal_oracle(name: str, count: int) -> None:
+    """The first clocks of real traffic, with levels that are not known or not driven."""
+    path = FIXTURES / name / "bus.vcd.gz"
+    near = count - 10
+    got = Counter({key: n for key, n in judged(path).items() if key[0] not in ("W01", "W02") and key[1] < near})
+    wanted = of_oracle(blue(path)[:count])
+    assert len(got) > 10
+    assert_equal(got, Counter({key: n for key, n in wanted.items() if key[1] < near}))
+
+
+def broken(path: Path, bus: str | None = None) -> set[str]:
+    opened = pcitrace.open(path)
+    return {one.rule.id for one in check(opened[bus] if bus else opened.bus) if one.state == "violated"}
+
+
+def test_clean_traces_break_what_is_truly_there_only() -> None:
+    """Masters of the test bench go on at once after a STOP#, and keep FRAME# and REQ# a clock too long.
+
+    Its random mix makes bad parity, partial memory writes and invalidates, other I/O addresses on purpose. Cards and
+    hosts break nothing.
+    """
+    stimulus = {"M18", "M19", "P01", "P02", "P03"}
+    assert broken(FIXTURES / "blue33_seq1" / "bus.vcd.gz") == {"M12", "P01", "P02", "P03"}
+    assert broken(FIXTURES / "blue33_seq6" / "bus.vcd.gz") == {"M10", "M12", "M16"} | stimulus
+    for bus in ("A", "B"):
+        assert broken(FIXTURES / "nic_g_a" / "bus.vcd.gz", bus) == set()
+        assert broken(FIXTURES / "nic_g_a" / "control16.sr", bus) == set()
+
+
+def test_every_capture_of_a_run_says_the_same() -> None:
+    """The analyser's captures have fewer lines; what they can evaluate they count alike."""
+    counts = []
+    for file in ("bus.vcd.gz", "ctl_100MSs.sr", "ctl_250MSs.sr"):
+        found = check(pcitrace.open(FIXTURES / "blue33_seq6" / file).bus)
+        counts.append({one.rule.id: one.count for one in found if one.state != "not_evaluated"})
+    for fewer in counts[1:]:
+        assert len(fewer) > 25
+        same = {id for id in fewer if id not in ("E01", "M16")}
+        assert {id: fewer[id] for id in same} == {id: counts[0][id] for id in same}
+
+
+def test_the_clean_traffic_is_clean(tmp_path: Path) -> None:
+    clocks = rule_traffic.clean().finish()
+    path = waveforms.write_sr(tmp_path / "clean.sr", sampled(clocks))
+    assert judged(path, clock_mhz=33.0) == Counter()
+    assert of_oracle(clocks) == Counter()
+
+
+@pytest.mark.parametrize("rule", rule_traffic.FAULTS)
+def test_a_single_fault_is_found(rule: str, tmp_path: Path) -> None:
+    edit, implied = rule_traffic.FAULTS[rule]
+    bus = rule_traffic.clean()
+    clocks = bus.finish()
+    edit(clocks, bus.marks)
+    found = judged(waveforms.write_sr(tmp_path / "fault.sr", sampled(clocks)), clock_mhz=33.0)
+    ids = {id for id, _ in found}
+    assert rule in ids
+    assert ids <= {rule} | implied
+
+
+def test_every_rule_has_a_fault() -> None:
+    assert rule_traffic.FAULTS.keys() | {"E01"} == rules.catalogue().keys()
+
+
+def test_a_short_clock_is_found(tmp_path: Path) -> None:
+    clocks = rule_traffic.clean().finish()
+    levels = [0] * 15 + [1] * 15
+    bits = np.repeat(sampled(clocks).bits, 30, axis=0)
+    clk = np.array(levels * len(clocks), np.uint8)[:, None]
+    capture = waveforms.Sampled(["CLK", *sampled(clocks).names], np.hstack([clk, bits]), 1e9)
+    assert not [1 for rule, _ in judged(waveforms.write_sr(tmp_path / "a.sr", capture), bus_mhz=33) if rule == "E01"]
+    short = waveforms.Sampled(capture.names, np.delete(capture.bits, range(30 * 40 + 20, 30 * 40 + 30), axis=0), 1e9)
+    found = judged(waveforms.write_sr(tmp_path / "b.sr", short), bus_mhz=33)
+    assert {key for key in found if key[0] == "E01"} == {("E01", 40), ("E01", 41)}
+
+
+def test_missing_lines_are_not_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(FIXTURES / "nic_g_a" / "control16.sr"), "--bus", "A", "--json"]) == 0
+    found = {one["id"]: one for one in json.loads(capsys.readouterr().out)["A"]["rules"]}
+    assert list(found) == list(rules.catalogue())
+    assert found["P02"]["state"] == "not_evaluated"
+    assert "AD" in found["P02"]["reason"]
+    assert found["P02"]["needs"] == ["FRAME#", "IRDY#", "C/BE#", "AD", "PAR"]
+    assert found["M07"]["state"] == "ok"
+    assert found["A03"]["reason"] == "only GNT# was captured, not those of the others"
+
+
+def test_json_of_a_violation(capsys: pytest.CaptureFixture[str]) -> None:
+    path = FIXTURES / "blue33_seq1" / "bus.vcd.gz"
+    assert main(["check", str(path), "--json"]) == 0
+    [found] = [one for one in json.loads(capsys.readouterr().out)["pci"]["rules"] if one["id"] == "P01"]
+    assert (found["state"], found["count"], len(found["first"])) == ("violated", 3, 3)
+    assert found["first"][0].keys() == {"clk", "time_us", "transaction", "initiator", "target", "expected", "seen"}
+    bad = [t for t in pcitrace.open(path).bus.transactions.itertuples() if t.address_parity_ok is False]
+    assert [(one["clk"], one["transaction"]) for one in found["first"]] == [(t.start_clk, t.transaction) for t in bad]
+
+
+def test_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(FIXTURES / "blue33_seq1" / "bus.vcd.gz")
+    assert main(["check", path, "--strict"]) == 1
+    assert main(["check", path, "--strict", "--ignore", "P,M12"]) == 0
+    assert main(["check", path, "--strict", "--rules", "T"]) == 0
+    masks = tmp_path / "bench.toml"
+    masks.write_text('ignore = ["P"]\n[[except]]\nrule = "M12"\ninitiator = "GNT1#"\n', encoding="utf-8")
+    assert main(["check", path, "--strict", "--masks", str(masks)]) == 0
+    masks.write_text('ignore = ["P"]\n[[except]]\nrule = "M12"\ninitiator = "GNT0#"\n', encoding="utf-8")
+    assert main(["check", path, "--strict", "--masks", str(masks)]) == 1
+    capsys.readouterr()
+    assert main(["check", path, "--rules", "M99"]) == 3
+    assert "there is no rule M99; the nearest are" in capsys.readouterr().err
+    with pytest.raises(ConfigurationError, match="there is no rule X"):
+        rules.select(["X"])
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--explain", "M07"]) == 0
+    assert "IRDY# is released in the clock after the last data phase." in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["check"])

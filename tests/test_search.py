@@ -1,0 +1,138 @@
+"""Sequences of transactions: equal to a slow search, and what the words of a step mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pcitrace
+from pcitrace.cli import main
+from pcitrace.errors import ConditionError
+from pcitrace.instrument.search import sequences
+from pcitrace.instrument.steps import step
+
+NIC = REPOSITORY / "fixtures" / "traces" / "nic_g_a" / "bus.vcd.gz"
+CONTROL = NIC.with_name("control16.sr")
+
+
+def slowly(fulfilled: list[list[bool]], start_us: list[float], within_us: list[float | None]) -> list[list[int]]:
+    """Every first row, and the earliest rows after it that fulfil the rest: tried one by one."""
+
+    def rest(steps: int, row: int) -> list[int] | None:
+        if steps == len(fulfilled):
+            return []
+        for after in range(row + 1, len(start_us)):
+            limit = within_us[steps]
+            if limit is not None and start_us[after] - start_us[row] > limit:
+                return None
+            if fulfilled[steps][after] and (found := rest(steps + 1, after)) is not None:
+                return [after, *found]
+        return None
+
+    firsts = [row for row, one in enumerate(fulfilled[0]) if one]
+    return [[row, *found] for row in firsts if (found := rest(1, row)) is not None]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), *[st.booleans()] * 4), max_size=25),
+    st.lists(st.none() | st.integers(0, 12), min_size=1, max_size=4),
+)
+def test_sequences_equal_a_slow_search(
+    rows: list[tuple[int, bool, bool, bool, bool]], within: list[int | None]
+) -> None:
+    start_us = np.cumsum([row[0] for row in rows], dtype=float)
+    fulfilled = [[row[1 + n] for row in rows] for n in range(len(within))]
+    limits = [None if one is None else float(one) for one in within]
+    found = sequences([np.array(one, dtype=bool) for one in fulfilled], start_us, limits)
+    assert found.reshape(-1, len(within)).tolist() == slowly(fulfilled, start_us.tolist(), limits)
+
+
+def test_doorbell_to_dma() -> None:
+    bus = pcitrace.open(NIC)["A"]
+    found = bus.find("write BAR0+0x2c", "dma read within 5us")
+    rows = bus.transactions.set_index("transaction")
+    assert len(found) > 50
+    for match in found.as_list():
+        first, second = (rows.loc[number] for number in match["parts"])
+        assert (first["address"], first["command_name"]) == (0xE800002C, "memory_write")
+        assert second["command_name"].startswith("memory_read")
+        assert second["initiator"] == "GNT_NIC#"
+        assert match["start_us"] == first["start_us"]
+        assert match["times_us"] == [second["start_us"] - first["start_us"]]
+        assert match["times_us"][0] <= 5
+    counts, edges = found.histogram(1)
+    assert counts.sum() == len(found)
+    assert edges[0] == found.times_us.min()
+
+
+def test_words_and_conditions_say_the_same() -> None:
+    bus = pcitrace.open(NIC)["A"]
+    for words, condition in (
+        ("config write", "command == config_write"),
+        ("memory_read", "command == 6"),
+        ("disconnect_with_data", "termination == 'disconnect_with_data'"),
+        ("write eth0", "target == 'eth0' and command in (memory_write, config_write)"),
+        ("eth0.BAR0+0x10", "address == 0xe8000010"),
+        ("0xe8000010 read", "address == 0xe8000010 and command == memory_read"),
+    ):
+        assert bus.find(words).transactions.tolist() == bus.find(condition).transactions.tolist(), words
+        assert len(bus.find(words)) > 1
+
+
+def test_json_and_text(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["find", str(NIC), "--bus", "A", "write BAR0+0x2c", "dma read within 5us"]
+    assert main([*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == pcitrace.open(NIC)["A"].find(*arguments[-2:]).as_list()
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert f"bus A: {len(told)} matches" in text
+    assert "times to 'dma read within 5us'" in text
+
+
+def test_control_lines_know_no_places(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["find", str(CONTROL), "--bus", "A", "clocks > 3", "initiator == 'GNT_NIC#' within 2us"]) == 0
+    assert "matches" in capsys.readouterr().out
+    assert main(["find", str(CONTROL), "--bus", "A", "write BAR0+0x10"]) == 3
+    assert "cannot be told: AD" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("writ BAR0", "'writ' is none of the words read, write, config"),
+        ("write BAR9", "'BAR9' is none of the words"),
+        ("read within", "is none of the words"),
+        ("read within 5clk", "no length of time"),
+        ("bytes >", "no condition on transactions"),
+        ("nonsense", "there is no column 'nonsense'"),
+    ],
+)
+def test_what_is_no_step_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConditionError, match=message):
+        step(text)
+
+
+def test_a_search_needs_a_step() -> None:
+    with pytest.raises(ConditionError, match="needs a step"):
+        pcitrace.open(NIC)["A"].find()
+
+
+def test_registers_of_a_profile_are_words(tmp_path: Path) -> None:
+    file = tmp_path / "card.toml"
+    file.write_text(
+        'format = 1\n[[windows]]\nname = "csr"\nbar = 0\nsize_bytes = 256\n'
+        '[[registers]]\nname = "DOORBELL"\noffset = 0x2c\n'
+    )
+    from pcitrace.instrument.registers import Registers
+    from pcitrace.instrument.search import find
+
+    bus = pcitrace.open(NIC)["A"]
+    found = find(bus, ["write DOORBELL"], registers=Registers.load(None, [str(file)]))
+    assert found.transactions.tolist() == bus.find("write BAR0+0x2c").transactions.tolist()

@@ -1,0 +1,151 @@
+"""However samples are packed, cut and read, the rows are the same; and some columns are those of the whole table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import buses
+import numpy as np
+import oracle
+import pyarrow as pa
+import pytest
+import waveforms
+from decoding import Tables, assert_equals_oracle, decode
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pcitrace
+from pcitrace import _kernel
+from pcitrace.errors import DecodeError
+
+CONTROL = frozenset(oracle.ALL_LINES) - {"AD", "AD_HIGH", "C/BE_HIGH#", "PAR"}
+NARROW = oracle.ALL_LINES - {"AD_HIGH", "C/BE_HIGH#"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("captures")
+
+
+def sampled(captured: frozenset[str], count: int = 300) -> waveforms.Sampled:
+    clocks = waveforms.settle(buses.long_run(seed=7, count=count).clocks, Random(3))
+    return waveforms.timing_mode(waveforms.wires(clocks, captured), Random(4))[0]
+
+
+@pytest.fixture(scope="module")
+def path(folder: Path) -> Path:
+    return waveforms.write_sr(folder / "columns.sr", sampled(NARROW), chunk_bytes=[30_000] * 5)
+
+
+class TestUnits:
+    @pytest.mark.parametrize("captured", [CONTROL, NARROW], ids=["control", "with AD"])
+    def test_any_size_gives_the_same_rows(self, folder: Path, captured: frozenset[str]) -> None:
+        bus = sampled(captured)
+        least = (len(bus.names) + 7) // 8
+        wanted: Tables | None = None
+        for unit in range(least, 12):
+            for threads, portable in ((1, False), (2, False), (1, True)):
+                path = waveforms.write_sr(folder / "unit.sr", bus, unit_size=unit, chunk_bytes=[40_000] * 4)
+                got = decode(path, threads=threads, portable=portable)
+                wanted = wanted or got
+                assert got == wanted, (unit, threads, portable)
+        assert wanted is not None
+        assert len(wanted.transactions) > 250
+
+    def test_few_lines_in_one_to_three_bytes(self, folder: Path) -> None:
+        bus = sampled(frozenset({"FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#"}))
+        rows = [decode(waveforms.write_sr(folder / "few.sr", bus, unit_size=unit)) for unit in (1, 2, 3)]
+        assert rows[0] == rows[1] == rows[2]
+
+
+class TestSaturatedBus:
+    """One idle clock between two transactions is enough to begin at, whatever PERR# and SERR# still say."""
+
+    @settings(max_examples=15)
+    @given(st.integers(0, 2**32), st.integers(0, 2))
+    def test_cuts_and_threads_change_nothing(self, folder: Path, seed: int, idle: int) -> None:
+        rng = Random(seed)
+        busy = buses.long_run(seed, 60).clocks
+        clocks: list[oracle.Clock] = []
+        resting = 0
+        for clock in busy:
+            resting = resting + 1 if clock.frame == 1 and clock.irdy == 1 else 0
+            if resting <= idle:
+                # Errors in every place where one may be told.
+                clocks.append(replace(clock, perr=rng.choice((0, 1, 1)), serr=rng.choice((0, 1, 1))))
+        clocks = waveforms.settle(clocks, rng)
+        bus = waveforms.state_mode(waveforms.wires(clocks, NARROW))
+        whole = decode(waveforms.write_sr(folder / "whole.sr", bus), clock_mhz=33.0, threads=1)
+        assert_equals_oracle(whole, clocks, NARROW, range(len(clocks)), 1 / 33.0)
+        lengths = [rng.randrange(1, 400) for _ in range(30)]
+        path = waveforms.write_sr(folder / "cut.sr", bus, chunk_bytes=lengths)
+        for threads in (1, 2, 3):
+            assert decode(path, clock_mhz=33.0, threads=threads) == whole
+
+
+class TestColumns:
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_some_are_those_of_the_whole_table(self, path: Path, threads: int) -> None:
+        whole = pcitrace.open(path).bus.arrow("transactions")
+        for names in (["termination", "start_us", "transaction", "start_clk"], whole.schema.names[::-1], []):
+            few = pcitrace.open(path, threads=threads).bus.arrow("transactions", columns=names)
+            assert few.equals(whole.select(names))
+            assert len(few) == len(whole)
+
+    def test_they_are_taken_of_a_table_that_is_there(self, path: Path) -> None:
+        bus = pcitrace.open(path).bus
+        whole = bus.arrow("transactions")
+        clocks = bus.arrow("transactions", columns=["clocks"])["clocks"]
+        assert clocks.chunk(0).buffers()[1].address == whole["clocks"].chunk(0).buffers()[1].address
+        assert bus.arrow("clocks", columns=["idle"]).equals(bus.arrow("clocks").select(["idle"]))
+
+    def test_one_that_does_not_exist_is_named(self, path: Path) -> None:
+        with pytest.raises(DecodeError, match="transactions has no column 'colour'; it has bus, transaction"):
+            pcitrace.open(path).bus.arrow("transactions", columns=["clocks", "colour"])
+
+    def test_threads_are_a_number(self, path: Path) -> None:
+        with pytest.raises(DecodeError, match="threads = -1"):
+            pcitrace.open(path, threads=-1)
+
+
+def frames_by_hand(bits: np.ndarray) -> list[tuple[int | None, int | None, bytes | None]]:
+    """Frames of TXEN, TXCLK and eight data lines, sample by sample."""
+    frames: list[tuple[int | None, int | None, bytes | None]] = []
+    start, symbols, enabled = None, bytearray(), None
+    for number, (enable, clock, *_) in enumerate(bits):
+        if number and bits[number - 1][1] and not clock and enabled:
+            symbols.append(sum(int(bit) << place for place, bit in enumerate(bits[number - 1][2:])))
+        if enabled is False and enable:
+            start, symbols = number, bytearray()
+        elif enabled and not enable:
+            frames.append((start, number, None if start is None else bytes(symbols)))
+            start = None
+        enabled = bool(enable)
+    if enabled:
+        frames.append((start, None, None))
+    return frames
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32), st.sampled_from((2, 3, 5, 8, 11)), st.integers(1, 700))
+def test_frames_on_the_wire_are_read_as_by_hand(seed: int, unit: int, count: int) -> None:
+    noise = np.random.default_rng(seed)
+    bits = noise.integers(0, 2, (count, 10), dtype=np.uint8)
+    # TXEN lasts; the rest is noise.
+    bits[:, 0] = np.repeat(noise.integers(0, 2, count), noise.integers(1, 150, count))[:count]
+    places = noise.permutation(8 * unit)[:10]
+    data = np.zeros((count, 8 * unit), dtype=np.uint8)
+    data[:, places] = bits
+    samples = np.packbits(data, axis=1, bitorder="little").tobytes()
+    names = [f"channel {bit}" for bit in range(8 * unit)]
+    lines: Mapping[str, Any] = dict(
+        zip(["TXEN", "TXCLK", *(f"TXDATA{i}" for i in range(8))], places.tolist(), strict=True)
+    )
+    wiring = {name: (place, 0, False) for name, place in lines.items()}
+    table = pa.table(_kernel.wire(_kernel.from_samples(samples, unit, names, 1e6), wiring))
+    got = list(zip(*(table[name].to_pylist() for name in ("start_us", "end_us", "bytes")), strict=True))
+    assert got == frames_by_hand(bits)

@@ -1,0 +1,123 @@
+"""The network half against networks drawn at random: pulls of its fits, steps, cover of loss intervals.
+
+    python tools/validate_network.py --seeds 200 --loss-seeds 2000
+
+Exits with 1 if a limit is not kept. The times are drawn here; nothing of the analysis is used for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from pcitrace.network.lines import line, step
+from pcitrace.network.loss import loss_ratio
+from pcitrace.network.rates import spacing
+from pcitrace.network.sizes import quantile
+from pcitrace.network.width import width
+
+SIZES = np.arange(64, 1501)
+A, B, CELL, STEP = 0.537, 0.038, 64, 0.035
+BURSTS = [(None, 0.01, 0.0), (0.002, 0.2, 1.0), (0.002, 0.2, 0.5), (0.005, 0.5, 1.0)]
+"""Probability to turn bad and good again, and of a loss while bad; or, first, of independent losses."""
+
+
+def of_line(random: np.random.Generator) -> dict[str, float]:
+    """Return the pulls of a line through medians."""
+    sizes = np.array([64, 128, 256, 512, 768, 1024, 1280, 1500])
+    medians = [quantile(26.32 + 0.0235 * size + random.normal(0, 1.1, 200), 0.5) for size in sizes]
+    found = line(sizes, *np.transpose(medians))
+    return {
+        "intercept": (found.intercept_us.nominal_value - 26.32) / found.intercept_us.std_dev,
+        "slope": (found.slope_us_per_byte.nominal_value - 0.0235) / found.slope_us_per_byte.std_dev,
+    }
+
+
+def of_peak(random: np.random.Generator) -> dict[str, float]:
+    """Return the pull of a width that a coarse clock hides."""
+    start = random.random(5000) * 2
+    value, sigma = width(np.floor((start + random.normal(20, 1.1, 5000)) / 2) * 2, 2.0).sigma_us
+    return {"sigma, clock of 2 us": (value - 1.1) / sigma}
+
+
+def of_spacing(random: np.random.Generator) -> dict[str, float]:
+    """Return the pulls of times between frames."""
+    regular = np.sort(np.arange(2000) * 22_000 + random.normal(0, 300, 2000)).astype(np.int64)
+    poisson = np.cumsum(random.exponential(22_000, 2000)).astype(np.int64)
+    one, two = spacing(regular), spacing(poisson, "poisson")
+    return {"spacing": (one.mean_us - 22) / one.sigma_us, "spacing, Poisson": (two.mean_us - 22) / two.sigma_us}
+
+
+def of_step(random: np.random.Generator) -> dict[str, float]:
+    """Return whether cells are found, and found where there are none, and the pull of their step."""
+    noise = random.normal(0, 0.05, len(SIZES))
+    sigma = np.full(len(SIZES), 0.05)
+    flat = step(SIZES, A + B * SIZES + noise, sigma)
+    found = step(SIZES, A + B * SIZES + ((SIZES - 1) // CELL) * STEP + noise, sigma)
+    right = found.step_bytes is not None and found.step_bytes.nominal_value == CELL
+    pulls = {"right": float(right), "wrong": float(flat.found)}
+    if right and found.step_us is not None:
+        pulls["step"] = (found.step_us.nominal_value - STEP) / found.step_us.std_dev
+    return pulls
+
+
+def lost(random: np.random.Generator, frames: int, to_bad: float | None, to_good: float, share: float) -> np.ndarray:
+    """Return the places of lost frames."""
+    if to_bad is None:
+        return np.flatnonzero(random.random(frames) < to_good)
+    bad, state, at = np.zeros(frames, bool), random.random() < to_bad / (to_bad + to_good), 0
+    while at < frames:
+        stay = random.geometric(to_good if state else to_bad)
+        bad[at : at + stay] = state
+        at, state = at + stay, not state
+    return np.flatnonzero(bad & (random.random(frames) < share))
+
+
+def cover(seeds: int, frames: int, channel: tuple[float | None, float, float]) -> tuple[float, float]:
+    """Return the share of intervals that hold the truth, and their mean width over that with the channel known."""
+    to_bad, to_good, share = channel
+    truth = to_good if to_bad is None else share * to_bad / (to_bad + to_good)
+    held, widths, ratios = 0, [], []
+    for seed in range(seeds):
+        found = loss_ratio(lost(np.random.default_rng(seed), frames, *channel), frames)
+        held += found.low <= truth <= found.high
+        widths.append(found.high - found.low)
+        ratios.append(found.value)
+    return held / seeds, float(np.mean(widths) / (2 * 1.96 * np.std(ratios)))
+
+
+def main() -> int:
+    """Draw, compare, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--loss-seeds", type=int, default=2000)
+    args = parser.parse_args()
+    pulls: dict[str, list[float]] = {}
+    makers: tuple[Callable[[np.random.Generator], dict[str, float]], ...] = (of_line, of_peak, of_spacing, of_step)
+    for seed in range(args.seeds):
+        for make in makers:
+            for name, value in make(np.random.default_rng(seed)).items():
+                pulls.setdefault(name, []).append(value)
+    right, wrong = sum(pulls.pop("right")), sum(pulls.pop("wrong"))
+    kept = right >= 0.98 * args.seeds and wrong <= 0.04 * args.seeds
+    print("| fitted | mean of pulls | width |\n|---|---|---|")
+    for name, values in pulls.items():
+        mean, scatter = float(np.mean(values)), float(np.std(values))
+        kept &= abs(mean) <= 0.2 and 0.8 <= scatter <= 1.2
+        print(f"| {name} | {mean:+.3f} | {scatter:.3f} |")
+    print(
+        f"\ncells of 64 found: {right:.0f} of {args.seeds}; a step where there is none: {wrong:.0f} of {args.seeds}\n"
+    )
+    for channel in BURSTS:
+        share, wide = cover(args.loss_seeds, 10_000, channel)
+        kept &= share >= 0.93 and wide <= 1.5
+        print(f"loss {channel}: {100 * share:.1f} % hold the truth, {wide:.2f} times as wide as with the channel known")
+    print("all limits are kept" if kept else "a limit is not kept")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
