@@ -101,7 +101,7 @@ def _frames(run: Run, profile: Profile | str | None) -> Frames:
         return found
     placed[:] = contradiction(run, hosts, _link(run), placed)
     found = replace(found, findings=(*_as_captured(run, run.folder), *found.findings))
-    return off_axis(with_logs(found, run.folder, _link(run)), run, placed)
+    return off_axis(with_logs(found, run.folder, found.link), run, placed)
 
 
 def _matched(run: Run, hosts: dict[str, HostTraffic]) -> Frames:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.columns import Booleans, pick, table
+from pcitrace.columns import Booleans, floats, pick, table
 from pcitrace.errors import ConditionError, FrameMatchError
+from pcitrace.facts import LEAST_FRAME_BYTES
 from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.frames.margins import judge, read_again
 from pcitrace.frames.matching import Ends, HostTraffic, Link, one_direction
@@ -42,6 +43,8 @@ class Frames:
         What the user should know, in words.
     logged : tuple of str
         Hosts whose frames are those of their frame logs, so that the lengths of the logs are theirs.
+    link : Link or None
+        The link between the hosts; None where it is not described, or where the wires disprove what is said of it.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class Frames:
     hosts: dict[str, Traffic]
     findings: tuple[str, ...] = ()
     logged: tuple[str, ...] = ()
+    link: Link | None = None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -100,6 +104,8 @@ def build(
     -------
     Frames
     """
+    disproved = _disproved(hosts, link) if link is not None else ()
+    link = None if disproved else link
     ends, columns, drops = _matched(hosts, link, sequence)
     readings = read_again(hosts, ends, columns)
     if readings:
@@ -112,7 +118,7 @@ def build(
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
     traffic = _with_frames(hosts, ends, columns, names)
-    found = _findings(hosts, ends, columns, drop_log)
+    found = (*disproved, *_findings(hosts, ends, columns, drop_log))
     return Frames(
         _frames_table(columns),
         table(
@@ -121,7 +127,28 @@ def build(
         ),
         traffic,
         found,
+        link=link,
     )
+
+
+def _disproved(hosts: Mapping[str, HostTraffic], link: Link) -> tuple[str, ...]:
+    """Say of which wires the frames do not fit the link as described: most of them would be shorter than a frame is.
+
+    A link that its own wire disproves is as one that is not described: no length and no time rests on it.
+    """
+    least = link.preamble_bytes + LEAST_FRAME_BYTES + FCS
+    found = []
+    for name, host in hosts.items():
+        lasted_us = np.zeros(0) if host.wire is None else floats(host.wire, "end_us") - floats(host.wire, "start_us")
+        lasted_us = lasted_us[~np.isnan(lasted_us)]
+        short = int((lasted_us + host.step_us < least * link.byte_us).sum())
+        if 2 * short > len(lasted_us):
+            found.append(
+                f"{name}: {short} of the {len(lasted_us)} frames on its wire would be shorter than any frame "
+                f"({LEAST_FRAME_BYTES + FCS} bytes): is the wire the other host's, are link.rate_mbit_s and the width "
+                "of the bus right? Nothing is computed from the link"
+            )
+    return tuple(found)
 
 
 def _as_read(host: HostTraffic, reading: tuple[Pieces, Reading] | None) -> HostTraffic:

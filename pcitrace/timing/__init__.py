@@ -110,8 +110,7 @@ def measure(run: Run, frames: Frames | None = None) -> Timing:
     """
     chosen = analysis.frames(run) if frames is None else frames
     hosts = {name: Clockwork.of(run, name, traffic.dma.bus.start_us) for name, traffic in chosen.hosts.items()}
-    link = run.folder.run.get("link") if run.folder is not None else None
-    times = FrameTimes(chosen, hosts, 8 / link["rate_mbit_s"] if link else None)
+    times = FrameTimes(chosen, hosts, chosen.link.byte_us if chosen.link else None)
     findings: list[str] = []
     gap, kind = forwarding(times, findings)
     passed = transit(times, kind, findings)
