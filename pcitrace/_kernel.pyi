@@ -67,6 +67,8 @@ class Decoded:
     @property
     def clocks(self) -> Table: ...
     @property
+    def events(self) -> Table: ...
+    @property
     def violations(self) -> Table | None: ...
     @property
     def judged(self) -> dict[str, Any] | None: ...
@@ -88,9 +90,9 @@ class Stream:
         window_us: float | None = None,
         portable: bool = False,
     ) -> Stream: ...
-    def feed(self, samples: bytes) -> tuple[Table, Table, Table, Table]: ...
-    def gap(self, samples: int) -> tuple[Table, Table, Table, Table]: ...
-    def finish(self) -> tuple[Table, Table, Table, Table]: ...
+    def feed(self, samples: bytes) -> tuple[Table, Table, Table, Table, Table]: ...
+    def gap(self, samples: int) -> tuple[Table, Table, Table, Table, Table]: ...
+    def finish(self) -> tuple[Table, Table, Table, Table, Table]: ...
 
 @final
 class Part:
@@ -154,6 +156,7 @@ def decode(
     columns: Sequence[str] | None = None,
     coded: bool = True,
     data_phases: bool = False,
+    events: bool = False,
     window_us: float | None = None,
     rules: Sequence[str] | None = None,
     bus_mhz: int | None = None,
@@ -168,6 +171,7 @@ def decode_to_files(
     transactions: str,
     data_phases: str | None = None,
     problems: str | None = None,
+    events: str | None = None,
     rate_hz: float | None = None,
     clock_mhz: float | None = None,
     recover_clock: bool = False,

@@ -75,7 +75,7 @@ class Decoder:
             rows = (
                 table in ("transactions", "data_phases") and (spec["name"], "transactions", None) not in self._sources
             )
-            self._decode([spec], None if rows else (), table == "data_phases", window_us)
+            self._decode([spec], None if rows else (), table == "data_phases", window_us, events=table == "events")
         return getattr(self._sources[key], table)
 
     def transactions(
@@ -124,6 +124,7 @@ class Decoder:
         data_phases: bool,
         window_us: float | None = None,
         coded: bool = True,
+        events: bool = False,
     ) -> list[_kernel.Decoded]:
         """Decode buses in one pass and remember their tables, those of transactions if they have all columns.
 
@@ -132,7 +133,7 @@ class Decoder:
         asked = [spec["name"] for spec in specs]
         if self.together:
             # A pipe is read once: everything that may be asked for later comes now.
-            specs, columns, data_phases = self.together, None, True
+            specs, columns, data_phases, events = self.together, None, True, True
         with progress(f"decode {self.path.name}") as report:
             found = _kernel.decode(
                 self.capture,
@@ -140,12 +141,14 @@ class Decoder:
                 columns=columns,
                 coded=coded,
                 data_phases=data_phases,
+                events=events,
                 window_us=window_us,
                 progress=report,
                 **self.options,
             )
+        kept = ["data_phases"] * data_phases + ["events"] * events + ["transactions"] * (columns is None)
         for spec, decoded in zip(specs, found, strict=True):
-            self._remember(spec, decoded, columns, data_phases, window_us)
+            self._remember(spec, decoded, kept, window_us)
         by_name = {spec["name"]: decoded for spec, decoded in zip(specs, found, strict=True)}
         return [by_name[name] for name in asked]
 
@@ -153,15 +156,14 @@ class Decoder:
         self,
         spec: Mapping[str, Any],
         decoded: _kernel.Decoded,
-        columns: Sequence[str] | None,
-        data_phases: bool,
+        kept: Sequence[str],
         window_us: float | None,
     ) -> None:
-        """Keep what a bus was decoded to, under the names of its tables."""
+        """Keep these tables of what a bus was decoded to, and those that are always there."""
         if self.strict and decoded.problems.num_rows:
             problems = describe_problems(to_arrow(decoded.problems).to_pylist())
             raise DecodeError(f"{self.path}, bus {spec['name']}: {problems}")
-        tables = ["problems", "clocks", *["data_phases"] * data_phases, *["transactions"] * (columns is None)]
+        tables = ["problems", "clocks", *kept]
         # What has few columns is not kept here.
         source = SimpleNamespace(**{one: getattr(decoded, one) for one in ("clock_mhz", *tables)})
         for table in tables:
@@ -197,6 +199,7 @@ class Decoder:
         transactions: Path,
         data_phases: Path | None = None,
         problems: Path | None = None,
+        events: Path | None = None,
     ) -> dict[str, Any]:
         """Decode straight into files (CSV, Parquet or JSON lines by suffix), in bounded memory.
 
@@ -209,6 +212,7 @@ class Decoder:
                 transactions=str(transactions),
                 data_phases=None if data_phases is None else str(data_phases),
                 problems=None if problems is None else str(problems),
+                events=None if events is None else str(events),
                 progress=report,
                 **self.options,
             )

@@ -349,6 +349,11 @@ class Bus:
         """What was wrong on the bus or in the capture (``schema.PROBLEMS``)."""
         return self._frame("problems")
 
+    @property
+    def events(self) -> pd.DataFrame:
+        """Changes of INTA# to INTD# and LOCK# (``schema.EVENTS``)."""
+        return self._frame("events")
+
     @cached_property
     def bursts(self) -> Rows:
         """DMA bursts of the NIC, pieces joined (``schema.BURSTS``)."""
@@ -381,7 +386,7 @@ class Bus:
             A Python expression over its columns, such as ``0xe8000000 <= address < 0xe8001000 and not dac``; see
             :func:`pcitrace.instrument.conditions.condition`. Null fulfils none.
         table : str
-            ``transactions``, ``data_phases`` or ``problems``.
+            ``transactions``, ``data_phases``, ``problems`` or ``events``.
 
         Returns
         -------
@@ -397,8 +402,8 @@ class Bus:
         from pcitrace import schema
         from pcitrace.instrument.conditions import condition as read
 
-        if table not in ("transactions", "data_phases", "problems"):
-            raise DecodeError(f"where() chooses of transactions, data_phases or problems, not of {table!r}")
+        if table not in ("transactions", "data_phases", "problems", "events"):
+            raise DecodeError(f"where() chooses of transactions, data_phases, problems or events, not of {table!r}")
         chosen = read(condition, schema.TABLES[table])
         return to_pandas(chosen.filter(self.arrow(table)))
 
@@ -418,7 +423,7 @@ class Bus:
         Parameters
         ----------
         table : str
-            ``transactions``, ``data_phases``, ``problems`` or ``clocks``.
+            ``transactions``, ``data_phases``, ``problems``, ``events`` or ``clocks``.
         window_us : float, optional
             As for :meth:`clocks`.
         columns : sequence of str, optional

@@ -12,6 +12,7 @@ __all__ = [
     "CSR_ACCESSES",
     "DATA_PHASES",
     "DROP_LOG",
+    "EVENTS",
     "FRAMES",
     "PIECES",
     "PROBLEMS",
@@ -186,6 +187,22 @@ TRANSACTIONS = Table(
         ),
         Column("first_data_us", "double", "us", "Rising edge of the first clock in which data moved.", True),
         Column("last_data_us", "double", "us", "Rising edge of the last clock in which data moved.", True),
+        Column(
+            "device",
+            "uint8",
+            "",
+            "Device number of a configuration access: type 0 the one of AD[31:11] that carries IDSEL, less 11; type 1 "
+            "what the address says. Null for other commands, without C/BE# or AD, or where not just one line is high.",
+            True,
+        ),
+        Column(
+            "idsel",
+            "string",
+            "",
+            "Of a configuration access the one captured IDSEL line that was high in its address phase. Null where none "
+            "was, or several.",
+            True,
+        ),
     ),
 )
 
@@ -223,6 +240,21 @@ PROBLEMS = Table(
         ),
         Column("last_clk", "uint64", "clocks", "Number of the clock at which it was last seen."),
         Column("text", "string", "", "What was found, in words."),
+    ),
+)
+
+EVENTS = Table(
+    "events",
+    "One change of INTA#, INTB#, INTC#, INTD# or LOCK#, at the first rising edge of CLK with the new level.",
+    (
+        _BUS,
+        Column("time_us", "double", "us", "That rising edge, from the capture's start."),
+        Column("clk", "uint64", "clocks", "Its number, from 0."),
+        Column("line", "string", "", "`INTA#`, `INTB#`, `INTC#`, `INTD#` or `LOCK#`."),
+        Column("edge", "string", "", "`falling` (the line was asserted) or `rising` (released)."),
+        Column(
+            "transaction", "uint64", "", "Number of the transaction on the bus at this clock. Null between two.", True
+        ),
     ),
 )
 
@@ -400,6 +432,7 @@ TABLES = {
         TRANSACTIONS,
         DATA_PHASES,
         PROBLEMS,
+        EVENTS,
         CLOCKS,
         BURSTS,
         PIECES,

@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    transactions, data_phases, problems, clocks : pyarrow.Table
+    transactions, data_phases, problems, clocks, events : pyarrow.Table
         As ``schema`` describes them. A transaction comes when its last clock and what may still be said of it are over;
         a problem when it cannot go on; a window of the clocks when the next one is well under way.
     """
@@ -30,6 +30,7 @@ class Found(NamedTuple):
     data_phases: pa.Table
     problems: pa.Table
     clocks: pa.Table
+    events: pa.Table
 
 
 def stream(

@@ -265,10 +265,26 @@ def describe(
         "address_parity_ok": address_parity(clocks, span, captured) if complete_address else None,
         "perr": low_within(clocks, "perr", body.start + 1, span.last + 2) if has("PERR#") else None,
         "serr": low_within(clocks, "serr", span.first + 2, span.last + 2) if has("SERR#") else None,
+        "device": device(command, address),
+        "idsel": None,  # a line that the clocks here do not have
         "first_data_clk": moved[0] if moved else None,
         "last_data_clk": moved[-1] if moved else None,
     }  # fmt: skip
     return row, phases
+
+
+def device(command: int | None, address: int | None) -> int | None:
+    """Device number of a configuration access: by AD[31:11] in one of type 0, in the address of one of type 1."""
+    if command not in (0xA, 0xB) or address is None:
+        return None
+    selected = [n - 11 for n in range(11, 32) if address >> n & 1]
+    match address & 3:
+        case 0 if len(selected) == 1:
+            return selected[0]
+        case 1:
+            return (address & 0xFFFF) >> 11
+        case _:
+            return None
 
 
 def termination(

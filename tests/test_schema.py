@@ -12,7 +12,7 @@ from pcitrace import schema
 
 TRACES = Path(__file__).resolve().parent.parent / "fixtures" / "traces"
 CAPTURES = ("blue33_seq6/bus.vcd.gz", "blue33_seq6/ctl_250MSs.sr", "nic_g_a/control16.sr")
-DECODED = ("transactions", "data_phases", "problems", "clocks")
+DECODED = ("transactions", "data_phases", "problems", "events", "clocks")
 UNITS = {"", "us", "clocks", "bytes", "samples", "MB/s", "nats"}
 
 

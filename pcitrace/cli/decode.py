@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data-phases", metavar="OUT", type=output, help="data phases, likewise")
     parser.add_argument("--problems", metavar="OUT", type=output, help="problems, likewise")
+    parser.add_argument("--events", metavar="OUT", type=output, help="changes of INTA#-INTD# and LOCK#, likewise")
     add_strict(parser)
     add_json(parser, "with -o: print the summary as JSON; without: print the transactions as JSON lines")
     parser.epilog = _EPILOG
@@ -61,7 +62,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_outputs(args: argparse.Namespace) -> None:
     """Refuse to write two tables into one file, or one over the capture."""
-    outputs = {"-o": args.output, "--data-phases": args.data_phases, "--problems": args.problems}
+    outputs = {
+        "-o": args.output,
+        "--data-phases": args.data_phases,
+        "--problems": args.problems,
+        "--events": args.events,
+    }
     taken = {Path(args.file).resolve(): "the capture"}
     for option, path in outputs.items():
         other = option if path is None else taken.setdefault(path.resolve(), option)
@@ -71,7 +77,11 @@ def _check_outputs(args: argparse.Namespace) -> None:
 
 def _decode(buses: list[Bus], args: argparse.Namespace, output: Path) -> dict[str, Any]:
     return buses[0].capture.decoder.write(
-        [bus.spec for bus in buses], transactions=output, data_phases=args.data_phases, problems=args.problems
+        [bus.spec for bus in buses],
+        transactions=output,
+        data_phases=args.data_phases,
+        problems=args.problems,
+        events=args.events,
     )
 
 

@@ -39,7 +39,7 @@ def query(run: Run, text: str, *, profile: str | None = None) -> duckdb.DuckDBPy
     ----------
     run : Run
     text : str
-        A query over the tables `transactions`, `data_phases`, `problems`, `clocks`, and with a card `bursts`,
+        A query over the tables `transactions`, `data_phases`, `problems`, `events`, `clocks`, and with a card `bursts`,
         `pieces`, `csr_accesses`, `frames` and `drop_log`.
     profile : str, optional
         NIC profile for the tables of the analysis.
@@ -80,7 +80,7 @@ def _table(run: Run, name: str, profile: str | None) -> Any:
     buses = list(run.buses.values()) or [run.bus]
     if name in ("transactions", "data_phases"):
         return _Streamed(lambda: _reader(buses, name))
-    if name in ("problems", "clocks"):
+    if name in ("problems", "events", "clocks"):
         return pa.concat_tables([bus.arrow(name) for bus in buses])
     from pcitrace import analysis
 

@@ -6,6 +6,7 @@
 use crate::bits::Avx2;
 use crate::bits::{ABSENT, Backend, Bit, Portable, has_fast_path};
 use crate::block::{Block, Span, Word, range, rises};
+use crate::events::Events;
 use crate::layout::Layout;
 use crate::protocol::Protocol;
 use crate::rows::TakeRows;
@@ -53,7 +54,8 @@ struct Control {
 const MAX_PLANES: usize = 8;
 
 impl Control {
-    fn new(layout: &Layout) -> Self {
+    /// `still`: lines that have to be looked at wherever they change.
+    fn new(layout: &Layout, still: &[Bit]) -> Self {
         let mut bytes: Vec<(usize, u8)> = Vec::new();
         let mut line = |bit: Option<Bit>| {
             let Some(bit) = bit else { return Line { plane: 0, left: ABSENT } };
@@ -71,8 +73,8 @@ impl Control {
         let burst = asserted.map(|bit| (bit, true)).into_iter().chain(quiet.map(|bit| (bit, false)));
         let frame = line(Some(layout.frame));
         Control {
-            idle: Steady::new(layout.unit, layout.clk, released.map(|bit| (bit, false))),
-            burst: Steady::new(layout.unit, layout.clk, burst.chain(enabled.map(|bit| (bit, false)))),
+            idle: Steady::new(layout.unit, layout.clk, released.map(|bit| (bit, false)), still),
+            burst: Steady::new(layout.unit, layout.clk, burst.chain(enabled.map(|bit| (bit, false))), still),
             frame,
             clk: line(layout.clk),
             irdy: line(Some(layout.irdy)),
@@ -163,6 +165,8 @@ pub struct Decoder {
     pub protocol: Protocol,
     /// Judges every clock, where asked for.
     pub rules: Option<Box<Rules>>,
+    /// Notes where some lines change, where asked for.
+    events: Option<Events>,
     control: Control,
     fast: bool,
     windows: Windows,
@@ -211,12 +215,13 @@ impl Decoder {
 
     fn starting(protocol: Protocol, windows: Windows, first: u64, portable: bool) -> Self {
         Decoder {
-            control: Control::new(protocol.layout()),
+            control: Control::new(protocol.layout(), &[]),
             fast: has_fast_path() && !portable,
             windows,
             window_end: windows.start(windows.number_of(first) + 1),
             protocol,
             rules: None,
+            events: None,
             carry: Vec::new(),
             carry_stamps: Vec::new(),
             next_sample: first,
@@ -230,6 +235,17 @@ impl Decoder {
     /// The same, with rules by which every clock is judged.
     pub fn judged_by(self, rules: Option<Box<Rules>>) -> Self {
         Decoder { rules, ..self }
+    }
+
+    /// The same, which notes where INTA# to INTD# and LOCK# change.
+    pub fn noting_events(mut self, wanted: bool) -> Self {
+        let layout = self.protocol.layout();
+        let lines: Vec<Bit> = layout.events.iter().flatten().map(|&(bit, _)| bit).collect();
+        if wanted && !lines.is_empty() {
+            self.control = Control::new(layout, &lines);
+            self.events = Some(Events::new(layout, self.last_clock.as_deref()));
+        }
+        self
     }
 
     fn unit(&self) -> usize {
@@ -286,6 +302,9 @@ impl Decoder {
         self.protocol.gap(stamp);
         if let Some(rules) = &mut self.rules {
             rules.gap();
+        }
+        if let Some(events) = &mut self.events {
+            events.gap();
         }
         self.carry_stamps.clear();
         self.last_clock = None;
@@ -438,7 +457,10 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[
 /// Goes over the samples from `from` on in which nothing happens, short of `to`; the first one where something may.
 #[inline(always)]
 fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: usize) -> usize {
-    let Decoder { protocol, control, .. } = decoder;
+    let Decoder { protocol, control, events, .. } = decoder;
+    if events.as_ref().is_some_and(|events| events.differ(span.sample(from))) {
+        return from;
+    }
     let quiet = protocol.is_quiet();
     if !quiet {
         // A change just before the first sample would make it suspect.
@@ -465,7 +487,7 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
 /// As for [`Backend`].
 #[inline(always)]
 unsafe fn block<B: Engine>(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
-    let Decoder { protocol, rules, control, first_clock, .. } = decoder;
+    let Decoder { protocol, rules, events, control, first_clock, .. } = decoder;
     // Safety: as the caller says.
     let (edges, word) = unsafe { control.read::<B>(span, start, valid) };
     if edges == 0 {
@@ -476,6 +498,10 @@ unsafe fn block<B: Engine>(decoder: &mut Decoder, span: &Span, start: usize, val
     }
     let block = Block::<B> { span, start, edges, backend: PhantomData };
     protocol.push(&block, &word);
+    if let Some(events) = events {
+        // Safety: the backend fits the processor.
+        unsafe { B::note(events, &block, protocol) };
+    }
     if let Some(rules) = rules {
         // Safety: the backend fits the processor.
         unsafe { B::judge(rules, &block, &word) };
@@ -493,6 +519,12 @@ trait Engine: Backend + Sized {
     /// # Safety
     /// As for [`Backend`].
     unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word);
+
+    /// [`Events::push`], likewise.
+    ///
+    /// # Safety
+    /// As for [`Backend`].
+    unsafe fn note(events: &mut Events, block: &Block<Self>, protocol: &mut Protocol);
 }
 
 impl Engine for Portable {
@@ -502,6 +534,10 @@ impl Engine for Portable {
 
     unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word) {
         rules.push(block, word);
+    }
+
+    unsafe fn note(events: &mut Events, block: &Block<Self>, protocol: &mut Protocol) {
+        events.push(block, protocol);
     }
 }
 
@@ -530,6 +566,20 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
             rules.push(block, word);
         }
         unsafe { called::<UNIT, DATA>(rules, block, word) }
+    }
+
+    #[inline(always)]
+    unsafe fn note(events: &mut Events, block: &Block<Self>, protocol: &mut Protocol) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(
+            events: &mut Events,
+            block: &Block<Avx2<UNIT, DATA>>,
+            protocol: &mut Protocol,
+        ) {
+            events.push(block, protocol);
+        }
+        unsafe { called::<UNIT, DATA>(events, block, protocol) }
     }
 }
 

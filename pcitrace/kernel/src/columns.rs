@@ -77,6 +77,11 @@ pub const fn transaction<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
     Column { name, nullable: false, fill, counted: Counted::Transaction }
 }
 
+/// The same where there need be none.
+pub const fn nullable_transaction<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+    Column { name, nullable: true, fill, counted: Counted::Transaction }
+}
+
 /// Rows of one bus that follow each other, with what the first of them needs besides itself.
 pub type Part<'a, R> = (Context<'a>, &'a [R]);
 

@@ -2,6 +2,7 @@
 
 use crate::columns::{Columns, Context, Sheet};
 use crate::error::Result;
+use crate::events::Event;
 use crate::pipeline::{BusTables, Gather, Sink};
 use crate::rows::{DataPhase, Origin, TakeRows, Transaction};
 use crate::tables::{self, Wanted};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub struct MemorySink {
     transactions: Arc<Columns<Transaction>>,
     data_phases: Arc<Columns<DataPhase>>,
+    events: Arc<Columns<Event>>,
     /// Batches of fewer rows are put together.
     few: usize,
     pub buses: Vec<BusRows>,
@@ -23,6 +25,7 @@ pub struct MemorySink {
 pub struct BusRows {
     pub transactions: Batches<Transaction>,
     pub data_phases: Batches<DataPhase>,
+    pub events: Batches<Event>,
     /// What came last, and what its numbers count from: more of the same may follow.
     last: Option<(Origin, Sheets)>,
 }
@@ -33,13 +36,15 @@ pub struct Sheets {
     bus: Arc<BusTables>,
     transactions: Sheet<Transaction>,
     data_phases: Sheet<DataPhase>,
+    events: Sheet<Event>,
 }
 
 impl TakeRows for Sheets {
-    fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase]) {
+    fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase], events: &[Event]) {
         let context = |number| Context { bus: &self.bus, number };
         self.transactions.add(&(context(first), transactions));
         self.data_phases.add(&(context(0), data_phases));
+        self.events.add(&(context(0), events));
     }
 }
 
@@ -52,6 +57,17 @@ impl Gather for Sheets {
     fn counts(&self) -> (usize, usize) {
         (self.transactions.rows(), self.data_phases.rows())
     }
+
+    fn is_empty(&self) -> bool {
+        self.rows() == 0
+    }
+}
+
+impl Sheets {
+    /// Rows of the longest.
+    fn rows(&self) -> usize {
+        self.transactions.rows().max(self.data_phases.rows()).max(self.events.rows())
+    }
 }
 
 impl MemorySink {
@@ -59,6 +75,7 @@ impl MemorySink {
         Ok(MemorySink {
             transactions: Arc::new(tables::transactions(wanted)?),
             data_phases: Arc::new(tables::data_phases()),
+            events: Arc::new(tables::events()),
             few: if wanted.columns.is_some() { Batches::<Transaction>::WHOLE } else { Batches::<Transaction>::FEW },
             buses: Vec::new(),
         })
@@ -72,6 +89,7 @@ impl Sink for MemorySink {
         let new = |_: &BusTables| BusRows {
             transactions: Batches::new(&self.transactions, self.few),
             data_phases: Batches::new(&self.data_phases, self.few),
+            events: Batches::new(&self.events, self.few),
             last: None,
         };
         self.buses = buses.iter().map(new).collect();
@@ -79,6 +97,7 @@ impl Sink for MemorySink {
             bus: Arc::new(bus.clone()),
             transactions: Sheet::new(&self.transactions, buses),
             data_phases: Sheet::new(&self.data_phases, buses),
+            events: Sheet::new(&self.events, buses),
         };
         Ok(buses.iter().map(empty).collect())
     }
@@ -103,15 +122,12 @@ impl BusRows {
     const LONG: usize = 1 << 17;
 
     fn push(&mut self, origin: Origin, sheets: Sheets) {
-        let (transactions, data_phases) = sheets.counts();
+        let rows = sheets.rows();
         match &mut self.last {
-            Some((last_origin, last))
-                if *last_origin == origin
-                    && transactions.max(data_phases) < Self::SHORT
-                    && last.transactions.rows().max(last.data_phases.rows()) < Self::LONG =>
-            {
+            Some((last_origin, last)) if *last_origin == origin && rows < Self::SHORT && last.rows() < Self::LONG => {
                 last.transactions.append(&sheets.transactions);
                 last.data_phases.append(&sheets.data_phases);
+                last.events.append(&sheets.events);
             }
             _ => {
                 self.finish_last();
@@ -124,6 +140,7 @@ impl BusRows {
         if let Some((origin, sheets)) = self.last.take() {
             self.transactions.push(sheets.transactions.finish(sheets.bus.index, origin));
             self.data_phases.push(sheets.data_phases.finish(sheets.bus.index, origin));
+            self.events.push(sheets.events.finish(sheets.bus.index, origin));
         }
     }
 
@@ -131,6 +148,7 @@ impl BusRows {
         self.finish_last();
         self.transactions.put_together();
         self.data_phases.put_together();
+        self.events.put_together();
     }
 }
 

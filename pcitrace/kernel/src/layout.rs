@@ -6,6 +6,9 @@ use crate::capture::Limb;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 
+/// Lines whose changes are rows, in the order of `Layout::events`.
+pub const EVENT_LINES: [&str; 5] = ["INTA#", "INTB#", "INTC#", "INTD#", "LOCK#"];
+
 /// A channel bit and its polarity, as the wiring gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
@@ -220,6 +223,12 @@ pub struct Layout {
     pub perr_unknown: Option<Bit>,
     pub serr_unknown: Option<Bit>,
     pub grants_unknown: Option<Bit>,
+    /// IDSEL of the devices that have it captured, as names and bits; set where one has no known value.
+    pub idsels: Option<Gather>,
+    pub idsel_names: Vec<String>,
+    pub idsels_unknown: Option<Bit>,
+    /// The lines of [`EVENT_LINES`], each with what is set where it has no known value.
+    pub events: [Option<(Bit, Option<Bit>)>; EVENT_LINES.len()],
     /// The user stated a width of 64.
     pub wide: bool,
     /// What only the rules look at: LOCK#, AD[1:0], and the agents' own lines in the order of `grant_names`.
@@ -246,6 +255,10 @@ impl Layout {
         let gather = |sources: Option<Vec<Source>>, how: &dyn Fn(Source) -> (usize, bool)| {
             sources.map(|s| Gather::new(&s.into_iter().map(how).collect::<Vec<_>>()))
         };
+        let gather_all = |named: &[(String, Source)]| {
+            let places: Vec<_> = named.iter().map(|(_, source)| as_stated(*source)).collect();
+            (!places.is_empty()).then(|| Gather::new(&places))
+        };
         let cbe_low = spec.group("CBE", 0..4, "#");
         let cbe_high = spec.group("CBE", 4..8, "#");
         let cbe: Vec<Source> = match (&cbe_low, &cbe_high) {
@@ -257,6 +270,10 @@ impl Layout {
         let grants = spec.agents("GNT");
         if grants.len() > 64 {
             return Err(Error::Decode(format!("bus {}: more than 64 GNT# lines", spec.name)));
+        }
+        let idsels = spec.agents("IDSEL");
+        if idsels.len() > 64 {
+            return Err(Error::Decode(format!("bus {}: more than 64 IDSEL lines", spec.name)));
         }
         let ad_high = spec.group("AD", 32..64, "");
         let parity = |ad: &Option<Vec<Source>>, cbe: &Option<Vec<Source>>| {
@@ -292,8 +309,7 @@ impl Layout {
             ad_high: gather(ad_high, &as_stated),
             parity: parity_low,
             parity_high,
-            grants: (!grants.is_empty())
-                .then(|| Gather::new(&grants.iter().map(|(_, s)| as_stated(*s)).collect::<Vec<_>>())),
+            grants: gather_all(&grants),
             grant_names: grants.into_iter().map(|(name, _)| name).collect(),
             ad_unknown: None,
             ad_high_unknown: None,
@@ -305,6 +321,10 @@ impl Layout {
             perr_unknown: None,
             serr_unknown: None,
             grants_unknown: None,
+            idsels: gather_all(&idsels),
+            idsel_names: idsels.into_iter().map(|(name, _)| name).collect(),
+            idsels_unknown: None,
+            events: EVENT_LINES.map(|name| optional(name).map(|bit| (bit, None))),
             wide: spec.width == Some(64),
         })
     }

@@ -8,6 +8,7 @@ pub mod clocking;
 pub mod columns;
 pub mod cut;
 pub mod error;
+pub mod events;
 pub mod in_order;
 pub mod interrupt;
 pub mod keep;

@@ -23,6 +23,8 @@ pub struct Options {
     pub clock_mhz: Option<f64>,
     pub recover_clock: bool,
     pub data_phases: bool,
+    /// Note where INTA# to INTD# and LOCK# change.
+    pub events: bool,
     /// Length of the windows of the accounting; None for one over the whole capture.
     pub window_us: Option<f64>,
     /// Judge every clock by these rules.
@@ -90,6 +92,7 @@ pub trait Gather: TakeRows + Clone + Send + Sync {
     /// Makes room for so many transactions and data phases.
     fn reserve(&mut self, transactions: usize, data_phases: usize);
     fn counts(&self) -> (usize, usize);
+    fn is_empty(&self) -> bool;
 }
 
 impl Gather for Rows {
@@ -100,6 +103,10 @@ impl Gather for Rows {
 
     fn counts(&self) -> (usize, usize) {
         (self.transactions.len(), self.data_phases.len())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.counts() == (0, 0) && self.events.is_empty()
     }
 }
 
@@ -162,7 +169,8 @@ pub fn decode<S: Sink>(
                 let mut track = Track::new(bus, empty);
                 let make = |layout: Layout| {
                     let rules = options.judge(&layout, time);
-                    Decoder::new(layout, options.data_phases, windows, 0, options.portable).judged_by(rules)
+                    let decoder = Decoder::new(layout, options.data_phases, windows, 0, options.portable);
+                    decoder.noting_events(options.events).judged_by(rules)
                 };
                 let mut decoder = records::decode(changes.as_ref(), spec, make, |decoder, done| {
                     let share = (index as f64 + done) / buses.len() as f64;
@@ -230,7 +238,7 @@ impl<G: Gather> Track<G> {
         let found = decoder.protocol.take_problems().counted_from(self.origin);
         sink.problems(self.bus.index, found.rows())?;
         self.problems.append(found);
-        if rows.counts() != (0, 0) {
+        if !rows.is_empty() {
             sink.rows(self.bus.index, self.origin, rows)?;
         }
         sink.reached(self.bus.index, decoder.reached())
@@ -364,7 +372,8 @@ fn decode_sampled<S: Sink>(
         .iter()
         .map(|bus| {
             let rules = options.judge(&bus.layout, time);
-            Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable).judged_by(rules)
+            let decoder = Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable);
+            decoder.noting_events(options.events).judged_by(rules)
         })
         .collect();
     let total = sampled.total_bytes();
@@ -441,6 +450,7 @@ fn decode_sampled<S: Sink>(
                     let make = |first, clock: &[u8]| {
                         let layout = bus.layout.clone();
                         Decoder::in_step(layout, options.data_phases, windows, first, options.portable, clock)
+                            .noting_events(options.events)
                     };
                     decode_chunk(&bus.layout, offset, &bytes, make, own.gatherer(bus.index, empty))
                 })

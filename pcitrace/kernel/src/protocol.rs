@@ -178,6 +178,14 @@ impl Protocol {
         self.state == State::Idle && self.tail.is_none() && self.awaits_par.is_none()
     }
 
+    /// The transaction that a clock of the last block is part of, if any.
+    pub fn transaction_at(&self, clk: u64) -> Option<u64> {
+        let rows = &self.rows.transactions;
+        let nth = rows.partition_point(|row| row.start_clk <= clk).checked_sub(1)?;
+        let is_open = self.open.as_ref().is_some_and(|open| open.row == nth);
+        (is_open || clk < rows[nth].start_clk + rows[nth].clocks).then(|| self.drained + nth as u64)
+    }
+
     /// Number of transactions begun so far.
     pub fn transactions(&self) -> u64 {
         self.numbers
@@ -467,7 +475,8 @@ impl Protocol {
         let awaited = usize::from(matches!(self.awaits_par, Some(AwaitsPar::Data { .. })));
         let data_phases = self.rows.data_phases.len().saturating_sub(awaited);
         let rows = &mut self.rows;
-        taker.take(self.drained, &rows.transactions[..transactions], &rows.data_phases[..data_phases]);
+        taker.take(self.drained, &rows.transactions[..transactions], &rows.data_phases[..data_phases], &rows.events);
+        rows.events.clear();
         rows.transactions.drain(..transactions);
         rows.data_phases.drain(..data_phases);
         self.drained += transactions as u64;

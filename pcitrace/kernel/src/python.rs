@@ -199,6 +199,9 @@ struct Decoded {
     problems: Py<Table>,
     #[pyo3(get)]
     clocks: Py<Table>,
+    /// Without rows where they were not asked for.
+    #[pyo3(get)]
+    events: Py<Table>,
     /// Where rules were broken, with counts; None where no rules were asked for.
     #[pyo3(get)]
     violations: Option<Py<Table>>,
@@ -308,8 +311,8 @@ struct Stream {
     stream: Mutex<Option<stream::Stream>>,
 }
 
-/// Transactions, data phases, problems and clocks.
-type Found = (Table, Table, Table, Table);
+/// Transactions, data phases, problems, clocks and events.
+type Found = (Table, Table, Table, Table, Table);
 
 #[pymethods]
 impl Stream {
@@ -361,8 +364,9 @@ impl Stream {
         work: impl FnOnce(&mut Option<stream::Stream>) -> Result<stream::Found> + Send,
     ) -> PyResult<Found> {
         let found = interruptible(py, || work(&mut self.stream.lock().unwrap_or_else(PoisonError::into_inner)))?;
-        let stream::Found { transactions, data_phases, problems, clocks } = found;
-        Ok((Table::of(transactions), Table::of(data_phases), Table::of(problems), Table::of(clocks)))
+        let stream::Found { transactions, data_phases, problems, clocks, events } = found;
+        let of = Table::of;
+        Ok((of(transactions), of(data_phases), of(problems), of(clocks), of(events)))
     }
 }
 
@@ -381,8 +385,8 @@ fn from_samples(
 
 #[pyfunction]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None, coded = true,
-                    data_phases = false, window_us = None, rules = None, bus_mhz = None, threads = 0, progress = None,
-                    portable = false))]
+                    data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, threads = 0,
+                    progress = None, portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode(
     py: Python<'_>,
@@ -394,6 +398,7 @@ fn decode(
     columns: Option<Vec<String>>,
     coded: bool,
     data_phases: bool,
+    events: bool,
     window_us: Option<f64>,
     rules: Option<Vec<String>>,
     bus_mhz: Option<u32>,
@@ -403,8 +408,18 @@ fn decode(
 ) -> PyResult<Vec<Decoded>> {
     let rules = rules.as_deref().map(RuleSet::named).transpose();
     let rules = rules.map_err(|id| PyValueError::new_err(format!("there is no rule {id}")))?;
-    let options =
-        Options { rate_hz, clock_mhz, recover_clock, data_phases, window_us, rules, bus_mhz, threads, portable };
+    let options = Options {
+        rate_hz,
+        clock_mhz,
+        recover_clock,
+        data_phases,
+        events,
+        window_us,
+        rules,
+        bus_mhz,
+        threads,
+        portable,
+    };
     let mut watch = Watch { hook: progress, raised: None };
     let mut sink = MemorySink::new(&Wanted { columns, coded }).map_err(|error| to_python(py, error))?;
     let decoded = interruptible(py, || {
@@ -427,6 +442,7 @@ fn decode(
                     Table::of_batches(tables::problems([(&decoded.bus, decoded.problems.as_slice())])),
                 )?,
                 clocks: Py::new(py, Table::of(tables::clocks(decoded)))?,
+                events: Py::new(py, Table::of_batches(rows.events.take()))?,
                 violations: match decoded.findings {
                     Some(_) => Some(Py::new(py, Table::of(tables::violations(decoded)))?),
                     None => None,
@@ -454,8 +470,8 @@ fn judged(py: Python<'_>, findings: &Findings) -> PyResult<Py<PyDict>> {
 }
 
 #[pyfunction]
-#[pyo3(signature = (capture, buses, *, transactions, data_phases = None, problems = None, rate_hz = None, clock_mhz = None,
-                    recover_clock = false, threads = 0, progress = None, portable = false))]
+#[pyo3(signature = (capture, buses, *, transactions, data_phases = None, problems = None, events = None, rate_hz = None,
+                    clock_mhz = None, recover_clock = false, threads = 0, progress = None, portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode_to_files<'py>(
     py: Python<'py>,
@@ -464,6 +480,7 @@ fn decode_to_files<'py>(
     transactions: &str,
     data_phases: Option<&str>,
     problems: Option<&str>,
+    events: Option<&str>,
     rate_hz: Option<f64>,
     clock_mhz: Option<f64>,
     recover_clock: bool,
@@ -471,13 +488,20 @@ fn decode_to_files<'py>(
     progress: Option<Py<PyAny>>,
     portable: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let wanted = data_phases.is_some();
-    let options =
-        Options { rate_hz, clock_mhz, recover_clock, data_phases: wanted, threads, portable, ..Options::default() };
+    let options = Options {
+        rate_hz,
+        clock_mhz,
+        recover_clock,
+        data_phases: data_phases.is_some(),
+        events: events.is_some(),
+        threads,
+        portable,
+        ..Options::default()
+    };
     let mut watch = Watch { hook: progress, raised: None };
     let decoded = interruptible(py, || {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
-        let mut sink = FileSink::new(Path::new(transactions), data_phases.map(Path::new))?;
+        let mut sink = FileSink::new(Path::new(transactions), data_phases.map(Path::new), events.map(Path::new))?;
         let decoded = pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))?;
         let problems = match problems {
             Some(path) => {

@@ -7,7 +7,7 @@ use crate::bits::Bit;
 use crate::capture::{Changes, Limb, Signal};
 use crate::clocking::Decoder;
 use crate::error::Result;
-use crate::layout::{BusSpec, Layout, Source};
+use crate::layout::{BusSpec, EVENT_LINES, Layout, Source};
 use std::collections::BTreeMap;
 
 /// Lines whose unknown values are noted together.
@@ -17,6 +17,9 @@ enum Group {
     Control,
     Devsel,
     Grants,
+    Idsels,
+    /// One of the lines whose changes are rows.
+    Event(usize),
     Perr,
     Serr,
     AdLow,
@@ -31,6 +34,9 @@ enum Group {
 
 impl Group {
     fn of(line: &str) -> Group {
+        if let Some(number) = EVENT_LINES.iter().position(|&name| name == line) {
+            return Group::Event(number);
+        }
         match line {
             "FRAME#" | "IRDY#" | "TRDY#" | "STOP#" => Group::Control,
             "DEVSEL#" => Group::Devsel,
@@ -39,6 +45,7 @@ impl Group {
             "PAR" => Group::Parity,
             "PAR64" => Group::ParityHigh,
             _ if line.starts_with("GNT") => Group::Grants,
+            _ if line.starts_with("IDSEL") => Group::Idsels,
             "CBE4#" | "CBE5#" | "CBE6#" | "CBE7#" => Group::ByteEnablesHigh,
             _ if line.starts_with("CBE") => Group::ByteEnables,
             _ => match line.strip_prefix("AD").and_then(|digits| digits.parse::<u32>().ok()) {
@@ -51,8 +58,8 @@ impl Group {
 
     /// Pulled-up lines read 1 when nobody drives them.
     fn is_pulled_up(self) -> bool {
-        use Group::{AdHigh, AdLow, ByteEnables, ByteEnablesHigh, Parity, ParityHigh};
-        !matches!(self, AdLow | AdHigh | ByteEnables | ByteEnablesHigh | Parity | ParityHigh)
+        use Group::{AdHigh, AdLow, ByteEnables, ByteEnablesHigh, Idsels, Parity, ParityHigh};
+        !matches!(self, AdLow | AdHigh | Idsels | ByteEnables | ByteEnablesHigh | Parity | ParityHigh)
     }
 }
 
@@ -129,6 +136,10 @@ impl Packing {
         layout.unknown = flag(Group::Control);
         layout.devsel_unknown = flag(Group::Devsel);
         layout.grants_unknown = flag(Group::Grants);
+        layout.idsels_unknown = flag(Group::Idsels);
+        for (number, line) in layout.events.iter_mut().enumerate() {
+            *line = line.map(|(bit, _)| (bit, flag(Group::Event(number))));
+        }
         layout.perr_unknown = flag(Group::Perr);
         layout.serr_unknown = flag(Group::Serr);
         layout.ad_unknown = flag(Group::AdLow);

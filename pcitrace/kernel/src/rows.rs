@@ -1,5 +1,6 @@
 //! The rows a decoder produces, before they become tables.
 
+use crate::events::Event;
 use crate::problems::Problems;
 
 /// How a transaction ended. The names are those of `pci-reference` and of the column `termination`.
@@ -97,6 +98,25 @@ pub struct Transaction {
     pub perr: Option<bool>,
     pub serr: Option<bool>,
     pub suspect: Option<bool>,
+    /// Of a configuration access: index into the bus's IDSEL lines.
+    pub idsel: Option<u8>,
+}
+
+impl Transaction {
+    /// Number of the device that a configuration access is to: of type 0 the one line of AD[31:11] that carries IDSEL, less 11
+    /// (host bridges drive AD[11 + n] for device n: Intel 440BX datasheet, 3.2.2), of type 1 what the address says.
+    ///
+    /// Ref: PCI Local Bus Specification 2.3, 3.2.2.3.
+    pub fn device(&self) -> Option<u8> {
+        let address = self.address.filter(|_| matches!(self.command, Some(0xa | 0xb)))? as u32;
+        match address & 3 {
+            0 => Some(address >> 11)
+                .filter(|select| select.is_power_of_two())
+                .map(|select| select.trailing_zeros() as u8),
+            1 => Some((address >> 11 & 31) as u8),
+            _ => None,
+        }
+    }
 }
 
 /// One data phase in which data moved.
@@ -172,19 +192,21 @@ pub struct Origin {
 pub struct Rows {
     pub transactions: Vec<Transaction>,
     pub data_phases: Vec<DataPhase>,
+    pub events: Vec<Event>,
     pub problems: Problems,
 }
 
 /// Takes the rows of a decoder as they come.
 pub trait TakeRows {
     /// `first`: number of the first of the transactions. Numbers count from the decoder's own start.
-    fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase]);
+    fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase], events: &[Event]);
 }
 
 impl TakeRows for Rows {
-    fn take(&mut self, _first: u64, transactions: &[Transaction], data_phases: &[DataPhase]) {
+    fn take(&mut self, _first: u64, transactions: &[Transaction], data_phases: &[DataPhase], events: &[Event]) {
         self.transactions.extend_from_slice(transactions);
         self.data_phases.extend_from_slice(data_phases);
+        self.events.extend_from_slice(events);
     }
 }
 
@@ -196,6 +218,10 @@ impl Rows {
         }
         for phase in &mut self.data_phases {
             phase.transaction += origin.transactions;
+        }
+        for event in &mut self.events {
+            event.clk += origin.clocks;
+            event.transaction = event.transaction.map(|number| number + origin.transactions);
         }
         self
     }

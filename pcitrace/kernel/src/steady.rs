@@ -9,7 +9,8 @@ pub struct Steady {
     watched: SampleMask,
     /// CLK; no bit in state mode.
     ticks: SampleMask,
-    /// The first sample is in this state if its `watched` bits read so; CLK is low if its bit reads so.
+    /// The first sample is in this state if its `told` bits read so; CLK is low if its bit reads so.
+    told: u64,
     wanted: u64,
     low: u64,
     /// The bits of one sample.
@@ -19,8 +20,13 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Of lines (those that were captured) that have to read 1 (asserted) or 0.
-    pub fn new(unit: usize, clk: Option<Bit>, lines: impl IntoIterator<Item = (Option<Bit>, bool)>) -> Self {
+    /// Of lines (those that were captured) that have to read 1 (asserted) or 0, and of some that only must not change.
+    pub fn new(
+        unit: usize,
+        clk: Option<Bit>,
+        lines: impl IntoIterator<Item = (Option<Bit>, bool)>,
+        still: &[Bit],
+    ) -> Self {
         let fits = unit <= 8;
         let place = |bit: Bit| if fits { u64::from(bit.mask) << (8 * bit.byte) } else { 0 };
         let (mut watched, mut wanted) = (0, 0);
@@ -31,11 +37,14 @@ impl Steady {
                 wanted |= place(bit);
             }
         }
+        let told = watched;
+        watched |= still.iter().fold(0, |bits, &bit| bits | place(bit));
         let ticks = clk.map_or(0, place);
         let mask = |bits: u64| SampleMask::repeated(&bits.to_le_bytes()[..unit.min(8)]);
         Steady {
             watched: mask(watched),
             ticks: mask(ticks),
+            told,
             wanted,
             low: clk.map_or(0, |clk| ticks & clk.flip),
             sample: if fits { !0 >> (64 - 8 * unit) } else { 0 },
@@ -61,7 +70,7 @@ impl Steady {
             (start, u64::from_le(start.cast::<u64>().read_unaligned()))
         };
         // One sample tells: the others are compared with it.
-        if (first ^ self.wanted) & self.watched.first() & self.sample != 0 {
+        if (first ^ self.wanted) & self.told & self.sample != 0 {
             return none;
         }
         // Safety: as the caller says.

@@ -32,6 +32,7 @@ pub struct Found {
     pub data_phases: RecordBatch,
     pub problems: RecordBatch,
     pub clocks: RecordBatch,
+    pub events: RecordBatch,
 }
 
 impl Stream {
@@ -59,8 +60,9 @@ impl Stream {
         let buses = buses.iter().enumerate().map(tables).collect::<Result<Vec<_>>>()?;
         let mut sink = MemorySink::new(&Wanted { columns: None, coded: false })?;
         let empty = sink.begin(&buses)?;
-        let decoder =
-            |bus: &BusTables| Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable);
+        let decoder = |bus: &BusTables| {
+            Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable).noting_events(true)
+        };
         Ok(Stream {
             unit,
             tracks: buses.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty)).collect(),
@@ -123,13 +125,15 @@ impl Stream {
     }
 
     fn tables(&mut self, problems: &[Vec<Problem>], clocks: &[WindowCounts], duration_us: f64) -> Result<Found> {
-        let (mut transactions, mut data_phases, mut windows) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut transactions, mut data_phases, mut windows, mut events) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (bus, counts) in self.buses.iter().zip(clocks) {
             // What there is of the bus is put together.
             self.sink.reached(bus.index, u64::MAX)?;
             let rows = &mut self.sink.buses[bus.index];
             transactions.push(rows.transactions.take());
             data_phases.push(rows.data_phases.take());
+            events.push(rows.events.take());
             let clocks = tables::windows(bus, counts, self.options.window_us, duration_us);
             windows.push((clocks.schema(), vec![clocks]));
         }
@@ -139,6 +143,7 @@ impl Stream {
             data_phases: joined(data_phases),
             problems: joined(vec![tables::problems(problems)]),
             clocks: joined(windows),
+            events: joined(events),
         })
     }
 }

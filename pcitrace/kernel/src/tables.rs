@@ -1,7 +1,11 @@
 //! Rows to Arrow record batches. The columns are described in `pcitrace/schema.py`; a test compares the two.
 
-use crate::columns::{Column, Columns, Context, batch, cells, clock, column, nullable, transaction};
+use crate::columns::{
+    Column, Columns, Context, batch, cells, clock, column, nullable, nullable_transaction, transaction,
+};
 use crate::error::Result;
+use crate::events::Event;
+use crate::layout::EVENT_LINES;
 use crate::pipeline::{BusTables, Decoded};
 use crate::problems::Problem;
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Termination, Transaction, WindowCounts};
@@ -53,6 +57,8 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     nullable("suspect", cells!(Flag, |_, t| t.suspect)),
     nullable("first_data_us", cells!(Float, |c, t| (t.data_phases > 0).then(|| c.us(t.first_data)))),
     nullable("last_data_us", cells!(Float, |c, t| (t.data_phases > 0).then(|| c.us(t.last_data)))),
+    nullable("device", cells!(Byte, |_, t| t.device())),
+    nullable("idsel", cells!(Name, |_, t| t.idsel, |bus| bus.layout.idsel_names.iter().map(String::as_str).collect())),
 ];
 
 const DATA_PHASES: &[Column<DataPhase>] = &[
@@ -62,6 +68,15 @@ const DATA_PHASES: &[Column<DataPhase>] = &[
     nullable("data", cells!(Integer, |_, d| d.data)),
     nullable("byte_enables", cells!(Byte, |_, d| d.byte_enables)),
     nullable("parity_ok", cells!(Flag, |_, d| d.parity_ok)),
+];
+
+const EVENTS: &[Column<Event>] = &[
+    column("bus", cells!(Name, |_, _| Some(0), bus_name)),
+    column("time_us", cells!(Float, |c, e| Some(c.us(e.stamp)))),
+    clock("clk", cells!(Integer, |_, e| Some(e.clk))),
+    column("line", cells!(Name, |_, e| Some(e.line), |_| EVENT_LINES.to_vec())),
+    column("edge", cells!(Name, |_, e| Some(u8::from(e.asserted)), |_| vec!["rising", "falling"])),
+    nullable_transaction("transaction", cells!(Integer, |_, e| e.transaction)),
 ];
 
 const PROBLEMS: &[Column<Problem>] = &[
@@ -151,6 +166,10 @@ pub fn transactions(wanted: &Wanted) -> Result<Columns<Transaction>> {
 
 pub fn data_phases() -> Columns<DataPhase> {
     Columns::all(DATA_PHASES)
+}
+
+pub fn events() -> Columns<Event> {
+    Columns::all(EVENTS)
 }
 
 /// Rows per batch, at most.

@@ -2,6 +2,7 @@
 
 use crate::columns::{Columns, Context, Part, batch, portions};
 use crate::error::{Error, Result};
+use crate::events::Event;
 use crate::interrupt;
 use crate::pipeline::{BusTables, Sink};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
@@ -210,30 +211,38 @@ impl<R> Merged<R> {
 pub struct FileSink {
     transactions_path: PathBuf,
     data_phases_path: Option<PathBuf>,
+    events_path: Option<PathBuf>,
     transaction_columns: Arc<Columns<Transaction>>,
     data_phase_columns: Arc<Columns<DataPhase>>,
+    event_columns: Arc<Columns<Event>>,
     buses: Vec<BusTables>,
     transactions: Merge<Transaction>,
     data_phases: Merge<DataPhase>,
+    events: Merge<Event>,
     transactions_file: Option<TableFile>,
     data_phases_file: Option<TableFile>,
+    events_file: Option<TableFile>,
 }
 
 impl FileSink {
-    pub fn new(transactions: &Path, data_phases: Option<&Path>) -> Result<Self> {
-        for path in std::iter::once(transactions).chain(data_phases) {
+    pub fn new(transactions: &Path, data_phases: Option<&Path>, events: Option<&Path>) -> Result<Self> {
+        for path in std::iter::once(transactions).chain(data_phases).chain(events) {
             Format::of(path)?;
         }
         Ok(FileSink {
             transactions_path: transactions.into(),
             data_phases_path: data_phases.map(Path::to_path_buf),
+            events_path: events.map(Path::to_path_buf),
             transaction_columns: Arc::new(tables::transactions(&Wanted::default())?),
             data_phase_columns: Arc::new(tables::data_phases()),
+            event_columns: Arc::new(tables::events()),
             buses: Vec::new(),
             transactions: Merge::new(0, |t| t.start),
             data_phases: Merge::new(0, |d| d.stamp),
+            events: Merge::new(0, |e| e.stamp),
             transactions_file: None,
             data_phases_file: None,
+            events_file: None,
         })
     }
 
@@ -250,14 +259,21 @@ impl FileSink {
                 interrupt::check()?;
             }
         }
+        if let Some(file) = &mut self.events_file {
+            for portion in portions(self.events.pop().parts(&self.buses), BATCH) {
+                file.write(&batch(&self.event_columns, &self.buses, &portion))?;
+                interrupt::check()?;
+            }
+        }
         Ok(())
     }
 
     /// Everything was decoded.
     pub fn finish(mut self) -> Result<()> {
         self.write_ready()?;
-        // Both tables are whole before the first one appears.
-        for file in [self.transactions_file.take(), self.data_phases_file.take()].into_iter().flatten() {
+        // All tables are whole before the first one appears.
+        let files = [self.transactions_file.take(), self.data_phases_file.take(), self.events_file.take()];
+        for file in files.into_iter().flatten() {
             file.finish()?;
         }
         Ok(())
@@ -271,11 +287,12 @@ impl Sink for FileSink {
         self.buses = buses.to_vec();
         self.transactions = Merge::new(buses.len(), |t| t.start);
         self.data_phases = Merge::new(buses.len(), |d| d.stamp);
+        self.events = Merge::new(buses.len(), |e| e.stamp);
         self.transactions_file = Some(TableFile::create(&self.transactions_path, self.transaction_columns.schema())?);
-        self.data_phases_file = match &self.data_phases_path {
-            Some(path) => Some(TableFile::create(path, self.data_phase_columns.schema())?),
-            None => None,
-        };
+        let create =
+            |path: &Option<PathBuf>, schema| path.as_ref().map(|path| TableFile::create(path, schema)).transpose();
+        self.data_phases_file = create(&self.data_phases_path, self.data_phase_columns.schema())?;
+        self.events_file = create(&self.events_path, self.event_columns.schema())?;
         Ok(vec![Rows::default(); buses.len()])
     }
 
@@ -285,12 +302,14 @@ impl Sink for FileSink {
         if self.data_phases_file.is_some() {
             self.data_phases.queues[bus].extend(rows.data_phases);
         }
+        self.events.queues[bus].extend(rows.events);
         Ok(())
     }
 
     fn reached(&mut self, bus: usize, stamp: u64) -> Result<()> {
         self.transactions.reached[bus] = stamp;
         self.data_phases.reached[bus] = stamp;
+        self.events.reached[bus] = stamp;
         self.write_ready()
     }
 }

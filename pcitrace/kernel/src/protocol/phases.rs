@@ -29,6 +29,13 @@ impl Protocol {
             .map(|(grants, before)| grants.get(before))
             .filter(|grants| grants.is_power_of_two())
             .map(|grants| grants.trailing_zeros() as u8);
+        let idsel = layout
+            .idsels
+            .as_ref()
+            .filter(|_| matches!(command, Some(0xa | 0xb)) && known(layout.idsels_unknown))
+            .map(|idsels| idsels.get(sample))
+            .filter(|idsels| idsels.is_power_of_two())
+            .map(|idsels| idsels.trailing_zeros() as u8);
         let is_dual = command == Some(DUAL_ADDRESS_CYCLE);
         let stamp = block.stamp(at);
         let timing = layout.clk.is_some();
@@ -62,6 +69,7 @@ impl Protocol {
             perr: None,
             serr: None,
             suspect: timing.then_some(word.suspect >> at & 1 != 0),
+            idsel,
         });
         self.open = Some(Open {
             row: self.rows.transactions.len() - 1,
