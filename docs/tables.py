@@ -13,8 +13,8 @@ Every table that pcitrace gives, in Python as a DataFrame and in the files that 
 in the same order. This page is generated from `pcitrace/schema.py`; tests hold the tables to it.
 
 Types are those of Arrow. A column marked *null* can be unknown; unknown is never a number. All times are in
-microseconds: `transactions`, `data_phases`, `problems` and `clocks` count from the start of their capture, the others
-are on the run's one axis (the same thing unless `run.toml` gives the capture an offset).
+microseconds: `transactions`, `data_phases`, `problems`, `events` and `clocks` count from the start of their capture,
+the others are on the run's one axis (the same thing unless `run.toml` gives the capture an offset).
 """
 
 
