@@ -21,6 +21,7 @@ from pcitrace.errors import (
 from pcitrace.run import Bus, Capture
 
 if TYPE_CHECKING:
+    from pcitrace.campaign import Campaign
     from pcitrace.estimate import Estimate
     from pcitrace.model import LatencyModel
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bus",
+    "Campaign",
     "Capture",
     "CaptureFormatError",
     "ConditionError",
@@ -45,7 +47,12 @@ __all__ = [
     "stream",
 ]
 
-_LAZY = {"Estimate": "pcitrace.estimate", "LatencyModel": "pcitrace.model", "stream": "pcitrace.streaming"}
+_LAZY = {
+    "Campaign": "pcitrace.campaign",
+    "Estimate": "pcitrace.estimate",
+    "LatencyModel": "pcitrace.model",
+    "stream": "pcitrace.streaming",
+}
 """Public names whose modules need pandas or more, and are therefore imported when first used."""
 
 _MODULES = ("plot", "report", "results", "schema", "simulate", "timing")

@@ -1,0 +1,93 @@
+"""The process in which one run is analysed: it may crash, hang or eat memory, and takes nothing with it.
+
+``python -m pcitrace.campaign FOLDER`` reads ``task.json`` in FOLDER, and leaves there ``outcome.json``,
+``constants.parquet``, ``results.json`` and ``page.html``. Who started it is :mod:`pcitrace.campaign.supervise`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pcitrace.campaign.inputs import Inputs
+from pcitrace.campaign.options import Limits, Options
+from pcitrace.errors import PciTraceError
+
+__all__ = ["main"]
+
+PR_SET_PDEATHSIG = 1
+"""Ref: prctl(2)."""
+
+MEMORY = "memory"
+
+
+def main(folder: Path) -> None:
+    """Analyse the run that ``task.json`` names."""
+    task = json.loads((folder / "task.json").read_text())
+    _die_with(task["parent"])
+    limits, options = Limits(**task["limits"]), Options(**task["options"])
+    # The supervisor watches what is resident; this stops what grows faster than it looks.
+    bound = int(limits.memory_mib * (1 << 20))
+    resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        outcome = _analyse(folder, task, limits, options)
+    except MemoryError:
+        outcome = {"state": "failed", "kind": MEMORY, "reason": ""}
+    except (PciTraceError, OSError) as error:
+        outcome = {"state": "failed", "kind": "input", "reason": " ".join(str(error).split())}
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        outcome = {"state": "failed", "kind": "error", "reason": f"{type(error).__name__}: {error} ({where}); a defect"}
+    outcome["peak_mib"] = peak_mib("self")
+    _leave(folder / "outcome.json", outcome)
+
+
+def peak_mib(process: int | str) -> float | None:
+    """Return the most memory that a process held, in MiB; None where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
+
+
+def _analyse(folder: Path, task: dict[str, Any], limits: Limits, options: Options) -> dict[str, Any]:
+    inputs = Inputs(task["url"], folder / "files", limits.scratch_mib)
+    key = inputs.key(task["version"], options)
+    _leave(folder / "key.json", key)
+    if key == task["known"]:
+        return {"state": "known", "key": key}
+    import pyarrow.parquet as pq
+
+    from pcitrace.campaign import analyse, numbers
+
+    results, network, run = analyse.everything(inputs, task["url"], options, folder)
+    pq.write_table(numbers.table(task["url"], results, network, inputs.run), folder / "constants.parquet")
+    told = dict(results) | ({} if network is None else {"network": network})
+    _leave(folder / "results.json", told)
+    findings = list(dict.fromkeys([*results.get("findings", ()), *(network or {}).get("findings", ())]))
+    outcome = {"state": "done", "key": key, "findings": findings, "kind": None, "reason": None}
+    if options.pages and run is not None:
+        analyse.page(run, folder / "page.html")
+    return outcome
+
+
+def _leave(path: Path, told: Any) -> None:
+    path.write_text(json.dumps(told, allow_nan=False, default=str))
+
+
+def _die_with(parent: int) -> None:
+    """Have the system kill this process when the one that watches it dies, whatever it dies of."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)

@@ -1,0 +1,160 @@
+"""Where the results of a campaign stand in its destination; docs/campaigns.md describes it for users.
+
+    campaigns/BY/HASH.json                                   which runs a campaign has
+    constants/schema=1/by=BY/run_id=ID/part.parquet          a row a number
+    status/schema=1/by=BY/run_id=ID/part.parquet             a row: state, times, memory, findings
+    results/BY/ID.json                                       what `pcitrace report --json` prints
+    pages/BY/ID.html                                         the report of the run, where asked for
+    markers/BY/ID.json                                       written last: this run's work is over
+    leases/BY/ID.json                                        somebody is at it
+
+BY is version and options, so that results of different options never replace each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pcitrace.campaign.errors import CampaignError
+from pcitrace.campaign.storage import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SCHEMA_VERSION", "Destination", "campaigns"]
+
+SCHEMA_VERSION = 1
+"""Of the columns and the layout; a reader refuses a newer one."""
+
+
+class Destination:
+    """The results of one version with one set of options.
+
+    Parameters
+    ----------
+    store : Store
+    by : str
+        Version and options: see ``Options.by``.
+    """
+
+    def __init__(self, store: Store, by: str) -> None:
+        self.store, self.by = store, by
+
+    def part(self, table: str, run: str) -> str:
+        """Return the name of a run's part of a table."""
+        return f"{table}/schema={SCHEMA_VERSION}/by={self.by}/run_id={run}/part.parquet"
+
+    def page(self, run: str) -> str:
+        """Return the name of a run's page."""
+        return f"pages/{self.by}/{run}.html"
+
+    def result(self, run: str) -> str:
+        """Return the name of a run's numbers."""
+        return f"results/{self.by}/{run}.json"
+
+    def marker(self, run: str) -> dict[str, Any] | None:
+        """Return what is known of a run whose work is over."""
+        return _json(self.store.read(f"markers/{self.by}/{run}.json"))
+
+    def markers(self) -> dict[str, dict[str, Any]]:
+        """Return all of them, by run."""
+        return _by_run(self.store.read_all(f"markers/{self.by}"))
+
+    def leases(self) -> dict[str, dict[str, Any]]:
+        """Return runs that somebody is at now."""
+        now = time.time()
+        return {
+            run: one for run, one in _by_run(self.store.read_all(f"leases/{self.by}")).items() if one["until"] > now
+        }
+
+    def lease(self, run: str, seconds: float) -> None:
+        """Say that somebody is at a run, for so long."""
+        self.store.write(f"leases/{self.by}/{run}.json", json.dumps({"until": time.time() + seconds}).encode())
+
+    def release(self, run: str) -> None:
+        """Take the lease back."""
+        self.store.remove(f"leases/{self.by}/{run}.json")
+
+    def forget(self, run: str) -> None:
+        """Take the marker of a failed run away: it is pending again."""
+        self.store.remove(f"markers/{self.by}/{run}.json")
+
+    def record(self, run: str, status: dict[str, Any], constants: pa.Table | None, files: dict[str, bytes]) -> None:
+        """Write what is known of a run: parts and files first, the marker last."""
+        for name, content in files.items():
+            self.store.write(name, content)
+        if constants is None:
+            # What stands there is of other files.
+            self.store.remove(self.part("constants", run))
+        else:
+            self.store.write(self.part("constants", run), _parquet(constants))
+        self.store.write(self.part("status", run), _parquet(_status_table(status)))
+        self.mark(run, status)
+
+    def mark(self, run: str, status: dict[str, Any]) -> None:
+        """Say that the work on a run is over."""
+        self.store.write(f"markers/{self.by}/{run}.json", json.dumps(status).encode())
+
+    def remember(self, runs: Sequence[str], said: dict[str, Any]) -> None:
+        """Note which runs a campaign has."""
+        name = hashlib.sha256(json.dumps(list(runs)).encode()).hexdigest()[:16]
+        told = {"schema": SCHEMA_VERSION, "created": time.time(), "runs": list(runs), **said}
+        self.store.write(f"campaigns/{self.by}/{name}.json", json.dumps(told).encode())
+
+
+def campaigns(store: Store) -> list[dict[str, Any]]:
+    """Return what was noted of the campaigns of a destination, the newest last, each with its ``by``.
+
+    Raises
+    ------
+    CampaignError
+        There is none, or they are of a newer schema.
+    """
+    found = []
+    for name, content in store.read_all("campaigns").items():
+        one = json.loads(content)
+        if one["schema"] > SCHEMA_VERSION:
+            raise CampaignError(f"{store.url}: written by a newer pcitrace (schema {one['schema']}): use that one")
+        found.append(one | {"by": name.split("/")[1]})
+    if not found:
+        raise CampaignError(f"{store.url}: no campaign here; `pcitrace campaign run PATTERN -o DEST` begins one")
+    return sorted(found, key=lambda one: float(one["created"]))
+
+
+def _json(content: bytes | None) -> dict[str, Any] | None:
+    return None if content is None else dict(json.loads(content))
+
+
+def _by_run(files: dict[str, bytes]) -> dict[str, dict[str, Any]]:
+    return {name.rpartition("/")[2].removesuffix(".json"): json.loads(content) for name, content in files.items()}
+
+
+def _parquet(table: pa.Table) -> bytes:
+    import pyarrow.parquet as pq
+
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="zstd")
+    return out.getvalue()
+
+
+def _status_table(status: dict[str, Any]) -> pa.Table:
+    import pyarrow as pa
+
+    columns = {
+        "run": pa.string(),
+        "state": pa.string(),
+        "reason": pa.string(),
+        "kind": pa.string(),
+        "started": pa.float64(),
+        "seconds": pa.float64(),
+        "peak_mib": pa.float64(),
+        "findings": pa.list_(pa.string()),
+        "version": pa.string(),
+        "key": pa.string(),
+    }
+    return pa.table({name: pa.array([status[name]], type_) for name, type_ in columns.items()})

@@ -1,0 +1,119 @@
+"""Which runs a campaign has: patterns to places, and what tells that a place has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pcitrace.campaign.errors import CampaignError, reaching
+from pcitrace.campaign.storage import Store
+
+__all__ = ["Source", "expand", "stamp"]
+
+CAPTURES = (".sr", ".vcd", ".vcd.gz", ".fst", ".ghw", ".csv", ".dsl", ".bin")
+"""Ends of names by which captures are found in a folder; a file that is named itself may be called anything."""
+
+LISTED = ("name", "size", "ETag", "etag", "LastModified", "updated")
+
+
+@dataclass(frozen=True, order=True)
+class Source:
+    """A run folder or a capture.
+
+    Attributes
+    ----------
+    url : str
+        Where it is: an absolute path, or a URL.
+    """
+
+    url: str
+
+    @property
+    def id(self) -> str:
+        """A name for files: the last part of the place, and a hash of the whole."""
+        last = self.url.rstrip("/").rpartition("/")[2]
+        plain = "".join(sign if sign.isalnum() or sign in "-." else "-" for sign in last)[:60]
+        return f"{plain}-{hashlib.sha256(self.url.encode()).hexdigest()[:10]}"
+
+
+def expand(patterns: Iterable[str], leave_out: str = "") -> list[Source]:
+    """Return the runs that patterns name, in order of their places.
+
+    Parameters
+    ----------
+    patterns : iterable of str
+        Run folders, captures, folders of such, each with ``*`` where wanted, local or as URLs.
+    leave_out : str
+        The destination, which may lie in the same folder.
+
+    Raises
+    ------
+    CampaignError
+        A pattern names nothing, or its place cannot be reached.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        here = {url for match in _matches(pattern) for url in _runs(Store(match))}
+        here = {url for url in here if not f"{url}/".startswith(f"{leave_out}/")} if leave_out else here
+        if not here:
+            raise CampaignError(f"{pattern}: no run folder and no capture; is the path right?")
+        found |= here
+    return [Source(url) for url in sorted(found)]
+
+
+def _matches(pattern: str) -> list[str]:
+    store = Store(pattern)
+    signs = "*[?" if store.local else "*["  # a ? begins the query of an address
+    if not any(sign in pattern for sign in signs) or store.info(""):
+        return [store.url] if store.info("") or store.info("run.toml") else []
+    with reaching(pattern):
+        paths = store.fs.glob(store.root)
+    return [str(path if store.local else store.fs.unstrip_protocol(path)) for path in paths]
+
+
+def _runs(store: Store, depth: int = 2) -> list[str]:
+    """Return the runs that a place holds: itself, or those below it, as of a sweep."""
+    told = store.info("run.toml") or store.info("")
+    if told is None:
+        return []
+    if store.info("run.toml") or told["type"] != "directory":
+        return [store.url]
+    with reaching(store.url):
+        below = [one for one in store.fs.ls(store.root, detail=True) if _last(one["name"])[:1] not in ("", ".")]
+    found: list[str] = []
+    for one in below:
+        inner = Store(one["name"] if store.local else store.fs.unstrip_protocol(one["name"]))
+        if one["type"] == "directory" and depth:
+            found += _runs(inner, depth - 1)
+        elif one["name"].endswith(CAPTURES):
+            found.append(inner.url)
+    return found or [store.url]
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def stamp(source: Source) -> str | None:
+    """Return what changes when a run's files change, without reading them; None where nothing tells.
+
+    Local files: size, times and number of the file. Objects: size and ETag. What has the stamp of the last time is not
+    read again; what has another is, and its digests decide.
+    """
+    store = Store(source.url)
+    listed: list[object] = []
+    if store.local:
+        root = Path(store.root)
+        for file in [root] if root.is_file() else sorted(root.rglob("*")):
+            told = file.stat()
+            listed.append((str(file), told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino))
+    else:
+        with reaching(source.url):
+            found = store.fs.find(store.root, detail=True) or {}
+        listed = [[str(one.get(key)) for key in LISTED] for _, one in sorted(found.items())]
+        if not any(one.get("ETag") or one.get("etag") for one in found.values()):
+            return None
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest() if listed or store.local else None

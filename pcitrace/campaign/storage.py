@@ -1,0 +1,96 @@
+"""A folder or bucket through fsspec: the few things that a campaign does with one.
+
+On a local disk a file appears under its name only when it is whole (written beside it, then renamed). An object store
+shows an object only when it is whole, and cannot rename: there it is put once. HTTP is read only.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Any
+
+from pcitrace.campaign.errors import needs, reaching, writing
+
+__all__ = ["Store"]
+
+
+class Store:
+    """A place below which files are named with ``/``.
+
+    Parameters
+    ----------
+    url : str
+        A local path, or ``s3://bucket/prefix``, ``gs://``, ``http://`` ... as fsspec knows them.
+    """
+
+    def __init__(self, url: str) -> None:
+        with needs("a campaign"):
+            import fsspec
+        with reaching(url):
+            self.fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        self.root = str(root).rstrip("/")
+        self.local = "file" in self.fs.protocol if not isinstance(self.fs.protocol, str) else self.fs.protocol == "file"
+        self.url = self.root if self.local else str(self.fs.unstrip_protocol(self.root))
+
+    def path(self, name: str) -> str:
+        """Return the file system's own name of a file."""
+        return f"{self.root}/{name}" if name else self.root
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's content; None if it is not there."""
+        with reaching(f"{self.url}/{name}"):
+            try:
+                return bytes(self.fs.cat_file(self.path(name)))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def read_all(self, folder: str) -> dict[str, bytes]:
+        """Return the files below a folder, by their names from the root on."""
+        with reaching(f"{self.url}/{folder}"):
+            try:
+                names = [name for name in self.fs.find(self.path(folder)) if "/." not in name[len(self.root) :]]
+                # One that vanishes meanwhile was not there.
+                found = self.fs.cat(names, on_error="omit") if names else {}
+            except (FileNotFoundError, NotADirectoryError):
+                return {}
+        if isinstance(found, bytes):
+            found = {names[0]: found}
+        return {name[len(self.root) + 1 :]: content for name, content in found.items()}
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, which appears when it is whole."""
+        with writing(f"{self.url}/{name}"):
+            path = self.path(name)
+            if not self.local:
+                self.fs.pipe_file(path, content)
+                return
+            folder, _, file = path.rpartition("/")
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+            beside = f"{folder}/.{file}.{uuid.uuid4().hex[:8]}"
+            try:
+                self.fs.pipe_file(beside, content)
+                os.replace(beside, path)  # noqa: PTH105
+            except BaseException:
+                if os.path.exists(beside):  # noqa: PTH110
+                    os.unlink(beside)  # noqa: PTH108
+                raise
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with writing(f"{self.url}/{name}"):
+            try:
+                self.fs.rm_file(self.path(name))
+            except (FileNotFoundError, NotADirectoryError):
+                return
+
+    def info(self, name: str) -> dict[str, Any] | None:
+        """Return size and whatever else the storage tells; None if nothing is there."""
+        with reaching(f"{self.url}/{name}"):
+            try:
+                return dict(self.fs.info(self.path(name)))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def __repr__(self) -> str:
+        return f"<Store {self.url}>"

@@ -1,0 +1,196 @@
+"""One run in a child process: started, watched, ended where it takes too much, and what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pcitrace.campaign.child import peak_mib
+from pcitrace.campaign.errors import DestinationError
+from pcitrace.campaign.options import Limits, Options
+
+__all__ = ["Outcome", "Task", "run"]
+
+LOOK_S = 0.05
+PREFIX = "pcitrace-campaign-"
+NO_MEMORY = ("memory allocation", "memoryerror", "cannot allocate memory", "bad_alloc", "out of memory")
+"""Last words of Rust, Python, C and OpenBLAS when there is no memory."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run and how it is analysed.
+
+    Attributes
+    ----------
+    url : str
+    version : str
+        Of pcitrace.
+    known : str or None
+        Key of the result that is there: only what has another is analysed.
+    options : Options
+    limits : Limits
+    scratch : str or None
+        Folder for temporary files.
+    """
+
+    url: str
+    version: str
+    known: str | None
+    options: Options
+    limits: Limits
+    scratch: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes
+    ----------
+    told : dict
+        state (done, failed, known), kind, reason, key, findings, seconds, peak_mib.
+    results, page : bytes or None
+    constants : object or None
+        An Arrow table.
+    """
+
+    told: dict[str, Any]
+    results: bytes | None = None
+    page: bytes | None = None
+    constants: Any = None
+
+
+def run(task: Task, alive: Callable[[], None]) -> Outcome:
+    """Analyse a run in a child process.
+
+    Parameters
+    ----------
+    task : Task
+    alive : callable
+        Called again and again meanwhile.
+    """
+    with _scratch(task.scratch) as folder:
+        told = {**asdict(task), "parent": os.getpid()}
+        (folder / "task.json").write_text(json.dumps(told))
+        started = time.monotonic()
+        with (folder / "words").open("wb") as words:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pcitrace.campaign", str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=words,
+                start_new_session=True,
+            )
+            try:
+                ended, peak = _watch(process, task.limits, alive)
+            finally:
+                _kill(process)
+        found = _outcome(folder, process.returncode, ended, task.limits)
+        found["seconds"] = time.monotonic() - started
+        found["peak_mib"] = max((one for one in (peak, found.get("peak_mib")) if one is not None), default=None)
+        return _collected(folder, found)
+
+
+def _watch(process: subprocess.Popen[bytes], limits: Limits, alive: Callable[[], None]) -> tuple[str, float | None]:
+    """Wait for the child; return why it was ended, if it was, and the most memory it held."""
+    started = time.monotonic()
+    peak: float | None = None
+    while True:
+        peak = peak_mib(process.pid) or peak
+        if peak is not None and peak > limits.memory_mib:
+            return "memory", peak
+        if time.monotonic() - started - _waited_s(process.pid) > limits.seconds:
+            return "time", peak
+        try:
+            process.wait(LOOK_S)
+        except subprocess.TimeoutExpired:
+            alive()
+            continue
+        return "", peak
+
+
+def _waited_s(process: int) -> float:
+    """Return how long a process was ready and found no free processor, which is not its fault; 0 where not told.
+
+    Ref: Linux, Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat.
+    """
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _outcome(folder: Path, status: int, ended: str, limits: Limits) -> dict[str, Any]:
+    """Return what the child said, or what is to be said of it."""
+    failed: dict[str, Any] = {"state": "failed", "findings": [], "key": _read(folder / "key.json")}
+    too_much = f"memory: needs more than the {limits.memory_mib:g} MiB it may take (--memory-limit)"
+    if ended == "memory":
+        return failed | {"kind": "memory", "reason": too_much}
+    if ended == "time":
+        return failed | {"kind": "time", "reason": f"took longer than the {limits.seconds:g} s it may (--time-limit)"}
+    found = _read(folder / "outcome.json")
+    if found is not None:
+        found = {**failed, **found}
+        return {**found, **({"reason": too_much} if found.get("kind") == "memory" else {})}
+    words = (folder / "words").read_text(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(words) if line.strip()), "")[:300]
+    if any(word in last.lower() for word in NO_MEMORY):
+        return failed | {"kind": "memory", "reason": too_much}
+    how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    return failed | {"kind": "crash", "reason": f"crashed: {how}" + (f", last words: {last}" if last else "")}
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _collected(folder: Path, told: dict[str, Any]) -> Outcome:
+    if told["state"] != "done":
+        return Outcome(told)
+    import pyarrow.parquet as pq
+
+    page = folder / "page.html"
+    return Outcome(
+        told,
+        (folder / "results.json").read_bytes(),
+        page.read_bytes() if page.exists() else None,
+        pq.read_table(folder / "constants.parquet"),
+    )
+
+
+@contextmanager
+def _scratch(place: str | None) -> Iterator[Path]:
+    """A folder for one run; those of processes that are no more are removed."""
+    root = Path(place or tempfile.gettempdir())
+    for old in root.glob(f"{PREFIX}*-*"):
+        owner = old.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdecimal() and not Path(f"/proc/{owner}").exists() and sys.platform == "linux":
+            shutil.rmtree(old, ignore_errors=True)
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=root, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise DestinationError(f"{root}: no scratch: {error.strerror} (--scratch names another folder)") from error
+    with folder as name:
+        yield Path(name)
