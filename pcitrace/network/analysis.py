@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,11 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     latency = _latency(one, points)
     parameters = _whole(one, points)
     if latency is not None:
-        parameters = {**_line_parameters(latency, findings), **parameters}
+        shared = max((flow.clock_sigma_us for point in points for flow in point.flows), default=0.0)
+        line = _line_parameters(latency, findings)
+        if one.kind not in ASKING:
+            line["intercept_us"] = _with_clocks(line["intercept_us"], shared)
+        parameters = {**line, **parameters}
         parameters["t_sw_us"] = unknown("t_sw_us", "no bus was recorded: t_sw needs t_nic and R_PCI beside the latency")
     if one.kind == "clock":
         parameters |= _clock_parameters(compared)
@@ -81,7 +86,7 @@ def _clocks(one: Measurement, method: str, findings: list[str]) -> dict[int, Clo
 
 
 def _point(one: Measurement, point: Point, compared: Mapping[int, Clock], findings: list[str]) -> PointResult:
-    arrivals = str(one.test.get("arrivals", "regular"))
+    arrivals = None if one.kind in ASKING else str(one.test.get("arrivals", "regular"))
     flows = tuple(flow_result(point, flow, compared, arrivals, _compared(one, flow)) for flow in point.flows)
     findings += [f"{one.folder}: {point.length_bytes} bytes: {text}" for flow in flows for text in flow.findings]
     loops: tuple[LoopResult, ...] = ()
@@ -139,7 +144,8 @@ def _streamed(
         return parameters | _widths(flow.width)
     bound = max(compared[node].bound_us for node in (flow.flow.source, flow.flow.to) if node != 0)
     why = f"median; may be off by {bound:.3g} us if the directions of the clock exchanges differ"
-    parameters["latency_us"] = measured("latency_us", flow.delay.median_us, flow.delay.n, why)
+    sigma = math.hypot(flow.delay.median_us[1], flow.clock_sigma_us)
+    parameters["latency_us"] = measured("latency_us", (flow.delay.median_us[0], sigma), flow.delay.n, why)
     return parameters | _widths(flow.width)
 
 
@@ -244,6 +250,13 @@ def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Paramet
         "step_bytes": measured("step_bytes", step.step_bytes, best.n, chance),
         "step_us": measured("step_us", step.step_us, best.n, chance),
     }
+
+
+def _with_clocks(intercept: Parameter, sigma_us: float) -> Parameter:
+    """Return the intercept of one-way times: the clocks' comparison moves all of them together."""
+    if intercept.sigma is None:
+        return intercept
+    return replace(intercept, sigma=math.hypot(intercept.sigma, sigma_us))
 
 
 def _whole(one: Measurement, points: Sequence[PointResult]) -> dict[str, Parameter]:

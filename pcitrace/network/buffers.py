@@ -28,7 +28,8 @@ COUNTINGS = {"frames with their check sequence": 18, "frames without their check
 """What a switch may count as the bytes of a frame, and what that adds to the padded user bytes; the last takes them
 bare."""
 
-ROUND = 1024
+ROUNDER = 8
+"""How many times as round as any other a number of the interval must be to be taken for the limit."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,13 @@ def held(found: Account, length_bytes: int, compared_ns: npt.NDArray[np.int64]) 
     """
     if len(found.arrival_ns) < 3 or found.sent is None:
         return None
-    silent = np.diff(found.arrival_ns)
-    at = int(silent.argmax())
-    if silent[at] < SILENCE * max(float(np.median(silent)), 1.0):
+    first = _first_that_waited(found)
+    if first is None:
         return None
-    behind = found.sequence[at + 1 :].astype(np.int64)
+    behind = found.sequence[first:].astype(np.int64)
     lost = found.lost_at[found.lost_at > behind.min()]
-    early = int(((found.lost_at < behind.min()) & (found.lost_at > int(found.sequence[: at + 1].max(initial=0)))).sum())
+    before = int(found.sequence[:first].max(initial=0)) if first else -1
+    early = int(((found.lost_at < behind.min()) & (found.lost_at > before)).sum())
     if not len(lost):
         return Held(length_bytes, len(behind), 0, False, early)
     ends = np.flatnonzero(np.diff(lost) > 1)
@@ -85,9 +86,25 @@ def held(found: Account, length_bytes: int, compared_ns: npt.NDArray[np.int64]) 
     first_lost = int(lost[starts[int(lengths.argmax())]])
     kept = int((behind < first_lost).sum())
     early += int((found.lost_at < first_lost).sum()) - int((found.lost_at < behind.min()).sum())
-    begin, end = found.departure_ns[at + 1], found.departure_ns[at + kept] + 1
+    begin, end = found.departure_ns[first], found.departure_ns[first + kept - 1] + 1
     others = int(((compared_ns > begin) & (compared_ns < end)).sum())
     return Held(length_bytes, kept + others, others, True, early)
+
+
+def _first_that_waited(found: Account) -> int | None:
+    """Return the place, in the order of arrival, of the first frame that a pause held; None where none shows.
+
+    It follows a silence and was under way longer than the frame before it: a silence that only lost frames leave delays
+    nothing. Where the port was paused before the first frame there is no frame before; those that waited then came
+    faster than they were sent, so that the first of them was under way longest.
+    """
+    silent = np.diff(found.arrival_ns)
+    usual = max(float(np.median(silent)), 1.0)
+    at = int(silent.argmax())
+    if silent[at] >= SILENCE * usual and found.delay_ns[at + 1] - found.delay_ns[at] > silent[at] / 2:
+        return at + 1
+    waited = int(found.delay_ns[0]) - int(found.delay_ns.min())
+    return 0 if waited > SILENCE * usual and found.delay_ns[0] == found.delay_ns.max() else None
 
 
 def depth(bursts: Sequence[Held]) -> dict[str, Parameter]:
@@ -107,7 +124,9 @@ def depth(bursts: Sequence[Held]) -> dict[str, Parameter]:
     n = len(bursts)
     if not full:
         most = max((one.frames for one in bursts), default=0)
-        why = f"the buffer was never full: it holds more than {most} frames" if bursts else "no port was paused"
+        why = f"the buffer was never full: it holds more than {most} frames"
+        if not bursts:
+            why = "no pause shows in the arrivals: pause the port while frames are sent"
         return {name: unknown(name, why, n) for name in ("buffer_frames", "buffer_bytes")}
     user = np.array([one.length_bytes for one in full], dtype=np.float64)
     kept = np.array([one.frames for one in full])
@@ -140,13 +159,28 @@ def _bytes(
         low, high = float(filled.max()), float((filled + each).min())
         if low >= high:
             continue
-        step_up = np.ceil(low / ROUND) * ROUND
-        told = f"between {low:.0f} and {high - 1:.0f}, of {what}"
-        if step_up < high <= step_up + ROUND:
-            sigma = (high - low) / np.sqrt(12)
-            return measured("buffer_bytes", (float(step_up), sigma), n, f"{told}: the only multiple of {ROUND} there")
-        return measured("buffer_bytes", ((low + high - 1) / 2, (high - low) / np.sqrt(12)), n, told)
+        told, sigma = f"between {low:.0f} and {high - 1:.0f}, of {what}", (high - low) / np.sqrt(12)
+        limit = _roundest(int(low), int(high) - 1)
+        if limit is not None:
+            return measured("buffer_bytes", (float(limit), sigma), n, f"{told}: by far the roundest number there")
+        return measured("buffer_bytes", ((low + high - 1) / 2, sigma), n, told)
     return unknown("buffer_bytes", "no limit in bytes explains how many frames of each size fit", n)
+
+
+def _roundest(low: int, high: int) -> int | None:
+    """Return the number from `low` to `high` that the largest power of two or of ten divides; None where another is
+    about as round.
+
+    >>> _roundest(65006, 65699), _roundest(299_597, 300_462), _roundest(1001, 1003)
+    (65536, 300000, None)
+    """
+    found: dict[int, int] = {}
+    for unit in sorted([2**k for k in range(41)] + [10**k for k in range(1, 13)]):
+        found |= dict.fromkeys(range(-(-low // unit) * unit, high + 1, unit)[:2], unit)
+    ranked = sorted(found.items(), key=lambda one: -one[1])
+    if not ranked or (len(ranked) > 1 and ranked[0][1] < ROUNDER * ranked[1][1]):
+        return None
+    return ranked[0][0]
 
 
 def _first(full: Sequence[Held]) -> str:

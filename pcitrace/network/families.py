@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,10 @@ from pcitrace.network.result import PointResult
 __all__ = ["calculated_minimum_us", "family", "knees"]
 
 LATE = 0.01
-"""By how much, relatively, frames must arrive farther apart than they were sent to be held up."""
+"""By how much, relatively, frames must arrive farther apart than they were planned to be held up."""
+
+SURELY = 3.0
+"""Standard deviations by which they must, besides: Poisson frames are farther apart by chance."""
 
 GAP_US_AT_1_MBIT = 96.0
 """Twelve bytes between two frames."""
@@ -28,7 +32,7 @@ def family(points: Sequence[PointResult]) -> pd.DataFrame:
     -------
     pandas.DataFrame
         ``length_bytes``, ``spacing_us`` (planned), ``stream``, ``source``, ``to``, ``received_spacing_us`` and its
-        sigma,
+        sigma, ``next_spacing_us`` (of frames that were sent one after the other: lost ones do not lengthen it),
         ``user_mbit_s``, ``latency_us`` (median) and its sigma, ``sent``, ``received``, ``lost``, ``duplicated``,
         ``reordered``,
         ``loss_ratio``, ``loss_low``, ``loss_high`` (95 %), ``ipdv_us``, ``pdv_p999_us``.
@@ -41,12 +45,16 @@ def family(points: Sequence[PointResult]) -> pd.DataFrame:
             row |= {name: one.counts[name] for name in ("sent", "received", "lost", "duplicated", "reordered")}
             if one.spacing is not None:
                 row |= {"received_spacing_us": one.spacing.mean_us, "received_spacing_sigma_us": one.spacing.sigma_us}
+                row["next_spacing_us"] = one.next_us
                 row["user_mbit_s"] = one.flow.length_bytes * 8 / one.spacing.mean_us
             if one.losses is not None:
                 ratio = one.losses.ratio
                 row |= {"loss_ratio": ratio.value, "loss_low": ratio.low, "loss_high": ratio.high}
             if one.delay is not None:
-                row |= {"latency_us": one.delay.median_us[0], "latency_sigma_us": one.delay.median_us[1]}
+                row |= {
+                    "latency_us": one.delay.median_us[0],
+                    "latency_sigma_us": math.hypot(one.delay.median_us[1], one.clock_sigma_us),
+                }
                 row |= {"ipdv_us": one.delay.between_us, "pdv_p999_us": one.delay.variation_p999_us}
             rows.append(row)
     return pd.DataFrame(rows)
@@ -71,7 +79,8 @@ def knees(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     planned = table.dropna(subset=["spacing_us", "received_spacing_us"])
     for length, mine in planned.groupby("length_bytes"):
-        held = mine["received_spacing_us"] > mine["spacing_us"] * (1 + LATE)
+        least = mine["spacing_us"] * (1 + LATE) + SURELY * mine["received_spacing_sigma_us"]
+        held = (mine["next_spacing_us"] > least).astype(bool)
         row: dict[str, Any] = {"length_bytes": length, "points": len(mine), "reason": ""}
         if held.any():
             each = mine[held]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -42,10 +43,14 @@ class FlowResult:
     losses : Losses or None
         None where the places of the losses are not known.
     spacing : Spacing or None
-        Between frames as they arrived.
+        Between frames as they arrived; in node 0's time where clocks were compared.
+    next_us : float or None
+        Mean time between the arrivals of frames that were sent one after the other: losses do not lengthen it.
     sent_spacing : Spacing or None
     delay : Delay or None
         One way; None where clocks were not compared.
+    clock_sigma_us : float
+        Standard uncertainty that all delays share: of the comparison of the clocks.
     width : Width or str
         Of the one-way delays, or why there is none.
     order : Order or None
@@ -60,8 +65,10 @@ class FlowResult:
     counts: Mapping[str, int | None]
     losses: Losses | None
     spacing: Spacing | None
+    next_us: float | None
     sent_spacing: Spacing | None
     delay: Delay | None
+    clock_sigma_us: float
     width: Width | str
     order: Order | None
     between: Delay | None
@@ -93,11 +100,13 @@ def flow_result(
     point: Point,
     flow: Flow,
     clocks: Mapping[int, Clock],
-    arrivals: str,
+    arrivals: str | None,
     compared_ns: npt.NDArray[np.int64] | None = None,
 ) -> FlowResult:
     """Return what became of a flow.
 
+    `arrivals` is how frames were planned; None in a test of round trips, whose width is that of the loops: fitting both
+    ways as well would take most of the time.
     `compared_ns`, where the port that it leaves by was paused: when frames that compare clocks were sent by the same
     way.
     """
@@ -115,10 +124,12 @@ def flow_result(
         flow,
         counts,
         losses,
-        _spacing(found.arrival_ns, arrivals),
+        _on_reference(_spacing(found.arrival_ns, arrivals), found.arrival_ns, clocks.get(flow.to)),
+        _next_us(found),
         None if sent is None else _spacing(sent.send_ns, arrivals),
         None if delays is None else delay(delays, step),
-        "the clocks of both hosts were not compared" if delays is None else _width(delays, step, found),
+        0.0 if delays is None else _clock_sigma_us(found, flow, clocks),
+        _width(delays, step, found, arrivals),
         None if received is None else order(found.sequence, found.extents),
         delay(np.diff(found.arrival_ns) / 1e3, step),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
@@ -200,12 +211,32 @@ def _counts(
     return counts, whole and found.lost is not None
 
 
-def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str) -> Spacing | None:
+def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str | None) -> Spacing | None:
     known = times_ns if not (times_ns == UNKNOWN_NS).any() else times_ns[times_ns != UNKNOWN_NS]
     try:
-        return spacing(known, arrivals)
+        return spacing(known, arrivals or "regular")
     except FitError:
         return None
+
+
+def _on_reference(spacing: Spacing | None, times_ns: npt.NDArray[np.int64], clock: Clock | None) -> Spacing | None:
+    """Return a time between frames in node 0's time: clocks run apart by more than such a mean is uncertain by."""
+    if spacing is None or clock is None:
+        return spacing
+    ends = times_ns[[0, -1]]
+    slower = 1 - float(np.diff(clock.minus_ours_ns(ends))[0]) / float(ends[1] - ends[0])
+    drift = 1e-6 * max(segment.drift_sigma_ppm for segment in clock.segments)
+    sigma = math.hypot(spacing.sigma_us * slower, spacing.mean_us * drift)
+    return Spacing(spacing.mean_us * slower, sigma, spacing.intervals)
+
+
+def _next_us(found: Account) -> float | None:
+    """Return the mean time between the arrivals of frames whose numbers follow each other; None where none do."""
+    n = len(found.arrival_ns)
+    if n > 1 and not len(found.extents) and int(found.sequence[-1]) - int(found.sequence[0]) == n - 1:
+        return float(found.arrival_ns[-1] - found.arrival_ns[0]) / (n - 1) / 1e3
+    following = np.diff(found.sequence) == 1
+    return float(np.diff(found.arrival_ns)[following].mean()) / 1e3 if following.any() else None
 
 
 def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> Floats | None:
@@ -221,7 +252,16 @@ def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> Float
     return delays
 
 
-def _width(delays: Floats, step: float, found: Account) -> Width | str:
+def _clock_sigma_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> float:
+    at = float(found.departure_ns[len(found.departure_ns) // 2])
+    return math.hypot(*(clocks[node].sigma_us(at) for node in (flow.source, flow.to) if node != 0))
+
+
+def _width(delays: Floats | None, step: float, found: Account, arrivals: str | None) -> Width | str:
+    if arrivals is None:
+        return "round trips: the width is that of the loops"
+    if delays is None:
+        return "the clocks of both hosts were not compared"
     readings = 2 if clock_step(found.departure_ns) >= 1000 * step / 2 else 1
     return _tried(delays, step, readings)
 

@@ -46,7 +46,7 @@ def latency(results: Sequence[Result], statistic: str = "median", *, ax: Axes | 
         assert one.latency is not None
         sizes = numbers(one.latency.table["length_bytes"])
         values, sigma = one.latency.loop(statistic)
-        ax.errorbar(sizes, values, sigma, fmt="o", ms=3, color=colour, elinewidth=1, label=f"{one.kind}, {one.path}")
+        ax.errorbar(sizes, values, sigma, fmt="o", ms=3, color=colour, elinewidth=1, label=_way(one))
         best = one.latency.best
         if best is not None:
             legs = one.latency.legs
@@ -168,6 +168,7 @@ def shares(one: Result, *, ax: Axes | None = None) -> Axes:
         values = numbers(mine.sort_values("length_bytes")["user_mbit_s"])
         ax.bar(names, values, bottom=bottom, color=colour, label=f"node {source}")
         bottom = bottom + values
+    ax.set_ylim(0, 1.3 * float(bottom.max()))
     ax.set_xlabel("user bytes")
     ax.set_ylabel("user data (Mbit/s)")
     return _finish([one], ax, legend=True)
@@ -185,6 +186,7 @@ def order_of_answers(one: Result, *, ax: Axes | None = None) -> Axes:
             color=colour,
             label=f"{length} bytes",
         )
+    ax.set_xticks(sorted(one.tables["answers"]["node"].unique()))
     ax.set_xlabel("node that answers")
     ax.set_ylabel("round trip, median (µs)")
     return _finish([one], ax, legend=True)
@@ -234,6 +236,12 @@ def _family(one: Result, column: str, against: str, label: str, ax: Axes | None)
     ax.set_xlabel("planned time between frames (µs)" if against == "spacing_us" else "user bytes")
     ax.set_ylabel(label)
     return _finish([one], ax, legend=True)
+
+
+def _way(one: Result) -> str:
+    """Return what a curve is called: by the devices on its path where they have names."""
+    named = () if one.measurement is None else one.measurement.path.devices
+    return f"{one.kind}, {' + '.join(named) or one.path}"
 
 
 def _with_latency(results: Sequence[Result]) -> list[Result]:

@@ -43,7 +43,7 @@ pub struct Testing {
     pub raw: Vec<RawPoint>,
     /// By peer.
     pub exchanges: Vec<Vec<Exchange>>,
-    asked: HashMap<u32, Exchange>,
+    asked: HashMap<u32, Vec<Exchange>>,
     session: u32,
     number: u32,
     pub first_frame: Option<Ps>,
@@ -158,7 +158,7 @@ impl Conductor {
         let sent = self.world.nodes[from].clock_ns(self.world.now);
         let blank = Exchange { request_sent: sent, request_received: 0, reply_sent: 0, reply_received: 0 };
         test.number += 1;
-        test.asked.insert(test.number, blank);
+        test.asked.insert(test.number, vec![blank]);
         let header = sync_header(test.session, peer as u16, test.number, false, sent);
         let (source, destination, time) = (self.world.nodes[from].mac, self.world.nodes[to].mac, self.world.now);
         self.world.send(from, time, parcel(destination, source, header));
@@ -247,19 +247,21 @@ impl Conductor {
             return; // flooded
         }
         let time = self.world.nodes[node].clock_ns(now);
-        let Some(exchange) = test.asked.get_mut(&header.sequence) else {
+        // A request that came twice is answered twice; each reply tells its own times.
+        let Some(answers) = test.asked.get_mut(&header.sequence) else {
             return;
         };
         if header.flags & FLAG_REPLY != 0 {
-            let done = Exchange { reply_received: time, ..*exchange };
+            let its_own = answers.iter().find(|exchange| exchange.reply_sent == header.send_ns);
+            test.exchanges[usize::from(header.node) - 1]
+                .extend(its_own.map(|&exchange| Exchange { reply_received: time, ..exchange }));
             test.asked.remove(&header.sequence);
-            test.exchanges[usize::from(header.node) - 1].push(done);
             return;
         }
         let at = self.world.nodes[node].answered(now);
-        exchange.request_received = time;
-        exchange.reply_sent = self.world.nodes[node].clock_ns(at);
-        let reply = sync_header(header.test, header.node, header.sequence, true, exchange.reply_sent);
+        let reply_sent = self.world.nodes[node].clock_ns(at);
+        answers.push(Exchange { request_received: time, reply_sent, ..answers[0] });
+        let reply = sync_header(header.test, header.node, header.sequence, true, reply_sent);
         let own = self.world.nodes[node].mac;
         self.world.send(node, at, parcel(frame.source, own, reply));
     }

@@ -1,0 +1,194 @@
+"""From the emulated switch to results: a plan with known constants, `framegen switch --virtual`, `pcitrace network`.
+
+Times are computed, not waited for, so this needs no interface and no right; the truth of each frame is in switch.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pcitrace import network
+from pcitrace.cli import main
+
+NODE = """
+[[nodes]]
+name = "{name}"
+send_us = 3.0
+send_us_per_byte = 0.0076
+receive_us = 1.5
+respond_us = 0.7
+jitter_us = {jitter}
+{rest}
+"""
+CLOCK = "clock_offset_us = 12345.678\nclock_drift_ppm = 12.5"
+SWITCH = '[switch]\nname = "blade"\nlatency_us = 2.0\n'
+CELLS = "backplane_mbit_s = 14629\ncell_bytes = 64\n"
+CELL_US = 64 * 8 / 14629
+
+
+def asked(kind: str, sizes: Sequence[int] | str, count: int, rest: str = "", peers: str = '"B"') -> str:
+    return (
+        f'[[tests]]\nkind = "{kind}"\nsteering = "A"\npeers = [{peers}]\n'
+        f"sizes = {json.dumps(sizes)}\ncount = {count}\n{rest}\n"
+    )
+
+
+def hosts(names: str = "AB", jitter: float = 0.03) -> str:
+    return "".join(NODE.format(name=name, jitter=jitter, rest="" if name == "A" else CLOCK) for name in names)
+
+
+def switch(folder: Path, name: str, plan: str, seed: int = 1) -> Path:
+    """Carry out a virtual plan; its run folder."""
+    program = Path(sys.executable).with_name("framegen")
+    assert program.exists(), "framegen is not installed: pip install --editable capture"
+    file = folder / f"{name}.toml"
+    file.write_text(f"format = 1\nseed = {seed}\n{plan}")
+    command = [str(program), "switch", "--plan", str(file), "--virtual", "-o", str(folder / name)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / name
+
+
+def told(capsys: pytest.CaptureFixture[str], *paths: Path) -> list[dict[str, Any]]:
+    assert main(["network", *map(str, paths), "--json"]) == 0
+    return list(json.loads(capsys.readouterr().out)["results"])
+
+
+def truth(run: Path, point: int = 0) -> list[dict[str, str]]:
+    """Rows of switch.csv of a point."""
+    number = json.loads((run / "summary.json").read_text())["points"][point]["test_id"]
+    with (run / "switch.csv").open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["test_id"] == str(number)]
+
+
+def near(one: dict[str, Any], expected: float, sigmas: float = 4.0) -> None:
+    assert one["value"] is not None, one["reason"]
+    assert abs(one["value"] - expected) <= sigmas * one["sigma"], (one, expected)
+
+
+@pytest.mark.parametrize(("kind", "rest"), [("ping-pong", ""), ("request-response", "request_bytes = 64\n")])
+def test_a_switch_by_subtraction(kind: str, rest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The constants of hosts, switch and cells are those of the plan."""
+    test = asked(kind, "64:1500:13", 60, rest)
+    direct = switch(tmp_path, "direct", hosts() + test)
+    through = switch(tmp_path, "switch", hosts() + SWITCH + CELLS + test, seed=2)
+    by_cable, by_switch, alone = (one["parameters"] for one in told(capsys, direct, through))
+    serial_us = 26 * 0.008
+    near(by_cable["intercept_us"], 3.0 + 1.5 + serial_us + 0.7 / 2)
+    near(by_cable["slope_us_per_byte"], 0.0076 + 0.008)
+    assert by_cable["step_bytes"]["value"] is None
+    assert by_switch["step_bytes"]["value"] == alone["step_bytes"]["value"] == 64
+    near(alone["intercept_us"], 2.0 + serial_us + CELL_US)
+    near(alone["slope_us_per_byte"], 0.008)
+    near(alone["step_us"], CELL_US)
+
+
+def test_both_definitions_of_what_a_switch_takes(tmp_path: Path) -> None:
+    test = asked("ping-pong", [64, 200, 500, 1000, 1500], 400)
+    folders = [
+        switch(tmp_path, "direct", hosts() + test),
+        switch(tmp_path, "switch", hosts() + SWITCH + test, seed=2),
+    ]
+    table = network.of_paths(folders)["subtraction"].tables["switch_latency"]
+    assert table["switch_us"].to_numpy() == pytest.approx(2.0 + (table["length_bytes"] + 26) * 0.008, abs=0.02)
+    assert table["rfc1242_us"].to_numpy() == pytest.approx(2.0, abs=0.02)
+
+
+def test_each_loss_is_attributed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    faults = "[[ports]]\nloss = 0.02\nloss_burst = 3\nduplicate = 0.005\nreorder = 0.005\nreorder_us = 70\n[[ports]]\n"
+    run = switch(tmp_path, "run", hosts() + SWITCH + faults + asked("stream", [1000], 20000, "spacing_us = 20\n"))
+    [result] = told(capsys, run)
+    rows = truth(run)
+    dropped = sorted(int(row["sequence"]) for row in rows if row["action"] == "drop")
+    copies = sum(row["action"] == "duplicate" for row in rows)
+    found = result["parameters"]
+    assert [found[name]["value"] for name in ("sent", "lost", "duplicated")] == [20000, len(dropped), copies]
+    assert found["received"]["value"] == 20000 - len(dropped)
+    [flow] = network.of_paths([run]).results[0].points[0].flows
+    assert flow.losses is not None
+    assert flow.losses.distances.tolist() == np.diff(dropped).tolist()
+    left = [int(row["sequence"]) for row in rows if row["action"] == "forward"]
+    first = list(dict.fromkeys(left))
+    overtaken = sum(number < most for number, most in zip(first[1:], np.maximum.accumulate(first), strict=False))
+    assert found["reordered"]["value"] == overtaken > 20
+    assert found["loss_ratio"]["sigma"] > math.sqrt(0.02 * 0.98 / 20000) * 1.3, "losses in bursts say less"
+    assert "blocks" in found["loss_ratio"]["reason"]
+    assert found["knee_us"]["value"] is None, "losses are no bottleneck"
+    # one way through cable, switch and cable; clocks through the same switch
+    near(found["latency_us"], 3 + 0.0076 * 1000 + 2 * 1026 * 0.008 + 2.0 + 1.5)
+
+
+SIZES = [64, 200, 500, 900, 1100, 1200, 1300, 1400, 1500]
+
+
+@pytest.mark.parametrize("start_us", [0, 5000], ids=["paused from the start", "paused later"])
+@pytest.mark.parametrize(("frames", "room"), [(300, 300_000), (128, 65536)])
+def test_a_buffer_is_exact_in_frames_and_bytes(
+    start_us: int, frames: int, room: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = hosts() + f"[switch]\nport_frames = {frames}\nport_bytes = {room}\n"
+    plan += asked("stream", SIZES, 1500, "spacing_us = 20\n")
+    plan += f'[[pauses]]\nnode = "B"\nstart_us = {start_us}\nduration_us = 50000\n'
+    run = switch(tmp_path, "run", plan)
+    [result] = told(capsys, run)
+    assert result["parameters"]["buffer_frames"]["value"] == frames
+    assert result["parameters"]["buffer_bytes"]["value"] == room
+    for point, size in enumerate(SIZES):
+        reasons = {row["reason"] for row in truth(run, point) if row["action"] == "drop"}
+        assert reasons == {"port_frames" if (size + 18) * frames < room else "port_bytes"}
+
+
+def test_a_pause_that_nothing_waited_for_tells_no_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    faults = "[switch]\n[[ports]]\nloss = 0.05\nloss_burst = 20\n[[ports]]\n"
+    plan = hosts() + faults + asked("stream", [64, 1000], 2000, "spacing_us = 20\n")
+    plan += '[[pauses]]\nnode = "B"\nstart_us = 0\nduration_us = 1\nquanta = 1\n'
+    [result] = told(capsys, switch(tmp_path, "run", plan))
+    for name in ("buffer_frames", "buffer_bytes"):
+        assert result["parameters"][name]["value"] is None
+        assert "no pause shows" in result["parameters"][name]["reason"]
+
+
+def test_a_sweep_of_spacings_has_floor_and_knee(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The least time between frames is that of the slower cable behind the switch; below it the buffer overflows."""
+    ports = "[[ports]]\n[[ports]]\nrate_mbit_s = 500\n"
+    for number, spacing in enumerate((9, 14, 20, 30, 60)):
+        plan = hosts() + "[switch]\nport_frames = 20\n" + ports
+        plan += asked("stream", [1000], 2000, f"spacing_us = {spacing}\n")
+        switch(tmp_path / "sweep" if number else _made(tmp_path / "sweep"), f"{number}", plan, seed=number + 1)
+    [result] = told(capsys, tmp_path / "sweep")
+    near(result["parameters"]["knee_us"], 1038 * 0.016, 5)
+    near(result["parameters"]["floor_us"], 3 + 7.6 + 1026 * 0.008 + 1026 * 0.016 + 1.5)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_senders_share_the_port_they_meet_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = "".join("[[ports]]\n" + ("rate_mbit_s = 100\n" if number else "") for number in range(4))
+    plan = hosts("ABCD") + SWITCH + slow + asked("many-to-one", [1500], 500, "spacing_us = 130\n", '"B", "C", "D"')
+    [result] = told(capsys, switch(tmp_path, "run", plan))
+    near(result["parameters"]["user_mbit_s"], 3 * 1500 * 8 / 130, 10)
+    assert result["parameters"]["lost"]["value"] == 0
+
+
+def test_who_answers_a_group_first(tmp_path: Path) -> None:
+    late = "".join(
+        NODE.format(name=name, jitter=0.03, rest=CLOCK).replace("respond_us = 0.7", f"respond_us = {respond}")
+        for name, respond in (("B", 6), ("C", 20), ("D", 40))
+    )
+    plan = hosts("A") + late + SWITCH + asked("one-to-many", [1024], 200, "request_bytes = 64\n", '"B", "C", "D"')
+    [result] = network.of_paths([switch(tmp_path, "run", plan)]).results
+    answers = result.tables["answers"].set_index("node")["median_us"]
+    assert answers.diff().dropna().tolist() == pytest.approx([14, 20], abs=0.1)
