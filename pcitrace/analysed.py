@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pcitrace.estimate import Estimate
     from pcitrace.frames import Frames
     from pcitrace.instrument.search import Matches
+    from pcitrace.learning import Learned
     from pcitrace.network import Network
     from pcitrace.results import Results
     from pcitrace.traffic import Traffic
@@ -189,6 +190,13 @@ class AnalysedRun(Run):
         from pcitrace.results import of_run
 
         return of_run(self)
+
+    @cached_property
+    def learned(self) -> Learned:
+        """What the traffic shows of the cards, with counts and margins: see :func:`pcitrace.analysis.learned`."""
+        from pcitrace.analysis import learned
+
+        return learned(self)
 
     @cached_property
     def network(self) -> Network:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,8 @@ from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.logs import with_logs
 from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.frames.probes import on_other_wire
+from pcitrace.learning import Learned, learn
+from pcitrace.learning.contradictions import contradictions
 from pcitrace.profiles import Profile
 from pcitrace.profiles import load as load_profile
 from pcitrace.run import Run
@@ -26,7 +29,7 @@ from pcitrace.traffic.content import WireFrames, wire_frames
 from pcitrace.traffic.dma import Memory
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["frames", "offsets", "on_axis", "traffic"]
+__all__ = ["frames", "learned", "offsets", "on_axis", "traffic"]
 
 CLOCK_OFF = 0.05
 """Relative difference between the clock of a bus and what ``run.toml`` says that nominal values do not explain."""
@@ -61,15 +64,15 @@ def traffic(run: Run, bus: str, *, profile: Profile | str | None = None) -> Traf
     return _host(run, bus, profile).traffic
 
 
-def frames(run: Run, *, profile: Profile | str | None = None) -> Frames:
+def frames(run: Run, *, profile: Profile | str | Mapping[str, Profile] | None = None) -> Frames:
     """Follow every frame of a run from the sender's memory to the receiver's.
 
     Parameters
     ----------
     run : Run
         A run folder; of a bare capture the buses are the hosts, and the link is not known.
-    profile : Profile or str, optional
-        Of the NICs, instead of what ``run.toml`` says.
+    profile : Profile or str or mapping, optional
+        Of the NICs, or of each host's by its name, instead of what ``run.toml`` says.
 
     Returns
     -------
@@ -85,7 +88,36 @@ def frames(run: Run, *, profile: Profile | str | None = None) -> Frames:
     return _frames(run, profile)
 
 
-def _frames(run: Run, profile: Profile | str | None) -> Frames:
+def learned(run: Run) -> Learned:
+    """Learn from a run what its cards do; what the profiles say of their DMA has no part in it.
+
+    Parameters
+    ----------
+    run : Run
+        A run folder; of a bare capture the buses are the hosts.
+
+    Returns
+    -------
+    Learned
+
+    Raises
+    ------
+    FrameMatchError
+        The run has more than two buses, or none.
+    """
+    names = run.folder.bus_hosts if run.folder is not None else list(run.buses)
+    said = {name: _profile(run, name, None) for name in names}
+    bare = {name: profile.registers_only() for name, profile in said.items()}
+    found = frames(run) if bare == said else frames(run, profile=bare)
+    return learn(found, _steps_us(run, found))
+
+
+def _steps_us(run: Run, found: Frames) -> dict[str, float]:
+    """Return the sampling step of each host's wire."""
+    return {name: _wire(run, name)[1] for name in found.hosts}
+
+
+def _frames(run: Run, profile: Profile | str | Mapping[str, Profile] | None) -> Frames:
     names = run.folder.bus_hosts if run.folder is not None else list(run.buses)
     if not 1 <= len(names) <= 2:
         raise FrameMatchError(
@@ -97,6 +129,9 @@ def _frames(run: Run, profile: Profile | str | None) -> Frames:
     found = _matched(run, hosts)
     if len(hosts) == 2:
         found = replace(found, findings=(*on_other_wire(hosts), *found.findings))
+    steps_us = {name: host.step_us for name, host in hosts.items()}
+    against = contradictions(found, {name: host.profile for name, host in hosts.items()}, steps_us)
+    found = replace(found, findings=(*found.findings, *against))
     if run.folder is None:
         return found
     placed[:] = contradiction(run, hosts, _link(run), placed)
@@ -139,7 +174,7 @@ def _link(run: Run) -> Link | None:
     return Link(link["rate_mbit_s"], link["preamble_bytes"], link["gap_bytes"]) if link else None
 
 
-def _host(run: Run, name: str, profile: Profile | str | None) -> HostTraffic:
+def _host(run: Run, name: str, profile: Profile | str | Mapping[str, Profile] | None) -> HostTraffic:
     host = run.folder.run["hosts"][name] if run.folder is not None else {}
     chosen = _profile(run, name, profile)
     bus = run[name]
@@ -174,7 +209,9 @@ def _same_axis(run: Run, one: str, other: str) -> bool:
     return captures[0] == captures[1] or all(run.folder.placed(capture) for capture in captures)
 
 
-def _profile(run: Run, name: str, profile: Profile | str | None) -> Profile:
+def _profile(run: Run, name: str, profile: Profile | str | Mapping[str, Profile] | None) -> Profile:
+    if isinstance(profile, Mapping):
+        return profile[name]
     if isinstance(profile, Profile):
         return profile
     if profile is not None:

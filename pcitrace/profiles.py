@@ -98,6 +98,10 @@ class Profile:
     windows: tuple[Window, ...] = field(default=())
     registers: tuple[Register, ...] = field(default=())
 
+    def registers_only(self) -> Profile:
+        """Return the profile without what it says of DMA and descriptors: windows and registers are left."""
+        return Profile(self.name, self.title, self.sources, self.device, windows=self.windows, registers=self.registers)
+
     def __repr__(self) -> str:
         return f"<Profile {self.name}: {self.title}, {len(self.registers)} registers>"
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "devices": "list the devices that configuration accesses show: who, where, base address registers",
     "check": "judge every clock by 53 rules of the bus: kept, broken and where, or not evaluated and why",
     "frames": "follow every frame from memory to memory: one row a frame",
+    "learn": "learn from its traffic what a card does, and write it as a NIC profile",
     "bursts": "list the DMA bursts of the NICs, their pieces joined",
     "csr": "list the accesses to the NICs' registers, retried attempts joined",
     "network": "latency, loss, throughput and buffers from frame logs, with or without a bus",
