@@ -103,13 +103,19 @@ class Decoder:
         return decoded.transactions
 
     def parts(
-        self, specs: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, data_phases: bool = False
+        self,
+        specs: Sequence[Mapping[str, Any]],
+        columns: Sequence[str] | None = None,
+        data_phases: bool = False,
+        **more: Any,
     ) -> _kernel.Parts:
         """The tables of some buses in parts, in order of time, while they are decoded; memory stays bounded.
 
-        With `columns` only these of transactions.
+        With `columns` only these of transactions. With `rules` and `bus_mhz` broken rules are problems, too; with
+        `clocks` (stamps from, to, clocks from, to) the parts have a line for each of these clocks; `until` ends it
+        about there.
         """
-        return _kernel.parts(self.capture, specs, columns=columns, data_phases=data_phases, **self.options)
+        return _kernel.parts(self.capture, specs, columns=columns, data_phases=data_phases, **more, **self.options)
 
     def clock_mhz(self, spec: Mapping[str, Any]) -> float | None:
         """Mean frequency of CLK over the whole capture in MHz; None where it has no two clocks."""
@@ -177,8 +183,12 @@ class Decoder:
         columns: Sequence[str],
         *,
         data_phases: bool,
+        until: int | None = None,
     ) -> Any:
-        """Decode some columns of the transactions of a bus, and judge every clock by these rules in the same pass."""
+        """Decode some columns of the transactions of a bus, and judge every clock by these rules in the same pass.
+
+        With `until` no further than about this sample or tick.
+        """
         with progress(f"check {self.path.name}") as report:
             [decoded] = _kernel.decode(
                 self.capture,
@@ -187,6 +197,7 @@ class Decoder:
                 data_phases=data_phases,
                 rules=rules,
                 bus_mhz=bus_mhz,
+                until=until,
                 progress=report,
                 **self.options,
             )

@@ -5,13 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pcitrace.cli.options import add_capture, add_grants, add_json, add_strict, choose_buses, open_run, print_json
+from pcitrace.cli.options import (
+    add_capture,
+    add_grants,
+    add_json,
+    add_rules,
+    add_strict,
+    choose_buses,
+    masks_of,
+    open_run,
+    print_json,
+)
 
 if TYPE_CHECKING:
-    from pcitrace.instrument.rules import Result
+    from pcitrace.instrument.judged import Found
 
 _EPILOG = """\
 examples:
@@ -36,9 +45,7 @@ _SHOWN = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_capture(parser, optional=True)
-    parser.add_argument("--rules", metavar="M,T07", help="only these rules: ids, or what ids begin with")
-    parser.add_argument("--ignore", metavar="M10,M12", default="", help="without these rules")
-    parser.add_argument("--masks", metavar="BENCH.toml", type=Path, help="rules that count on this bench")
+    add_rules(parser)
     parser.add_argument(
         "--limits",
         metavar="MHZ",
@@ -57,19 +64,27 @@ def run(args: argparse.Namespace) -> int:
     """Judge, and show what was found."""
     from pcitrace.instrument.judged import check
     from pcitrace.instrument.names import check_grants
-    from pcitrace.instrument.rules import State, select
+    from pcitrace.instrument.rules import State
 
     if args.explain is not None:
         return _explain(args.explain)
     if args.file is None:
         raise argparse.ArgumentError(None, "name a capture FILE, or a rule with --explain")
-    masks = select(_listed(args.rules) if args.rules is not None else None, _listed(args.ignore), args.masks)
+    masks = masks_of(args)
     results = {
         bus.name: check(bus, masks, bus_mhz=args.limits, grants=check_grants(args.grant, bus.lines))
         for bus in choose_buses(open_run(args), args.bus)
     }
     if args.json:
-        print_json({name: {"rules": [one.as_dict() for one in found]} for name, found in results.items()})
+        print_json(
+            {
+                name: {
+                    "causes": [one.as_dict() for one in found.causes],
+                    "rules": [one.as_dict() for one in found],
+                }
+                for name, found in results.items()
+            }
+        )
     else:
         print("\n\n".join("\n".join([f"bus {name}", *_lines(found)]) for name, found in results.items()))
     broken = [one for found in results.values() for one in found if one.state is State.VIOLATED]
@@ -77,10 +92,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"pcitrace: {args.file}: {len(broken)} rules are broken (--strict)", file=sys.stderr)
         return 1
     return 0
-
-
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _explain(wanted: str) -> int:
@@ -96,14 +107,24 @@ def _explain(wanted: str) -> int:
     return 0
 
 
-def _lines(found: list[Result]) -> list[str]:
-    """The broken rules, the first one to be broken first; then how many were kept, and what was not evaluated."""
+def _lines(found: Found) -> list[str]:
+    """Causes and broken rules, what was first before the rest; how many were kept, and what was not evaluated."""
     from pcitrace.instrument.rules import State
 
     broken = sorted((one for one in found if one.state is State.VIOLATED), key=lambda one: one.first[0].clk)
+    causes = list(found.causes)
     lines = []
+
+    def tell(before_us: float) -> None:
+        while causes and causes[0].time_us <= before_us:
+            cause = causes.pop(0)
+            lines.append(textwrap.fill(f"  !    {cause.text}", 98, subsequent_indent=" " * 7))
+            lines.append(f"       {cause.time_us:12.3f} us  {cause.count} x")
+
     for one in broken:
-        lines.append(f"  {one.rule.id}  {one.count} x  {one.rule.sentence}")
+        tell(one.first[0].time_us)
+        text = f"  {one.rule.id}  {one.count} x  {one.rule.sentence}"
+        lines.append(textwrap.fill(text, 98, subsequent_indent=" " * 7))
         for place in one.first[:_SHOWN]:
             who = " -> ".join(filter(None, (place.initiator, place.target)))
             number = "" if place.transaction is None else f"  transaction {place.transaction}"
@@ -111,7 +132,9 @@ def _lines(found: list[Result]) -> list[str]:
             lines.append(f"                        {place.seen}")
         for what, counts in (("initiators", one.initiators), ("targets", one.targets)):
             if len(counts) > 1:
-                lines.append(f"       {what}: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
+                text = f"       {what}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
+                lines.append(textwrap.fill(text, 98, subsequent_indent=" " * 9))
+    tell(float("inf"))
     kept = [one.rule.id for one in found if one.state is State.OK]
     lines.append(f"  kept           {len(kept)} of {len(found)} rules" + ("" if broken else ", none is broken"))
     reasons: dict[str, list[str]] = {}

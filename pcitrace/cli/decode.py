@@ -7,13 +7,21 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pcitrace.cli.choice import add_choice, choice
 from pcitrace.cli.options import add_capture, add_json, add_strict, choose_buses, open_run, print_json
 from pcitrace.cli.tables import output
+from pcitrace.cli.tables import write as write_table
 from pcitrace.decode import describe_problems
 from pcitrace.errors import WiringError
-from pcitrace.run import Bus
+
+if TYPE_CHECKING:
+    from pcitrace.instrument.conditions import Condition
+    from pcitrace.run import Bus
+
+HERE = Path("-")
+"""A table that is written to standard output."""
 
 _EPILOG = """\
 examples:
@@ -21,6 +29,8 @@ examples:
   pcitrace decode capture.sr -o t.parquet                  all of them, compact
   pcitrace decode bus.vcd.gz -o t.csv --data-phases d.csv  and every data phase
   pcitrace decode state.csv --clock-mhz 33.33 -o t.csv     the analyser was clocked by the bus
+  pcitrace decode bus.vcd.gz --where 'command == config_write'
+  pcitrace decode bus.vcd.gz --problems -                  what was wrong, instead of the transactions
 
 The columns are explained in the table reference of the documentation.
 """
@@ -33,30 +43,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="OUT", type=output, help="transactions: .csv, .parquet or .jsonl (default: CSV here)"
     )
     parser.add_argument("--data-phases", metavar="OUT", type=output, help="data phases, likewise")
-    parser.add_argument("--problems", metavar="OUT", type=output, help="problems, likewise")
+    parser.add_argument(
+        "--problems", metavar="OUT", type=output_or_here, help="problems, likewise; - for here, instead of transactions"
+    )
     parser.add_argument("--events", metavar="OUT", type=output, help="changes of INTA#-INTD# and LOCK#, likewise")
+    add_choice(parser)
     add_strict(parser)
     add_json(parser, "with -o: print the summary as JSON; without: print the transactions as JSON lines")
     parser.epilog = _EPILOG
 
 
+def output_or_here(text: str) -> Path:
+    """Argument type: a file to write, or standard output."""
+    return HERE if text == "-" else output(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Decode, write, and say in a line a bus what was found."""
     _check_outputs(args)
+    from pcitrace.instrument.stream import TRANSACTIONS
+
+    condition = choice(args, TRANSACTIONS)
+    if condition is not None and args.events is not None:
+        raise argparse.ArgumentError(
+            None, "--events are no transactions, which --where and the like choose; write them all"
+        )
     buses = choose_buses(open_run(args), args.bus)
     if len({id(bus.capture) for bus in buses}) > 1:
         names = ", ".join(bus.name for bus in buses)
         raise WiringError(f"{args.file}: the buses {names} are in several captures; name one with --bus")
-    if args.output is not None:
-        summary = _decode(buses, args, args.output)
-        _show(summary, args)
-    else:
-        with tempfile.TemporaryDirectory(prefix="pcitrace-") as folder:
-            path = Path(folder) / ("transactions.jsonl" if args.json else "transactions.csv")
-            summary = _decode(buses, args, path)
-            with path.open("rb") as file:
+    with tempfile.TemporaryDirectory(prefix="pcitrace-") as folder:
+        here = Path(folder) / ("table.jsonl" if args.json else "table.csv")
+        other = Path(folder) / "transactions.csv"
+        problems = here if args.problems == HERE else args.problems
+        transactions = args.output or (other if problems is here else here)
+        files = {"transactions": transactions, "data_phases": args.data_phases}
+        if condition is None:
+            specs = [bus.spec for bus in buses]
+            summary = buses[0].capture.decoder.write(specs, **files, problems=problems, events=args.events)
+        else:
+            summary = _chosen(buses, condition, files, problems)
+        if here in (transactions, problems):
+            with here.open("rb") as file:
                 sys.stdout.flush()
                 shutil.copyfileobj(file, sys.stdout.buffer)
+        elif args.output is not None:
+            _show(summary, args)
     return _strict(summary) if args.strict else 0
 
 
@@ -65,7 +97,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
     outputs = {
         "-o": args.output,
         "--data-phases": args.data_phases,
-        "--problems": args.problems,
+        "--problems": None if args.problems == HERE else args.problems,
         "--events": args.events,
     }
     taken = {Path(args.file).resolve(): "the capture"}
@@ -75,14 +107,19 @@ def _check_outputs(args: argparse.Namespace) -> None:
             raise argparse.ArgumentError(None, f"{option} {path} is {other} too; give it a name of its own")
 
 
-def _decode(buses: list[Bus], args: argparse.Namespace, output: Path) -> dict[str, Any]:
-    return buses[0].capture.decoder.write(
-        [bus.spec for bus in buses],
-        transactions=output,
-        data_phases=args.data_phases,
-        problems=args.problems,
-        events=args.events,
-    )
+def _chosen(buses: list[Bus], condition: Condition, files: dict[str, Path], problems: Path | None) -> dict[str, Any]:
+    """The same with what fulfils a condition only."""
+    from pcitrace.instrument.chosen import write
+
+    summary = write(buses, condition, files)
+    if problems is not None:
+        import pandas as pd
+
+        from pcitrace.schema import PROBLEMS
+
+        rows = [row for bus in summary.values() for row in bus["problems"]]
+        write_table(pd.DataFrame(rows, columns=list(PROBLEMS.column_names)), problems)
+    return summary
 
 
 def _show(summary: dict[str, Any], args: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pcitrace.cli.choice import add_choice, choice
-from pcitrace.cli.options import add_capture, choose_buses, open_run
+from pcitrace.cli.options import add_capture, add_rules, choose_buses, masks_of, open_run
 from pcitrace.errors import ConditionError
 from pcitrace.instrument.listing import Layer, Settings, lines
 from pcitrace.instrument.stream import TRANSACTIONS, Choice
@@ -27,7 +27,8 @@ examples:
   pcitrace list bus.vcd.gz --profile i82558 --two-pass       registers by name, from the first line on
 
 A line: time, initiator, command, address, data (bytes that were not enabled as dots), bytes moved, clocks without data,
-how it ended. Lines that begin with ! say what was wrong, at its place. Targets are named as configuration accesses have
+how it ended. Lines that begin with ! say what was wrong, at its place: M07 and the like are rules of the bus, which
+`pcitrace check --explain M07` explains. Targets are named as configuration accesses have
 placed them until that line.
 """
 
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="each retry by itself")
     parser.add_argument("--two-pass", action="store_true", help="name every target in every line; decodes twice")
     add_names(parser)
+    add_rules(parser)
     parser.add_argument(
         "--colour", choices=("auto", "always", "never"), default="auto", help="auto: on a terminal, without NO_COLOR"
     )
@@ -81,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         grants=grants_of(args, buses),
         registers=registers_of(args),
         problems_of_us=_problems_of_us(args),
+        masks=masks_of(args),
     )
     for some in lines(buses, settings, Choice(choice(args, TRANSACTIONS), settings.grants)):
         sys.stdout.buffer.write(some)

@@ -6,17 +6,23 @@ import argparse
 import json
 import math
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pcitrace.analysed import AnalysedRun, open
 from pcitrace.run import Bus, Run, printable
+
+if TYPE_CHECKING:
+    from pcitrace.instrument.rules import Masks
 
 __all__ = [
     "add_capture",
     "add_grants",
     "add_json",
+    "add_rules",
     "add_strict",
     "choose_buses",
+    "masks_of",
     "open_run",
     "positive",
     "print_json",
@@ -84,6 +90,23 @@ def add_grants(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="name the initiator with this GNT#; several may be given (default: told by what they do)",
     )
+
+
+def add_rules(parser: argparse.ArgumentParser) -> None:
+    """Add which rules count."""
+    parser.add_argument("--rules", metavar="M,T07", help="only these rules: ids, or what ids begin with")
+    parser.add_argument("--ignore", metavar="M10,M12", default="", help="without these rules")
+    parser.add_argument("--masks", metavar="BENCH.toml", type=Path, help="rules that count on this bench")
+
+
+def masks_of(args: argparse.Namespace) -> Masks:
+    """The rules that the arguments choose."""
+    from pcitrace.instrument.rules import select
+
+    def listed(text: str) -> list[str]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+
+    return select(listed(args.rules) if args.rules is not None else None, listed(args.ignore), args.masks)
 
 
 def open_run(args: argparse.Namespace) -> AnalysedRun:

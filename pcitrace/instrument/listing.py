@@ -15,8 +15,10 @@ from pcitrace import _kernel
 from pcitrace.instrument.stream import Choice, parts
 
 if TYPE_CHECKING:
+    from pcitrace.instrument.causes import Cause
     from pcitrace.instrument.names import Names
     from pcitrace.instrument.registers import Registers
+    from pcitrace.instrument.rules import Masks
     from pcitrace.run import Bus
 
 __all__ = ["Layer", "Settings", "lines"]
@@ -58,6 +60,10 @@ class Settings:
     problems_of_us : tuple of float, optional
         Where not all transactions are listed: problems of those that are, and those of no transaction from here to
         there.
+    masks : Masks, optional
+        Judge every clock by these rules: where one is broken is a line, and so is what is wrong with the lines
+        themselves. What a mask says of single initiators and targets is not heeded: a line is written before all is
+        known of them.
     """
 
     layer: Layer = Layer.TRANSACTIONS
@@ -70,6 +76,7 @@ class Settings:
     grants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     registers: Registers | None = None
     problems_of_us: tuple[float, float] | None = None
+    masks: Masks | None = None
 
 
 def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice | None = None) -> Iterator[bytes]:
@@ -103,7 +110,14 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
     )
     has_data = any("AD0" in bus.lines for bus in buses)
     known = {bus.name: _Known(bus, settings, listing) for bus in buses}
-    for part in parts(buses, _kernel.Listing.columns(), choice=choice, data_phases=has_data):
+    rules, bus_mhz = None, None
+    if settings.masks is not None:
+        judged = [_Judged(bus, settings, listing) for bus in buses]
+        rules = sorted({id for one in judged for id in one.how.possible})
+        bus_mhz = next((one.how.bus_mhz for one in judged if one.how.bus_mhz is not None), None)
+        yield b"".join(one.causes(settings, len(buses) > 1) for one in judged)
+    columns = _kernel.Listing.columns()
+    for part in parts(buses, columns, choice=choice, data_phases=has_data, rules=rules, bus_mhz=bus_mhz):
         written = 0
         listing.begin(part)
         for row, bus, transaction, command, address, moved in part.configuration() if has_data else ():
@@ -114,6 +128,29 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
                 known[bus].learn(transaction, command, address, moved)
         yield listing.lines(part, written, len(part))
     yield listing.finish()
+
+
+class _Judged:
+    """How a bus is judged in a listing."""
+
+    def __init__(self, bus: Bus, settings: Settings, listing: _kernel.Listing) -> None:
+        from pcitrace.instrument.judged import judging
+        from pcitrace.instrument.rules import catalogue
+
+        self.bus = bus
+        self.how = judging(bus, settings.masks)
+        listing.set_rules(bus.name, {id: catalogue()[id].sentence for id in self.how.wanted})
+
+    def causes(self, settings: Settings, with_bus: bool) -> bytes:
+        """The lines that say what is wrong with the control lines themselves."""
+        return b"".join(self._line(cause, settings, with_bus) for cause in self.how.causes)
+
+    def _line(self, cause: Cause, settings: Settings, with_bus: bool) -> bytes:
+        time_us = 0.0 if settings.zero_us is None else cause.time_us - settings.zero_us
+        text = f"!{time_us:14.3f} us  {self.bus.name + '  ' if with_bus else ''}{cause.text}"
+        if settings.width is not None and len(text) > settings.width:
+            text = text[: settings.width - 1] + "…"
+        return (f"\x1b[1;31m{text}\x1b[0m" if settings.colour else text).encode() + b"\n"
 
 
 class _Known:

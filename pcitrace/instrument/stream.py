@@ -96,6 +96,8 @@ def parts(
     *,
     choice: Choice | None = None,
     data_phases: bool = False,
+    rules: Sequence[str] | None = None,
+    bus_mhz: int | None = None,
 ) -> Iterator[_kernel.Part]:
     """Decode some buses of one capture and give their transactions in parts.
 
@@ -109,6 +111,10 @@ def parts(
         Which transactions go on.
     data_phases : bool
         Whether the parts have data phases.
+    rules : sequence of str, optional
+        Ids of rules; where one is broken is a problem of the part, and its kind is the rule's id.
+    bus_mhz : int, optional
+        33 or 66: whose limits CLK has to keep.
 
     Raises
     ------
@@ -122,7 +128,8 @@ def parts(
         raise WiringError(f"{capture.path}: the buses {names} are in several captures; name one with --bus")
     wanted = None if columns is None else [*columns, *(name for name in choice.columns if name not in columns)]
     specs = [bus.spec for bus in buses]
-    for part in capture.decoder.parts(specs, wanted, data_phases or choice.needs_data):
+    judging = {} if rules is None else {"rules": list(rules), "bus_mhz": bus_mhz}
+    for part in capture.decoder.parts(specs, wanted, data_phases or choice.needs_data, **judging):
         chosen = choice.of(part)
         if len(chosen) or len(part) == 0:
             yield chosen

@@ -136,6 +136,10 @@ impl<R> Columns<R> {
         Self::of(table.iter().collect(), false)
     }
 
+    pub fn chosen(columns: impl Iterator<Item = &'static Column<R>>) -> Self {
+        Self::of(columns.collect(), false)
+    }
+
     pub fn named(table: &'static [Column<R>], names: &[String], coded: bool) -> Result<Self> {
         let find = |name: &String| {
             let found = table.iter().find(|column| column.name == name);

@@ -235,7 +235,15 @@ pub struct Layout {
     pub lock: Option<Bit>,
     pub ad_order: [Option<Bit>; 2],
     pub agents: Vec<Agent>,
+    /// Lines that only a listing of clocks shows, by name: INTA#, IDSEL ...
+    pub others: Vec<(String, Bit)>,
 }
+
+/// Lines that have places of their own in a layout; those that begin with `AD`, `CBE`, `GNT`, `REQ` are among them.
+const KNOWN: [&str; 14] = [
+    "CLK", "FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#", "RST#", "PERR#", "SERR#", "REQ64#", "ACK64#", "PAR",
+    "PAR64", "LOCK#",
+];
 
 /// The lines between one agent and the arbiter.
 #[derive(Debug, Clone, Copy)]
@@ -284,7 +292,12 @@ impl Layout {
         let agents = grants
             .iter()
             .map(|(name, source)| Agent { grant: bit(*source), request: optional(&name.replacen("GNT", "REQ", 1)) });
+        let is_other = |name: &str| {
+            !KNOWN.contains(&name) && !["AD", "CBE", "GNT", "REQ"].iter().any(|stem| name.starts_with(stem))
+        };
+        let others = spec.lines.iter().filter(|(name, _)| is_other(name));
         Ok(Layout {
+            others: others.map(|(name, &source)| (name.clone(), bit(source))).collect(),
             agents: agents.collect(),
             lock: optional("LOCK#"),
             ad_order: [optional("AD0"), optional("AD1")],

@@ -8,8 +8,9 @@ use crate::columns::{self, Columns, Context, batch};
 use crate::error::{Error, Result};
 use crate::layout::BusSpec;
 use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
-use crate::problems::{Problem, Problems};
+use crate::problems::{Concerns, Problem, ProblemKind, Problems};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
+use crate::rules::{Rule, Violation};
 use crate::tables::{self, Wanted};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
@@ -21,8 +22,12 @@ use std::time::{Duration, Instant};
 
 /// Transactions in a part, about.
 const ROWS: usize = 8192;
+/// Bytes of clocks' lines in a part, about.
+const LINES: usize = 1 << 20;
 /// How long rows of a quiet bus may wait for others.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Clocks after a transaction in which what is wrong is said of it: SERR# comes 9 clocks after the address (rule P05).
+const AFTERWARDS: u64 = 9;
 /// Parts that may wait to be taken.
 const WAITING: usize = 4;
 
@@ -37,6 +42,8 @@ pub struct Part {
     pub problems: RecordBatch,
     /// How many data phases of the part are those of a transaction or of one before it.
     pub phase_ends: Vec<usize>,
+    /// Lines of the clocks, where those were asked for; not those of the transactions alone.
+    pub clock_lines: Vec<u8>,
 }
 
 impl Part {
@@ -62,6 +69,7 @@ impl Part {
             data_phases: filter_record_batch(&self.data_phases, &BooleanArray::from(phases))?,
             problems: self.problems.clone(),
             phase_ends,
+            clock_lines: self.clock_lines.clone(),
         })
     }
 }
@@ -90,7 +98,7 @@ impl Parts {
     /// Starts to decode; of transactions the named columns, or all.
     pub fn start(capture: Arc<Capture>, buses: Vec<BusSpec>, options: Options, wanted: &Wanted) -> Result<Self> {
         let (sender, messages) = sync_channel(WAITING);
-        let mut sink = PartSink::new(wanted, options.data_phases, sender.clone())?;
+        let mut sink = PartSink::new(wanted, &options, sender.clone())?;
         let work = move || {
             let decoded = pipeline::decode(&capture, &buses, &options, &mut sink, &mut |_| true);
             let decoded = decoded.and_then(|decoded| sink.send(true).map(|()| decoded));
@@ -128,6 +136,10 @@ struct Queue {
     transactions: VecDeque<Transaction>,
     data_phases: VecDeque<DataPhase>,
     problems: Problems,
+    /// Broken rules of which it is not known yet in which transaction they lie.
+    violations: VecDeque<Violation>,
+    /// The clock behind the transaction before, and so much more as what is still said of it takes.
+    over: u64,
     /// Of the next transaction.
     number: u64,
     /// Rows that are still to come start here or later.
@@ -141,6 +153,57 @@ impl Queue {
         let complete = !with_phases || self.reached == u64::MAX || self.data_phases.len() as u64 >= next.data_phases;
         complete.then_some(next.start)
     }
+
+    /// Broken rules at clocks before this one, with the transaction whose clocks they follow.
+    fn tell_violations(&mut self, before: u64) {
+        while let Some(violation) = self.violations.front().filter(|violation| violation.clk < before).copied() {
+            self.violations.pop_front();
+            let concerns = match self.number.checked_sub(1).filter(|_| violation.clk < self.over) {
+                Some(number) => Concerns::Transaction(number),
+                None => Concerns::NoneAfter(self.number),
+            };
+            self.problems.push(Problem {
+                stamp: violation.stamp,
+                kind: ProblemKind::Broken(violation.rule),
+                concerns,
+                text: "",
+                lines: violation.lines,
+                first_clk: violation.clk,
+                last_clk: violation.clk,
+                count: 1,
+            });
+        }
+    }
+}
+
+/// What the decoder says of itself where rules were not asked for; a rule says the same, and more precisely.
+fn is_told_by(problem: ProblemKind, rule: Rule) -> bool {
+    match problem {
+        ProblemKind::IllegalSequence => rule <= Rule::M11 || rule == Rule::M22,
+        ProblemKind::AddressParity => rule == Rule::P01,
+        ProblemKind::DataParity => matches!(rule, Rule::P02 | Rule::P03),
+        _ => false,
+    }
+}
+
+/// Leaves out the problems that a broken rule of the same bus tells at the same clocks, or the next ones.
+fn without_what_rules_tell(found: Vec<(usize, Problem)>) -> Vec<(usize, Problem)> {
+    let rules: Vec<_> = found
+        .iter()
+        .filter_map(|(bus, problem)| match problem.kind {
+            ProblemKind::Broken(rule) => Some((*bus, rule, problem.first_clk, problem.last_clk)),
+            _ => None,
+        })
+        .collect();
+    let is_told = |(bus, problem): &(usize, Problem)| {
+        rules.iter().any(|&(of, rule, first, last)| {
+            of == *bus
+                && is_told_by(problem.kind, rule)
+                && first <= problem.last_clk + 1
+                && problem.first_clk <= last + 1
+        })
+    };
+    found.iter().filter(|problem| !is_told(problem)).copied().collect()
 }
 
 /// A run of transactions of one bus.
@@ -156,6 +219,7 @@ struct PartSink {
     transaction_columns: Arc<Columns<Transaction>>,
     data_phase_columns: Arc<Columns<DataPhase>>,
     with_phases: bool,
+    with_rules: bool,
     buses: Vec<BusTables>,
     queues: Vec<Queue>,
     /// What the next part will hold.
@@ -163,22 +227,25 @@ struct PartSink {
     data_phases: Vec<DataPhase>,
     runs: Vec<Run>,
     phase_ends: Vec<usize>,
+    clock_lines: Vec<u8>,
     last_sent: Option<Instant>,
 }
 
 impl PartSink {
-    fn new(wanted: &Wanted, with_phases: bool, sender: SyncSender<Message>) -> Result<Self> {
+    fn new(wanted: &Wanted, options: &Options, sender: SyncSender<Message>) -> Result<Self> {
         Ok(PartSink {
             sender,
             transaction_columns: Arc::new(tables::transactions(wanted)?),
             data_phase_columns: Arc::new(tables::data_phases()),
-            with_phases,
+            with_phases: options.data_phases,
+            with_rules: options.rules.is_some(),
             buses: Vec::new(),
             queues: Vec::new(),
             transactions: Vec::new(),
             data_phases: Vec::new(),
             runs: Vec::new(),
             phase_ends: Vec::new(),
+            clock_lines: Vec::new(),
             last_sent: None,
         })
     }
@@ -218,24 +285,28 @@ impl PartSink {
             }
             _ => self.runs.push(Run { bus, number: queue.number, transactions: 1, data_phases: phases }),
         }
+        queue.tell_violations(transaction.start_clk);
         queue.number += 1;
+        queue.over = transaction.start_clk + transaction.clocks + AFTERWARDS;
+        queue.tell_violations(transaction.start_clk + transaction.clocks + 1);
         self.transactions.push(transaction);
         self.phase_ends.push(self.data_phases.len());
     }
 
     /// Sends the next part; an empty one only if it is the last.
     fn send(&mut self, last: bool) -> Result<()> {
-        let mut found: Vec<_> = self
-            .queues
-            .iter_mut()
-            .zip(&self.buses)
-            .flat_map(|(queue, bus)| {
-                let over = if last { u64::MAX } else { queue.number };
-                queue.problems.take_before(over).into_iter().map(move |problem| (bus, problem))
-            })
-            .collect();
+        let mut found = Vec::new();
+        for (bus, queue) in self.queues.iter_mut().enumerate() {
+            if last {
+                queue.tell_violations(u64::MAX);
+            }
+            let over = if last { u64::MAX } else { queue.number };
+            found.extend(queue.problems.take_before(over).into_iter().map(|problem| (bus, problem)));
+        }
+        let found = if self.with_rules { without_what_rules_tell(found) } else { found };
+        let mut found: Vec<_> = found.into_iter().map(|(bus, problem)| (&self.buses[bus], problem)).collect();
         found.sort_by_key(|(_, problem)| *problem);
-        if self.transactions.is_empty() && found.is_empty() && !last {
+        if self.transactions.is_empty() && found.is_empty() && self.clock_lines.is_empty() && !last {
             return Ok(());
         }
         let part = Part {
@@ -249,8 +320,9 @@ impl PartSink {
                 &self.buses,
                 &self.parts(&self.data_phases, |run| run.data_phases),
             ),
-            problems: tables::problem_rows(&found),
+            problems: tables::problem_rows(&found, self.with_rules),
             phase_ends: std::mem::take(&mut self.phase_ends),
+            clock_lines: std::mem::take(&mut self.clock_lines),
         };
         self.transactions.clear();
         self.data_phases.clear();
@@ -275,6 +347,21 @@ impl PartSink {
 
 impl Sink for PartSink {
     type Gathered = Rows;
+    const TAKES_VIOLATIONS: bool = true;
+
+    fn violations(&mut self, bus: usize, violations: Vec<Violation>) -> Result<()> {
+        // Rules are found one after the other, block by block; what was broken first comes first.
+        let queue = &mut self.queues[bus].violations;
+        let from = queue.len();
+        queue.extend(violations);
+        queue.make_contiguous()[from..].sort_by_key(|violation| (violation.clk, violation.rule));
+        Ok(())
+    }
+
+    fn clock_lines(&mut self, lines: Vec<u8>) -> Result<()> {
+        self.clock_lines.extend(lines);
+        if self.clock_lines.len() >= LINES { self.send(false) } else { Ok(()) }
+    }
 
     fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Rows>> {
         self.buses = buses.to_vec();

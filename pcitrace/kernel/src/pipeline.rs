@@ -6,12 +6,13 @@ use crate::cut::{Cut, Rest, decode_chunk};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use crate::layout::{BusSpec, Layout};
+use crate::listing::clocks::{ClockLines, Wanted};
 use crate::problems::{Concerns, Problem, ProblemKind, Problems};
 use crate::protocol::PciX;
 use crate::records;
 use crate::recover::Recovery;
 use crate::rows::{Origin, Rows, TakeRows, WindowCounts, append_windows};
-use crate::rules::{ClockLimits, Findings, RuleSet, Rules};
+use crate::rules::{ClockLimits, Findings, RuleSet, Rules, Violation};
 use crate::windows::Windows;
 use std::path::Path;
 
@@ -31,6 +32,10 @@ pub struct Options {
     pub rules: Option<RuleSet>,
     /// Whose limits CLK has to keep, 33 or 66 MHz.
     pub bus_mhz: Option<u32>,
+    /// Go no further than about this stamp: chunks, or records, that begin behind it are left out.
+    pub until: Option<u64>,
+    /// Write a line for each of these clocks; rules have to be asked for, if only an empty set of them.
+    pub clock_lines: Option<Wanted>,
     /// 0 for as many as the machine runs at once.
     pub threads: usize,
     /// Do without the processor's vector instructions.
@@ -40,7 +45,10 @@ pub struct Options {
 impl Options {
     fn judge(&self, layout: &Layout, time: TimeBase) -> Option<Box<Rules>> {
         let limits = self.bus_mhz.map(|mhz| ClockLimits::new(mhz, time.us(1)));
-        self.rules.map(|wanted| Box::new(Rules::new(layout.clone(), wanted, limits)))
+        let mut rules = Rules::new(layout.clone(), self.rules?, limits);
+        let lines = |wanted: &Wanted| ClockLines::new(layout.clone(), time, wanted.clone());
+        rules.lines = self.clock_lines.as_ref().map(lines);
+        Some(Box::new(rules))
     }
 }
 
@@ -81,6 +89,16 @@ pub trait Sink {
     fn rows(&mut self, bus: usize, origin: Origin, rows: Self::Gathered) -> Result<()>;
     /// Problems of one bus, before the rows that they concern; who needs them all at the end has them in [`Decoded`].
     fn problems(&mut self, _bus: usize, _problems: &[Problem]) -> Result<()> {
+        Ok(())
+    }
+    /// Whether broken rules are told while they are found; else they are in [`Decoded`], as many as are kept.
+    const TAKES_VIOLATIONS: bool = false;
+    /// Rules that were broken on one bus, before the rows behind them.
+    fn violations(&mut self, _bus: usize, _violations: Vec<Violation>) -> Result<()> {
+        Ok(())
+    }
+    /// Lines of the next clocks, where those were asked for.
+    fn clock_lines(&mut self, _lines: Vec<u8>) -> Result<()> {
         Ok(())
     }
     /// No row of `bus` that is still to come starts before `stamp`; for `u64::MAX` none comes at all.
@@ -172,7 +190,7 @@ pub fn decode<S: Sink>(
                     let decoder = Decoder::new(layout, options.data_phases, windows, 0, options.portable);
                     decoder.noting_events(options.events).judged_by(rules)
                 };
-                let mut decoder = records::decode(changes.as_ref(), spec, make, |decoder, done| {
+                let mut decoder = records::decode(changes.as_ref(), spec, options.until, make, |decoder, done| {
                     let share = (index as f64 + done) / buses.len() as f64;
                     if !progress(share) {
                         return Err(Error::Interrupted);
@@ -234,10 +252,16 @@ impl<G: Gather> Track<G> {
     }
 
     /// Passes on the rows of a decoder, and what else it has found.
-    fn pass_on(&mut self, decoder: &mut Decoder, rows: G, sink: &mut impl Sink<Gathered = G>) -> Result<()> {
+    fn pass_on<S: Sink<Gathered = G>>(&mut self, decoder: &mut Decoder, rows: G, sink: &mut S) -> Result<()> {
         let found = decoder.protocol.take_problems().counted_from(self.origin);
         sink.problems(self.bus.index, found.rows())?;
         self.problems.append(found);
+        if let Some(rules) = decoder.rules.as_mut().filter(|_| S::TAKES_VIOLATIONS) {
+            sink.violations(self.bus.index, rules.findings.take())?;
+            if let Some(lines) = &mut rules.lines {
+                sink.clock_lines(lines.take())?;
+            }
+        }
         if !rows.is_empty() {
             sink.rows(self.bus.index, self.origin, rows)?;
         }
@@ -257,6 +281,7 @@ impl<G: Gather> Track<G> {
             kind: ProblemKind::Truncated,
             concerns: Concerns::NoneAfter(self.origin.transactions),
             text: "the capture ends within a sample: what there is of it is left out",
+            lines: 0,
             first_clk: last,
             last_clk: last,
             count: 1,
@@ -377,6 +402,8 @@ fn decode_sampled<S: Sink>(
         })
         .collect();
     let total = sampled.total_bytes();
+    let last_byte = options.until.map_or(u64::MAX, |stamp| stamp.saturating_mul(unit as u64));
+    let chunks = || sampled.chunks().take_while(|chunk| chunk.as_ref().map_or(true, |chunk| chunk.offset <= last_byte));
     let mut reached = 0;
     let mut step = |length: usize| -> Result<()> {
         reached += length as u64;
@@ -397,7 +424,7 @@ fn decode_sampled<S: Sink>(
             })
             .collect::<Result<Vec<_>>>()?;
         let mut buffer = Vec::new();
-        for chunk in sampled.chunks() {
+        for chunk in chunks() {
             let bytes = chunk?.bytes(&mut buffer)?;
             for ((track, decoder), recovery) in tracks.iter_mut().zip(&mut decoders).zip(&mut recoveries) {
                 recovery.push(&bytes, decoder);
@@ -410,7 +437,7 @@ fn decode_sampled<S: Sink>(
         }
     } else if threads == 1 {
         let mut own = Own::default();
-        for chunk in sampled.chunks() {
+        for chunk in chunks() {
             let mut buffer = std::mem::take(&mut own.buffer);
             let bytes = chunk?.bytes(&mut buffer)?;
             let mut counts = Vec::new();
@@ -427,7 +454,7 @@ fn decode_sampled<S: Sink>(
         // Rules look back further than chunks that are decoded on their own could: the clocks are judged in order.
         let load = |chunk: Chunk, _: &mut ()| Ok(chunk.bytes(&mut Vec::new())?.into_owned());
         let mut own = Own::default();
-        in_order(sampled.chunks(), threads, load, |bytes: Vec<u8>| {
+        in_order(chunks(), threads, load, |bytes: Vec<u8>| {
             let mut counts = Vec::new();
             for (track, decoder) in tracks.iter_mut().zip(&mut decoders) {
                 let mut rows = own.gatherer(track.bus.index, &track.empty);
@@ -460,7 +487,7 @@ fn decode_sampled<S: Sink>(
             *own = Own { buffer, counts };
             Ok((length, cuts))
         };
-        in_order(sampled.chunks(), threads, cut, |(length, cuts)| {
+        in_order(chunks(), threads, cut, |(length, cuts)| {
             for ((track, decoder), cut) in tracks.iter_mut().zip(&mut decoders).zip(cuts) {
                 decoder.push(&cut.head);
                 if let Some(Rest { next, decoder: behind, rows }) = cut.rest {

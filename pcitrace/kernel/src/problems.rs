@@ -5,6 +5,7 @@
 //! are bounded by those, and they are the same however the capture is cut.
 
 use crate::rows::Origin;
+use crate::rules::Rule;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemKind {
@@ -18,6 +19,8 @@ pub enum ProblemKind {
     ParityError,
     SystemError,
     Suspect,
+    /// A rule of the catalogue is broken; only where rules were asked for.
+    Broken(Rule),
 }
 
 impl ProblemKind {
@@ -33,6 +36,7 @@ impl ProblemKind {
             ProblemKind::ParityError => "perr",
             ProblemKind::SystemError => "serr",
             ProblemKind::Suspect => "suspect",
+            ProblemKind::Broken(rule) => rule.id(),
         }
     }
 }
@@ -69,6 +73,8 @@ pub struct Problem {
     pub kind: ProblemKind,
     pub concerns: Concerns,
     pub text: &'static str,
+    /// Of a broken rule: F I T S D asserted at its clock (bits 0 to 4) and at the one before (bits 8 to 12).
+    pub lines: u16,
     /// Numbers of the clocks at which it was seen for the first and for the last time. A gap has that of the clock behind.
     pub first_clk: u64,
     pub last_clk: u64,
@@ -184,7 +190,7 @@ mod tests {
         };
         let linked = what % 4 == 1 && begun > 0;
         let concerns = if linked { Concerns::Transaction(begun - 1) } else { Concerns::NoneAfter(begun) };
-        Problem { stamp: clk, kind, concerns, text, first_clk: clk, last_clk: clk, count: 1 }
+        Problem { stamp: clk, kind, concerns, text, lines: 0, first_clk: clk, last_clk: clk, count: 1 }
     }
 
     #[test]

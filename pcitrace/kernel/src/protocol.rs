@@ -413,7 +413,7 @@ impl Protocol {
     #[inline(never)]
     fn problem(&mut self, (clk, stamp): At, kind: ProblemKind, transaction: Option<u64>, text: &'static str) {
         let concerns = transaction.map_or(Concerns::NoneAfter(self.numbers), Concerns::Transaction);
-        let problem = Problem { stamp, kind, concerns, text, first_clk: clk, last_clk: clk, count: 1 };
+        let problem = Problem { stamp, kind, concerns, text, lines: 0, first_clk: clk, last_clk: clk, count: 1 };
         self.rows.problems.push(problem);
     }
 

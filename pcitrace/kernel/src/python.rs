@@ -385,8 +385,8 @@ fn from_samples(
 
 #[pyfunction]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None, coded = true,
-                    data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, threads = 0,
-                    progress = None, portable = false))]
+                    data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, until = None,
+                    threads = 0, progress = None, portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode(
     py: Python<'_>,
@@ -402,12 +402,12 @@ fn decode(
     window_us: Option<f64>,
     rules: Option<Vec<String>>,
     bus_mhz: Option<u32>,
+    until: Option<u64>,
     threads: usize,
     progress: Option<Py<PyAny>>,
     portable: bool,
 ) -> PyResult<Vec<Decoded>> {
-    let rules = rules.as_deref().map(RuleSet::named).transpose();
-    let rules = rules.map_err(|id| PyValueError::new_err(format!("there is no rule {id}")))?;
+    let rules = rule_set(rules)?;
     let options = Options {
         rate_hz,
         clock_mhz,
@@ -417,8 +417,10 @@ fn decode(
         window_us,
         rules,
         bus_mhz,
+        until,
         threads,
         portable,
+        ..Options::default()
     };
     let mut watch = Watch { hook: progress, raised: None };
     let mut sink = MemorySink::new(&Wanted { columns, coded }).map_err(|error| to_python(py, error))?;
@@ -455,6 +457,12 @@ fn decode(
         .collect()
 }
 
+/// Rules by their ids.
+pub fn rule_set(ids: Option<Vec<String>>) -> PyResult<Option<RuleSet>> {
+    let rules = ids.as_deref().map(RuleSet::named).transpose();
+    rules.map_err(|id| PyValueError::new_err(format!("there is no rule {id}")))
+}
+
 /// How often each rule was broken, and over what.
 fn judged(py: Python<'_>, findings: &Findings) -> PyResult<Py<PyDict>> {
     let counts = PyDict::new(py);
@@ -466,6 +474,11 @@ fn judged(py: Python<'_>, findings: &Findings) -> PyResult<Py<PyDict>> {
     judged.set_item("clocks", findings.clocks)?;
     judged.set_item("address_phases", findings.address_phases)?;
     judged.set_item("ungranted", findings.ungranted)?;
+    let census = PyDict::new(py);
+    census.set_item("clocks", findings.census.clocks)?;
+    census.set_item("asserted", findings.census.asserted.to_vec())?;
+    census.set_item("changes", findings.census.changes.to_vec())?;
+    judged.set_item("census", census)?;
     Ok(judged.unbind())
 }
 

@@ -4,7 +4,7 @@ use crate::listing::names::{Field, Register, Window};
 use crate::listing::{self, Layer, Zero};
 use crate::parts::{self, Next};
 use crate::pipeline::Options;
-use crate::python::{Capture, PySpec, Table, summary, to_python};
+use crate::python::{Capture, PySpec, Table, rule_set, summary, to_python};
 use crate::tables::{self, Wanted};
 use crate::write::TableFile;
 use arrow::array::{Array, AsArray};
@@ -12,6 +12,7 @@ use arrow::datatypes::{UInt8Type, UInt64Type};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -75,6 +76,11 @@ impl Part {
     #[getter]
     fn problems(&self) -> Table {
         Table::of(self.part.problems.clone())
+    }
+
+    /// Lines of the clocks, where those were asked for.
+    fn clock_lines<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.part.clock_lines)
     }
 
     /// The transactions that are wanted, a byte each, with their data phases.
@@ -179,6 +185,11 @@ impl Listing {
         self.with(|listing| listing.names.set_initiator(bus, line, name));
     }
 
+    /// The rules that are told of a bus: their sentences by their ids.
+    fn set_rules(&self, bus: String, sentences: HashMap<String, String>) {
+        self.with(|listing| listing.rules.insert(bus, sentences));
+    }
+
     fn set_place(&self, bus: String, address: u64, name: String) {
         self.with(|listing| listing.names.set_place(bus, address, name));
     }
@@ -247,7 +258,8 @@ impl Writer {
 #[pyfunction]
 #[pyo3(name = "parts")]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None,
-                    data_phases = false, threads = 0))]
+                    data_phases = false, rules = None, bus_mhz = None, until = None, clocks = None,
+                    threads = 0))]
 #[allow(clippy::too_many_arguments)]
 fn start(
     py: Python<'_>,
@@ -258,9 +270,26 @@ fn start(
     recover_clock: bool,
     columns: Option<Vec<String>>,
     data_phases: bool,
+    rules: Option<Vec<String>>,
+    bus_mhz: Option<u32>,
+    until: Option<u64>,
+    clocks: Option<(u64, u64, u64, u64)>,
     threads: usize,
 ) -> PyResult<Parts> {
-    let options = Options { rate_hz, clock_mhz, recover_clock, data_phases, threads, ..Options::default() };
+    let rules = rule_set(rules)?;
+    let options = Options {
+        rate_hz,
+        clock_mhz,
+        recover_clock,
+        data_phases,
+        rules,
+        bus_mhz,
+        until,
+        clock_lines: clocks
+            .map(|(from, to, first, end)| listing::clocks::Wanted { stamps: from..to, clks: first..end }),
+        threads,
+        ..Options::default()
+    };
     // The names of a dictionary are those of one bus, and a part may have rows of several.
     let wanted = Wanted { coded: false, columns };
     let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<crate::error::Result<Vec<_>>>();

@@ -237,11 +237,12 @@ fn rises(clk: &Signal, source: Source, gaps: &[(u64, u64)]) -> Vec<u64> {
 /// Records pushed at a time.
 const BATCH: usize = 4096;
 
-/// Decodes one bus of a capture of changes. `make` builds its decoder; `batch` is called after each batch of records with the
+/// Decodes one bus of a capture of changes, up to a time or all of it. `make` builds its decoder; `batch` is called after each batch of records with the
 /// share that is done.
 pub fn decode(
     changes: &dyn Changes,
     spec: &BusSpec,
+    until: Option<u64>,
     make: impl FnOnce(Layout) -> Decoder,
     mut batch: impl FnMut(&mut Decoder, f64) -> Result<()>,
 ) -> Result<Decoder> {
@@ -255,7 +256,10 @@ pub fn decode(
     if let Some(rules) = &mut decoder.rules {
         rules.watch_changes(&clk, packing.clk, changes.gaps());
     }
-    let rises = rises(&clk, packing.clk, changes.gaps());
+    let mut rises = rises(&clk, packing.clk, changes.gaps());
+    if let Some(until) = until {
+        rises.truncate(rises.partition_point(|&time| time <= until));
+    }
     let mut cursors: Vec<Cursor> =
         limbs.iter().zip(signals).map(|(&limb, signal)| Cursor { limb, signal, next: 0 }).collect();
 

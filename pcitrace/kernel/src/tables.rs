@@ -90,6 +90,12 @@ const PROBLEMS: &[Column<Problem>] = &[
     column("text", cells!(Text, |_, p| Some(p.text))),
 ];
 
+/// What a listing reads of problems besides.
+const LINES: &[Column<Problem>] = &[
+    column("asserted", cells!(Byte, |_, p| Some(p.lines as u8))),
+    column("asserted_before", cells!(Byte, |_, p| Some((p.lines >> 8) as u8))),
+];
+
 const VIOLATIONS: &[Column<Violation>] = &[
     column("rule", cells!(Text, |_, v| Some(v.rule.id()))),
     column("clk", cells!(Integer, |_, v| Some(v.clk))),
@@ -175,11 +181,12 @@ pub fn events() -> Columns<Event> {
 /// Rows per batch, at most.
 const LONG: usize = 1 << 17;
 
-/// Problems, each with its bus, in this order.
-pub fn problem_rows(problems: &[(&BusTables, Problem)]) -> RecordBatch {
+/// Problems, each with its bus, in this order; with the lines that were seen where broken rules are among them.
+pub fn problem_rows(problems: &[(&BusTables, Problem)], with_lines: bool) -> RecordBatch {
     let rows: Vec<_> =
         problems.iter().map(|(bus, problem)| (Context { bus, number: 0 }, slice::from_ref(problem))).collect();
-    batch(&Arc::new(Columns::all(PROBLEMS)), &[], &rows)
+    let columns = Columns::chosen(PROBLEMS.iter().chain(LINES.iter().filter(|_| with_lines)));
+    batch(&Arc::new(columns), &[], &rows)
 }
 
 /// The problems of several buses in order of time.

@@ -25,6 +25,10 @@ const COMMANDS: [&str; 16] = [
 ];
 const SPECIAL_CYCLE: u8 = 1;
 
+/// An access that was retried so often without any data is never going to be completed: a target may take 16 clocks to its
+/// first data (PCI 2.3, section 3.5.1.1), and one that needs longer seldom needs 64 attempts.
+const PERSISTENT: u64 = 64;
+
 /// Data phases that a line shows unless it is to show all.
 const SHOWN: usize = 4;
 /// Data phases in a line of their own.
@@ -151,6 +155,16 @@ impl Line {
         if options.all_data && self.data.len() > SHOWN {
             self.all_data(options, out);
         }
+    }
+
+    /// What is wrong where an access was retried so often that it is no coincidence, and nothing came of it.
+    pub fn never_completed(&self) -> Option<String> {
+        if self.termination != "retry" || self.attempts < PERSISTENT {
+            return None;
+        }
+        let of = self.address.map_or(String::new(), |address| format!(" {address:08x}"));
+        let command = self.command.map_or("access", |command| COMMANDS[usize::from(command)]);
+        Some(format!("never completed: {command}{of} was retried {} times", self.attempts))
     }
 
     /// What is done: the command, where, and with which data.

@@ -5,6 +5,7 @@
 //!
 //! Names are given from outside and may change between two lines: a listing names what is known at that line.
 
+pub mod clocks;
 mod joined;
 mod line;
 pub mod names;
@@ -15,7 +16,7 @@ use crate::parts::Part;
 use joined::Joined;
 use line::{Line, Style, Writer};
 use names::Names;
-use rows::{Problem, Row, Rows};
+use rows::{Problem, Row, Rows, Sentences};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -83,6 +84,8 @@ pub struct Options {
 pub struct Listing {
     options: Options,
     pub names: Names,
+    /// Sentences of the rules that are told, by bus and id.
+    pub rules: Sentences,
     joined: Joined,
     problems: VecDeque<Problem>,
     /// Start of the line before.
@@ -96,6 +99,7 @@ impl Listing {
             joined: Joined::new(options.layer == Layer::Accesses),
             options,
             names: Names::default(),
+            rules: Sentences::new(),
             problems: VecDeque::new(),
             before_us: None,
             out: Vec::new(),
@@ -104,7 +108,7 @@ impl Listing {
 
     /// The problems of a part, before its first lines.
     pub fn problems(&mut self, part: &Part) -> Result<()> {
-        self.problems.extend(rows::problems(&part.problems).map_err(unusable)?);
+        self.problems.extend(rows::problems(&part.problems, &self.rules).map_err(unusable)?);
         Ok(())
     }
 
@@ -147,6 +151,30 @@ impl Listing {
             }
         }
         self.due_problems(row, true);
+        if row.termination == "master_abort" {
+            self.unclaimed(row);
+        }
+    }
+
+    /// An access to memory or I/O that nobody claimed, where base address registers say who should.
+    #[cold]
+    fn unclaimed(&mut self, row: &Row) {
+        let io = matches!(row.command, Some(2 | 3));
+        let (Some(address), Some(2 | 3 | 6 | 7 | 0xC | 0xE | 0xF)) = (row.address, row.command) else { return };
+        let Some(nearest) = self.names.nearest(row.bus, io, address, row.number) else { return };
+        let text = match self.names.place(row.bus, io, address, row.number) {
+            Some(place) => format!(
+                "nobody claims {address:08x}, though {} covers it: is the device enabled to answer?",
+                place.window.name
+            ),
+            None => format!(
+                "nobody claims {address:08x}: no base address register covers it; nearest is {}, {:08x} to {:08x}",
+                nearest.name,
+                nearest.base,
+                nearest.base + (nearest.size - 1)
+            ),
+        };
+        self.problem(&Problem { bus: row.bus.into(), time_us: row.start_us, transaction: Some(row.number), text });
     }
 
     /// One line a data phase, at its own time and address; a transaction without data is a line, too.
@@ -213,6 +241,9 @@ impl Listing {
         let time_us = self.shown_us(line.time_us);
         self.before_us = Some(line.time_us);
         line.write(time_us, &self.names, &self.options, &mut self.out);
+        if let Some(text) = line.never_completed() {
+            self.problem(&Problem { bus: line.bus.clone(), time_us: line.time_us, transaction: None, text });
+        }
     }
 
     fn shown_us(&self, time_us: f64) -> f64 {

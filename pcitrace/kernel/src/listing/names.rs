@@ -99,6 +99,18 @@ impl Names {
         self.places.get(&(bus.to_string(), address)).map(String::as_str)
     }
 
+    /// The window of the same space that is nearest to an address; None where none is known.
+    pub fn nearest(&self, bus: &str, io: bool, address: u64, transaction: u64) -> Option<&Window> {
+        let there = |window: &&Window| {
+            window.io == io && window.size > 0 && (window.since..window.until).contains(&transaction)
+        };
+        let away = |window: &&Window| {
+            let end = window.base + (window.size - 1);
+            window.base.saturating_sub(address) + address.saturating_sub(end)
+        };
+        self.windows.get(bus)?.iter().filter(there).min_by_key(away)
+    }
+
     /// What an address of memory or I/O is for a transaction.
     pub fn place(&self, bus: &str, io: bool, address: u64, transaction: u64) -> Option<Place<'_>> {
         let window = self.windows.get(bus)?.iter().find(|window| {

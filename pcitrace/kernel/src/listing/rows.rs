@@ -6,8 +6,12 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, StringArray, UInt8Array, UInt64Array,
 };
 use arrow::datatypes::{Float64Type, UInt8Type, UInt64Type};
+use std::collections::HashMap;
 
 type Read<T> = Result<T, String>;
+
+/// Sentences of rules, by bus and id.
+pub type Sentences = HashMap<String, HashMap<String, String>>;
 
 fn column<'a>(batch: &'a RecordBatch, name: &str) -> Read<&'a ArrayRef> {
     batch.column_by_name(name).ok_or_else(|| name.to_string())
@@ -157,7 +161,8 @@ pub struct Problem {
     pub text: String,
 }
 
-pub fn problems(batch: &RecordBatch) -> Read<Vec<Problem>> {
+/// The problems of a part; of broken rules those that `sentences` has, by bus and id, in its words.
+pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>> {
     let texts = |name: &str| column(batch, name)?.as_string_opt::<i32>().ok_or_else(|| name.to_string());
     let (bus, kind, text) = (texts("bus")?, texts("kind")?, texts("text")?);
     let count = integers(batch, "count")?;
@@ -166,12 +171,36 @@ pub fn problems(batch: &RecordBatch) -> Read<Vec<Problem>> {
         count => format!(" ({count} times)"),
     };
     let (time_us, number) = (floats(batch, "time_us")?, integers(batch, "transaction")?);
+    let lines = match batch.column_by_name("asserted") {
+        Some(_) => Some((bytes(batch, "asserted")?, bytes(batch, "asserted_before")?)),
+        None => None,
+    };
+    let sentence = |row: usize| sentences.get(bus.value(row)).and_then(|rules| rules.get(kind.value(row)));
+    // The text of a broken rule is its sentence.
+    let is_told = |row: &usize| !text.value(*row).is_empty() || sentence(*row).is_some();
+    let said = |row: usize| match (sentence(row), lines) {
+        (Some(sentence), Some((now, before))) => {
+            let seen = [("asserted", asserted(now.value(row))), ("before", asserted(before.value(row)))];
+            let seen = seen.map(|(when, lines)| format!("{when}: {lines}")).join("; ");
+            format!("{}: {sentence}{} [{seen}]", kind.value(row), times(row))
+        }
+        _ => format!("{}: {}{}", kind.value(row).replace('_', " "), text.value(row), times(row)),
+    };
     Ok((0..batch.num_rows())
+        .filter(is_told)
         .map(|row| Problem {
             bus: bus.value(row).into(),
             time_us: time_us.value(row),
             transaction: some(number.is_valid(row), || number.value(row)),
-            text: format!("{}: {}{}", kind.value(row).replace('_', " "), text.value(row), times(row)),
+            text: said(row),
         })
         .collect())
+}
+
+/// Control lines by the bits that say that they are asserted.
+fn asserted(bits: u8) -> String {
+    let names = ["FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#"];
+    let found: Vec<_> =
+        names.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 != 0).map(|(_, name)| *name).collect();
+    if found.is_empty() { "none".into() } else { found.join(" ") }
 }

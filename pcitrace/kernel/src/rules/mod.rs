@@ -6,6 +6,7 @@
 //! also where no transaction can be read from them any more.
 
 mod bus;
+mod census;
 mod clock;
 mod control;
 mod masks;
@@ -17,9 +18,11 @@ use crate::bits::Backend;
 use crate::block::{Block, Span, Word, below, first, ones};
 use crate::capture::Signal;
 use crate::layout::{Layout, Source};
+use crate::listing::clocks::ClockLines;
 use masks::{Masks, Pasts};
 use words::{Past, Reader, Words};
 
+pub use census::Census;
 pub use clock::ClockLimits;
 
 macro_rules! rules {
@@ -86,20 +89,38 @@ pub struct Findings {
     pub ungranted: u64,
     /// Clocks that were judged.
     pub clocks: u64,
+    /// How the control lines were over all clocks, those before the first idle one included.
+    pub census: Census,
+    /// So many places are kept of one rule; the others are counted.
+    most: u64,
 }
 
-/// So many places are kept of one rule; the others are counted.
+/// So many places of one rule are kept where nobody takes them while they are found.
 const KEPT: u64 = 20_000;
 
 impl Findings {
     fn new() -> Self {
-        Findings { violations: Vec::new(), counts: [0; RULES.len()], address_phases: 0, ungranted: 0, clocks: 0 }
+        Findings {
+            violations: Vec::new(),
+            counts: [0; RULES.len()],
+            address_phases: 0,
+            ungranted: 0,
+            clocks: 0,
+            census: Census::default(),
+            most: KEPT,
+        }
+    }
+
+    /// Takes the violations that were found since the last time; from now on all of them are told.
+    pub fn take(&mut self) -> Vec<Violation> {
+        self.most = u64::MAX;
+        std::mem::take(&mut self.violations)
     }
 
     fn add(&mut self, violation: Violation) {
         let count = &mut self.counts[violation.rule as usize];
         *count += 1;
-        if *count <= KEPT {
+        if *count <= self.most {
             self.violations.push(violation);
         }
     }
@@ -126,6 +147,8 @@ pub struct Rules {
     lock: bus::Lock,
     repeat: repeat::Repeats,
     pub findings: Findings,
+    /// Writes a line for each clock, where asked for.
+    pub lines: Option<ClockLines>,
 }
 
 /// Up to 64 clocks in step of one block.
@@ -161,6 +184,7 @@ impl Rules {
             lock: bus::Lock::default(),
             repeat: repeat::Repeats::default(),
             findings: Findings::new(),
+            lines: None,
         }
     }
 
@@ -192,7 +216,11 @@ impl Rules {
         if n == 0 {
             return;
         }
+        if let Some(lines) = &mut self.lines {
+            lines.push(block, word);
+        }
         let words = self.reader.read(block);
+        self.findings.census.push(word, n);
         let bad = word.unknown | word.reset | words[words::line::DEVSEL_UNKNOWN];
         if bad == 0 && self.in_step {
             self.judge(&Stretch { block, from: 0, clocks: n }, word, &words);
