@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "parts",
     "read_lattice",
     "wire",
+    "write_samples",
+    "write_vcd",
 ]
 
 __version__: str
@@ -44,6 +46,8 @@ class Capture:
     def tick_s(self) -> float | None: ...
     @property
     def unit_size(self) -> int | None: ...
+    @property
+    def bits(self) -> list[int] | None: ...
     @property
     def sample_count(self) -> int | None: ...
     @property
@@ -198,6 +202,15 @@ def parts(
     threads: int = 0,
 ) -> Parts: ...
 def wire(capture: Capture, lines: Mapping[str, tuple[int, int, bool]], *, rate_hz: float | None = None) -> Table: ...
+def write_samples(capture: Capture, rate_hz: int, write: Callable[[bytes], object]) -> tuple[int, int]: ...
+def write_vcd(
+    capture: Capture,
+    ids: Sequence[str],
+    rate_hz: float,
+    ticks_hz: float,
+    texts: Iterable[tuple[bytes, bytes, bytes]],
+    write: Callable[[bytes], object],
+) -> None: ...
 def measure_clock(capture: Capture, clk: tuple[int, int, bool], *, rate_hz: float | None = None) -> float | None: ...
 def read_lattice(
     sequence: Any, goals: tuple[Any, Any], table: Any, *, states: int, cost: float, block: int

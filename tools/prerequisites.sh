@@ -33,6 +33,8 @@ want ethtool ethtool       # settings of their interfaces
 want unshare util-linux    # makes the namespaces
 [ "$1" = test ] && want chromium chromium # opens the report as a reader would
 [ "$1" = test ] && want lspci pciutils # reads what `pcitrace devices --lspci` writes
+[ "$1" = test ] && want tshark tshark # reads what `pcitrace export --to pcapng` writes
+[ "$1" = test ] && want vcd2fst gtkwave # writes FST, and reads it back
 [ "$1" = test ] && required=$packages # make demo leaves out what it cannot do
 
 if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -24,6 +24,7 @@ COMMANDS = {
     "diff": "compare two captures of the same thing: what happens in one only, other data, other waits",
     "sql": "ask a question in SQL, where DuckDB is installed",
     "cut": "write a part of a capture, cut where the bus is idle, to send to somebody",
+    "export": "write for other programs: PulseView, Wireshark, GTKWave, Surfer, Perfetto, DuckDB",
     "stats": "count: use of the bus, commands, terminations, burst lengths, retries, throughput",
     "devices": "list the devices that configuration accesses show: who, where, base address registers",
     "check": "judge every clock by 53 rules of the bus: kept, broken and where, or not evaluated and why",

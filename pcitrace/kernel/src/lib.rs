@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod keep;
 pub mod lattice;
 pub mod layout;
+pub mod lines;
 pub mod listing;
 pub mod memory;
 pub mod parts;
@@ -34,5 +35,7 @@ pub mod write;
 
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod python_lines;
 #[cfg(feature = "python")]
 mod python_parts;

@@ -106,6 +106,15 @@ impl Capture {
         }
     }
 
+    /// Position of each channel in a sample; None in a capture of changes.
+    #[getter]
+    fn bits(&self) -> Option<Vec<usize>> {
+        match &self.opened.data {
+            Data::Sampled(sampled) => Some(sampled.bits().to_vec()),
+            Data::Changes(_) => None,
+        }
+    }
+
     #[getter]
     fn sample_count(&self) -> Option<u64> {
         match &self.opened.data {
@@ -608,6 +617,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(wire, module)?)?;
     module.add_function(wrap_pyfunction!(measure_clock, module)?)?;
     crate::python_parts::register_in(module)?;
+    crate::python_lines::register_in(module)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_lattice, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::lattice_bins, module)?)?;
     module.add("LATTICE_BINS", crate::lattice::BINS)?;

@@ -285,7 +285,7 @@ fn run_in_blocks<B: Backend>(samples: &[u8], unit: usize, bit: Bit, level: bool)
 const PIECE_SAMPLES: usize = 1 << 20;
 
 /// Gives whole samples, in pieces; `take` says whether to go on.
-fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
+pub fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
     let unit = sampled.unit_size();
     let (mut buffer, mut carry) = (Vec::new(), Vec::new());
     for chunk in sampled.chunks() {

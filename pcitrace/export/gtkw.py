@@ -1,0 +1,40 @@
+"""A save file of GTKWave: the lines of each bus with the texts that say what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pcitrace.export.source import Source
+from pcitrace.export.vcdnames import TEXTS, ranged, text_scope
+from pcitrace.run import Capture
+
+__all__ = ["save_file"]
+
+_BIT = "@28"
+_HEX = "@22"
+_TEXT = "@20000"
+_COMMENT = "@200"
+
+
+def save_file(source: Source, capture: Capture, path: Path) -> str:
+    """The content of a ``.gtkw`` for the dump at `path`."""
+    lines = ["[*] GTKWave save file, written by pcitrace", f'[dumpfile] "{path.resolve()}"', "[timestart] 0"]
+    channels = capture.wiring.channels
+    shown: set[int] = set()
+
+    def trace(number: int) -> list[str]:
+        name, width = channels[number]
+        shown.add(number)
+        return [_HEX if width > 1 else _BIT, ranged(name, width)]
+
+    for bus in source.buses:
+        lines += [_COMMENT, f"-bus {bus.name}", _TEXT]
+        lines += [f"{text_scope(bus.name)}.{name}" for name in TEXTS]
+        for number in dict.fromkeys(line.channel for line in bus.wiring.lines.values()):
+            lines += trace(number)
+    rest = [number for number in range(len(channels)) if number not in shown]
+    if rest:
+        lines += [_COMMENT, "-other channels"]
+        for number in rest:
+            lines += trace(number)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,171 @@
+"""For GTKWave and any other viewer: the lines of a capture as VCD, and what happened as texts beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcitrace import _kernel
+from pcitrace.export.annotations import Stretches, stretches
+from pcitrace.export.gtkw import save_file
+from pcitrace.export.kinds import Exported, Options
+from pcitrace.export.packed import Packed, glued
+from pcitrace.export.source import Source
+from pcitrace.export.vcdnames import TEXTS, ranged, text_scope
+from pcitrace.export.whole import written
+from pcitrace.run import Capture
+
+__all__ = ["header", "write", "write_body"]
+
+_TICKS_HZ = 1e12
+"""Of sampled captures: no sample is further than half a picosecond from its time."""
+
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
+
+
+def write(source: Source, path: Path, options: Options, to: str) -> Exported:
+    """Write the lines of one capture with the texts of its buses, and a save file for GTKWave."""
+    capture = source.only_capture()
+    with written(path) as file:
+        file.write(header(source, capture))
+        rows = write_body(source, capture, file.write)
+    save = path.with_suffix(".gtkw")
+    with written(save) as file:
+        file.write(save_file(source, capture, path).encode())
+    return Exported((path, save), rows, tuple(source.left_out), (f"gtkwave {save}",))
+
+
+def header(source: Source, capture: Capture) -> bytes:
+    """The declarations, channels in their scopes, the texts in one of their own a bus."""
+    import pcitrace
+
+    channels = capture.wiring.channels
+    lines = [f"$version pcitrace {pcitrace.__version__} $end", f"$timescale {_timescale(capture)} $end"]
+    scope: list[str] = []
+    for number, (name, width) in enumerate(channels):
+        *scopes, leaf = ranged(name, width).split(".")
+        lines += _to_scope(scope, scopes)
+        scope = scopes
+        # The range stands apart from the name, and belongs to it.
+        lines.append(f"$var wire {width} {_identifier(number)} {leaf[0] + leaf[1:].replace('[', ' [', 1)} $end")
+    lines += _to_scope(scope, [])
+    for number, bus in enumerate(source.buses):
+        lines.append(f"$scope module {text_scope(bus.name)} $end")
+        for kind, name in enumerate(TEXTS):
+            lines.append(f"$var string 1 {_identifier(len(channels) + number * len(TEXTS) + kind)} {name} $end")
+        lines.append("$upscope $end")
+    return ("\n".join([*lines, "$enddefinitions $end"]) + "\n").encode()
+
+
+def write_body(source: Source, capture: Capture, write: Callable[[bytes], Any]) -> dict[str, int]:
+    """Write the changes of the lines, and the texts among them; return how many texts of what there are."""
+    counts = dict.fromkeys(TEXTS, 0)
+    ids = [_identifier(number) for number in range(len(capture.channels))]
+    tick_us = 1e6 / _TICKS_HZ if capture.sample_count is not None else 1e6 * (capture.tick_s or 1.0)
+    rate = (capture.clock_mhz * 1e6 if capture.clock_mhz else capture.rate_hz) or _TICKS_HZ
+    texts = _Texts(source, len(ids), tick_us)
+    _kernel.write_vcd(capture._kernel, ids, rate, _TICKS_HZ, texts.all(capture, counts), write)
+    return counts
+
+
+class _Texts:
+    """The texts as the kernel puts them among the changes: each from the begin of its stretch to the clock after it."""
+
+    def __init__(self, source: Source, channels: int, tick_us: float) -> None:
+        self._source = source
+        self._tick_us = tick_us
+        self._clock_us = np.array([1 / (bus.clock_mhz or 33.3) for bus in source.buses])
+        count = len(source.buses) * len(TEXTS)
+        self._ids = [_identifier(channels + number).encode() for number in range(count)]
+        # Of each text: the tick at which the last stretch ends, which was not yet written.
+        self._open = np.full(count, np.iinfo(np.int64).max)
+
+    def all(self, capture: Capture, counts: dict[str, int]) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Ticks, ends and texts, as :func:`pcitrace._kernel.write_vcd` takes them."""
+        zero = Packed(len(self._ids)).fixed(b"s ").text(self._ids, np.arange(len(self._ids))).fixed(b"\n")
+        if self._ids:
+            yield _batch(np.zeros(len(self._ids), dtype=np.int64), zero.array())
+        for some in stretches(self._source, capture) if self._ids else ():
+            for kind, count in zip(*np.unique(some.kind, return_counts=True), strict=True):
+                counts[TEXTS[kind]] += int(count)
+            yield self._of(some)
+        yield self._rest(np.iinfo(np.int64).max - 1)
+
+    def _of(self, some: Stretches) -> tuple[bytes, bytes, bytes]:
+        """The texts of some stretches, and their ends where nothing else begins there."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        begin = np.rint(some.start_us / self._tick_us).astype(np.int64)
+        end = np.rint((some.end_us + self._clock_us[some.bus]) / self._tick_us).astype(np.int64)
+        which = some.bus.astype(np.int64) * len(TEXTS) + some.kind
+        ends, ended = self._ends(begin, end, which)
+        # Blanks would end a value.
+        words = pc.replace_substring(some.text.cast(pa.large_string()), " ", r"\x20").cast(pa.large_binary())
+        tail = Packed(len(some)).fixed(b" ").text(self._ids, which).fixed(b"\n")
+        texts = glued(b"s", words, tail.array())
+        clear = Packed(len(ended)).fixed(b"s ").text(self._ids, ended).fixed(b"\n")
+        ticks = np.r_[ends, begin]
+        # An end comes before what begins at the same time.
+        order = np.argsort(ticks, kind="stable")
+        return _batch(ticks[order], pa.concat_arrays([clear.array(), texts]).take(pa.array(order)))
+
+    def _ends(self, begin: Any, end: Any, which: Any) -> tuple[Any, Any]:
+        """Where texts end before the next of their kind begins: ticks, and which text."""
+        order = np.lexsort((begin, which))
+        begin, end, which = begin[order], end[order], which[order]
+        last = np.r_[which[1:] != which[:-1], True]
+        following = np.r_[begin[1:], 0]
+        apart = ~last & (end < following)
+        first = np.r_[True, last[:-1]]
+        before = self._open[which[first]]
+        due = before < begin[first]
+        ends, ended = [end[apart], before[due]], [which[apart], which[first][due]]
+        self._open[which[first]] = end[last]
+        # What ended long ago is written now, not at the end of the capture.
+        late = np.flatnonzero(self._open < begin.max(initial=0))
+        ends.append(self._open[late])
+        ended.append(late)
+        self._open[late] = np.iinfo(np.int64).max
+        return np.concatenate(ends), np.concatenate(ended)
+
+    def _rest(self, until: int) -> tuple[bytes, bytes, bytes]:
+        late = np.flatnonzero(self._open < until)
+        order = late[np.argsort(self._open[late], kind="stable")]
+        return _batch(self._open[order], Packed(len(order)).fixed(b"s ").text(self._ids, order).fixed(b"\n").array())
+
+
+def _batch(ticks: Any, texts: Any) -> tuple[bytes, bytes, bytes]:
+    ends = np.frombuffer(texts.buffers()[1], dtype="<i8")[texts.offset :][: len(texts) + 1]
+    content = (texts.buffers()[2] or b"") if len(texts) else b""
+    return ticks.astype("<u8").tobytes(), ends[1:].tobytes(), bytes(content)
+
+
+def _identifier(number: int) -> str:
+    """A short code of printable characters."""
+    code = ""
+    while True:
+        code += chr(33 + number % 94)
+        number = number // 94 - 1
+        if number < 0:
+            return code
+
+
+def _timescale(capture: Capture) -> str:
+    tick_s = 1 / _TICKS_HZ if capture.sample_count is not None else (capture.tick_s or 1.0)
+    for size, unit in _UNITS:
+        for factor in (100, 10, 1):
+            if abs(tick_s / (size * factor) - 1) < 1e-9:
+                return f"{factor} {unit}"
+    return f"{round(tick_s / 1e-15)} fs"
+
+
+def _to_scope(now: list[str], wanted: list[str]) -> list[str]:
+    """The lines from one scope to another."""
+    common = 0
+    while common < min(len(now), len(wanted)) and now[common] == wanted[common]:
+        common += 1
+    return ["$upscope $end"] * (len(now) - common) + [f"$scope module {name} $end" for name in wanted[common:]]

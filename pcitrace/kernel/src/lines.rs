@@ -1,0 +1,354 @@
+//! The lines of a capture for other programs: as equidistant samples, or as the changes of a VCD with texts among them.
+
+use crate::capture::{Capture, Changes, Data, Limb, Sampled, Signal};
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::wire::for_each_sample;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Takes bytes of the file that is written, in order.
+pub type Write<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
+
+/// Gives texts to put among the changes, in order of their ticks; None at the end.
+pub type MoreTexts<'a> = &'a mut dyn FnMut() -> Result<Option<Texts>>;
+
+/// Some texts, each whole lines of a VCD: when, where each ends in `text`.
+#[derive(Debug, Default)]
+pub struct Texts {
+    pub ticks: Vec<u64>,
+    pub ends: Vec<usize>,
+    pub text: Vec<u8>,
+}
+
+const BLOCK: usize = 1 << 20;
+
+/// How often a value was neither 0 nor 1.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Released {
+    pub unknown: u64,
+    pub high_z: u64,
+}
+
+/// Writes a capture as samples: a sampled one as it is; of one of changes, the values in force at `rate_hz`, all channels
+/// bit after bit. What is neither 0 nor 1 is written as 1, as the bus is pulled up; how often that was is returned.
+pub fn samples(capture: &Capture, rate_hz: u64, write: Write) -> Result<Released> {
+    match &capture.data {
+        Data::Sampled(sampled) => copy(sampled.as_ref(), write).map(|()| Released::default()),
+        Data::Changes(changes) => resample(capture, changes.as_ref(), rate_hz, write),
+    }
+}
+
+fn copy(sampled: &dyn Sampled, write: Write) -> Result<()> {
+    let mut result = Ok(());
+    for_each_sample(sampled, |samples| {
+        result = write(samples);
+        result.is_ok()
+    })?;
+    result
+}
+
+/// A limb that is written: its changes, and its first bit in a sample.
+struct Track {
+    signal: Signal,
+    next: usize,
+    to: usize,
+    mask: u64,
+    last: u64,
+}
+
+impl Track {
+    fn value(&self, at: usize) -> u64 {
+        let bits = |bits: &[u64]| bits.get(at).copied().unwrap_or(0);
+        (self.signal.values[at] | bits(&self.signal.unknown) | bits(&self.signal.high_z)) & self.mask
+    }
+}
+
+fn resample(capture: &Capture, changes: &dyn Changes, rate_hz: u64, write: Write) -> Result<Released> {
+    let limbs = limbs(capture);
+    let mut to = 0;
+    let mut tracks = Vec::new();
+    let mut released = Released::default();
+    for (limb, signal) in limbs.iter().zip(changes.signals(&limbs)?) {
+        let width = (capture.channels[limb.channel].width - 64 * limb.index).min(64);
+        released.unknown += signal.unknown.iter().filter(|&&bits| bits != 0).count() as u64;
+        released.high_z += signal.high_z.iter().filter(|&&bits| bits != 0).count() as u64;
+        let mask = !0 >> (64 - width);
+        tracks.push(Track { signal, next: 0, to, mask, last: mask });
+        to += width as usize;
+    }
+    let (numerator, denominator) = changes.tick();
+    let per_tick = u128::from(numerator) * u128::from(rate_hz);
+    let sample_of = |tick: u64| (u128::from(tick) * per_tick).div_ceil(u128::from(denominator)) as u64;
+    let total = (u128::from(changes.end()) * per_tick / u128::from(denominator)) as u64 + 1;
+    let (unit, words) = (to.div_ceil(8), to.div_ceil(64));
+    let mut state = vec![0; words];
+    tracks.iter().for_each(|track| flip(&mut state, track.to, track.mask));
+    let per_block = (4 * BLOCK / (8 * words)) as u64;
+    let (mut block, mut bytes) = (Vec::new(), Vec::new());
+    for first in (0..total).step_by(per_block as usize) {
+        let count = per_block.min(total - first) as usize;
+        block.clear();
+        block.resize(count * words, 0);
+        for track in &mut tracks {
+            while let Some(&time) = track.signal.times.get(track.next) {
+                let sample = (sample_of(time) - first) as usize;
+                if sample >= count {
+                    break;
+                }
+                let value = track.value(track.next);
+                flip(&mut block[sample * words..][..words], track.to, track.last ^ value);
+                track.last = value;
+                track.next += 1;
+            }
+        }
+        bytes.clear();
+        for sample in block.chunks_exact(words) {
+            let from = bytes.len();
+            for (state, changed) in state.iter_mut().zip(sample) {
+                *state ^= changed;
+                bytes.extend_from_slice(&state.to_le_bytes());
+            }
+            bytes.truncate(from + unit);
+        }
+        interrupt::check()?;
+        write(&bytes)?;
+    }
+    Ok(released)
+}
+
+/// Flips bits from bit `to` on.
+fn flip(words: &mut [u64], to: usize, bits: u64) {
+    let wide = u128::from(bits) << (to % 64);
+    words[to / 64] ^= wide as u64;
+    if let Some(above) = words.get_mut(to / 64 + 1) {
+        *above ^= (wide >> 64) as u64;
+    }
+}
+
+/// All limbs of all channels.
+fn limbs(capture: &Capture) -> Vec<Limb> {
+    let of = |(channel, width): (usize, u32)| (0..width.div_ceil(64)).map(move |index| Limb { channel, index });
+    capture.channels.iter().map(|channel| channel.width).enumerate().flat_map(of).collect()
+}
+
+/// Writes the changes of all channels as the body of a VCD, each channel under its identifier, and texts among them.
+///
+/// `ticks_hz` is the unit of the times of a sampled capture; those of changes keep their own.
+pub fn vcd(
+    capture: &Capture,
+    ids: &[String],
+    rate_hz: f64,
+    ticks_hz: f64,
+    texts: MoreTexts,
+    write: Write,
+) -> Result<()> {
+    let mut body = Body::new(texts, write);
+    match &capture.data {
+        Data::Sampled(sampled) => {
+            sampled_lines(
+                sampled.as_ref(),
+                ids,
+                |sample| (sample as f64 * ticks_hz / rate_hz).round() as u64,
+                &mut body,
+            )?;
+        }
+        Data::Changes(changes) => changing_lines(capture, changes.as_ref(), ids, &mut body)?,
+    }
+    body.finish()
+}
+
+/// What is written: changes and texts in order of time.
+struct Body<'a> {
+    out: Vec<u8>,
+    last: Option<u64>,
+    texts: Option<Texts>,
+    next: usize,
+    more: MoreTexts<'a>,
+    write: Write<'a>,
+}
+
+impl<'a> Body<'a> {
+    fn new(more: MoreTexts<'a>, write: Write<'a>) -> Self {
+        Body { out: Vec::new(), last: None, texts: Some(Texts::default()), next: 0, more, write }
+    }
+
+    /// Begins a time, after the texts before it.
+    fn begin(&mut self, tick: u64) -> Result<()> {
+        self.texts_before(tick)?;
+        if self.last != Some(tick) {
+            self.last = Some(tick);
+            stamp(&mut self.out, tick);
+        }
+        if self.out.len() >= BLOCK {
+            interrupt::check()?;
+            (self.write)(&self.out)?;
+            self.out.clear();
+        }
+        Ok(())
+    }
+
+    fn texts_before(&mut self, tick: u64) -> Result<()> {
+        loop {
+            let Some(texts) = &self.texts else { return Ok(()) };
+            match texts.ticks.get(self.next) {
+                None => {
+                    self.texts = (self.more)()?;
+                    self.next = 0;
+                }
+                Some(&at) if at < tick => {
+                    let from = self.next.checked_sub(1).map_or(0, |before| texts.ends[before]);
+                    let range = from..texts.ends[self.next];
+                    // A text that is late, because two buses end at the same time, keeps the times in order.
+                    let at = at.max(self.last.unwrap_or(0));
+                    if self.last != Some(at) {
+                        self.last = Some(at);
+                        stamp(&mut self.out, at);
+                    }
+                    self.out.extend_from_slice(&texts.text[range]);
+                    self.next += 1;
+                }
+                Some(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.texts_before(u64::MAX)?;
+        (self.write)(&self.out)
+    }
+}
+
+/// The line that begins a time.
+fn stamp(out: &mut Vec<u8>, tick: u64) {
+    out.push(b'#');
+    out.extend_from_slice(tick.to_string().as_bytes());
+    out.push(b'\n');
+}
+
+fn sampled_lines(sampled: &dyn Sampled, ids: &[String], tick_of: impl Fn(u64) -> u64, body: &mut Body) -> Result<()> {
+    let unit = sampled.unit_size();
+    let bits = sampled.bits();
+    let mut before: Option<Vec<u8>> = None;
+    let mut sample = 0;
+    let mut result = Ok(());
+    for_each_sample(sampled, |samples| {
+        for now in samples.chunks_exact(unit) {
+            if before.as_deref() != Some(now) {
+                result = body.begin(tick_of(sample));
+                for (&bit, id) in bits.iter().zip(ids) {
+                    let level = |unit: &[u8]| unit[bit / 8] >> (bit % 8) & 1;
+                    if before.as_deref().is_none_or(|before| level(before) != level(now)) {
+                        body.out.push(b'0' + level(now));
+                        body.out.extend_from_slice(id.as_bytes());
+                        body.out.push(b'\n');
+                    }
+                }
+                match &mut before {
+                    Some(before) => before.copy_from_slice(now),
+                    None => before = Some(now.to_vec()),
+                }
+                if result.is_err() {
+                    return false;
+                }
+            }
+            sample += 1;
+        }
+        true
+    })?;
+    result?;
+    body.begin(tick_of(sample.saturating_sub(1)))
+}
+
+/// The bits of one limb as they stand.
+#[derive(Debug, Clone, Copy, Default)]
+struct Now {
+    value: u64,
+    unknown: u64,
+    high_z: u64,
+}
+
+fn changing_lines(capture: &Capture, changes: &dyn Changes, ids: &[String], body: &mut Body) -> Result<()> {
+    let limbs = limbs(capture);
+    let signals = changes.signals(&limbs)?;
+    let mut now: Vec<Vec<Now>> = capture
+        .channels
+        .iter()
+        .map(|channel| vec![Now { unknown: !0, ..Now::default() }; channel.width.div_ceil(64) as usize])
+        .collect();
+    let mut next = vec![0; limbs.len()];
+    let mut coming: BinaryHeap<Reverse<(u64, usize)>> =
+        signals.iter().enumerate().filter_map(|(nth, signal)| Some(Reverse((*signal.times.first()?, nth)))).collect();
+    let mut gaps = changes.gaps().iter().peekable();
+    let mut touched: Vec<usize> = Vec::new();
+    while let Some(&Reverse((tick, _))) = coming.peek() {
+        if let Some(&(from, to)) = gaps.next_if(|(from, _)| *from <= tick) {
+            body.begin(from)?;
+            body.out.extend_from_slice(b"$dumpoff\n$end\n");
+            body.begin(to)?;
+            body.out.extend_from_slice(b"$dumpon\n$end\n");
+        }
+        touched.clear();
+        while let Some(&Reverse((time, nth))) = coming.peek()
+            && time == tick
+        {
+            coming.pop();
+            let (signal, at, limb) = (&signals[nth], next[nth], limbs[nth]);
+            let bits = |bits: &[u64]| bits.get(at).copied().unwrap_or(0);
+            now[limb.channel][limb.index as usize] =
+                Now { value: signal.values[at], unknown: bits(&signal.unknown), high_z: bits(&signal.high_z) };
+            touched.push(limb.channel);
+            next[nth] += 1;
+            if let Some(&time) = signal.times.get(next[nth]) {
+                coming.push(Reverse((time, nth)));
+            }
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        body.begin(tick)?;
+        for &channel in &touched {
+            value(&mut body.out, capture.channels[channel].width, &now[channel]);
+            body.out.extend_from_slice(ids[channel].as_bytes());
+            body.out.push(b'\n');
+        }
+    }
+    for &(from, to) in gaps {
+        body.begin(from)?;
+        body.out.extend_from_slice(b"$dumpoff\n$end\n");
+        body.begin(to)?;
+        body.out.extend_from_slice(b"$dumpon\n$end\n");
+    }
+    body.begin(changes.end())
+}
+
+/// A value as a VCD has it, up to its identifier.
+fn value(out: &mut Vec<u8>, width: u32, now: &[Now]) {
+    let digit = |bit: u32| {
+        let limb = now[bit as usize / 64];
+        let set = |bits: u64| bits >> (bit % 64) & 1 != 0;
+        match (set(limb.unknown), set(limb.high_z), set(limb.value)) {
+            (true, ..) => b'x',
+            (_, true, _) => b'z',
+            (.., level) => b'0' + u8::from(level),
+        }
+    };
+    if width == 1 {
+        out.push(digit(0));
+        return;
+    }
+    out.push(b'b');
+    // Leading zeros may be left out, unless what follows them would be repeated in their place.
+    let known = now.iter().all(|limb| limb.unknown | limb.high_z == 0);
+    let highest = now.iter().enumerate().rev().find(|(_, limb)| limb.value != 0);
+    let digits = highest.map_or(1, |(nth, limb)| 64 * nth as u32 + 64 - limb.value.leading_zeros());
+    out.extend((0..if known { digits.min(width) } else { width }).rev().map(digit));
+    out.push(b' ');
+}
+
+/// An error for a number of identifiers that is not that of the channels.
+pub fn check_ids(capture: &Capture, ids: &[String]) -> Result<()> {
+    match ids.len() == capture.channels.len() {
+        true => Ok(()),
+        false => Err(Error::Decode(format!("{} identifiers for {} channels", ids.len(), capture.channels.len()))),
+    }
+}
