@@ -10,7 +10,7 @@ from pcitrace import schema
 from pcitrace.cli.options import add_capture, add_json, open_run, positive, print_json
 from pcitrace.export.kinds import Exported, Options
 
-_FORMATS = ("sigrok", "pcapng", "vcd", "fst", "parquet", "arrow")
+_FORMATS = ("sigrok", "pcapng", "vcd", "fst", "ftr", "perfetto", "parquet", "arrow")
 
 _EPILOG = """\
 formats (--to):

@@ -24,6 +24,8 @@ FORMATS = {
     "pcapng": Format("pcapng", ".pcapng", "Wireshark"),
     "vcd": Format("vcd", ".vcd", "GTKWave"),
     "fst": Format("fst", ".fst", "GTKWave"),
+    "ftr": Format("ftr", ".ftr", "Surfer"),
+    "perfetto": Format("perfetto", ".pftrace", "Perfetto (ui.perfetto.dev)"),
     "parquet": Format("arrowfile", ".parquet", "DuckDB, polars, pandas"),
     "arrow": Format("arrowfile", ".arrow", "DuckDB, polars, pandas"),
 }

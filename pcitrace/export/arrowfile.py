@@ -68,7 +68,7 @@ def _tables(source: Source, table: str, made: pa.Schema) -> Iterator[pa.Table]:
         for capture in source.captures:
             for rows in source.rows(capture):
                 yield getattr(rows, table)
-    elif table in ("problems", "clocks"):
+    elif table in ("problems", "clocks", "events"):
         source.need_bus()
         for bus in source.buses:
             yield bus.arrow(table)

@@ -51,10 +51,7 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
             file.write(_lines(some, rate_hz, np.array(clocks), names))
             for kind, count in zip(*np.unique(some.kind, return_counts=True), strict=True):
                 rows[_ROWS[kind]] += int(count)
-    if not source.buses:
-        source.left_out.append(
-            "annotations: no PCI bus is complete in this capture; pcitrace info says what is missing"
-        )
+    source.say_without_bus()
     return Exported((path, sidecar), rows, tuple(source.left_out), (_hint(source, capture, path, sidecar),))
 
 

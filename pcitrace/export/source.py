@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Rows", "Source"]
 
-_ROWS = 1 << 16
+_ROWS = 1 << 14
 """Transactions that are worked on together: so many that what is done once a batch costs nothing."""
 
 _TIMES = ("start_us", "end_us", "first_data_us", "last_data_us", "time_us")
@@ -86,6 +86,13 @@ class Source:
             if captures
             else f"{self.run.path}: no bus was recorded with this run; there are no lines to export"
         )
+
+    def say_without_bus(self) -> None:
+        """Say so where there are lines, but nothing to tell of a bus."""
+        if not self.buses:
+            self.left_out.append(
+                "annotations: there is no PCI bus in this capture, or not all of it; pcitrace info says what is missing"
+            )
 
     def need_bus(self) -> None:
         """Raise a WiringError that says what is missing if no bus can be decoded."""

@@ -68,6 +68,7 @@ def write_body(source: Source, capture: Capture, write: Callable[[bytes], Any]) 
     rate = (capture.clock_mhz * 1e6 if capture.clock_mhz else capture.rate_hz) or _TICKS_HZ
     texts = _Texts(source, len(ids), tick_us)
     _kernel.write_vcd(capture._kernel, ids, rate, _TICKS_HZ, texts.all(capture, counts), write)
+    source.say_without_bus()
     return counts
 
 

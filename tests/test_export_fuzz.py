@@ -1,0 +1,55 @@
+"""Any arguments of `pcitrace export`: a file, or one clear line; never a traceback, never half a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pcitrace.cli import main
+
+SMALL = REPOSITORY / "fixtures" / "traces" / "blue33_seq6" / "bus.vcd.gz"
+TEXT = """--to sigrok vcd ftr perfetto parquet pcapng
+-o --bus pci nobody --profile generic --table frames clocks
+--sample-rate -1 1e6 nan --json
+--rate 0 --clock-mhz 33 --recover-clock --wiring /nowhere /nowhere/x --threads --format binary
+--channels CLK,,A --unit-size \x00 é --grant -"""
+WORDS = st.sampled_from(TEXT.split())
+
+
+@settings(max_examples=60)
+@given(words=st.lists(WORDS, max_size=6), capture=st.sampled_from([None, "/nowhere.sr", str(REPOSITORY / "README.md")]))
+def test_any_words_end_with_a_status(words: list[str], capture: str | None) -> None:
+    arguments = ["export", *([capture] if capture is not None else []), *words]
+    try:
+        status = main(arguments)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    assert status in (0, 2, 3)
+
+
+@pytest.mark.parametrize("to", ["sigrok", "pcapng", "vcd", "fst", "ftr", "perfetto", "parquet", "arrow"])
+def test_a_capture_without_a_bus_says_what_is_missing(to: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    capture = tmp_path / "no-bus.vcd"
+    capture.write_text("$timescale 1 ns $end $var wire 1 ! a $end $enddefinitions $end\n#0 0!\n#5 1!\n#9 0!\n")
+    path = tmp_path / f"out.{to}"
+    status = main(["export", str(capture), "--to", to, "-o", str(path)])
+    said = capsys.readouterr().err
+    if to in ("sigrok", "vcd", "fst"):
+        # Its lines are there all the same.
+        assert status == 0
+        assert path.stat().st_size > 0
+        assert "no PCI bus" in said
+    else:
+        assert status == 3
+        assert "no PCI bus" in said
+        assert not path.exists()
+    assert "Traceback" not in said
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["export", str(SMALL), "--to", "vcd", "-o", str(tmp_path / "no" / "x.vcd")]) == 3
+    assert str(tmp_path / "no" / "x.vcd") in capsys.readouterr().err
