@@ -15,14 +15,14 @@ CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(s
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
 TESTS := lint types rust python capture docs package
 
-.PHONY: help demo demo-decode demo-derive demo-capture test $(TESTS) soak format validate bench clean
+.PHONY: help demo demo-decode demo-derive demo-network demo-capture test $(TESTS) soak format validate bench clean
 
 help:
 	@echo "make demo     decode a capture, simulate and analyse figure 3.1, record a replay; writes demo/"
 	@echo "make test     everything CI runs: $(TESTS)"
 	@echo "make format   format Python and Rust"
 	@echo "make soak     an hour of hostile frames against framegen"
-	@echo "make validate  200 random simulated runs against their truth, into docs/validation.md"
+	@echo "make validate  200 random simulated runs against their truth, into docs/validation.md and docs/network-validation.md"
 	@echo "make clean    remove what was built, .venv too"
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ help:
 
 TRACE := fixtures/traces/blue33_seq6/bus.vcd.gz
 
-demo: demo-decode demo-derive demo-capture
+demo: demo-decode demo-derive demo-network demo-capture
 
 # A capture file to transactions.
 demo-decode: .make/pcitrace
@@ -73,7 +73,13 @@ demo-derive: .make/pcitrace
 	@echo; echo "== two simulated hosts with ACEnic cards, as in figure 3.1: what the traces give back"
 	$(BIN)/python tools/demo.py demo
 
-# The same through the capture tooling: an emulated analyser that the real sigrok-cli acquires from, real frames.
+# Figure 3.2, on the emulated switch: a latency line through it and one without.
+demo-network: .make/pcitrace .make/pcicap
+	@mkdir -p demo/network
+	@echo; echo "== two hosts and a switch, emulated, as in figure 3.2: what the switch adds"
+	$(BIN)/python tools/demo_network.py demo/network
+
+# The same as figure 3.1 through the capture tooling: an emulated analyser that the real sigrok-cli acquires from, real frames.
 demo-capture: .make/pcitrace .make/pcicap
 	@echo; echo "== recorded: the capture replayed to sigrok-cli while frames pass between two network namespaces"
 	@if ! command -v sigrok-cli >/dev/null 2>&1; then \
@@ -138,7 +144,7 @@ format: .make/dev
 # 200 random simulated runs against their truth; some minutes.
 validate: .make/dev
 	$(BIN)/python tools/validate.py --runs 200 -o docs/validation.md
-	$(BIN)/python tools/validate_network.py --seeds 200 --loss-seeds 2000
+	$(BIN)/python tools/validate_network.py --seeds 200 --loss-seeds 2000 -o docs/network-validation.md
 
 bench: .make/dev
 	$(BIN)/python benchmarks/run.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import draw_network
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot
@@ -33,6 +34,7 @@ def draw(folder: Path) -> None:
         start = float(full.frames.table["csr_first_us"].iloc[0])
         _save(plot.timeline(full, start - 0.06, start + 0.62), folder / "timeline.svg")
         _equation(run, folder)
+        draw_network.figures(folder, place)
 
 
 def _equation(run: pcitrace.Run, folder: Path) -> None:

@@ -245,11 +245,59 @@ def test_published_tables_follow_from_their_inputs() -> None:
     assert 8 / per_byte / 1000 == pytest.approx(2.29, abs=0.01)  # Gbit/s of the backplane
 
 
-def test_the_published_ping_table_is_a_line() -> None:
-    """Portland, direct gigabit: 40.9 + 0.0716 b of the round trip, over sizes up to 1460."""
-    sizes, average = np.array([56, 250, 500, 1024, 1460]), np.array([43.0, 60, 78, 114, 145])
-    slope, intercept = np.polyfit(sizes, average, 1)
-    assert (intercept, slope) == (pytest.approx(40.9, abs=0.5), pytest.approx(0.0716, abs=0.0005))
+def test_the_published_paths_add_up() -> None:
+    """ATLAS note, Table 3.1 and section 4.8; LHCb's tables. Where a sum does not come out, the defect is asserted."""
+    direct, same, other = (33.4, 0.0814), (38.3, 0.1614), (41.8, 0.1695)
+    assert np.subtract(same, direct) == pytest.approx((4.9, 0.08))
+    assert np.subtract(other, direct) == pytest.approx((8.4, 0.0881))
+    assert np.subtract((47.3, 0.1867), direct) == pytest.approx((13.9, 0.1053))
+    assert np.subtract((43.4, 0.2414), direct) == pytest.approx((10.0, 0.16))
+    assert pytest.approx(10.0, abs=0.15) != 2 * 4.9, "two switches are 0.2 us more than twice one"
+    assert np.subtract((50.0, 0.2576), direct) == pytest.approx((16.6, 0.1762))
+    assert pytest.approx(987, abs=1) == 8 / (0.0881 - 0.08)  # Mbit/s of the backplane
+    assert pytest.approx(925, abs=1) == 8 / ((0.1053 - 0.08 - 0.008) / 2)
+    waits = 5.3 / 22.3  # two pairs: share of the frames that meet another on the backplane
+    assert (waits, 5.3 / 2, waits * 5.3 / 2) == pytest.approx((0.24, 2.65, 0.64), abs=0.011)
+    assert waits * 5.3 / 2 < 1.1, "which is less than the 1.1 us that were measured"
+    assert pytest.approx(0.172) == 1.338 - 1.166, "LHCb's backplane takes the intercept of its Table 3"
+    assert pytest.approx(0.172, abs=0.5) != 1.338 - 0.537, "not that of Table 5"
+    assert pytest.approx((6.6, 3.6), abs=0.01) == (5.706 + 0.0139 * 64, 1.166 + 0.038 * 64)
+    assert pytest.approx(4.3, abs=0.01) == (0.041 - 0.038) * (1500 - 64), "two blades differ by no constant"
+
+
+def test_the_published_rates_are_frames_in_a_time() -> None:
+    """Table 4.2, figure 4.12, UDPmon: MB/s are 1e6 bytes."""
+    sizes = np.array([512, 1024, 1500])
+    fast_ethernet = 12.5 * sizes / (sizes + 38)
+    assert (fast_ethernet > [11.5, 12, 12.1]).all()
+    assert fast_ethernet == pytest.approx([11.5, 12, 12.1], rel=0.013)
+    six = sizes / [40.706, 47.125, 72.93]
+    assert six[0] == pytest.approx(12.5, abs=0.1), "the floor of a single sender: it is the receiving host's"
+    assert six[2] < 21.43, "less than Table 4.1's regular frames of 1500 bytes, and than its calculated 23.73"
+    assert 0.0127 < 8e-3 + 2 * 1 / (8 * 33), "UDPmon's slope is below store and forward over 64 bit, 33 MHz"
+    assert pytest.approx(0.0156, abs=1e-4) == 8e-3 + 2 * 1 / (8 * 33)
+
+
+@pytest.mark.parametrize(
+    ("average", "line"),
+    [
+        ([43, 60, 78, 114, 145], (40.9, 0.0716)),
+        ([82, 135, 214, 359, 485], (66.1, 0.2871)),
+        ([51, 67, 90, 130, 167], (47.0, 0.0821)),
+    ],
+    ids=["direct", "3508G", "5500"],
+)
+def test_the_published_ping_tables_are_lines(average: list[int], line: tuple[float, float]) -> None:
+    """Portland, gigabit, over sizes up to 1460: the round trip."""
+    slope, intercept = np.polyfit(np.array([56, 250, 500, 1024, 1460]), average, 1)
+    assert (intercept, slope) == (pytest.approx(line[0], abs=0.5), pytest.approx(line[1], abs=0.0005))
+
+
+def test_what_the_published_pings_say_of_the_switches() -> None:
+    small, large = (0.2871 - 0.0716) / 2, (0.0821 - 0.0716) / 2
+    assert small == pytest.approx(0.108, abs=0.001)
+    assert 8 / small == pytest.approx(74, abs=1)  # Mbit/s
+    assert large < 0.008, "the 5500 adds less than a second way over its own gigabit wire: no store and forward"
 
 
 def test_the_page_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

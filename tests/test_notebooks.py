@@ -51,6 +51,9 @@ def test_all_notebooks_are_tested() -> None:
         "3-streaming.ipynb",
         "4-equation-2.1.ipynb",
         "5-recording.ipynb",
+        "6-latency-and-switch.ipynb",
+        "7-streams-and-loss.ipynb",
+        "8-switch-under-the-microscope.ipynb",
     ]
 
 
@@ -126,3 +129,45 @@ def test_recording(tmp_path: Path) -> None:
     assert numbers["t_sw_us"] is None, "no latency of the replayed bench was measured"
     # The direct run has exact lengths by its log, the replay has bounds: off by less than half a byte, 0.008 us.
     assert abs(numbers["difference_us"]) < 0.004
+
+
+def test_latency_and_switch(tmp_path: Path) -> None:
+    """The lines of figure 3.2, and the switch as their difference."""
+    book, numbers = executed("6-latency-and-switch.ipynb", tmp_path)
+    assert figures(book) == 3
+    assert numbers["direct"] == pytest.approx([26.32, 0.0235], rel=1e-3)
+    assert numbers["through"] == pytest.approx([32.436, 0.0350], rel=1e-3)
+    for found, sigma, published in zip(numbers["switch"], numbers["sigma"], (6.119, 0.0115), strict=True):
+        assert abs(found - published) < 4 * sigma
+    assert abs(numbers["three"] - 6.119) < 4 * numbers["three_sigma"]
+    assert numbers["three_sigma"] < numbers["sigma"][0]
+    assert numbers["backplane_gbit_s"] == pytest.approx(2.29, abs=0.02)
+    assert numbers["rfc1242_64_us"] == pytest.approx(5.911 + 64 * 0.0035, abs=0.02)
+    assert numbers["sigma_us"] == pytest.approx(0.1 * 5**0.5, rel=0.2)
+
+
+def test_streams_and_loss(tmp_path: Path) -> None:
+    """Each frame's fate against switch.csv."""
+    book, numbers = executed("7-streams-and-loss.ipynb", tmp_path)
+    assert figures(book) == 4
+    assert numbers["knee_us"] == pytest.approx(22.26, abs=0.001)
+    one_way = 12 + 1024 * 0.0155 + 1050 * (0.008 + 8 / 381.67) + 5.9 + 12.112
+    assert numbers["floor_us"] == pytest.approx(one_way, abs=0.1)
+    assert numbers["loss_at_14_us"] == pytest.approx(1 - 14 / 22.26 - 200 / 1500, abs=0.01)
+    assert numbers["lost"] == numbers["dropped"] > 300
+    assert numbers["duplicated"] == numbers["copies"] > 20
+    assert numbers["method"] == "blocks"
+    assert numbers["interval"][0] < 0.02 < numbers["interval"][1]
+    assert numbers["knee_of_losses"] is None
+
+
+def test_switch_under_the_microscope(tmp_path: Path) -> None:
+    """Cells, buffer and learning are those of the plan."""
+    book, numbers = executed("8-switch-under-the-microscope.ipynb", tmp_path)
+    assert figures(book) == 2
+    assert numbers["step_bytes"] == 64
+    assert abs(numbers["step_us"] - 0.035) < 4 * numbers["step_sigma_us"]
+    assert numbers["direct_step"] is None
+    assert (numbers["buffer_frames"], numbers["buffer_bytes"]) == (1024, 1024 * 1024)
+    assert numbers["flooded"] == {"deaf": 400, "learns": 0}
+    assert numbers["learned"] == {"deaf": 0, "learns": 2}
