@@ -186,3 +186,26 @@ def test_what_is_no_measurement_is_bad_input(tmp_path: Path, capsys: pytest.Capt
     assert main(["network", str(tmp_path)]) == 3
     assert "run.toml" in capsys.readouterr().err
     assert main(["network", str(tmp_path / "none")]) == 3
+
+
+def test_what_a_frame_costs_its_hosts(tmp_path: Path) -> None:
+    run = netlogs.stream(tmp_path / "run", [netlogs.Stream(1000, 22.0, 1000, lost=[3])])
+    told = {"unix_ns": 0, "cpu_ms": {"user": 100, "idle": 500, "softirq": 10}, "interrupts_total": 1000}
+    told |= {"interrupts": {"24": {"count": 5, "name": "eth1-rx-0"}}, "facts": {"interface": {"name": "eth1"}}}
+    later = {"unix_ns": 10**9, "cpu_ms": {"user": 130, "idle": 900, "softirq": 30}, "interrupts_total": 3000}
+    later |= {"interrupts": {"24": {"count": 505, "name": "eth1-rx-0"}}, "interface": {"rx_missed": 0}}
+    for name, state in (("before", told), ("after", later)):
+        (run / f"{name}.json").write_text(json.dumps(state))
+    with (run / "run.toml").open("a") as file:
+        file.write('[[host_states]]\nhost = "node1"\nbefore = "before.json"\nafter = "after.json"\n')
+    [result] = network.of_paths([run]).results
+    assert result.parameters["cpu_us_per_frame"].value == pytest.approx(50_000 / 999)
+    assert result.parameters["interrupts_per_frame"].value == pytest.approx(2000 / 999)
+    [row] = result.tables["hosts"].to_dict("records")
+    assert (row["seconds"], row["nic_interrupts"]) == (1.0, 500)
+    (run / "after.json").write_text(json.dumps(told))  # nothing grew: no frame cost anything
+    [result] = network.of_paths([run]).results
+    assert result.parameters["cpu_us_per_frame"].value == 0
+    (run / "after.json").write_text(json.dumps(told | {"interrupts_total": 10}))  # it was started anew
+    [result] = network.of_paths([run]).results
+    assert result.parameters["interrupts_per_frame"].value is None

@@ -16,6 +16,7 @@ from pcitrace.network.buffers import depth
 from pcitrace.network.clocks import Clock
 from pcitrace.network.families import family, knee_parameters
 from pcitrace.network.flows import COUNTS, FlowResult, LoopResult, flow_result, loop_result
+from pcitrace.network.hostload import host_load, load_parameters
 from pcitrace.network.latency import Latency, of_points
 from pcitrace.network.measurement import ASKING, Flow, Measurement, Point, Wire
 from pcitrace.network.parameter import UNITS, Parameter, counted, measured, unknown
@@ -58,6 +59,9 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     tables = _tables(one, points)
     if "streams" in tables and one.kind == "stream":
         parameters |= knee_parameters(tables["streams"])
+    if one.run.get("host_states"):
+        tables["hosts"] = host_load(one, points)
+        parameters |= load_parameters(tables["hosts"])
     findings += [text for clock in compared.values() for text in clock.findings]
     told = tuple(dict.fromkeys(findings))
     return Result(one.kind, one.path.name, one.folder, parameters, points, latency, one, tables, told)

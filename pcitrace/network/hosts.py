@@ -99,6 +99,8 @@ def flooding(one: Measurement) -> pd.DataFrame:
             for flow in point.flows
         }
         for node, kind in sorted(point.files):
+            if all(node in to for to in meant.values()):  # no bystander: its log need not be read again
+                continue
             try:
                 log = point.log(node, kind) if kind == "received" else None
             except ConfigurationError:  # a finding already, of the flow whose log it is

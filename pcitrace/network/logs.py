@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pcitrace.errors import ConfigurationError
 from pcitrace.runfolder import FRAME_LOG
 
-__all__ = ["CORRUPT", "DUPLICATE", "UNKNOWN_NS", "Log", "read"]
+__all__ = ["CORRUPT", "DUPLICATE", "UNKNOWN_NS", "Log", "read", "streams"]
 
 UNKNOWN_NS = np.iinfo(np.int64).min
 """A time that is not known."""
@@ -65,11 +65,6 @@ class Log:
         mine = (self.stream == stream) & (self.node == node)
         return self if mine.all() else self[mine]
 
-    def usual_length(self, stream: int, node: int) -> int:
-        """Return the length that most frames of a stream have, in user bytes; 0 without frames."""
-        mine = self.length_bytes[(self.stream == stream) & (self.node == node)]
-        return int(np.bincount(mine).argmax()) if len(mine) else 0
-
     def __getitem__(self, rows: npt.NDArray[np.bool_]) -> Log:
         return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
 
@@ -104,6 +99,26 @@ def read(path: Path) -> Log:
         for name, column in columns.items():
             column[here] = records[name] & np.iinfo(column.dtype).max if name in NARROW else records[name]
     return Log(path, findings=findings, **columns)
+
+
+def streams(path: Path) -> list[tuple[int, int, int]]:
+    """Return the streams of a log without keeping it: number, node that sent it, and the length that most frames have.
+
+    Raises
+    ------
+    ConfigurationError
+        As for :func:`read`.
+    """
+    start, rows = _head(path)
+    lengths: dict[int, npt.NDArray[np.int64]] = {}
+    for _, records in _chunks(path, start, min(rows, max(0, path.stat().st_size - start) // FRAME_LOG.itemsize)):
+        both = (records["stream"].astype(np.uint32) << 16) | records["node"]
+        alike = bool((both == both[0]).all())
+        for one in both[:1].tolist() if alike else np.unique(both).tolist():
+            mine = records["length_bytes"] if alike else records["length_bytes"][both == one]
+            counts = np.bincount(mine & np.iinfo(np.uint16).max, minlength=1 << 16)
+            lengths[one] = lengths.get(one, 0) + counts
+    return [(one >> 16, one & 0xFFFF, int(counts.argmax())) for one, counts in sorted(lengths.items())]
 
 
 def _head(path: Path) -> tuple[int, int]:

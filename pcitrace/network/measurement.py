@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pcitrace import runfolder
 from pcitrace.errors import ConfigurationError
-from pcitrace.network.logs import Log, read
+from pcitrace.network.logs import Log, read, streams
 
 __all__ = ["ASKING", "Flow", "Measurement", "Point", "Way", "Wire", "open_folder"]
 
@@ -329,7 +329,7 @@ def _flows_of(files: Mapping[tuple[int, str], Path], hosts: int) -> Iterator[Flo
     """Yield the streams that received logs show, then those of which only a sent log tells."""
     seen = set()
     for (to, kind), file in sorted(files.items()):
-        for stream, source, length in _streams(file) if kind == "received" else ():
+        for stream, source, length in streams(file) if kind == "received" else ():
             seen.add((stream, source))
             yield Flow(stream, source, to, length)
     for (source, kind), file in sorted(files.items()):
@@ -338,21 +338,9 @@ def _flows_of(files: Mapping[tuple[int, str], Path], hosts: int) -> Iterator[Flo
         to = (listeners or others or [source])[0]
         if kind != "sent":
             continue
-        streams = _streams(file) or ([] if seen else [(1, source, 0)])
-        for stream, _, length in streams:
+        for stream, _, length in streams(file) or ([] if seen else [(1, source, 0)]):
             if (stream, source) not in seen:
                 yield Flow(stream, source, to, length)
-
-
-def _streams(file: Path) -> list[tuple[int, int, int]]:
-    """Return the streams of a log: stream, node that sent it, and its usual length."""
-    log = read(file)
-    if not len(log):
-        return []
-    both = (log.stream.astype(np.uint32) << 16) | log.node
-    every = both[:1] if bool((both == both[0]).all()) else np.unique(both)
-    pairs = [(int(one) >> 16, int(one) & 0xFFFF) for one in every]
-    return [(stream, node, log.usual_length(stream, node)) for stream, node in pairs]
 
 
 def _planned(test: Mapping[str, Any]) -> float | None:

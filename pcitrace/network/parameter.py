@@ -34,6 +34,8 @@ UNITS = {
     "offset_us": "us",
     "drift_ppm": "1e-6",
     "asymmetry_bound_us": "us",
+    "cpu_us_per_frame": "us",
+    "interrupts_per_frame": "1",
 }
 """Every number that a result may have, and its unit. A Mbit is 1e6 bits."""
 
