@@ -15,13 +15,14 @@ CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(s
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
 TESTS := lint types rust python capture docs package
 
-.PHONY: help demo demo-decode demo-derive demo-network demo-capture test $(TESTS) soak format validate bench clean
+.PHONY: help demo demo-decode demo-derive demo-network demo-capture test $(TESTS) soak kills format validate bench clean
 
 help:
 	@echo "make demo     decode a capture, simulate and analyse figure 3.1, record a replay; writes demo/"
 	@echo "make test     everything CI runs: $(TESTS)"
 	@echo "make format   format Python and Rust"
 	@echo "make soak     an hour of hostile frames against framegen"
+	@echo "make kills    200 senders killed at random moments"
 	@echo "make validate  200 random simulated runs against their truth, into docs/validation.md and docs/network-validation.md"
 	@echo "make clean    remove what was built, .venv too"
 
@@ -121,6 +122,10 @@ capture: .make/dev
 # An hour of hostile frames at both ends of a test with a key; `make capture` has a minute of it.
 soak: .make/dev
 	SOAK_SECONDS=3600 $(BIN)/pytest -n 0 tests/capture/test_soak.py
+
+# 200 senders killed at random moments; `make capture` kills 40.
+kills: .make/dev
+	KILLS=200 $(BIN)/pytest -n 0 tests/capture/test_framegen_faults.py -k killed_at_random_moments
 
 # The site; its tables and figures are made from the code, and a warning is an error.
 docs: .make/dev
