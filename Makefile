@@ -107,6 +107,7 @@ lint: .make/dev
 
 types: .make/dev
 	$(BIN)/mypy
+	tsc --noEmit --allowJs --checkJs --strict --target es2022 --lib es2022,dom,dom.iterable pcitrace/view/assets/*.js
 	$(BIN)/python -m mypy.stubtest pcitrace._kernel
 
 rust: .make/dev

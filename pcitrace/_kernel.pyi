@@ -22,6 +22,7 @@ __all__ = [
     "open_raw",
     "parts",
     "read_lattice",
+    "waves",
     "wire",
     "write_samples",
     "write_vcd",
@@ -211,6 +212,7 @@ def write_vcd(
     texts: Iterable[tuple[bytes, bytes, bytes]],
     write: Callable[[bytes], object],
 ) -> None: ...
+def waves(capture: Capture, lines: Sequence[tuple[int, int]]) -> Table: ...
 def measure_clock(capture: Capture, clk: tuple[int, int, bool], *, rate_hz: float | None = None) -> float | None: ...
 def read_lattice(
     sequence: Any, goals: tuple[Any, Any], table: Any, *, states: int, cost: float, block: int

@@ -211,6 +211,12 @@ class AnalysedRun(Run):
 
         return network.of_paths([self.path], bus_constants=bus_constants)
 
+    def view(self, *, lines: bool = True, data: bool = False) -> Any:
+        """Show the run in Jupyter, to zoom into: see :func:`pcitrace.view.widget`; ``pcitrace view`` writes a page."""
+        from pcitrace.view import widget
+
+        return widget(self, lines=lines, data=data)
+
     def traffic(self, bus: str) -> Traffic:
         """CSR accesses and DMA bursts of a bus, with the frames that they belong to where frames are followed."""
         from pcitrace import analysis

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -261,6 +262,23 @@ class Capture:
             lines = {key: (line.channel, line.bit, line.active_low) for key, line in bus.wire.items()}
             self._wires[name] = to_pandas(to_arrow(_kernel.wire(self._kernel, lines, rate_hz=self.rate_hz)))
         return self._wires[name]
+
+    def waves(self, bus: BusWiring, lines: Sequence[str]) -> list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]:
+        """Read when single lines of a bus change.
+
+        Returns
+        -------
+        list of (stamps, levels)
+            Of each line, in the order asked: the samples (in a capture of changes the ticks) at which it changes, the
+            first with what it begins at, and the level of the pin from then on: 0 low, 1 high, 2 unknown.
+        """
+        import numpy as np
+
+        places = [(bus.lines[name].channel, bus.lines[name].bit) for name in lines]
+        table = to_arrow(_kernel.waves(self._kernel, places))
+        stamps, levels = table["stamp"].to_numpy(), table["level"].to_numpy()
+        ends = np.searchsorted(table["line"].to_numpy(), np.arange(len(places) + 1))
+        return [(stamps[a:b], levels[a:b]) for a, b in pairwise(ends.tolist())]
 
     def measure_clock_mhz(self, bus: BusWiring) -> float | None:
         """Frequency of CLK in MHz: as stated in state mode, else from its first edges."""

@@ -29,6 +29,7 @@ pub mod rules;
 pub mod steady;
 pub mod stream;
 pub mod tables;
+pub mod waves;
 pub mod windows;
 pub mod wire;
 pub mod write;

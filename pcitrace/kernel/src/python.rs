@@ -7,6 +7,7 @@ use crate::layout::{BusSpec, Source};
 use crate::pipeline::{self, Decoded as Decoding, Options};
 use crate::rules::{Findings, RULES, RuleSet};
 use crate::tables::Wanted;
+use crate::waves::waves as of_lines;
 use crate::wire::{WireSpec, clock_mhz as measured_mhz, frames};
 use crate::write::{FileSink, TableFile};
 use crate::{interrupt, memory, read, stream, tables};
@@ -590,6 +591,16 @@ fn wire(
     Ok(Table::of_batches(batch))
 }
 
+/// When single lines change, each `(channel, bit)`.
+#[pyfunction]
+fn waves(py: Python<'_>, capture: &Capture, lines: Vec<(usize, u32)>) -> PyResult<Table> {
+    let batches = interruptible(py, || {
+        let place = |&(channel, bit): &(usize, u32)| checked(&capture.opened, "a line", (channel, bit, false));
+        of_lines(&capture.opened, &lines.iter().map(place).collect::<Result<Vec<_>>>()?)
+    })?;
+    Ok(Table::of_batches(batches))
+}
+
 #[pyfunction]
 #[pyo3(signature = (capture, clk, *, rate_hz = None))]
 fn measure_clock(
@@ -615,6 +626,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     module.add_function(wrap_pyfunction!(decode_to_files, module)?)?;
     module.add_function(wrap_pyfunction!(wire, module)?)?;
+    module.add_function(wrap_pyfunction!(waves, module)?)?;
     module.add_function(wrap_pyfunction!(measure_clock, module)?)?;
     crate::python_parts::register_in(module)?;
     crate::python_lines::register_in(module)?;

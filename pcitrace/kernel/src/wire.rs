@@ -317,7 +317,7 @@ pub fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> boo
 }
 
 /// The level of one line over time: `(time, level)`, None where it is not known; of several changes at one time the last.
-fn levels(signal: &Signal, source: &Source) -> impl Iterator<Item = (u64, Option<bool>)> {
+pub(crate) fn levels(signal: &Signal, source: &Source) -> impl Iterator<Item = (u64, Option<bool>)> {
     let set = |bits: &[u64], at: usize| bits.get(at).is_some_and(|bits| bits >> source.shift() & 1 != 0);
     (0..signal.times.len()).filter(|&at| signal.times.get(at + 1) != Some(&signal.times[at])).map(move |at| {
         let known = !set(&signal.unknown, at) && !set(&signal.high_z, at);

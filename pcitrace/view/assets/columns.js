@@ -1,0 +1,199 @@
+// Columns of tables as `pcitrace/view/packing.py` stores them: byte planes, differences, numbers of words.
+
+/**
+ * @typedef {{name: string, type: "whole" | "real" | "text" | "truth", at: number, width: number, rows: number,
+ *   unit: string, meaning: string, steps?: boolean, known?: number, words?: string[], plus?: string}} About
+ * @typedef {{name: string, row: string, n: number, columns: About[]}} AboutTable
+ * @typedef {number | bigint | string | boolean | null} Value
+ */
+
+/**
+ * Unpack what the page holds.
+ * @param {string} text base64 of gzip
+ * @returns {Promise<Uint8Array>}
+ */
+export async function unpack(text) {
+  const packed = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const gunzip = /** @type {ReadableWritablePair} */ (new (/** @type {any} */ (globalThis).DecompressionStream)("gzip"));
+  const stream = new Blob([packed]).stream().pipeThrough(gunzip);
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/**
+ * Read the planes of whole numbers.
+ * @param {About} about
+ * @param {Uint8Array} bytes
+ * @returns {Uint32Array | Float64Array | BigUint64Array}
+ */
+function wholeNumbers(about, bytes) {
+  const { rows, width, at } = about;
+  if (width <= 4) {
+    const out = new Uint32Array(rows);
+    for (let plane = 0; plane < width; plane++) {
+      const from = at + plane * rows, shift = 8 * plane;
+      for (let row = 0; row < rows; row++) out[row] |= bytes[from + row] << shift;
+    }
+    if (about.steps) {
+      const most = width === 4 ? 0xffffffff : (1 << (8 * width)) - 1;
+      for (let row = 1; row < rows; row++) out[row] = (out[row] + out[row - 1]) & most;
+    }
+    return out;
+  }
+  if (width <= 6) {
+    const out = new Float64Array(rows), whole = 2 ** (8 * width);
+    for (let plane = 0; plane < width; plane++) {
+      const from = at + plane * rows, factor = 2 ** (8 * plane);
+      for (let row = 0; row < rows; row++) out[row] += bytes[from + row] * factor;
+    }
+    if (about.steps) {
+      for (let row = 1; row < rows; row++) {
+        const sum = out[row] + out[row - 1];
+        out[row] = sum >= whole ? sum - whole : sum;
+      }
+    }
+    return out;
+  }
+  const out = new BigUint64Array(rows);
+  for (let plane = 0; plane < width; plane++) {
+    const from = at + plane * rows, shift = BigInt(8 * plane);
+    for (let row = 0; row < rows; row++) out[row] |= BigInt(bytes[from + row]) << shift;
+  }
+  const most = (1n << BigInt(8 * width)) - 1n;
+  if (about.steps) for (let row = 1; row < rows; row++) out[row] = (out[row] + out[row - 1]) & most;
+  return out;
+}
+
+/**
+ * Read the planes of float64 numbers; NaN is null.
+ * @param {About} about
+ * @param {Uint8Array} bytes
+ */
+function realNumbers(about, bytes) {
+  const { rows, at } = about;
+  const turned = new Uint8Array(8 * rows);
+  for (let plane = 0; plane < 8; plane++) {
+    for (let row = 0; row < rows; row++) turned[8 * row + plane] = bytes[at + plane * rows + row];
+  }
+  return new Float64Array(turned.buffer);
+}
+
+/** One column; its numbers are read when they are asked for first. */
+export class Column {
+  /**
+   * @param {About} about
+   * @param {Uint8Array} bytes
+   * @param {Column | null} base the column that the values are counted from
+   */
+  constructor(about, bytes, base) {
+    this.about = about;
+    this.bytes = bytes;
+    this.base = base;
+    /** @type {Uint32Array | Float64Array | BigUint64Array | null} */
+    this.stored = null;
+  }
+
+  /** The numbers as stored: 0 where null, NaN of real numbers. */
+  numbers() {
+    this.stored ??= this.about.type === "real" ? realNumbers(this.about, this.bytes) : wholeNumbers(this.about, this.bytes);
+    return this.stored;
+  }
+
+  /**
+   * The value of a row: of a text its number among the words, of a truth value 0 or 1.
+   * @param {number} row
+   * @returns {number | bigint | null}
+   */
+  number(row) {
+    const value = this.numbers()[row];
+    if (this.about.type === "real") return Number.isNaN(value) ? null : value;
+    if (this.about.known !== undefined && !this.bytes[this.about.known + row]) return null;
+    return this.base ? Number(value) + Number(this.base.number(row)) : value;
+  }
+
+  /**
+   * @param {number} row
+   * @returns {Value}
+   */
+  value(row) {
+    const number = this.number(row);
+    if (number === null) return null;
+    if (this.about.type === "text") return /** @type {string[]} */ (this.about.words)[Number(number)];
+    return this.about.type === "truth" ? Boolean(number) : number;
+  }
+}
+
+/** A column that follows from others. */
+export class Derived {
+  /**
+   * @param {{name: string, type: About["type"], unit: string, meaning: string}} about
+   * @param {(row: number) => Value} value
+   */
+  constructor(about, value) {
+    this.about = about;
+    this.value = value;
+  }
+}
+
+/** A table of columns. */
+export class Table {
+  /**
+   * @param {AboutTable} about
+   * @param {Uint8Array} bytes
+   */
+  constructor(about, bytes) {
+    this.name = about.name;
+    this.row = about.row;
+    this.n = about.n;
+    /** @type {Map<string, Column | Derived>} */
+    this.columns = new Map();
+    for (const one of about.columns) {
+      const base = one.plus ? /** @type {Column} */ (this.columns.get(one.plus)) : null;
+      this.columns.set(one.name, new Column(one, bytes, base));
+    }
+  }
+
+  /** @param {string} name */
+  column(name) {
+    const found = this.columns.get(name);
+    if (!(found instanceof Column)) throw new Error(`${this.name} has no column ${name}`);
+    return found;
+  }
+
+  /**
+   * @param {string} name
+   * @param {number} row
+   * @returns {any}
+   */
+  value(name, row) {
+    return this.columns.get(name)?.value(row) ?? null;
+  }
+
+  /**
+   * A column of times or counts as float64, for looking up; null is NaN.
+   * @param {string} name
+   * @returns {Float64Array}
+   */
+  floats(name) {
+    const column = this.column(name), out = new Float64Array(this.n);
+    for (let row = 0; row < this.n; row++) {
+      const value = column.number(row);
+      out[row] = value === null ? NaN : Number(value);
+    }
+    return out;
+  }
+}
+
+/**
+ * The first row whose number is not below a value, in a column that ascends.
+ * @param {ArrayLike<number>} numbers
+ * @param {number} value
+ */
+export function firstFrom(numbers, value) {
+  let low = 0, high = numbers.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (numbers[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
