@@ -295,6 +295,7 @@ def test_what_is_drawn_is_seen(bare: Path, tmp_path: Path) -> None:
         return n;
       }};
       const colour = name => getComputedStyle(view.home).getPropertyValue("--" + name).trim();
+      view.paint();
       const lane = view.lanes.find(one => one.lane.label === "pci bus"), problems = view.lanes.find(one => one.lane.label === "pci problems");
       return [count(lane.top, 19, colour("read")), count(lane.top, 19, colour("write")), count(lane.top + 21, 19, colour("write")),
         count(lane.top + 21, 19, colour("read")), count(problems.top, 14, colour("problem"))];

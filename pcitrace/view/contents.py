@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pcitrace import __version__, schema
 from pcitrace.analysis import on_axis
@@ -26,7 +28,17 @@ _NOT_SHOWN = ("bus", "command_name")
 _WORDS = re.compile(r"(AD|CBE|PAR)\d*#?")
 _MOST_EDGES = 2_000_000
 
-_PLUS = {"end_sample": "start_sample", "first_data": "start_sample", "last_data": "start_sample"}
+
+def _expected(clock_samples: float) -> dict[str, dict[str, float]]:
+    """Return what each column of transactions is likely to be, from the ones before it; a clock lasts so many samples."""
+    return {
+        "start_clk": {"start_sample": 1 / clock_samples},
+        "end_sample": {"start_sample": 1, "clocks": clock_samples},
+        "wait_clks": {"clocks": 1, "data_phases": -1},
+        "bytes": {"data_phases": 4},
+        "last_data": {"end_sample": 1},
+        "first_data": {"last_data": 1, "data_phases": -clock_samples},
+    }
 
 
 def contents(run: AnalysedRun, *, lines: bool = True, data: bool = False) -> tuple[dict[str, Any], str]:
@@ -88,33 +100,48 @@ def _bus(run: AnalysedRun, bus: Bus, packer: Packer, data: bool) -> dict[str, An
     """Return what is shown of one bus whether or not a NIC is known on it."""
     table = bus.arrow("transactions")
     us_per_sample = _us_per_sample(bus)
-    for name in ("first_data", "last_data"):
-        samples = pa.array(
-            pd.Series(table[f"{name}_us"].to_pandas() / us_per_sample).round(), pa.int64(), from_pandas=True
-        )
-        table = table.append_column(name, samples)
+    for name in ("last_data", "first_data"):
+        table = table.append_column(name, _samples(table[f"{name}_us"], us_per_sample))
     stored = table.drop_columns([*_NOT_SHOWN, "transaction", "start_us", "end_us", "first_data_us", "last_data_us"])
-    described = schema.Table(
-        "transactions",
-        schema.TRANSACTIONS.row,
-        (
+    order = ["start_sample", "start_clk", "clocks", "end_sample", "data_phases"]
+    stored = stored.select([*order, *(name for name in stored.column_names if name not in order)])
+    clock_samples = 1 / (bus.mean_clock_mhz * us_per_sample) if bus.mean_clock_mhz else 1.0
+    described = replace(
+        schema.TRANSACTIONS,
+        columns=(
             *schema.TRANSACTIONS.columns,
             schema.Column("first_data", "uint64", "samples", "Sample of the first clock in which data moved.", True),
             schema.Column("last_data", "uint64", "samples", "Sample of the last clock in which data moved.", True),
         ),
     )
     start, slope = _axis(run, bus.name)
-    problems = on_axis(run, bus.name, bus.problems)
+    problems = bus.arrow("problems")
+    seen = _samples(problems["time_us"], us_per_sample)
+    problems = problems.append_column("sample", seen).drop_columns(["bus", "time_us"])
+    about_problems = replace(
+        schema.PROBLEMS,
+        columns=(
+            *schema.PROBLEMS.columns,
+            schema.Column("sample", "uint64", "samples", "Sample at which it was first seen.", True),
+        ),
+    )
     return {
         "name": bus.name,
         "clock_mhz": bus.mean_clock_mhz,
         "us_per_sample": us_per_sample,
         "axis": {"start_us": start, "slope": slope},
         "lines": list(bus.lines),
-        "transactions": packer.table(stored, described, _PLUS),
-        "problems": _frame(packer, problems, schema.PROBLEMS),
+        "transactions": packer.table(stored, described, _expected(clock_samples)),
+        "problems": packer.table(
+            problems, about_problems, {"sample": {"first_clk": clock_samples}, "last_clk": {"first_clk": 1}}
+        ),
         "data_phases": _frame(packer, on_axis(run, bus.name, bus.data_phases), schema.DATA_PHASES) if data else None,
     }
+
+
+def _samples(times_us: pa.ChunkedArray, us_per_sample: float) -> pa.Array:
+    """Return times as the samples that they are of."""
+    return pc.round(pc.divide(times_us.combine_chunks(), us_per_sample)).cast(pa.int64())
 
 
 def _waves(bus: Bus, packer: Packer, notes: list[str]) -> list[dict[str, Any]]:

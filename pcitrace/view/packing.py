@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +32,9 @@ class Packer:
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
 
-    def table(self, table: pa.Table, described: Table, plus: dict[str, str] | None = None) -> dict[str, Any]:
+    def table(
+        self, table: pa.Table, described: Table, expected: Mapping[str, Mapping[str, float]] | None = None
+    ) -> dict[str, Any]:
         """Take a table; return what the page needs to know to read it.
 
         Parameters
@@ -39,19 +42,23 @@ class Packer:
         table : pyarrow.Table
         described : pcitrace.schema.Table
             Unit and meaning of its columns.
-        plus : dict of str to str, optional
-            Columns that are stored as what they exceed another column by.
+        expected : mapping of str to mapping of str to float, optional
+            Columns of which only the difference from what others lead to expect is stored: the factor of each of these,
+            whose sum is rounded. They come before it in the table.
         """
         known = {column.name: column for column in described.columns}
         columns = []
         for name in table.column_names:
             values = _one(table[name])
-            base = (plus or {}).get(name)
-            if base is not None:
-                values = pc.subtract(values.cast(pa.int64()), _one(table[base]).cast(pa.int64()))
-            entry = self.column(values)
+            of = (expected or {}).get(name, {})
+            if of:
+                near = np.zeros(len(table))
+                for other, factor in of.items():
+                    near += factor * _one(table[other]).cast(pa.float64()).fill_null(0).to_numpy()
+                rounded = np.floor(near + 0.5).astype(np.int64)
+                values = _zigzag(pc.subtract(values.cast(pa.int64()), pa.array(rounded)))
             about = {"name": name, "unit": known[name].unit, "meaning": known[name].meaning}
-            columns.append(about | entry | ({"plus": base} if base is not None else {}))
+            columns.append(about | self.column(values) | ({"expected": list(of.items())} if of else {}))
         return {"name": described.name, "row": described.row, "n": len(table), "columns": columns}
 
     def column(self, values: pa.Array) -> dict[str, Any]:
@@ -97,6 +104,11 @@ class Packer:
 def _one(column: pa.ChunkedArray) -> pa.Array:
     whole = column.combine_chunks()
     return whole.unify_dictionaries() if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _zigzag(values: pa.Array) -> pa.Array:
+    """Return small numbers of any sign as small numbers without: 0, -1, 1, -2 ... as 0, 1, 2, 3 ..."""
+    return pc.if_else(pc.less(values, 0), pc.subtract(-1, pc.multiply(values, 2)), pc.multiply(values, 2))
 
 
 def _planes(numbers: np.ndarray[Any, np.dtype[np.uint64]], width: int) -> bytes:

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{name: string, type: "whole" | "real" | "text" | "truth", at: number, width: number, rows: number,
- *   unit: string, meaning: string, steps?: boolean, known?: number, words?: string[], plus?: string}} About
+ *   unit: string, meaning: string, steps?: boolean, known?: number, words?: string[], expected?: [string, number][]}} About
  * @typedef {{name: string, row: string, n: number, columns: About[]}} AboutTable
  * @typedef {number | bigint | string | boolean | null} Value
  */
@@ -82,20 +82,39 @@ export class Column {
   /**
    * @param {About} about
    * @param {Uint8Array} bytes
-   * @param {Column | null} base the column that the values are counted from
+   * @param {[Column, number][]} expected the columns whose sum, each times its factor, the values are near
    */
-  constructor(about, bytes, base) {
+  constructor(about, bytes, expected = []) {
     this.about = about;
     this.bytes = bytes;
-    this.base = base;
+    this.expected = expected;
     /** @type {Uint32Array | Float64Array | BigUint64Array | null} */
     this.stored = null;
   }
 
   /** The numbers as stored: 0 where null, NaN of real numbers. */
   numbers() {
-    this.stored ??= this.about.type === "real" ? realNumbers(this.about, this.bytes) : wholeNumbers(this.about, this.bytes);
+    if (!this.stored) {
+      this.stored = this.about.type === "real" ? realNumbers(this.about, this.bytes) : wholeNumbers(this.about, this.bytes);
+      if (this.expected.length) this.stored = this.fromExpected(this.stored);
+    }
     return this.stored;
+  }
+
+  /**
+   * Values from their differences, stored as 0, -1, 1, -2 ..., to what others lead to expect.
+   * @param {Uint32Array | Float64Array | BigUint64Array} differences
+   */
+  fromExpected(differences) {
+    const out = new Float64Array(differences.length);
+    for (const [column, factor] of this.expected) {
+      for (let row = 0; row < out.length; row++) out[row] += factor * Number(column.number(row) ?? 0);
+    }
+    for (let row = 0; row < out.length; row++) {
+      const coded = Number(differences[row]);
+      out[row] = Math.floor(out[row] + 0.5) + (coded % 2 ? -(coded + 1) / 2 : coded / 2);
+    }
+    return out;
   }
 
   /**
@@ -107,7 +126,7 @@ export class Column {
     const value = this.numbers()[row];
     if (this.about.type === "real") return Number.isNaN(value) ? null : value;
     if (this.about.known !== undefined && !this.bytes[this.about.known + row]) return null;
-    return this.base ? Number(value) + Number(this.base.number(row)) : value;
+    return value;
   }
 
   /**
@@ -147,8 +166,9 @@ export class Table {
     /** @type {Map<string, Column | Derived>} */
     this.columns = new Map();
     for (const one of about.columns) {
-      const base = one.plus ? /** @type {Column} */ (this.columns.get(one.plus)) : null;
-      this.columns.set(one.name, new Column(one, bytes, base));
+      /** @type {[Column, number][]} */
+      const expected = (one.expected ?? []).map(([name, factor]) => [this.column(name), factor]);
+      this.columns.set(one.name, new Column(one, bytes, expected));
     }
   }
 

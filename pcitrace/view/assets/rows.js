@@ -31,8 +31,8 @@ export class BusRows {
     }
     this.transactions = transactions;
     this.deriveColumns(commands);
-    this.start = this.onAxis("start_sample");
-    this.end = this.onAxis("end_sample");
+    this.start = this.onAxis(transactions, "start_sample");
+    this.end = this.onAxis(transactions, "end_sample");
   }
 
   /**
@@ -42,25 +42,28 @@ export class BusRows {
   deriveColumns(commands) {
     const { transactions } = this, us = this.about.us_per_sample, stored = transactions.columns;
     transactions.columns = new Map();
+    const problems = /** @type {Table} */ (this.tables.get("problems"));
     /**
+     * @param {Table} table
      * @param {string} name
      * @param {"real" | "whole" | "text"} type
-     * @param {string} unit
      * @param {string} meaning
      * @param {(row: number) => any} value
      */
-    const derive = (name, type, unit, meaning, value) =>
-      transactions.columns.set(name, new Derived({ name, type, unit, meaning }, value));
-    derive("transaction", "whole", "", "Number within the bus, from 0.", row => row);
-    for (const [name, of] of [["start_us", "start_sample"], ["end_us", "end_sample"], ["first_data_us", "first_data"], ["last_data_us", "last_data"]]) {
-      const column = /** @type {import("./columns.js").Column} */ (stored.get(of));
-      derive(name, "real", "us", column.about.meaning.replace(/Sample|First sample.*`start_us`/, "Time from the capture's start"), row => {
+    const derive = (table, name, type, meaning, value) =>
+      table.columns.set(name, new Derived({ name, type, unit: type === "real" ? "us" : "", meaning }, value));
+    const times = { start_us: "start_sample", end_us: "end_sample", first_data_us: "first_data", last_data_us: "last_data", time_us: "sample" };
+    derive(transactions, "transaction", "whole", "Number within the bus, from 0.", row => row);
+    for (const [name, of] of Object.entries(times)) {
+      const table = name === "time_us" ? problems : transactions;
+      const column = /** @type {import("./columns.js").Column} */ (stored.get(of) ?? table.columns.get(of));
+      derive(table, name, "real", `Time of ${of}, from the capture's start.`, row => {
         const value = column.number(row);
         return value === null ? null : Number(value) * us;
       });
     }
     const command = /** @type {import("./columns.js").Column} */ (stored.get("command"));
-    derive("command_name", "text", "", "The command in words.", row => {
+    derive(transactions, "command_name", "text", "The command in words.", row => {
       const number = command.number(row);
       return number === null ? null : commands[Number(number)];
     });
@@ -69,10 +72,11 @@ export class BusRows {
 
   /**
    * A column of samples as us on the run's axis.
+   * @param {Table} table
    * @param {string} name
    */
-  onAxis(name) {
-    const out = this.transactions.floats(name), { start_us: start, slope } = this.about.axis, us = this.about.us_per_sample;
+  onAxis(table, name) {
+    const out = table.floats(name), { start_us: start, slope } = this.about.axis, us = this.about.us_per_sample;
     for (let row = 0; row < out.length; row++) out[row] = out[row] * us * slope + start;
     return out;
   }

@@ -17,7 +17,7 @@ import { Spans } from "./spans.js";
 const RULER = 30, GAP = 9, NARROW = 700;
 const BURSTS = ["send_data", "receive_data", "descriptor_fetch", "status_write", "unknown"];
 /** Columns that others are made of. */
-const HELPERS = ["first_data", "last_data"];
+const HELPERS = ["first_data", "last_data", "sample"];
 const SHORT = { completion: "", retry: "↻", disconnect_with_data: "|", disconnect_without_data: "|", target_abort: "✕", master_abort: "✕" };
 
 /**
@@ -174,12 +174,12 @@ export class View {
     const accesses = bus.tables.get("csr_accesses");
     if (accesses?.n) out.push(this.spansOf(accesses, `${bus.name} registers`, "first_attempt_us", "data_us", () => 0, ["other"], row => String(accesses.value("register", row) ?? accesses.value("command_name", row) ?? "access")));
     const problems = /** @type {Table} */ (bus.tables.get("problems"));
-    if (problems.n) out.push(new ProblemsLane(`${bus.name} problems`, problems, ascending(problems.floats("time_us"))));
+    if (problems.n) out.push(new ProblemsLane(`${bus.name} problems`, problems, ascending(bus.onAxis(problems, "sample"))));
     for (const wave of this.about.buses[number].waves ?? []) {
-      const changes = Float64Array.from(/** @type {any} */ (new Column(wave.changes, this.bytes, null).numbers()), Number);
+      const changes = Float64Array.from(/** @type {any} */ (new Column(wave.changes, this.bytes).numbers()), Number);
       const { start_us: start, slope } = bus.about.axis, us = bus.about.us_per_sample;
       for (let n = 0; n < changes.length; n++) changes[n] = changes[n] * us * slope + start;
-      const levels = /** @type {Uint32Array} */ (new Column(wave.levels, this.bytes, null).numbers());
+      const levels = /** @type {Uint32Array} */ (new Column(wave.levels, this.bytes).numbers());
       out.push(new LineLane(wave.line, changes, levels));
     }
     return out;
