@@ -11,17 +11,17 @@ from pcitrace.view.bundle import asset, script
 from pcitrace.view.contents import contents
 
 if TYPE_CHECKING:
-    from pcitrace.analysed import AnalysedRun
+    from pcitrace.run import Run
 
 __all__ = ["page", "widget", "write"]
 
 
-def page(run: AnalysedRun, *, lines: bool = True, data: bool = False) -> str:
+def page(run: Run, *, lines: bool = True, data: bool = False) -> str:
     """Return a page that shows a run: lanes to zoom into, what was decoded at a click, search; it needs no other file.
 
     Parameters
     ----------
-    run : AnalysedRun
+    run : Run
         A capture or a run folder, as :func:`pcitrace.open` gives it.
     lines : bool
         With the control lines as waveforms: about twice the size.
@@ -40,12 +40,12 @@ def page(run: AnalysedRun, *, lines: bool = True, data: bool = False) -> str:
     )
 
 
-def write(run: AnalysedRun, path: Path | str, *, lines: bool = True, data: bool = False) -> None:
+def write(run: Run, path: Path | str, *, lines: bool = True, data: bool = False) -> None:
     """Write the page of :func:`page`."""
     Path(path).write_text(page(run, lines=lines, data=data), encoding="utf-8")
 
 
-def widget(run: AnalysedRun, *, lines: bool = True, data: bool = False) -> Any:
+def widget(run: Run, *, lines: bool = True, data: bool = False) -> Any:
     """Return the view as a widget of Jupyter.
 
     Raises

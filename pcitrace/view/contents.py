@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pcitrace import __version__, schema
+from pcitrace.analysis import frames as frames_of
 from pcitrace.analysis import on_axis
 from pcitrace.errors import PciTraceError
 from pcitrace.view.packing import Packer
 
 if TYPE_CHECKING:
-    from pcitrace.analysed import AnalysedRun
-    from pcitrace.run import Bus
+    from pcitrace.run import Bus, Run
 
 __all__ = ["contents"]
 
@@ -30,7 +30,7 @@ _MOST_EDGES = 2_000_000
 
 
 def _expected(clock_samples: float) -> dict[str, dict[str, float]]:
-    """Return what each column of transactions is likely to be, from the ones before it; a clock lasts so many samples."""
+    """Return what each column of transactions is likely to be, from the ones before it."""
     return {
         "start_clk": {"start_sample": 1 / clock_samples},
         "end_sample": {"start_sample": 1, "clocks": clock_samples},
@@ -41,12 +41,12 @@ def _expected(clock_samples: float) -> dict[str, dict[str, float]]:
     }
 
 
-def contents(run: AnalysedRun, *, lines: bool = True, data: bool = False) -> tuple[dict[str, Any], str]:
+def contents(run: Run, *, lines: bool = True, data: bool = False) -> tuple[dict[str, Any], str]:
     """Gather what the page shows.
 
     Parameters
     ----------
-    run : AnalysedRun
+    run : Run
         A capture or a run folder.
     lines : bool
         With the control lines as waveforms.
@@ -63,7 +63,7 @@ def contents(run: AnalysedRun, *, lines: bool = True, data: bool = False) -> tup
     packer = Packer()
     notes: list[str] = []
     # The frames come first: they put captures without a stated offset on the run's axis.
-    frames = _or_reason(lambda: run.frames, "frames, DMA bursts and register accesses", notes)
+    frames = _or_reason(lambda: frames_of(run), "frames, DMA bursts and register accesses", notes)
     buses = [_bus(run, bus, packer, data) for bus in run.buses.values()]
     for bus in buses:
         if frames is not None:
@@ -96,7 +96,7 @@ def _or_reason(make: Callable[[], Any], what: str, notes: list[str]) -> Any:
         return None
 
 
-def _bus(run: AnalysedRun, bus: Bus, packer: Packer, data: bool) -> dict[str, Any]:
+def _bus(run: Run, bus: Bus, packer: Packer, data: bool) -> dict[str, Any]:
     """Return what is shown of one bus whether or not a NIC is known on it."""
     table = bus.arrow("transactions")
     us_per_sample = _us_per_sample(bus)
@@ -169,7 +169,7 @@ def _us_per_sample(bus: Bus) -> float:
     return 1e6 / rate
 
 
-def _axis(run: AnalysedRun, name: str) -> tuple[float, float]:
+def _axis(run: Run, name: str) -> tuple[float, float]:
     """Return where a bus's time 0 is on the run's axis (us), and how fast its time runs there."""
     if run.folder is None:
         return 0.0, 1.0
