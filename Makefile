@@ -23,7 +23,7 @@ help:
 	@echo "make format   format Python and Rust"
 	@echo "make soak     an hour of hostile frames against framegen"
 	@echo "make kills    200 senders killed at random moments"
-	@echo "make validate  200 random simulated runs against their truth, into docs/validation.md and docs/network-validation.md"
+	@echo "make validate  random simulated runs and cards against their truth, into docs/validation.md and docs/network-validation.md"
 	@echo "make clean    remove what was built, .venv too"
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
@@ -147,10 +147,13 @@ format: .make/dev
 	$(BIN)/ruff format .
 	cargo fmt --all
 
-# 200 random simulated runs against their truth; some minutes.
+# Random simulated runs and cards against their truth; up to three hours. All parts run, then a limit not kept fails it.
 validate: .make/dev
-	$(BIN)/python tools/validate.py --runs 200 -o docs/validation.md
-	$(BIN)/python tools/validate_network.py --seeds 200 --loss-seeds 2000 -o docs/network-validation.md
+	status=0; \
+	$(BIN)/python tools/validate.py --runs 200 -o docs/validation.md || status=1; \
+	$(BIN)/python tools/validate_cards.py --seeds 20 -o docs/validation.md || status=1; \
+	$(BIN)/python tools/validate_network.py --seeds 200 --loss-seeds 2000 -o docs/network-validation.md || status=1; \
+	exit $$status
 
 bench: .make/dev
 	$(BIN)/python benchmarks/run.py

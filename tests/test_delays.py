@@ -55,3 +55,10 @@ def test_accesses_as_late_as_known_ones(access: list[float], sends: list[float],
     ]
     found = as_after(np.array(access), np.array(known[: len(access)], dtype=bool), np.array(sends))
     assert found.tolist() == expected
+
+
+def test_an_access_that_comes_at_once_behind_the_card_had_waited() -> None:
+    """Half a microsecond tells: 0.3 us behind the card's last transaction is waiting, 0.7 us is not."""
+    freed_us = np.array([10.0, 20.0])
+    access_us, end_us = np.array([10.3, 20.7]), np.array([10.4, 20.8])
+    assert delays.waited(access_us, end_us, freed_us).tolist() == [True, False]

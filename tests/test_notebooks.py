@@ -54,6 +54,7 @@ def test_all_notebooks_are_tested() -> None:
         "6-latency-and-switch.ipynb",
         "7-streams-and-loss.ipynb",
         "8-switch-under-the-microscope.ipynb",
+        "9-unknown-card.ipynb",
     ]
 
 
@@ -171,3 +172,11 @@ def test_switch_under_the_microscope(tmp_path: Path) -> None:
     assert (numbers["buffer_frames"], numbers["buffer_bytes"]) == (1024, 1024 * 1024)
     assert numbers["flooded"] == {"deaf": 400, "learns": 0}
     assert numbers["learned"] == {"deaf": 0, "learns": 2}
+
+
+def test_unknown_card(tmp_path: Path) -> None:
+    _, numbers = executed("9-unknown-card.ipynb", tmp_path)
+    assert numbers["frames"] == numbers["again"] > 40
+    assert numbers["receive_fcs"] in (None, False)
+    for name in ("t_nic_us", "R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte"):
+        assert abs(numbers[name]) < 5

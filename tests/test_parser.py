@@ -70,3 +70,12 @@ def test_what_is_known_is_what_is_found(
         parser.go(len(train), len(train))
         found.append((parser.numbers(len(train)).tolist(), parser.found, parser.parted.tolist()))
     assert found[0] == found[1]
+
+
+def test_pauses_that_decisions_tell_apart() -> None:
+    """Up to 2 us a unit is likely to be of the frame before it; from 8 us on it is tried as another one first."""
+    gaps_us = np.array([1.0, 1.5, 3.0, 6.0, 10.0, 20.0])
+    first = np.concatenate([[0.0], np.cumsum(1.0 + gaps_us)])
+    none = np.zeros(len(first), dtype=np.int64)
+    codes = Train(none, none, none.astype(bool), first, first + 1.0).codes()
+    assert codes.tolist() == [1, 1, 0, 0, 2, 2, 0]

@@ -173,6 +173,12 @@ def test_the_nearest_clock_is_shared() -> None:
     assert wiring.buses["pc1"].lines["CLK"].channel == 0
 
 
+def test_of_two_clocks_around_a_bus_the_nearer_one_is_shared() -> None:
+    rest = ("FRAME#", "IRDY#", "TRDY#")
+    wiring = wired("top.CLK", "top.card.CLK", *[f"top.card.pc1.{line}" for line in rest])
+    assert wiring.buses["pc1"].lines["CLK"].channel == 1
+
+
 def test_an_agent_may_stand_before_its_line() -> None:
     wiring = wired(*[f"A_{line}" for line in CONTROL], "A_NIC_GNT#", "A_NIC_REQ#", "A_NIC_IDSEL")
     assert set(wiring.buses) == {"A"}

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 from pcitrace.cli.choice import add_choice, choice, chosen
-from pcitrace.cli.options import add_capture, open_run, print_json
+from pcitrace.cli.options import add_capture, open_run, print_json, whole
 from pcitrace.cli.tables import add_output, emit, output, write
 from pcitrace.schema import FRAMES
 
@@ -16,6 +16,7 @@ examples:
   pcitrace frames RUN -o frames.csv
   pcitrace frames RUN -o big.parquet --where "length_bytes >= 1000 and not queued"
   pcitrace frames RUN -o frames.csv --drop-log dropped.csv      and why the rest was left out
+  pcitrace frames RUN --explain 12                  what row 12 rests on, and what else it could be
 
 RUN is a run folder: its run.toml names the hosts, their NIC profiles and the link. Times are on the run's one axis;
 what is not known is empty. The columns are explained in the table reference of the documentation.
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="NIC", help="NIC profile instead of what run.toml says: a name or a .toml")
     add_choice(parser)
     parser.add_argument("--drop-log", metavar="OUT", type=output, help="what belongs to no whole frame, and why")
+    parser.add_argument("--explain", metavar="ROW", type=whole, help="say why this row of frames is what it is")
     add_output(parser, "frames")
     parser.epilog = _EPILOG
 
@@ -38,6 +40,11 @@ def run(args: argparse.Namespace) -> int:
 
     choice(args, FRAMES)  # a wrong condition is said before the work, not after it
     frames = analysis.frames(open_run(args), profile=args.profile)
+    if args.explain is not None:
+        from pcitrace.frames.explain import explain
+
+        print(explain(frames, args.explain))
+        return 0
     frames = replace(frames, table=chosen(frames.table, args, FRAMES))
     emit(frames.table, args)
     if args.drop_log is not None:

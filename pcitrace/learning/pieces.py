@@ -106,7 +106,8 @@ def cuts(both: Iterable[Side]) -> dict[str, Value]:
         limit = unseen(f"no limit was reached: cuts end transactions before it, the longest has {longest * unit}", told)
     line = chosen(by_line, told)
     if not all(one.known for one in ends) and (longest * unit in LINES or line.value != 0 or told < MANY):
-        alike = unseen(f"transactions of up to {longest * unit} bytes: a limit or a line, which addresses tell", told)
+        why = f"transactions of up to {longest * unit} bytes: a limit or a line, which addresses tell"
+        alike = unseen(why if longest * unit in LINES else line.reason or f"{told} are too few without addresses", told)
         return {"burst_limit_bytes": alike, "cut_bytes": alike}
     return {"burst_limit_bytes": limit, "cut_bytes": line}
 
