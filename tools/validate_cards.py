@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -306,7 +307,8 @@ def markdown(cases: Sequence[Case]) -> str:
     lines = [
         HEADING.strip(),
         "",
-        f"{seeds} benches a family, of cards drawn at random (`tests/cardbench`, which shares nothing with",
+        f"{seeds} {'bench' if seeds == 1 else 'benches'} a family, of cards drawn at random (`tests/cardbench`, which",
+        "shares nothing with",
         "the analysis), and of the simulator's own (`random_bench`). Each is analysed from full AD, from control lines",
         "and wire, and from control lines alone; with the card's true profile, with `generic`, with another card's.",
         "Limits: frames with any wrong value 1 in 10,000 (another card's profile: 1 in 1,000); no row without a frame;",
@@ -315,6 +317,8 @@ def markdown(cases: Sequence[Case]) -> str:
         f"were given: mean within ±{PULL_MEAN}, width {PULL_WIDTH[0]} to {PULL_WIDTH[1]} ({PULLS} pulls or more),",
         f"largest below {PULL_LARGEST:g}.",
         "",
+        f"Measured at revision {_revision()} of the analysis.",
+        "",
         *_kept(cases),
     ]
     for family, found in sums(cases).items():
@@ -322,6 +326,11 @@ def markdown(cases: Sequence[Case]) -> str:
         lines += ["| capture | profile | frames | wrong | no frame | null | null CSR | pull | width | largest | kept |"]
         lines += ["|" + "---|" * 11, *(one.row() for one in found)]
     return "\n".join([*lines, "", *_calibration_text(cases)]).rstrip() + "\n"
+
+
+def _revision() -> str:
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "unknown"
 
 
 def _kept(cases: Sequence[Case]) -> list[str]:
