@@ -132,8 +132,13 @@ def _open_folder(path: Path, wiring: WiringSource | None, options: dict[str, Any
 
 
 def bus_constants(folder: Path) -> Mapping[str, Estimate]:
-    """Return the constants that the buses of a run folder tell, by name."""
-    return open(folder).results.constants
+    """Return the constants that the buses of a run folder tell, by name; t_nic as Equation 2.1 takes it, one for all
+    lengths.
+    """
+    from pcitrace.results import t_nic_of_equation
+
+    found = open(folder).results
+    return {**found.constants, "t_nic_us": t_nic_of_equation(found.timing)}
 
 
 class AnalysedBus(Bus):

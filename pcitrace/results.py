@@ -23,7 +23,7 @@ from pcitrace.run import Run
 from pcitrace.timing import Timing, usage
 from pcitrace.timing.usage import Usage
 
-__all__ = ["Results", "of_run"]
+__all__ = ["Results", "of_run", "t_nic_of_equation"]
 
 UNLIKELY = 1e-3
 """Probability of a chi2 from which on a line is reported not to describe the latencies."""
@@ -254,7 +254,7 @@ def _equation(run: Run, measured: Timing, fit: LatencyFit, findings: list[str]) 
     """Put Equation 2.1 together and derive t_sw; say what is missing."""
     try:
         terms = [
-            Term.measured("t_nic_us", _t_nic_of_equation(measured)),
+            Term.measured("t_nic_us", t_nic_of_equation(measured)),
             Term.measured("R_PCI_send_us_per_byte", measured.send.effective),
             Term.measured("R_PCI_recv_us_per_byte", measured.receive.effective),
         ]
@@ -284,7 +284,7 @@ def _equation(run: Run, measured: Timing, fit: LatencyFit, findings: list[str]) 
     return model, t_sw.estimate
 
 
-def _t_nic_of_equation(measured: Timing) -> Estimate:
+def t_nic_of_equation(measured: Timing) -> Estimate:
     """Return t_nic for Equation 2.1, which has one for all lengths.
 
     Where it depends on the length this is its mean over the frames, and how much it varies among them is part of sigma.

@@ -18,6 +18,7 @@ import pytest
 from matplotlib import pyplot
 
 from pcitrace import network
+from pcitrace.analysed import bus_constants
 from pcitrace.cli import main
 from pcitrace.errors import ConfigurationError, FitError
 from pcitrace.network import constants
@@ -28,6 +29,7 @@ from pcitrace.network.constants import bench, render
 from pcitrace.network.families import calculated_minimum_us
 from pcitrace.network.hosts import separations
 from pcitrace.plot import network as draw
+from pcitrace.simulate import simulate
 
 OUTPUTS = Path(__file__).resolve().parent.parent / "fixtures" / "network"
 DIRECT = partial(netlogs.one_way_us, a=5.706, b=0.0139)
@@ -328,3 +330,20 @@ def test_folders_are_left_as_they_were(tmp_path: Path) -> None:
     network.of_paths([folder])
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     assert isinstance(network.of_paths([tmp_path / "copy"]).results[0].tables["streams"], pd.DataFrame)
+
+
+def test_a_simulated_bench_gives_t_sw_and_the_budget_of_its_slope(tmp_path: Path) -> None:
+    """Captures and frame logs of one run: Equation 2.1 from the buses and from the loops together."""
+    run = tmp_path / "run"
+    simulate("acenic-fig3.1", run)
+    [result] = network.of_paths([run], bus_constants=bus_constants).results
+    found = result.parameters
+    assert [found[name].value for name in ("sent", "received", "lost")] == [225, 225, 0]
+    assert len(result.points) == 9, "one log holds the answers of all sizes"
+    assert found["intercept_us"].value == pytest.approx(26.32, rel=0.01)
+    assert found["slope_us_per_byte"].value == pytest.approx(0.0235, rel=0.01)
+    assert near(found["t_sw_us"], 8.70)
+    budget = result.tables["slope_budget"]["slope_us_per_byte"]
+    assert budget["sending bus"] == pytest.approx(0.00758, rel=0.01)
+    assert budget["receiving bus"] == pytest.approx(0.00792, rel=0.01)
+    assert abs(budget["difference"]) < 0.0002

@@ -44,6 +44,8 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     points = tuple(_point(one, point, compared, findings) for point in one.points)
     latency = _latency(one, points)
     parameters = _whole(one, points)
+    if one.points and one.points[0].requests is not None:
+        parameters |= _of_all_sizes(one.points[0], parameters["received"])
     if latency is not None:
         shared = max((flow.clock_sigma_us for point in points for flow in point.flows), default=0.0)
         line = _line_parameters(latency, findings)
@@ -254,6 +256,16 @@ def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Paramet
         "step_bytes": measured("step_bytes", step.step_bytes, best.n, chance),
         "step_us": measured("step_us", step.step_us, best.n, chance),
     }
+
+
+def _of_all_sizes(point: Point, received: Parameter) -> dict[str, Parameter]:
+    """Return what was asked and lost in a test whose requests are in one log for all sizes."""
+    assert point.requests is not None
+    log = point.log(0, "sent")
+    if log is None or received.value is None:
+        return {}
+    sent = len(log.of(point.requests.stream, point.requests.source))
+    return {name: counted(name, count, sent) for name, count in (("sent", sent), ("lost", sent - int(received.value)))}
 
 
 def _with_clocks(intercept: Parameter, sigma_us: float) -> Parameter:

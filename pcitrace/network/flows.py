@@ -139,7 +139,7 @@ def flow_result(
 
 def loop_result(point: Point, node: int) -> LoopResult:
     """Return the round trips between node 0 and one that answers."""
-    out = next((flow for flow in point.flows if flow.source == 0 and flow.to == node), None)
+    out = point.requests or next((flow for flow in point.flows if flow.source == 0 and flow.to == node), None)
     back = next((flow for flow in point.flows if flow.source == node and flow.to == 0), None)
     if node in point.counts:
         low, count = point.counts[node]
@@ -161,7 +161,9 @@ def loop_result(point: Point, node: int) -> LoopResult:
     step = max(step_sent, step_received) / 1e3
     loops = loops_ns / 1e3
     readings = 2 if step_sent == step_received else 1
-    return LoopResult(node, delay(loops, step), _tried(loops, step, readings), len(requests), int(known.sum()))
+    # A request does not say which size it asked for.
+    asked = len(requests) if point.requests is None else None
+    return LoopResult(node, delay(loops, step), _tried(loops, step, readings), asked, int(known.sum()))
 
 
 def _log(point: Point, node: int, kind: str, flow: Flow, findings: list[str]) -> Log | None:
@@ -170,7 +172,11 @@ def _log(point: Point, node: int, kind: str, flow: Flow, findings: list[str]) ->
     except ConfigurationError as error:
         findings.append(f"{error}; left out")
         return None
-    return None if log is None else log.of(flow.stream, flow.source)
+    if log is None:
+        return None
+    mine = log.of(flow.stream, flow.source)
+    one_of_several = point.requests is not None and flow is not point.requests
+    return mine[mine.length_bytes == flow.length_bytes] if one_of_several else mine
 
 
 def _found(known: npt.NDArray[np.uint32], wanted: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:

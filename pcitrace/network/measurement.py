@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,9 @@ class Point:
     counts : mapping of int to arrays
         Histograms of round trips instead of logs: by node, ``low_ns`` and ``count``.
     bin_ns : int
+    requests : Flow or None
+        Where one log holds the answers of several sizes: the requests of all of them. This point is of the answers of
+        `length_bytes`.
     """
 
     length_bytes: int
@@ -131,11 +134,25 @@ class Point:
     suspect: str = ""
     counts: Mapping[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
     bin_ns: int = 1
+    requests: Flow | None = None
 
     def log(self, node: int, kind: str) -> Log | None:
         """Return a whole log; None where there is none."""
         file = self.files.get((node, kind))
         return None if file is None else read(file)
+
+    def by_answers(self) -> list[Point]:
+        """Return a point for each size of the answers that node 0 received; itself where there is one size."""
+        out = next((flow for flow in self.flows if flow.source == 0), None)
+        back = [flow for flow in self.flows if flow.to == 0]
+        log = self.log(0, "received") if len(back) == 1 else None
+        sizes = [] if log is None else np.unique(log.of(back[0].stream, back[0].source).length_bytes).tolist()
+        if out is None or len(sizes) < 2:
+            return [self]
+        return [
+            replace(self, length_bytes=size, flows=(replace(back[0], length_bytes=size),), requests=out)
+            for size in sizes
+        ]
 
 
 @dataclass(frozen=True)
@@ -321,7 +338,8 @@ def _logged(test: Mapping[str, Any], files: Mapping[tuple[int, int, str], Path],
         mine = {(node, kind): file for (point, node, kind), file in files.items() if point == number}
         flows = tuple(_flows_of(mine, hosts))
         length = int(sizes[number]) if number < len(sizes) else max((flow.length_bytes for flow in flows), default=0)
-        points.append(Point(length, _planned(test), flows, mine))
+        point = Point(length, _planned(test), flows, mine)
+        points += point.by_answers() if test.get("kind") in ASKING and len(sizes) > 1 else [point]
     return tuple(points)
 
 
@@ -351,8 +369,6 @@ def _planned(test: Mapping[str, Any]) -> float | None:
 
 
 def _with_counts(points: tuple[Point, ...], bins: npt.NDArray[np.void], bin_ns: int) -> tuple[Point, ...]:
-    from dataclasses import replace
-
     found = []
     for number, point in enumerate(points):
         mine = bins[bins["point"] == number]
