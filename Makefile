@@ -55,6 +55,7 @@ help:
 # ---- the main job on data of the repository -------------------------------------------------------------------------
 
 TRACE := fixtures/traces/blue33_seq6/bus.vcd.gz
+FAULT := fixtures/faults/missing-turnaround.sr
 
 demo: demo-decode demo-derive demo-network demo-capture
 
@@ -67,6 +68,9 @@ demo-decode: .make/pcitrace
 	@echo; echo "== the same as a listing, around 200 us: what went on, and what was wrong"
 	$(BIN)/pcitrace list $(TRACE) --around 200us,1us
 	$(BIN)/pcitrace stats $(TRACE)
+	@echo; echo "== what is wrong with $(FAULT), line by line, and by the rules of the bus"
+	$(BIN)/pcitrace list $(FAULT) --around 10.9us,0.5us
+	$(BIN)/pcitrace check $(FAULT)
 
 # Figure 3.1, simulated, back to the constants that were put in.
 demo-derive: .make/pcitrace

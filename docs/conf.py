@@ -8,6 +8,7 @@ from pathlib import Path
 import pcitrace
 
 sys.path.insert(0, str(Path(__file__).parent))
+import commands
 import draw
 import rules
 import tables
@@ -34,7 +35,9 @@ napoleon_use_rtype = False
 napoleon_use_param = False
 napoleon_use_ivar = True
 
-# Generated: what the table reference says is what the code and the tests say, and the figures are drawn by the library.
+# Generated: what the table reference says is what the code and the tests say, what commands print is what they print,
+# and the figures are drawn by the library.
 tables.write(Path(__file__).parent / "tables.md")
 rules.write(Path(__file__).parent / "rules.md")
+commands.write(Path(__file__).parent / "find-what-is-wrong.md.in", Path(__file__).parent / "find-what-is-wrong.md")
 draw.draw(Path(__file__).parent / "figures")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import commands
+
 from pcitrace.instrument.rules import Rule, catalogue
 
 HEAD = """\
@@ -13,15 +15,8 @@ HEAD = """\
 the first places, what was seen), or not evaluated and why. `pcitrace check --explain M07` shows one of them. This
 page is generated from `pcitrace/instrument/rules.toml`, from which the command and its tests come, too.
 
-```
-$ pcitrace check bus.vcd.gz --ignore M10
-bus pci
-  M12  4 x  After a transaction with STOP# there is an idle clock, also where STOP# came with the last data.
-             12.220 us  clock 406  transaction 86  GNT1#
-                        asserted: FRAME#; the clock before: IRDY# STOP# DEVSEL#
-  kept           50 of 53 rules
-  not evaluated  masked: M10
-  not evaluated  REQ64# not captured: W01
+```console run
+$ pcitrace check fixtures/traces/blue33_seq1/bus.vcd.gz --ignore P,M10
 ```
 
 **What is judged.** Each rising edge of CLK by itself, from the first idle clock on; rules rest after a gap, while
@@ -65,7 +60,7 @@ def write(path: Path) -> None:
     for letter, title in GROUPS.items():
         rows = [_row(rule) for id, rule in catalogue().items() if id.startswith(letter)]
         parts += [f"## {title}", "", "| id | rule | section | needs |", "|---|---|---|---|", *rows, ""]
-    text = "\n".join(parts)
+    text = commands.filled("\n".join(parts))
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 

@@ -53,7 +53,7 @@ class Capture:
     def sample_count(self) -> int | None: ...
     @property
     def duration_s(self) -> float | None: ...
-    def read_samples(self) -> bytes: ...
+    def read_samples(self, first: int = 0, last: int | None = None) -> bytes: ...
 
 @final
 class Table:
@@ -78,6 +78,8 @@ class Decoded:
     @property
     def judged(self) -> dict[str, Any] | None: ...
     @property
+    def requests(self) -> tuple[dict[int, int], dict[int, int]] | None: ...
+    @property
     def clock_mhz(self) -> float | None: ...
     @property
     def duration_us(self) -> float: ...
@@ -93,11 +95,14 @@ class Stream:
         clock_mhz: float | None = None,
         data_phases: bool = False,
         window_us: float | None = None,
+        rules: Sequence[str] | None = None,
+        bus_mhz: int | None = None,
         portable: bool = False,
     ) -> Stream: ...
     def feed(self, samples: bytes) -> tuple[Table, Table, Table, Table, Table]: ...
     def gap(self, samples: int) -> tuple[Table, Table, Table, Table, Table]: ...
     def finish(self) -> tuple[Table, Table, Table, Table, Table]: ...
+    def judged(self) -> list[tuple[Table, dict[str, Any]]]: ...
 
 @final
 class Part:
@@ -167,6 +172,8 @@ def decode(
     window_us: float | None = None,
     rules: Sequence[str] | None = None,
     bus_mhz: int | None = None,
+    parameters: tuple[int, float] | None = None,
+    requests: bool = False,
     until: int | None = None,
     threads: int = 0,
     progress: Callable[[float], None] | None = None,
@@ -196,6 +203,7 @@ def parts(
     recover_clock: bool = False,
     columns: Sequence[str] | None = None,
     data_phases: bool = False,
+    events: bool = False,
     rules: Sequence[str] | None = None,
     bus_mhz: int | None = None,
     until: int | None = None,

@@ -183,6 +183,7 @@ class Decoder:
         columns: Sequence[str],
         *,
         data_phases: bool,
+        parameters: tuple[int, float] | None = None,
         until: int | None = None,
     ) -> Any:
         """Decode some columns of the transactions of a bus, and judge every clock by these rules in the same pass.
@@ -197,11 +198,21 @@ class Decoder:
                 data_phases=data_phases,
                 rules=rules,
                 bus_mhz=bus_mhz,
+                parameters=parameters,
                 until=until,
                 progress=report,
                 **self.options,
             )
         return decoded
+
+    def requests(self, spec: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, int]]:
+        """Clocks -> how often it took so many: from REQ# to GNT#, and from there to the address phase."""
+        with progress(f"REQ# of {self.path.name}") as report:
+            [decoded] = _kernel.decode(
+                self.capture, [spec], columns=["transaction"], rules=[], requests=True, progress=report, **self.options
+            )
+        assert decoded.requests is not None  # they were asked for
+        return decoded.requests
 
     def write(
         self,

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["bus_statistics", "traffic_statistics", "window_records"]
 
 
-def bus_statistics(bus: Bus) -> dict[str, Any]:
+def bus_statistics(bus: Bus, chosen: pd.DataFrame | None = None) -> dict[str, Any]:
     """Count what happened on a bus.
 
     Parameters
     ----------
     bus : pcitrace.Bus
+    chosen : pandas.DataFrame, optional
+        Only these of its transactions; problems and clocks are those of all.
 
     Returns
     -------
@@ -37,7 +39,7 @@ def bus_statistics(bus: Bus) -> dict[str, Any]:
         (``per_completed``), and ``per_second``.
         ``throughput_is_upper_bound``: whether bytes had to be counted without C/BE#.
     """
-    transactions = bus.transactions
+    transactions = bus.transactions if chosen is None else chosen
     problems = bus.problems
     [clocks] = records(bus.clocks())
     moved = transactions[transactions["data_phases"] > 0]

@@ -43,6 +43,8 @@ def stream(
     bus: str | None = None,
     data_phases: bool = False,
     window_us: float | None = None,
+    rules: bool = False,
+    bus_mhz: int | None = None,
 ) -> Stream:
     """Decode samples while they come.
 
@@ -64,6 +66,11 @@ def stream(
         List the data phases, too.
     window_us : float, optional
         Length of the windows of the clock accounting; one over the whole stream by default.
+    rules : bool
+        Judge every clock by the rules of the bus: :func:`pcitrace.instrument.judged.check_stream` tells how they were
+        kept, while the stream runs and when it is over.
+    bus_mhz : int, optional
+        33 or 66: whose limits CLK has to keep (rule E01); without it that rule is not evaluated.
 
     Returns
     -------
@@ -95,7 +102,8 @@ def stream(
     if unit_size is not None and unit_size < least:
         raise DecodeError(f"{len(names)} channels need samples of {least} bytes, not of {unit_size}")
     options = {"rate_hz": rate_hz or resolved.rate_hz, "clock_mhz": resolved.clock_mhz, "window_us": window_us}
-    return Stream(buses, unit_size or least, {**options, "data_phases": data_phases})
+    judging = {"rules": list(_kernel.RULES) if rules else None, "bus_mhz": bus_mhz}
+    return Stream(buses, unit_size or least, {**options, **judging, "data_phases": data_phases})
 
 
 class Stream:
@@ -109,6 +117,10 @@ class Stream:
         Names of the buses.
     unit_size : int
         Bytes a sample.
+    lines : dict of str to tuple of str
+        The lines of each bus.
+    options : dict
+        How it decodes, as the kernel takes it.
     """
 
     def __init__(self, buses: Sequence[BusWiring], unit_size: int, options: dict[str, Any]) -> None:
@@ -116,6 +128,8 @@ class Stream:
             raise WiringError("a stream needs a bus")
         self.buses = tuple(bus.name for bus in buses)
         self.unit_size = unit_size
+        self.lines = {bus.name: tuple(bus.pci) for bus in buses}
+        self.options = options
         self._kernel = _kernel.Stream([bus.spec() for bus in buses], unit_size, **options)
 
     def feed(self, samples: bytes | bytearray | memoryview) -> Found:
@@ -132,6 +146,10 @@ class Stream:
     def finish(self) -> Found:
         """Nothing more comes: return the rows that were not complete, and the accounting of the clocks."""
         return _found(self._kernel.finish())
+
+    def judged(self) -> list[tuple[pa.Table, dict[str, Any]]]:
+        """Of each bus the clocks so far at which rules were broken, and their counts; empty without `rules`."""
+        return [(to_arrow(violations), counts) for violations, counts in self._kernel.judged()]
 
     def __repr__(self) -> str:
         return f"<Stream of {', '.join(self.buses)}: samples of {self.unit_size} bytes>"

@@ -196,11 +196,16 @@ def control(bus: Bus) -> dict[str, list[int]]:
     def stopped(tx: Tx, until: int) -> bool:
         return any(bus.clocks[n].s for n in range(tx.first, until + 1) if bus.tx[n] is tx)
 
+    def refused(tx: Tx, until: int) -> bool:
+        """STOP# came after the address phases."""
+        return any(bus.clocks[n].s for n in tx.body if n <= until)
+
     def gave_up(n: int, c: Clk, p: Clk) -> bool:
         tx = bus.tx_at(n, 1)
         if tx is None or not p.i or c.i or seen(tx, n - 1):
             return False
-        return 1 <= n - tx.last_address <= 4 and tx.last_address >= 0
+        # Clock 5 after the address, 6 after the first of two.
+        return 1 <= n - tx.first <= 4 + tx.dual
 
     def first_claim(n: int, c: Clk) -> bool:
         tx = bus.tx[n]
@@ -208,7 +213,7 @@ def control(bus: Bus) -> dict[str, list[int]]:
 
     def in_time(n: int) -> bool:
         tx = body(n)
-        return tx is not None and 1 <= n - tx.last_address <= 4 and tx.last_address >= 0
+        return tx is not None and 1 <= n - tx.first - tx.dual <= 4
 
     def aborting(n: int) -> bool:
         tx = body(n)
@@ -226,7 +231,7 @@ def control(bus: Bus) -> dict[str, list[int]]:
         "M07": hits(bus, lambda n, c, p: last_before(n) and c.i),
         "M10": onset(hits(bus, lambda n, c, p: c.f and c.i and body(n) and stopped(body(n), n - 1))),
         "M11": hits(bus, gave_up),
-        "M12": hits(bus, lambda n, c, p: last_before(n) and (c.f or c.i) and stopped(bus.tx[n - 1], n - 1)),
+        "M12": hits(bus, lambda n, c, p: last_before(n) and (c.f or c.i) and refused(bus.tx[n - 1], n - 1)),
         "T01": hits(bus, lambda n, c, p: first_claim(n, c) and not in_time(n)),
         "T02": onset(hits(bus, lambda n, c, p: c.t and not c.d)),
         "T03": onset(hits(bus, lambda n, c, p: c.s and not c.d and bus.tx[n] and not seen(bus.tx[n], n))),

@@ -55,6 +55,7 @@ def test_all_notebooks_are_tested() -> None:
         "7-streams-and-loss.ipynb",
         "8-switch-under-the-microscope.ipynb",
         "9-unknown-card.ipynb",
+        "9-what-is-wrong.ipynb",
     ]
 
 
@@ -108,6 +109,12 @@ def test_equation_2_1(tmp_path: Path) -> None:
     assert numbers["T_64_us"] == pytest.approx(26.32 + 0.0235 * 64, rel=0.01)
     assert numbers["T_1500_us"] == pytest.approx(26.32 + 0.0235 * 1500, rel=0.01)
     assert "t_sw_us and t_nic_us" in numbers["refused"]
+
+
+def test_what_is_wrong(tmp_path: Path) -> None:
+    book, broken = executed("9-what-is-wrong.ipynb", tmp_path)
+    assert figures(book) == 0
+    assert broken == {"bad-parity": ["P03"], "missing-turnaround": ["T10"], "two-grants": ["A01"]}
 
 
 def test_recording(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from rule_oracle import Clk
 import pcitrace
 from pcitrace import _kernel
 from pcitrace.cli import main
-from pcitrace.errors import ConfigurationError
+from pcitrace.errors import ConfigurationError, DecodeError
 from pcitrace.instrument import rules
-from pcitrace.instrument.judged import check
+from pcitrace.instrument.judged import check, check_stream
 from pcitrace.wiring import resolve_wiring
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "traces"
@@ -112,6 +112,51 @@ def test_kernel_equals_oracle(
     path = tmp_path_factory.getbasetemp() / "rules.sr"
     waveforms.write_sr(path, sampled(clocks, rng if timing else None))
     assert_equal(judged(path) if timing else judged(path, clock_mhz=33.0), of_oracle(clocks))
+
+
+def noise(rng: Random, count: int, sticky: float) -> list[Clk]:
+    """Clocks with no protocol at all; a line keeps its level with this probability."""
+    share = {line: rng.choice((0.1, 0.3, 0.5, 0.7)) for line in "fitsd"}
+    lines = [*share, "ad", "cbe", "gnt", "req", "lock", "req64", "ack64"]
+
+    def on(probability: float) -> bool:
+        return rng.random() < probability
+
+    clocks: list[Clk] = []
+    for _ in range(count):
+        clock = Clk(
+            **{line: on(one) for line, one in share.items()}, known=not on(0.01),
+            ad=rng.choice((0, 1, rng.getrandbits(32))),
+            cbe=rng.choice((6, 7, 13, 13, 1, 0, 15, 12, rng.randrange(16))), par=rng.getrandbits(1), perr=on(0.2),
+            serr=on(0.1), lock=on(0.3), req64=on(0.3), ack64=on(0.3), gnt=tuple(on(0.3) for _ in range(AGENTS)),
+            req=tuple(on(0.5) for _ in range(AGENTS)),
+        )  # fmt: skip
+        for line in lines:
+            if clocks and on(sticky):
+                setattr(clock, line, getattr(clocks[-1], line))
+        clocks.append(clock)
+    return clocks
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_noise_equals_oracle(seed: int, tmp_path: Path) -> None:
+    rng = Random(seed)
+    clocks = noise(rng, rng.randint(20, 400), rng.choice((0.0, 0.5, 0.8, 0.9)))
+    path = waveforms.write_sr(tmp_path / "noise.sr", sampled(clocks))
+    assert_equal(judged(path, clock_mhz=33.0), of_oracle(clocks))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_dense_traffic_equals_oracle(seed: int, tmp_path: Path) -> None:
+    """Transactions with hardly a clock between them, now and then one line wrong."""
+    rng = Random(seed)
+    some = [buses.transaction(rng, rng) for _ in range(40)]
+    for one in some:
+        one.idle_before = rng.choice((0, 0, 0, 1))
+    traffic = buses.drive(some, rng)
+    clocks = converted(waveforms.settle(buses.disturb(traffic.clocks, rng, False, rng.choice((0, 3, 30))), rng), rng)
+    path = waveforms.write_sr(tmp_path / "dense.sr", sampled(clocks))
+    assert_equal(judged(path, clock_mhz=33.0), of_oracle(clocks))
 
 
 def blue(path: Path) -> list[Clk]:
@@ -212,6 +257,40 @@ def test_a_short_clock_is_found(tmp_path: Path) -> None:
     short = waveforms.Sampled(capture.names, np.delete(capture.bits, range(30 * 40 + 20, 30 * 40 + 30), axis=0), 1e9)
     found = judged(waveforms.write_sr(tmp_path / "b.sr", short), bus_mhz=33)
     assert {key for key in found if key[0] == "E01"} == {("E01", 40), ("E01", 41)}
+
+
+@pytest.mark.parametrize("cut", [1, 777, 10**6])
+def test_a_stream_is_judged_like_its_file(cut: int, tmp_path: Path) -> None:
+    rng = Random(5)
+    clocks = noise(rng, 900, 0.8)
+    capture = sampled(clocks)
+    path = waveforms.write_sr(tmp_path / "noise.sr", capture)
+    bus = pcitrace.open(path, clock_mhz=33.0).bus
+    unit = -(-len(capture.names) // 8)
+    data = capture.units(unit, range(len(capture.names)))
+    live = pcitrace.stream(capture.names, clock_mhz=33.0, rules=True)
+    for start in range(0, len(data), cut * unit):
+        live.feed(data[start : start + cut * unit])
+        if cut == 777:
+            assert check_stream(live)[live.buses[0]][0].rule.id == "M01"
+    live.finish()
+    [found] = check_stream(live).values()
+    for one, whole in zip(found, check(bus), strict=True):
+        assert (one.rule, one.state, one.count, one.reason) == (whole.rule, whole.state, whole.count, whole.reason)
+        assert [place.clk for place in one.first] == [place.clk for place in whole.first]
+    with pytest.raises(DecodeError, match="rules=True"):
+        check_stream(pcitrace.stream(capture.names, clock_mhz=33.0))
+
+
+def test_parameters_are_those_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The test bench of seq6 gives up retried accesses, and uses the address of one 38 transactions later."""
+    path = str(FIXTURES / "blue33_seq6" / "bus.vcd.gz")
+    for within, state in ((16, "ok"), (100, "violated")):
+        assert main(["check", path, "--rules", "M23", "--repeat-within", str(within), "--json"]) == 0
+        [found] = [one for one in json.loads(capsys.readouterr().out)["pci"]["rules"] if one["id"] == "M23"]
+        assert (found["state"], found["count"]) == (state, int(within == 100))
+    short = str(FIXTURES.parent / "faults" / "clk-ringing.sr")
+    assert main(["check", short, "--rules", "E01", "--clock-tolerance", "990000", "--strict"]) == 0
 
 
 def test_missing_lines_are_not_evaluated(capsys: pytest.CaptureFixture[str]) -> None:

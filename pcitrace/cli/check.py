@@ -16,7 +16,9 @@ from pcitrace.cli.options import (
     choose_buses,
     masks_of,
     open_run,
+    positive,
     print_json,
+    whole,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +55,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=(33, 66),
         help="CLK keeps the limits of 33 or 66 MHz (default: by its period)",
     )
+    parser.add_argument(
+        "--repeat-within",
+        metavar="N",
+        type=whole,
+        default=16,
+        help="M23: a retried access was given up after N other transactions of its initiator (default: 16)",
+    )
+    parser.add_argument(
+        "--clock-tolerance",
+        metavar="PPM",
+        type=positive,
+        default=1000.0,
+        help="E01: how much shorter than its limit CLK may be (default: 1000)",
+    )
     parser.add_argument("--explain", metavar="RULE", help="say what a rule means, and exit; `all` for all")
     add_grants(parser)
     add_strict(parser)
@@ -64,17 +80,18 @@ def run(args: argparse.Namespace) -> int:
     """Judge, and show what was found."""
     from pcitrace.instrument.judged import check
     from pcitrace.instrument.names import check_grants
-    from pcitrace.instrument.rules import State
+    from pcitrace.instrument.rules import Parameters, State
 
     if args.explain is not None:
         return _explain(args.explain)
     if args.file is None:
         raise argparse.ArgumentError(None, "name a capture FILE, or a rule with --explain")
     masks = masks_of(args)
-    results = {
-        bus.name: check(bus, masks, bus_mhz=args.limits, grants=check_grants(args.grant, bus.lines))
-        for bus in choose_buses(open_run(args), args.bus)
-    }
+    parameters = Parameters(args.repeat_within, args.clock_tolerance * 1e-6)
+    results = {}
+    for bus in choose_buses(open_run(args), args.bus):
+        grants = check_grants(args.grant, bus.lines)
+        results[bus.name] = check(bus, masks, bus_mhz=args.limits, grants=grants, parameters=parameters)
     if args.json:
         print_json(
             {

@@ -15,6 +15,8 @@ from pcitrace.instrument.listing import Layer, Settings, lines
 from pcitrace.instrument.stream import TRANSACTIONS, Choice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pcitrace.instrument.registers import Registers
     from pcitrace.run import Bus, Run
 
@@ -24,6 +26,7 @@ examples:
   pcitrace list bus.vcd.gz --where 'target == "eth0"'        what goes to that device
   pcitrace list bus.vcd.gz --around 1.5ms --data all         what happened there, every data phase
   pcitrace list bus.vcd.gz --layer accesses                  retries and disconnects put together
+  pcitrace list bus.vcd.gz --layer clocks --around 1.5ms,1us every clock there, with all lines
   pcitrace list bus.vcd.gz --profile i82558 --two-pass       registers by name, from the first line on
 
 A line: time, initiator, command, address, data (bytes that were not enabled as dots), bytes moved, clocks without data,
@@ -33,11 +36,16 @@ placed them until that line.
 """
 
 
+CLOCKS = "clocks"
+"""The layer of the clocks: a state listing, which shares nothing with the others."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_capture(parser)
     add_choice(parser)
-    parser.add_argument("--layer", choices=[str(one) for one in Layer], default="transactions", help="what one line is")
+    layers = [*map(str, Layer), CLOCKS]
+    parser.add_argument("--layer", choices=layers, default="transactions", help="what one line is")
     parser.add_argument(
         "--time",
         choices=("absolute", "delta", "trigger"),
@@ -71,6 +79,15 @@ def run(args: argparse.Namespace) -> int:
     """List."""
     opened = open_run(args)
     buses = choose_buses(opened, args.bus)
+    written = _clocks(args, buses) if args.layer == CLOCKS else _lines(args, opened, buses)
+    for some in written:
+        sys.stdout.buffer.write(some)
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus]) -> Iterator[bytes]:
+    """The listing of transactions, data phases or accesses."""
     terminal = sys.stdout.isatty()
     settings = Settings(
         layer=Layer(args.layer),
@@ -85,10 +102,26 @@ def run(args: argparse.Namespace) -> int:
         problems_of_us=_problems_of_us(args),
         masks=masks_of(args),
     )
-    for some in lines(buses, settings, Choice(choice(args, TRANSACTIONS), settings.grants)):
-        sys.stdout.buffer.write(some)
-        sys.stdout.buffer.flush()
-    return 0
+    return lines(buses, settings, Choice(choice(args, TRANSACTIONS), settings.grants))
+
+
+def _clocks(args: argparse.Namespace, buses: list[Bus]) -> Iterator[bytes]:
+    """The state listing of one bus."""
+    from pcitrace.instrument.clocklist import clock_lines
+    from pcitrace.instrument.moments import Moment, Unit, limits_us, moment
+
+    names = [bus.name for bus in buses]
+    if len(buses) > 1:
+        raise argparse.ArgumentError(None, f"--layer clocks lists one bus; name one of {', '.join(names)} with --bus")
+    if args.where is not None:
+        raise argparse.ArgumentError(
+            None, "--where chooses transactions; clocks are chosen with --from, --to or --around"
+        )
+    if args.around is not None:
+        start_us, stop_us = limits_us(None, None, args.around)
+        return clock_lines(buses[0], Moment(start_us, Unit.TIME), Moment(stop_us, Unit.TIME))
+    start, stop = (None if text is None else moment(text) for text in (args.start, args.stop))
+    return clock_lines(buses[0], start, stop)
 
 
 def grants_of(args: argparse.Namespace, buses: list[Bus]) -> dict[str, dict[str, str]]:

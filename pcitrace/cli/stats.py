@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+import textwrap
+from typing import TYPE_CHECKING, Any
 
+from pcitrace.cli.choice import add_choice, choice
 from pcitrace.cli.options import (
     add_capture,
     add_grants,
@@ -15,21 +17,30 @@ from pcitrace.cli.options import (
     open_run,
     positive,
     print_json,
+    whole,
 )
 from pcitrace.cli.traffic import of_buses
 from pcitrace.run import format_duration
+
+if TYPE_CHECKING:
+    from pcitrace.instrument.conditions import Condition
+    from pcitrace.run import Bus
 
 _EPILOG = """\
 examples:
   pcitrace stats capture.sr
   pcitrace stats capture.sr --window-us 100      the use of the bus every 100 us as well
   pcitrace stats capture.sr --profile acenic     and what the NIC had to do with it
+  pcitrace stats capture.sr --top 10             who and what keeps the bus busy, and what waited longest
+  pcitrace stats capture.sr --where 'command == memory_read' --from 1ms --to 2ms
   pcitrace stats capture.sr --json
 
 Occupancy: clocks in which FRAME# or IRDY# is asserted, over all clocks whose state is known. Efficiency: clocks in
-which data moves, over those. Every clock is counted in exactly one class.
+which data moves, over those. Every clock is counted in exactly one class. What --where and the like choose are the
+transactions; clocks, problems and arbitration are those of the whole capture.
 """
 
+_COLUMNS = 100
 _CLASSES = ("idle", "address", "data", "stop", "abort", "wait", "unknown")
 _WAITS = ("turnaround", "decode", "both", "target", "initiator")
 
@@ -43,6 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", metavar="NIC", help="tell DMA from CSR accesses with this NIC profile: name or .toml"
     )
+    add_choice(parser)
+    parser.add_argument(
+        "--top",
+        metavar="N",
+        type=whole,
+        help="the N busiest initiators, targets, commands and places, the N longest waits",
+    )
     add_grants(parser)
     add_strict(parser)
     add_json(parser, "print JSON")
@@ -51,13 +69,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count and print."""
-    from pcitrace.instrument.latencies import latencies
     from pcitrace.instrument.names import check_grants
-    from pcitrace.stats import bus_statistics, traffic_statistics, window_records
+    from pcitrace.instrument.stream import TRANSACTIONS
+    from pcitrace.stats import traffic_statistics, window_records
 
     opened = open_run(args)
     buses = choose_buses(opened, args.bus)
-    result = {bus.name: bus_statistics(bus) | latencies(bus, check_grants(args.grant, bus.lines)) for bus in buses}
+    condition = choice(args, TRANSACTIONS)
+    result = {}
+    for bus in buses:
+        grants = check_grants(args.grant, bus.lines)
+        result[bus.name] = _statistics(bus, grants, condition, args.top is not None)
     if args.profile is not None:
         for name, traffic in of_buses(opened, args).items():
             result[name]["traffic"] = traffic_statistics(traffic)
@@ -67,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(result)
     else:
-        print("\n\n".join(f"bus {name}\n" + "\n".join(_lines(statistics)) for name, statistics in result.items()))
+        shown = {name: "\n".join(map(_wrapped, _lines(told, args.top))) for name, told in result.items()}
+        print("\n\n".join(f"bus {name}\n{lines}" for name, lines in shown.items()))
     found = sum(statistics["problems"] for statistics in result.values())
     if args.strict and found:
         print(f"pcitrace: {args.file}: {found} problems (--strict)", file=sys.stderr)
@@ -75,7 +98,32 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(statistics: dict[str, Any]) -> list[str]:
+def _statistics(bus: Bus, grants: dict[str, str], condition: Condition | None, with_views: bool) -> dict[str, Any]:
+    """All that is counted of a bus, of the transactions that fulfil the condition."""
+    from pcitrace.instrument.latencies import latencies
+    from pcitrace.instrument.views import named, views
+    from pcitrace.stats import bus_statistics
+
+    if condition is None and not with_views:
+        return bus_statistics(bus) | latencies(bus, grants)
+    table = named(bus, bus.arrow("transactions"), grants)
+    if condition is None:
+        return bus_statistics(bus) | latencies(bus, grants) | {"top": views(table)}
+    from pcitrace.decode import to_pandas
+
+    table = condition.filter(table)
+    told = bus_statistics(bus, to_pandas(table)) | latencies(bus, grants, table)
+    return told | {"top": views(table)} if with_views else told
+
+
+def _wrapped(line: str) -> str:
+    """The line within 100 columns; what goes on stands below what it is said of."""
+    if len(line) <= _COLUMNS:
+        return line
+    return textwrap.fill(line, _COLUMNS, subsequent_indent=" " * 16, drop_whitespace=True, break_on_hyphens=False)
+
+
+def _lines(statistics: dict[str, Any], top: int | None) -> list[str]:
     clocks = statistics["clocks"]
     span = format_duration((clocks["end_us"] - clocks["start_us"]) * 1e-6)
     bound = " at most (C/BE# not captured)" if statistics["throughput_is_upper_bound"] else ""
@@ -109,6 +157,8 @@ def _lines(statistics: dict[str, Any]) -> list[str]:
     lines.append(f"  {'problems':<14}{_listed(statistics['problem_kinds'])}")
     if "traffic" in statistics:
         lines += _traffic_lines(statistics["traffic"])
+    if top is not None:
+        lines += _top_lines(statistics["top"], top)
     if "windows" in statistics:
         lines.append(f"  {'start us':>14}{'clocks':>10}{'occupancy':>12}{'data':>9}{'MB/s':>9}")
         lines += [
@@ -116,6 +166,27 @@ def _lines(statistics: dict[str, Any]) -> list[str]:
             f"{_percent(window['data_occupancy']):>9}{_number(window['throughput_mb_s']):>9}"
             for window in statistics["windows"]
         ]
+    return lines
+
+
+def _top_lines(views: dict[str, list[dict[str, Any]]], top: int) -> list[str]:
+    """The busiest of each view, and what waited longest."""
+    lines = []
+    for view, rows in views.items():
+        if view == "slowest" or not rows:
+            continue
+        heads = "".join(f"{head:>13}" for head in ("transactions", "bytes", "clocks", "waits", "retries"))
+        lines.append(f"  {'busiest ' + view:<28}{heads}")
+        for one in rows[:top]:
+            keys = ("transactions", "bytes", "clocks", "wait_clks", "retries")
+            lines.append(f"    {one['name'][:25]:<26}" + "".join(f"{one[key]:>13}" for key in keys))
+    if views["slowest"]:
+        lines.append(f"  {'longest waits':<24}{'us':>14}{'clocks':>8}")
+    for one in views["slowest"][:top]:
+        who = " -> ".join(filter(None, (one["initiator"], one["target"])))
+        at = "" if one["address"] is None else f" {one['address']:08x}"
+        text = f"    {'#' + str(one['transaction']):<20}{one['time_us']:>16.3f}{one['wait_clks']:>8}"
+        lines.append(f"{text}  {one['command'] or ''}{at}  {who}"[:100].rstrip())
     return lines
 
 

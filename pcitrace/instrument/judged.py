@@ -12,26 +12,47 @@ import pyarrow.compute as pc
 
 from pcitrace.columns import Integers, integers, strings
 from pcitrace.decode import to_arrow
-from pcitrace.instrument.causes import Cause, Look, look, of_accesses, of_lines
+from pcitrace.errors import DecodeError
+from pcitrace.instrument.accesses import of_accesses
+from pcitrace.instrument.causes import Cause, Look
+from pcitrace.instrument.judging import judging, no_grants
 from pcitrace.instrument.names import Names
-from pcitrace.instrument.rules import FIRST, Masks, Result, Rule, State, Violation, catalogue, seen, select
+from pcitrace.instrument.rules import (
+    FIRST,
+    Masks,
+    Parameters,
+    Result,
+    Rule,
+    State,
+    Violation,
+    catalogue,
+    seen,
+    select,
+    why_not,
+)
 
 if TYPE_CHECKING:
     from pcitrace.run import Bus
+    from pcitrace.streaming import Stream
 
-__all__ = ["Found", "Judged", "Judging", "check", "judge", "judging"]
-
-_UNGRANTED = 0.1
-"""From this share of transactions without any GNT# on, that of an agent is taken to be missing (rule A03)."""
-
-_SLOWEST_66_NS = 29.0
-"""A median period of CLK from here on is judged as 33 MHz."""
-
-MASKED = "masked"
-"""Why a rule is not evaluated that nobody asked for."""
+__all__ = ["Found", "Judged", "check", "check_stream", "judge"]
 
 _AFTERWARDS = 2
 """Clocks after a transaction that still speak of it: PERR#, released lines."""
+
+
+class Found(list[Result]):
+    """What a capture says of every rule, in the order of the catalogue.
+
+    Attributes
+    ----------
+    causes : list of Cause
+        What is wrong where no rule says it, what was seen first before the rest.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.causes: list[Cause] = []
 
 
 @dataclass(frozen=True)
@@ -55,6 +76,20 @@ class Judged:
     counts: Mapping[str, int]
     seen: Look
     causes: list[Cause]
+
+    def results(self, reasons: Mapping[str, str | None], masks: Masks) -> Found:
+        """What was found of all rules; `reasons` say why some are not evaluated."""
+        if self.seen.clocks == 0:
+            no_clock = "no idle clock was captured, so no clock can be judged"
+            reasons = {id: reason or no_clock for id, reason in reasons.items()}
+        reasons = {**reasons, "A03": reasons["A03"] or no_grants(self.seen)}
+        found = Found()
+        for id, rule in catalogue().items():
+            excepted = [(initiator, target) for one, initiator, target in masks.excepted if one == id]
+            reason = reasons[id]
+            left_out = Result(rule, State.NOT_EVALUATED, reason=reason)
+            found.append(self.result(rule, excepted) if reason is None else left_out)
+        return found
 
     def result(self, rule: Rule, excepted: Sequence[tuple[str | None, str | None]]) -> Result:
         """What was found of one rule; `excepted` are initiators and targets whose violations do not count."""
@@ -86,85 +121,13 @@ class Judged:
         return Result(rule, State.VIOLATED, count, None, first, _counted(rows["initiator"]), _counted(rows["target"]))
 
 
-class Found(list[Result]):
-    """What a capture says of every rule, in the order of the catalogue.
-
-    Attributes
-    ----------
-    causes : list of Cause
-        What is wrong where no rule says it, what was seen first before the rest.
-    """
-
-    causes: list[Cause]
-
-
-@dataclass(frozen=True)
-class Judging:
-    """How a bus is to be judged, by a first look at it.
-
-    Attributes
-    ----------
-    rules : dict of str to str or None
-        All ids; None where the rule is evaluated, else why it is not.
-    bus_mhz : int or None
-        33 or 66: whose limits CLK has to keep.
-    causes : list of Cause
-        What is wrong with the lines themselves.
-    """
-
-    rules: dict[str, str | None]
-    bus_mhz: int | None
-    causes: list[Cause]
-
-    @property
-    def wanted(self) -> list[str]:
-        """The rules that are evaluated and told."""
-        return [id for id, reason in self.rules.items() if reason is None]
-
-    @property
-    def possible(self) -> list[str]:
-        """The rules that are evaluated; some are masked, and what the decoder says of the same is not told either."""
-        return [id for id, reason in self.rules.items() if reason in (None, MASKED)]
-
-
-def judging(bus: Bus, masks: Masks | None = None, bus_mhz: int | None = None) -> Judging:
-    """Tell which rules can be evaluated on a bus, and look at the beginning of the capture for what is wrong with it.
-
-    Parameters
-    ----------
-    bus : pcitrace.Bus
-    masks : Masks, optional
-        Which rules count; default: all.
-    bus_mhz : int, optional
-        33 or 66: whose limits CLK has to keep; default: by its period.
-    """
-    masks = masks or select()
-    reasons = {id: _missing(rule, bus, masks) for id, rule in catalogue().items()}
-    if bus_mhz is None and bus.clock_mhz is not None:
-        bus_mhz = 33 if 1e3 / bus.clock_mhz >= _SLOWEST_66_NS else 66
-    causes = []
-    if not bus.capture.decoder.together:
-        # A pipe is read once, and has no beginning to look at first.
-        possible = [id for id, rule in catalogue().items() if _missing(rule, bus, select()) is None]
-        seen = look(bus, possible, bus_mhz)
-        causes = of_lines(bus, seen, possible, bus_mhz)
-        reasons["A03"] = reasons["A03"] or _no_grants(seen)
-    return Judging(reasons, bus_mhz, causes)
-
-
-def _no_grants(seen: Look) -> str | None:
-    """Why nothing can be said about GNT# before an address phase."""
-    if seen.ungranted < max(3, _UNGRANTED * seen.address_phases):
-        return None
-    return f"{seen.ungranted} of {seen.address_phases} transactions have no GNT#: that of an agent was not captured"
-
-
 def check(
     bus: Bus,
     masks: Masks | None = None,
     *,
     bus_mhz: int | None = None,
     grants: Mapping[str, str] | None = None,
+    parameters: Parameters | None = None,
 ) -> Found:
     """Judge every clock of a bus by the rules.
 
@@ -177,6 +140,8 @@ def check(
         33 or 66: whose limits CLK has to keep; default: by its period.
     grants : mapping of str to str, optional
         GNT# line -> name of the initiator.
+    parameters : Parameters, optional
+        What the specification leaves open.
 
     Returns
     -------
@@ -189,55 +154,63 @@ def check(
     """
     masks = masks or select()
     how = judging(bus, masks, bus_mhz)
-    found = judge(bus, how.wanted, how.bus_mhz, grants)
-    reasons = dict(how.rules)
-    if found.seen.clocks == 0:
-        reasons = {
-            id: reason or "no idle clock was captured, so no clock can be judged" for id, reason in reasons.items()
-        }
-    reasons["A03"] = reasons["A03"] or _no_grants(found.seen)
-    results = Found(
-        Result(rule, State.NOT_EVALUATED, reason=reasons[id])
-        if reasons[id]
-        else found.result(rule, [(i, t) for excepted, i, t in masks.excepted if excepted == id])
-        for id, rule in catalogue().items()
-    )
+    found = judge(bus, how.wanted, how.bus_mhz, grants, parameters)
+    results = found.results(how.rules, masks)
     # Where a line lies, so does everything that is read by it.
     results.causes = how.causes or sorted(found.causes, key=lambda cause: cause.time_us)
     return results
 
 
-def _missing(rule: Rule, bus: Bus, masks: Masks) -> str | None:
-    """Why a rule cannot be evaluated on a bus, or is not to be."""
-    if rule.id not in masks.rules:
-        return MASKED
-    if rule.id == "E01" and (bus.capture.clock_mhz is not None or bus.capture.decoder.options["recover_clock"]):
-        return "state mode: every sample is a clock" if bus.capture.clock_mhz is not None else "CLK was recovered"
-    lines = set(bus.lines)
-    grants = sorted(line for line in lines if line.startswith("GNT"))
-    parts = {
-        "AD": [f"AD{n}" for n in range(32)],
-        "C/BE#": [f"CBE{n}#" for n in range(4)],
-        "GNT#": grants or ["GNT#"],
-        "REQ#": [line.replace("GNT", "REQ", 1) for line in grants] or ["REQ#"],
-    }
-    missing = [need for need in rule.needs if not set(parts.get(need, [need])) <= lines]
-    if "REQ#" in missing and any(line in lines for line in parts["REQ#"]):
-        # The agents whose REQ# is there are judged.
-        missing.remove("REQ#")
-    if missing:
-        return f"{', '.join(missing)} not captured"
-    if rule.id == "A03" and len(grants) == 1:
-        return f"only {grants[0]} was captured, not those of the others"
-    return None
+def check_stream(live: Stream, masks: Masks | None = None) -> dict[str, Found]:
+    """Tell how the rules were kept by what was fed to a stream so far.
+
+    Parameters
+    ----------
+    live : pcitrace.Stream
+        Made with ``rules=True``.
+    masks : Masks, optional
+        Which rules count; default: all.
+
+    Returns
+    -------
+    dict of str to Found
+        By bus. Violations have their clocks and times; the stream's rows are not kept, so transaction, initiator and
+        target are None.
+
+    Raises
+    ------
+    DecodeError
+        The stream does not judge.
+    """
+    masks = masks or select()
+    told = live.judged()
+    if not told:
+        raise DecodeError("the stream does not judge its clocks; make it with pcitrace.stream(..., rules=True)")
+    clock = "state mode: every sample is a clock" if live.options["clock_mhz"] is not None else None
+    if live.options["bus_mhz"] is None:
+        clock = clock or "the stream was not told whose limits CLK has to keep (bus_mhz)"
+    found = {}
+    for bus, (violations, counts) in zip(live.buses, told, strict=True):
+        for name, kind in (("transaction", pa.int64()), ("initiator", pa.string()), ("target", pa.string())):
+            violations = violations.append_column(name, pa.nulls(violations.num_rows, kind))
+        reasons = {id: why_not(rule, live.lines[bus], masks, clock) for id, rule in catalogue().items()}
+        found[bus] = Judged(violations, counts["counts"], Look(**counts), []).results(reasons, masks)
+    return found
 
 
-def judge(bus: Bus, rules: Sequence[str], bus_mhz: int | None, grants: Mapping[str, str] | None) -> Judged:
+def judge(
+    bus: Bus,
+    rules: Sequence[str],
+    bus_mhz: int | None,
+    grants: Mapping[str, str] | None,
+    parameters: Parameters | None = None,
+) -> Judged:
     """Evaluate rules in the pass that decodes; a rule's violations get the transaction in which they lie."""
     decoder = bus.capture.decoder
     has_address = any(line.startswith("AD") for line in bus.lines)
     columns = ["transaction", "start_us", "start_clk", "clocks", "command", "address", "initiator", "termination"]
-    decoded = decoder.judge(bus.spec, rules, bus_mhz, columns, data_phases=has_address)
+    stated = None if parameters is None else (parameters.repeat_within, parameters.clock_tolerance)
+    decoded = decoder.judge(bus.spec, rules, bus_mhz, columns, data_phases=has_address, parameters=stated)
     transactions = to_arrow(decoded.transactions)
     names = Names(grants)
     if has_address:

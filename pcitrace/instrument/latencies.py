@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pcitrace.columns import Booleans, Floats, Integers, floats, integers, strings
 from pcitrace.instrument.names import Names
@@ -21,7 +22,7 @@ _WAITS = ("turnaround", "decode", "both", "target", "initiator")
 _NO_ADDRESS = "AD or C/BE# not captured"
 
 
-def latencies(bus: Bus, grants: Mapping[str, str] | None = None) -> dict[str, Any]:
+def latencies(bus: Bus, grants: Mapping[str, str] | None = None, chosen: pa.Table | None = None) -> dict[str, Any]:
     """Tell how long things took on a bus.
 
     Parameters
@@ -29,6 +30,8 @@ def latencies(bus: Bus, grants: Mapping[str, str] | None = None) -> dict[str, An
     bus : pcitrace.Bus
     grants : mapping of str to str, optional
         GNT# line -> name of the initiator.
+    chosen : pyarrow.Table, optional
+        Only these transactions; arbitration, acquisition and waits are those of all.
 
     Returns
     -------
@@ -41,7 +44,7 @@ def latencies(bus: Bus, grants: Mapping[str, str] | None = None) -> dict[str, An
         ``waits``: ``by`` (clocks by who caused them) and ``initiators`` (name -> clocks that it made wait, and waited).
         ``delayed``: accesses that were retried, and what became of them.
     """
-    table = bus.arrow("transactions")
+    table = bus.arrow("transactions") if chosen is None else chosen
     has_address = {"AD0", "CBE0#"} <= set(bus.lines)
     names = Names(grants)
     start, first = floats(table, "start_us"), floats(table, "first_data_us")
@@ -49,13 +52,13 @@ def latencies(bus: Bus, grants: Mapping[str, str] | None = None) -> dict[str, An
         "arbitration": _unknown("REQ# to GNT# is not measured"),
         "acquisition": _unknown("GNT# to the address phase is not measured"),
         "first_data": _distribution(first - start),
-        "next_data": _distribution(_next_data(bus)),
+        "next_data": _distribution(_next_data(bus, None if chosen is None else table)),
         "retry_to_completion": _unknown(_NO_ADDRESS),
         "doorbell_to_dma": _unknown(_NO_ADDRESS),
     }
     delayed: dict[str, Any] | None = None
     if has_address:
-        names.learn(table, bus.arrow("data_phases"))
+        names.learn(bus.arrow("transactions"), bus.arrow("data_phases"))
         delayed, found["retry_to_completion"] = _delayed(table, start, first)
         found["doorbell_to_dma"] = _doorbells(table, start, names)
     return {"latency_us": found, "waits": _waits(bus, table, names), "delayed": delayed}
@@ -78,9 +81,11 @@ def _unknown(reason: str) -> dict[str, Any]:
     return {"n": 0, "min": None, "median": None, "p99": None, "max": None, "reason": reason}
 
 
-def _next_data(bus: Bus) -> Floats:
+def _next_data(bus: Bus, chosen: pa.Table | None) -> Floats:
     """From each data phase to the next one of the same transaction."""
     phases = bus.arrow("data_phases")
+    if chosen is not None:
+        phases = phases.filter(pc.is_in(phases["transaction"], chosen["transaction"].combine_chunks()))
     number, time = integers(phases, "transaction"), floats(phases, "time_us")
     same: Booleans = number[1:] == number[:-1]
     steps: Floats = np.diff(time)[same]

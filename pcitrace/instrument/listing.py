@@ -134,7 +134,7 @@ class _Judged:
     """How a bus is judged in a listing."""
 
     def __init__(self, bus: Bus, settings: Settings, listing: _kernel.Listing) -> None:
-        from pcitrace.instrument.judged import judging
+        from pcitrace.instrument.judging import judging
         from pcitrace.instrument.rules import catalogue
 
         self.bus = bus

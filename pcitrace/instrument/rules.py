@@ -17,10 +17,15 @@ from typing import Any
 
 from pcitrace.errors import ConfigurationError
 
-__all__ = ["Masks", "Result", "Rule", "State", "Violation", "catalogue", "seen", "select"]
+__all__ = [
+    "MASKED", "Masks", "Parameters", "Result", "Rule", "State", "Violation", "catalogue", "seen", "select", "why_not",
+]  # fmt: skip
 
 FIRST = 100
 """Places that are told of one rule; all are counted."""
+
+MASKED = "masked"
+"""Why a rule is not evaluated that nobody asked for."""
 
 _LINES = ("FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#")
 
@@ -135,6 +140,48 @@ class Masks:
 
     rules: frozenset[str]
     excepted: tuple[tuple[str, str | None, str | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the specification leaves open.
+
+    Attributes
+    ----------
+    repeat_within : int
+        M23: after so many other transactions of its initiator a retried access was given up, and the next one to the
+        same address is another. The specification wants it repeated until it completes; test benches give up.
+    clock_tolerance : float
+        E01: so much shorter than the limit, as a share, is not told: a nominal 33.33 MHz is a few ppm faster than 33.
+    """
+
+    repeat_within: int = 16
+    clock_tolerance: float = 1e-3
+
+
+def why_not(rule: Rule, captured: Sequence[str], masks: Masks, clock: str | None) -> str | None:
+    """Why a rule cannot be evaluated on a bus with these lines, or is not to be; `clock`: why CLK cannot be judged."""
+    if rule.id not in masks.rules:
+        return MASKED
+    if rule.id == "E01" and clock is not None:
+        return clock
+    lines = set(captured)
+    grants = sorted(line for line in lines if line.startswith("GNT"))
+    parts = {
+        "AD": [f"AD{n}" for n in range(32)],
+        "C/BE#": [f"CBE{n}#" for n in range(4)],
+        "GNT#": grants or ["GNT#"],
+        "REQ#": [line.replace("GNT", "REQ", 1) for line in grants] or ["REQ#"],
+    }
+    missing = [need for need in rule.needs if not set(parts.get(need, [need])) <= lines]
+    if "REQ#" in missing and any(line in lines for line in parts["REQ#"]):
+        # The agents whose REQ# is there are judged.
+        missing.remove("REQ#")
+    if missing:
+        return f"{', '.join(missing)} not captured"
+    if rule.id == "A03" and len(grants) == 1:
+        return f"only {grants[0]} was captured, not those of the others"
+    return None
 
 
 def select(rules: Sequence[str] | None = None, ignore: Sequence[str] = (), file: Path | None = None) -> Masks:

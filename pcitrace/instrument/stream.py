@@ -112,7 +112,8 @@ def parts(
     data_phases : bool
         Whether the parts have data phases.
     rules : sequence of str, optional
-        Ids of rules; where one is broken is a problem of the part, and its kind is the rule's id.
+        Ids of rules; where one is broken is a problem of the part, and its kind is the rule's id. Changes of INTA# to
+        INTD# and LOCK# are among the problems then, as ``event``.
     bus_mhz : int, optional
         33 or 66: whose limits CLK has to keep.
 
@@ -128,7 +129,7 @@ def parts(
         raise WiringError(f"{capture.path}: the buses {names} are in several captures; name one with --bus")
     wanted = None if columns is None else [*columns, *(name for name in choice.columns if name not in columns)]
     specs = [bus.spec for bus in buses]
-    judging = {} if rules is None else {"rules": list(rules), "bus_mhz": bus_mhz}
+    judging = {} if rules is None else {"rules": list(rules), "bus_mhz": bus_mhz, "events": True}
     for part in capture.decoder.parts(specs, wanted, data_phases or choice.needs_data, **judging):
         chosen = choice.of(part)
         if len(chosen) or len(part) == 0:

@@ -6,7 +6,7 @@
 use crate::capture::Capture;
 use crate::columns::{self, Columns, Context, batch};
 use crate::error::{Error, Result};
-use crate::layout::BusSpec;
+use crate::layout::{BusSpec, EVENT_LINES};
 use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
 use crate::problems::{Concerns, Problem, ProblemKind, Problems};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
@@ -30,6 +30,15 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const AFTERWARDS: u64 = 9;
 /// Parts that may wait to be taken.
 const WAITING: usize = 4;
+
+/// What a change of each of [`crate::layout::EVENT_LINES`] reads: released, asserted.
+const EVENT_TEXTS: [[&str; 2]; EVENT_LINES.len()] = [
+    ["INTA# released", "INTA# asserted: an interrupt"],
+    ["INTB# released", "INTB# asserted: an interrupt"],
+    ["INTC# released", "INTC# asserted: an interrupt"],
+    ["INTD# released", "INTD# asserted: an interrupt"],
+    ["LOCK# released", "LOCK# asserted: the target is locked"],
+];
 
 /// Some transactions with all their data phases, and the problems that were found until then.
 ///
@@ -376,6 +385,20 @@ impl Sink for PartSink {
 
     fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
         let rows = rows.counted_from(origin);
+        for event in &rows.events {
+            // Of none, so that it stands where it was, and is not taken to be said of a transaction.
+            let begun = self.queues[bus].number + self.queues[bus].transactions.len() as u64;
+            self.queues[bus].problems.push(Problem {
+                stamp: event.stamp,
+                kind: ProblemKind::Event,
+                concerns: Concerns::NoneAfter(event.transaction.unwrap_or(begun)),
+                text: EVENT_TEXTS[usize::from(event.line)][usize::from(event.asserted)],
+                lines: 0,
+                first_clk: event.clk,
+                last_clk: event.clk,
+                count: 1,
+            });
+        }
         self.queues[bus].transactions.extend(rows.transactions);
         if self.with_phases {
             self.queues[bus].data_phases.extend(rows.data_phases);

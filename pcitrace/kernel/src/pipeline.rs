@@ -12,7 +12,7 @@ use crate::protocol::PciX;
 use crate::records;
 use crate::recover::Recovery;
 use crate::rows::{Origin, Rows, TakeRows, WindowCounts, append_windows};
-use crate::rules::{ClockLimits, Findings, RuleSet, Rules, Violation};
+use crate::rules::{ClockLimits, Findings, Parameters, Requests, RuleSet, Rules, Violation};
 use crate::windows::Windows;
 use std::path::Path;
 
@@ -32,6 +32,9 @@ pub struct Options {
     pub rules: Option<RuleSet>,
     /// Whose limits CLK has to keep, 33 or 66 MHz.
     pub bus_mhz: Option<u32>,
+    pub parameters: Parameters,
+    /// Measure how long agents wait; rules have to be asked for, if only an empty set of them.
+    pub requests: bool,
     /// Go no further than about this stamp: chunks, or records, that begin behind it are left out.
     pub until: Option<u64>,
     /// Write a line for each of these clocks; rules have to be asked for, if only an empty set of them.
@@ -43,11 +46,12 @@ pub struct Options {
 }
 
 impl Options {
-    fn judge(&self, layout: &Layout, time: TimeBase) -> Option<Box<Rules>> {
-        let limits = self.bus_mhz.map(|mhz| ClockLimits::new(mhz, time.us(1)));
-        let mut rules = Rules::new(layout.clone(), self.rules?, limits);
+    pub(crate) fn judge(&self, layout: &Layout, time: TimeBase) -> Option<Box<Rules>> {
+        let limits = self.bus_mhz.map(|mhz| ClockLimits::new(mhz, time.us(1), self.parameters.clock_tolerance));
+        let mut rules = Rules::new(layout.clone(), self.rules?, limits, self.parameters);
         let lines = |wanted: &Wanted| ClockLines::new(layout.clone(), time, wanted.clone());
         rules.lines = self.clock_lines.as_ref().map(lines);
+        rules.requests = self.requests.then(Requests::default);
         Some(Box::new(rules))
     }
 }
@@ -152,6 +156,8 @@ pub struct Decoded {
     pub clock_mhz: Option<f64>,
     /// Where rules were asked for.
     pub findings: Option<Findings>,
+    /// Where they were to be measured.
+    pub requests: Option<Requests>,
 }
 
 /// Decodes all `buses` of a capture in one pass. `progress` gets the share that is done and says whether to go on.
@@ -216,7 +222,7 @@ pub(crate) fn windows_of(options: &Options, time: TimeBase) -> Result<Windows> {
 
 /// The rows and counts of one bus, over all the decoders that make it up.
 pub(crate) struct Track<G> {
-    bus: BusTables,
+    pub(crate) bus: BusTables,
     /// To gather rows in.
     empty: G,
     /// Clocks and transactions of the decoders before the present one.
@@ -227,6 +233,7 @@ pub(crate) struct Track<G> {
     last_clock: Option<u64>,
     pcix: PciX,
     findings: Option<Findings>,
+    requests: Option<Requests>,
 }
 
 impl<G: Gather> Track<G> {
@@ -241,6 +248,7 @@ impl<G: Gather> Track<G> {
             last_clock: None,
             pcix: PciX::default(),
             findings: None,
+            requests: None,
         }
     }
 
@@ -290,7 +298,8 @@ impl<G: Gather> Track<G> {
 
     /// The present decoder is over; the next one counts from here.
     pub(crate) fn absorb(&mut self, decoder: Decoder) {
-        self.findings = decoder.rules.map(|rules| rules.findings);
+        (self.findings, self.requests) =
+            decoder.rules.map(|rules| (Some(rules.findings), rules.requests)).unwrap_or_default();
         self.origin.clocks += decoder.protocol.clk;
         self.origin.transactions += decoder.protocol.transactions();
         self.pcix.add(decoder.protocol.pcix);
@@ -331,6 +340,7 @@ impl<G: Gather> Track<G> {
             window_us: options.window_us,
             duration_us,
             findings: self.findings,
+            requests: self.requests,
             bus: self.bus,
         })
     }

@@ -19,6 +19,8 @@ pub enum ProblemKind {
     ParityError,
     SystemError,
     Suspect,
+    /// Nothing is wrong: INTA# to INTD# or LOCK# changed. Only in parts that are to be listed.
+    Event,
     /// A rule of the catalogue is broken; only where rules were asked for.
     Broken(Rule),
 }
@@ -36,6 +38,7 @@ impl ProblemKind {
             ProblemKind::ParityError => "perr",
             ProblemKind::SystemError => "serr",
             ProblemKind::Suspect => "suspect",
+            ProblemKind::Event => "event",
             ProblemKind::Broken(rule) => rule.id(),
         }
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::keep::MemorySink;
 use crate::layout::{BusSpec, Source};
 use crate::pipeline::{self, Decoded as Decoding, Options};
-use crate::rules::{Findings, RULES, RuleSet};
+use crate::rules::{Findings, Histogram, Parameters, RULES, RuleSet};
 use crate::tables::Wanted;
 use crate::waves::waves as of_lines;
 use crate::wire::{WireSpec, clock_mhz as measured_mhz, frames};
@@ -135,26 +135,40 @@ impl Capture {
         }
     }
 
-    /// All whole samples, read into the memory that Python gets.
-    fn read_samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+    /// Whole samples from number `first` to before `last`, all by default, read into the memory that Python gets.
+    #[pyo3(signature = (first = 0, last = None))]
+    fn read_samples<'py>(&self, py: Python<'py>, first: u64, last: Option<u64>) -> PyResult<Bound<'py, PyBytes>> {
         let Data::Sampled(sampled) = &self.opened.data else {
             return Err(PyValueError::new_err("a capture of changes has no samples"));
         };
-        let unit = sampled.unit_size();
-        let length = sampled.total_bytes().unwrap_or(0) as usize / unit * unit;
+        let unit = sampled.unit_size() as u64;
+        let there = sampled.total_bytes().unwrap_or(0) / unit;
+        let start = first.min(there) * unit;
+        let end = last.map_or(there, |last| last.clamp(first.min(there), there)) * unit;
         let fill = |out: &mut [u8]| -> Result<()> {
             let mut buffer = Vec::new();
-            for chunk in sampled.chunks() {
+            let mut chunks = sampled.chunks().peekable();
+            while let Some(chunk) = chunks.next() {
                 let chunk = chunk?;
-                let from = chunk.offset as usize;
+                if chunk.offset >= end {
+                    break;
+                }
+                // What ends before the first sample is not even loaded.
+                if chunks.peek().is_some_and(|next| next.as_ref().is_ok_and(|next| next.offset <= start)) {
+                    continue;
+                }
+                let offset = chunk.offset;
                 let bytes = chunk.bytes(&mut buffer)?;
-                let to = (from + bytes.len()).min(out.len());
-                out[from.min(to)..to].copy_from_slice(&bytes[..to.saturating_sub(from)]);
+                let (from, to) = (offset.max(start), (offset + bytes.len() as u64).min(end));
+                if from < to {
+                    let part = &bytes[(from - offset) as usize..(to - offset) as usize];
+                    out[(from - start) as usize..(to - start) as usize].copy_from_slice(part);
+                }
                 interrupt::check()?;
             }
             Ok(())
         };
-        PyBytes::new_with(py, length, |out| interruptible(py, || fill(out)))
+        PyBytes::new_with(py, (end - start) as usize, |out| interruptible(py, || fill(out)))
     }
 }
 
@@ -217,6 +231,9 @@ struct Decoded {
     violations: Option<Py<Table>>,
     #[pyo3(get)]
     judged: Option<Py<PyDict>>,
+    /// Where they were to be measured: clocks -> how often, from REQ# to GNT#, and from there to the address phase.
+    #[pyo3(get)]
+    requests: Option<(Histogram, Histogram)>,
     #[pyo3(get)]
     clock_mhz: Option<f64>,
     #[pyo3(get)]
@@ -319,6 +336,8 @@ fn open_raw(
 struct Stream {
     /// None once it is finished.
     stream: Mutex<Option<stream::Stream>>,
+    /// How the rules were kept, of each bus; there once it is finished.
+    judged: Mutex<Vec<stream::Judged>>,
 }
 
 /// Transactions, data phases, problems, clocks and events.
@@ -328,7 +347,7 @@ type Found = (Table, Table, Table, Table, Table);
 impl Stream {
     #[new]
     #[pyo3(signature = (buses, unit_size, *, rate_hz = None, clock_mhz = None, data_phases = false, window_us = None,
-                        portable = false))]
+                        rules = None, bus_mhz = None, portable = false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -338,12 +357,16 @@ impl Stream {
         clock_mhz: Option<f64>,
         data_phases: bool,
         window_us: Option<f64>,
+        rules: Option<Vec<String>>,
+        bus_mhz: Option<u32>,
         portable: bool,
     ) -> PyResult<Self> {
-        let options = Options { rate_hz, clock_mhz, data_phases, window_us, portable, ..Options::default() };
+        let rules = rule_set(rules)?;
+        let options =
+            Options { rate_hz, clock_mhz, data_phases, window_us, rules, bus_mhz, portable, ..Options::default() };
         let specs = buses.into_iter().map(PySpec::unchecked).collect::<Vec<_>>();
         let stream = stream::Stream::new(unit_size, &specs, options).map_err(|error| to_python(py, error))?;
-        Ok(Stream { stream: Mutex::new(Some(stream)) })
+        Ok(Stream { stream: Mutex::new(Some(stream)), judged: Mutex::default() })
     }
 
     fn feed(&self, py: Python<'_>, samples: PyBackedBytes) -> PyResult<Found> {
@@ -355,7 +378,21 @@ impl Stream {
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<Found> {
-        self.found(py, |stream| stream.take().ok_or_else(Self::is_over)?.finish())
+        self.found(py, |stream| {
+            let (found, judged) = stream.take().ok_or_else(Self::is_over)?.finish()?;
+            *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = judged;
+            Ok(found)
+        })
+    }
+
+    /// Of each bus where rules were broken, with counts; so far, or in all of it.
+    fn judged(&self, py: Python<'_>) -> PyResult<Vec<(Table, Py<PyDict>)>> {
+        let open = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = match &*open {
+            Some(stream) => stream.judged(),
+            None => self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        told.into_iter().map(|(violations, findings)| Ok((Table::of(violations), judged(py, &findings)?))).collect()
     }
 }
 
@@ -395,7 +432,7 @@ fn from_samples(
 
 #[pyfunction]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None, coded = true,
-                    data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, until = None,
+                    data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, parameters = None, requests = false, until = None,
                     threads = 0, progress = None, portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode(
@@ -412,6 +449,8 @@ fn decode(
     window_us: Option<f64>,
     rules: Option<Vec<String>>,
     bus_mhz: Option<u32>,
+    parameters: Option<(u64, f64)>,
+    requests: bool,
     until: Option<u64>,
     threads: usize,
     progress: Option<Py<PyAny>>,
@@ -427,6 +466,8 @@ fn decode(
         window_us,
         rules,
         bus_mhz,
+        parameters: self::parameters(parameters),
+        requests,
         until,
         threads,
         portable,
@@ -456,10 +497,13 @@ fn decode(
                 clocks: Py::new(py, Table::of(tables::clocks(decoded)))?,
                 events: Py::new(py, Table::of_batches(rows.events.take()))?,
                 violations: match decoded.findings {
-                    Some(_) => Some(Py::new(py, Table::of(tables::violations(decoded)))?),
+                    Some(ref findings) => {
+                        Some(Py::new(py, Table::of(tables::violations(&decoded.bus, Some(findings))))?)
+                    }
                     None => None,
                 },
                 judged: decoded.findings.as_ref().map(|findings| judged(py, findings)).transpose()?,
+                requests: decoded.requests.clone().map(|requests| (requests.arbitration, requests.acquisition)),
                 clock_mhz: decoded.clock_mhz,
                 duration_us: decoded.duration_us,
             })
@@ -471,6 +515,12 @@ fn decode(
 pub fn rule_set(ids: Option<Vec<String>>) -> PyResult<Option<RuleSet>> {
     let rules = ids.as_deref().map(RuleSet::named).transpose();
     rules.map_err(|id| PyValueError::new_err(format!("there is no rule {id}")))
+}
+
+/// What the specification leaves open: M23's number of transactions, E01's tolerance as a share.
+fn parameters(given: Option<(u64, f64)>) -> Parameters {
+    let of = |(repeat_within, clock_tolerance)| Parameters { repeat_within, clock_tolerance };
+    given.map_or_else(Parameters::default, of)
 }
 
 /// How often each rule was broken, and over what.

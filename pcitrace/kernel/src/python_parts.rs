@@ -258,7 +258,7 @@ impl Writer {
 #[pyfunction]
 #[pyo3(name = "parts")]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None,
-                    data_phases = false, rules = None, bus_mhz = None, until = None, clocks = None,
+                    data_phases = false, events = false, rules = None, bus_mhz = None, until = None, clocks = None,
                     threads = 0))]
 #[allow(clippy::too_many_arguments)]
 fn start(
@@ -270,6 +270,7 @@ fn start(
     recover_clock: bool,
     columns: Option<Vec<String>>,
     data_phases: bool,
+    events: bool,
     rules: Option<Vec<String>>,
     bus_mhz: Option<u32>,
     until: Option<u64>,
@@ -282,6 +283,7 @@ fn start(
         clock_mhz,
         recover_clock,
         data_phases,
+        events,
         rules,
         bus_mhz,
         until,

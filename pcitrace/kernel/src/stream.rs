@@ -7,6 +7,7 @@ use crate::layout::{BusSpec, Layout};
 use crate::pipeline::{BusTables, Options, Sink, TimeBase, Track, windows_of};
 use crate::problems::Problem;
 use crate::rows::WindowCounts;
+use crate::rules::Findings;
 use crate::tables::{self, Wanted};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -61,7 +62,9 @@ impl Stream {
         let mut sink = MemorySink::new(&Wanted { columns: None, coded: false })?;
         let empty = sink.begin(&buses)?;
         let decoder = |bus: &BusTables| {
-            Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable).noting_events(true)
+            Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable)
+                .noting_events(true)
+                .judged_by(options.judge(&bus.layout, bus.time))
         };
         Ok(Stream {
             unit,
@@ -93,6 +96,11 @@ impl Stream {
         self.found()
     }
 
+    /// How the rules were kept so far; empty where none were asked for.
+    pub fn judged(&self) -> Vec<Judged> {
+        self.buses.iter().zip(&self.decoders).filter_map(|(bus, decoder)| judged(bus, decoder)).collect()
+    }
+
     /// What the decoders have finished.
     fn found(&mut self) -> Result<Found> {
         let (mut problems, mut clocks) = (Vec::new(), Vec::new());
@@ -105,14 +113,15 @@ impl Stream {
     }
 
     /// Nothing more comes: the rows that were not complete.
-    pub fn finish(mut self) -> Result<Found> {
+    pub fn finish(mut self) -> Result<(Found, Vec<Judged>)> {
         let samples = self.fed / self.unit as u64 + self.skipped;
         let duration_us = self.buses[0].time.us(samples);
-        let (mut problems, mut clocks) = (Vec::new(), Vec::new());
+        let (mut problems, mut clocks, mut told) = (Vec::new(), Vec::new(), Vec::new());
         let tracks = std::mem::take(&mut self.tracks);
         for (mut track, mut decoder) in tracks.into_iter().zip(std::mem::take(&mut self.decoders)) {
             decoder.finish();
             track.drain(&mut decoder, &mut self.sink)?;
+            told.extend(judged(&track.bus, &decoder));
             track.absorb(decoder);
             if !self.fed.is_multiple_of(self.unit as u64) {
                 track.ends_within_a_sample(samples);
@@ -121,7 +130,7 @@ impl Stream {
             problems.push(decoded.problems);
             clocks.push(decoded.windows);
         }
-        self.tables(&problems, &clocks, duration_us)
+        Ok((self.tables(&problems, &clocks, duration_us)?, told))
     }
 
     fn tables(&mut self, problems: &[Vec<Problem>], clocks: &[WindowCounts], duration_us: f64) -> Result<Found> {
@@ -146,6 +155,14 @@ impl Stream {
             events: joined(events),
         })
     }
+}
+
+/// Where rules were broken on a bus, and the counts.
+pub type Judged = (RecordBatch, Findings);
+
+fn judged(bus: &BusTables, decoder: &Decoder) -> Option<Judged> {
+    let findings = &decoder.rules.as_ref()?.findings;
+    Some((tables::violations(bus, Some(findings)), findings.clone()))
 }
 
 /// The tables of several buses, of which there is one at least, as one.

@@ -9,7 +9,7 @@ use crate::layout::EVENT_LINES;
 use crate::pipeline::{BusTables, Decoded};
 use crate::problems::Problem;
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Termination, Transaction, WindowCounts};
-use crate::rules::Violation;
+use crate::rules::{Findings, Violation};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::slice;
@@ -203,10 +203,10 @@ pub fn problems<'a>(buses: impl IntoIterator<Item = (&'a BusTables, &'a [Problem
 }
 
 /// Where rules were broken, in order of time; none where rules were not asked for.
-pub fn violations(decoded: &Decoded) -> RecordBatch {
-    let mut violations = decoded.findings.as_ref().map_or(Vec::new(), |findings| findings.violations.clone());
+pub fn violations(bus: &BusTables, findings: Option<&Findings>) -> RecordBatch {
+    let mut violations = findings.map_or(Vec::new(), |findings| findings.violations.clone());
     violations.sort_by_key(|violation| (violation.clk, violation.rule));
-    batch(&Arc::new(Columns::all(VIOLATIONS)), &[], &[(Context { bus: &decoded.bus, number: 0 }, &violations)])
+    batch(&Arc::new(Columns::all(VIOLATIONS)), &[], &[(Context { bus, number: 0 }, &violations)])
 }
 
 pub fn clocks(decoded: &Decoded) -> RecordBatch {

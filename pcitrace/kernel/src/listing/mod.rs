@@ -17,7 +17,7 @@ use joined::Joined;
 use line::{Line, Style, Writer};
 use names::Names;
 use rows::{Problem, Row, Rows, Sentences};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 /// Columns of transactions that a listing reads.
@@ -39,6 +39,10 @@ pub const COLUMNS: [&str; 16] = [
     "end_us",
     "last_data_us",
 ];
+
+/// What nobody claims is said once a page of so many bytes, and of so many pages.
+const PAGE: u64 = 4096;
+const PAGES: usize = 4096;
 
 /// What one line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +91,8 @@ pub struct Listing {
     /// Sentences of the rules that are told, by bus and id.
     pub rules: Sentences,
     joined: Joined,
+    /// Pages of which was said that nobody claims them: bus, I/O, address.
+    unclaimed: HashSet<(String, bool, u64)>,
     problems: VecDeque<Problem>,
     /// Start of the line before.
     before_us: Option<f64>,
@@ -100,6 +106,7 @@ impl Listing {
             options,
             names: Names::default(),
             rules: Sentences::new(),
+            unclaimed: HashSet::new(),
             problems: VecDeque::new(),
             before_us: None,
             out: Vec::new(),
@@ -161,6 +168,9 @@ impl Listing {
     fn unclaimed(&mut self, row: &Row) {
         let io = matches!(row.command, Some(2 | 3));
         let (Some(address), Some(2 | 3 | 6 | 7 | 0xC | 0xE | 0xF)) = (row.address, row.command) else { return };
+        if self.unclaimed.len() < PAGES && !self.unclaimed.insert((row.bus.into(), io, address / PAGE)) {
+            return;
+        }
         let Some(nearest) = self.names.nearest(row.bus, io, address, row.number) else { return };
         let text = match self.names.place(row.bus, io, address, row.number) {
             Some(place) => format!(
@@ -174,7 +184,13 @@ impl Listing {
                 nearest.base + (nearest.size - 1)
             ),
         };
-        self.problem(&Problem { bus: row.bus.into(), time_us: row.start_us, transaction: Some(row.number), text });
+        self.problem(&Problem {
+            bus: row.bus.into(),
+            time_us: row.start_us,
+            transaction: Some(row.number),
+            text,
+            is_event: false,
+        });
     }
 
     /// One line a data phase, at its own time and address; a transaction without data is a line, too.
@@ -230,10 +246,11 @@ impl Listing {
     fn problem(&mut self, problem: &Problem) {
         let time_us = self.shown_us(problem.time_us);
         let mut writer = Writer::new(&mut self.out, &self.options);
-        writer.time(Style::Problem, b'!', time_us);
-        writer.column(Style::Problem, &problem.bus, usize::from(self.options.with_bus) * problem.bus.len());
-        writer.column(Style::Problem, "", self.options.initiator_width);
-        writer.text(Style::Problem, &problem.text);
+        let (style, mark) = if problem.is_event { (Style::Notable, b' ') } else { (Style::Problem, b'!') };
+        writer.time(style, mark, time_us);
+        writer.column(style, &problem.bus, usize::from(self.options.with_bus) * problem.bus.len());
+        writer.column(style, "", self.options.initiator_width);
+        writer.text(style, &problem.text);
         writer.end();
     }
 
@@ -242,7 +259,13 @@ impl Listing {
         self.before_us = Some(line.time_us);
         line.write(time_us, &self.names, &self.options, &mut self.out);
         if let Some(text) = line.never_completed() {
-            self.problem(&Problem { bus: line.bus.clone(), time_us: line.time_us, transaction: None, text });
+            self.problem(&Problem {
+                bus: line.bus.clone(),
+                time_us: line.time_us,
+                transaction: None,
+                text,
+                is_event: false,
+            });
         }
     }
 

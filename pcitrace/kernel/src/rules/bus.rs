@@ -77,14 +77,14 @@ impl Lines {
 #[derive(Debug, Clone)]
 pub struct Grants {
     pub(super) agents: usize,
-    granted: [Past; AGENTS],
-    requested: [Past; AGENTS],
+    pub(super) granted: [Past; AGENTS],
+    pub(super) requested: [Past; AGENTS],
     waiting: [Past; AGENTS],
     /// An idle clock that ends a transaction with STOP#.
     stopped_idle: Past,
     idle: Past,
     /// Address phases of the present block, and whose they are.
-    owners: Vec<(u32, Option<u8>)>,
+    pub(super) owners: Vec<(u32, Option<u8>)>,
     /// Of the last transaction before the block.
     owner: Option<u8>,
     /// Its address phase, and whether its GNT# was there since.
@@ -225,7 +225,7 @@ impl Rules {
             self.say(Rule::A06, late & m.all, stretch, m);
         }
         // The first idle clock after a transaction that STOP# ended.
-        let ends = self.past.last_stopped.back(m.last & m.stopped, 1) & idle;
+        let ends = self.past.last_stopped.back(m.last & m.refused, 1) & idle;
         let after = self.grants.stopped_idle.back(ends, 1) & m.all;
         self.grants.stopped_idle.advance(ends, n);
         let mut kept = 0;

@@ -12,20 +12,21 @@ use crate::layout::Source;
 pub struct ClockLimits {
     pub period: f64,
     pub half: f64,
+    /// So much shorter, as a share, is not told: crystals are not exact.
+    pub tolerance: f64,
 }
 
 impl ClockLimits {
     /// Of a bus of 33 or 66 MHz; a stamp takes `us`.
-    pub fn new(mhz: u32, us: f64) -> Self {
+    pub fn new(mhz: u32, us: f64, tolerance: f64) -> Self {
         let (period_ns, half_ns) = if mhz == 66 { (15.0, 6.0) } else { (30.0, 11.0) };
         let stamp_ns = us * 1e3;
-        ClockLimits { period: period_ns / stamp_ns, half: half_ns / stamp_ns }
+        ClockLimits { period: period_ns / stamp_ns, half: half_ns / stamp_ns, tolerance }
     }
 
     /// Is a time of so many stamps certainly too short?
     fn is_short(self, stamps: u64, limit: f64) -> bool {
-        // Crystals are off by some 100 ppm: nobody's nominal 33.33 MHz is a fault.
-        stamps as f64 + 1.0 <= limit * 0.999
+        stamps as f64 + 1.0 <= limit * (1.0 - self.tolerance)
     }
 }
 

@@ -37,7 +37,7 @@ impl Rules {
         let m06 = moving & !m.irdy;
         let m07 = after_last & m.irdy;
         let m10 = m.frame & m.irdy & m.body & past.stopped.back(m.stopped, 1);
-        let m12 = past.last_stopped.back(m.last & m.stopped, 1) & m.busy & m.all;
+        let m12 = past.last_stopped.back(m.last & m.refused, 1) & m.busy & m.all;
         if m01 | m02 | m03 | m04 | m05 | m06 | m07 | m12 != 0 {
             for (rule, at) in [
                 (Rule::M01, m01),
@@ -77,18 +77,27 @@ impl Rules {
         self.say(Rule::T11, address_16 & answer_16 & m.claimed, stretch, m);
         self.say(Rule::T12, ended_8 & answer_8, stretch, m);
         let near = self.near(m);
+        let early = near | past.dual.back(m.dual, 1);
         // An unclaimed transaction may be followed by another at once: its first clock counts too.
         let unclaimed = past.within.back(m.within, 1) & !m.claimed_before & m.all;
-        self.say(Rule::M11, unclaimed & was.irdy & !m.irdy & near, stretch, m);
+        self.say(Rule::M11, unclaimed & was.irdy & !m.irdy & early, stretch, m);
         let first = m.claimed & (m.address | !m.claimed_before);
         self.say(Rule::T01, first & !(near & m.body), stretch, m);
     }
 
-    /// Clocks 1 to 4 after an address phase (the last of two).
+    /// Clocks 1 to 4 after the address phase of their transaction, 2 to 5 after the first of two, also where the second
+    /// is missing. The address phase of the next transaction may be one of them.
     #[inline(always)]
     fn near(&self, m: &Masks) -> u64 {
-        let back = |by| self.past.last_address.back(m.last_address, by);
-        back(1) | back(2) | back(3) | back(4)
+        let single = |by| self.past.address.back(m.address, by) & !self.past.dual.back(m.dual, by);
+        let dual = |by| self.past.dual.back(m.dual, by);
+        let begun = |by| self.past.address.back(m.address, by);
+        let (one, two, three, four) = (begun(1), begun(2), begun(3), begun(4));
+        single(1)
+            | (single(2) | dual(2)) & !one
+            | (single(3) | dual(3)) & !(one | two)
+            | (single(4) | dual(4)) & !(one | two | three)
+            | dual(5) & !(one | two | three | four)
     }
 
     /// What the target does with TRDY#, STOP# and DEVSEL# while a transaction goes on.

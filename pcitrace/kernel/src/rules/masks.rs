@@ -2,7 +2,7 @@
 
 use super::Rules;
 use super::words::{Past, Words, flood, line};
-use crate::block::{Word, below};
+use crate::block::{Word, below, ones};
 
 /// Words of the present block; `before` is the clock before each.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,7 +40,9 @@ pub struct Masks {
     /// DEVSEL#, STOP# were asserted in this transaction by now.
     pub claimed: u64,
     pub stopped: u64,
-    /// The same, by the clock before.
+    /// STOP# was asserted after its address phases by now: it ends the transaction.
+    pub refused: u64,
+    /// DEVSEL# was, by the clock before.
     pub claimed_before: u64,
 }
 
@@ -72,6 +74,7 @@ pub struct Pasts {
     pub over: Past,
     pub claimed: Past,
     pub stopped: Past,
+    pub refused: Past,
     /// Every clock in step.
     pub live: Past,
     pub no_irdy: Past,
@@ -108,7 +111,8 @@ impl Pasts {
         self.body.advance(masks.body, clocks);
         self.ended.advance(masks.ended, clocks);
         self.last.advance(masks.last, clocks);
-        self.last_stopped.advance(masks.last & masks.stopped, clocks);
+        self.last_stopped.advance(masks.last & masks.refused, clocks);
+        self.refused.advance(masks.refused, clocks);
         self.over.advance(masks.over, clocks);
         self.claimed.advance(masks.claimed, clocks);
         self.stopped.advance(masks.stopped, clocks);
@@ -146,11 +150,11 @@ impl Rules {
         // FRAME# comes back without IRDY# before the phase ended: a new transaction only if nobody claimed this one.
         let torn = begins & before.irdy & !irdy & !(before.trdy | before.stop);
         let masks = self.split(masks, begins & !(before.irdy & irdy) & !torn, dual_command);
-        if torn == 0 {
-            return masks;
-        }
-        let address = masks.address | torn & !masks.claimed_before;
-        self.split(masks, address, dual_command)
+        // What one of them is depends on those before it.
+        ones(torn).fold(masks, |masks, clock| match masks.claimed_before >> clock & 1 {
+            0 => self.split(masks, masks.address | 1 << clock, dual_command),
+            _ => masks,
+        })
     }
 
     /// The rest of the words, where the first address phases are known.
@@ -169,6 +173,7 @@ impl Rules {
         m.body = m.within & !address & !second;
         m.claimed = on(m.devsel & m.within, past.claimed);
         m.stopped = on(m.stop & m.within, past.stopped);
+        m.refused = on(m.stop & m.body, past.refused);
         m.claimed_before = past.claimed.back(m.claimed, 1) & m.all;
         let answer = m.trdy | m.stop;
         let ended = m.body & m.irdy & answer;

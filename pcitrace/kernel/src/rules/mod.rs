@@ -12,6 +12,7 @@ mod control;
 mod masks;
 mod phases;
 mod repeat;
+mod requests;
 mod words;
 
 use crate::bits::Backend;
@@ -24,6 +25,7 @@ use words::{Past, Reader, Words};
 
 pub use census::Census;
 pub use clock::ClockLimits;
+pub use requests::{Histogram, Requests};
 
 macro_rules! rules {
     ($($name:ident)*) => {
@@ -63,6 +65,21 @@ impl RuleSet {
     #[inline(always)]
     pub fn has(self, rule: Rule) -> bool {
         self.0 >> rule as u64 & 1 != 0
+    }
+}
+
+/// What the specification leaves open.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parameters {
+    /// M23: a retried access that its initiator has not repeated after so many others was given up.
+    pub repeat_within: u64,
+    /// E01: so much shorter than the limit, as a share, is not told.
+    pub clock_tolerance: f64,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Parameters { repeat_within: 16, clock_tolerance: 1e-3 }
     }
 }
 
@@ -132,6 +149,7 @@ pub struct Rules {
     wanted: RuleSet,
     layout: Layout,
     reader: Reader,
+    parameters: Parameters,
     limits: Option<ClockLimits>,
     clock: clock::ClockWatch,
     /// In step: an idle clock was seen since the start, a gap, a reset or an unknown level.
@@ -149,6 +167,8 @@ pub struct Rules {
     pub findings: Findings,
     /// Writes a line for each clock, where asked for.
     pub lines: Option<ClockLines>,
+    /// Measures how long agents wait, where asked for.
+    pub requests: Option<Requests>,
 }
 
 /// Up to 64 clocks in step of one block.
@@ -167,12 +187,13 @@ impl<B: Backend> Stretch<'_, '_, B> {
 }
 
 impl Rules {
-    pub fn new(layout: Layout, wanted: RuleSet, limits: Option<ClockLimits>) -> Self {
+    pub fn new(layout: Layout, wanted: RuleSet, limits: Option<ClockLimits>, parameters: Parameters) -> Self {
         Rules {
             wanted,
             reader: Reader::new(&layout),
             grants: bus::Grants::new(layout.agents.len().min(words::AGENTS)),
             layout,
+            parameters,
             limits,
             clock: clock::ClockWatch::default(),
             in_step: false,
@@ -185,6 +206,7 @@ impl Rules {
             repeat: repeat::Repeats::default(),
             findings: Findings::new(),
             lines: None,
+            requests: None,
         }
     }
 
@@ -273,6 +295,9 @@ impl Rules {
         self.grants.forget();
         self.lock = bus::Lock::default();
         self.repeat = repeat::Repeats::default();
+        if let Some(requests) = &mut self.requests {
+            requests.forget();
+        }
     }
 
     /// Nothing is known between the last clock and the next one.
@@ -288,6 +313,9 @@ impl Rules {
         self.control(stretch, &masks);
         self.commands(stretch, &masks, words);
         self.tell_owners(stretch, &masks, words);
+        if self.requests.is_some() {
+            self.follow_requests(&masks, words);
+        }
         self.stability(stretch, &masks, words);
         self.arbitration(stretch, &masks, words);
         self.parity(stretch, &masks, words);

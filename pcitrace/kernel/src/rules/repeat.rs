@@ -22,9 +22,6 @@ struct Access {
 /// So many retried accesses are remembered; the oldest is forgotten.
 const REMEMBERED: usize = 64;
 
-/// It is given up once its initiator has begun so many others.
-const SOON: u64 = 16;
-
 #[derive(Debug, Clone, Default)]
 pub struct Repeats {
     current: Option<Access>,
@@ -98,7 +95,7 @@ impl Rules {
             |other: &Access| (other.owner, other.address, other.write) == (access.owner, access.address, access.write);
         let Some(at) = self.repeat.retried.iter().position(same) else { return true };
         let before = self.repeat.retried.remove(at);
-        let soon = access.number - before.number <= SOON;
+        let soon = access.number - before.number <= self.parameters.repeat_within;
         access.first.is_none() || !soon || (before.command, before.first) == (access.command, access.first)
     }
 }

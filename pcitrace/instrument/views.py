@@ -1,0 +1,120 @@
+"""The traffic of a bus by initiator, by target, by command and by place, and what waited longest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pcitrace.columns import integers, strings
+from pcitrace.instrument.names import Names
+
+if TYPE_CHECKING:
+    from pcitrace.run import Bus
+
+__all__ = ["VIEWS", "named", "views"]
+
+VIEWS = ("initiators", "targets", "commands", "places", "terminations")
+"""What transactions are put together by."""
+
+_PAGE = 4096
+
+
+def named(bus: Bus, table: pa.Table, grants: Mapping[str, str] | None = None) -> pa.Table:
+    """Return transactions of a bus with ``initiator_name``, ``target`` and ``place``.
+
+    Parameters
+    ----------
+    bus : pcitrace.Bus
+    table : pyarrow.Table
+        Some of its transactions.
+    grants : mapping of str to str, optional
+        GNT# line -> name of the initiator.
+    """
+    names = Names(grants)
+    has_address = {"AD0", "CBE0#"} <= set(bus.lines)
+    if has_address:
+        names.learn(bus.arrow("transactions"), bus.arrow("data_phases"))
+    code, lines = strings(table, "initiator")
+    called = pa.array([names.initiator(line) for line in lines], pa.string())
+    initiator = pa.DictionaryArray.from_arrays(pa.array(code, mask=code < 0), called).cast(pa.string())
+    target = names.targets(table, everywhere=True).cast(pa.string())
+    return (
+        table.append_column("initiator_name", initiator)
+        .append_column("target", target)
+        .append_column("place", _places(names, table))
+    )
+
+
+def _places(names: Names, table: pa.Table) -> pa.Array:
+    """The window of each address, ``eth0 BAR0``; where none is known the page, ``00300000``."""
+    window, _ = names.locate(table, everywhere=True)
+    address = integers(table, "address")
+    page = np.where(address >= 0, address & ~(_PAGE - 1), -1)
+    unique, number = np.unique(page, return_inverse=True)
+    pages = [None if one < 0 else f"{int(one):08x}" for one in unique]
+    windows = [f"{one.device} {one.name}" for one in names.windows]
+    code = np.where(window >= 0, window, len(windows) + number)
+    return pa.array([*windows, *pages], pa.string()).take(pa.array(code))
+
+
+def views(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    """Put transactions together.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Of :func:`named`.
+
+    Returns
+    -------
+    dict
+        By view (:data:`VIEWS`) rows with ``name``, ``transactions``, ``bytes``, ``clocks``, ``wait_clks``,
+        ``retries``, most clocks first. ``slowest``: the transactions that waited longest, with ``transaction``,
+        ``time_us``, ``initiator``, ``target``, ``command``, ``address``, ``wait_clks``.
+    """
+    table = table.append_column("retried", pc.equal(table["termination"], "retry").cast(pa.int64()))
+    keys = ("initiator_name", "target", "command_name", "place", "termination")
+    found = {view: _grouped(table, key) for view, key in zip(VIEWS, keys, strict=True)}
+    return {**found, "slowest": _slowest(table)}
+
+
+def _grouped(table: pa.Table, key: str) -> list[dict[str, Any]]:
+    sums = [(name, "sum") for name in ("bytes", "clocks", "wait_clks", "retried")]
+    plain = table.set_column(table.column_names.index(key), key, table[key].cast(pa.string()))
+    grouped = plain.group_by(key).aggregate([(key, "count"), *sums]).sort_by([("clocks_sum", "descending")])
+    return [
+        {
+            "name": one[key],
+            "transactions": one[f"{key}_count"],
+            "bytes": one["bytes_sum"],
+            "clocks": one["clocks_sum"],
+            "wait_clks": one["wait_clks_sum"],
+            "retries": one["retried_sum"],
+        }
+        for one in grouped.to_pylist()
+        if one[key] is not None
+    ]
+
+
+def _slowest(table: pa.Table) -> list[dict[str, Any]]:
+    """All with any wait, the longest first; at most a thousand."""
+    order = pc.sort_indices(table, [("wait_clks", "descending"), ("start_us", "ascending")])[:1000]
+    columns = ["transaction", "start_us", "initiator_name", "target", "command_name", "address", "wait_clks"]
+    rows = table.select(columns).take(order).to_pylist()
+    return [
+        {
+            "transaction": one["transaction"],
+            "time_us": one["start_us"],
+            "initiator": one["initiator_name"],
+            "target": one["target"],
+            "command": one["command_name"],
+            "address": one["address"],
+            "wait_clks": one["wait_clks"],
+        }
+        for one in rows
+        if one["wait_clks"]
+    ]
