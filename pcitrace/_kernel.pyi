@@ -22,6 +22,7 @@ __all__ = [
     "open_raw",
     "parts",
     "read_lattice",
+    "read_releases",
     "waves",
     "wire",
     "write_samples",
@@ -225,6 +226,9 @@ def measure_clock(capture: Capture, clk: tuple[int, int, bool], *, rate_hz: floa
 def read_lattice(
     sequence: Any, goals: tuple[Any, Any], table: Any, *, states: int, cost: float, block: int
 ) -> tuple[bytes, bytes, bytes, float]: ...
+def read_releases(
+    sequence: Any, goals: Any, table: Any, *, nodes: int, cost: float
+) -> tuple[bytes, bytes, bytes, bytes, float]: ...
 def lattice_bins(times_us: Any) -> bytes: ...
 
 LATTICE_BINS: int

@@ -343,6 +343,13 @@ CSR_ACCESSES = Table(
         Column("value", "uint64", "", "Data read or written, all byte lanes as on the bus.", True),
         Column("attempts", "uint64", "", "Transactions it took: 1 without a retry."),
         Column("frame", "uint64", "", "Row of `frames` whose send it starts.", True),
+        Column(
+            "margin",
+            "double",
+            "nats",
+            "How much less likely the best reading is in which it is something else. Null where nothing was decided.",
+            True,
+        ),
         Column("why", "string", "", "What makes it an access of the NIC."),
     ),
 )
@@ -408,6 +415,13 @@ FRAMES = Table(
             True,
         ),
         Column("margin_receive", "float", "nats", "The same of the receiving DMA.", True),
+        Column(
+            "margin_csr",
+            "float",
+            "nats",
+            "The same of the accesses that start its send; 0 where only rules tell them. Null where none was found.",
+            True,
+        ),
         Column("send_burst", "uint64", "", "Row of the sender's `bursts`.", True),
         Column("receive_burst", "uint64", "", "Row of the receiver's `bursts`.", True),
     ),

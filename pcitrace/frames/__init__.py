@@ -12,6 +12,7 @@ import pandas as pd
 from pcitrace.columns import Booleans, floats, pick, table
 from pcitrace.errors import ConditionError, FrameMatchError
 from pcitrace.facts import LEAST_FRAME_BYTES
+from pcitrace.frames import csrtimes
 from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.frames.margins import judge, read_again
 from pcitrace.frames.matching import Ends, HostTraffic, Link, one_direction
@@ -117,7 +118,7 @@ def build(
     columns["queued"] = waited(columns, names, hosts, link)
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
-    traffic = _with_frames(hosts, ends, columns, names)
+    traffic = _with_frames(hosts, columns, csrtimes.add(ends, columns))
     found = (*disproved, *_findings(hosts, ends, columns, drop_log))
     return Frames(
         _frames_table(columns),
@@ -201,24 +202,19 @@ def _timing(columns: dict[str, Any], link: Link | None) -> None:
 
 
 def _with_frames(
-    hosts: Mapping[str, HostTraffic], ends: Mapping[str, Ends], columns: dict[str, Any], names: list[str]
+    hosts: Mapping[str, HostTraffic], columns: dict[str, Any], labels: Mapping[str, csrtimes.Labels]
 ) -> dict[str, Traffic]:
     """Return the traffic of each host with the frame that each burst and each CSR access belongs to."""
     out = {}
     number = np.arange(len(columns["sender"]))
-    for name in names:
+    for name, label in labels.items():
         traffic = hosts[name].traffic
         burst_frame = np.full(len(traffic.joined), -1, dtype=np.int32)
         sent, got = columns["sender"] == name, columns["receiver"] == name
         for rows, bursts in ((sent, columns["send_burst"]), (got, columns["receive_burst"])):
             rows = rows & (bursts >= 0)
             burst_frame[bursts[rows]] = number[rows]
-        frame_of_send = np.full(len(ends[name].sends), -1, dtype=np.int32)
-        rows = sent & (columns["send_row"] >= 0)
-        frame_of_send[columns["send_row"][rows]] = number[rows]
-        csr_frame = pick(frame_of_send, ends[name].starts.send)
-        csr_frame[ends[name].starts.undecided] = -1
-        out[name] = replace(traffic, burst_frame=burst_frame, csr_frame=csr_frame)
+        out[name] = replace(traffic, burst_frame=burst_frame, csr_frame=label.frame, csr_margin=label.margin)
     return out
 
 

@@ -11,13 +11,10 @@ import pandas as pd
 
 from pcitrace.columns import Floats, Integers, next_us, pick, pick_us
 from pcitrace.frames.align import match
-from pcitrace.frames.delays import busy_since, freed
+from pcitrace.frames.delays import busy_since
 from pcitrace.frames.droplog import WIDE_SPARE, Received, dropped
 from pcitrace.frames.identity import ROUNDED, SequenceField, other_lengths, sequence_numbers, user_lengths
-from pcitrace.frames.sendstart import find
-from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.sides import Side
-from pcitrace.frames.starts import Starts
 from pcitrace.frames.strays import cut_off, due, undisturbed
 from pcitrace.frames.turns import PAUSE_US, bus_busy, receives_first
 from pcitrace.profiles import Profile
@@ -87,8 +84,6 @@ class Ends:
     send_head: Heads | None
     receive_head: Heads | None
     wire: WireFrames | None
-    starts: Starts
-    done_us: Floats
     host: HostTraffic
     receive_busy_us: Floats
     send_busy_us: Floats
@@ -113,20 +108,15 @@ class Ends:
             wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
             gap_us = link.gap_bytes * link.byte_us if link else 0.0
             wire_busy_us = busy_since(wire.start_us, wire.end_us, gap_us + PAUSE_US)
-        first_us, last_us = joined.first_data_us[sends], joined.last_data_us[sends]
-        received_us = np.sort(joined.last_data_us[receives])
         bus = host.traffic.dma.bus
         order = np.argsort(bus.start_us, kind="stable")
         start_us, end_us = bus.start_us[order], bus.end_us[order]
-        freed_us = freed(start_us, end_us)
-        csr, address = host.traffic.csr, joined.address[sends]
-        busy_us = bus_busy(start_us, end_us, csr, np.r_[joined.first_data_us[receives], joined.start_us[sends]])
+        busy_us = bus_busy(
+            start_us, end_us, host.traffic.csr, np.r_[joined.first_data_us[receives], joined.start_us[sends]]
+        )
         receive_busy_us, send_busy_us = busy_us[: len(receives)], busy_us[len(receives) :]
-        fetched_us = np.sort(joined.first_data_us[(joined.kind == Kind.DESCRIPTOR_FETCH) & moved])
-        starts = find(csr, host.profile, first_us, last_us, received_us, fetched_us, freed_us, address)
-        done_us = updates(csr, starts, last_us, received_us, freed_us)
         busy = receive_busy_us, send_busy_us, wire_busy_us
-        return cls(sends, receives, send_head, receive_head, wire, starts, done_us, host, *busy)
+        return cls(sends, receives, send_head, receive_head, wire, host, *busy)
 
 
 def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
@@ -352,8 +342,6 @@ def _columns(
     wire = np.r_[wire_of_send, only_wire]
     receive = np.r_[receive_of_send, receive_of_wire[only_wire]]
     burst = pick(mine.sends, send)
-    csr = mine.host.traffic.csr
-    first, last = pick(mine.starts.first, send), pick(mine.starts.last, send)
     dma_end = pick_us(joined.known_last_us, burst)
     wire_end = pick_us(mine.wire.end_us, wire) if mine.wire is not None else np.full(len(send), np.nan)
     status = joined.first_data_us[np.flatnonzero((joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0))]
@@ -362,9 +350,6 @@ def _columns(
     rows: dict[str, Any] = {
         "sender": np.full(len(send), sender, dtype=object),
         "receiver": np.full(len(send), receiver, dtype=object),
-        "csr_first_us": pick_us(csr.first_attempt_us, first),
-        "csr_last_us": pick_us(csr.first_attempt_us, last),
-        "csr_done_us": pick_us(mine.done_us, send),
         "dma_start_us": pick_us(joined.first_data_us, burst),
         "dma_end_us": dma_end,
         "status_us": status_us,

@@ -95,6 +95,7 @@ class Traffic:
     claims: Claims | None = None
     burst_frame: Integers | None = None
     csr_frame: Integers | None = None
+    csr_margin: Floats | None = None
 
     def __repr__(self) -> str:
         return (
@@ -166,6 +167,7 @@ class Traffic:
                 "value": _masked(csr.value),
                 "attempts": csr.attempts,
                 "frame": _masked(frame),
+                "margin": self.csr_margin if self.csr_margin is not None else np.full(len(csr), np.nan),
                 "why": _texts(csr_module.REASONS, csr.reason),
             },
         )

@@ -37,6 +37,10 @@ class Accesses:
     ----------
     first_attempt_us, last_attempt_us, data_us : arrays of float
     command, address, value, byte_enables, attempts : arrays of int
+    ready_us : array of float
+        Since when the bus had been busy, without a rest, as it began.
+    data_phases, devsel_clks, latency_clks : arrays of int
+        Of its transaction: how it looks without AD. A write is answered sooner than a read.
     register, role : arrays of int
         Name and role of the register: indices into `registers` and `roles`; -1 for none.
     registers, roles : tuples of str
@@ -51,11 +55,15 @@ class Accesses:
     first_attempt_us: Floats
     last_attempt_us: Floats
     data_us: Floats
+    ready_us: Floats
     command: Integers
     address: Integers
     value: Integers
     byte_enables: Integers
     attempts: Integers
+    data_phases: Integers
+    devsel_clks: Integers
+    latency_clks: Integers
     register: Integers
     registers: tuple[str, ...]
     role: Integers
@@ -156,11 +164,15 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
         "first_attempt_us": first_us,
         "last_attempt_us": moved.start_us if (attempts > 1).any() else first_us,
         "data_us": data_us,
+        "ready_us": hosts.busy_since_us[first],
         "command": command,
         "address": address,
         "value": value,
         "byte_enables": enables,
         "attempts": attempts,
+        "data_phases": moved.data_phases,
+        "devsel_clks": moved.devsel_clks,
+        "latency_clks": moved.latency_clks,
         "reason": reason,
     }
     arrays = {name: packed_if_equal(one) for name, one in columns.items() if isinstance(one, np.ndarray)}

@@ -682,6 +682,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::python_lines::register_in(module)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_lattice, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::lattice_bins, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::lattice::python::read_releases, module)?)?;
     module.add("LATTICE_BINS", crate::lattice::BINS)?;
     Ok(())
 }

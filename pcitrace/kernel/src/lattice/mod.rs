@@ -12,6 +12,7 @@
 mod model;
 #[cfg(feature = "python")]
 pub(crate) mod python;
+pub mod releases;
 mod search;
 
 pub use model::{BINS, Costs, Items, Limits, Targets, bin};

@@ -1,7 +1,7 @@
 //! `pcitrace._kernel.read_lattice`: tables and columns come as buffers, attribute by attribute.
 
 use super::model::{CONTEXTS, Costs, Items, Limits, Targets, TrackCosts};
-use super::{BINS, read};
+use super::{BINS, read, releases};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -131,4 +131,67 @@ pub fn lattice_bins<'py>(py: Python<'py>, times_us: PyBuffer<f64>) -> PyResult<B
     let bins =
         times_us.to_vec(py)?.into_iter().flat_map(|us| (super::bin(us) as u16).to_ne_bytes()).collect::<Vec<u8>>();
     Ok(PyBytes::new(py, &bins))
+}
+
+/// The first and last item that release each target, two margins each, the margin of each item, the cost.
+type Released<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, f64);
+
+/// Read which items release which targets; see `pcitrace.releases`.
+#[pyfunction]
+#[pyo3(signature = (sequence, goals, table, *, nodes, cost))]
+pub fn read_releases<'py>(
+    py: Python<'py>,
+    sequence: Any<'_, 'py>,
+    goals: Any<'_, 'py>,
+    table: Any<'_, 'py>,
+    nodes: usize,
+    cost: f64,
+) -> PyResult<Released<'py>> {
+    let place: Vec<f32> = column(sequence, "place")?;
+    let items = releases::Items {
+        time_us: column(sequence, "time_us")?,
+        other: column(sequence, "other")?,
+        place: place.chunks_exact(releases::PLACES).map(fixed).collect(),
+        joins: column(sequence, "joins")?,
+        count: column(sequence, "count")?,
+        key: column(sequence, "key")?,
+    };
+    let targets = releases::Targets {
+        time_us: column(goals, "time_us")?,
+        ready_us: column(goals, "ready_us")?,
+        free_us: column(goals, "free_us")?,
+        at_once: column(goals, "at_once")?,
+        waited: column(goals, "waited")?,
+        skip: column(goals, "skip")?,
+        key: column(goals, "key")?,
+    };
+    let width: usize = table.getattr("longest")?.extract()?;
+    let shape: Vec<f32> = column(table, "shape")?;
+    let same = [items.other.len(), items.place.len(), items.joins.len(), items.count.len(), items.key.len()];
+    let alike = [targets.ready_us.len(), targets.free_us.len(), targets.at_once.len(), targets.waited.len()];
+    if same.iter().any(|len| *len != items.time_us.len())
+        || alike.iter().chain(&[targets.skip.len(), targets.key.len()]).any(|len| *len != targets.time_us.len())
+        || width == 0
+        || shape.len() < width
+    {
+        return Err(PyValueError::new_err("columns of items or targets differ in length, or there is no shape"));
+    }
+    let costs = releases::Costs {
+        lag: rows(table, "lag", BINS)?,
+        shape: shape.chunks_exact(width).map(<[f32]>::to_vec).collect(),
+        keys: table.getattr("keys")?.extract()?,
+        miscount: table.getattr("miscount")?.extract()?,
+        before: table.getattr("before")?.extract()?,
+    };
+    let limits = releases::Limits { nodes: nodes.max(1), cost };
+    let found = py.detach(|| releases::read(&items, &targets, &costs, &limits));
+    let numbers = |all: &[u32]| all.iter().flat_map(|one| (*one as i32).to_ne_bytes()).collect::<Vec<u8>>();
+    let floats = |all: &mut dyn Iterator<Item = f32>| all.flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();
+    Ok((
+        PyBytes::new(py, &numbers(&found.first)),
+        PyBytes::new(py, &numbers(&found.last)),
+        PyBytes::new(py, &floats(&mut found.margins.iter().flatten().copied())),
+        PyBytes::new(py, &floats(&mut found.item.iter().copied())),
+        found.cost,
+    ))
 }

@@ -1,0 +1,494 @@
+"""Which accesses of the host start which sends: the cheapest reading of all of them, and how sure each is.
+
+An access begins the doorbell of some sends, goes on in it, rings, or is something else. What it costs:
+
+==================================  ==================================================================
+time from the ring to the DMA       the card takes as long as usual; longer where it had others before
+pause between sends                 short where the card went on by itself with what was queued
+pause between accesses              so often a doorbell went on after such a pause
+register, or how the access looks   so often such an access rings, goes on, or does neither
+accesses a doorbell, sends a ring   as usual
+address written                     the one from which the card reads (where AD was captured)
+==================================  ==================================================================
+
+All of it is learned from the reading before. What a profile says of registers is certain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.facts import WRITES
+from pcitrace.frames.sendstart import NOT_STARTING
+from pcitrace.profiles import Profile
+from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, times
+from pcitrace.traffic.csr import CONFIGURATION, NO_DATA, Accesses
+
+__all__ = ["Doorbells", "Sends", "find"]
+
+NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
+"""Roles of registers that start no send."""
+
+ROUNDS, SETTLED = 6, 3
+"""Readings; each learns from the one before. In so many a first guess holds."""
+
+LONGEST, MOST = 16, 8
+"""Accesses of a doorbell, and sends that one rings for unless its value says more."""
+
+CHAIN_US = 1.0
+"""The driver goes on with a doorbell within this time."""
+
+AMONG, PRIOR = 0.03, 200.0
+"""Share of the doorbells that begin, or end, among accesses that follow each other at once; what this guess weighs."""
+
+GUESS = 1.0
+"""What the guess weighs that accesses of each kind are as all are."""
+
+AT_MOST = 4
+"""Sends a doorbell whose register nothing names: what is written less often sets the card up."""
+
+NEARLY_ALL = 0.9
+"""Share of the sends that a register starts if it is the doorbell."""
+
+TRIED = 4
+"""Registers that are tried as doorbells."""
+
+SOME = 1.1
+"""Sends a doorbell from which on it may be several each."""
+
+ALIKE = 8.0
+"""Segments that differ in the same way count as so many: they are not independent evidence."""
+
+RARE = 2.5
+"""What was seen so often only is no rule of the driver."""
+
+SKIP, IDLE_BELL, NEVER = 7.0, 10.0, 1e4
+"""Nats: a send that nothing starts; a doorbell that starts none; what cannot be."""
+
+
+@dataclass(frozen=True)
+class Sends:
+    """What the card reads to send, in order of time.
+
+    Attributes
+    ----------
+    start_us, ready_us, end_us : arrays of float
+        Its first attempt; when that could have been, had the bus been free; its last data.
+    address : array of int
+        Where in memory; -1 if not known.
+    """
+
+    start_us: Floats
+    ready_us: Floats
+    end_us: Floats
+    address: Integers
+
+    def __len__(self) -> int:
+        return len(self.start_us)
+
+    def until(self, count: int) -> Sends:
+        """Return the first of them."""
+        return Sends(self.start_us[:count], self.ready_us[:count], self.end_us[:count], self.address[:count])
+
+
+@dataclass(frozen=True)
+class Doorbells:
+    """The accesses that start sends.
+
+    Attributes
+    ----------
+    first, last : arrays of int
+        For each send the first and last access that start it, as rows of `Accesses`; -1 if none does.
+    margins : array of float, shape (sends, 2)
+        How sure either is, in nats.
+    send : array of int
+        For each access the first send that it starts; -1 for none.
+    sure : array of float
+        Of each access, how much worse the best reading is in which it is something else; NaN where none was tried.
+    """
+
+    first: Integers
+    last: Integers
+    margins: Floats
+    send: Integers
+    sure: Floats
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Accesses that look alike have one number: the register where it is known, else what the bus shows."""
+
+    number: Integers
+    count: int
+
+    @classmethod
+    def of(cls, csr: Accesses, count: int) -> Kinds:
+        """Number the accesses by kind, where `count` frames were sent."""
+        known = csr.address >= 0
+        if known.any():
+            role = np.asarray(csr.role, np.int64)
+            seen = pd.Series(csr.address).map(pd.Series(csr.address).value_counts()).to_numpy()
+            # Of arrays of registers each is rare: they are known by where in an entry they are.
+            address = csr.address.astype(np.int64)
+            place = np.where(seen > count / 10 + 2, address, (address >> 8) * 8 + (address & 7) + (1 << 40))
+            place = np.where(role >= 0, -2 - role, place)
+            key = place * 32 + np.maximum(csr.command, 0)
+        else:
+            looks = [np.clip(csr.devsel_clks, 0, 7), np.clip(csr.latency_clks, 0, 31), np.clip(csr.data_phases, 0, 3)]
+            key = (looks[0].astype(np.int64) * 32 + looks[1]) * 4 + looks[2]
+            key = key * 2 + (csr.attempts > 1)
+        number, unique = pd.factorize(key)
+        return cls(number, len(unique))
+
+
+def find(
+    csr: Accesses, profile: Profile, sends: Sends, received_us: Floats, first: Integers, last: Integers
+) -> Doorbells:
+    """Find the CSR accesses that start each send.
+
+    Parameters
+    ----------
+    csr : Accesses
+        In order of time.
+    profile : Profile
+    sends : Sends
+    received_us : array of float
+        Last data phase of each receive, ascending.
+    """
+    rows = np.flatnonzero((csr.reason != CONFIGURATION) & (csr.reason != NO_DATA))
+    none = np.full(len(sends), -1)
+    starts = Doorbells(
+        none, none.copy(), np.full((len(none), 2), np.nan), np.full(len(csr), -1), np.full(len(csr), np.nan)
+    )
+    if not len(rows) or not len(sends):
+        return starts
+    place = np.full(len(csr) + 1, -1)
+    place[rows] = np.arange(len(rows))
+    found = _Reader(csr, rows, profile, sends, received_us).settle(place[first], place[last])
+    known = np.flatnonzero(found.last >= 0)
+    first, last = none.copy(), none.copy()
+    first[known], last[known] = rows[found.first[known]], rows[found.last[known]]
+    for send in known[::-1]:
+        starts.send[rows[found.first[send] : found.last[send] + 1]] = send
+    starts.sure[rows] = found.item
+    return Doorbells(first, last, found.margins.astype(float), starts.send, starts.sure)
+
+
+class _Reader:
+    """Reads the accesses of one host again and again."""
+
+    def __init__(self, csr: Accesses, rows: Integers, profile: Profile, sends: Sends, received_us: Floats) -> None:
+        self.sends, self.received_us = sends, received_us
+        self.time_us, self.end_us = csr.first_attempt_us[rows], csr.end_us[rows]
+        ready_us = np.maximum(csr.ready_us[rows][1:], self.end_us[:-1])
+        self.pause_us = np.append(np.inf, np.maximum(np.minimum(self.time_us[1:], ready_us) - self.end_us[:-1], 0.02))
+        self.rate = len(rows) / max(self.time_us[-1] - self.time_us[0], 1.0)
+        kinds = Kinds.of(csr, len(sends))
+        self.kind, self.kinds = kinds.number[rows], kinds.count
+        self.named = bool((csr.address >= 0).any())
+        self.possible = _possible(csr, rows)
+        self.write = np.isin(csr.command[rows], WRITES)
+        self.bell = np.asarray(csr.doorbell[rows])
+        self.count = np.zeros(len(rows), np.uint32)
+        if self.bell.any():
+            self.count[self.bell] = _scaled(_released(csr, np.flatnonzero(csr.doorbell), profile), len(sends))
+        elif self.named:
+            often = np.bincount(self.kind, minlength=self.kinds) * AT_MOST >= len(sends)
+            self.possible[~often[self.kind], 0] = False
+        self.key, self.target_key = _keys(csr, rows, sends)
+        self.gap_us = np.append(np.inf, sends.start_us[1:] - sends.end_us[:-1])
+        self.free_us = np.append(-np.inf, sends.end_us[:-1])
+
+    def settle(self, first: Integers, last: Integers) -> Released:
+        """Return the cheapest of the readings in which several starts end.
+
+        A register that is a doorbell is hardly written for anything else. So where registers are known each that may be
+        it is tried.
+        """
+        known = (first >= 0) & (last >= 0)
+        no_margins = np.zeros((len(first), 2), np.float32), np.zeros(len(self.time_us), np.float32)
+        start = Released(np.where(known, first, -1), np.where(known, last, -1), *no_margins, 0.0)
+        ends = [self._from(start, 1.0)] if known.any() else []
+        possible, bell = self.possible, self.bell
+        if self.named and not bell.any():
+            for kind in self._candidates():
+                self.bell = self.kind == kind
+                self.possible = possible.copy()
+                self.possible[:, 0] &= self.bell
+                self.possible[self.bell, 1:] = False
+                ends += self._ends()
+            self.possible, self.bell = possible, bell
+        count = len(self.sends)
+        if not any((end.last >= 0).sum() >= NEARLY_ALL * count for end in ends):
+            ends += self._ends()
+        ends.sort(key=lambda end: end.cost)
+        best = ends[0]
+        for other in ends[1:]:
+            best = _against(best, other)
+        return best
+
+    def _candidates(self) -> Integers:
+        """Return the kinds of accesses that may be doorbells, by how many there are."""
+        count = np.bincount(self.kind[self.write], minlength=self.kinds)
+        sends = len(self.sends)
+        fit = np.flatnonzero((count >= sends / MOST) & (count <= SOME * sends + MOST))
+        return fit[np.argsort(np.abs(count[fit] - sends), kind="stable")][:TRIED]
+
+    def _ends(self) -> list[Released]:
+        """Return in what readings several starts end.
+
+        What a table that was learned from a reading says for this reading is no proof: no margin is larger than what
+        another end costs more, for each segment in which it differs.
+        """
+        first = self._from(None, 1.0)
+        bells = int(self.bell.sum()) or len(np.unique(first.last[first.last >= 0]))
+        many = min(max(round(len(self.sends) / max(bells, 1)), 1), MOST)
+        ends = [first]
+        several = {many, 2, 3, 4} if many > 1 or len(self.sends) > SOME * bells else set()
+        for sends, accesses in {(1, 1), (1, 2), (1, 3)} | {(one, None) for one in several}:
+            shape = np.full((MOST, LONGEST), np.exp(-IDLE_BELL))
+            shape[sends - 1, slice(None) if accesses is None else accesses - 1] = 1.0
+            ends.append(self._from(None, shape))
+        rings = np.flatnonzero(self.bell) if self.bell.any() else np.unique(first.last[first.last >= 0])
+        sizes = np.bincount((first.last - first.first)[first.last >= 0], minlength=2)
+        for each in sorted({1, many}):
+            for size in {0, int(sizes[1:].argmax()) + 1}:
+                ends += [self._from(self._in_order(rings, each, size), 1.0)]
+        return ends + [self._from(_shifted(first, by), 1.0) for by in (-1, 1)]
+
+    def _in_order(self, rings: Integers, many: int, before: int) -> Released:
+        """Return the reading in which the doorbells release the sends in their order, so many each or as they say.
+
+        `before` accesses of each come before its last. As few sends as possible were released before the first of them.
+        """
+        stated = self.count[rings].astype(np.int64)
+        which = np.repeat(rings, np.where(stated > 0, stated, many))
+        for early in range(len(self.sends)):
+            mine = which[: len(self.sends) - early]
+            if (self.time_us[mine] <= self.sends.start_us[early : early + len(mine)]).all():
+                break
+        last = np.full(len(self.sends), -1)
+        last[early : early + len(mine)] = mine
+        first = np.where(last >= 0, np.maximum(last - before, 0), -1)
+        return Released(first, last, np.zeros((len(last), 2), np.float32), np.zeros(len(self.time_us), np.float32), 0.0)
+
+    def _from(self, found: Released | None, shape: Floats | float) -> Released:
+        """Return the last of some readings, from one or from nothing; doorbells have a shape as guessed at first."""
+        for number in range(ROUNDS):
+            table = self.table(found)
+            if number < SETTLED:
+                table.shape -= np.log(shape, dtype=np.float32)
+            before, found = found, read(self.items(found), self.targets(found), table)
+            if number >= SETTLED and before is not None and (before.last == found.last).all():
+                break
+        assert found is not None
+        return found
+
+    def inside(self, found: Released | None) -> Integers:
+        """Return the place of each access in its doorbell, from its end; -1 for others."""
+        place = np.full(len(self.time_us), -1)
+        if found is not None:
+            for first, last in {*zip(found.first.tolist(), found.last.tolist(), strict=True)} - {(-1, -1)}:
+                place[first : last + 1] = np.minimum(np.arange(last - first, -1, -1), PLACES - 1)
+        return place
+
+    def items(self, found: Released | None) -> Items:
+        """Return the accesses with what they cost: how often one that looks like this, or comes so soon, is something.
+
+        How well accesses predict each other counts for no label: interrupt handlers are as regular as doorbells.
+        """
+        place = self.inside(found)
+        labels = np.minimum(place, 1) + 1 if found is not None else None
+        other, last, inside = (self._share(self.kind, self.kinds, labels, label) for label in range(3))
+        cost = np.column_stack([last + np.log(self.rate), inside, inside, inside])
+        if self.bell.any():
+            other = np.where(self.bell, other + IDLE_BELL, other)
+        cost = np.where(self.possible, cost, NEVER)
+        joins, apart = np.full(len(place), NEVER), np.zeros(len(place))
+        soon = self.pause_us <= CHAIN_US
+        if soon.any():
+            pair = np.append(0, ((place[1:] >= 0) & (place[:-1] > 0)).astype(np.int64))
+            at = np.rint(2 * np.log2(self.pause_us[soon] / 0.01)).astype(np.int64)
+            pairs = pair[soon] if found is not None else None
+            joins[soon], apart[soon] = (self._share(at, 32, pairs, label, 2) for label in (1, 0))
+        joins[1:][self.named & (self.kind[1:] == self.kind[:-1])] = NEVER
+        # A driver that does several accesses at once does them for one thing: a doorbell hardly begins or ends among
+        # them. Where it goes on it does not begin.
+        begins, ends = self._edges(found)
+        begins, other = begins + apart, other + apart
+        cost += begins[:, None]
+        cost[:, 0] += ends
+        joins -= begins
+        return Items(
+            self.time_us,
+            other.astype(np.float32),
+            np.ascontiguousarray(cost, np.float32),
+            joins.astype(np.float32),
+            self.count,
+            self.key,
+        )
+
+    @staticmethod
+    def _share(kind: Integers, kinds: int, labels: Integers | None, label: int, count: int = 3) -> Floats:
+        """Return the cost of a label by how many of each kind had it; the share of all is the guess."""
+        if labels is None:
+            return np.full(len(kind), np.log(count))
+        every, some = np.bincount(kind, minlength=kinds), np.bincount(kind[labels == label], minlength=kinds)
+        share = ((labels == label).sum() + 0.5) / (len(labels) + 0.5 * count)
+        return np.asarray(-np.log((some + GUESS * share) / (every + GUESS))[kind])
+
+    def _edges(self, found: Released | None) -> tuple[Floats, Floats]:
+        """Return what it costs that a doorbell begins with each access, and that it ends with each."""
+        chained = self.pause_us <= CHAIN_US
+        out = []
+        for there, edge in ((chained, "first"), (np.append(chained[1:], False), "last")):
+            among, count = 0.0, 0
+            if found is not None:
+                rows = np.unique(getattr(found, edge)[found.last >= 0])
+                among, count = float(there[rows].sum()), len(rows)
+            share = (among + AMONG * PRIOR) / (count + PRIOR)
+            usual = (there.sum() + 1.0) / (len(there) + 2.0)
+            out.append(np.where(there, -np.log(share / usual), -np.log((1 - share) / (1 - usual))))
+        return out[0], out[1]
+
+    def targets(self, found: Released | None) -> Targets:
+        """Return the sends with what it costs that they waited for the one before, or not."""
+        pauses = _bins_of(self.gap_us)
+        prior = np.where(self.gap_us < 2.0, 0.5, 0.1)
+        waited = prior
+        if found is not None:
+            known = np.flatnonzero(found.last >= 0)
+            follows = np.append(False, found.last[1:] == found.last[:-1])
+            late = (follows[known]) | (self.time_us[found.last[known]] < self.free_us[known])
+            every, some = (
+                np.bincount(pauses[one], minlength=pauses.max() + 1).astype(float) for one in (known, known[late])
+            )
+            every, some = (np.convolve(one, [1, 2, 3, 2, 1], "same")[: len(every)] / 3 for one in (every, some))
+            waited = (some[pauses] + 2 * prior) / (every[pauses] + 2)
+        count = len(self.sends)
+        return Targets(
+            self.sends.start_us,
+            self.sends.ready_us,
+            self.free_us,
+            -np.log(1 - waited).astype(np.float32),
+            -np.log(waited).astype(np.float32),
+            np.full(count, SKIP, np.float32),
+            self.target_key,
+        )
+
+    def table(self, found: Released | None) -> Table:
+        """Return what doorbells cost."""
+        prior = [broad(0.05, 1e3), broad(0.05, 1e4)]
+        shape = _first_shape()
+        lags = [np.zeros(0), np.zeros(0)]
+        keys = (0.0, 0.0)
+        if found is not None:
+            heads = np.flatnonzero((found.last >= 0) & (np.append(-1, found.last[:-1]) != found.last))
+            ring_us = self.time_us[found.last[heads]]
+            waits = self.free_us[heads] > ring_us
+            lag = np.maximum(self.sends.start_us[heads] - ring_us, 0.01)
+            lags = [lag[~waits], lag[waits]]
+            many = np.diff(np.append(heads, len(found.last)))
+            many = np.minimum(
+                np.array(
+                    [int((found.last[h : h + m] == found.last[h]).sum()) for h, m in zip(heads, many, strict=True)], int
+                ),
+                MOST,
+            )
+            size = np.minimum(found.last[heads] - found.first[heads], LONGEST - 1)
+            counts = np.zeros_like(shape)
+            np.add.at(counts, (many - 1, size), 1)
+            counts = np.maximum(counts - RARE, 0.0)
+            shape = (counts + 0.5 * shape) / (counts.sum() + 0.5)
+        if self.key.any():
+            keys = (0.1, 8.0)
+        lag_costs = np.stack([times(one, p, 4.0) for one, p in zip(lags, prior, strict=True)])
+        return Table(lag_costs, -np.log(shape).astype(np.float32), keys)
+
+
+def _shifted(found: Released, by: int) -> Released:
+    """Return a reading in which each send has the doorbell of the one before it, or behind it."""
+    first, last = np.full_like(found.first, -1), np.full_like(found.last, -1)
+    if by > 0:
+        first[by:], last[by:] = found.first[:-by], found.last[:-by]
+    else:
+        first[:by], last[:by] = found.first[-by:], found.last[-by:]
+    return Released(first, last, found.margins, found.item, found.cost)
+
+
+def _against(best: Released, other: Released) -> Released:
+    """Return a reading with no margin larger than what another one costs more for each segment that differs."""
+    differs = np.stack([best.first != other.first, best.last != other.last], axis=1)
+    rows = differs.any(axis=1)
+    count = len(np.unique(best.last[rows]))
+    most = max(other.cost - best.cost, 0.0) / max(1.0, count / ALIKE)
+    margins = np.where(differs, np.minimum(best.margins, most), best.margins)
+    item = best.item.copy()
+    for one in (best, other):
+        at = one.last[rows & (one.last >= 0)]
+        item[at] = np.minimum(item[at], most)
+    return Released(best.first, best.last, margins.astype(np.float32), item, best.cost)
+
+
+def _first_shape() -> Floats:
+    """Return a first guess at how many accesses a doorbell has (columns) for so many sends (rows)."""
+    sends, accesses = np.arange(MOST)[:, None], np.arange(LONGEST)[None, :]
+    share = 0.25**sends * 0.6 ** (accesses / (sends + 1))
+    return np.asarray(share / share.sum())
+
+
+def _bins_of(gap_us: Floats) -> Integers:
+    return np.asarray(np.clip(np.rint(4 * np.log2(np.clip(gap_us, 0.01, 1e5) / 0.01)), 0, 120), np.int64)
+
+
+def _possible(csr: Accesses, rows: Integers) -> Booleans:
+    """Return which accesses may have which place in a doorbell."""
+    command, reads = csr.command[rows], ~np.isin(csr.command[rows], WRITES)
+    possible = np.ones((len(rows), PLACES), dtype=bool)
+    possible[csr.plays(*NEVER_STARTING)[rows]] = False
+    possible[csr.data_phases[rows] > 2] = False
+    possible[(command >= 0) & reads, 0] = False
+    if csr.doorbell.any():
+        possible[:, 0] = csr.doorbell[rows]
+        possible[csr.doorbell[rows], 1:] = False
+    return possible
+
+
+def _released(csr: Accesses, bells: Integers, profile: Profile) -> Integers:
+    """Return how many sends each doorbell releases by its value; 0 if that does not say it."""
+    register = next((one for one in profile.registers if one.role == "send_doorbell"), None)
+    if register is None or register.value != "tail" or profile.send_descriptor is None:
+        return np.zeros(len(bells), np.uint32)
+    sizes = csr.of_role("send_ring_size")
+    unit = next((one.unit_bytes for one in profile.registers if one.role == "send_ring_size"), 1)
+    entries = int(csr.value[sizes[-1]]) * unit // profile.send_descriptor.size_bytes if len(sizes) else 0
+    ahead = np.diff(csr.value[bells].astype(np.int64), prepend=csr.value[bells][:1])
+    ahead = np.mod(ahead, entries) if entries else np.maximum(ahead, 0)
+    # The first value seen says how far it went only from a known start: a ring just set up begins at 0.
+    ahead[0] = csr.value[bells[0]] if len(sizes) > 0 and sizes[0] < bells[0] else 0
+    return np.where(ahead > 64, 0, ahead).astype(np.uint32)
+
+
+def _scaled(count: Integers, sends: int) -> Integers:
+    """Return how many sends doorbells release, where each send may take several descriptors."""
+    each = round(int(count.sum()) / max(sends, 1))
+    if each < 2 or (count % each > 0).any():
+        return count
+    return np.asarray(count // each, np.uint32)
+
+
+def _keys(csr: Accesses, rows: Integers, sends: Sends) -> tuple[np.ndarray, np.ndarray]:
+    """Return what names the sends in the values that are written, and in the sends; zeros if nothing does."""
+    none = np.zeros(len(rows), np.uint64), np.zeros(len(sends), np.uint64)
+    value, address = csr.value[rows].astype(np.int64), sends.address.astype(np.int64)
+    if not (value > 0xFFF).any() or not (address >= 0).any():
+        return none
+    written = np.where((value > 0xFFF) & np.isin(csr.command[rows], WRITES), value & ~3, 0)
+    wanted = np.where(address >= 0, address & ~3, 0)
+    if np.isin(wanted, written[written > 0]).mean() < 0.5:
+        return none
+    return written.astype(np.uint64), wanted.astype(np.uint64)
