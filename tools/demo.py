@@ -1,6 +1,6 @@
 """Simulates figure 3.1, analyses it, and prints the constants beside the published ones.
 
-usage: demo.py FOLDER     writes FOLDER/fig3.1 (the run) and FOLDER/fig3.1.html (its report)
+usage: demo.py FOLDER     writes FOLDER/fig3.1 (the run), fig3.1.html (its report) and view.html (the same to zoom into) there
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pcitrace
-from pcitrace import report, results
+from pcitrace import report, results, view
 from pcitrace.simulate import simulate
 
 PUBLISHED = {
@@ -35,6 +35,8 @@ def main(folder: Path) -> None:
     found = step("working out the constants", lambda: results.of_run(run, frames))
     page = folder / "fig3.1.html"
     step("writing the report", lambda: report.write(found, page))
+    look = folder / "view.html"
+    step("writing the view", lambda: view.write(run, look))
     told = found.as_dict()
     values = {name: str(one) for name, one in found.constants.items()}
     at = found.timing.transit.at.set_index("length_bytes")["value"]
@@ -44,7 +46,7 @@ def main(folder: Path) -> None:
     for name, published in PUBLISHED.items():
         print(f"  {name:<26}{values[name]:<26}{published}")
     print("\n  The simulation was fed these constants: that they come back shows that the analysis is right,")
-    print(f"  not that the constants are.\n  {frames}\n  -> {page}")
+    print(f"  not that the constants are.\n  {frames}\n  -> {page}\n  -> {look}")
 
 
 def step(what, work):
