@@ -1,6 +1,6 @@
 """Simulates figure 3.1, analyses it, and prints the constants beside the published ones.
 
-usage: demo.py FOLDER     writes FOLDER/fig3.1 (the run), fig3.1.html (its report) and view.html (the same to zoom into) there
+usage: demo.py FOLDER     writes the run fig3.1, its report fig3.1.html, and view.html to zoom into, there
 """
 
 from __future__ import annotations
