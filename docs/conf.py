@@ -10,6 +10,7 @@ import pcitrace
 sys.path.insert(0, str(Path(__file__).parent))
 import commands
 import draw
+import parsers
 import rules
 import tables
 
@@ -38,6 +39,7 @@ napoleon_use_ivar = True
 # Generated: what the table reference says is what the code and the tests say, what commands print is what they print,
 # and the figures are drawn by the library.
 tables.write(Path(__file__).parent / "tables.md")
+parsers.write(Path(__file__).parent / "commands.md")
 rules.write(Path(__file__).parent / "rules.md")
 commands.write(Path(__file__).parent / "find-what-is-wrong.md.in", Path(__file__).parent / "find-what-is-wrong.md")
 draw.draw(Path(__file__).parent / "figures")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from conftest import REPOSITORY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pcitrace
 from pcitrace.cli import main
 
 SMALL = REPOSITORY / "fixtures" / "traces" / "blue33_seq6" / "bus.vcd.gz"
@@ -53,3 +57,42 @@ def test_a_capture_without_a_bus_says_what_is_missing(to: str, tmp_path: Path, c
 def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["export", str(SMALL), "--to", "vcd", "-o", str(tmp_path / "no" / "x.vcd")]) == 3
     assert str(tmp_path / "no" / "x.vcd") in capsys.readouterr().err
+
+
+def test_a_profile_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "x.ftr"
+    assert main(["export", str(SMALL), "--to", "ftr", "--profile", "nonsense", "-o", str(path)]) == 3
+    assert "nonsense" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_gaps_are_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Nothing was recorded for a while: in the VCD it still is not, samples cannot say so."""
+    header = "$timescale 1 ns $end\n"
+    lines = ("CLK", "FRAME#", "IRDY#", "TRDY#")
+    header += "".join(f"$var wire 1 {chr(33 + n)} {name} $end\n" for n, name in enumerate(lines))
+    body = '$enddefinitions $end\n#0 0! 1" 1# 1$\n'
+    for tick in range(15, 3000, 30):
+        body += '#1000\n$dumpoff x! x" x# x$ $end\n#1300\n$dumpon 0! 1" 1# 1$ $end\n' if tick == 1005 else ""
+        body += f"#{tick} 1!\n#{tick + 15} 0!\n" if not 990 < tick < 1300 else ""
+    capture = tmp_path / "gap.vcd"
+    capture.write_text(header + body)
+    problems = pcitrace.open(capture).bus.arrow("problems").to_pylist()
+    assert [row["kind"] for row in problems] == ["gap"]
+    assert main(["export", str(capture), "--to", "sigrok", "-o", str(tmp_path / "x.sr")]) == 0
+    assert "1 gaps of the capture" in capsys.readouterr().err
+    assert main(["export", str(capture), "--to", "vcd", "-o", str(tmp_path / "x.vcd")]) == 0
+    assert pcitrace.open(tmp_path / "x.vcd").bus.arrow("problems").to_pylist() == problems
+
+
+def test_a_terminal_without_the_characters_is_no_error() -> None:
+    code = "from pcitrace.cli import main; main(['info', sys.argv[1]]); print('5 µs ± 1, ≤ 2 … 日')"
+    command = [sys.executable, "-c", f"import sys; {code}", str(SMALL)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    found = subprocess.run(command, capture_output=True, env=environment, check=True).stdout
+    assert found.splitlines()[-1] == b"5 us +- 1, <= 2 ... ?"
+
+
+def test_the_module_is_the_command() -> None:
+    command = [sys.executable, "-m", "pcitrace", "export", "--help"]
+    assert b"--to FORMAT" in subprocess.run(command, capture_output=True, check=True).stdout

@@ -7,6 +7,8 @@ the command that was asked for is imported, and none imports pandas before it ma
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from importlib import import_module
 
 from pcitrace.errors import PciTraceError
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "parser_of"]
 
 COMMANDS = {
     "info": "what is in a capture: channels, buses, and which channel is which line",
@@ -53,10 +55,15 @@ Exit status: 0 well (bad traffic on the bus included), 1 problems found and --st
 """
 
 
+_PLAIN = dict(zip("µμ±×·…–−≤≥→", ("u", "u", "+-", "x", "*", "...", "-", "-", "<=", ">=", "->"), strict=True))
+"""Characters in the output of commands, for those who cannot show them."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     arguments = sys.argv[1:] if argv is None else [*argv]  # the module cli.list hides the word here
-    parser = _parser(next((word for word in arguments if word in COMMANDS), None))
+    _print_anything()
+    parser = parser_of(next((word for word in arguments if word in COMMANDS), None))
     args = parser.parse_args(arguments)
     try:
         status = int(import_module(f"pcitrace.cli.{args.command}").run(args))
@@ -77,8 +84,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
 
 
-def _parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser, with the arguments of one subcommand only: the others need not be imported."""
+def _print_anything() -> None:
+    """Let a terminal that knows few characters, such as ASCII only, show others as best it can, instead of an error."""
+    codecs.register_error("pcitrace", _nearest)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="pcitrace")
+
+
+def _nearest(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(one, "?") for one in error.object[error.start : error.end]), error.end
+
+
+def parser_of(command: str | None) -> argparse.ArgumentParser:
+    """Return the parser, with the arguments of one subcommand only: the others need not be imported."""
     parser = argparse.ArgumentParser(
         prog="pcitrace",
         description="Exact PCI transactions from logic-analyser captures, and what follows from them.",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pcitrace import _kernel
 from pcitrace.errors import DecodeError
@@ -42,6 +43,7 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
     with appearing(path) as temporary:
         _samples(source, capture, temporary, rate_hz)
     rows = dict.fromkeys(_ROWS, 0)
+    gaps = 0
     sidecar = sidecar_of(path)
     with written(sidecar) as file:
         file.write(b"# pcitrace annotations 1: first sample, last sample, row, bus, text\n")
@@ -51,6 +53,9 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
             file.write(_lines(some, rate_hz, np.array(clocks), names))
             for kind, count in zip(*np.unique(some.kind, return_counts=True), strict=True):
                 rows[_ROWS[kind]] += int(count)
+            gaps += _gaps(some)
+    if gaps:
+        source.left_out.append(f"gaps: samples follow each other; {gaps} gaps of the capture are annotations only")
     source.say_without_bus()
     return Exported((path, sidecar), rows, tuple(source.left_out), (_hint(source, capture, path, sidecar),))
 
@@ -160,6 +165,12 @@ def _lines(some: Stretches, rate_hz: int, clocks: Any, names: list[bytes]) -> by
     packed = Packed(len(some)).add(*decimals(first)).fixed(b"\t").add(*decimals(last)).fixed(b"\t")
     packed.text([row.encode() for row in _ROWS], some.kind).fixed(b"\t").text(names, some.bus).fixed(b"\t")
     return joined(packed.array(), some.text, b"\n")
+
+
+def _gaps(some: Stretches) -> int:
+    """How many of them say that nothing was recorded."""
+    problems = some.text.filter(pa.array(some.kind == Kind.PROBLEM))
+    return sum(text.startswith(b"gap:") for text in problems.to_pylist())
 
 
 def _hint(source: Source, capture: Capture, path: Path, sidecar: Path) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pcitrace.errors import PciTraceError, WiringError
+from pcitrace.errors import ConfigurationError, PciTraceError, WiringError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,6 +164,8 @@ class Source:
             return None
         try:
             return analysis.frames(self.run, profile=self.profile)
+        except ConfigurationError:
+            raise  # there is no such profile
         except PciTraceError as error:
             self.left_out.append(f"bursts and frames: {error}")
             return None

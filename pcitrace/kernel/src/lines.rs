@@ -279,14 +279,13 @@ fn changing_lines(capture: &Capture, changes: &dyn Changes, ids: &[String], body
     let mut next = vec![0; limbs.len()];
     let mut coming: BinaryHeap<Reverse<(u64, usize)>> =
         signals.iter().enumerate().filter_map(|(nth, signal)| Some(Reverse((*signal.times.first()?, nth)))).collect();
-    let mut gaps = changes.gaps().iter().peekable();
+    let of_gap = |&(from, to): &(u64, u64)| [(from, b"$dumpoff\n$end\n".as_slice()), (to, b"$dumpon\n$end\n")];
+    let mut switches = changes.gaps().iter().flat_map(of_gap).peekable();
     let mut touched: Vec<usize> = Vec::new();
     while let Some(&Reverse((tick, _))) = coming.peek() {
-        if let Some(&(from, to)) = gaps.next_if(|(from, _)| *from <= tick) {
-            body.begin(from)?;
-            body.out.extend_from_slice(b"$dumpoff\n$end\n");
-            body.begin(to)?;
-            body.out.extend_from_slice(b"$dumpon\n$end\n");
+        while let Some((at, switch)) = switches.next_if(|&(at, _)| at <= tick) {
+            body.begin(at)?;
+            body.out.extend_from_slice(switch);
         }
         touched.clear();
         while let Some(&Reverse((time, nth))) = coming.peek()
@@ -312,11 +311,9 @@ fn changing_lines(capture: &Capture, changes: &dyn Changes, ids: &[String], body
             body.out.push(b'\n');
         }
     }
-    for &(from, to) in gaps {
-        body.begin(from)?;
-        body.out.extend_from_slice(b"$dumpoff\n$end\n");
-        body.begin(to)?;
-        body.out.extend_from_slice(b"$dumpon\n$end\n");
+    for (at, switch) in switches {
+        body.begin(at)?;
+        body.out.extend_from_slice(switch);
     }
     body.begin(changes.end())
 }
