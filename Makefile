@@ -160,6 +160,7 @@ validate: .make/dev
 	exit $$status
 
 bench: .make/dev
+	$(BIN)/pip install --quiet --group bench
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/long.py
 	$(BIN)/python benchmarks/analysis.py

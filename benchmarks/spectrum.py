@@ -7,6 +7,8 @@ serial share of a path follows from its times on one and on two threads (Amdahl)
 from __future__ import annotations
 
 import math
+import struct
+import subprocess
 import time
 import zipfile
 import zlib
@@ -16,9 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import deflate
 import numpy as np
+import peers
 import traffic
 from numpy.typing import NDArray
+from zlib_ng import zlib_ng
 
 from pcitrace import _kernel
 
@@ -143,11 +148,12 @@ def from_file(shape: Shape, folder: Path, times: int) -> str:
         },
         times,
     )
-    zlib_s = in_turn({"zlib": lambda: inflate_with_zlib(path)}, 1)["zlib"]
+    alone = in_turn({name: partial(inflate_with, path, inflate) for name, inflate in INFLATORS.items()}, min(times, 3))
     recorded = shape.samples / (traffic.RATE_MHZ * 1e6)
     times_real = " | ".join(f"{recorded / took[way]:.1f}" for way in ("inflate", "one", "two", "five"))
     return (
-        f"| {shape.name} | {len(shape.data) / path.stat().st_size:.0f} : 1 | {recorded / zlib_s:.1f} | {times_real} "
+        f"| {shape.name} | {len(shape.data) / path.stat().st_size:.0f} : 1 "
+        f"| {' | '.join(f'{recorded / seconds:.1f}' for seconds in alone.values())} | {times_real} "
         f"| {predicted(took['one'], took['two'])} |"
     )
 
@@ -166,10 +172,52 @@ def write(path: Path, shape: Shape) -> None:
             session.writestr(f"logic-1-{number}", shape.data[start : start + CHUNK])
 
 
-def inflate_with_zlib(path: Path) -> int:
-    """Inflate with the zlib of Python, the peer of libdeflate; the number of bytes."""
-    with zipfile.ZipFile(path) as session:
-        return sum(len(session.read(name)) for name in session.namelist() if name.startswith("logic"))
+def inflate_with(path: Path, inflate: Callable[[bytes, int], bytes | bytearray]) -> int:
+    """Inflate the samples of a session by another library, a member at a time; the number of bytes."""
+    count = 0
+    with zipfile.ZipFile(path) as session, path.open("rb") as file:
+        for member in session.infolist():
+            if member.filename.startswith("logic"):
+                file.seek(member.header_offset + 26)
+                # Behind the local header are the name and what else it says, as long as it says (APPNOTE 4.3.7).
+                file.seek(sum(struct.unpack("<HH", file.read(4))), 1)
+                count += len(inflate(file.read(member.compress_size), member.file_size))
+    return count
+
+
+INFLATORS: dict[str, Callable[[bytes, int], bytes | bytearray]] = {
+    "zlib": lambda packed, _: zlib.decompress(packed, -15),
+    "zlib-ng": lambda packed, _: zlib_ng.decompress(packed, -15),
+    "libdeflate": lambda packed, size: deflate.deflate_decompress(packed, size),
+}
+"""Raw deflate and its inflated length to bytes, by the library."""
+
+
+def peers_of(shape: Shape, folder: Path, samples: int) -> list[str]:
+    """A dense bus by other programs, over a part of the trace that they can be waited for."""
+    part = Shape(shape.name, shape.data[: samples * shape.unit], shape.unit, shape.channels)
+    path, csv = folder / "peers.sr", folder / "peers.csv"
+    write(path, part)
+    with csv.open("w") as out:
+        subprocess.run(["sigrok-cli", "-i", str(path), "-O", "csv"], stdout=out, check=True)
+    took = in_turn(
+        {
+            "pcitrace, `.sr` to Arrow, all columns, one thread": lambda: _kernel.decode(
+                _kernel.open(str(path)), [part.spec], threads=1
+            ),
+            "a Python protocol decoder in sigrok-cli": lambda: peers.with_sigrok(path),
+            "pandas on the CSV that sigrok-cli exports (export not counted)": lambda: peers.with_pandas(csv),
+        },
+        2,
+    )
+    recorded = samples / (traffic.RATE_MHZ * 1e6)
+    return [
+        f"## Peers on a dense bus\n\nThe trace `{shape.name}`, {samples:,} samples of 16 channels.\n",
+        "| what | ms | times real time |",
+        "|---|---|---|",
+        *(f"| {what} | {1e3 * seconds:,.1f} | {recorded / seconds:.3g} |" for what, seconds in took.items()),
+        "",
+    ]
 
 
 def page(count: int, folder: Path, times: int) -> list[str]:
@@ -191,12 +239,16 @@ def page(count: int, folder: Path, times: int) -> list[str]:
         "",
         "## From idle to saturated: `.sr` to Arrow",
         "",
-        f"Times real time (100 MS/s). Beside them the limits of the very file: to inflate it only, with libdeflate "
-        f"(one thread) and with zlib {zlib.ZLIB_RUNTIME_VERSION} of Python (one thread).",
+        f"Times real time (100 MS/s). Beside them the limits of the very file, on one thread: to inflate it and do "
+        f"nothing else, with zlib {zlib.ZLIB_RUNTIME_VERSION}, zlib-ng and libdeflate, and `samples()` of pcitrace, "
+        "which copies the members into one piece of memory, too.",
         "",
-        "| trace | deflated | zlib only | libdeflate only | all, 1 thread | all, 2 threads | five columns, 2 threads "
+        "| trace | deflated | zlib only | zlib-ng only | libdeflate only | read and joined | all, 1 thread "
+        "| all, 2 threads "
+        "| five columns, 2 threads "
         "| serial share: x 16, x 64 |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [from_file(shape, folder, max(times // 3, 3)) for shape in traces]
-    return [*lines, ""]
+    jittered = next(shape for shape in traces if "jitter" in shape.name)
+    return [*lines, "", *peers_of(jittered, folder, min(count, 1_000_000))]

@@ -11,6 +11,7 @@ __all__ = [
     "Parts",
     "Stream",
     "Table",
+    "Wire",
     "Writer",
     "__version__",
     "decode",
@@ -24,7 +25,6 @@ __all__ = [
     "read_lattice",
     "read_releases",
     "waves",
-    "wire",
     "write_samples",
     "write_vcd",
 ]
@@ -156,6 +156,13 @@ class Writer:
     def write(self, table: Table) -> None: ...
     def close(self) -> None: ...
 
+@final
+class Wire:
+    def __new__(cls, capture: Capture, lines: Mapping[str, tuple[int, int, bool]]) -> Wire: ...
+    @property
+    def frames(self) -> Table | None: ...
+    def read(self, capture: Capture, *, rate_hz: float | None = None) -> Table: ...
+
 def open(path: str, *, timescale: str | None = None, device: int = 0) -> Capture: ...
 def open_raw(path: str, unit_size: int, names: Sequence[str], rate_hz: float | None = None) -> Capture: ...
 def from_samples(samples: bytes, unit_size: int, names: Sequence[str], rate_hz: float | None = None) -> Capture: ...
@@ -178,6 +185,7 @@ def decode(
     until: int | None = None,
     threads: int = 0,
     progress: Callable[[float], None] | None = None,
+    wires: Sequence[Wire] = (),
     portable: bool = False,
 ) -> list[Decoded]: ...
 def decode_to_files(
@@ -211,7 +219,6 @@ def parts(
     clocks: tuple[int, int, int, int] | None = None,
     threads: int = 0,
 ) -> Parts: ...
-def wire(capture: Capture, lines: Mapping[str, tuple[int, int, bool]], *, rate_hz: float | None = None) -> Table: ...
 def write_samples(capture: Capture, rate_hz: int, write: Callable[[bytes], object]) -> tuple[int, int]: ...
 def write_vcd(
     capture: Capture,

@@ -36,6 +36,8 @@ class Decoder:
     ----------
     together : sequence of dict
         Buses that are decoded with whichever is asked for: those of a pipe, which gives its samples once.
+    wires : dict
+        By name the wires whose frames are read in the same pass as the transactions of an analysis.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Decoder:
         self.path = path
         self.strict = strict
         self.together: Sequence[Mapping[str, Any]] = ()
+        self.wires: dict[str, _kernel.Wire] = {}
         self.options: dict[str, Any] = {
             "rate_hz": rate_hz,
             "clock_mhz": clock_mhz,
@@ -83,14 +86,16 @@ class Decoder:
     ) -> list[tuple[Iterator[pa.RecordBatch], int]]:
         """Some columns of the transactions of buses in parts that are not kept, and how many rows there are of each.
 
-        All come from one pass through the capture. Text is dictionary encoded. With `data_phases` that table of each
-        bus, which is kept, is made of the same pass.
+        All come from one pass through the capture, and so do the frames on its wires. Text is dictionary encoded. With
+        `data_phases` that table of each bus, which is kept, is made of the same pass.
         """
         import pyarrow as pa
 
         made: dict[str, Any] = {}
         if missing := [spec for spec in specs if (spec["name"], "transactions", None) not in self._sources]:
-            decoded = self._decode(missing, columns, data_phases)
+            # In state mode samples are clocks of the bus, not of the wire.
+            wires = [*self.wires.values()] if self.options["clock_mhz"] is None else []
+            decoded = self._decode(missing, columns, data_phases, wires=wires)
             made = {spec["name"]: one.transactions for spec, one in zip(missing, decoded, strict=True)}
         tables = [made[spec["name"]] if spec["name"] in made else self.table(spec, "transactions") for spec in specs]
         return [(pa.RecordBatchReader.from_stream(table), table.num_rows) for table in tables]
@@ -131,6 +136,7 @@ class Decoder:
         window_us: float | None = None,
         coded: bool = True,
         events: bool = False,
+        wires: Sequence[_kernel.Wire] = (),
     ) -> list[_kernel.Decoded]:
         """Decode buses in one pass and remember their tables, those of transactions if they have all columns.
 
@@ -150,6 +156,7 @@ class Decoder:
                 events=events,
                 window_us=window_us,
                 progress=report,
+                wires=[wire for wire in wires if wire.frames is None],
                 **self.options,
             )
         kept = ["data_phases"] * data_phases + ["events"] * events + ["transactions"] * (columns is None)

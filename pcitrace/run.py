@@ -192,6 +192,10 @@ class Capture:
         self._rate_hz = rate_hz or self.wiring.rate_hz
         self.clock_mhz = self.wiring.clock_mhz
         self.decoder = Decoder(self._kernel, path, self._rate_hz, self.clock_mhz, recover_clock, strict, threads)
+        for name, bus in self.wiring.buses.items():
+            if "TXEN" in bus.lines:
+                lines = {key: (line.channel, line.bit, line.active_low) for key, line in bus.wire.items()}
+                self.decoder.wires[name] = _kernel.Wire(self._kernel, lines)
         if raw is not None and self.sample_count is None:
             self.decoder.together = [self.wiring.bus(name).spec() for name in self.wiring.complete]
 
@@ -259,8 +263,9 @@ class Capture:
         if bus is None or "TXEN" not in bus.lines:
             raise WiringError(f"{self.path}: no channel for TXEN of {name}", ("TXEN",), self.channels)
         if name not in self._wires:
-            lines = {key: (line.channel, line.bit, line.active_low) for key, line in bus.wire.items()}
-            self._wires[name] = to_pandas(to_arrow(_kernel.wire(self._kernel, lines, rate_hz=self.rate_hz)))
+            wire = self.decoder.wires[name]
+            frames = wire.frames or wire.read(self._kernel, rate_hz=self.rate_hz)
+            self._wires[name] = to_pandas(to_arrow(frames))
         return self._wires[name]
 
     def waves(self, bus: BusWiring, lines: Sequence[str]) -> list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]:
@@ -302,7 +307,7 @@ class Capture:
         return ", ".join(parts)
 
     def __repr__(self) -> str:
-        return f"<Capture {self.path.name}: {self.summary}>"
+        return f"<Capture {printable(self.path.name)}: {self.summary}>"
 
 
 class Bus:
@@ -469,7 +474,8 @@ class Bus:
     def __repr__(self) -> str:
         clock = "no clock" if self.clock_mhz is None else f"{self.clock_mhz:.4g} MHz"
         lines = " ".join(joined(self.lines))
-        return f"<Bus {self.name} of {self.capture.path.name}: {clock}, {self.capture.summary}; {lines}>"
+        where = printable(f"{self.name} of {self.capture.path.name}")
+        return f"<Bus {where}: {clock}, {self.capture.summary}; {lines}>"
 
 
 def _check_columns(table: str, columns: Sequence[str]) -> None:

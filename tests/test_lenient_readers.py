@@ -217,6 +217,19 @@ def test_names_cannot_move_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixt
     assert r"evil\x1b[2J\nname" in out
 
 
+@pytest.mark.parametrize("command", ["info", "decode", "stats", "list", "devices", "check"])
+def test_names_of_buses_cannot_either(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["CLK", "FRAME#", "IRDY#", "TRDY#"]
+    header = "".join(f"$var wire 1 {code} {name} $end\n" for code, name in zip("cfit", names, strict=True))
+    changes = "".join(f"#{20 * clk} 0c\n#{20 * clk + 10} 1c\n" for clk in range(9))
+    text = f"$timescale 1 ns $end\n$scope module e\x1b[2Jvil $end\n{header}$enddefinitions $end\n1f 1i 1t\n{changes}"
+    (tmp_path / "a.vcd").write_text(text)
+    extra = ["-o", str(tmp_path / "t.csv")] if command == "decode" else []
+    main([command, str(tmp_path / "a.vcd"), *extra])
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+
+
 def test_a_hundred_thousand_names_take_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count = 100_000
     (tmp_path / "a.csv").write_text(",".join(f"n{n}" for n in range(count)) + "\n" + ",".join("0" * count) + "\n")

@@ -146,6 +146,32 @@ def test_frames_on_the_wire_are_read_as_by_hand(seed: int, unit: int, count: int
         zip(["TXEN", "TXCLK", *(f"TXDATA{i}" for i in range(8))], places.tolist(), strict=True)
     )
     wiring = {name: (place, 0, False) for name, place in lines.items()}
-    table = pa.table(_kernel.wire(_kernel.from_samples(samples, unit, names, 1e6), wiring))
+    capture = _kernel.from_samples(samples, unit, names, 1e6)
+    table = pa.table(_kernel.Wire(capture, wiring).read(capture))
     got = list(zip(*(table[name].to_pylist() for name in ("start_us", "end_us", "bytes")), strict=True))
     assert got == frames_by_hand(bits)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.sampled_from((1, 2, 5)), st.integers(1, 4000))
+def test_frames_of_the_same_pass_as_a_bus_are_those_of_their_own(
+    folder: Path, seed: int, threads: int, most: int
+) -> None:
+    """Wherever the capture is cut, and on however many threads."""
+    noise = np.random.default_rng(seed)
+    count = 20_000
+    bits = noise.integers(0, 2, (count, 12), dtype=np.uint8)
+    bits[:, 4] = np.repeat(noise.integers(0, 2, count), noise.integers(1, 900, count))[:count]
+    names = ["CLK", "FRAME#", "IRDY#", "TRDY#", "TXEN", "TXCLK", *(f"TXDATA{i}" for i in range(4)), "spare0", "spare1"]
+    sampled = waveforms.Sampled(names, bits, 1e8)
+    lengths = noise.integers(1, most + 1, 2 * count // most + 1).tolist()
+    path = waveforms.write_sr(folder / "wire.sr", sampled, chunk_bytes=lengths)
+    run = pcitrace.open(path, threads=threads)
+    [capture] = run.captures
+    [wire] = capture.decoder.wires.values()
+    alone = pa.table(wire.read(capture._kernel)).to_pylist()
+    assert wire.frames is None
+    capture.decoder.transactions([run.bus.spec], ["start_us"], data_phases=False)
+    assert wire.frames is not None
+    assert pa.table(wire.frames).to_pylist() == alone
+    assert len(alone) > 2

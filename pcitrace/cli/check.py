@@ -20,6 +20,7 @@ from pcitrace.cli.options import (
     print_json,
     whole,
 )
+from pcitrace.run import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.judged import Found
@@ -103,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
             }
         )
     else:
-        print("\n\n".join("\n".join([f"bus {name}", *_lines(found)]) for name, found in results.items()))
+        print("\n\n".join("\n".join([f"bus {printable(name)}", *_lines(found)]) for name, found in results.items()))
     broken = [one for found in results.values() for one in found if one.state is State.VIOLATED]
     if args.strict and broken:
         print(f"pcitrace: {args.file}: {len(broken)} rules are broken (--strict)", file=sys.stderr)

@@ -15,6 +15,7 @@ from pcitrace.cli.tables import output
 from pcitrace.cli.tables import write as write_table
 from pcitrace.decode import describe_problems
 from pcitrace.errors import WiringError
+from pcitrace.run import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.conditions import Condition
@@ -127,11 +128,12 @@ def _show(summary: dict[str, Any], args: argparse.Namespace) -> None:
         print_json({name: {**bus, "problems": len(bus["problems"])} for name, bus in summary.items()})
         return
     for name, bus in summary.items():
-        print(f"bus {name}: {bus['transactions']} transactions, {len(bus['problems'])} problems -> {args.output}")
+        found = f"{bus['transactions']} transactions, {len(bus['problems'])} problems"
+        print(f"bus {printable(name)}: {found} -> {args.output}")
 
 
 def _strict(summary: dict[str, Any]) -> int:
     bad = {name: bus["problems"] for name, bus in summary.items() if bus["problems"]}
     for name, problems in bad.items():
-        print(f"pcitrace: bus {name}: {describe_problems(problems)} (--strict)", file=sys.stderr)
+        print(f"pcitrace: bus {printable(name)}: {describe_problems(problems)} (--strict)", file=sys.stderr)
     return 1 if bad else 0

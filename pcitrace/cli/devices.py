@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import add_capture, add_json, choose_buses, open_run, print_json
-from pcitrace.run import format_bytes
+from pcitrace.run import format_bytes, printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.devices import Bar, Device
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({name: [device.as_dict() for device in devices] for name, devices in found.items()})
         return 0
     for bus in buses:
-        print(f"bus {bus.name}")
+        print(f"bus {printable(bus.name)}")
         for device in found[bus.name]:
             print("\n".join(_lines(device)))
         if not found[bus.name]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pcitrace.analysed import open
 from pcitrace.cli.options import add_capture, add_json, open_run, print_json
-from pcitrace.run import Bus
+from pcitrace.run import Bus, printable
 
 _EPILOG = """\
 examples:
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _named(bus: Bus) -> str:
-    return f"{bus.capture.path}, bus {bus.name}"
+    return printable(f"{bus.capture.path}, bus {bus.name}")
 
 
 def _list(title: str, differences: list[dict[str, Any]]) -> None:

@@ -20,7 +20,7 @@ from pcitrace.cli.options import (
     whole,
 )
 from pcitrace.cli.traffic import of_buses
-from pcitrace.run import format_duration
+from pcitrace.run import format_duration, printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.conditions import Condition
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(result)
     else:
         shown = {name: "\n".join(map(_wrapped, _lines(told, args.top))) for name, told in result.items()}
-        print("\n\n".join(f"bus {name}\n{lines}" for name, lines in shown.items()))
+        print("\n\n".join(f"bus {printable(name)}\n{lines}" for name, lines in shown.items()))
     found = sum(statistics["problems"] for statistics in result.values())
     if args.strict and found:
         print(f"pcitrace: {args.file}: {found} problems (--strict)", file=sys.stderr)

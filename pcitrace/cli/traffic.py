@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import choose_buses, print_json
+from pcitrace.run import printable
 
 if TYPE_CHECKING:
     from pcitrace.run import Run
@@ -38,7 +39,7 @@ def show(found: Mapping[str, Traffic], args: argparse.Namespace, counts: Mapping
     """Say what was found, and what could not be told."""
     for name, traffic in found.items():
         for finding in traffic.findings:
-            print(f"pcitrace: finding: {name}: {finding}", file=sys.stderr)
+            print(f"pcitrace: finding: {printable(name)}: {printable(str(finding))}", file=sys.stderr)
     if args.output is None:
         return
     if args.json:
@@ -46,4 +47,4 @@ def show(found: Mapping[str, Traffic], args: argparse.Namespace, counts: Mapping
         return
     for name, traffic in found.items():
         unknown = "".join(f"; {count} transactions unknown: {reason}" for reason, count in traffic.unknown.items())
-        print(f"bus {name}: {counts[name]}{unknown} -> {args.output}")
+        print(f"bus {printable(name)}: {counts[name]}{unknown} -> {args.output}")

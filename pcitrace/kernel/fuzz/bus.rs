@@ -1,10 +1,15 @@
 //! Any bits as a bus, decoded in every way: the rows must be the same.
 
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use pcitrace_kernel::capture::{Capture, Changes, Channel, Chunk, Data, Limb, Sampled, Signal};
 use pcitrace_kernel::error::Result;
+use pcitrace_kernel::keep::MemorySink;
 use pcitrace_kernel::layout::{BusSpec, Source};
 use pcitrace_kernel::pipeline::{BusTables, Decoded, Options, Sink, decode};
 use pcitrace_kernel::rows::{Origin, Rows};
+use pcitrace_kernel::stream::{Found, Stream};
+use pcitrace_kernel::tables::Wanted;
 
 /// One channel each, in this order.
 const LINES: [&str; 16] = [
@@ -16,7 +21,10 @@ const LINES: [&str; 16] = [
 fn bus(captured: u16) -> BusSpec {
     let lines = LINES.iter().enumerate().filter(|(n, _)| *n < 4 || captured >> n & 1 == 1);
     let source = |channel, name: &str| Source { channel, bit: 0, active_low: name.ends_with('#') };
-    BusSpec { name: "A".into(), width: None, lines: lines.map(|(n, name)| ((*name).into(), source(n, name))).collect() }
+    // The channel of PAR, seen the other way round, is a line whose changes are rows as well.
+    let beside = ("INTA#".to_string(), Source { channel: 14, bit: 0, active_low: true });
+    let lines = lines.map(|(n, name)| ((*name).into(), source(n, name))).chain([beside]).collect();
+    BusSpec { name: "A".into(), width: None, lines }
 }
 
 fn capture_of(data: Data) -> Capture {
@@ -25,7 +33,7 @@ fn capture_of(data: Data) -> Capture {
 }
 
 #[derive(Default)]
-struct Collected(String);
+struct Collected(String, String);
 
 impl Sink for Collected {
     type Gathered = Rows;
@@ -35,9 +43,9 @@ impl Sink for Collected {
     }
 
     fn rows(&mut self, _: usize, origin: Origin, rows: Rows) -> Result<()> {
-        for transaction in rows.counted_from(origin).transactions {
-            self.0 += &format!("{transaction:?}\n");
-        }
+        let rows = rows.counted_from(origin);
+        rows.transactions.iter().for_each(|transaction| self.0 += &format!("{transaction:?}\n"));
+        rows.events.iter().for_each(|event| self.1 += &format!("{event:?}\n"));
         Ok(())
     }
 
@@ -51,7 +59,8 @@ fn decoded(capture: &Capture, spec: &BusSpec, options: &Options) -> Option<Strin
     let mut rows = Collected::default();
     let buses = decode(capture, std::slice::from_ref(spec), options, &mut rows, &mut |_| true).ok()?;
     let Decoded { transactions, problems, windows, .. } = &buses[0];
-    Some(format!("{}{transactions}\n{problems:?}\n{windows:?}", rows.0))
+    let problems = problems.clone().in_order();
+    Some(format!("{}{}{transactions}\n{problems:?}\n{windows:?}", rows.0, rows.1))
 }
 
 struct Samples {
@@ -99,6 +108,7 @@ pub fn check_samples(input: &[u8]) {
         clock_mhz: (mode & 1 == 1).then_some(33.0),
         recover_clock: mode & 3 == 2,
         data_phases: true,
+        events: true,
         window_us: (mode & 4 == 4).then_some(1.0),
         threads,
         portable,
@@ -109,6 +119,54 @@ pub fn check_samples(input: &[u8]) {
     assert_eq!(decoded(&capture(whole), &spec, &options(1, true)), expected, "portable");
     let chunk_bytes = usize::from(cut) * 7 + 1;
     assert_eq!(decoded(&capture(chunk_bytes), &spec, &options(3, false)), expected, "cut, three threads");
+}
+
+/// Samples that are pushed give the rows that all of them give at once, wherever they are cut. The input is as of
+/// [`check_samples`]; the pieces are as long as its bytes say.
+pub fn check_stream(input: &[u8]) {
+    let Some((&[mode, low, high, cut], bytes)) = input.split_first_chunk() else {
+        return;
+    };
+    let spec = bus(u16::from_le_bytes([low, high]));
+    let bytes = bytes.repeat(usize::from(mode >> 4) * 8 + 1);
+    let options = Options {
+        rate_hz: Some(1e8),
+        clock_mhz: (mode & 1 == 1).then_some(33.0),
+        data_phases: true,
+        events: true,
+        window_us: (mode & 4 == 4).then_some(1.0),
+        threads: 1,
+        ..Options::default()
+    };
+    let samples = Samples { bytes: bytes.clone(), chunk_bytes: bytes.len().max(1), bits: (0..16).collect() };
+    let capture = capture_of(Data::Sampled(Box::new(samples)));
+    let mut sink = MemorySink::new(&Wanted::default()).expect("all columns are there");
+    let whole = decode(&capture, std::slice::from_ref(&spec), &options, &mut sink, &mut |_| true);
+
+    let mut live = Stream::new(2, std::slice::from_ref(&spec), options).expect("there is a rate");
+    let mut found = Vec::new();
+    let mut rest = bytes.as_slice();
+    let mut lengths = input.iter().cycle();
+    while !rest.is_empty() {
+        let length = (usize::from(cut) + usize::from(*lengths.next().unwrap_or(&1)) + 1).min(rest.len());
+        let (piece, behind) = rest.split_at(length);
+        found.push(live.feed(piece).expect("samples that are there can be decoded"));
+        rest = behind;
+    }
+    let last = live.finish();
+    assert_eq!(last.is_ok(), whole.is_ok(), "both are refused, or none");
+    let (Ok((last, _)), Ok(whole)) = (last, whole) else { return };
+    found.push(last);
+    let rows = &mut sink.buses[0];
+    let tables = [rows.transactions.take(), rows.data_phases.take(), rows.events.take()];
+    let parts = |table: fn(&Found) -> &RecordBatch| found.iter().map(table).collect::<Vec<_>>();
+    let pushed = [parts(|found| &found.transactions), parts(|found| &found.data_phases), parts(|found| &found.events)];
+    for ((schema, batches), pushed) in tables.into_iter().zip(pushed) {
+        let whole = concat_batches(&schema, &batches).expect("batches of one schema");
+        assert_eq!(concat_batches(&schema, pushed).expect("batches of one schema"), whole, "pushed");
+    }
+    let problems: usize = found.iter().map(|found| found.problems.num_rows()).sum();
+    assert_eq!(problems, whole[0].problems.len(), "problems");
 }
 
 struct Recorded {
@@ -158,6 +216,7 @@ pub fn check_changes(input: &[u8]) {
     }
     let options = |portable| Options {
         data_phases: true,
+        events: true,
         window_us: (mode & 1 == 1).then_some(1.0),
         portable,
         ..Options::default()

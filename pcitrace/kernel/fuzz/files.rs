@@ -1,6 +1,7 @@
 //! What every reader target does with its input: open it as a file and read all there is. `tests/fuzz_smoke.rs` does
 //! the same to fixed inputs.
 
+use super::memory::bounded;
 use pcitrace_kernel::capture::{Channel, Data, Limb, Signal};
 use pcitrace_kernel::read;
 use std::collections::BTreeMap;
@@ -11,29 +12,31 @@ pub fn read_file(bytes: &[u8]) {
     let name = format!("pcitrace-fuzz-{}-{:?}", std::process::id(), std::thread::current().id());
     let path = std::env::temp_dir().join(name);
     std::fs::write(&path, bytes).expect("the temporary folder can be written");
-    read_path(&path);
+    bounded(bytes.len(), || read_path(&path));
     std::fs::remove_file(&path).expect("the file is still there");
 }
 
-fn read_path(path: &Path) {
+/// How many bytes there are in it.
+fn read_path(path: &Path) -> usize {
     let Ok(capture) = read::open(path, &Default::default()) else {
-        return;
+        return 0;
     };
     match &capture.data {
         Data::Sampled(sampled) => {
             let mut buffer = Vec::new();
             let mut at = 0;
             for chunk in sampled.chunks() {
-                let Ok(chunk) = chunk else { return };
+                let Ok(chunk) = chunk else { return at as usize };
                 assert_eq!(chunk.offset, at, "chunks follow each other");
                 let Ok(bytes) = chunk.bytes(&mut buffer) else {
-                    return;
+                    return at as usize;
                 };
                 at += bytes.len() as u64;
             }
             assert!(sampled.total_bytes().is_none_or(|total| total == at), "as many bytes as stated");
             assert!(sampled.bits().iter().all(|&bit| bit < 8 * sampled.unit_size()), "channels are in the unit");
             assert!(sampled.rate_hz().is_none_or(|hz| hz > 0.0 && hz.is_finite()), "rates are positive");
+            at as usize
         }
         Data::Changes(changes) => {
             let limbs = |(channel, found): (usize, &Channel)| {
@@ -41,13 +44,14 @@ fn read_path(path: &Path) {
             };
             let all: Vec<Limb> = capture.channels.iter().enumerate().flat_map(limbs).collect();
             let Ok(signals) = changes.signals(&all) else {
-                return;
+                return 0;
             };
             let (numerator, denominator) = changes.tick();
             assert!(numerator > 0 && denominator > 0, "time has a unit");
             for (signal, limb) in signals.iter().zip(&all) {
                 check_signal(signal, capture.channels[limb.channel].width - 64 * limb.index, changes.end());
             }
+            signals.iter().map(|signal| 16 * signal.times.len()).sum()
         }
     }
 }

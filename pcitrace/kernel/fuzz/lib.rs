@@ -2,3 +2,4 @@
 
 pub mod bus;
 pub mod files;
+pub mod memory;

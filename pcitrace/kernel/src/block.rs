@@ -6,19 +6,60 @@ use std::marker::PhantomData;
 
 /// Samples that are decoded in one go.
 pub struct Span<'a> {
-    pub data: &'a [u8],
-    pub unit: usize,
-    /// None in state mode, where every sample is a clock.
-    pub clk: Option<Bit>,
+    data: &'a [u8],
+    unit: usize,
+    clk: Option<Bit>,
     /// Of every sample, or empty where they count from `first_stamp`.
-    pub stamps: &'a [u64],
-    pub first_stamp: u64,
+    stamps: &'a [u64],
+    first_stamp: u64,
     /// The samples of the last clock and the last sample before `data`.
-    pub last_clock: Option<&'a [u8]>,
-    pub last_sample: Option<&'a [u8]>,
+    last_clock: Option<&'a [u8]>,
+    last_sample: Option<&'a [u8]>,
 }
 
 impl<'a> Span<'a> {
+    /// Samples of `unit` bytes, of which `clk` is CLK: none in state mode, where every sample is a clock.
+    pub fn new(data: &'a [u8], unit: usize, clk: Option<Bit>) -> Self {
+        assert!(clk.is_none_or(|clk| clk.byte < unit), "CLK lies within a sample");
+        Span { data, unit, clk, stamps: &[], first_stamp: 0, last_clock: None, last_sample: None }
+    }
+
+    /// With a stamp for each sample, or for the first one where there are none.
+    pub fn stamped(self, stamps: &'a [u64], first_stamp: u64) -> Self {
+        Span { stamps, first_stamp, ..self }
+    }
+
+    /// Behind these samples: that of the last clock and the very last.
+    pub fn behind(self, last_clock: Option<&'a [u8]>, last_sample: Option<&'a [u8]>) -> Self {
+        Span { last_clock, last_sample, ..self }
+    }
+
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    #[inline(always)]
+    pub fn unit(&self) -> usize {
+        self.unit
+    }
+
+    #[inline(always)]
+    pub fn clk(&self) -> Option<Bit> {
+        self.clk
+    }
+
+    pub fn last_sample(&self) -> Option<&'a [u8]> {
+        self.last_sample
+    }
+
+    /// How many of the first `samples` have a stamp below this one.
+    pub fn samples_before(&self, stamp: u64, samples: usize) -> usize {
+        match self.stamps {
+            [] => (stamp - self.first_stamp).min(samples as u64) as usize,
+            listed => listed.partition_point(|&listed| listed < stamp).min(samples),
+        }
+    }
+
     /// From sample number `number` on.
     #[inline(always)]
     pub fn sample(&self, number: usize) -> &'a [u8] {
@@ -60,15 +101,38 @@ pub fn rises(high: u64, after: bool) -> u64 {
 /// The clocks of one 64-sample block and the way back to the samples they came from.
 #[derive(Clone, Copy)]
 pub struct Block<'a, B> {
-    pub span: &'a Span<'a>,
+    span: &'a Span<'a>,
     /// Number of the block's first sample; 64 samples at least follow.
-    pub start: usize,
+    start: usize,
     /// Samples that are clocks.
-    pub edges: u64,
-    pub backend: PhantomData<B>,
+    edges: u64,
+    backend: PhantomData<B>,
 }
 
-impl<B: Backend> Block<'_, B> {
+impl<'a, B: Backend> Block<'a, B> {
+    /// The clocks `edges` of the 64 samples from number `start` on.
+    ///
+    /// # Safety
+    /// As for [`Backend`], for these samples.
+    #[inline(always)]
+    pub unsafe fn new(span: &'a Span<'a>, start: usize, edges: u64) -> Self {
+        Block { span, start, edges, backend: PhantomData }
+    }
+
+    /// One byte of each sample.
+    #[inline(always)]
+    pub fn plane(&self, byte: usize) -> B::Plane {
+        // Safety: 64 samples follow, and a layout's bytes lie within the unit.
+        unsafe { B::plane(self.start_ptr(), self.span.unit, byte) }
+    }
+
+    /// The line that is so many bits from the top of the bytes of a plane, at every clock.
+    #[inline(always)]
+    pub fn line_of(&self, plane: B::Plane, left: u32, flip: u64) -> u64 {
+        // Safety: the backend fits the processor.
+        unsafe { B::compress(B::top_bits(plane, left) ^ flip, self.edges) }
+    }
+
     #[inline(always)]
     pub fn clocks(&self) -> u32 {
         self.edges.count_ones()
@@ -107,16 +171,13 @@ impl<B: Backend> Block<'_, B> {
         let lanes = if wide == 0 { 4 } else { layout.cbe.len() };
         let mut disabled = 0;
         let mut byte = layout.cbe[0].byte;
-        // Safety: as in `line`.
-        let mut plane = unsafe { B::plane(self.start_ptr(), self.span.unit, byte) };
+        let mut plane = self.plane(byte);
         for (lane, bit) in layout.cbe[..lanes].iter().enumerate() {
             if bit.byte != byte {
                 byte = bit.byte;
-                // Safety: as in `line`.
-                plane = unsafe { B::plane(self.start_ptr(), self.span.unit, byte) };
+                plane = self.plane(byte);
             }
-            // Safety: as in `line`.
-            let high = unsafe { B::compress(B::top_bits(plane, bit.mask.leading_zeros()) ^ bit.flip, self.edges) };
+            let high = self.line_of(plane, bit.mask.leading_zeros(), bit.flip);
             let phases = if lane < 4 { known_low } else { known_high };
             disabled += u64::from((high & phases).count_ones());
         }

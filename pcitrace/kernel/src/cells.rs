@@ -98,8 +98,12 @@ impl Cells {
     }
 
     pub fn into_texts(self) -> ArrayRef {
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
-        Arc::new(StringArray::new(offsets, Buffer::from_vec(self.texts), self.valid.into_nulls()))
+        // Safety: each offset is the length of the texts when it was pushed, and the texts are whole strings.
+        unsafe {
+            let offsets = OffsetBuffer::new_unchecked(ScalarBuffer::from(self.offsets));
+            let texts = Buffer::from_vec(self.texts);
+            Arc::new(StringArray::new_unchecked(offsets, texts, self.valid.into_nulls()))
+        }
     }
 }
 

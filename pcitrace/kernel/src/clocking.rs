@@ -13,13 +13,15 @@ use crate::rows::TakeRows;
 use crate::rules::Rules;
 use crate::steady::Steady;
 use crate::windows::Windows;
-use std::marker::PhantomData;
 
 /// Samples per block.
 pub const BLOCK: usize = 64;
 
-/// Bytes that are decoded before their rows are taken: so few rows that they are still in the nearest caches.
+/// Bytes that are decoded before their rows are taken, at most and at least.
 const SLICE: usize = 64 << 10;
+const LEAST_SLICE: usize = 4 << 10;
+/// Bytes of rows that are taken in one go, about: so few that they are still in the nearest cache.
+const NEAR: usize = 12 << 10;
 
 /// One control line: which of the control planes, and how far its bit is from the top of the byte.
 #[derive(Debug, Clone, Copy)]
@@ -66,15 +68,10 @@ impl Control {
             bytes[plane].1 |= bit.mask & bit.flip as u8;
             Line { plane, left: bit.mask.leading_zeros() }
         };
-        let released = [Some(layout.frame), Some(layout.irdy), layout.rst, layout.unknown];
-        let asserted = [Some(layout.frame), Some(layout.irdy), Some(layout.trdy), layout.devsel];
-        let quiet = [layout.stop, layout.rst, layout.unknown, layout.perr, layout.serr, layout.cbe_unknown];
-        let enabled = layout.cbe.iter().map(|&bit| Some(bit));
-        let burst = asserted.map(|bit| (bit, true)).into_iter().chain(quiet.map(|bit| (bit, false)));
         let frame = line(Some(layout.frame));
         Control {
-            idle: Steady::new(layout.unit, layout.clk, released.map(|bit| (bit, false)), still),
-            burst: Steady::new(layout.unit, layout.clk, burst.chain(enabled.map(|bit| (bit, false))), still),
+            idle: Steady::new(layout.unit, layout.clk, Protocol::idle_levels(layout), still),
+            burst: Steady::new(layout.unit, layout.clk, Protocol::burst_levels(layout), still),
             frame,
             clk: line(layout.clk),
             irdy: line(Some(layout.irdy)),
@@ -97,17 +94,26 @@ impl Control {
     #[inline(always)]
     unsafe fn read<B: Backend>(&self, span: &Span, start: usize, valid: u64) -> (u64, Word) {
         let first = span.sample(start).as_ptr();
-        let load = |(byte, flip): (usize, u8)| unsafe { B::flipped(B::plane(first, span.unit, byte), flip) };
-        let plane = load(self.byte);
+        // Safety: as the caller says, here and below.
+        let plane = unsafe { Self::plane::<B>(first, span.unit(), self.byte) };
         if self.others.is_empty() {
             // The usual case: all lines in one byte of the sample, no need to choose.
             return unsafe { self.word::<B>(span, start, valid, |_| plane) };
         }
         let mut planes = [plane; MAX_PLANES];
         for (plane, &byte) in planes[1..].iter_mut().zip(&self.others) {
-            *plane = load(byte);
+            *plane = unsafe { Self::plane::<B>(first, span.unit(), byte) };
         }
         unsafe { self.word::<B>(span, start, valid, |line| planes[line.plane]) }
+    }
+
+    /// A function of its own: a closure would not be compiled for the processor's vector instructions.
+    ///
+    /// # Safety
+    /// As for [`Backend`].
+    #[inline(always)]
+    unsafe fn plane<B: Backend>(first: *const u8, unit: usize, (byte, flip): (usize, u8)) -> B::Plane {
+        unsafe { B::flipped(B::plane(first, unit, byte), flip) }
     }
 
     /// # Safety
@@ -127,14 +133,14 @@ impl Control {
             let stop = B::top_bits(plane(self.stop), self.stop.left);
             let devsel = B::top_bits(plane(self.devsel), self.devsel.left);
             let (mut edges, mut suspect) = (valid, 0);
-            if let Some(clk) = span.clk {
+            if let Some(clk) = span.clk() {
                 let after = clk.get(span.sample(start + BLOCK));
                 edges &= rises(B::top_bits(plane(self.clk), self.clk.left), after);
                 let changed = |line: u64| line ^ line << 1;
                 suspect = changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel);
                 if start == 0 {
                     let changed = |before| self.changed_before(before, span.sample(0));
-                    suspect = suspect & !1 | u64::from(span.last_sample.is_some_and(changed));
+                    suspect = suspect & !1 | u64::from(span.last_sample().is_some_and(changed));
                 }
             }
             let mut word = Word {
@@ -169,6 +175,8 @@ pub struct Decoder {
     events: Option<Events>,
     control: Control,
     fast: bool,
+    /// Bytes of the next slice.
+    slice: usize,
     windows: Windows,
     /// First stamp of the next window.
     window_end: u64,
@@ -217,6 +225,7 @@ impl Decoder {
         Decoder {
             control: Control::new(protocol.layout(), &[]),
             fast: has_fast_path() && !portable,
+            slice: SLICE,
             windows,
             window_end: windows.start(windows.number_of(first) + 1),
             protocol,
@@ -370,10 +379,7 @@ impl Decoder {
             self.protocol.begin_window(number);
             self.window_end = self.windows.start(number + 1);
         }
-        match span.stamps {
-            [] => (self.window_end - span.first_stamp).min(samples as u64) as usize,
-            listed => listed.partition_point(|&stamp| stamp < self.window_end).min(samples),
-        }
+        span.samples_before(self.window_end, samples)
     }
 
     /// No row that is still to come starts before this stamp.
@@ -384,9 +390,17 @@ impl Decoder {
 
     /// Decodes the next bytes of the capture and gives away the rows that are complete, slice by slice.
     pub fn push_all(&mut self, bytes: &[u8], taker: &mut impl TakeRows) {
-        for slice in bytes.chunks(SLICE) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (slice, behind) = rest.split_at(self.slice.min(rest.len()));
             self.push(slice);
-            self.protocol.drain(taker);
+            let taken = self.protocol.drain(taker);
+            if taken > NEAR {
+                self.slice = (self.slice / 2).max(LEAST_SLICE);
+            } else if taken < NEAR / 4 {
+                self.slice = (self.slice * 2).min(SLICE);
+            }
+            rest = behind;
         }
     }
 }
@@ -412,16 +426,10 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[
     let clk = decoder.protocol.layout().clk;
     let last_clock = decoder.last_clock.take();
     let last_sample = decoder.last_sample.take();
-    let span = Span {
-        data,
-        unit,
-        clk,
-        stamps,
-        // The stamp of a clock in timing mode is the first sample with CLK high, one after the sample that is read.
-        first_stamp: decoder.next_sample + u64::from(clk.is_some()),
-        last_clock: last_clock.as_deref(),
-        last_sample: last_sample.as_deref(),
-    };
+    // The stamp of a clock in timing mode is the first sample with CLK high, one after the sample that is read.
+    let first_stamp = decoder.next_sample + u64::from(clk.is_some());
+    let span =
+        Span::new(data, unit, clk).stamped(stamps, first_stamp).behind(last_clock.as_deref(), last_sample.as_deref());
     if let Some(rules) = &mut decoder.rules {
         rules.watch_clock::<B>(&span, samples);
     }
@@ -471,7 +479,7 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
     }
     let state = if quiet { &control.idle } else { &control.burst };
     // Safety: all samples up to `to` are in the data.
-    let steady = unsafe { state.run::<B>(span.data, span.unit, from, to) };
+    let steady = unsafe { state.run::<B>(span.data(), span.unit(), from, to) };
     if quiet {
         protocol.skip_idle(steady.clocks);
     } else if steady.clocks > 0 {
@@ -496,7 +504,8 @@ unsafe fn block<B: Engine>(decoder: &mut Decoder, span: &Span, start: usize, val
     if first_clock.is_none() {
         *first_clock = Some(span.stamp(start + edges.trailing_zeros() as usize));
     }
-    let block = Block::<B> { span, start, edges, backend: PhantomData };
+    // Safety: as the caller says.
+    let block = unsafe { Block::<B>::new(span, start, edges) };
     protocol.push(&block, &word);
     if let Some(events) = events {
         // Safety: the backend fits the processor.

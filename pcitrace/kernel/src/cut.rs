@@ -2,6 +2,7 @@
 
 use crate::clocking::Decoder;
 use crate::layout::Layout;
+use crate::protocol::Protocol;
 use crate::rows::TakeRows;
 
 /// How a chunk in the middle of a capture is decoded without knowing what came before it.
@@ -46,12 +47,11 @@ pub fn decode_chunk<T: TakeRows>(
     Cut { head: bytes[..head].to_vec(), rest: Some(Rest { next: sample(next).to_vec(), decoder, rows }) }
 }
 
-/// An idle clock and the one after it, as sample numbers in `samples`. After an idle clock nothing is open, and PAR of the
-/// last phase was seen; only PERR# and SERR# come one clock later than that.
+/// An idle clock and the one after it, as sample numbers in `samples`.
 fn sync_point(layout: &Layout, samples: &[u8]) -> Option<(usize, usize)> {
     let unit = layout.unit;
-    let lines = [Some(layout.frame), Some(layout.irdy), layout.rst, layout.unknown];
-    let is_idle = |sample: &[u8]| lines.iter().flatten().all(|bit| !bit.get(sample));
+    let idle_levels = Protocol::idle_levels(layout);
+    let is_idle = |sample: &[u8]| idle_levels.iter().all(|(line, asserted)| line.get(sample) == *asserted);
     let mut idle = None;
     let mut all = samples.chunks_exact(unit).enumerate().peekable();
     while let Some((index, sample)) = all.next() {

@@ -6,6 +6,7 @@ use crate::events::Event;
 use crate::pipeline::{BusTables, Gather, Sink};
 use crate::rows::{DataPhase, Origin, TakeRows, Transaction};
 use crate::tables::{self, Wanted};
+use crate::wire::WireScan;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
@@ -19,6 +20,8 @@ pub struct MemorySink {
     /// Batches of fewer rows are put together.
     few: usize,
     pub buses: Vec<BusRows>,
+    /// What is read of the same samples besides.
+    pub wires: Vec<WireScan>,
 }
 
 /// The tables of one bus.
@@ -78,6 +81,7 @@ impl MemorySink {
             events: Arc::new(tables::events()),
             few: if wanted.columns.is_some() { Batches::<Transaction>::WHOLE } else { Batches::<Transaction>::FEW },
             buses: Vec::new(),
+            wires: Vec::new(),
         })
     }
 }
@@ -100,6 +104,14 @@ impl Sink for MemorySink {
             events: Sheet::new(&self.events, buses),
         };
         Ok(buses.iter().map(empty).collect())
+    }
+
+    fn wants_samples(&self) -> bool {
+        !self.wires.is_empty()
+    }
+
+    fn samples(&mut self, bytes: &[u8]) -> Result<()> {
+        self.wires.iter_mut().try_for_each(|wire| wire.push(bytes))
     }
 
     fn rows(&mut self, bus: usize, origin: Origin, sheets: Sheets) -> Result<()> {

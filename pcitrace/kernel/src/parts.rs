@@ -6,9 +6,9 @@
 use crate::capture::Capture;
 use crate::columns::{self, Columns, Context, batch};
 use crate::error::{Error, Result};
-use crate::layout::{BusSpec, EVENT_LINES};
+use crate::layout::BusSpec;
 use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
-use crate::problems::{Concerns, Problem, ProblemKind, Problems};
+use crate::problems::{Concerns, Problem, Problems, What};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
 use crate::rules::{Rule, Violation};
 use crate::tables::{self, Wanted};
@@ -30,15 +30,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const AFTERWARDS: u64 = 9;
 /// Parts that may wait to be taken.
 const WAITING: usize = 4;
-
-/// What a change of each of [`crate::layout::EVENT_LINES`] reads: released, asserted.
-const EVENT_TEXTS: [[&str; 2]; EVENT_LINES.len()] = [
-    ["INTA# released", "INTA# asserted: an interrupt"],
-    ["INTB# released", "INTB# asserted: an interrupt"],
-    ["INTC# released", "INTC# asserted: an interrupt"],
-    ["INTD# released", "INTD# asserted: an interrupt"],
-    ["LOCK# released", "LOCK# asserted: the target is locked"],
-];
 
 /// Some transactions with all their data phases, and the problems that were found until then.
 ///
@@ -173,9 +164,8 @@ impl Queue {
             };
             self.problems.push(Problem {
                 stamp: violation.stamp,
-                kind: ProblemKind::Broken(violation.rule),
+                what: What::Broken(violation.rule),
                 concerns,
-                text: "",
                 lines: violation.lines,
                 first_clk: violation.clk,
                 last_clk: violation.clk,
@@ -186,12 +176,11 @@ impl Queue {
 }
 
 /// What the decoder says of itself where rules were not asked for; a rule says the same, and more precisely.
-fn is_told_by(problem: ProblemKind, rule: Rule) -> bool {
+fn is_told_by(problem: What, rule: Rule) -> bool {
     match problem {
-        ProblemKind::IllegalSequence => rule <= Rule::M11 || rule == Rule::M22,
-        ProblemKind::AddressParity => rule == Rule::P01,
-        ProblemKind::DataParity => matches!(rule, Rule::P02 | Rule::P03),
-        _ => false,
+        What::AddressParity => rule == Rule::P01,
+        What::DataParity => matches!(rule, Rule::P02 | Rule::P03),
+        other => other.kind() == "illegal_sequence" && (rule <= Rule::M11 || rule == Rule::M22),
     }
 }
 
@@ -199,15 +188,15 @@ fn is_told_by(problem: ProblemKind, rule: Rule) -> bool {
 fn without_what_rules_tell(found: Vec<(usize, Problem)>) -> Vec<(usize, Problem)> {
     let rules: Vec<_> = found
         .iter()
-        .filter_map(|(bus, problem)| match problem.kind {
-            ProblemKind::Broken(rule) => Some((*bus, rule, problem.first_clk, problem.last_clk)),
+        .filter_map(|(bus, problem)| match problem.what {
+            What::Broken(rule) => Some((*bus, rule, problem.first_clk, problem.last_clk)),
             _ => None,
         })
         .collect();
     let is_told = |(bus, problem): &(usize, Problem)| {
         rules.iter().any(|&(of, rule, first, last)| {
             of == *bus
-                && is_told_by(problem.kind, rule)
+                && is_told_by(problem.what, rule)
                 && first <= problem.last_clk + 1
                 && problem.first_clk <= last + 1
         })
@@ -390,9 +379,8 @@ impl Sink for PartSink {
             let begun = self.queues[bus].number + self.queues[bus].transactions.len() as u64;
             self.queues[bus].problems.push(Problem {
                 stamp: event.stamp,
-                kind: ProblemKind::Event,
+                what: What::Event { line: event.line, asserted: event.asserted },
                 concerns: Concerns::NoneAfter(event.transaction.unwrap_or(begun)),
-                text: EVENT_TEXTS[usize::from(event.line)][usize::from(event.asserted)],
                 lines: 0,
                 first_clk: event.clk,
                 last_clk: event.clk,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use crate::layout::{BusSpec, Layout};
 use crate::listing::clocks::{ClockLines, Wanted};
-use crate::problems::{Concerns, Problem, ProblemKind, Problems};
+use crate::problems::{Concerns, Problem, Problems, What};
 use crate::protocol::PciX;
 use crate::records;
 use crate::recover::Recovery;
@@ -105,6 +105,14 @@ pub trait Sink {
     fn clock_lines(&mut self, _lines: Vec<u8>) -> Result<()> {
         Ok(())
     }
+    /// Whether the samples are wanted, too.
+    fn wants_samples(&self) -> bool {
+        false
+    }
+    /// The bytes of a sampled capture, in order, if they are wanted.
+    fn samples(&mut self, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
     /// No row of `bus` that is still to come starts before `stamp`; for `u64::MAX` none comes at all.
     fn reached(&mut self, bus: usize, stamp: u64) -> Result<()>;
 }
@@ -147,7 +155,8 @@ pub struct BusTables {
 pub struct Decoded {
     pub bus: BusTables,
     pub transactions: u64,
-    pub problems: Vec<Problem>,
+    /// In the order in which they were found.
+    pub problems: Problems,
     pub windows: WindowCounts,
     pub window_us: Option<f64>,
     /// Length of the capture.
@@ -286,9 +295,8 @@ impl<G: Gather> Track<G> {
         let last = self.origin.clocks.saturating_sub(1);
         self.problems.push(Problem {
             stamp: samples,
-            kind: ProblemKind::Truncated,
+            what: What::EndsWithinSample,
             concerns: Concerns::NoneAfter(self.origin.transactions),
-            text: "the capture ends within a sample: what there is of it is left out",
             lines: 0,
             first_clk: last,
             last_clk: last,
@@ -335,7 +343,7 @@ impl<G: Gather> Track<G> {
         Ok(Decoded {
             clock_mhz: options.clock_mhz.or(span.filter(|&us| us > 0.0).map(|us| (self.origin.clocks - 1) as f64 / us)),
             transactions: self.origin.transactions,
-            problems: self.problems.in_order(),
+            problems: self.problems,
             windows: self.windows,
             window_us: options.window_us,
             duration_us,
@@ -363,6 +371,15 @@ impl Own {
         rows.reserve(more(transactions), more(data_phases));
         rows
     }
+}
+
+/// A chunk that was decoded on its own.
+struct Piece<G> {
+    length: usize,
+    /// Its bytes, if they are wanted.
+    seen: Vec<u8>,
+    /// One a bus.
+    cuts: Vec<Cut<G>>,
 }
 
 fn decode_sampled<S: Sink>(
@@ -401,6 +418,7 @@ fn decode_sampled<S: Sink>(
         })
         .collect::<Result<Vec<_>>>()?;
     let empty = sink.begin(&tables)?;
+    let watched = sink.wants_samples();
 
     let mut tracks: Vec<_> = tables.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty)).collect();
     let mut decoders: Vec<Decoder> = tables
@@ -440,6 +458,9 @@ fn decode_sampled<S: Sink>(
                 recovery.push(&bytes, decoder);
                 track.drain(decoder, sink)?;
             }
+            if watched {
+                sink.samples(&bytes)?;
+            }
             step(bytes.len())?;
         }
         for ((decoder, recovery), track) in decoders.iter_mut().zip(&mut recoveries).zip(&tracks) {
@@ -457,6 +478,9 @@ fn decode_sampled<S: Sink>(
                 counts.push(rows.counts());
                 track.pass_on(decoder, rows, sink)?;
             }
+            if watched {
+                sink.samples(&bytes)?;
+            }
             step(bytes.len())?;
             own = Own { buffer, counts };
         }
@@ -473,11 +497,14 @@ fn decode_sampled<S: Sink>(
                 track.pass_on(decoder, rows, sink)?;
             }
             own.counts = counts;
+            if watched {
+                sink.samples(&bytes)?;
+            }
             step(bytes.len())
         })?;
     } else {
         let empty: Vec<_> = tables.iter().zip(&tracks).map(|(bus, track)| (bus, track.empty.clone())).collect();
-        let cut = |chunk: Chunk, own: &mut Own| -> Result<(usize, Vec<Cut<S::Gathered>>)> {
+        let cut = |chunk: Chunk, own: &mut Own| -> Result<Piece<S::Gathered>> {
             let offset = chunk.offset;
             let mut buffer = std::mem::take(&mut own.buffer);
             let bytes = chunk.bytes(&mut buffer)?;
@@ -493,11 +520,13 @@ fn decode_sampled<S: Sink>(
                 })
                 .collect();
             let length = bytes.len();
+            let seen = if watched { bytes.to_vec() } else { Vec::new() };
             let counts = cuts.iter().map(|cut| cut.rest.as_ref().map_or((0, 0), |rest| rest.rows.counts())).collect();
             *own = Own { buffer, counts };
-            Ok((length, cuts))
+            Ok(Piece { length, seen, cuts })
         };
-        in_order(chunks(), threads, cut, |(length, cuts)| {
+        in_order(chunks(), threads, cut, |Piece { length, seen, cuts }| {
+            sink.samples(&seen)?;
             for ((track, decoder), cut) in tracks.iter_mut().zip(&mut decoders).zip(cuts) {
                 decoder.push(&cut.head);
                 if let Some(Rest { next, decoder: behind, rows }) = cut.rest {

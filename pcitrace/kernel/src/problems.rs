@@ -4,43 +4,117 @@
 //! how often, from which clock to which. A row ends where a transaction begins or the capture has a gap, so the rows
 //! are bounded by those, and they are the same however the capture is cut.
 
+use crate::layout::EVENT_LINES;
 use crate::rows::Origin;
-use crate::rules::Rule;
+use crate::rules::{RULES, Rule};
 
+/// What a change of each of [`crate::layout::EVENT_LINES`] reads: released, asserted.
+const EVENT_TEXTS: [[&str; 2]; EVENT_LINES.len()] = [
+    ["INTA# released", "INTA# asserted: an interrupt"],
+    ["INTB# released", "INTB# asserted: an interrupt"],
+    ["INTC# released", "INTC# asserted: an interrupt"],
+    ["INTD# released", "INTD# asserted: an interrupt"],
+    ["LOCK# released", "LOCK# asserted: the target is locked"],
+];
+
+/// What can be wrong: several may be of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ProblemKind {
+pub enum What {
     Gap,
     UnknownLevel,
     StartsInside,
     Truncated,
-    IllegalSequence,
+    EndsWithinSample,
+    IrdyWithoutAddress,
+    FrameReleasedInDac,
+    FrameWithoutIrdy,
+    FrameReturned,
+    IrdyAfterLastPhase,
+    GaveUp,
     AddressParity,
     DataParity,
     ParityError,
     SystemError,
     Suspect,
     /// Nothing is wrong: INTA# to INTD# or LOCK# changed. Only in parts that are to be listed.
-    Event,
+    Event {
+        line: u8,
+        asserted: bool,
+    },
     /// A rule of the catalogue is broken; only where rules were asked for.
     Broken(Rule),
 }
 
-impl ProblemKind {
-    pub fn name(self) -> &'static str {
+impl What {
+    /// So many kinds besides the rules.
+    const PLAIN: usize = 16;
+    const COUNT: usize = What::PLAIN + RULES.len() + 2 * EVENT_LINES.len();
+    /// What the kind of all events is called.
+    pub const EVENT: &str = "event";
+
+    /// Its place among all of them.
+    fn place(self) -> usize {
         match self {
-            ProblemKind::Gap => "gap",
-            ProblemKind::UnknownLevel => "unknown_level",
-            ProblemKind::StartsInside => "starts_inside",
-            ProblemKind::Truncated => "truncated",
-            ProblemKind::IllegalSequence => "illegal_sequence",
-            ProblemKind::AddressParity => "address_parity",
-            ProblemKind::DataParity => "data_parity",
-            ProblemKind::ParityError => "perr",
-            ProblemKind::SystemError => "serr",
-            ProblemKind::Suspect => "suspect",
-            ProblemKind::Event => "event",
-            ProblemKind::Broken(rule) => rule.id(),
+            What::Gap => 0,
+            What::UnknownLevel => 1,
+            What::StartsInside => 2,
+            What::Truncated => 3,
+            What::EndsWithinSample => 4,
+            What::IrdyWithoutAddress => 5,
+            What::FrameReleasedInDac => 6,
+            What::FrameWithoutIrdy => 7,
+            What::FrameReturned => 8,
+            What::IrdyAfterLastPhase => 9,
+            What::GaveUp => 10,
+            What::AddressParity => 11,
+            What::DataParity => 12,
+            What::ParityError => 13,
+            What::SystemError => 14,
+            What::Suspect => 15,
+            What::Broken(rule) => What::PLAIN + rule as usize,
+            What::Event { line, asserted } => What::PLAIN + RULES.len() + 2 * usize::from(line) + usize::from(asserted),
         }
+    }
+
+    /// Its kind, and what it is in words.
+    fn told(self) -> (&'static str, &'static str) {
+        match self {
+            What::Gap => ("gap", "the capture has a gap"),
+            What::UnknownLevel => ("unknown_level", "FRAME#, IRDY#, TRDY# or STOP# has no known level"),
+            What::StartsInside => (
+                "starts_inside",
+                "the capture begins while FRAME# or IRDY# is asserted; decoding starts at the first idle clock",
+            ),
+            What::Truncated => ("truncated", "the capture ends, has a gap or shows a reset inside this transaction"),
+            What::EndsWithinSample => {
+                ("truncated", "the capture ends within a sample: what there is of it is left out")
+            }
+            What::IrdyWithoutAddress => {
+                ("illegal_sequence", "IRDY# asserted without an address phase in the clock before")
+            }
+            What::FrameReleasedInDac => {
+                ("illegal_sequence", "FRAME# released in the second address phase of a dual address cycle")
+            }
+            What::FrameWithoutIrdy => ("illegal_sequence", "FRAME# released while IRDY# was not asserted"),
+            What::FrameReturned => ("illegal_sequence", "FRAME# asserted again before the last data phase ended"),
+            What::IrdyAfterLastPhase => ("illegal_sequence", "IRDY# still asserted after the last data phase"),
+            What::GaveUp => ("illegal_sequence", "the initiator gave up a claimed transaction without TRDY# or STOP#"),
+            What::AddressParity => ("address_parity", "AD, C/BE# and PAR of the address phase are not even"),
+            What::DataParity => ("data_parity", "AD, C/BE# and PAR of a data phase are not even"),
+            What::ParityError => ("perr", "PERR# asserted"),
+            What::SystemError => ("serr", "SERR# asserted"),
+            What::Suspect => ("suspect", "a control line changed between the last two samples before a clock edge"),
+            What::Broken(rule) => (rule.id(), ""),
+            What::Event { line, asserted } => (What::EVENT, EVENT_TEXTS[usize::from(line)][usize::from(asserted)]),
+        }
+    }
+
+    pub fn kind(self) -> &'static str {
+        self.told().0
+    }
+
+    pub fn text(self) -> &'static str {
+        self.told().1
     }
 }
 
@@ -73,9 +147,8 @@ impl Concerns {
 pub struct Problem {
     /// Of the first time.
     pub stamp: u64,
-    pub kind: ProblemKind,
+    pub what: What,
     pub concerns: Concerns,
-    pub text: &'static str,
     /// Of a broken rule: F I T S D asserted at its clock (bits 0 to 4) and at the one before (bits 8 to 12).
     pub lines: u16,
     /// Numbers of the clocks at which it was seen for the first and for the last time. A gap has that of the clock behind.
@@ -85,36 +158,39 @@ pub struct Problem {
 }
 
 /// The problems of one bus, in the order in which they were found.
-#[derive(Debug, Default, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Problems {
     rows: Vec<Problem>,
-    /// The last row of each kind and text: a few, one of which may go on.
-    last: Vec<usize>,
+    /// The last row of each kind, which may go on; none since a gap.
+    last: [Option<u32>; What::COUNT],
+}
+
+impl Default for Problems {
+    fn default() -> Self {
+        Problems { rows: Vec::new(), last: [None; What::COUNT] }
+    }
 }
 
 impl Problems {
     #[cold]
     #[inline(never)]
     pub fn push(&mut self, problem: Problem) {
-        let same = |row: &Problem| row.kind == problem.kind && row.text == problem.text;
-        let found = self.last.iter().position(|&row| same(&self.rows[row]));
-        if let Some(place) = found {
-            let row = &mut self.rows[self.last[place]];
+        let place = problem.what.place();
+        if let Some(last) = self.last[place] {
+            let row = &mut self.rows[last as usize];
             // A gap is one by itself, unless no clock is between it and the one before.
-            let goes_on = row.concerns == problem.concerns
-                && (problem.kind != ProblemKind::Gap || row.last_clk == problem.first_clk);
+            let goes_on =
+                row.concerns == problem.concerns && (problem.what != What::Gap || row.last_clk == problem.first_clk);
             if goes_on {
                 row.last_clk = problem.last_clk;
                 row.count += problem.count;
                 return;
             }
         }
-        if problem.kind == ProblemKind::Gap {
-            self.last.clear();
-        } else if let Some(place) = found {
-            self.last.swap_remove(place);
+        if problem.what == What::Gap {
+            self.last = [None; What::COUNT];
         }
-        self.last.push(self.rows.len());
+        self.last[place] = Some(self.rows.len() as u32);
         self.rows.push(problem);
     }
 
@@ -130,7 +206,17 @@ impl Problems {
 
     /// Appends what was found later.
     pub fn append(&mut self, more: Problems) {
-        more.rows.into_iter().for_each(|problem| self.push(problem));
+        let mut began = [false; What::COUNT];
+        for problem in more.rows {
+            // Only the first of its kind may go on from a row here; what follows it was put together already.
+            let place = problem.what.place();
+            if problem.what == What::Gap || !std::mem::replace(&mut began[place], true) {
+                self.push(problem);
+            } else {
+                self.last[place] = Some(self.rows.len() as u32);
+                self.rows.push(problem);
+            }
+        }
     }
 
     /// Takes out the rows that concern what was before a transaction: none of them goes on.
@@ -139,9 +225,17 @@ impl Problems {
             Concerns::Transaction(number) | Concerns::NoneAfter(number) => number < transaction,
         };
         let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.rows).into_iter().partition(over);
-        self.last.clear();
+        self.last = [None; What::COUNT];
         left.into_iter().for_each(|row| self.push(row));
         taken
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// The rows so far, in the order in which they were found.
@@ -156,11 +250,12 @@ impl Problems {
             Concerns::Transaction(number) => begun <= number + 2,
             Concerns::NoneAfter(before) => begun == before,
         };
-        let last = std::mem::take(&mut self.last);
+        let last = std::mem::replace(&mut self.last, [None; What::COUNT]);
         let (mut closed, mut kept) = (Vec::new(), Vec::new());
         for (index, row) in std::mem::take(&mut self.rows).into_iter().enumerate() {
-            if last.contains(&index) && is_open(&row) {
-                self.last.push(kept.len());
+            let place = row.what.place();
+            if last[place] == Some(index as u32) && is_open(&row) {
+                self.last[place] = Some(kept.len() as u32);
                 kept.push(row);
             } else {
                 closed.push(row);
@@ -174,7 +269,9 @@ impl Problems {
     /// All rows in order of time.
     pub fn in_order(self) -> Vec<Problem> {
         let mut rows = self.rows;
-        rows.sort();
+        if !rows.is_sorted() {
+            rows.sort();
+        }
         rows
     }
 }
@@ -186,14 +283,10 @@ mod tests {
 
     /// At clock `clk`, of one of two kinds, where so many transactions had begun; some are linked to the last of them.
     fn problem(clk: u64, what: u8, begun: u64) -> Problem {
-        let (kind, text) = match what % 4 {
-            0 => (ProblemKind::Gap, "gap"),
-            1 => (ProblemKind::DataParity, "parity"),
-            _ => (ProblemKind::IllegalSequence, ["a", "b"][usize::from(what % 2)]),
-        };
+        let found = [What::Gap, What::DataParity, What::FrameReturned, What::IrdyWithoutAddress][usize::from(what % 4)];
         let linked = what % 4 == 1 && begun > 0;
         let concerns = if linked { Concerns::Transaction(begun - 1) } else { Concerns::NoneAfter(begun) };
-        Problem { stamp: clk, kind, concerns, text, lines: 0, first_clk: clk, last_clk: clk, count: 1 }
+        Problem { stamp: clk, what: found, concerns, lines: 0, first_clk: clk, last_clk: clk, count: 1 }
     }
 
     #[test]
@@ -203,8 +296,9 @@ mod tests {
             problems.push(problem(2 * clk, 2 + (clk % 2) as u8, u64::from(clk >= 600)));
         }
         let rows = problems.in_order();
-        let told: Vec<_> = rows.iter().map(|row| (row.text, row.count, row.first_clk, row.last_clk)).collect();
-        assert_eq!(told, [("a", 300, 0, 1196), ("b", 300, 2, 1198), ("a", 200, 1200, 1996), ("b", 200, 1202, 1998)]);
+        let told: Vec<_> = rows.iter().map(|row| (row.what, row.count, row.first_clk, row.last_clk)).collect();
+        let [a, b] = [What::FrameReturned, What::IrdyWithoutAddress];
+        assert_eq!(told, [(a, 300, 0, 1196), (b, 300, 2, 1198), (a, 200, 1200, 1996), (b, 200, 1202, 1998)]);
     }
 
     proptest! {

@@ -6,14 +6,15 @@
 
 mod body;
 mod ending;
+mod lasting;
 mod pcix;
 mod phases;
 
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, first};
 use crate::layout::Layout;
-use crate::problems::{Concerns, Problem, ProblemKind, Problems};
-use crate::rows::{Counts, Rows, TakeRows, Termination, WindowCounts};
+use crate::problems::{Concerns, Problem, Problems, What};
+use crate::rows::{Counts, DataPhase, Rows, TakeRows, Termination, Transaction, WindowCounts};
 pub use pcix::PciX;
 
 const SPECIAL_CYCLE: u8 = 0x1;
@@ -172,12 +173,6 @@ impl Protocol {
         &self.layout
     }
 
-    /// Nothing is open or pending: idle clocks need no look.
-    #[inline(always)]
-    pub fn is_quiet(&self) -> bool {
-        self.state == State::Idle && self.tail.is_none() && self.awaits_par.is_none()
-    }
-
     /// The transaction that a clock of the last block is part of, if any.
     pub fn transaction_at(&self, clk: u64) -> Option<u64> {
         let rows = &self.rows.transactions;
@@ -231,41 +226,6 @@ impl Protocol {
         self.windows
     }
 
-    #[inline(always)]
-    pub fn skip_idle(&mut self, clocks: u64) {
-        self.counts.idle += clocks;
-        self.clk += clocks;
-    }
-
-    /// In a burst that has begun, and nobody asks for its single data phases.
-    #[inline(always)]
-    pub fn is_bursting(&self) -> bool {
-        let begun = |open: &Open| open.claimed && !open.wide && self.rows.transactions[open.row].data_phases > 0;
-        self.state == State::Open
-            && !self.looks_at_phases
-            && self.tail.is_none()
-            && self.awaits_par.is_none()
-            && self.open.as_ref().is_some_and(begun)
-    }
-
-    /// Clocks of a burst that end a data phase with all bytes each, and nothing else; the stamp is that of the last.
-    #[inline(always)]
-    pub fn skip_burst(&mut self, clocks: u64, last: u64) {
-        let Some(open) = &mut self.open else { return };
-        let row = &mut self.rows.transactions[open.row];
-        row.last_data = last;
-        row.data_phases += clocks;
-        row.bytes += 4 * clocks;
-        self.counts.data += clocks;
-        self.counts.bytes += 4 * clocks;
-        if self.layout.cbe.is_empty() {
-            self.counts.inexact_phases += clocks;
-        }
-        self.clk += clocks;
-        self.last_stamp = last;
-        self.last_clock_in_window_before = false;
-    }
-
     /// One block of clocks.
     ///
     /// The states follow each other as in a transaction; each passes on the first clock that it left, and only where a
@@ -311,7 +271,7 @@ impl Protocol {
         let bad = word.unknown | word.reset;
         let synced = first(!(word.frame | word.irdy | bad), at, block.clocks());
         if self.clk == 0 && at == 0 && synced > 0 && bad & 1 == 0 {
-            self.problem(self.at(&block, 0), ProblemKind::StartsInside, None, STARTS_INSIDE);
+            self.problem(self.at(&block, 0), What::StartsInside, None);
         }
         self.counts.unknown += u64::from(synced - at);
         self.watch_reset(&word, at, (synced + 1).min(block.clocks()));
@@ -334,7 +294,7 @@ impl Protocol {
             self.lose(*block, *word, next);
         } else if word.irdy & clock != 0 {
             // IRDY# without an address phase one clock before: the address was missed.
-            self.problem(self.at(block, next), ProblemKind::IllegalSequence, None, IRDY_WITHOUT_ADDRESS);
+            self.problem(self.at(block, next), What::IrdyWithoutAddress, None);
             self.lose(*block, *word, next);
         } else {
             self.address_phase(block, word, next);
@@ -349,7 +309,7 @@ impl Protocol {
         if (word.unknown | word.reset) & clock != 0 {
             self.lose(block, word, at);
         } else if word.frame & clock == 0 {
-            self.illegal(block, word, at, FRAME_IN_DAC);
+            self.illegal(block, word, at, What::FrameReleasedInDac);
             if self.state == State::Idle {
                 return at;
             }
@@ -382,14 +342,14 @@ impl Protocol {
         if bad & clock != 0 {
             self.lose(*block, *word, next);
         } else if was_open && next == released {
-            self.illegal(*block, *word, next, FRAME_WITHOUT_IRDY);
+            self.illegal(*block, *word, next, What::FrameWithoutIrdy);
             return next;
         } else if word.irdy & clock == 0 {
             // IRDY# released without TRDY# or STOP#: nobody answered.
             self.finish(block, next, None);
             return next;
         } else {
-            self.illegal(*block, *word, next, FRAME_RETURNED);
+            self.illegal(*block, *word, next, What::FrameReturned);
         }
         next + 1
     }
@@ -401,7 +361,7 @@ impl Protocol {
         let clock = 1 << at;
         if (word.unknown | word.reset) & clock == 0 && word.irdy & clock != 0 {
             let number = Some(self.numbers - 1);
-            self.problem(self.at(block, at), ProblemKind::IllegalSequence, number, IRDY_AFTER_LAST_PHASE);
+            self.problem(self.at(block, at), What::IrdyAfterLastPhase, number);
             self.watch_attributes(word, at);
             self.lose(*block, *word, at);
             return at + 1;
@@ -411,9 +371,9 @@ impl Protocol {
 
     #[cold]
     #[inline(never)]
-    fn problem(&mut self, (clk, stamp): At, kind: ProblemKind, transaction: Option<u64>, text: &'static str) {
+    fn problem(&mut self, (clk, stamp): At, what: What, transaction: Option<u64>) {
         let concerns = transaction.map_or(Concerns::NoneAfter(self.numbers), Concerns::Transaction);
-        let problem = Problem { stamp, kind, concerns, text, lines: 0, first_clk: clk, last_clk: clk, count: 1 };
+        let problem = Problem { stamp, what, concerns, lines: 0, first_clk: clk, last_clk: clk, count: 1 };
         self.rows.problems.push(problem);
     }
 
@@ -431,7 +391,7 @@ impl Protocol {
             self.finish(&block, at, Some(Termination::Truncated));
         }
         if word.unknown >> at & 1 != 0 && !reset {
-            self.problem(self.at(&block, at), ProblemKind::UnknownLevel, None, UNKNOWN_LEVEL);
+            self.problem(self.at(&block, at), What::UnknownLevel, None);
         }
         self.counts.unknown += 1;
         self.state = State::Lost;
@@ -440,9 +400,9 @@ impl Protocol {
     /// The open transaction broke the protocol at clock `at` and ends at the clock before.
     #[cold]
     #[inline(never)]
-    fn illegal<B: Backend>(&mut self, block: Block<B>, word: Word, at: u32, text: &'static str) {
+    fn illegal<B: Backend>(&mut self, block: Block<B>, word: Word, at: u32, what: What) {
         let number = self.open.as_ref().map(|open| open.number);
-        self.problem(self.at(&block, at), ProblemKind::IllegalSequence, number, text);
+        self.problem(self.at(&block, at), what, number);
         self.finish(&block, at, Some(Termination::Unknown));
         if (word.frame | word.irdy) >> at & 1 != 0 {
             self.lose(block, word, at);
@@ -451,7 +411,7 @@ impl Protocol {
 
     /// Nothing is known between the last clock and the next one.
     pub fn gap(&mut self, stamp: u64) {
-        self.problem((self.clk, stamp), ProblemKind::Gap, None, GAP);
+        self.problem((self.clk, stamp), What::Gap, None);
         self.break_off();
         self.state = State::Lost;
         self.after_transaction = None;
@@ -469,8 +429,8 @@ impl Protocol {
         std::mem::take(&mut self.rows.problems)
     }
 
-    /// Gives away the rows that will not change any more.
-    pub fn drain(&mut self, taker: &mut impl TakeRows) {
+    /// Gives away the rows that will not change any more; how many bytes they were.
+    pub fn drain(&mut self, taker: &mut impl TakeRows) -> usize {
         let transactions = self.complete_rows();
         let awaited = usize::from(matches!(self.awaits_par, Some(AwaitsPar::Data { .. })));
         let data_phases = self.rows.data_phases.len().saturating_sub(awaited);
@@ -486,22 +446,6 @@ impl Protocol {
         if let Some(tail) = &mut self.tail {
             tail.row -= transactions;
         }
+        transactions * size_of::<Transaction>() + data_phases * size_of::<DataPhase>()
     }
 }
-
-const STARTS_INSIDE: &str =
-    "the capture begins while FRAME# or IRDY# is asserted; decoding starts at the first idle clock";
-const UNKNOWN_LEVEL: &str = "FRAME#, IRDY#, TRDY# or STOP# has no known level";
-const IRDY_WITHOUT_ADDRESS: &str = "IRDY# asserted without an address phase in the clock before";
-const FRAME_IN_DAC: &str = "FRAME# released in the second address phase of a dual address cycle";
-const FRAME_WITHOUT_IRDY: &str = "FRAME# released while IRDY# was not asserted";
-const FRAME_RETURNED: &str = "FRAME# asserted again before the last data phase ended";
-const IRDY_AFTER_LAST_PHASE: &str = "IRDY# still asserted after the last data phase";
-const GAVE_UP: &str = "the initiator gave up a claimed transaction without TRDY# or STOP#";
-const TRUNCATED: &str = "the capture ends, has a gap or shows a reset inside this transaction";
-const ADDRESS_PARITY: &str = "AD, C/BE# and PAR of the address phase are not even";
-const DATA_PARITY: &str = "AD, C/BE# and PAR of a data phase are not even";
-const PERR: &str = "PERR# asserted";
-const SERR: &str = "SERR# asserted";
-const SUSPECT: &str = "a control line changed between the last two samples before a clock edge";
-const GAP: &str = "the capture has a gap";

@@ -8,7 +8,7 @@ use crate::pipeline::{self, Decoded as Decoding, Options};
 use crate::rules::{Findings, Histogram, Parameters, RULES, RuleSet};
 use crate::tables::Wanted;
 use crate::waves::waves as of_lines;
-use crate::wire::{WireSpec, clock_mhz as measured_mhz, frames};
+use crate::wire::{WireScan, WireSpec, clock_mhz as measured_mhz, frames};
 use crate::write::{FileSink, TableFile};
 use crate::{interrupt, memory, read, stream, tables};
 use arrow::array::{RecordBatch, RecordBatchIterator};
@@ -20,7 +20,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The exceptions are those of `pcitrace.errors`.
 pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
@@ -172,18 +172,24 @@ impl Capture {
     }
 }
 
+/// Makes the batches of a table.
+type Make = Box<dyn FnOnce() -> Vec<RecordBatch> + Send>;
+
 /// An Arrow table that other libraries read without a copy.
 #[pyclass(frozen, module = "pcitrace._kernel")]
 pub struct Table {
     schema: SchemaRef,
-    pub batches: Vec<RecordBatch>,
+    rows: usize,
+    batches: OnceLock<Vec<RecordBatch>>,
+    /// Until somebody asks for them.
+    make: Mutex<Option<Make>>,
 }
 
 #[pymethods]
 impl Table {
     #[getter]
     fn num_rows(&self) -> usize {
-        self.batches.iter().map(RecordBatch::num_rows).sum()
+        self.rows
     }
 
     /// Ref: Arrow PyCapsule interface, "arrow_array_stream".
@@ -195,7 +201,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // A consumer's wish for other types is best effort; it converts itself.
         let _ = requested_schema;
-        let batches = self.batches.clone().into_iter().map(Ok);
+        let batches = self.batches().to_vec().into_iter().map(Ok);
         let reader = RecordBatchIterator::new(batches, self.schema.clone());
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
@@ -203,12 +209,29 @@ impl Table {
 }
 
 impl Table {
+    /// The rows; made now where nobody has asked for them before.
+    pub fn batches(&self) -> &[RecordBatch] {
+        self.batches.get_or_init(|| {
+            let make = self.make.lock().unwrap_or_else(PoisonError::into_inner).take();
+            make.map_or(Vec::new(), |make| make())
+        })
+    }
+
     pub fn of(batch: RecordBatch) -> Self {
-        Table { schema: batch.schema(), batches: vec![batch] }
+        Self::of_batches((batch.schema(), vec![batch]))
     }
 
     fn of_batches((schema, batches): (SchemaRef, Vec<RecordBatch>)) -> Self {
-        Table { schema, batches }
+        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        Table { schema, rows, batches: OnceLock::from(batches), make: Mutex::new(None) }
+    }
+
+    /// The problems of a bus: they have long texts, and most callers only want to know how many there are.
+    fn of_problems(decoded: &mut Decoding) -> Self {
+        let (bus, problems) = (decoded.bus.clone(), std::mem::take(&mut decoded.problems));
+        let rows = problems.len();
+        let make: Make = Box::new(move || tables::problems([(&bus, problems.in_order().as_slice())]).1);
+        Table { schema: tables::problem_schema(), rows, batches: OnceLock::new(), make: Mutex::new(Some(make)) }
     }
 }
 
@@ -432,8 +455,8 @@ fn from_samples(
 
 #[pyfunction]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None, coded = true,
-                    data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, parameters = None, requests = false, until = None,
-                    threads = 0, progress = None, portable = false))]
+                    data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, parameters = None,
+                    requests = false, until = None, threads = 0, progress = None, wires = Vec::new(), portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode(
     py: Python<'_>,
@@ -454,6 +477,7 @@ fn decode(
     until: Option<u64>,
     threads: usize,
     progress: Option<Py<PyAny>>,
+    wires: Vec<Py<Wire>>,
     portable: bool,
 ) -> PyResult<Vec<Decoded>> {
     let rules = rule_set(rules)?;
@@ -475,26 +499,31 @@ fn decode(
     };
     let mut watch = Watch { hook: progress, raised: None };
     let mut sink = MemorySink::new(&Wanted { columns, coded }).map_err(|error| to_python(py, error))?;
+    let wanted: Vec<WireSpec> = wires.iter().map(|wire| wire.get().spec.clone()).collect();
     let decoded = interruptible(py, || {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
+        if let Data::Sampled(sampled) = &capture.opened.data {
+            let scan = |spec: &WireSpec| WireScan::new(&capture.opened, sampled.as_ref(), spec, rate_hz);
+            sink.wires = wanted.iter().map(scan).collect::<Result<_>>()?;
+        }
         pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))
     });
     let decoded = match decoded {
         Ok(decoded) => decoded,
         Err(error) => return Err(watch.raised.unwrap_or(error)),
     };
+    for (wire, scan) in wires.iter().zip(std::mem::take(&mut sink.wires)) {
+        let frames = Py::new(py, Table::of_batches(scan.finish()))?;
+        *wire.get().frames.lock().unwrap_or_else(PoisonError::into_inner) = Some(frames);
+    }
     decoded
-        .iter()
+        .into_iter()
         .zip(sink.buses)
-        .map(|(decoded, mut rows)| {
+        .map(|(mut decoded, mut rows)| {
             Ok(Decoded {
                 transactions: Py::new(py, Table::of_batches(rows.transactions.take()))?,
                 data_phases: Py::new(py, Table::of_batches(rows.data_phases.take()))?,
-                problems: Py::new(
-                    py,
-                    Table::of_batches(tables::problems([(&decoded.bus, decoded.problems.as_slice())])),
-                )?,
-                clocks: Py::new(py, Table::of(tables::clocks(decoded)))?,
+                clocks: Py::new(py, Table::of(tables::clocks(&decoded)))?,
                 events: Py::new(py, Table::of_batches(rows.events.take()))?,
                 violations: match decoded.findings {
                     Some(ref findings) => {
@@ -506,6 +535,7 @@ fn decode(
                 requests: decoded.requests.clone().map(|requests| (requests.arbitration, requests.acquisition)),
                 clock_mhz: decoded.clock_mhz,
                 duration_us: decoded.duration_us,
+                problems: Py::new(py, Table::of_problems(&mut decoded))?,
             })
         })
         .collect()
@@ -574,12 +604,15 @@ fn decode_to_files<'py>(
     let mut watch = Watch { hook: progress, raised: None };
     let decoded = interruptible(py, || {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
-        let mut sink = FileSink::new(Path::new(transactions), data_phases.map(Path::new), events.map(Path::new))?;
+        let mut sink =
+            FileSink::new(Path::new(transactions), data_phases.map(Path::new), events.map(Path::new), threads)?;
         let decoded = pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))?;
         let problems = match problems {
             Some(path) => {
-                let (schema, batches) = tables::problems(decoded.iter().map(|bus| (&bus.bus, bus.problems.as_slice())));
-                let mut file = TableFile::create(Path::new(path), schema)?;
+                let in_order: Vec<_> = decoded.iter().map(|bus| bus.problems.clone().in_order()).collect();
+                let found = decoded.iter().zip(&in_order).map(|(bus, problems)| (&bus.bus, problems.as_slice()));
+                let (schema, batches) = tables::problems(found);
+                let mut file = TableFile::create(Path::new(path), schema, threads)?;
                 batches.iter().try_for_each(|batch| file.write(batch))?;
                 Some(file)
             }
@@ -605,13 +638,13 @@ pub fn summary<'py>(py: Python<'py>, decoded: &[Decoding]) -> PyResult<Bound<'py
         bus.set_item("clock_mhz", decoded.clock_mhz)?;
         bus.set_item("duration_us", decoded.duration_us)?;
         let problems = PyList::empty(py);
-        for problem in &decoded.problems {
+        for problem in decoded.problems.clone().in_order() {
             let row = PyDict::new(py);
-            row.set_item("kind", problem.kind.name())?;
+            row.set_item("kind", problem.what.kind())?;
             row.set_item("time_us", decoded.bus.time.us(problem.stamp))?;
             row.set_item("transaction", problem.concerns.transaction())?;
             row.set_item("count", problem.count)?;
-            row.set_item("text", problem.text)?;
+            row.set_item("text", problem.what.text())?;
             problems.append(row)?;
         }
         bus.set_item("problems", problems)?;
@@ -620,25 +653,42 @@ pub fn summary<'py>(py: Python<'py>, decoded: &[Decoding]) -> PyResult<Bound<'py
     Ok(summary)
 }
 
-#[pyfunction]
-#[pyo3(signature = (capture, lines, *, rate_hz = None))]
-fn wire(
-    py: Python<'_>,
-    capture: &Capture,
-    lines: HashMap<String, (usize, u32, bool)>,
-    rate_hz: Option<f64>,
-) -> PyResult<Table> {
-    let batch = interruptible(py, || {
-        let source = |name: &str| lines.get(name).map(|&place| checked(&capture.opened, name, place)).transpose();
-        let enable = source("TXEN")?.ok_or_else(|| Error::Decode("no channel is wired to TXEN".into()))?;
-        let mut data = Vec::new();
-        while let Some(line) = source(&format!("TXDATA{}", data.len()))? {
-            data.push(line);
-        }
-        let spec = WireSpec { enable, clock: source("TXCLK")?, data };
-        frames(&capture.opened, &spec, rate_hz)
-    })?;
-    Ok(Table::of_batches(batch))
+/// A wire of a capture: its frames are read by themselves, or in the same pass as buses.
+#[pyclass(frozen, module = "pcitrace._kernel")]
+struct Wire {
+    spec: WireSpec,
+    frames: Mutex<Option<Py<Table>>>,
+}
+
+#[pymethods]
+impl Wire {
+    #[new]
+    fn new(py: Python<'_>, capture: &Capture, lines: HashMap<String, (usize, u32, bool)>) -> PyResult<Self> {
+        let spec = wire_spec(&capture.opened, &lines).map_err(|error| to_python(py, error))?;
+        Ok(Wire { spec, frames: Mutex::new(None) })
+    }
+
+    /// What a pass has found; None before there was one. Captures of changes are read by `read`.
+    #[getter]
+    fn frames(&self, py: Python<'_>) -> Option<Py<Table>> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|frames| frames.clone_ref(py))
+    }
+
+    /// The frames, by a pass of their own.
+    #[pyo3(signature = (capture, *, rate_hz = None))]
+    fn read(&self, py: Python<'_>, capture: &Capture, rate_hz: Option<f64>) -> PyResult<Table> {
+        interruptible(py, || frames(&capture.opened, &self.spec, rate_hz)).map(Table::of_batches)
+    }
+}
+
+fn wire_spec(capture: &Opened, lines: &HashMap<String, (usize, u32, bool)>) -> Result<WireSpec> {
+    let source = |name: &str| lines.get(name).map(|&place| checked(capture, name, place)).transpose();
+    let enable = source("TXEN")?.ok_or_else(|| Error::Decode("no channel is wired to TXEN".into()))?;
+    let mut data = Vec::new();
+    while let Some(line) = source(&format!("TXDATA{}", data.len()))? {
+        data.push(line);
+    }
+    Ok(WireSpec { enable, clock: source("TXCLK")?, data })
 }
 
 /// When single lines change, each `(channel, bit)`.
@@ -670,12 +720,12 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Table>()?;
     module.add_class::<Decoded>()?;
     module.add_class::<Stream>()?;
+    module.add_class::<Wire>()?;
     module.add_function(wrap_pyfunction!(open, module)?)?;
     module.add_function(wrap_pyfunction!(from_samples, module)?)?;
     module.add_function(wrap_pyfunction!(open_raw, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     module.add_function(wrap_pyfunction!(decode_to_files, module)?)?;
-    module.add_function(wrap_pyfunction!(wire, module)?)?;
     module.add_function(wrap_pyfunction!(waves, module)?)?;
     module.add_function(wrap_pyfunction!(measure_clock, module)?)?;
     crate::python_parts::register_in(module)?;

@@ -238,14 +238,14 @@ impl Writer {
             "data_phases" => Ok(tables::data_phases().schema()),
             other => return Err(PyValueError::new_err(format!("there is no table {other} to write"))),
         };
-        let file = schema.and_then(|schema| TableFile::create(Path::new(path), schema));
+        let file = schema.and_then(|schema| TableFile::create(Path::new(path), schema, 0));
         file.map(|file| Writer { file: Mutex::new(Some(file)) }).map_err(|error| to_python(py, error))
     }
 
     fn write(&self, py: Python<'_>, table: &Table) -> PyResult<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = file.as_mut() else { return Err(PyValueError::new_err("the table is closed")) };
-        let written = py.detach(|| table.batches.iter().try_for_each(|batch| file.write(batch)));
+        let written = py.detach(|| table.batches().iter().try_for_each(|batch| file.write(batch)));
         written.map_err(|error| to_python(py, error))
     }
 

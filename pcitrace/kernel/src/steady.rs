@@ -20,18 +20,12 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Of lines (those that were captured) that have to read 1 (asserted) or 0, and of some that only must not change.
-    pub fn new(
-        unit: usize,
-        clk: Option<Bit>,
-        lines: impl IntoIterator<Item = (Option<Bit>, bool)>,
-        still: &[Bit],
-    ) -> Self {
+    /// Of lines that have to be asserted or not, and of some that only must not change.
+    pub fn new(unit: usize, clk: Option<Bit>, lines: impl IntoIterator<Item = (Bit, bool)>, still: &[Bit]) -> Self {
         let fits = unit <= 8;
         let place = |bit: Bit| if fits { u64::from(bit.mask) << (8 * bit.byte) } else { 0 };
         let (mut watched, mut wanted) = (0, 0);
         for (bit, asserted) in lines {
-            let Some(bit) = bit else { continue };
             watched |= place(bit);
             if asserted != (bit.flip != 0) {
                 wanted |= place(bit);

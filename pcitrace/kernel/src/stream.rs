@@ -127,7 +127,7 @@ impl Stream {
                 track.ends_within_a_sample(samples);
             }
             let decoded = track.result(&mut self.sink, &self.options, duration_us, Path::new("stream"))?;
-            problems.push(decoded.problems);
+            problems.push(decoded.problems.in_order());
             clocks.push(decoded.windows);
         }
         Ok((self.tables(&problems, &clocks, duration_us)?, told))

@@ -81,13 +81,13 @@ const EVENTS: &[Column<Event>] = &[
 
 const PROBLEMS: &[Column<Problem>] = &[
     column("bus", cells!(Text, |c, _| Some(&c.bus.name))),
-    column("kind", cells!(Text, |_, p| Some(p.kind.name()))),
+    column("kind", cells!(Text, |_, p| Some(p.what.kind()))),
     column("time_us", cells!(Float, |c, p| Some(c.us(p.stamp)))),
     nullable("transaction", cells!(Integer, |_, p| p.concerns.transaction())),
     column("count", cells!(Integer, |_, p| Some(p.count))),
     column("first_clk", cells!(Integer, |_, p| Some(p.first_clk))),
     column("last_clk", cells!(Integer, |_, p| Some(p.last_clk))),
-    column("text", cells!(Text, |_, p| Some(p.text))),
+    column("text", cells!(Text, |_, p| Some(p.what.text()))),
 ];
 
 /// What a listing reads of problems besides.
@@ -180,6 +180,10 @@ pub fn events() -> Columns<Event> {
 
 /// Rows per batch, at most.
 const LONG: usize = 1 << 17;
+
+pub fn problem_schema() -> SchemaRef {
+    Columns::all(PROBLEMS).schema()
+}
 
 /// Problems, each with its bus, in this order; with the lines that were seen where broken rules are among them.
 pub fn problem_rows(problems: &[(&BusTables, Problem)], with_lines: bool) -> RecordBatch {

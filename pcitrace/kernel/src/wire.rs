@@ -95,15 +95,20 @@ impl Scan {
 
 /// The frames on one direction of the wire: `start_us`, `end_us`, `bytes` (with preamble and FCS).
 pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    let (frames, time) = match &capture.data {
+    match &capture.data {
         Data::Sampled(sampled) => {
-            let rate = rate_hz
-                .or(sampled.rate_hz())
-                .ok_or_else(|| Error::format(&capture.path, "states no sample rate; give it with --rate"))?;
-            (scan_samples(sampled.as_ref(), spec)?, TimeBase::per_second(rate))
+            let mut scan = WireScan::new(capture, sampled.as_ref(), spec, rate_hz)?;
+            let mut buffer = Vec::new();
+            for chunk in sampled.chunks() {
+                scan.push(&chunk?.bytes(&mut buffer)?)?;
+            }
+            Ok(scan.finish())
         }
-        Data::Changes(changes) => (scan_changes(changes.as_ref(), spec)?, TimeBase::ticks(changes.tick())),
-    };
+        Data::Changes(changes) => Ok(table(&scan_changes(changes.as_ref(), spec)?, TimeBase::ticks(changes.tick()))),
+    }
+}
+
+fn table(frames: &[Frame], time: TimeBase) -> (SchemaRef, Vec<RecordBatch>) {
     let schema = Arc::new(Schema::new(vec![
         Field::new("start_us", DataType::Float64, true),
         Field::new("end_us", DataType::Float64, true),
@@ -111,7 +116,7 @@ pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Resul
     ]));
     let length = |frame: &Frame| frame.bytes.as_ref().map_or(0, Vec::len);
     let mut batches = Vec::new();
-    let mut rest = frames.as_slice();
+    let mut rest = frames;
     while !rest.is_empty() {
         let mut left = BATCH_BYTES;
         let fits = |frame: &&Frame| {
@@ -123,7 +128,7 @@ pub fn frames(capture: &Capture, spec: &WireSpec, rate_hz: Option<f64>) -> Resul
         batches.push(batch(&schema, some, time));
         rest = behind;
     }
-    Ok((schema, batches))
+    (schema, batches)
 }
 
 /// Bytes of frames in a batch: Arrow counts up to 2 GiB.
@@ -142,45 +147,56 @@ fn batch(schema: &SchemaRef, frames: &[Frame], time: TimeBase) -> RecordBatch {
     RecordBatch::try_new(schema.clone(), columns).expect("three columns of one length")
 }
 
-fn scan_samples(sampled: &dyn Sampled, spec: &WireSpec) -> Result<Vec<Frame>> {
-    let unit = sampled.unit_size();
-    let bit = |source: &Source| Bit::new(sampled.bits()[source.channel], source.active_low);
-    let lines = Lines {
-        enable: bit(&spec.enable),
-        clock: spec.clock.as_ref().map(bit),
-        data: spec.data.iter().map(bit).collect(),
-    };
-    let mut scan = Scan::new(spec);
-    let mut before: Option<Vec<u8>> = None;
-    let mut stamp = 0;
-    for_each_sample(sampled, |samples| {
-        let count = samples.len() / unit;
-        let mut at = 0;
-        while at < count {
-            if scan.symbol_bits.is_none() || scan.enabled == Some(false) {
-                // Only TX_EN matters: on to the next sample in which it differs.
-                at += scan.enabled.map_or(0, |enabled| run_of(&samples[at * unit..], unit, lines.enable, enabled));
-                if at == count {
-                    break;
-                }
-            } else if at > 0 && at + 64 <= count {
-                at += lines.read_block(&mut scan, &samples[(at - 1) * unit..], unit, stamp + at as u64);
-                continue;
+/// Frames in samples that come piece by piece, in order.
+pub struct WireScan {
+    lines: Lines,
+    scan: Scan,
+    time: TimeBase,
+    pieces: Pieces,
+    /// The last sample, and the number of the next one.
+    before: Option<Vec<u8>>,
+    stamp: u64,
+}
+
+impl WireScan {
+    pub fn new(capture: &Capture, sampled: &dyn Sampled, spec: &WireSpec, rate_hz: Option<f64>) -> Result<Self> {
+        let rate = rate_hz
+            .or(sampled.rate_hz())
+            .ok_or_else(|| Error::format(&capture.path, "states no sample rate; give it with --rate"))?;
+        let bit = |source: &Source| Bit::new(sampled.bits()[source.channel], source.active_low);
+        let lines = Lines {
+            enable: bit(&spec.enable),
+            clock: spec.clock.as_ref().map(bit),
+            data: spec.data.iter().map(bit).collect(),
+        };
+        Ok(WireScan {
+            lines,
+            scan: Scan::new(spec),
+            time: TimeBase::per_second(rate),
+            pieces: Pieces::new(sampled.unit_size()),
+            before: None,
+            stamp: 0,
+        })
+    }
+
+    /// The next bytes, which may end within a sample.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        let WireScan { lines, scan, pieces, before, stamp, .. } = self;
+        let unit = pieces.unit;
+        pieces.push(bytes, &mut |samples| {
+            lines.read_all(scan, before.as_deref(), samples, unit, *stamp);
+            if let Some(last) = samples.len().checked_sub(unit) {
+                *before = Some(samples[last..].to_vec());
             }
-            let sample = &samples[at * unit..(at + 1) * unit];
-            match at.checked_sub(1) {
-                Some(last) => lines.read(&mut scan, &samples[last * unit..], sample, stamp + at as u64),
-                None => lines.read(&mut scan, before.as_deref().unwrap_or(sample), sample, stamp + at as u64),
-            }
-            at += 1;
-        }
-        if let Some(last) = samples.len().checked_sub(unit) {
-            before = Some(samples[last..].to_vec());
-        }
-        stamp += count as u64;
-        true
-    })?;
-    Ok(scan.finish())
+            *stamp += (samples.len() / unit) as u64;
+            true
+        })?;
+        Ok(())
+    }
+
+    pub fn finish(self) -> (SchemaRef, Vec<RecordBatch>) {
+        table(&self.scan.finish(), self.time)
+    }
 }
 
 /// Where the lines of one direction are in a sample.
@@ -191,6 +207,30 @@ struct Lines {
 }
 
 impl Lines {
+    /// Some samples, of which the first is number `stamp`; `before` is the one before it.
+    fn read_all(&self, scan: &mut Scan, before: Option<&[u8]>, samples: &[u8], unit: usize, stamp: u64) {
+        let count = samples.len() / unit;
+        let mut at = 0;
+        while at < count {
+            if scan.symbol_bits.is_none() || scan.enabled == Some(false) {
+                // Only TX_EN matters: on to the next sample in which it differs.
+                at += scan.enabled.map_or(0, |enabled| run_of(&samples[at * unit..], unit, self.enable, enabled));
+                if at == count {
+                    break;
+                }
+            } else if at > 0 && at + 64 <= count {
+                at += self.read_block(scan, &samples[(at - 1) * unit..], unit, stamp + at as u64);
+                continue;
+            }
+            let sample = &samples[at * unit..(at + 1) * unit];
+            match at.checked_sub(1) {
+                Some(last) => self.read(scan, &samples[last * unit..], sample, stamp + at as u64),
+                None => self.read(scan, before.unwrap_or(sample), sample, stamp + at as u64),
+            }
+            at += 1;
+        }
+    }
+
     /// One sample, and the one before it.
     fn read(&self, scan: &mut Scan, before: &[u8], sample: &[u8], stamp: u64) {
         if self.clock.is_some_and(|clock| clock.get(before) && !clock.get(sample)) {
@@ -284,34 +324,55 @@ fn run_in_blocks<B: Backend>(samples: &[u8], unit: usize, bit: Bit, level: bool)
 /// Samples that are looked at between two questions whether to go on.
 const PIECE_SAMPLES: usize = 1 << 20;
 
-/// Gives whole samples, in pieces; `take` says whether to go on.
-pub fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
-    let unit = sampled.unit_size();
-    let (mut buffer, mut carry) = (Vec::new(), Vec::new());
-    for chunk in sampled.chunks() {
-        let bytes = chunk?.bytes(&mut buffer)?;
-        let mut rest: &[u8] = &bytes;
+/// Bytes as whole samples, in pieces.
+struct Pieces {
+    unit: usize,
+    /// The beginning of a sample.
+    carry: Vec<u8>,
+}
+
+impl Pieces {
+    fn new(unit: usize) -> Self {
+        Pieces { unit, carry: Vec::new() }
+    }
+
+    /// The next bytes; whether `take` wants more.
+    fn push(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8]) -> bool) -> Result<bool> {
+        let Pieces { unit, carry } = self;
+        let mut rest = bytes;
         interrupt::check()?;
         if !carry.is_empty() {
-            let wanted = (unit - carry.len()).min(rest.len());
+            let wanted = (*unit - carry.len()).min(rest.len());
             carry.extend_from_slice(&rest[..wanted]);
             rest = &rest[wanted..];
-            if carry.len() < unit {
-                continue;
+            if carry.len() < *unit {
+                return Ok(true);
             }
-            if !take(&carry) {
-                return Ok(());
+            if !take(carry) {
+                return Ok(false);
             }
             carry.clear();
         }
-        let whole = rest.len() / unit * unit;
-        for piece in rest[..whole].chunks(PIECE_SAMPLES * unit) {
+        let whole = rest.len() / *unit * *unit;
+        for piece in rest[..whole].chunks(PIECE_SAMPLES * *unit) {
             if !take(piece) {
-                return Ok(());
+                return Ok(false);
             }
             interrupt::check()?;
         }
         carry.extend_from_slice(&rest[whole..]);
+        Ok(true)
+    }
+}
+
+/// Gives whole samples, in pieces; `take` says whether to go on.
+pub fn for_each_sample(sampled: &dyn Sampled, mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
+    let mut pieces = Pieces::new(sampled.unit_size());
+    let mut buffer = Vec::new();
+    for chunk in sampled.chunks() {
+        if !pieces.push(&chunk?.bytes(&mut buffer)?, &mut take)? {
+            break;
+        }
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Tables to files as they come.
 
+mod file;
+
 use crate::columns::{Columns, Context, Part, batch, portions};
 use crate::error::{Error, Result};
 use crate::events::Event;
@@ -7,14 +9,8 @@ use crate::interrupt;
 use crate::pipeline::{BusTables, Sink};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
 use crate::tables::{self, Wanted};
-use arrow::array::RecordBatch;
-use arrow::csv::Writer as CsvWriter;
-use arrow::datatypes::SchemaRef;
-use arrow::json::{LineDelimitedWriter, WriterBuilder as JsonBuilder};
-use parquet::arrow::ArrowWriter;
+pub use file::TableFile;
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,99 +35,6 @@ impl Format {
                 "{}: the ending says the format of a table; use .csv, .jsonl or .parquet",
                 path.display()
             ))),
-        }
-    }
-}
-
-type Out = Box<dyn Write + Send>;
-
-enum Encoder {
-    Csv(Box<CsvWriter<Out>>),
-    JsonLines(Box<LineDelimitedWriter<Out>>),
-    Parquet(Box<ArrowWriter<Out>>),
-}
-
-/// A table being written. The file appears under its name when the table is whole.
-pub struct TableFile {
-    path: PathBuf,
-    /// Where it is until then.
-    partial: Option<PathBuf>,
-    encoder: Option<Encoder>,
-}
-
-impl TableFile {
-    pub fn create(path: &Path, schema: SchemaRef) -> Result<Self> {
-        let format = Format::of(path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let partial = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let file = File::create(&partial).map_err(|source| Error::Write { path: path.into(), source })?;
-        let mut table = TableFile { path: path.into(), partial: Some(partial), encoder: None };
-        table.encoder = Some(table.encode(Box::new(BufWriter::with_capacity(1 << 16, file)), format, schema)?);
-        Ok(table)
-    }
-
-    fn encode(&self, out: Out, format: Format, schema: SchemaRef) -> Result<Encoder> {
-        Ok(match format {
-            Format::Csv => {
-                let mut writer = CsvWriter::new(out);
-                // The header, also of a table without rows.
-                writer.write(&RecordBatch::new_empty(schema)).map_err(|error| self.failed(error))?;
-                Encoder::Csv(Box::new(writer))
-            }
-            Format::JsonLines => Encoder::JsonLines(Box::new(JsonBuilder::new().with_explicit_nulls(true).build(out))),
-            Format::Parquet => {
-                let properties = parquet::file::properties::WriterProperties::builder()
-                    .set_compression(parquet::basic::Compression::SNAPPY)
-                    .build();
-                let writer = ArrowWriter::try_new(out, schema, Some(properties)).map_err(|error| self.failed(error))?;
-                Encoder::Parquet(Box::new(writer))
-            }
-        })
-    }
-
-    fn failed(&self, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-        Error::Write { path: self.path.clone(), source: std::io::Error::other(error) }
-    }
-
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let result = match &mut self.encoder {
-            Some(Encoder::Csv(writer)) => writer.write(batch).map_err(std::io::Error::other),
-            Some(Encoder::JsonLines(writer)) => writer.write(batch).map_err(std::io::Error::other),
-            Some(Encoder::Parquet(writer)) => writer.write(batch).map_err(std::io::Error::other),
-            None => Ok(()),
-        };
-        result.map_err(|error| self.failed(error))
-    }
-
-    pub fn finish(mut self) -> Result<()> {
-        let done = |out: Out| {
-            let mut out = out;
-            out.flush()
-        };
-        let result = match self.encoder.take() {
-            Some(Encoder::Csv(writer)) => done(writer.into_inner()),
-            Some(Encoder::JsonLines(mut writer)) => {
-                writer.finish().map_err(std::io::Error::other).and_then(|()| done(writer.into_inner()))
-            }
-            Some(Encoder::Parquet(writer)) => writer.into_inner().map_err(std::io::Error::other).and_then(done),
-            None => Ok(()),
-        };
-        result.map_err(|source| Error::Write { path: self.path.clone(), source })?;
-        if let Some(partial) = self.partial.take() {
-            std::fs::rename(&partial, &self.path).map_err(|source| {
-                let _ = std::fs::remove_file(&partial);
-                Error::Write { path: self.path.clone(), source }
-            })?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for TableFile {
-    /// A table that was not finished leaves nothing behind.
-    fn drop(&mut self) {
-        if let Some(partial) = &self.partial {
-            let _ = std::fs::remove_file(partial);
         }
     }
 }
@@ -222,10 +125,12 @@ pub struct FileSink {
     transactions_file: Option<TableFile>,
     data_phases_file: Option<TableFile>,
     events_file: Option<TableFile>,
+    threads: usize,
 }
 
 impl FileSink {
-    pub fn new(transactions: &Path, data_phases: Option<&Path>, events: Option<&Path>) -> Result<Self> {
+    /// `threads` as of [`TableFile::create`].
+    pub fn new(transactions: &Path, data_phases: Option<&Path>, events: Option<&Path>, threads: usize) -> Result<Self> {
         for path in std::iter::once(transactions).chain(data_phases).chain(events) {
             Format::of(path)?;
         }
@@ -243,6 +148,7 @@ impl FileSink {
             transactions_file: None,
             data_phases_file: None,
             events_file: None,
+            threads,
         })
     }
 
@@ -288,9 +194,11 @@ impl Sink for FileSink {
         self.transactions = Merge::new(buses.len(), |t| t.start);
         self.data_phases = Merge::new(buses.len(), |d| d.stamp);
         self.events = Merge::new(buses.len(), |e| e.stamp);
-        self.transactions_file = Some(TableFile::create(&self.transactions_path, self.transaction_columns.schema())?);
-        let create =
-            |path: &Option<PathBuf>, schema| path.as_ref().map(|path| TableFile::create(path, schema)).transpose();
+        self.transactions_file =
+            Some(TableFile::create(&self.transactions_path, self.transaction_columns.schema(), self.threads)?);
+        let create = |path: &Option<PathBuf>, schema| {
+            path.as_ref().map(|path| TableFile::create(path, schema, self.threads)).transpose()
+        };
         self.data_phases_file = create(&self.data_phases_path, self.data_phase_columns.schema())?;
         self.events_file = create(&self.events_path, self.event_columns.schema())?;
         Ok(vec![Rows::default(); buses.len()])

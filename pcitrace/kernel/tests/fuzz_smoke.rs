@@ -5,6 +5,8 @@
 mod bus;
 #[path = "../fuzz/files.rs"]
 mod files;
+#[path = "../fuzz/memory.rs"]
+mod memory;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,7 +76,10 @@ fn crashes(target: &str) -> Vec<Vec<u8>> {
 #[test]
 fn past_crashes() {
     crashes("files").iter().for_each(|input| files::read_file(input));
-    crashes("samples").iter().for_each(|input| bus::check_samples(input));
+    crashes("samples").iter().for_each(|input| {
+        bus::check_samples(input);
+        bus::check_stream(input);
+    });
 }
 
 /// The bits of past crashes are a bus of a kind; as samples and as changes, whole and damaged.
@@ -87,6 +92,7 @@ fn damaged_buses() {
             damage(&mut bytes, &mut random);
             bus::check_samples(&bytes);
             bus::check_changes(&bytes);
+            bus::check_stream(&bytes);
         }
     }
 }

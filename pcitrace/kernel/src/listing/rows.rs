@@ -2,7 +2,7 @@
 
 use super::line::Phase;
 use crate::parts::Part;
-use crate::problems::ProblemKind;
+use crate::problems::What;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, StringArray, UInt8Array, UInt64Array,
 };
@@ -187,7 +187,7 @@ pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>
             let seen = seen.map(|(when, lines)| format!("{when}: {lines}")).join("; ");
             format!("{}: {sentence}{} [{seen}]", kind.value(row), times(row))
         }
-        _ if kind.value(row) == ProblemKind::Event.name() => text.value(row).to_string(),
+        _ if kind.value(row) == What::EVENT => text.value(row).to_string(),
         _ => format!("{}: {}{}", kind.value(row).replace('_', " "), text.value(row), times(row)),
     };
     Ok((0..batch.num_rows())
@@ -197,7 +197,7 @@ pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>
             time_us: time_us.value(row),
             transaction: some(number.is_valid(row), || number.value(row)),
             text: said(row),
-            is_event: kind.value(row) == ProblemKind::Event.name(),
+            is_event: kind.value(row) == What::EVENT,
         })
         .collect())
 }

@@ -1,9 +1,9 @@
 //! How a transaction ends, and what may still be said of it afterwards.
 
-use super::{GAVE_UP, PERR, Protocol, SERR, SPECIAL_CYCLE, SUSPECT, State, TRUNCATED, Tail, Watched, is_read};
+use super::{Protocol, SPECIAL_CYCLE, State, Tail, Watched, is_read};
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, below, range};
-use crate::problems::ProblemKind;
+use crate::problems::What;
 use crate::rows::Termination;
 
 impl Protocol {
@@ -85,13 +85,13 @@ impl Protocol {
         let (start, start_clk, suspect) = (row.start, row.start_clk, row.suspect);
         let gave_up = because.is_none() && open.stopped.is_none() && !answered_last && self.layout.stop.is_some();
         if gave_up && termination == Termination::Unknown {
-            self.problem((after - 1, end), ProblemKind::IllegalSequence, Some(open.number), GAVE_UP);
+            self.problem((after - 1, end), What::GaveUp, Some(open.number));
         }
         if termination == Termination::Truncated {
-            self.problem((after - 1, end), ProblemKind::Truncated, Some(open.number), TRUNCATED);
+            self.problem((after - 1, end), What::Truncated, Some(open.number));
         }
         if suspect == Some(true) {
-            self.problem((start_clk, start), ProblemKind::Suspect, Some(open.number), SUSPECT);
+            self.problem((start_clk, start), What::Suspect, Some(open.number));
         }
         self.after_transaction = Some(after);
         self.state = State::Idle;
@@ -116,10 +116,10 @@ impl Protocol {
         row.serr = tail.serr.result(self.layout.serr);
         let (end, perr, serr) = ((row.start_clk + row.clocks - 1, row.end), row.perr, row.serr);
         if perr == Some(true) {
-            self.problem(end, ProblemKind::ParityError, Some(tail.number), PERR);
+            self.problem(end, What::ParityError, Some(tail.number));
         }
         if serr == Some(true) {
-            self.problem(end, ProblemKind::SystemError, Some(tail.number), SERR);
+            self.problem(end, What::SystemError, Some(tail.number));
         }
     }
 

@@ -1,9 +1,9 @@
 //! Address and data phases one by one: command, address, data, byte enables, parity.
 
-use super::{ADDRESS_PARITY, AwaitsPar, DATA_PARITY, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched};
+use super::{AwaitsPar, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched};
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, ones};
-use crate::problems::ProblemKind;
+use crate::problems::What;
 use crate::rows::{DataPhase, Termination, Transaction};
 
 impl Protocol {
@@ -159,7 +159,7 @@ impl Protocol {
                 };
                 let (at, number) = ((row.start_clk, row.start), open.number);
                 if !ok {
-                    self.problem(at, ProblemKind::AddressParity, Some(number), ADDRESS_PARITY);
+                    self.problem(at, What::AddressParity, Some(number));
                 }
             }
             AwaitsPar::Data { odd, odd_high, number, stamp, clk } => {
@@ -170,7 +170,7 @@ impl Protocol {
                     phase.parity_ok = ok;
                 }
                 if ok == Some(false) {
-                    self.problem((clk, stamp), ProblemKind::DataParity, Some(number), DATA_PARITY);
+                    self.problem((clk, stamp), What::DataParity, Some(number));
                 }
             }
         }
@@ -232,7 +232,7 @@ impl Protocol {
             }
         }
         for clock in ones(bad) {
-            self.problem(self.at(block, clock), ProblemKind::DataParity, Some(number), DATA_PARITY);
+            self.problem(self.at(block, clock), What::DataParity, Some(number));
         }
         known |= known_high;
         if known & last != 0 {

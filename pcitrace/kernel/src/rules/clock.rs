@@ -61,13 +61,13 @@ impl ClockWatch {
     /// All samples of a span, of which `samples` are new.
     #[inline(always)]
     pub fn watch<B: Backend>(&mut self, span: &Span, samples: usize, limits: ClockLimits, found: &mut Vec<Violation>) {
-        let Some(clk) = span.clk else { return };
+        let Some(clk) = span.clk() else { return };
         let mut from = 0;
         while from < samples {
             // 64 samples follow everywhere but at the end, where those before are read again.
             let start = from.min(samples.saturating_sub(64));
             // Safety: the span holds 64 samples at least, and a layout's bits lie within the unit.
-            let word = unsafe { B::line(span.sample(start).as_ptr(), span.unit, clk) } >> (from - start);
+            let word = unsafe { B::line(span.sample(start).as_ptr(), span.unit(), clk) } >> (from - start);
             let count = (samples - from).min(64 - (from - start)).min(64) as u32;
             let before = self.level.unwrap_or(word & 1 != 0);
             self.level = Some(before);

@@ -137,14 +137,10 @@ impl Reader {
     #[inline(always)]
     pub fn read<B: Backend>(&self, block: &Block<B>) -> Words {
         let mut words = [0; MOST];
-        let first = block.span.sample(block.start).as_ptr();
         for (byte, lines) in &self.bytes {
-            // Safety: 64 samples follow the block's start, and a layout's bits lie within the unit.
-            unsafe {
-                let plane = B::plane(first, block.span.unit, *byte);
-                for &(index, left, flip) in lines {
-                    words[index] = B::compress(B::top_bits(plane, left) ^ flip, block.edges);
-                }
+            let plane = block.plane(*byte);
+            for &(index, left, flip) in lines {
+                words[index] = block.line_of(plane, left, flip);
             }
         }
         words

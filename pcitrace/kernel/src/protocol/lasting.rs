@@ -1,0 +1,71 @@
+//! States of the bus that last: what the lines read in them, and how their clocks are counted without a look at each.
+
+use super::{Protocol, State};
+use crate::bits::Bit;
+use crate::layout::Layout;
+
+/// Lines that were captured, each with whether it is asserted.
+pub type Levels = Vec<(Bit, bool)>;
+
+fn captured<const N: usize>(lines: [Option<Bit>; N], asserted: bool) -> impl Iterator<Item = (Bit, bool)> {
+    lines.into_iter().flatten().map(move |line| (line, asserted))
+}
+
+impl Protocol {
+    /// What the lines read while the bus is idle. After such a clock nothing is open, and PAR of the last phase was seen; only
+    /// PERR# and SERR# come one clock later than that. So it is where a decoder may start knowing nothing.
+    pub fn idle_levels(layout: &Layout) -> Levels {
+        captured([Some(layout.frame), Some(layout.irdy), layout.rst, layout.unknown], false).collect()
+    }
+
+    /// What they read in the middle of a burst, while each clock moves all bytes of a data phase.
+    pub fn burst_levels(layout: &Layout) -> Levels {
+        let moving = [Some(layout.frame), Some(layout.irdy), Some(layout.trdy), layout.devsel];
+        let quiet = [layout.stop, layout.rst, layout.unknown, layout.perr, layout.serr, layout.cbe_unknown];
+        let enabled = layout.cbe.iter().map(|&lane| (lane, false));
+        captured(moving, true).chain(captured(quiet, false)).chain(enabled).collect()
+    }
+
+    /// Nothing is open or pending: idle clocks need no look.
+    #[inline(always)]
+    pub fn is_quiet(&self) -> bool {
+        self.state == State::Idle && self.tail.is_none() && self.awaits_par.is_none()
+    }
+
+    #[inline(always)]
+    pub fn skip_idle(&mut self, clocks: u64) {
+        self.counts.idle += clocks;
+        self.clk += clocks;
+    }
+
+    /// In a burst that has begun, and nobody asks for its single data phases.
+    #[inline(always)]
+    pub fn is_bursting(&self) -> bool {
+        self.state == State::Open
+            && !self.looks_at_phases
+            && self.tail.is_none()
+            && self.awaits_par.is_none()
+            && self
+                .open
+                .as_ref()
+                .is_some_and(|open| open.claimed && !open.wide && self.rows.transactions[open.row].data_phases > 0)
+    }
+
+    /// Clocks of a burst that end a data phase with all bytes each, and nothing else; the stamp is that of the last.
+    #[inline(always)]
+    pub fn skip_burst(&mut self, clocks: u64, last: u64) {
+        let Some(open) = &mut self.open else { return };
+        let row = &mut self.rows.transactions[open.row];
+        row.last_data = last;
+        row.data_phases += clocks;
+        row.bytes += 4 * clocks;
+        self.counts.data += clocks;
+        self.counts.bytes += 4 * clocks;
+        if self.layout.cbe.is_empty() {
+            self.counts.inexact_phases += clocks;
+        }
+        self.clk += clocks;
+        self.last_stamp = last;
+        self.last_clock_in_window_before = false;
+    }
+}
