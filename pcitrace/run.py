@@ -232,8 +232,13 @@ class Capture:
         rate = self.clock_mhz * 1e6 if self.clock_mhz else self.rate_hz
         return self.sample_count / rate if rate else None
 
-    def samples(self) -> npt.NDArray[np.uint8]:
-        """Read all samples.
+    def samples(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.uint8]:
+        """Read samples.
+
+        Parameters
+        ----------
+        first, last : int, optional
+            Only those from number `first` to before `last`; no more than these are kept in memory.
 
         Returns
         -------
@@ -252,7 +257,7 @@ class Capture:
                 f"{self.path}: a {self.format} capture lists changes and has no samples; decode its buses instead",
                 self.path,
             )
-        return np.frombuffer(self._kernel.read_samples(), np.uint8).reshape(-1, self._kernel.unit_size)
+        return np.frombuffer(self._kernel.read_samples(first, last), np.uint8).reshape(-1, self._kernel.unit_size)
 
     def wire(self, name: str) -> pd.DataFrame:
         """Frames on the wire that host `name` sends: ``start_us`` and ``end_us`` (rise and fall of TXEN), ``bytes``.

@@ -129,3 +129,11 @@ def test_what_is_masked_is_not_listed(capsys: pytest.CaptureFixture[str]) -> Non
     assert "!" not in capsys.readouterr().out
     assert main(["list", path, "--rules", "M"]) == 0
     assert "!" not in capsys.readouterr().out
+
+
+def test_names_are_known_where_what_placed_them_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(FAULTS / "wrong-bar.sr")
+    assert main(["list", path, "--from", "10us", "--to", "11.5us"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert "memory read e8000008 eth0 BAR0+0x8" in rows[1]
+    assert re.search(CAUSES["wrong-bar"], next(row for row in rows if row.startswith("!")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -117,3 +118,48 @@ def test_statistics_of_a_choice(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["pci"]["transactions"] == len(rows)
     assert told["pci"]["commands"] == {"memory_write": len(rows)}
     assert told["pci"]["latency_us"]["first_data"]["n"] == int(rows["first_data_us"].notna().sum())
+
+
+def waited(path: Path) -> tuple[Counter[int], Counter[int]]:
+    """Clocks from REQ# to GNT#, and from there to the address phase, counted slowly."""
+    arbitration: Counter[int] = Counter()
+    acquisition: Counter[int] = Counter()
+    clocks = [v for _, v in slow_vcd.edges(path, "CLK")]
+    agents = len(clocks[0]["GNT"])
+
+    def on(n: int, bus: str, agent: int) -> bool:
+        return clocks[n][bus][agents - 1 - agent] == "0"
+
+    frame = [v["FRAME"] == "0" for v in clocks]
+    for agent in range(agents):
+        asked = granted = None
+        for n in range(1, len(clocks)):
+            alone = [k for k in range(agents) if on(n - 1, "GNT", k)] == [agent]
+            if frame[n] and not frame[n - 1] and alone and granted is not None:
+                acquisition[n - granted] += 1
+                granted = None
+            if on(n - 1, "GNT", agent) and not on(n, "GNT", agent) and granted is not None:
+                granted = None
+                asked = n if on(n, "REQ", agent) else asked
+            if on(n, "REQ", agent) and not on(n - 1, "REQ", agent):
+                asked = n
+            if on(n, "GNT", agent) and asked is not None:
+                arbitration[n - asked] += 1
+                asked, granted = None, n
+    return arbitration, acquisition
+
+
+def test_arbitration_and_acquisition() -> None:
+    bus = pcitrace.open(SEQ1).bus
+    slow = waited(SEQ1)
+    for counts, wanted in zip(bus.capture.decoder.requests(bus.spec), slow, strict=True):
+        assert sum(wanted.values()) > 10
+        assert counts == dict(wanted)
+
+
+def test_latencies_of_the_arbiter(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(printed(capsys, "stats", SEQ1, "--json"))["pci"]["latency_us"]
+    assert told["arbitration"]["n"] > 10
+    assert told["acquisition"]["min"] >= 0.03 - 1e-3
+    missing = json.loads(printed(capsys, "stats", NIC, "--bus", "A", "--json"))["A"]["latency_us"]["arbitration"]
+    assert missing["n"] or "not captured" in missing["reason"]

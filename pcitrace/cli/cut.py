@@ -56,13 +56,13 @@ def _limits_us(args: argparse.Namespace, bus: Bus) -> tuple[float, float]:
     """From when to when the arguments ask for."""
     from pcitrace.instrument.moments import Unit, duration_us, moment
 
-    rows = bus.transactions
     if args.transaction is not None:
-        chosen = rows[rows["transaction"] == args.transaction]
-        if chosen.empty:
+        rows = bus.arrow("transactions", columns=["start_us", "end_us"])
+        if not 0 <= args.transaction < len(rows):
             raise DecodeError(f"{args.file}: no transaction {args.transaction}; there are {len(rows)}")
+        chosen = rows.slice(args.transaction, 1).to_pylist()[0]
         reach_us = duration_us(args.around)
-        return float(chosen["start_us"].iloc[0]) - reach_us, float(chosen["end_us"].iloc[0]) + reach_us
+        return float(chosen["start_us"]) - reach_us, float(chosen["end_us"]) + reach_us
 
     def at_us(text: str | None, default: float) -> float:
         if text is None:

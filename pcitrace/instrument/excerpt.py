@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Excerpt", "cut", "idle_limits"]
 
 _MEMBER = 4 << 20  # bytes of samples in a member, as sigrok itself writes them
+_PIECE = 256 << 20  # bytes of samples that are in memory at once: each goes over what is before it again
 _IDLE_CLKS = 3
 """Clocks that are kept on either side: a decoder is in step after one idle clock, and parity comes one clock late."""
 
@@ -52,10 +53,10 @@ def idle_limits(bus: Bus, start_us: float, stop_us: float) -> tuple[float, float
     float, float
         In us: no transaction goes on at either.
     """
-    rows = bus.transactions
+    rows = bus.arrow("transactions", columns=["start_us", "end_us"])
     clock_us = 1 / (bus.clock_mhz or 33.3)
     margin = _IDLE_CLKS * clock_us
-    starts, ends = rows["start_us"].to_numpy(dtype=float), rows["end_us"].to_numpy(dtype=float)
+    starts, ends = rows["start_us"].to_numpy(), rows["end_us"].to_numpy()
     # To before the transaction that goes on, and before those that it follows without enough idle clocks.
     row = int(np.searchsorted(starts, start_us + margin)) - 1
     while row >= 0 and ends[row] + margin > start_us:
@@ -130,8 +131,7 @@ def _sr(capture: Capture, start_us: float, stop_us: float, path: Path) -> tuple[
         raise CaptureFormatError(f"{capture.path}: states no sample rate; give it with --rate", capture.path)
     first = max(int(start_us * rate_hz / 1e6), 0)
     last = min(int(stop_us * rate_hz / 1e6) + 1, capture.sample_count)
-    samples = capture.samples()[first:last]
-    unit = samples.shape[1]
+    unit = capture.samples(first, first).shape[1]
     lines = [
         "[global]",
         "sigrok version=0.5.2",
@@ -148,9 +148,13 @@ def _sr(capture: Capture, start_us: float, stop_us: float, path: Path) -> tuple[
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("version", "2")
         archive.writestr("metadata", "\n".join(lines))
-        step = _MEMBER // unit
-        for number, begin in enumerate(range(0, len(samples), step), 1):
-            archive.writestr(f"logic-1-{number}", samples[begin : begin + step].tobytes())
+        number = 0
+        step = _PIECE // unit
+        for piece in range(first, last, step):
+            samples = capture.samples(piece, min(piece + step, last))
+            for begin in range(0, len(samples), _MEMBER // unit):
+                number += 1
+                archive.writestr(f"logic-1-{number}", samples[begin : begin + _MEMBER // unit].tobytes())
     return first, last
 
 

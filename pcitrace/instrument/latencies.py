@@ -39,8 +39,8 @@ def latencies(bus: Bus, grants: Mapping[str, str] | None = None, chosen: pa.Tabl
         ``latency_us``: by kind ``n``, ``min``, ``median``, ``p99``, ``max`` in us; null with a ``reason`` where it
         cannot be told. ``first_data``: address phase to the first data. ``next_data``: from one data phase to the next.
         ``retry_to_completion``: first attempt of an access that was retried to its data. ``doorbell_to_dma``: a write
-        to a device's window to the next transaction that this device begins. ``arbitration`` (REQ# to GNT#) and
-        ``acquisition`` (GNT# to the address phase): not measured yet.
+        to a device's window to the next transaction that this device begins. ``arbitration``: the first clock with REQ#
+        to the first one with GNT#. ``acquisition``: from there to the address phase.
         ``waits``: ``by`` (clocks by who caused them) and ``initiators`` (name -> clocks that it made wait, and waited).
         ``delayed``: accesses that were retried, and what became of them.
     """
@@ -49,8 +49,7 @@ def latencies(bus: Bus, grants: Mapping[str, str] | None = None, chosen: pa.Tabl
     names = Names(grants)
     start, first = floats(table, "start_us"), floats(table, "first_data_us")
     found: dict[str, Any] = {
-        "arbitration": _unknown("REQ# to GNT# is not measured"),
-        "acquisition": _unknown("GNT# to the address phase is not measured"),
+        **_requests(bus),
         "first_data": _distribution(first - start),
         "next_data": _distribution(_next_data(bus, None if chosen is None else table)),
         "retry_to_completion": _unknown(_NO_ADDRESS),
@@ -79,6 +78,23 @@ def _distribution(values: Floats) -> dict[str, Any]:
 
 def _unknown(reason: str) -> dict[str, Any]:
     return {"n": 0, "min": None, "median": None, "p99": None, "max": None, "reason": reason}
+
+
+def _requests(bus: Bus) -> dict[str, Any]:
+    """From REQ# to GNT#, and from there to the address phase, of all agents whose lines were captured."""
+    agents = [line for line in bus.lines if line.startswith("GNT")]
+    asking = [line for line in agents if line.replace("GNT", "REQ", 1) in bus.lines]
+    missing = "GNT# not captured" if not agents else "REQ# not captured" if not asking else None
+    decoder, mhz = bus.capture.decoder, bus.mean_clock_mhz
+    if missing is None and decoder.together:
+        missing = "a pipe is read once, and this takes a pass of its own"
+    if missing is not None or mhz is None:
+        return dict.fromkeys(("arbitration", "acquisition"), _unknown(missing or "CLK has no two edges"))
+    found = zip(("arbitration", "acquisition"), decoder.requests(bus.spec), strict=True)
+    return {
+        kind: _distribution(np.repeat(np.array([*counts], dtype=float), [*counts.values()]) / mhz)
+        for kind, counts in found
+    }
 
 
 def _next_data(bus: Bus, chosen: pa.Table | None) -> Floats:

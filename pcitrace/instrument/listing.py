@@ -117,16 +117,22 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
         bus_mhz = next((one.how.bus_mhz for one in judged if one.how.bus_mhz is not None), None)
         yield b"".join(one.causes(settings, len(buses) > 1) for one in judged)
     columns = _kernel.Listing.columns()
-    for part in parts(buses, columns, choice=choice, data_phases=has_data, rules=rules, bus_mhz=bus_mhz):
+    choice = choice or Choice()
+    every = parts(buses, columns, choice=choice, data_phases=has_data, rules=rules, bus_mhz=bus_mhz, whole=True)
+    for part in every:
+        wanted = choice.wanted(part)
+        shown = part if wanted is None else part.choose(wanted)
         written = 0
-        listing.begin(part)
+        listing.begin(shown)
+        # Names are learned from all accesses, also from those that are not listed.
         for row, bus, transaction, command, address, moved in part.configuration() if has_data else ():
             if known[bus].is_new(command, address, moved):
                 # What is learned from this access is known in its own line, and not before.
-                yield listing.lines(part, written, row)
-                written = row
+                place = row if wanted is None else wanted.count(1, 0, row)
+                yield listing.lines(shown, written, place)
+                written = place
                 known[bus].learn(transaction, command, address, moved)
-        yield listing.lines(part, written, len(part))
+        yield listing.lines(shown, written, len(shown))
     yield listing.finish()
 
 

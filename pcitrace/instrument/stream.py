@@ -62,7 +62,12 @@ class Choice:
 
     def of(self, part: _kernel.Part) -> _kernel.Part:
         """The part with those transactions only that are wanted."""
-        return part if self.condition is None else part.choose(self.condition.fulfilled(self.table(part)).tobytes())
+        wanted = self.wanted(part)
+        return part if wanted is None else part.choose(wanted)
+
+    def wanted(self, part: _kernel.Part) -> bytes | None:
+        """A byte for each transaction of the part that says whether it is wanted; None for all."""
+        return None if self.condition is None else self.condition.fulfilled(self.table(part)).tobytes()
 
     def table(self, part: _kernel.Part) -> pa.Table:
         """The transactions of a part, with their targets where the condition asks for them."""
@@ -98,6 +103,7 @@ def parts(
     data_phases: bool = False,
     rules: Sequence[str] | None = None,
     bus_mhz: int | None = None,
+    whole: bool = False,
 ) -> Iterator[_kernel.Part]:
     """Decode some buses of one capture and give their transactions in parts.
 
@@ -116,6 +122,8 @@ def parts(
         INTD# and LOCK# are among the problems then, as ``event``.
     bus_mhz : int, optional
         33 or 66: whose limits CLK has to keep.
+    whole : bool
+        Leave it to the caller to choose: the parts have all transactions, and the columns that `choice` needs.
 
     Raises
     ------
@@ -131,6 +139,6 @@ def parts(
     specs = [bus.spec for bus in buses]
     judging = {} if rules is None else {"rules": list(rules), "bus_mhz": bus_mhz, "events": True}
     for part in capture.decoder.parts(specs, wanted, data_phases or choice.needs_data, **judging):
-        chosen = choice.of(part)
+        chosen = part if whole else choice.of(part)
         if len(chosen) or len(part) == 0:
             yield chosen
