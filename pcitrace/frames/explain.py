@@ -277,6 +277,10 @@ def _margin(margin: Any) -> str:
     return f"margin: {margin:.1f} nats, {'given' if margin >= SURE else 'null'} (threshold {SURE:g})"
 
 
+def _nats(margin: Any) -> str:
+    return "none, nothing was weighed" if pd.isna(margin) else f"{margin:.1f} nats"
+
+
 def _weighed(side: _Side, one: _Reading) -> list[str]:
     """Return the table of costs, beside the cheapest reading next to the one given."""
     window = np.arange(max(one.head - 1, 0), min(one.tail + 2, len(side.units)))
@@ -306,4 +310,4 @@ def _sum(costs: list[float | None]) -> float:
 def _accesses(frame: pd.Series) -> list[str]:
     names = {"csr_first_us": "first access", "csr_last_us": "last before its DMA", "csr_done_us": "update of the queue"}
     said = [f"{name} {'unknown' if pd.isna(frame[key]) else f'{frame[key]:.3f} us'}" for key, name in names.items()]
-    return [f"accesses that start it: {', '.join(said)}"]
+    return [f"accesses that start it: {', '.join(said)}", f"  margin: {_nats(frame['margin_csr'])}"]
