@@ -40,6 +40,10 @@ UNITS = {
 """Every number that a result may have, and its unit. A Mbit is 1e6 bits."""
 
 
+EXACT = 1e-9
+"""Relative uncertainty below which a number is shown as the exact one that it is, such as the length of a cell."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A number of a result.
@@ -70,7 +74,7 @@ class Parameter:
     def __str__(self) -> str:
         if self.value is None:
             return f"unknown: {self.reason}"
-        if not self.sigma:
+        if not self.sigma or self.sigma < EXACT * abs(self.value):
             return f"{self.value:.10g} {self.unit}"
         from uncertainties import ufloat
 
