@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pcitrace
@@ -178,6 +179,18 @@ class Campaign:
                     part = self.store.read(place.part(table, source.id))
                     if part is not None:
                         yield part
+
+    def places(self) -> Iterator[tuple[Destination, Source]]:
+        """Yield every run with the place of its results."""
+        for place, found in self._places:
+            for source in found:
+                yield place, source
+
+    def report(self, folder: str | os.PathLike[str]) -> Path:
+        """Write an overview and a page a run into a folder; return the path of the overview."""
+        from pcitrace.campaign import page
+
+        return page.write(self, Path(folder))
 
     def _one_place(self) -> tuple[Destination, list[Source]]:
         by = self.options.by(pcitrace.__version__)

@@ -39,6 +39,8 @@ COMMANDS = {
     "report": "work out the constants of NIC, PCI and software; write them as one page or as JSON",
     "campaign": "analyse hundreds of runs, here or on a cluster: each once, whatever dies meanwhile",
     "view": "write one page to look at: lanes to zoom into, waveforms, search, what each row means",
+    "compare": "show runs side by side: their numbers, and what differs in their set-ups",
+    "watch": "show the bus while it runs: occupancy, throughput, transactions, what is wrong",
     "simulate": "simulate a test bench: two hosts, their NICs and a link; writes a run folder with its truth",
 }
 """Subcommands in the order of the help, each with its line there."""

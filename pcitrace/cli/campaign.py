@@ -20,6 +20,7 @@ examples:
   pcitrace campaign status results                     what is done, what failed and why
   pcitrace campaign retry results && pcitrace campaign run 'runs/*' -o results
   pcitrace campaign collect results -o constants.csv   one table of all numbers
+  pcitrace campaign report results -o pages            pages/index.html: what failed, findings, a row a run
   pcitrace campaign one runs/7 -o results              one run, without Dask: for Slurm arrays and Snakemake
 
 What is done is never done again: the same command goes on where it was ended. docs/campaigns.md has the layout.
@@ -53,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", required=True, help=".csv, .parquet or .json (a row a number)"
     )
     collect.add_argument("--combined", metavar="FILE", help="write each constant, put together over the runs, too")
+    report = steps.add_parser("report", help="write an overview as a page, and a page a run")
+    report.add_argument("destination", metavar="DEST", help="destination of a campaign")
+    report.add_argument("-o", "--output", metavar="FOLDER", required=True, help="folder for index.html and runs/")
 
 
 def _add_destination(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +89,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do the step."""
-    steps = {"run": _run, "one": _one, "retry": _retry, "status": _status, "collect": _collect}
+    steps = {"run": _run, "one": _one, "retry": _retry, "status": _status, "collect": _collect, "report": _report}
     return steps[args.step](args)
 
 
@@ -201,6 +205,13 @@ def _collect(args: argparse.Namespace) -> int:
         together = combine.combined(table)
         collect.write(together, args.combined)
         print(f"{len(together)} constants put together -> {args.combined}")
+    return 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    from pcitrace.campaign import Campaign
+
+    print(f"-> {Campaign(destination=args.destination).report(args.output)}")
     return 0
 
 

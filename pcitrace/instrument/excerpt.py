@@ -8,12 +8,13 @@ from __future__ import annotations
 import gzip
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import tomli_w
 
 from pcitrace.errors import CaptureFormatError
@@ -22,7 +23,7 @@ from pcitrace.wiring import Line
 if TYPE_CHECKING:
     from pcitrace.run import Bus, Capture
 
-__all__ = ["Excerpt", "cut", "idle_limits"]
+__all__ = ["Excerpt", "cut", "idle_limits", "write_session"]
 
 _MEMBER = 4 << 20  # bytes of samples in a member, as sigrok itself writes them
 _PIECE = 256 << 20  # bytes of samples that are in memory at once: each goes over what is before it again
@@ -132,16 +133,37 @@ def _sr(capture: Capture, start_us: float, stop_us: float, path: Path) -> tuple[
     first = max(int(start_us * rate_hz / 1e6), 0)
     last = min(int(stop_us * rate_hz / 1e6) + 1, capture.sample_count)
     unit = capture.samples(first, first).shape[1]
+    step = _PIECE // unit
+    pieces = (capture.samples(at, min(at + step, last)) for at in range(first, last, step))
+    write_session(path, pieces, unit, capture.channels, rate_hz)
+    return first, last
+
+
+def write_session(
+    path: Path, pieces: Iterable[npt.NDArray[np.uint8]], unit: int, channels: Sequence[str], rate_hz: float
+) -> None:
+    """Write samples as a sigrok session.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    pieces : iterable of array of uint8, each of shape (samples, unit)
+    unit : int
+        Bytes a sample.
+    channels : sequence of str
+        From bit 0 on.
+    rate_hz : float
+    """
     lines = [
         "[global]",
         "sigrok version=0.5.2",
         "",
         "[device 1]",
         "capturefile=logic-1",
-        f"total probes={len(capture.channels)}",
+        f"total probes={len(channels)}",
         f"samplerate={_rate(rate_hz)}",
         "total analog=0",
-        *(f"probe{number}={name}" for number, name in enumerate(capture.channels, 1)),
+        *(f"probe{number}={name}" for number, name in enumerate(channels, 1)),
         f"unitsize={unit}",
         "",
     ]
@@ -149,13 +171,10 @@ def _sr(capture: Capture, start_us: float, stop_us: float, path: Path) -> tuple[
         archive.writestr("version", "2")
         archive.writestr("metadata", "\n".join(lines))
         number = 0
-        step = _PIECE // unit
-        for piece in range(first, last, step):
-            samples = capture.samples(piece, min(piece + step, last))
+        for samples in pieces:
             for begin in range(0, len(samples), _MEMBER // unit):
                 number += 1
                 archive.writestr(f"logic-1-{number}", samples[begin : begin + _MEMBER // unit].tobytes())
-    return first, last
 
 
 def _rate(rate_hz: float) -> str:

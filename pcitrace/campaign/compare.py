@@ -1,0 +1,158 @@
+"""Runs side by side: their numbers, and what differs in their set-ups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from pcitrace.campaign.errors import CampaignError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["differences", "plot", "side_by_side", "swept"]
+
+IGNORED = ("test.created", "test.title")
+"""Differ in every run, and say nothing of the set-up."""
+
+
+def side_by_side(table: pd.DataFrame, constants: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a row a number and a column a run.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As :func:`pcitrace.campaign.collect.constants` gives it.
+    constants : sequence of str, optional
+        Only these; default: those with an uncertainty in any run, or without a value in all.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``constant``, ``host``, ``unit``, and of each run ``RUN`` and ``RUN sigma``; null where it is not known.
+    """
+    if constants is not None:
+        unknown = set(constants) - set(table["constant"])
+        if unknown:
+            raise CampaignError(f"no run has the number {', '.join(sorted(unknown))}")
+        table = table[table["constant"].isin(constants)]
+    else:
+        has_sigma = table.groupby("constant")["sigma"].transform("count") > 0
+        table = table[has_sigma]
+    names = short(list(dict.fromkeys(table["run"])))
+    keyed = table.assign(host=table["host"].fillna(""), run=table["run"].map(names))
+    told = keyed.pivot_table(
+        index=["constant", "host"], columns="run", values=["value", "sigma"], aggfunc="first", sort=False
+    )
+    units = keyed.dropna(subset=["unit"]).groupby("constant")["unit"].first()
+    found = pd.DataFrame({"unit": [units.get(name, "") for name, _ in told.index]}, index=told.index)
+    for name in names.values():
+        for what in ("value", "sigma"):
+            column = told[(what, name)].astype("float64") if (what, name) in told else math.nan
+            found[name if what == "value" else f"{name} sigma"] = column
+    return found.reset_index()
+
+
+def differences(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what differs in the set-ups: a row a parameter, a column a run.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As :func:`pcitrace.campaign.collect.constants` gives it.
+    """
+    runs = table.drop_duplicates("run").set_index("run")
+    names = short(list(runs.index))
+    columns = [name for name in runs.columns if str(name).startswith("test.") and name not in IGNORED]
+    columns += [name for name in ("card", "bench") if name in runs]
+    rows = []
+    for name in columns:
+        told = runs[name].astype("object")
+        if told.nunique(dropna=False) > 1:
+            rows.append({"parameter": name} | {names[str(run)]: value for run, value in told.items()})
+    return pd.DataFrame(rows, columns=["parameter", *names.values()])
+
+
+def swept(table: pd.DataFrame) -> str | None:
+    """Return the one number that was swept: the column of [sweep], or the only numeric one that differs everywhere."""
+    runs = table.drop_duplicates("run")
+    candidates = []
+    for name in runs.columns:
+        if str(name).startswith("test.") and name not in IGNORED and name != "test.simulation.seed":
+            numbers = pd.to_numeric(runs[name].astype("object"), errors="coerce")
+            if numbers.notna().all() and numbers.nunique() == len(runs) > 1:
+                candidates.append(str(name))
+    stated = [name for name in candidates if name == "test.sweep.value"]
+    return stated[0] if stated else candidates[0] if len(candidates) == 1 else None
+
+
+def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: str | None = None) -> Axes:
+    """Draw one number over the runs, with its uncertainty; against what was swept where something was.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As :func:`pcitrace.campaign.collect.constants` gives it.
+    constant : str
+    ax : matplotlib.axes.Axes, optional
+    against : str, optional
+        Column of the parameter on the x axis; default: :func:`swept`, else the runs side by side.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    CampaignError
+        No run knows the number.
+    """
+    import matplotlib.pyplot as plt
+
+    known = table[(table["constant"] == constant) & table["value"].notna()]
+    if known.empty:
+        reasons = table.loc[table["constant"] == constant, "reason"].dropna().unique()
+        raise CampaignError(f"{constant}: no run knows it: {'; '.join(map(str, reasons[:2])) or 'no such number'}")
+    ax = plt.subplots()[1] if ax is None else ax
+    against = against or swept(table)
+    names = short(list(dict.fromkeys(table["run"])))
+    for host, rows in known.groupby(known["host"].fillna("")):
+        if against is not None:
+            rows = rows.assign(x=pd.to_numeric(rows[against].astype("object"))).sort_values("x")
+            x: Any = rows["x"].to_numpy()
+        else:
+            x = [list(names).index(run) for run in rows["run"]]
+        y = rows["value"].to_numpy("float64")
+        sigma = rows["sigma"].fillna(0.0).to_numpy("float64")
+        ax.errorbar(x, y, sigma, fmt="o-" if against else "o", label=host or None, capsize=3, markersize=4)
+    if against is None:
+        ax.set_xticks(range(len(names)), list(names.values()), rotation=30, ha="right")
+    else:
+        ax.set_xlabel(_key(table, against))
+    unit = next(iter(known["unit"].dropna()), "")
+    ax.set_ylabel(f"{constant} ({unit})" if unit else constant)
+    if known["host"].notna().any():
+        ax.legend(title="host", frameon=False)
+    if "test.origin" in table and (table["test.origin"] == "simulated").any():
+        ax.set_title("simulated", loc="right", color="#9a5b00", fontsize=9)
+    return ax
+
+
+def short(runs: Sequence[str]) -> dict[str, str]:
+    """Return short names of runs that are still different: the last parts of their places."""
+    for parts in range(1, 20):
+        names = {run: "/".join(Path(run).parts[-parts:]) for run in runs}
+        if len(set(names.values())) == len(names):
+            return names
+    return {run: run for run in runs}
+
+
+def _key(table: pd.DataFrame, against: str) -> str:
+    """What a sweep calls the number that it sweeps."""
+    if against == "test.sweep.value" and "test.sweep.key" in table:
+        return str(table["test.sweep.key"].dropna().iloc[0])
+    return against.removeprefix("test.")

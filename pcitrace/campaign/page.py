@@ -1,0 +1,177 @@
+"""The report of a campaign: an overview, and a page a run."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from pcitrace.campaign import combine
+from pcitrace.campaign.sources import Source
+from pcitrace.estimate import Estimate
+
+if TYPE_CHECKING:
+    from pcitrace.campaign.campaign import Campaign
+
+__all__ = ["write"]
+
+_HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; }} th, td {{ padding: .15rem .9rem .15rem 0; text-align: left; }}
+td {{ vertical-align: top; }}
+th {{ border-bottom: 1px solid #8888; }} td.number {{ text-align: right; white-space: nowrap; }}
+.scroll {{ overflow-x: auto; }} small, .why {{ opacity: .75; }} .marked {{ color: #9a5b00; font-weight: bold; }}
+</style></head><body><h1>{title}</h1>
+"""
+_END = "</body></html>\n"
+
+
+def write(campaign: Campaign, folder: Path) -> Path:
+    """Write ``index.html`` and ``runs/``; return the path of the former.
+
+    Parameters
+    ----------
+    campaign : Campaign
+    folder : pathlib.Path
+    """
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    status = campaign.status()["runs"]
+    table = campaign.constants
+    pages = {}
+    for place, source in campaign.places():
+        content = campaign.store.read(place.page(source.id))
+        numbers = campaign.store.read(place.result(source.id))
+        if content is None and numbers is not None:
+            of_run = table[table["run"] == source.url]
+            content = "".join(_of_run(source, of_run, json.loads(numbers))).encode()
+        if content is not None:
+            pages[source.url] = f"runs/{source.id}.html"
+            (folder / pages[source.url]).write_bytes(content)
+    index = folder / "index.html"
+    index.write_text("".join(_overview(campaign, status, table, pages)), encoding="utf-8")
+    return index
+
+
+def _overview(
+    campaign: Campaign, status: Sequence[dict[str, Any]], table: pd.DataFrame, pages: dict[str, str]
+) -> Iterator[str]:
+    yield _HEAD.format(title=f"Campaign: {html.escape(Path(campaign.store.url).name)}")
+    counts = Counter(one["state"] for one in status)
+    yield f"<p>{len(status)} runs: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)) + "</p>\n"
+    if "test.origin" in table and (simulated := table["test.origin"] == "simulated").any():
+        number = table["run"][simulated].nunique()
+        yield f'<p class="marked">Simulated: no real bus stands behind {number} of these runs.</p>\n'
+    failed: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for one in status:
+        if one["state"] == "failed":
+            failed[str(one["reason"]).replace(one["run"], "the run")].append(one)
+    if failed:
+        yield "<h2>Failed</h2>\n"
+        yield from _table(
+            ("reason", "runs"), ((html.escape(why), _runs(one["run"] for one in runs)) for why, runs in failed.items())
+        )
+    findings: dict[str, list[str]] = defaultdict(list)
+    for run, said in table.drop_duplicates("run")[["run", "findings"]].itertuples(index=False):
+        for finding in said:
+            findings[_kind(finding)].append(run)
+    if findings:
+        yield "<h2>Findings</h2>\n<p>Alike but for their numbers.</p>\n"
+        yield from _table(
+            ("finding", "runs"), ((html.escape(text), _runs(runs, pages)) for text, runs in findings.items())
+        )
+    if len(table):
+        yield from _constants(combine.combined(table))
+    yield "<h2>Runs</h2>\n"
+    yield from _table(("run", "state", "seconds", "MiB", "reason"), (_row(one, pages) for one in status))
+    yield _END
+
+
+def _constants(together: pd.DataFrame) -> Iterator[str]:
+    yield "<h2>Constants over the runs</h2>\n<p>Random-effects means; tau is the standard deviation between runs.</p>\n"
+    known = together[together["value"].notna()] if "value" in together else together
+    rows = []
+    for one in known.to_dict("records"):
+        value = Estimate(one["value"], one["sigma"], int(one["runs"]))
+        unit = one["unit"] if isinstance(one["unit"], str) else ""
+        rows.append(
+            (
+                html.escape(one["constant"]),
+                _text(one["host"]),
+                _text(one["card"]),
+                f"{str(value).replace('±', ' ± ')} {html.escape(unit)}",
+                _number(one["tau"]),
+                str(one["runs"]),
+                "<br>".join(html.escape(line) for line in one["outliers"]),
+            )
+        )
+    yield from _table(("constant", "host", "card", "value", "tau", "runs", "outliers"), rows)
+
+
+def _of_run(source: Source, table: pd.DataFrame, numbers: dict[str, Any]) -> Iterator[str]:
+    """A page of one run from its numbers; the whole report, with figures, comes with ``run --pages``."""
+    yield _HEAD.format(title=html.escape(Path(source.url).name))
+    yield f"<p>{html.escape(source.url)}</p>\n"
+    if numbers.get("simulated"):
+        yield '<p class="marked">Simulated: no real bus stands behind these numbers.</p>\n'
+    for finding in numbers.get("findings", ()):
+        yield f"<p>Finding: {html.escape(finding)}</p>\n"
+    rows = []
+    for one in table.to_dict("records"):
+        value = None if pd.isna(one["value"]) else one["value"]
+        sigma = None if pd.isna(one["sigma"]) else one["sigma"]
+        unit = one["unit"] if isinstance(one["unit"], str) else ""
+        told = "unknown" if value is None else str(Estimate(value, sigma, 1)).replace("±", " ± ")
+        count = "" if pd.isna(one["n"]) else str(int(one["n"]))
+        rows.append((html.escape(one["constant"]), _text(one["host"]), f"{told} {unit}", count, _text(one["reason"])))
+    yield from _table(("number", "host", "value", "n", "why not known"), rows)
+    yield _END
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield '<div class="scroll"><table><tr>' + "".join(f"<th>{one}</th>" for one in head) + "</tr>\n"
+    for row in rows:
+        yield "<tr>" + "".join(f"<td>{one}</td>" for one in row) + "</tr>\n"
+    yield "</table></div>\n"
+
+
+def _row(one: dict[str, Any], pages: dict[str, str]) -> tuple[str, ...]:
+    seconds, held = one["seconds"], one["peak_mib"]
+    return (
+        _link(one["run"], pages),
+        one["state"],
+        "" if seconds is None else f"{seconds:.2f}",
+        "" if held is None else f"{held:.0f}",
+        html.escape(str(one["reason"] or "")),
+    )
+
+
+def _link(run: str, pages: dict[str, str]) -> str:
+    name = html.escape(Path(run).name)
+    return f'<a href="{html.escape(pages[run])}">{name}</a>' if run in pages else name
+
+
+def _runs(runs: Iterable[str], pages: dict[str, str] | None = None) -> str:
+    named = [_link(run, pages or {}) for run in runs]
+    return ", ".join(named[:12]) + (f" and {len(named) - 12} more" if len(named) > 12 else "")
+
+
+def _kind(finding: str) -> str:
+    """A finding without its numbers, so that the same one of many runs is one."""
+    return re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "…", finding)
+
+
+def _text(value: Any) -> str:
+    return html.escape(value) if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> str:
+    return "" if value is None or pd.isna(value) else f"{value:.2g}"

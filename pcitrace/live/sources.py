@@ -1,0 +1,209 @@
+"""Where samples come from: a pipe, a file that grows, a recording that is being made, a program."""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import struct
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from pcitrace.errors import CaptureFormatError
+
+__all__ = ["Command", "GrowingFile", "GrowingSession", "Pipe", "SessionHead"]
+
+PIECE = 1 << 20
+LOOK_S = 0.05
+
+
+class Pipe:
+    """A pipe, or standard input."""
+
+    def __init__(self, path: str) -> None:
+        self._file = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY)
+        self._closed = threading.Event()
+
+    def blocks(self) -> Iterator[bytes | None]:
+        """Yield what comes until the other end is closed."""
+        while not self._closed.is_set():
+            if select.select([self._file], [], [], LOOK_S)[0]:
+                some = os.read(self._file, PIECE)
+                if not some:
+                    return
+                yield some
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._closed.set()
+
+
+class Follower:
+    """A file that somebody else writes; it ends when nothing has come for so long.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    idle_s : float or None
+        None: it never ends by itself.
+    """
+
+    def __init__(self, path: Path, idle_s: float | None) -> None:
+        self._path, self._idle_s = path, idle_s
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._closed.set()
+
+    def _open(self) -> IO[bytes]:
+        return self._path.open("rb")
+
+    def _read(self, file: IO[bytes], count: int) -> bytes | None:
+        """Return so many bytes, or as many as there will ever be; None if it was ended."""
+        found = b""
+        since = time.monotonic()
+        while len(found) < count:
+            some = file.read(count - len(found))
+            if some:
+                found += some
+                since = time.monotonic()
+            elif self._closed.is_set() or (self._idle_s is not None and time.monotonic() - since > self._idle_s):
+                return None
+            else:
+                if file.tell() > self._path.stat().st_size:
+                    raise CaptureFormatError(f"{self._path}: it got shorter while it was read", self._path)
+                self._closed.wait(LOOK_S)
+        return found
+
+
+class GrowingFile(Follower):
+    """A file of raw samples that grows."""
+
+    def blocks(self) -> Iterator[bytes | None]:
+        """Yield what is there, and what comes."""
+        with self._open() as file:
+            while not self._closed.is_set():
+                some = file.read(PIECE) or self._read(file, 1)
+                if some is None:
+                    return
+                yield some
+
+
+class SessionHead:
+    """What the beginning of a sigrok session says: rate, channels, bytes a sample."""
+
+    def __init__(self, text: str, path: Path) -> None:
+        import configparser
+
+        parser = configparser.ConfigParser(strict=False, interpolation=None)
+        try:
+            parser.read_string(text)
+            device = parser["device 1"]
+            self.unit_size = int(device["unitsize"])
+            count = int(device["total probes"])
+            self.channels = [device.get(f"probe{bit + 1}", "") for bit in range(count)]
+        except (configparser.Error, KeyError, ValueError) as error:
+            raise CaptureFormatError(f"{path}: metadata is not that of a sigrok session: {error}", path) from error
+        self.rate_hz = _rate(device.get("samplerate", ""))
+
+
+def _rate(text: str) -> float | None:
+    """Ref: libsigrok, sr_samplerate_string."""
+    number, _, unit = text.strip().partition(" ")
+    try:
+        return float(number) * {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9, "": 1.0}[unit]
+    except (ValueError, KeyError):
+        return None
+
+
+class GrowingSession(Follower):
+    """A sigrok session (.sr) while it is recorded by pcicap: members one after the other, each whole.
+
+    Ref: PKWARE APPNOTE.TXT 6.3, section 4.3.7 (local header).
+    """
+
+    LOCAL = struct.Struct("<4s5H3L2H")
+
+    def head(self) -> SessionHead:
+        """Return what is known before the first sample; waits until it is written."""
+        with self._open() as file:
+            for name, content in self._members(file):
+                if name == "metadata":
+                    return SessionHead(content.decode(errors="replace"), self._path)
+        raise CaptureFormatError(f"{self._path}: a sigrok session without metadata", self._path)
+
+    def blocks(self) -> Iterator[bytes | None]:
+        """Yield the samples of each member."""
+        with self._open() as file:
+            for name, content in self._members(file):
+                if name.startswith("logic-1"):
+                    yield content
+
+    def _members(self, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+        while (head := self._read(file, 4)) is not None and head == b"PK\3\4":
+            rest = self._read(file, self.LOCAL.size - 4)
+            if rest is None:
+                return
+            _, _, flags, method, _, _, _, packed, _, name_bytes, extra = self.LOCAL.unpack(head + rest)
+            if flags & 8 or packed == 0xFFFFFFFF:
+                raise CaptureFormatError(
+                    f"{self._path}: its members do not say their sizes: not recorded by pcicap; open it when it is "
+                    "complete",
+                    self._path,
+                )
+            name = self._read(file, name_bytes + extra)
+            content = self._read(file, packed) if packed else b""
+            if name is None or content is None:
+                return
+            yield name[:name_bytes].decode(errors="replace"), zlib.decompress(content, -15) if method == 8 else content
+
+
+class Command:
+    """A program that writes raw samples to its output, such as sigrok-cli.
+
+    Parameters
+    ----------
+    command : str
+        As for a shell, but none is started.
+    repeat : bool
+        Start it again when it ends: bursts, each with a trigger of its own, and a break of unknown length between.
+    """
+
+    def __init__(self, command: str, repeat: bool) -> None:
+        self._command, self._repeat = shlex.split(command), repeat
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = threading.Event()
+
+    def blocks(self) -> Iterator[bytes | None]:
+        """Yield what it writes."""
+        while not self._closed.is_set():
+            came = 0
+            # sigrok-cli --continuous ends when its input does: it is kept open.
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert self._process.stdout is not None
+            while some := os.read(self._process.stdout.fileno(), PIECE):
+                came += len(some)
+                yield some
+            status = self._process.wait()
+            if self._closed.is_set():
+                return
+            if status or not came:
+                raise CaptureFormatError(
+                    f"{self._command[0]}: ended with exit status {status} after {came} bytes; its words are above"
+                )
+            if not self._repeat:
+                return
+            yield None
+
+    def close(self) -> None:
+        """End the program."""
+        self._closed.set()
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()

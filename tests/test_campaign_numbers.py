@@ -1,0 +1,116 @@
+"""Runs put together and side by side: known truths come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from pcitrace.campaign import CampaignError, combine, compare
+
+
+def numbers(values: np.ndarray, sigma: float, **columns: object) -> pd.DataFrame:
+    """Rows as a campaign has them."""
+    count = len(values)
+    table = pd.DataFrame(
+        {
+            "run": [f"/runs/r{number}" for number in range(count)],
+            "host": None,
+            "card": "acenic",
+            "constant": "t_nic_tx_us",
+            "value": values,
+            "sigma": sigma,
+            "n": 10,
+            "source": "measured",
+            "findings": [[] for _ in range(count)],
+            "unit": "us",
+            "reason": None,
+            "bench": [f"bench {number}" for number in range(count)],
+            "sigma_measurement": 0.0,
+            "sigma_frames": sigma,
+        }
+    )
+    return table.assign(**columns)
+
+
+def test_runs_that_differ_are_put_together_with_their_heterogeneity() -> None:
+    random = np.random.default_rng(1)
+    pulls, taus = [], []
+    for _ in range(200):
+        values = 4.3 + random.normal(0, 0.05, 25) + random.normal(0, 0.02, 25)
+        [row] = combine.combined(numbers(values, 0.02)).to_dict("records")
+        pulls.append((row["value"] - 4.3) / row["sigma"])
+        taus.append(row["tau"])
+    assert stats.kstest(pulls, "norm").pvalue > 0.01
+    assert np.mean(taus) == pytest.approx(0.05, rel=0.05)
+
+
+def test_what_a_bench_shares_does_not_get_smaller_with_its_runs() -> None:
+    values = 4.3 + np.random.default_rng(2).normal(0, 0.01, 40)
+    alone = combine.combined(numbers(values, 0.01)).iloc[0]
+    shared = numbers(values, 0.01, bench="one", sigma_measurement=0.05)
+    [row] = combine.combined(shared).to_dict("records")
+    assert alone["sigma"] < 0.01
+    assert row["sigma"] == pytest.approx(0.05, rel=0.1)
+    assert (row["benches"], row["runs"]) == (1, 40)
+
+
+def test_an_outlier_is_named_with_what_is_different() -> None:
+    values = np.full(10, 4.3) + np.random.default_rng(3).normal(0, 0.01, 10)
+    values[4] += 0.2
+    speeds = [33.0] * 10
+    speeds[4] = 66.0
+    [row] = combine.combined(numbers(values, 0.01, **{"test.clock_mhz": speeds})).to_dict("records")
+    [told] = row["outliers"]
+    assert told.startswith("/runs/r4: ")
+    assert "sigma above the mean" in told
+    assert "test.clock_mhz is 66.0, not 33.0" in told
+
+
+def test_a_drift_is_found_where_there_is_one() -> None:
+    days = np.arange(20)
+    created = [f"2026-01-{day + 1:02}T12:00:00Z" for day in days]
+    noise = np.random.default_rng(4).normal(0, 0.01, 20)
+    drifting = combine.combined(numbers(4.3 + 0.01 * days + noise, 0.01, **{"test.created": created})).iloc[0]
+    assert drifting["drift_per_day"] == pytest.approx(0.01, abs=4 * drifting["drift_sigma_per_day"])
+    steady = combine.combined(numbers(4.3 + noise, 0.01, **{"test.created": created})).iloc[0]
+    assert steady["drift_p_value"] > 0.01
+    assert combine.combined(numbers(4.3 + noise, 0.01))["drift_per_day"].isna().all()
+
+
+def test_what_nobody_knows_has_its_reason() -> None:
+    table = numbers(np.full(3, np.nan), np.nan, reason="no link")
+    [row] = combine.combined(table).to_dict("records")
+    assert row["reason"] == "no link"
+    assert row["runs"] == 0
+
+
+def test_one_run_and_equal_runs() -> None:
+    [row] = combine.combined(numbers(np.array([4.3]), 0.1)).to_dict("records")
+    assert (row["value"], row["sigma"]) == (4.3, 0.1)
+    [row] = combine.combined(numbers(np.full(5, 4.3), 0.1)).to_dict("records")
+    assert (row["value"], row["tau"]) == (pytest.approx(4.3), 0.0)
+
+
+def test_side_by_side(tmp_path: Path) -> None:
+    table = numbers(np.array([4.1, 4.2, 4.3]), 0.01, **{"test.count": [10, 20, 30], "test.origin": "simulated"})
+    table.loc[1, ["value", "sigma"]] = np.nan
+    found = compare.side_by_side(table)
+    assert list(found.columns) == ["constant", "host", "unit", "r0", "r0 sigma", "r1", "r1 sigma", "r2", "r2 sigma"]
+    assert found.loc[0, "r0"] == 4.1
+    assert np.isnan(found.loc[0, "r1"])
+    differ = compare.differences(table).set_index("parameter")
+    assert differ.loc["test.count"].tolist() == [10, 20, 30]
+    assert compare.swept(table) == "test.count"
+    with mpl.rc_context({"backend": "agg"}):
+        ax = compare.plot(table, "t_nic_tx_us")
+    [line] = ax.get_lines()[:1]
+    assert line.get_xdata().tolist() == [10, 30]
+    assert ax.get_xlabel() == "count"
+    assert ax.get_title("right") == "simulated"
+    with pytest.raises(CampaignError, match="no such number"):
+        compare.plot(table, "nothing")

@@ -1,0 +1,262 @@
+"""The bus while it runs: what `pcitrace watch` says in the end is what the recording says afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import needed_program
+
+import pcitrace
+from pcitrace.cli import main
+from pcitrace.instrument.judged import check
+from pcitrace.live.intake import Intake
+from pcitrace.records import records
+
+PROGRAM = str(Path(sys.executable).with_name("pcitrace"))
+
+
+class Recording:
+    """A simulated capture as raw samples."""
+
+    def __init__(self, folder: Path) -> None:
+        command = ["simulate", "acenic-fig3.1", "-o", str(folder / "run"), "--set", "test.count=40", "sweep.loops=2"]
+        assert main([*command, "analyser.wires=full", "test.configure=false"]) == 0
+        self.session = folder / "run" / "bus.sr"
+        self.run = pcitrace.open(self.session)
+        [capture] = self.run.captures
+        self.raw = capture.samples().tobytes()
+        self.unit = capture.samples().shape[1]
+        self.options = ["--channels", ",".join(capture.channels), "--rate", f"{capture.rate_hz:g}"]
+
+    def expected(self, name: str) -> dict[str, Any]:
+        """What the whole recording says of a bus."""
+        bus = self.run[name]
+        [clocks] = records(bus.clocks())
+        rows = bus.transactions
+        return {
+            "transactions": len(rows),
+            "commands": {str(key): int(n) for key, n in rows["command_name"].value_counts().sort_index().items()},
+            "terminations": {str(key): int(n) for key, n in rows["termination"].value_counts().sort_index().items()},
+            "clocks": {key: clocks[key] or 0 for key in ("total", "idle", "address", "data", "wait", "busy", "bytes")},
+            "problems": {str(k): int(n) for k, n in bus.problems.groupby("kind")["count"].sum().items()},
+            "violations": {one.rule.id: one.count for one in check(bus) if one.count and one.rule.id != "E01"},
+        }
+
+    def agrees(self, line: dict[str, Any]) -> None:
+        """Compare what `watch` said last with the whole."""
+        assert line["end"]
+        assert line["skipped_samples"] == 0
+        for name, bus in line["buses"].items():
+            expected, total = self.expected(name), bus["total"]
+            assert {key: total[key] for key in ("transactions", "commands", "terminations")} == {
+                key: expected[key] for key in ("transactions", "commands", "terminations")
+            }
+            assert {key: total["clocks"][key] for key in expected["clocks"]} == expected["clocks"]
+            assert (bus["problems"], bus["violations"]) == (expected["problems"], expected["violations"])
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return Recording(tmp_path_factory.mktemp("watched"))
+
+
+def last(output: str) -> dict[str, Any]:
+    return json.loads(output.splitlines()[-1])
+
+
+def test_a_pipe(recording: Recording) -> None:
+    watching = [PROGRAM, "watch", "-", *recording.options, "--json", "--every", "0.05"]
+    done = subprocess.run(watching, input=recording.raw, capture_output=True, check=True)
+    recording.agrees(last(done.stdout.decode()))
+    listed = subprocess.run([PROGRAM, "list", recording.session], capture_output=True, check=True, text=True).stdout
+    lines = [line for line in listed.splitlines() if " us " in line]
+    assert set(last(done.stdout.decode())["last"]) <= set(lines)
+
+
+def test_a_file_that_grows(recording: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "growing.bin"
+    path.touch()
+    watching = subprocess.Popen(
+        [PROGRAM, "watch", path, *recording.options, "--json", "--idle", "1.5"], stdout=subprocess.PIPE, text=True
+    )
+    with path.open("ab", buffering=0) as file:
+        step = len(recording.raw) // 7 + 1
+        for begin in range(0, len(recording.raw), step):
+            file.write(recording.raw[begin : begin + step])
+            time.sleep(0.05)
+    recording.agrees(last(watching.communicate(timeout=120)[0]))
+
+
+def test_what_pcicap_records_while_it_records(recording: Recording, tmp_path: Path) -> None:
+    from pcicap.samplewriter import SampleWriter
+    from pcicap.srfile import SrFile
+
+    [capture] = recording.run.captures
+    path = tmp_path / "bus.sr"
+    channels = dict(enumerate(capture.channels))
+    writer = SampleWriter(SrFile(path, channels, recording.unit, capture.rate_hz), recording.unit)
+    watching = subprocess.Popen(
+        [PROGRAM, "watch", tmp_path, "--json", "--idle", "1.5"], stdout=subprocess.PIPE, text=True
+    )
+    for begin in range(0, len(recording.raw), 1 << 18):
+        writer.feed(recording.raw[begin : begin + (1 << 18)])
+        time.sleep(0.05)
+    writer.close()
+    recording.agrees(last(watching.communicate(timeout=120)[0]))
+
+
+def test_bursts_of_a_program(recording: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "burst.bin"
+    path.write_bytes(recording.raw)
+    command = [
+        PROGRAM,
+        "watch",
+        "--command",
+        f"sh -c 'cat {path}; sleep 1'",
+        "--repeat",
+        *recording.options,
+        "--json",
+        "--every",
+        "0.05",
+    ]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert watching.stdout is not None
+    for line in watching.stdout:
+        if json.loads(line)["gaps"] >= 2:
+            watching.terminate()
+            break
+    end = last(watching.communicate(timeout=60)[0])
+    assert end["buses"]["A"]["problems"]["gap"] >= 2
+    assert end["buses"]["A"]["total"]["transactions"] >= 2 * recording.expected("A")["transactions"] - 2
+
+
+def test_sigrok_cli_runs_continuously() -> None:
+    needed_program("sigrok-cli")
+    names = ",".join(["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "", ""])
+    program = "sigrok-cli -d demo -c samplerate=100k --continuous -O binary"
+    command = [PROGRAM, "watch", "--command", program, "--channels", names, "--rate", "100e3", "--json"]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert watching.stdout is not None
+    told = [json.loads(next(watching.stdout)) for _ in range(6)]
+    watching.terminate()
+    watching.communicate(timeout=30)
+    assert watching.returncode in (0, 3)
+    assert told[-1]["time_us"] > told[0]["time_us"]
+
+
+def test_until_keeps_what_was_before_and_after(recording: Recording, tmp_path: Path) -> None:
+    rows = recording.run["A"].transactions
+    most = int(rows["bytes"].max())
+    wanted = rows[rows["bytes"] == most].iloc[0]
+    path = tmp_path / "kept.sr"
+    condition = ["--until", f"bytes == {most}", "--pre", "20us", "--post", "30us", "-o", path, "--bus", "A"]
+    watching = [PROGRAM, "watch", "-", *recording.options, "--json", *condition]
+    done = subprocess.run(watching, input=recording.raw, capture_output=True, check=True)
+    assert f"at {wanted['start_us']:.3f} us" in done.stderr.decode()
+    kept = pcitrace.open(path)
+    found = kept["A"].transactions
+    assert found.loc[found["bytes"] == most, "start_us"].iloc[0] == pytest.approx(20, abs=0.02)
+
+
+def test_frames_where_two_hosts_are_there(recording: Recording) -> None:
+    watching = [PROGRAM, "watch", "-", *recording.options, "--json", "--bench", str(recording.session.parent)]
+    done = subprocess.run(watching, input=recording.raw, capture_output=True, check=True)
+    frames = last(done.stdout.decode())["frames"]
+    alone = pcitrace.open(recording.session.parent).results.as_dict()
+    assert frames["matched"] == alone["frames"]["matched"]
+    assert frames["t_nic_tx_us"]["value"] == pytest.approx(alone["timing"]["t_nic_tx_us"]["value"], rel=1e-6)
+
+
+def test_metrics_are_there_for_this_machine_only(recording: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "samples.bin"
+    path.write_bytes(recording.raw)
+    command = [PROGRAM, "watch", path, *recording.options, "--json", "--metrics", "0"]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert watching.stderr is not None
+    address = watching.stderr.readline().split("metrics: ")[1].strip()
+    assert address.startswith("http://127.0.0.1:")
+    until = time.monotonic() + 60
+    text = ""
+    kind, count = max(recording.expected("A")["commands"].items(), key=lambda one: one[1])
+    expected = f'pcitrace_transactions_total{{bus="A",kind="{kind}"}} {count}.0'
+    while expected not in text and time.monotonic() < until:
+        text = urllib.request.urlopen(address).read().decode()
+        time.sleep(0.1)
+    watching.terminate()
+    watching.communicate(timeout=30)
+    assert expected in text
+
+
+class Slowly:
+    """Gives samples faster than they are taken."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces, self.given = pieces, threading.Event()
+
+    def blocks(self) -> Any:
+        yield from self.pieces
+        self.given.set()
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_is_too_much_is_left_out_counted_and_marked() -> None:
+    unit, pieces = 3, [bytes([number]) * 10 for number in range(100)]
+    source = Slowly(pieces)
+    intake = Intake(source, unit, bound=40)
+    intake.start()
+    assert source.given.wait(10)
+    whole = b"".join(pieces)
+    got, at = [], 0
+    while at < len(whole):
+        block = intake.next(1.0)
+        assert block is not None
+        assert block.missing is not None
+        at = at - at % unit + block.missing * unit if block.missing else at
+        assert whole[at : at + len(block.samples)] == block.samples
+        at += len(block.samples)
+        got.append(block)
+    with pytest.raises(EOFError):
+        intake.next(1.0)
+    assert at == len(whole)
+    assert intake.skipped == sum(block.missing or 0 for block in got) > 0
+
+
+def test_a_view_for_a_terminal(recording: Recording) -> None:
+    watching = [PROGRAM, "watch", "-", *recording.options]
+    environment = os.environ | {"COLUMNS": "140"}
+    done = subprocess.run(watching, input=recording.raw, capture_output=True, check=True, env=environment)
+    text = done.stdout.decode()
+    assert "occupancy" in text
+    assert "memory_write" in text
+    assert "completion" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["watch"], 2, "name a FILE"),
+        (["watch", "/nowhere/none", "--channels", "CLK", "--rate", "1e6"], 3, "/nowhere/none"),
+        (["watch", "-"], 3, "--channels"),
+        (["watch", "-", "--channels", "CLK,FRAME#", "--rate", "1e6"], 3, "IRDY#"),
+        (["watch", "-", "--channels", "CLK", "--rate", "1e6", "-o", "x.sr"], 2, "--until"),
+        (["watch", "-", "--channels", "CLK", "--rate", "1e6", "--until", "nonsense ="], 3, "nonsense"),
+        (["watch", "--command", "false", "--channels", "CLK,FRAME#,IRDY#,TRDY#,DEVSEL#,STOP#", "--rate", "1e6"], 3,
+         "exit status 1"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_line(arguments: list[str], status: int, words: str) -> None:
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == status, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
