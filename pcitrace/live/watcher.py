@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pcitrace.instrument.judged import why_not
-from pcitrace.instrument.rules import catalogue, select
+from pcitrace.instrument.rules import catalogue, select, why_not
 from pcitrace.live.frames import Bench
 from pcitrace.live.recent import Recent
 from pcitrace.streaming import Found, Stream
@@ -154,11 +153,10 @@ class Watcher:
 
     def _broken(self) -> dict[str, dict[str, int]]:
         """Return how often each rule was broken; not that of CLK's edges, whose limits are not known yet."""
-        found = {}
+        found, masks = {}, select()
         for bus, (_, told) in zip(self.stream.buses, self.stream.judged(), strict=False):
-            judged = {
-                id for id, rule in catalogue().items() if why_not(rule, self.stream.lines[bus], select(), "") is None
-            }
+            lines = self.stream.lines[bus]
+            judged = {id for id, rule in catalogue().items() if why_not(rule, lines, masks, "not known") is None}
             found[bus] = {id: count for id, count in told["counts"].items() if count and id in judged}
         return found
 
