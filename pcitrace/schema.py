@@ -307,6 +307,13 @@ BURSTS = Table(
         Column("bytes", "uint64", "bytes", "Bytes moved; an upper bound where C/BE# was not captured.", True),
         Column("pieces", "uint64", "", "Transactions that make it up, retried ones included."),
         Column("frame", "uint64", "", "Row of `frames` it belongs to.", True),
+        Column(
+            "margin",
+            "float",
+            "nats",
+            "How much less likely, as a logarithm, any other reading of it is. Null where nothing was weighed.",
+            True,
+        ),
         Column("why", "string", "", "What the kind rests on."),
     ),
 )
@@ -410,8 +417,8 @@ FRAMES = Table(
             "margin_send",
             "float",
             "nats",
-            "How much less likely, as a logarithm, any other reading of the sending DMA's edges is; an edge below 6 is "
-            "null. Null without a send.",
+            "How much less likely, as a logarithm, any other reading of the sending DMA's edges is; an edge below "
+            "12 is null. Null without a send.",
             True,
         ),
         Column("margin_receive", "float", "nats", "The same of the receiving DMA.", True),
@@ -420,6 +427,13 @@ FRAMES = Table(
             "float",
             "nats",
             "The same of the accesses that start its send; 0 where only rules tell them. Null where none was found.",
+            True,
+        ),
+        Column(
+            "margin_match",
+            "float",
+            "nats",
+            "The same of which frame on the wire the DMA is: at least so much. Null where nothing was weighed.",
             True,
         ),
         Column("send_burst", "uint64", "", "Row of the sender's `bursts`.", True),

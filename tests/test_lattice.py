@@ -57,7 +57,7 @@ def problem(seed: int) -> Problem:
         Track(cost(2, BINS), cost(CONTEXTS, BINS), cost(2, BINS), cost(2, 8), 3, cost(2, 8), cost(8), cost(3))
         for _ in range(2)
     )
-    table = Table((tracks[0], tracks[1]), cost(CONTEXTS, BINS), cost(CONTEXTS, 5), back=8, unit=4)
+    table = Table((tracks[0], tracks[1]), cost(CONTEXTS, BINS), cost(CONTEXTS, 8), cost(CONTEXTS, 5), back=8, unit=4)
     return Problem(sequence, (goals[0], goals[1]), table)
 
 
@@ -81,6 +81,7 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
         since = s.end_us[item - 1] if item else begin
         if part == "other":
             total += s.alone[item, 0] + one.table.follows[context, 0]
+            total += one.table.other_units[context, min(int(s.units[item]), 7)]
             total += within(one.table.other[context], ready - since, begin - since) if item else 0.0
             context = 0
             continue

@@ -9,6 +9,7 @@ from cardbench import Bench, score, write
 
 import pcitrace
 from pcitrace import analysis
+from pcitrace.frames.margins import SURE
 
 EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
 
@@ -41,7 +42,7 @@ def test_a_doubted_reading_is_read_again(family: str, seed: int, least: int, tmp
 
 def test_an_edge_below_the_threshold_is_null(tmp_path: Path) -> None:
     table = analysed(Bench("cacheline", 2, frames=30), tmp_path).table
-    sure = table["margin_receive"] >= 6
+    sure = table["margin_receive"] >= SURE
     both = table["rx_dma_start_us"].notna() & table["rx_dma_end_us"].notna()
     known = table["margin_receive"].notna()
     assert not (both & ~sure)[known].any()

@@ -14,7 +14,7 @@ from pcitrace.errors import ConditionError, FrameMatchError
 from pcitrace.facts import LEAST_FRAME_BYTES
 from pcitrace.frames import csrtimes
 from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
-from pcitrace.frames.margins import judge, read_again
+from pcitrace.frames.margins import burst_margins, judge, read_again
 from pcitrace.frames.matching import Ends, HostTraffic, Link, one_direction
 from pcitrace.frames.queueing import waited
 from pcitrace.instrument.conditions import condition
@@ -157,7 +157,9 @@ def _as_read(host: HostTraffic, reading: tuple[Pieces, Reading] | None) -> HostT
     if reading is None:
         return host
     dma = as_read(host.traffic.dma, *reading)
-    return replace(host, traffic=replace(host.traffic, dma=dma, joined=join(dma), claims=claims(dma, *reading)))
+    margins = burst_margins(dma, *reading)
+    traffic = replace(host.traffic, dma=dma, joined=join(dma), claims=claims(dma, *reading), burst_margin=margins)
+    return replace(host, traffic=traffic)
 
 
 def _matched(

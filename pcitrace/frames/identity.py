@@ -61,20 +61,22 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
         length = pick(wire.length, at)
         bounds.narrow(length >= 0, pick(wire.least, at), pick(wire.most, at))
     if theirs is not None:
-        # Written with byte enables: exact, but for the check sequence where nobody says whether it is written.
         size, written = rows["receive_bytes"], rows["receive_bytes"] > 0
-        spare = 0 if theirs.host.traffic.dma.bus.bytes_exact else _rounded(size, rows["receive_phases"])
         least, most = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[theirs.host.profile.receive_fcs]
-        for fcs in {least, most}:
-            told = written & (size - fcs >= bounds.low) & (size - fcs - spare <= bounds.high) & bounds.seen
-            bounds.narrow(told, size - fcs - spare, size - fcs)
-        bounds.narrow(written & ~bounds.seen, size - most - spare, size - least)
+        if theirs.host.traffic.dma.bus.bytes_exact:
+            # Written with byte enables: exact, but for the check sequence where nobody says whether it is written.
+            for fcs in {least, most}:
+                told = written & (size - fcs >= bounds.low) & (size - fcs <= bounds.high) & bounds.seen
+                bounds.narrow(told, size - fcs, size - fcs)
+            bounds.narrow(written & ~bounds.seen, size - most, size - least)
+        else:
+            bounds.hold(written, size, rows["receive_phases"], (least, most))
     size, read = rows["send_bytes"], rows["send_bytes"] > 0
-    bounds.narrow(
-        read,
-        np.maximum(size - _rounded(size, rows["send_phases"]), SHORTEST_RECEIVED),
-        np.maximum(size, SHORTEST_RECEIVED),
-    )
+    if mine.host.traffic.dma.bus.bytes_exact:
+        low = np.maximum(size - _rounded(size, rows["send_phases"]), SHORTEST_RECEIVED)
+        bounds.narrow(read, low, np.maximum(size, SHORTEST_RECEIVED))
+    else:
+        bounds.hold(read, size, rows["send_phases"], (0, 0))
     best = bounds.high
     if mine.wire is not None:
         best = np.where(length >= 0, np.clip(length, bounds.low, bounds.high), best)
@@ -162,6 +164,23 @@ class _Bounds:
         self.low = np.where(rows, np.maximum(self.low, low), self.low)
         self.high = np.where(rows, np.minimum(self.high, high), self.high)
         self.seen |= rows
+
+    def hold(self, rows: Booleans, size: Integers, phases: Integers, fcs: tuple[int, int]) -> None:
+        """Take what data phases say, whose bytes are not known: up to all of them.
+
+        Frames of one card begin at the same byte of a word, with a check sequence or without: what nearly all of them
+        on the wire leave possible.
+        """
+        width = np.where(size > 4 * phases, 8, 4)
+        more = np.arange(fcs[0], fcs[1] + int(width.max(initial=4)))
+        seen = rows & self.seen & (self.low > SHORTEST_RECEIVED)
+        if seen.any():
+            most = size[seen, None] - more
+            fits = (most >= self.low[seen, None]) & (most - width[seen, None] < self.high[seen, None])
+            more = more[fits.mean(axis=0) >= 1 - FEW]
+        if len(more):
+            low = np.maximum(size - more[-1] - width + 1, SHORTEST_RECEIVED)
+            self.narrow(rows, low, np.maximum(size - more[0], SHORTEST_RECEIVED))
 
 
 def _rounded(size: Integers, phases: Integers) -> Integers:

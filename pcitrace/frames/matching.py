@@ -29,6 +29,9 @@ __all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
 UNALIGNED = 3
 """Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
 
+STRAY = 0.1
+"""Share of the sends that may be on no wire and are then no frames; a read on no wire is a descriptor."""
+
 CLEARLY = 0.1
 """Share of frames that must have a partner only if wire and DMA overlap."""
 
@@ -217,12 +220,27 @@ def one_direction(
     user_lengths(rows, mine, theirs)
     sequence_numbers(rows, mine, theirs, sequence)
     rows["doubtful"] = np.isin(rows["wire_row"], doubtful_wire)
+    if wire is not None:
+        rows = _on_wire(rows, wire)
     if theirs is not None:
         bursts, receives = theirs.host.traffic.joined, theirs.receives
         received = Received(bursts, receives, receives[~used], receives[doubtful], theirs.host.begin_us)
     else:
         received = Received(joined, mine.receives, mine.receives, doubtful, mine.host.begin_us)
     return rows, dropped(sender, receiver, rows, wire, received)
+
+
+def _on_wire(rows: dict[str, Any], wire: WireFrames) -> dict[str, Any]:
+    """Leave out the few reads that became no frame on the wire although later ones did: descriptors, not frames.
+
+    Where many became none, the wire is another's or the reading of the bus is wrong, and all is shown.
+    """
+    last_us = np.nanmax(wire.start_us, initial=-np.inf)
+    idle = (rows["send_row"] >= 0) & (rows["wire_row"] < 0) & (rows["receive_row"] < 0)
+    idle &= rows["dma_start_us"] < last_us
+    if not idle.any() or idle.sum() > max(1.0, STRAY * len(idle)):
+        return rows
+    return {name: values[~idle] for name, values in rows.items()}
 
 
 def _read(wire: WireFrames, row: int, store_and_forward: bool) -> bool:

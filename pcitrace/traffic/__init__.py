@@ -82,6 +82,8 @@ class Traffic:
         What the user should know, in words.
     claims : Claims or None
         Which frame on the wire each burst is, where a reading of the pieces tells.
+    burst_margin : array of float or None
+        Margin of each burst (nats), where a reading of the pieces tells; NaN for none.
     """
 
     bus: str
@@ -93,6 +95,7 @@ class Traffic:
     other: int
     findings: tuple[str, ...]
     claims: Claims | None = None
+    burst_margin: Floats | None = None
     burst_frame: Integers | None = None
     csr_frame: Integers | None = None
     csr_margin: Floats | None = None
@@ -124,6 +127,7 @@ class Traffic:
                 "bytes": one.bytes,
                 "pieces": one.pieces,
                 "frame": _masked(frame),
+                "margin": self.burst_margin if self.burst_margin is not None else np.full(n, np.nan),
                 "why": _texts(dma_module.REASONS, one.reason),
             },
         )

@@ -1,4 +1,4 @@
-"""What a piece costs by itself: its size, its place and how soon its data came, by what it is taken for."""
+"""What a piece costs by itself: its place and how soon its data came, by what it is taken for."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ PAGE_BITS = 12
 
 
 class Alone:
-    """What each piece costs by itself: its size and its clocks to the first data, by what it is."""
+    """What each piece costs by itself: its page and its clocks to the first data, by what it is."""
 
     def __init__(self, pieces: Pieces, write: Integers) -> None:
-        self.size = np.minimum(pieces.bus.data_phases, costs.SIZES - 1).astype(np.int64)
         self.clocks = np.clip(pieces.bus.latency_clks, 0, SLOWEST_CLKS - 1)
         self.write, self.begin_us = write, pieces.begin_us
         page = np.where(pieces.bus.address >= 0, pieces.bus.address >> PAGE_BITS, -1)
@@ -35,8 +34,7 @@ class Alone:
 
     def costs(self, reading: Reading, goals: tuple[Goals, Goals]) -> Costs:
         """Learn from a reading."""
-        out = np.zeros((len(self.size), 7), np.float32)
-        small = (1 + np.arange(costs.SIZES) / 8) ** -2.0
+        out = np.zeros((len(self.clocks), 7), np.float32)
         clocks, pages = np.full(SLOWEST_CLKS, 1 / SLOWEST_CLKS), np.full(self.pages, 1 / self.pages)
         # From nothing there is nothing to learn: that everything is left over is no observation.
         known = bool((reading.track >= 0).any())
@@ -44,8 +42,6 @@ class Alone:
             mine = (reading.track == track) & known
             out[:, column] += density(self.clocks[mine], clocks, costs.BROAD, smooth=False)[self.clocks]
             out[:, column] += density(self.page[mine], pages, costs.BROAD, smooth=False)[self.page]
-        left = (reading.track < 0) & known
-        out[:, 0] += density(self.size[left], small / small.sum(), costs.BROAD, smooth=False)[self.size]
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
             out[self.write == wrong, 1 + track] += -np.log(STRAY)
             out[:, 5 + track] = _unclaimed(goals[track], self.begin_us)

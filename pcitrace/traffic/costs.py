@@ -78,7 +78,15 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
         unclaimed=_cost(size),
         places=_cost(np.array([0.985, 0.01, 0.005])),
     )
-    return Table((track, track), _rows(wide, CONTEXTS), _cost(np.full((CONTEXTS, 5), 0.2)), back, unit)
+    small = (1 + np.arange(SIZES) / 8) ** -2.0
+    return Table(
+        (track, track),
+        _rows(wide, CONTEXTS),
+        _rows(small / small.sum(), CONTEXTS),
+        _cost(np.full((CONTEXTS, 5), 0.2)),
+        back,
+        unit,
+    )
 
 
 def _excess(cut: bool) -> Floats:
@@ -148,7 +156,26 @@ def learned(
     tracks = tuple(_track(number, seen, goals[number], start) for number in TWO)
     for track, most_us in zip(tracks, longest_us, strict=True):
         track.goes_on[:, centres_us() > most_us] = np.maximum(track.goes_on[:, centres_us() > most_us], TOO_LONG)
-    return Table((tracks[0], tracks[1]), seen.by_context(~inside, start.other), follows, start.back, start.unit)
+    return Table(
+        (tracks[0], tracks[1]),
+        seen.by_context(~inside, start.other),
+        _left_over(seen, ~inside, start),
+        follows,
+        start.back,
+        start.unit,
+    )
+
+
+def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
+    """Learn the data phases of what is left over, by what is before it: a status has its size, a descriptor another.
+
+    What is rarely in a place is as likely to be of any size that is left over elsewhere.
+    """
+    size = np.minimum(seen.sequence.units, SIZES - 1).astype(np.int64)
+    everywhere = _prior(density(size[rows], _prior(start.other_units[0]), BROAD, smooth=False))
+    return np.stack(
+        [density(size[rows & (seen.context == one)], everywhere, BROAD, smooth=False) for one in range(CONTEXTS)]
+    )
 
 
 def _track(number: int, seen: _Seen, goals: Goals, start: Table) -> Track:

@@ -12,7 +12,18 @@ from pcitrace.traffic.content import FCS, HEADER, WireFrames
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["RECEIVE", "SEND", "Target", "goals_of", "with_skips"]
+__all__ = [
+    "RECEIVE",
+    "SEND",
+    "Layout",
+    "Target",
+    "fitting",
+    "goals_of",
+    "layout_of",
+    "layouts",
+    "unknown_layout",
+    "with_skips",
+]
 
 SEND, RECEIVE = 0, 1
 """The two tracks of a host's pieces."""
@@ -58,23 +69,67 @@ class Target:
         return len(self.start_us)
 
 
-def goals_of(side: int, pieces: Pieces, reading: Reading, target: Target | None, unit: int) -> Goals:
-    """Say what the segments of one track may claim, as the first reading shows frames to lie in memory."""
-    after = side == RECEIVE
+@dataclass(frozen=True)
+class Layout:
+    """How the frames of one direction lie in memory.
+
+    Attributes
+    ----------
+    added : int
+        Bytes that are moved beyond those of the frame: before it, in its first word, and its check sequence.
+    spare : int
+        Up to so many more, where that is not known.
+    whole : bool
+        Store and forward; else wire and DMA overlap.
+    """
+
+    added: int
+    spare: int
+    whole: bool
+
+
+def unknown_layout(side: int, whole: bool, unit: int) -> Layout:
+    """Return the layout of which only this is known."""
+    return Layout(0, unit - 1 + FCS_BYTES[side][-1], whole)
+
+
+def layouts(side: int, whole: bool, unit: int) -> list[Layout]:
+    """Return all that can be: in a buffer that begins at any byte of a word, with a check sequence or without."""
+    return [Layout(added, 0, whole) for added in range(unit + FCS_BYTES[side][-1])]
+
+
+def layout_of(side: int, pieces: Pieces, reading: Reading, target: Target | None, unit: int) -> Layout:
+    """Return the layout with which most of the segments agree that a reading has."""
     if target is None or not len(target):
-        return Goals.none(after, unknown=target is None)
+        return Layout(0, 0, True)
     mine = (reading.track == side) & (reading.target >= 0)
     head, tail = np.flatnonzero(mine & reading.begins), np.flatnonzero(mine & reading.ends)
-    count = int(reading.segment.max(initial=-1)) + 1
-    units = np.zeros(count, dtype=np.int64)
-    inside = reading.segment >= 0
-    np.add.at(units, reading.segment[inside], pieces.bus.data_phases[inside])
-    least, most = _units(side, target, reading.target[head], units[reading.segment[head]], unit)
     # Store and forward, or wire and DMA overlap: what most frames show.
-    if after:
+    if side == RECEIVE:
         whole = _mostly(pieces.bus.first_data_us[head] >= target.end_us[reading.target[head]])
     else:
         whole = _mostly(pieces.bus.last_data_us[tail] <= target.start_us[reading.target[tail]])
+    return max(
+        layouts(side, whole, unit), key=lambda layout: int(fitting(side, pieces, reading, target, layout, unit).sum())
+    )
+
+
+def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, layout: Layout, unit: int) -> Booleans:
+    """Return which segments of a track have the data phases of their targets in a layout."""
+    head = np.flatnonzero((reading.track == side) & (reading.target >= 0) & reading.begins)
+    inside = reading.segment >= 0
+    units = np.bincount(reading.segment[inside], weights=pieces.bus.data_phases[inside])
+    seen, claimed = units[reading.segment[head]], reading.target[head]
+    least, most = _units(side, target, layout, unit)
+    return (seen >= least[claimed]) & (seen <= most[claimed])
+
+
+def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goals:
+    """Say what the segments of one track may claim, if frames lie in memory like this."""
+    after, whole = side == RECEIVE, layout.whole
+    if target is None or not len(target):
+        return Goals.none(after, unknown=target is None)
+    least, most = _units(side, target, layout, unit)
     time_us = target.end_us if after and whole else target.start_us
     gap = target.start_us[1:] - target.end_us[:-1]
     least_gap = np.min(gap[np.isfinite(gap)], initial=np.inf)
@@ -97,23 +152,14 @@ def _mostly(true: Booleans) -> bool:
     return not len(true) or bool(true.mean() >= 0.5)
 
 
-def _units(side: int, target: Target, claimed: Integers, units: Integers, unit: int) -> tuple[Integers, Integers]:
-    """Return bounds of the data phases of each target: its bytes, behind an offset, with a check sequence or without.
-
-    Offset and check sequence are those with which most of the segments found so far agree.
-    """
+def _units(side: int, target: Target, layout: Layout, unit: int) -> tuple[Integers, Integers]:
+    """Return bounds of the data phases of each target: its bytes, and what lies before and behind them."""
     low = np.minimum(target.least, HEADER + 1) if side == SEND else target.least
     low = np.where(target.least <= SHORTEST_RECEIVED, low, target.least)
-
-    def phases(bound: Integers, added: int) -> Integers:
-        return np.asarray(-(-(bound + added) // unit))
-
-    def agreeing(added: int) -> int:
-        least, most = phases(low[claimed], added), phases(target.most[claimed], added)
-        return int(((units >= least) & (units <= most)).sum())
-
-    added = max((offset + fcs for fcs in FCS_BYTES[side] for offset in range(unit)), key=agreeing)
-    return phases(low, added), phases(target.most, added)
+    least, most = (
+        -(-(bound + more) // unit) for bound, more in ((low, layout.added), (target.most, layout.added + layout.spare))
+    )
+    return np.asarray(least), np.asarray(most)
 
 
 def with_skips(goals: Goals, reading: Reading) -> Goals:

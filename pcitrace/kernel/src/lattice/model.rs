@@ -95,6 +95,8 @@ pub struct Costs {
     pub tracks: [TrackCosts; 2],
     /// Pause before an item that is left over, by context.
     pub other: [Vec<f32>; CONTEXTS],
+    /// Units of an item that is left over, by context; the last entry is for all larger.
+    pub other_units: [Vec<f32>; CONTEXTS],
     /// What comes after what: context, then left over, begins in 0 or 1, goes on in 0 or 1.
     pub follows: [[f32; 5]; CONTEXTS],
     /// An item goes on "a little before" up to so many places back, each unit being so many places.

@@ -93,10 +93,12 @@ fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
 
 fn costs(from: Any<'_, '_>) -> PyResult<Costs> {
     let follows = rows::<CONTEXTS>(from, "follows", 5)?;
+    let other_units: Vec<f32> = column(from, "other_units")?;
     let (first, second): (Bound<'_, PyAny>, Bound<'_, PyAny>) = from.getattr("tracks")?.extract()?;
     Ok(Costs {
         tracks: [track(&first)?, track(&second)?],
         other: rows(from, "other", BINS)?,
+        other_units: rows(from, "other_units", other_units.len() / CONTEXTS)?,
         follows: std::array::from_fn(|row| fixed(&follows[row])),
         back: from.getattr("back")?.extract()?,
         unit: from.getattr("unit")?.extract::<i64>()?.max(1),

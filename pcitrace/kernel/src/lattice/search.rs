@@ -314,7 +314,11 @@ fn expand(
     }
     let since_us = if item == 0 { begin_us } else { items.end_us[item - 1] };
     let pause = |table: &[f32]| if item == 0 { 0.0 } else { within(table, ready_us - since_us, begin_us - since_us) };
-    let cost = passed + alone[0] + costs.follows[context][0] + pause(&costs.other[context]);
+    let cost = passed
+        + alone[0]
+        + costs.follows[context][0]
+        + pause(&costs.other[context])
+        + entry(&costs.other_units[context], items.units[item]);
     out.push(State { context: 0, ..state }, cost, Part::Other, 0, NONE);
     for t in 0..2 {
         let (track, mine) = (state.tracks[t], &costs.tracks[t]);

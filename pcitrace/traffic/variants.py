@@ -1,0 +1,95 @@
+"""Readings that differ from one in the same way in every frame: what else the card could be doing.
+
+A search that learns its costs from its own reading keeps what it began with: that a status is the frame's last piece,
+that each frame is the one before it on the wire. So these are tried as well; those that hold are other ways to explain
+everything, and the cheapest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pcitrace.lattice import Reading
+
+__all__ = ["shifts", "variants"]
+
+
+def variants(reading: Reading, side: int, targets: int) -> Iterator[Reading]:
+    """Give the readings in which all segments of a track are a piece longer or shorter, or the frame before or after.
+
+    Parameters
+    ----------
+    reading : Reading
+    side : int
+        The track.
+    targets : int
+        How many targets it has.
+    """
+    if not (reading.track == side).any():
+        return
+    for at_end in (False, True):
+        yield _longer(reading, side, at_end)
+        yield _shorter(reading, side, at_end)
+    yield from shifts(reading, side, targets)
+
+
+def shifts(reading: Reading, side: int, targets: int) -> Iterator[Reading]:
+    """Give the readings in which all segments of a track are the frame before or after, if it has any."""
+    if (reading.track == side).any():
+        for by in (-1, 1):
+            yield _shifted(reading, side, by, targets)
+
+
+def _longer(reading: Reading, side: int, at_end: bool) -> Reading:
+    """Let what is left over just behind each segment, or before it, be part of it."""
+    step = 1 if at_end else -1
+    edge = np.flatnonzero((reading.track == side) & (reading.ends if at_end else reading.begins))
+    edge = edge[(edge + step >= 0) & (edge + step < len(reading.track))]
+    edge = edge[reading.track[edge + step] < 0]
+    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
+    for column in (track, target, segment):
+        column[edge + step] = column[edge]
+    marks = (reading.ends if at_end else reading.begins).copy()
+    marks[edge], marks[edge + step] = False, True
+    begins, ends = (reading.begins, marks) if at_end else (marks, reading.ends)
+    return replace(reading, track=track, target=target, segment=segment, begins=begins, ends=ends, cost=np.inf)
+
+
+def _shorter(reading: Reading, side: int, at_end: bool) -> Reading:
+    """Leave over the last piece of each segment that has several, or the first."""
+    several = (reading.track == side) & ~(reading.begins & reading.ends)
+    edge = np.flatnonzero(several & (reading.ends if at_end else reading.begins))
+    rows = np.flatnonzero(reading.track == side)
+    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
+    at = np.empty(len(reading.track), dtype=np.int64)
+    at[rows] = np.arange(len(rows))
+    # A segment that the capture ends in has no end.
+    inner = rows[np.clip(at[edge] + (-1 if at_end else 1), 0, len(rows) - 1)]
+    edge, inner = (column[reading.segment[inner] == reading.segment[edge]] for column in (edge, inner))
+    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
+    for column in (track, target, segment):
+        column[edge] = -1
+    marks = (reading.ends if at_end else reading.begins).copy()
+    marks[edge], marks[inner] = False, True
+    begins, ends = (reading.begins, marks) if at_end else (marks, reading.ends)
+    return replace(reading, track=track, target=target, segment=segment, begins=begins, ends=ends, cost=np.inf)
+
+
+def _shifted(reading: Reading, side: int, by: int, targets: int) -> Reading:
+    """Let each segment be a later frame, or an earlier one."""
+    mine = (reading.track == side) & (reading.target >= 0)
+    target = np.where(mine, reading.target + by, reading.target)
+    gone = mine & ((target < 0) | (target >= targets))
+    keep = ~gone
+    return replace(
+        reading,
+        track=np.where(gone, -1, reading.track),
+        begins=reading.begins & keep,
+        ends=reading.ends & keep,
+        target=np.where(gone, -1, target),
+        segment=np.where(gone, -1, reading.segment),
+        cost=np.inf,
+    )
