@@ -47,8 +47,8 @@ WIDE, SMALL = 256, 800
 ALL = 0.98
 """Share of the frames found so far that must have the data phases of their frames on the wire, in one layout.
 
-On generated cards (`tests/cardbench`, seed 101, control lines) all frames had that of the hosts whose reading was right;
-of the hosts with wrong frames half had less."""
+On generated cards (`tests/cardbench`, seed 101, control lines) all frames had that of hosts whose reading was right; of
+the hosts with wrong frames about half had less."""
 
 CHECKED = 20_000
 """Transactions of a host up to which this is looked at: the time that it takes is bounded."""
