@@ -18,8 +18,8 @@ __all__ = ["Cause", "Look", "look", "of_lines"]
 CONTROL = ("FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#")
 """The lines that the kernel counts, in its order."""
 
-_SAMPLES = 1 << 19
-_US = 2000.0
+_SAMPLES = 1 << 16
+_US = 200.0
 """How far a first look goes: so many samples, or so much time of a capture of changes; milliseconds of work."""
 
 _FEW = 64
