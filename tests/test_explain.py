@@ -11,6 +11,7 @@ from cardbench import Bench, write
 import pcitrace
 from pcitrace.cli import main
 from pcitrace.frames.explain import TERMS, explain
+from pcitrace.frames.margins import SURE
 
 
 def analysed(family: str, seed: int, folder: Path, capture: str) -> Path:
@@ -23,13 +24,13 @@ def analysed(family: str, seed: int, folder: Path, capture: str) -> Path:
 def test_a_weighed_row(tmp_path: Path) -> None:
     frames = pcitrace.open(analysed("reread", 2, tmp_path, "run-control16.toml")).frames
     table = frames.table
-    known = table[table["margin_receive"] >= 6]
+    known = table[table["margin_receive"] >= SURE]
     row = int(known["frame"].iloc[0])
     text = explain(frames, row)
     assert text.startswith(f"frame {row}: {known['sender'].iloc[0]} -> ")
     assert all(len(line) <= 100 for line in text.splitlines())
     assert "rests on: " in text
-    assert f"margin: {known['margin_receive'].iloc[0]:.1f} nats, given (threshold 6)" in text
+    assert f"margin: {known['margin_receive'].iloc[0]:.1f} nats, given (threshold {SURE:g})" in text
     assert all(term in text for term in TERMS)
     assert re.search(r"runner-up of \d: it ", text)
     # What is given costs less than the runner-up, and the sum is that of the terms.
