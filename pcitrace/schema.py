@@ -352,7 +352,7 @@ CSR_ACCESSES = Table(
         Column("frame", "uint64", "", "Row of `frames` whose send it starts.", True),
         Column(
             "margin",
-            "double",
+            "float",
             "nats",
             "How much less likely the best reading is in which it is something else. Null where nothing was decided.",
             True,

@@ -22,7 +22,7 @@ def analysed(family: str, seed: int, folder: Path, capture: str) -> Path:
 
 
 def test_a_weighed_row(tmp_path: Path) -> None:
-    frames = pcitrace.open(analysed("reread", 2, tmp_path, "run-control16.toml")).frames
+    frames = pcitrace.open(analysed("reread", 3, tmp_path, "run-control16.toml")).frames
     table = frames.table
     known = table[table["margin_receive"] >= SURE]
     row = int(known["frame"].iloc[0])

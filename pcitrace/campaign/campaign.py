@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pcitrace
@@ -185,12 +184,6 @@ class Campaign:
         for place, found in self._places:
             for source in found:
                 yield place, source
-
-    def report(self, folder: str | os.PathLike[str]) -> Path:
-        """Write an overview and a page a run into a folder; return the path of the overview."""
-        from pcitrace.campaign import page
-
-        return page.write(self, Path(folder))
 
     def _one_place(self) -> tuple[Destination, list[Source]]:
         by = self.options.by(pcitrace.__version__)

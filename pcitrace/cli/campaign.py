@@ -209,9 +209,9 @@ def _collect(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    from pcitrace.campaign import Campaign
+    from pcitrace.campaign import Campaign, page
 
-    print(f"-> {Campaign(destination=args.destination).report(args.output)}")
+    print(f"-> {page.write(Campaign(destination=args.destination), Path(args.output))}")
     return 0
 
 

@@ -216,7 +216,9 @@ def _with_frames(
         for rows, bursts in ((sent, columns["send_burst"]), (got, columns["receive_burst"])):
             rows = rows & (bursts >= 0)
             burst_frame[bursts[rows]] = number[rows]
-        out[name] = replace(traffic, burst_frame=burst_frame, csr_frame=label.frame, csr_margin=label.margin)
+        out[name] = replace(
+            traffic, burst_frame=burst_frame, csr_frame=label.frame, csr_margin=label.margin.astype(np.float32)
+        )
     return out
 
 
@@ -256,7 +258,8 @@ def _findings(
         dropped = int((drop_log["kind"] == "receive_data").sum())
         found.append(
             f"only {received} of {len(columns['sender'])} frames were matched between the hosts, and {dropped} "
-            "receives fit no frame: do the captures overlap in time, and is the wiring of the hosts right?"
+            "receives fit no frame: do the captures overlap in time, is the wiring of the hosts right, and are "
+            "link.rate_mbit_s and the width of the bus right?"
         )
     return tuple(found)
 

@@ -9,6 +9,7 @@ from pcitrace.learning.evidence import LEAST, Value
 from pcitrace.learning.memory import cut_through, in_memory
 from pcitrace.learning.observed import sides
 from pcitrace.profiles import Profile
+from pcitrace.traffic.dma import Kind
 
 __all__ = ["contradictions"]
 
@@ -32,10 +33,12 @@ def contradictions(frames: Frames, said: Mapping[str, Profile], steps_us: Mappin
         sent, received = sides(frames, name, (steps_us[name], steps_us[sender]))
         unit = max(sent.unit, received.unit)
         limit = profile.burst_limit_bytes
-        size = unit * frames.hosts[name].dma.bus.data_phases
+        dma = frames.hosts[name].dma
+        # A limit is often that of one direction: a card that receives in pieces may well send in one.
+        size = unit * dma.bus.data_phases[dma.kind == Kind.RECEIVE_DATA]
         longer = int((size > limit).sum()) if limit is not None else 0
         if longer >= LEAST:
-            text = f"{name}: {longer} transactions of the card are longer than {limit} bytes, up to {size.max()}"
+            text = f"{name}: {longer} transactions of receives are longer than {limit} bytes, up to {size.max()}"
             found.append(f"{text}; profile {profile.name} says burst_limit_bytes = {limit}")
         learned = {"receive_fcs": in_memory(received)["receive_fcs"]}
         # That wire and memory overlap where they should not is said where frames are matched.

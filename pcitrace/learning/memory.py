@@ -125,6 +125,10 @@ def buffers(side: Side) -> Value:
     long = side.phases * side.unit >= LONG
     if not long.any():
         return unseen("no frame is longer than a header", len(side))
+    if (side.bytes[long] < side.least[long]).any():
+        return unseen(
+            "of some frames less was read or written than is on the wire: a buffer of theirs is not known", len(side)
+        )
     return chosen({many: int((jumps[long] != many - 1).sum()) for many in (1, 2, 3)}, int(long.sum()))
 
 

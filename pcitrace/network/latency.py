@@ -102,7 +102,7 @@ def of_points(kind: str, request_bytes: int | None, found: Sequence[tuple[int, F
         "p999_us",
     ]
     table = pd.DataFrame(rows, columns=columns)
-    sizes = np.array(legs, dtype=np.float64).reshape(len(rows), -1)
+    sizes = np.array(legs, dtype=np.float64).reshape(len(rows), len(_legs(kind, request_bytes, 0)))
     return _fitted(table, sizes, _how(kind, request_bytes))
 
 

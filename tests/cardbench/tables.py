@@ -195,8 +195,19 @@ def _with_addresses(done: list[Transaction], moved: Ints, values: dict[str, Any]
         bytes=np.bincount(np.repeat(np.arange(len(done)), moved), carried, len(done)).astype(np.int64),
         bytes_exact=yes,
         address_parity_ok=yes,
+        device=pa.array([_device(code, txn.address) for code, txn in zip(command, done, strict=True)], pa.uint8()),
     )
     phases.update(data=words, byte_enables=enables, parity_ok=np.ones(len(words), bool))
+
+
+def _device(command: int, address: int) -> int | None:
+    """Return the device of a configuration access. Ref: PCI 2.2, 3.2.2.3.5 and figure 3-2."""
+    if COMMAND_NAMES[command] not in ("config_read", "config_write"):
+        return None
+    if address & 3:
+        return address >> 11 & 31
+    lines = [line for line in range(11, 32) if address >> line & 1]
+    return lines[0] - 11 if len(lines) == 1 else None
 
 
 def wire_times(bench: Bench, host: Host) -> Times:
