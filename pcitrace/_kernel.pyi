@@ -185,7 +185,7 @@ def decode(
     until: int | None = None,
     threads: int = 0,
     progress: Callable[[float], None] | None = None,
-    wires: Sequence[Wire] = (),
+    wires: Sequence[Wire] = ...,
     portable: bool = False,
 ) -> list[Decoded]: ...
 def decode_to_files(
