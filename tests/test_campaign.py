@@ -10,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pandas as pd
+import polars
 import pyarrow.dataset as ds
 import pytest
 from conftest import REPOSITORY
@@ -124,8 +126,6 @@ def test_a_run_that_needs_too_much_memory_fails_alone(runs: Path, tmp_path: Path
 
 
 def test_the_parts_are_one_table(runs: Path, tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    polars = pytest.importorskip("polars")
     out = tmp_path / "out"
     Campaign(runs, out).one()
     parts = f"{out}/constants/**/*.parquet"
