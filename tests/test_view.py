@@ -307,7 +307,7 @@ def test_what_is_drawn_is_seen(bare: Path, tmp_path: Path) -> None:
     assert found[4] > 100
 
 
-def test_spans_cover_what_a_slow_sum_says(tmp_path: Path) -> None:
+def test_no_span_that_touches_a_time_is_missed(tmp_path: Path) -> None:
     program = """
       let state = 7;
       const random = () => (state = (state * 1103515245 + 12345) % 2147483648) / 2147483648;
@@ -319,7 +319,7 @@ def test_spans_cover_what_a_slow_sum_says(tmp_path: Path) -> None:
           time += random() * 3;
           start[row] = time; end[row] = time + random() * (row % 50 === 7 ? 300 : 4); kind[row] = Math.floor(random() * 3);
         }
-        const spans = new Spans(start, end, kind, 3), out = new Float64Array(3);
+        const spans = new Spans(start, end, kind, 3);
         for (let probe = 0; probe < 60; probe++) {
           const at = random() * (time + 10) - 5, until = at + random() * 50;
           const [from, to] = spans.range(at, until);
@@ -331,6 +331,30 @@ def test_spans_cover_what_a_slow_sum_says(tmp_path: Path) -> None:
         }
       }
       return worst;
+    """
+    assert told(tmp_path, script(), program) == []
+
+
+def test_spans_cover_what_a_slow_sum_says(tmp_path: Path) -> None:
+    program = """
+      let state = 11;
+      const random = () => (state = (state * 1103515245 + 12345) % 2147483648) / 2147483648;
+      const wrong = [];
+      for (let round = 0; round < 20; round++) {
+        const n = 1 + Math.floor(random() * 400), start = new Float64Array(n), end = new Float64Array(n), kind = new Uint8Array(n);
+        let time = 0;
+        for (let row = 0; row < n; row++) {
+          start[row] = time + random(); end[row] = start[row] + random() * 4; time = end[row]; kind[row] = Math.floor(random() * 3);
+        }
+        const spans = new Spans(start, end, kind, 3), out = new Float64Array(3);
+        for (let probe = 0; probe < 60; probe++) {
+          const at = random() * (time + 10) - 5, slow = [0, 0, 0];
+          for (let row = 0; row < n; row++) slow[kind[row]] += Math.max(Math.min(end[row], at) - start[row], 0);
+          spans.covered(at, out);
+          slow.forEach((sum, one) => { if (!(Math.abs(sum - out[one]) < 1e-9)) wrong.push([round, at, one, sum, out[one]]); });
+        }
+      }
+      return wrong;
     """
     assert told(tmp_path, script(), program) == []
 

@@ -62,7 +62,8 @@ export class Spans {
    * @param {Float64Array} out
    */
   covered(time, out) {
-    const to = firstFrom(this.start, time), block = Math.floor(to / BLOCK), from = block * this.kinds;
+    // The last span before `time` may go on behind it: its block is counted row by row.
+    const to = firstFrom(this.start, time), block = Math.floor(Math.max(to - 1, 0) / BLOCK), from = block * this.kinds;
     for (let one = 0; one < this.kinds; one++) out[one] = this.before[from + one];
     for (let row = block * BLOCK; row < to; row++) out[this.kind[row]] += Math.min(this.end[row], time) - this.start[row];
   }
