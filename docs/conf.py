@@ -10,6 +10,7 @@ import pcitrace
 sys.path.insert(0, str(Path(__file__).parent))
 import commands
 import draw
+import gallery
 import parsers
 import rules
 import tables
@@ -18,8 +19,9 @@ project = "pcitrace"
 author = "the pcitrace authors"
 release = version = pcitrace.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
+nb_execution_mode = "off"  # notebooks are shown as they are stored; the tests hold them to what they show today
 html_theme = "furo"
 html_title = "pcitrace"
 html_show_copyright = False
@@ -42,4 +44,5 @@ tables.write(Path(__file__).parent / "tables.md")
 parsers.write(Path(__file__).parent / "commands.md")
 rules.write(Path(__file__).parent / "rules.md")
 commands.write(Path(__file__).parent / "find-what-is-wrong.md.in", Path(__file__).parent / "find-what-is-wrong.md")
+gallery.write(Path(__file__).parent.parent / "notebooks", Path(__file__).parent)
 draw.draw(Path(__file__).parent / "figures")

@@ -1,52 +1,46 @@
-"""The notebooks: stored without outputs, executed here, and the numbers of their last cell held to what was published.
+"""The notebooks: executed here, held to their stored outputs, and the numbers of their last cell to what was published.
 
 The published numbers are those of figure 3.1, figure 4.2 and the slides. The simulation was fed them, so this tests the
-analysis and the text around it. The last notebook records: it needs sigrok-cli and namespaces, as tests/capture do.
+analysis and the text around it. Notebook 5 records: it needs sigrok-cli and namespaces, as tests/capture do.
 """
 
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+import notebookruns
 import pytest
 from conftest import REPOSITORY
+from nbformat import NotebookNode
+from notebookruns import figures
 
 FOLDER = REPOSITORY / "notebooks"
+Executed = Callable[[str], tuple[NotebookNode, dict]]
 
 
-def executed(name: str, tmp_path: Path) -> tuple[nbformat.NotebookNode, dict]:
-    """Run a notebook as a user would, in its folder; return it and the value of its last cell."""
-    stored = nbformat.read(FOLDER / name, as_version=4)
-    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in stored.cells), "has outputs"
-    output = tmp_path / name
-    # In a process of its own: the kernel's client warns of things that are no business of these tests.
-    program = (
-        "import sys, nbformat, nbclient; book = nbformat.read(sys.argv[1], as_version=4);"
-        "nbclient.NotebookClient(book, timeout=200, kernel_name='python3').execute(cwd=sys.argv[2]);"
-        "nbformat.write(book, sys.argv[3])"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", program, str(FOLDER / name), str(FOLDER), str(output)], capture_output=True, text=True
-    )
-    assert told.returncode == 0, told.stderr[-3000:]
-    book = nbformat.read(output, as_version=4)
-    return book, ast.literal_eval(book.cells[-1].outputs[0]["data"]["text/plain"])
+@pytest.fixture
+def executed(tmp_path: Path, update_golden: bool) -> Executed:
+    """Run a notebook and hold it to its stored outputs; the run, and the value of its last cell."""
 
+    def execute(name: str) -> tuple[NotebookNode, dict]:
+        path = FOLDER / name
+        stored, ran = nbformat.read(path, as_version=4), notebookruns.run(path, tmp_path / name)
+        if update_golden:
+            nbformat.write(notebookruns.stored_again(stored, ran), path)
+        else:
+            assert not notebookruns.differences(stored, ran), "pytest --update-golden stores the new ones"
+        return ran, ast.literal_eval(ran.cells[-1].outputs[0]["data"]["text/plain"])
 
-def figures(book: nbformat.NotebookNode) -> int:
-    """Count the pictures, and see that no cell complained."""
-    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert not [output.text for output in outputs if output.output_type == "stream" and output.name == "stderr"]
-    return sum("image/png" in output.get("data", {}) for output in outputs)
+    return execute
 
 
 def test_all_notebooks_are_tested() -> None:
     assert sorted(path.name for path in FOLDER.glob("*.ipynb")) == [
         "1-first-look.ipynb",
+        "10-unknown-card.ipynb",
         "2-figure-3.1.ipynb",
         "3-streaming.ipynb",
         "4-equation-2.1.ipynb",
@@ -54,13 +48,12 @@ def test_all_notebooks_are_tested() -> None:
         "6-latency-and-switch.ipynb",
         "7-streams-and-loss.ipynb",
         "8-switch-under-the-microscope.ipynb",
-        "9-unknown-card.ipynb",
         "9-what-is-wrong.ipynb",
     ]
 
 
-def test_first_look(tmp_path: Path) -> None:
-    book, numbers = executed("1-first-look.ipynb", tmp_path)
+def test_first_look(executed: Executed) -> None:
+    book, numbers = executed("1-first-look.ipynb")
     assert figures(book) == 2
     # README.txt of the trace: 80 requests of 64 bytes, 20 responses each of 64, 512, 1024, 1500.
     assert numbers["frames"] == numbers["received"] == 160
@@ -69,8 +62,8 @@ def test_first_look(tmp_path: Path) -> None:
     assert 0.1 < numbers["occupancy"] < 0.15
 
 
-def test_figure_3_1(tmp_path: Path) -> None:
-    book, numbers = executed("2-figure-3.1.ipynb", tmp_path)
+def test_figure_3_1(executed: Executed) -> None:
+    book, numbers = executed("2-figure-3.1.ipynb")
     assert figures(book) == 3
     assert numbers["gap_64_us"] == pytest.approx(9.4, abs=0.01)
     assert numbers["gap_1500_us"] == pytest.approx(20.56, abs=0.02)
@@ -83,8 +76,8 @@ def test_figure_3_1(tmp_path: Path) -> None:
     assert numbers["pieces"] == 4
 
 
-def test_streaming(tmp_path: Path) -> None:
-    book, numbers = executed("3-streaming.ipynb", tmp_path)
+def test_streaming(executed: Executed) -> None:
+    book, numbers = executed("3-streaming.ipynb")
     assert figures(book) == 4
     assert numbers["spacing_a_us"] == pytest.approx(22.4, abs=0.05)
     assert numbers["spacing_c_us"] == pytest.approx(20.56, abs=0.05)
@@ -99,8 +92,8 @@ def test_streaming(tmp_path: Path) -> None:
     assert numbers["period_sk9843_10us"] == pytest.approx(11.73, abs=0.02)
 
 
-def test_equation_2_1(tmp_path: Path) -> None:
-    book, numbers = executed("4-equation-2.1.ipynb", tmp_path)
+def test_equation_2_1(executed: Executed) -> None:
+    book, numbers = executed("4-equation-2.1.ipynb")
     assert figures(book) == 3
     assert numbers["model_slope"] == pytest.approx(0.0235, rel=0.01)
     assert numbers["slope"] == pytest.approx(0.0235, rel=0.01)
@@ -111,15 +104,15 @@ def test_equation_2_1(tmp_path: Path) -> None:
     assert "t_sw_us and t_nic_us" in numbers["refused"]
 
 
-def test_what_is_wrong(tmp_path: Path) -> None:
-    book, broken = executed("9-what-is-wrong.ipynb", tmp_path)
+def test_what_is_wrong(executed: Executed) -> None:
+    book, broken = executed("9-what-is-wrong.ipynb")
     assert figures(book) == 0
     assert broken == {"bad-parity": ["P03"], "missing-turnaround": ["T10"], "two-grants": ["A01"]}
 
 
-def test_recording(tmp_path: Path) -> None:
+def test_recording(executed: Executed) -> None:
     """From a plan to constants by the real sigrok-cli and two namespaces; the constants are those of the simulation."""
-    book, numbers = executed("5-recording.ipynb", tmp_path)
+    book, numbers = executed("5-recording.ipynb")
     assert figures(book) == 1
     assert (numbers["origin"], numbers["source_origin"], numbers["simulated"]) == ("replayed", "simulated", True)
     assert numbers["frames_on_bus"] is False
@@ -139,9 +132,9 @@ def test_recording(tmp_path: Path) -> None:
     assert abs(numbers["difference_us"]) < 0.004
 
 
-def test_latency_and_switch(tmp_path: Path) -> None:
+def test_latency_and_switch(executed: Executed) -> None:
     """The lines of figure 3.2, and the switch as their difference."""
-    book, numbers = executed("6-latency-and-switch.ipynb", tmp_path)
+    book, numbers = executed("6-latency-and-switch.ipynb")
     assert figures(book) == 3
     assert numbers["direct"] == pytest.approx([26.32, 0.0235], rel=1e-3)
     assert numbers["through"] == pytest.approx([32.436, 0.0350], rel=1e-3)
@@ -154,9 +147,9 @@ def test_latency_and_switch(tmp_path: Path) -> None:
     assert numbers["sigma_us"] == pytest.approx(0.1 * 5**0.5, rel=0.2)
 
 
-def test_streams_and_loss(tmp_path: Path) -> None:
+def test_streams_and_loss(executed: Executed) -> None:
     """Each frame's fate against switch.csv."""
-    book, numbers = executed("7-streams-and-loss.ipynb", tmp_path)
+    book, numbers = executed("7-streams-and-loss.ipynb")
     assert figures(book) == 4
     assert numbers["knee_us"] == pytest.approx(22.26, abs=0.001)
     one_way = 12 + 1024 * 0.0155 + 1050 * (0.008 + 8 / 381.67) + 5.9 + 12.112
@@ -169,9 +162,9 @@ def test_streams_and_loss(tmp_path: Path) -> None:
     assert numbers["knee_of_losses"] is None
 
 
-def test_switch_under_the_microscope(tmp_path: Path) -> None:
+def test_switch_under_the_microscope(executed: Executed) -> None:
     """Cells, buffer and learning are those of the plan."""
-    book, numbers = executed("8-switch-under-the-microscope.ipynb", tmp_path)
+    book, numbers = executed("8-switch-under-the-microscope.ipynb")
     assert figures(book) == 2
     assert numbers["step_bytes"] == 64
     assert abs(numbers["step_us"] - 0.035) < 4 * numbers["step_sigma_us"]
@@ -181,8 +174,8 @@ def test_switch_under_the_microscope(tmp_path: Path) -> None:
     assert numbers["learned"] == {"deaf": 0, "learns": 2}
 
 
-def test_unknown_card(tmp_path: Path) -> None:
-    _, numbers = executed("9-unknown-card.ipynb", tmp_path)
+def test_unknown_card(executed: Executed) -> None:
+    _, numbers = executed("10-unknown-card.ipynb")
     assert numbers["frames"] == numbers["again"] > 40
     assert numbers["receive_fcs"] in (None, False)
     for name in ("t_nic_us", "R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte"):
