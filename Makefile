@@ -168,5 +168,5 @@ bench: .make/dev
 	$(BIN)/python benchmarks/framegen.py --framegen $(BIN)/framegen # wants root and two free CPUs
 
 clean:
-	rm -rf .make .venv dist demo target docs/_build capture/*.egg-info capture/build
+	rm -rf .make .venv dist demo target docs/_build docs/jupyter_execute capture/*.egg-info capture/build
 	find pcitrace tests -name '__pycache__' -prune -exec rm -rf {} +
