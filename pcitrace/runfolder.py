@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -257,7 +258,7 @@ def read_histogram(path: str | Path) -> npt.NDArray[np.void]:
 def _read_records(file: Path, record: np.dtype[np.void], what: str) -> npt.NDArray[np.void]:
     try:
         found = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, SyntaxError, TokenError) as error:
         raise ConfigurationError(f"{file}: not a {what}: no NumPy .npy file of records, or cut off", file) from error
     except OSError as error:
         raise ConfigurationError(f"{file}: not a {what}: {error}", file) from error

@@ -85,7 +85,8 @@ def of_paths(
         else:
             results += [one for part in _measurements(path) for one in _results(part, clock_method, bus_constants)]
     results = importers.together(results)
-    results += subtraction([one for one in results if one.latency is not None])
+    companions = [other for one in results for other in _companions(one, clock_method)]
+    results += subtraction([one for one in results if one.latency is not None]) + companions
     findings = tuple(dict.fromkeys(text for one in results for text in one.findings))
     return Network(tuple(results), findings)
 
@@ -99,6 +100,19 @@ def _results(one: Measurement, clock_method: str, bus_constants: BusConstants | 
     if outputs and not one.points:
         return outputs
     return [with_bus(analyse(one, clock_method=clock_method), bus_constants), *outputs]
+
+
+def _companions(one: Result, clock_method: str) -> Iterator[Result]:
+    """Yield what was under way at the same time."""
+    if one.measurement is None:
+        return
+    for entry in one.measurement.run.get("companions", ()):
+        found = open_folder(one.measurement.folder / entry["folder"])
+        name = f"{found.path.name}, {entry['role']} of {one.path}"
+        lag = f", its first frame {entry['lag_us']:.6g} us after" if "lag_us" in entry else ""
+        said = f"{one.measurement.folder}: {entry['folder']} was under way at the same time ({entry['role']}{lag})"
+        found = replace(found, path=replace(found.path, name=name), findings=(said, *found.findings))
+        yield analyse(found, clock_method=clock_method)
 
 
 def _measurements(path: Path) -> Iterator[Measurement]:

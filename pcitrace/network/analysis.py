@@ -146,7 +146,7 @@ def _streamed(
     flow = flows[0]
     refused = _refused(flow, compared)
     if refused or flow.delay is None:
-        parameters["latency_us"] = unknown("latency_us", refused or "the clocks of both hosts were not compared")
+        parameters["latency_us"] = unknown("latency_us", refused or flow.undelayed)
         return parameters | _widths(flow.width)
     bound = max(compared[node].bound_us for node in (flow.flow.source, flow.flow.to) if node != 0)
     why = f"median; may be off by {bound:.3g} us if the directions of the clock exchanges differ"
@@ -188,7 +188,7 @@ def _rates(wire: Wire, point: Point, flows: Sequence[FlowResult]) -> dict[str, P
     """Return the throughput of all flows together, and the time between frames of a single one."""
     known = [(flow.spacing, flow.flow.length_bytes) for flow in flows if flow.spacing is not None]
     if not flows or len(known) < len(flows):
-        why = "fewer than two frames of a stream have a time of arrival"
+        why = next((flow.untimed for flow in flows if flow.untimed), "the stream is not described")
         return {name: unknown(name, why) for name in ("user_mbit_s", "wire_mbit_s", "spacing_us")}
     n = sum(one.intervals for one, _ in known)
     user = [one.mbit_s(length) for one, length in known]

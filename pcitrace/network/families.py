@@ -107,7 +107,9 @@ def knee_parameters(table: pd.DataFrame) -> dict[str, Parameter]:
     """Return floor and least spacing where there is one size."""
     found = knees(table) if "received_spacing_us" in table else pd.DataFrame()
     if len(found) != 1:
-        why = f"{len(found)} sizes: each has its own" if len(found) else "no spacing was planned"
+        planned = len(table) and table["spacing_us"].notna().any()
+        none = "no time between frames is known" if planned else "no spacing was planned"
+        why = f"{len(found)} sizes: each has its own" if len(found) else none
         return {name: unknown(name, why) for name in ("floor_us", "knee_us")}
     [row] = found.to_dict("records")
     n, parameters = int(row["points"]), {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,12 @@ from pcitrace.network.account import Account, account
 from pcitrace.network.buffers import Held, held
 from pcitrace.network.clocks import Clock
 from pcitrace.network.delays import Delay, Order, delay, order
-from pcitrace.network.logs import UNKNOWN_NS, Log
+from pcitrace.network.logs import UNKNOWN_NS, Log, empty
 from pcitrace.network.loss import Losses, of_places
 from pcitrace.network.measurement import Flow, Point
 from pcitrace.network.rates import Spacing, spacing
 from pcitrace.network.sizes import clock_step
+from pcitrace.network.steps import clock_jump
 from pcitrace.network.width import Width, width
 
 __all__ = ["FlowResult", "LoopResult", "flow_result", "loop_result"]
@@ -58,6 +60,10 @@ class FlowResult:
         Time between one arrival and the next.
     held : Held or None
         What a paused port kept of it; None where no pause was asked for, or none is seen.
+    untimed : str
+        Why there is no time between frames; empty where there is.
+    undelayed : str
+        Why there is no one-way time.
     findings : tuple of str
     """
 
@@ -73,6 +79,8 @@ class FlowResult:
     order: Order | None
     between: Delay | None
     held: Held | None
+    untimed: str
+    undelayed: str
     findings: tuple[str, ...]
 
 
@@ -118,21 +126,28 @@ def flow_result(
     findings += found.findings
     counts, places = _counts(found, flow, sent, received, findings)
     losses = of_places(found.lost_at, found.sent) if places and found.sent else None
-    delays = _delays_us(found, flow, clocks)
+    delays, why = _delays_us(found, flow, clocks)
+    untimed = _clock_fault(found, delays, point.spacing_us is not None, flow)
+    if untimed.startswith("one-way"):
+        findings.append(f"{flow.name}: {untimed}")
+        delays, why = None, untimed
+    arrived = None if untimed else _spacing(found.arrival_ns, arrivals)
     step = max(clock_step(found.arrival_ns), 1) / 1e3
     return FlowResult(
         flow,
         counts,
         losses,
-        _on_reference(_spacing(found.arrival_ns, arrivals), found.arrival_ns, clocks.get(flow.to)),
+        _on_reference(arrived, found.arrival_ns, clocks.get(flow.to)),
         _next_us(found),
         None if sent is None else _spacing(sent.send_ns, arrivals),
         None if delays is None else delay(delays, step),
         0.0 if delays is None else _clock_sigma_us(found, flow, clocks),
-        _width(delays, step, found, arrivals),
+        why or _width(delays, step, found, arrivals),
         None if received is None else order(found.sequence, found.extents),
-        delay(np.diff(found.arrival_ns) / 1e3, step),
+        None if untimed else delay(np.diff(found.arrival_ns) / 1e3, step),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
+        "" if arrived is not None else untimed or "fewer than two frames of a stream have a time of arrival",
+        why or f"{len(found.delay_ns)} frames arrived: a latency needs three",
         tuple(findings),
     )
 
@@ -152,7 +167,8 @@ def loop_result(point: Point, node: int) -> LoopResult:
     answers = None if back is None else _log(point, 0, "received", back, findings)
     if requests is None or answers is None:
         why = f"no log of requests and answers of node {node}"
-        return LoopResult(node, None, why, None if out is None else out.stated.get("sent"), None)
+        stated = [None if one is None else one.stated.get(name) for one, name in ((out, "sent"), (back, "received"))]
+        return LoopResult(node, None, why, *stated)
     found = account(None, answers)
     at = _found(requests.sequence, found.sequence)
     known = at >= 0
@@ -161,9 +177,14 @@ def loop_result(point: Point, node: int) -> LoopResult:
     step = max(step_sent, step_received) / 1e3
     loops = loops_ns / 1e3
     readings = 2 if step_sent == step_received else 1
+    asked, answered = len(requests), int(known.sum())
+    if out is not None and back is not None:
+        # A damaged log hides loops that there were; the summary counted them.
+        asked = max(asked, int(out.stated.get("sent") or 0))
+        answered = max(answered, int(back.stated.get("received") or 0))
     # A request does not say which size it asked for.
-    asked = len(requests) if point.requests is None else None
-    return LoopResult(node, delay(loops, step), _tried(loops, step, readings), asked, int(known.sum()))
+    all_asked = asked if point.requests is None else None
+    return LoopResult(node, delay(loops, step), _tried(loops, step, readings), all_asked, answered)
 
 
 def _log(point: Point, node: int, kind: str, flow: Flow, findings: list[str]) -> Log | None:
@@ -172,6 +193,8 @@ def _log(point: Point, node: int, kind: str, flow: Flow, findings: list[str]) ->
     except ConfigurationError as error:
         findings.append(f"{error}; left out")
         return None
+    if log is None and kind == "received" and flow.stated.get("received") == 0:
+        return empty(Path(f"node {node}"))
     if log is None:
         return None
     mine = log.of(flow.stream, flow.source)
@@ -245,17 +268,34 @@ def _next_us(found: Account) -> float | None:
     return float(np.diff(found.arrival_ns)[following].mean()) / 1e3 if following.any() else None
 
 
-def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> Floats | None:
-    """Return one-way delays with both clocks brought to node 0's; None where a clock is not known."""
-    if not len(found.delay_ns) or any(node not in clocks for node in (flow.source, flow.to) if node != 0):
-        return None
+def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[Floats | None, str]:
+    """Return one-way delays with both clocks brought to node 0's; None where a clock is not known, and why."""
+    if any(node not in clocks for node in (flow.source, flow.to) if node != 0):
+        return None, "the clocks of both hosts were not compared"
+    if not len(found.delay_ns):
+        return None, "of no frame that arrived both times are logged"
     delays = found.delay_ns.astype(np.float64)
     if flow.to != 0:
         delays -= clocks[flow.to].minus_ours_ns(found.arrival_ns)
     if flow.source != 0:
         delays += clocks[flow.source].minus_ours_ns(found.departure_ns)
     delays /= 1e3
-    return delays
+    return delays, ""
+
+
+def _clock_fault(found: Account, delays_us: Floats | None, planned: bool, flow: Flow) -> str:
+    """Return why times of arrival do not follow one another as the frames did; empty where they do."""
+    back = next((text for text in found.findings if "clock goes back" in text), "")
+    if delays_us is None:
+        delays_us = found.delay_ns / 1e3
+    jump = clock_jump(delays_us, found.departure_ns, found.arrival_ns, planned)
+    if jump is None:
+        return back.removeprefix(f"{flow.name}: ")
+    at, size = jump
+    return (
+        f"one-way times change by {size:.6g} us at frame {int(found.sequence[at])} and stay so: a clock jumped; "
+        "no times between frames and no latencies are given"
+    )
 
 
 def _clock_sigma_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> float:
@@ -264,10 +304,8 @@ def _clock_sigma_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> 
 
 
 def _width(delays: Floats | None, step: float, found: Account, arrivals: str | None) -> Width | str:
-    if arrivals is None:
+    if arrivals is None or delays is None:
         return "round trips: the width is that of the loops"
-    if delays is None:
-        return "the clocks of both hosts were not compared"
     readings = 2 if clock_step(found.departure_ns) >= 1000 * step / 2 else 1
     return _tried(delays, step, readings)
 

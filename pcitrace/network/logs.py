@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pcitrace.errors import ConfigurationError
-from pcitrace.runfolder import FRAME_LOG
+from pcitrace.runfolder import CLOCK_EXCHANGES, FRAME_LOG
 
-__all__ = ["CORRUPT", "DUPLICATE", "UNKNOWN_NS", "Log", "read", "streams"]
+__all__ = ["CORRUPT", "DUPLICATE", "UNKNOWN_NS", "Log", "empty", "read", "read_exchanges", "streams"]
 
 UNKNOWN_NS = np.iinfo(np.int64).min
 """A time that is not known."""
@@ -101,6 +102,37 @@ def read(path: Path) -> Log:
     return Log(path, findings=findings, **columns)
 
 
+def empty(path: Path) -> Log:
+    """Return the log of a host that received nothing, which writes none."""
+    columns: dict[str, Any] = {name: np.empty(0, NARROW.get(name, FRAME_LOG[name])) for name in COLUMNS}
+    return Log(path, **columns)
+
+
+def read_exchanges(path: Path) -> tuple[npt.NDArray[np.void], tuple[str, ...]]:
+    """Read the raw exchanges between two clocks as far as they are whole; a file that was cut gives a finding.
+
+    Parameters
+    ----------
+    path : Path
+        A ``.npy`` file of records of type :data:`pcitrace.runfolder.CLOCK_EXCHANGES`.
+
+    Returns
+    -------
+    array of records, and tuple of str
+
+    Raises
+    ------
+    ConfigurationError
+        The file holds none.
+    """
+    start, rows = _head(path, CLOCK_EXCHANGES, "file of clock exchanges")
+    with path.open("rb") as file:
+        file.seek(start)
+        records = np.fromfile(file, CLOCK_EXCHANGES, rows)
+    cut = f"{path}: cut off: {len(records)} of {rows} exchanges are whole"
+    return records, () if len(records) == rows else (cut,)
+
+
 def streams(path: Path) -> list[tuple[int, int, int]]:
     """Return the streams of a log without keeping it: number, node that sent it, and the length that most frames have.
 
@@ -121,20 +153,22 @@ def streams(path: Path) -> list[tuple[int, int, int]]:
     return [(one >> 16, one & 0xFFFF, int(counts.argmax())) for one, counts in sorted(lengths.items())]
 
 
-def _head(path: Path) -> tuple[int, int]:
+def _head(path: Path, record: np.dtype[np.void] = FRAME_LOG, what: str = "frame log") -> tuple[int, int]:
     """Return where the records begin, and how many the header counts."""
     try:
         with path.open("rb") as file:
             version = np.lib.format.read_magic(file)
             if version != (1, 0):
-                raise ConfigurationError(f"{path}: not a frame log: NumPy format {version}, expected (1, 0)", path)
+                raise ConfigurationError(f"{path}: not a {what}: NumPy format {version}, expected (1, 0)", path)
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             start = file.tell()
-    except (ValueError, EOFError) as error:
-        raise ConfigurationError(f"{path}: not a frame log: no whole NumPy .npy header", path) from error
-    if dtype != FRAME_LOG or len(shape) != 1:
-        names = ", ".join(FRAME_LOG.names or ())
-        raise ConfigurationError(f"{path}: not a frame log: records are {dtype}; expected the fields {names}", path)
+    except (ValueError, EOFError, SyntaxError, TokenError) as error:
+        raise ConfigurationError(f"{path}: not a {what}: no whole NumPy .npy header", path) from error
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}", path) from error
+    if dtype != record or len(shape) != 1 or shape[0] < 0:
+        names = ", ".join(record.names or ())
+        raise ConfigurationError(f"{path}: not a {what}: records are {dtype}; expected the fields {names}", path)
     return start, int(shape[0])
 
 

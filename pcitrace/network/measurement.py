@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcitrace import runfolder
+from pcitrace import configuration, runfolder
 from pcitrace.errors import ConfigurationError
-from pcitrace.network.logs import Log, read, streams
+from pcitrace.network.logs import Log, read, read_exchanges, streams
 
 __all__ = ["ASKING", "Flow", "Measurement", "Point", "Way", "Wire", "open_folder"]
 
@@ -243,18 +243,19 @@ def _of_run(opened: runfolder.RunFolder) -> Measurement:
         point = log.get("point", _point_of(str(log["file"])))
         files[int(point), node[log["host"]], str(log["kind"])] = folder / str(log["file"])
     found = _assembled(folder, run, summary, files, len(node))
-    exchanges = {
-        node[entry["host"]]: runfolder.read_clock_exchanges(folder / entry["file"])
-        for entry in run.get("clock_exchanges", ())
-        if node[entry["reference"]] == 0
-    }
+    exchanges, findings = {}, list(found.findings)
+    for entry in run.get("clock_exchanges", ()):
+        if node[entry["reference"]] != 0:
+            continue
+        try:
+            exchanges[node[entry["host"]]], cut = read_exchanges(folder / entry["file"])
+            findings += cut
+        except ConfigurationError as error:
+            findings.append(f"{error}; left out, so that what the sender said of the clocks counts")
     points = found.points
     for entry in run.get("histograms", ()):
         points = _with_counts(points, runfolder.read_histogram(folder / entry["file"]), int(entry["bin_ns"]))
-    said = {name: getattr(found, name) for name in ("kind", "wire", "test", "clocks", "findings")}
-    return Measurement(
-        folder, path=found.path, points=points, exchanges=exchanges, run=run, simulated=opened.simulated, **said
-    )
+    return replace(found, points=points, exchanges=exchanges, simulated=opened.simulated, findings=tuple(findings))
 
 
 def _point_of(name: str) -> int:
@@ -301,16 +302,10 @@ def _summary(file: Path) -> Mapping[str, Any]:
         summary = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{file}: not framegen's summary: {error}", file) from error
-    missing = (
-        [name for name in ("format", "test", "nodes", "points") if name not in summary]
-        if isinstance(summary, dict)
-        else ["an object"]
-    )
-    if missing:
-        raise ConfigurationError(f"{file}: not framegen's summary: {', '.join(missing)} missing", file)
-    if summary["format"] not in (1, 2):
-        raise ConfigurationError(f"{file}: format {summary['format']!r}; this pcitrace reads 1 and 2", file, "format")
-    return dict(summary)
+    if not isinstance(summary, dict):
+        raise ConfigurationError(f"{file}: not framegen's summary: it is no JSON object", file)
+    configuration.validate(summary, "network/frame-summary.schema.json", file)
+    return summary
 
 
 def _stated(
@@ -324,7 +319,7 @@ def _stated(
             for each in one["flows"]
         )
         mine = {(node, kind): file for (point, node, kind), file in files.items() if point == one.get("point", number)}
-        reasons = [text for node in one.get("quality", ()) for text in node.get("reasons", ())]
+        reasons = [text for node in one.get("quality", ()) for text in (node or {}).get("reasons", ())]
         suspect = ("; ".join(reasons) or "no reason stated") if one.get("suspect") else ""
         points.append(Point(int(one["length_bytes"]), _planned(test), flows, mine, suspect))
     return tuple(points)

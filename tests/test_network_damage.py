@@ -1,0 +1,172 @@
+"""What bad logs get from `pcitrace network`: a finding or one clear line, and no number that they do not support."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import netlogs
+import numpy as np
+import pytest
+from test_network_switch import asked, hosts, switch
+
+from pcitrace import network
+from pcitrace.cli import main
+from pcitrace.errors import ConfigurationError
+
+JUMPS_NS = (1_000_000, -1_000_000, 10**9, -(10**9), 5 * 10**17)
+
+
+@pytest.fixture(scope="module")
+def virtual(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ping-pong of three sizes with background load beside it, over a switch."""
+    background = '[[tests]]\nname = "load"\nrole = "background"\nkind = "background"\nsteering = "C"\npeers = ["D"]\n'
+    test = asked("ping-pong", [64, 700, 1500], 60)
+    return switch(tmp_path_factory.mktemp("virtual"), "run", hosts("ABCD") + test + "[switch]\n" + background)
+
+
+@pytest.mark.parametrize("jump", JUMPS_NS)
+@pytest.mark.parametrize("arrivals", ["regular", "poisson"])
+def test_a_clock_that_jumps_gives_no_times(jump: int, arrivals: str, tmp_path: Path) -> None:
+    points = [netlogs.Stream(1000, 40.0, 400, arrivals=arrivals)]
+    folder = netlogs.stream(tmp_path / "run", points, clock=(50.0, 3.0))
+    log = folder / "p000-node1-received.npy"
+    frames = np.load(log)
+    frames["receive_ns"][217:] += jump
+    np.save(log, frames)
+    [result] = network.of_paths([folder]).results
+    for name in ("latency_us", "spacing_us", "user_mbit_s", "wire_mbit_s", "fwhm_us", "sigma_us", "floor_us"):
+        assert result.parameters[name].value is None, name
+    assert "a clock jumped" in result.parameters["latency_us"].reason
+    assert [result.parameters[name].value for name in ("sent", "received", "lost")] == [400, 400, 0]
+    assert any(f"at frame {217}" in text for text in result.findings)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_queues_and_losses_are_no_clock_that_jumps(seed: int, tmp_path: Path) -> None:
+    """A stream that is faster than its path, and one that stands still for a while."""
+    held = netlogs.Stream(1000, 20.0, 800, least_us=20.5 + seed / 4)
+    folder = netlogs.stream(tmp_path / "run", [held], seed=seed)
+    [result] = network.of_paths([folder]).results
+    assert result.parameters["latency_us"].value is not None
+    log = folder / "p000-node1-received.npy"
+    frames = np.load(log)
+    waits = slice(300, 300 + 40 * seed)
+    frames["receive_ns"][waits] = np.maximum(
+        frames["receive_ns"][waits], frames["receive_ns"][300] + 3_000_000 + 8000 * np.arange(40 * seed)
+    )
+    frames["receive_ns"] = np.maximum.accumulate(frames["receive_ns"])
+    np.save(log, frames)
+    [result] = network.of_paths([folder]).results
+    assert result.parameters["latency_us"].value is not None, result.findings
+
+
+def test_nothing_arrived_is_a_loss_of_all(tmp_path: Path) -> None:
+    plan = hosts() + "[switch]\n[[ports]]\nloss = 1.0\n[[ports]]\n"
+    stream, loops = network.of_paths(
+        [
+            switch(tmp_path, "stream", plan + asked("stream", [1000], 100, "spacing_us = 30\n")),
+            switch(tmp_path, "loops", plan + asked("ping-pong", [64, 1000], 20)),
+        ]
+    ).results
+    assert [stream.parameters[name].value for name in ("sent", "received", "lost")] == [100, 0, 100]
+    assert stream.parameters["loss_ratio"].value == 1
+    assert [loops.parameters[name].value for name in ("sent", "received", "lost")] == [40, 0, 40]
+    assert loops.parameters["intercept_us"].value is None
+
+
+def test_one_frame_has_its_own_reason(tmp_path: Path) -> None:
+    run = switch(tmp_path, "one", hosts() + asked("stream", [1000], 1, "spacing_us = 30\n"))
+    found = network.of_paths([run]).results[0].parameters
+    assert "1 frames arrived" in found["latency_us"].reason
+    assert "no spacing was planned" not in found["knee_us"].reason
+
+
+def test_what_was_under_way_at_the_same_time_is_told(virtual: Path) -> None:
+    found = network.of_paths([virtual])
+    assert [one.kind for one in found.results] == ["ping-pong", "background"]
+    assert "background of" in found.results[1].path
+    assert any("under way at the same time (background" in text for text in found.findings)
+
+
+def _damaged(folder: Path, number: int, random: np.random.Generator) -> str:
+    """Damage one file; what was done."""
+    files = sorted(one for one in folder.rglob("*") if one.suffix in (".npy", ".json", ".toml"))
+    file = files[int(random.integers(len(files)))]
+    content = bytearray(file.read_bytes())
+    if number % 3 == 0:
+        del content[int(random.integers(len(content))) :]
+    elif number % 3 == 1:
+        at = int(random.integers(min(len(content), 200)))
+        content[at] = int(random.integers(256))
+    else:
+        content = bytearray(_wrong_json(content, random) if file.suffix == ".json" else content[:-1])
+    file.write_bytes(content)
+    return f"{number % 3} {file.name}"
+
+
+def _wrong_json(content: bytes | bytearray, random: np.random.Generator) -> bytes:
+    """Replace one value, anywhere, by one of another kind."""
+    whole = json.loads(content)
+    places: list[tuple[Any, Any]] = []
+    waiting = [whole]
+    while waiting:
+        one = waiting.pop()
+        for key in list(one if isinstance(one, dict) else range(len(one))):
+            places.append((one, key))
+            if isinstance(one[key], dict | list):
+                waiting.append(one[key])
+    where, key = places[int(random.integers(len(places)))]
+    where[key] = [None, -1, 1e300, "x", [], {}][int(random.integers(6))]
+    return json.dumps(whole).encode()
+
+
+def test_damage_anywhere_is_a_finding_or_one_line(
+    virtual: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback, whatever a file became; and what could be read is read."""
+    random = np.random.default_rng(5)
+    ends = []
+    for number in range(45):
+        folder = tmp_path / "run"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(virtual, folder)
+        done = _damaged(folder, number, random)
+        ends.append(main(["network", str(folder), "--json"]))
+        out, err = capsys.readouterr()
+        assert ends[-1] in (0, 3), done
+        assert "NaN" not in out, done
+        if ends[-1] == 3:
+            assert err.startswith("pcitrace: "), (done, err)
+            assert err.count("\n") == 1, (done, err)
+    assert ends.count(0) > 15
+
+
+def test_a_cut_comparison_of_clocks_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
+    folder = netlogs.stream(tmp_path / "run", [netlogs.Stream(1000, 40.0, 400)], clock=(50.0, 3.0))
+    log = folder / "node1-clock.npy"
+    log.write_bytes(log.read_bytes()[:-1000])
+    [result] = network.of_paths([folder]).results
+    assert any("cut off: 368 of 400 exchanges" in text for text in result.findings)
+    assert result.parameters["latency_us"].value == pytest.approx(30, abs=0.2)
+    log.write_bytes(b"\x93NUMPY\x01\x00\x10\x00{'descr': (]    ")
+    [result] = network.of_paths([folder]).results
+    assert result.parameters["latency_us"].value is None
+
+
+def test_a_summary_that_names_a_missing_log_leaves_it_out(virtual: Path, tmp_path: Path) -> None:
+    """framegen's folder alone, without run.toml."""
+    folder = tmp_path / "run"
+    shutil.copytree(virtual, folder)
+    (folder / "run.toml").unlink()
+    (folder / "p001-node0-received.npy").unlink()
+    [result] = network.of_paths([folder]).results
+    assert any("p001-node0-received.npy: cannot be read" in text for text in result.findings)
+    assert result.parameters["slope_us_per_byte"].value is not None
+    assert result.parameters["received"].value == 180
+    summary = folder / "summary.json"
+    summary.write_text(summary.read_text().replace('"stream": 1', '"stream": "one"', 1))
+    with pytest.raises(ConfigurationError, match=r"points\[0\]\.flows\[0\]\.stream"):
+        network.of_paths([folder])
