@@ -1,0 +1,168 @@
+"""Campaigns from and to buckets and web servers: a real object store and a real server, on loopback."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import io
+import json
+import shutil
+import threading
+import tomllib
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fsspec
+import pyarrow.parquet as pq
+import pytest
+from moto.server import ThreadedMotoServer
+
+import pcitrace
+from pcitrace.campaign import Campaign, CampaignError, Limits, numbers
+from pcitrace.campaign.errors import DestinationError
+from pcitrace.campaign.storage import Store
+from pcitrace.cli import main
+
+# Of the server and of botocore, not of ours.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base") / "run"
+    command = ["simulate", "acenic-fig3.1", "-o", str(folder), "--set", "test.count=6", "sweep.loops=2"]
+    assert main(command) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An object store on loopback; nothing of the user's own settings reaches it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = dict.fromkeys(CREDENTIALS, "test") | {
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path_factory.mktemp("aws") / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path_factory.mktemp("aws") / "none"),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        fsspec.filesystem("s3").clear_instance_cache()
+        yield settings["AWS_ENDPOINT_URL"]
+    fsspec.filesystem("s3").clear_instance_cache()
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def bucket(run: Path, endpoint: str) -> str:
+    """A bucket with one run."""
+    name = f"s3://bench-{endpoint.rpartition(':')[2]}"  # servers of one process share their buckets
+    fsspec.filesystem("s3").mkdir(name)
+    fsspec.filesystem("s3").put(str(run), f"{name}/runs/", recursive=True)
+    return name
+
+
+@pytest.fixture
+def answer(endpoint: str) -> Iterator[Callable[[str], None]]:
+    """Tell the store how many requests it takes before it asks who we are: "0", "inf"."""
+
+    def tell(count: str) -> None:
+        ask = urllib.request.Request(f"{endpoint}/moto-api/reset-auth", count.encode(), {"Content-Type": "text/plain"})
+        urllib.request.urlopen(ask).close()
+
+    yield tell
+    tell("inf")
+
+
+def test_from_a_bucket_to_a_bucket(run: Path, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+    campaign = Campaign(f"{bucket}/runs/*", f"{bucket}/results")
+    [first] = campaign.one()
+    assert (first["state"], first["run"]) == ("done", f"{bucket}/runs/run")
+    assert campaign.status()["done"] == 1
+    # Nothing changed: nothing is done, by the ETags alone.
+    assert campaign.one() == [first]
+    found = pcitrace.open(run)
+    results = found.results.as_dict() | {"run": first["run"]}
+    described = tomllib.loads((run / "run.toml").read_text())
+    alone = numbers.table(first["run"], results, found.network.as_dict(), described)
+    [part] = campaign.parts("constants")
+    there = fsspec.filesystem("s3").glob(f"{bucket}/results/constants/**/part.parquet")
+    assert [fsspec.filesystem("s3").cat_file(one) for one in there] == [part]
+    assert pq.read_table(io.BytesIO(part)).equals(alone)
+    assert len(campaign.constants) == alone.num_rows > 10
+    # Another process knows of the campaign by its destination.
+    assert main(["campaign", "status", f"{bucket}/results"]) == 0
+    assert "1 done, 0 failed" in capsys.readouterr().out
+
+
+def test_the_scratch_has_a_bound(bucket: str, tmp_path: Path) -> None:
+    [status] = Campaign(f"{bucket}/runs/run", tmp_path, limits=Limits(scratch_mib=0.01)).one()
+    assert "need more than the 0.01 MiB of the scratch" in status["reason"]
+
+
+def test_from_a_web_server(run: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(run, site / "run")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/run"
+        campaign = Campaign(url, tmp_path / "out")
+        [first] = campaign.one()
+        assert (first["state"], first["run"]) == ("done", url)
+        [part] = (tmp_path / "out").glob("constants/**/*.parquet")
+        written = part.stat().st_mtime_ns
+        # Its files tell nothing by which a change could be seen: they are read again, and found to be the same.
+        campaign.one()
+        assert part.stat().st_mtime_ns == written
+        assert json.loads(next((tmp_path / "out").glob("results/*/*.json")).read_text())["run"] == url
+        with pytest.raises(DestinationError, match="run the same command again"):
+            Campaign(run, f"{url}/results").one()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_bucket_that_is_not_there(bucket: str) -> None:
+    with pytest.raises(CampaignError, match="no run folder"):
+        Campaign(f"{bucket}/nothing", f"{bucket}/results")
+    with pytest.raises(DestinationError, match="run the same command again"):
+        Store("s3://not-there/results").write("one", b"1")
+
+
+def test_a_bucket_that_refuses_loses_nothing(
+    bucket: str, answer: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(f"{bucket}/kept")
+    store.write("one", b"1")
+    answer("0")
+    with pytest.raises(DestinationError, match=r"kept/two: access refused; do the credentials reach .* again to go on"):
+        store.write("two", b"2")
+    assert main(["campaign", "status", f"{bucket}/results"]) == 3
+    assert "access refused; do the credentials reach this place?" in capsys.readouterr().err
+    answer("inf")
+    assert store.read_all("") == {"one": b"1"}
+
+
+def test_missing_credentials_are_named(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    fsspec.filesystem("s3").clear_instance_cache()
+    try:
+        assert main(["campaign", "status", f"{bucket}/results"]) == 3
+    finally:
+        fsspec.filesystem("s3").clear_instance_cache()
+    [line] = capsys.readouterr().err.splitlines()
+    assert "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in line
