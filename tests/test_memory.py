@@ -11,6 +11,9 @@ import oracle
 import pytest
 import waveforms
 from conftest import peak_memory
+from sparse import stretch
+
+from pcitrace.cli import main
 
 SAMPLES = 100_000_000  # of 2 bytes
 
@@ -46,3 +49,33 @@ def test_memory_is_bounded(members: int, suffix: str, tmp_path: Path) -> None:
     assert status == 0
     assert f": {transactions} transactions" in stdout
     assert kib < 150_000, "the samples are 200 MB"
+
+
+@pytest.fixture(scope="module")
+def mostly_idle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two hosts, three times in 200 million samples (400 MB)."""
+    folder = tmp_path_factory.mktemp("sparse")
+    command = ["simulate", "acenic-fig3.1", "-o", str(folder / "once"), "--set", "test.count=2", "sweep.loops=2"]
+    assert main(command) == 0
+    assert 199_000_000 < stretch(folder / "once", folder / "long", 200_000_000, 3) <= 200_000_000
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["list", "{long}"],
+        ["check", "{long}", "--json"],
+        ["export", "{long}", "-o", "{out}.json", "--to", "perfetto"],
+        ["report", "{long}", "--json"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_memory_does_not_grow_with_idle_time(command: list[str], mostly_idle: Path, tmp_path: Path) -> None:
+    """Beside what the same command needs for the run once."""
+    needed = {}
+    for which in ("once", "long"):
+        filled = [one.format(long=mostly_idle / which, out=tmp_path / which) for one in command]
+        status, _, needed[which] = peak_memory(filled)
+        assert status == 0
+    assert needed["long"] < needed["once"] + 60_000, "the samples are 400 MB"

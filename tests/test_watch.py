@@ -19,6 +19,7 @@ import pcitrace
 from pcitrace.cli import main
 from pcitrace.instrument.judged import check
 from pcitrace.live.intake import Intake
+from pcitrace.live.sources import GrowingFile
 from pcitrace.records import records
 
 PROGRAM = str(Path(sys.executable).with_name("pcitrace"))
@@ -199,6 +200,8 @@ def test_metrics_are_there_for_this_machine_only(recording: Recording, tmp_path:
 class Slowly:
     """Gives samples faster than they are taken."""
 
+    patient = False
+
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces, self.given = pieces, threading.Event()
 
@@ -230,6 +233,38 @@ def test_what_is_too_much_is_left_out_counted_and_marked() -> None:
         intake.next(1.0)
     assert at == len(whole)
     assert intake.skipped == sum(block.missing or 0 for block in got) > 0
+
+
+def test_a_file_is_read_whole_unless_it_grows_too_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pcitrace.live.sources.LATE", 5000)
+    path, there = tmp_path / "samples.bin", bytes(range(250)) * 40
+    path.write_bytes(there)
+    source = GrowingFile(path, 0.3)
+    intake = Intake(source, 3, bound=100)
+    intake.start()
+    first = intake.next(5.0)
+    assert first is not None
+    assert (first.samples, first.missing) == (there, 0)
+    grown = bytes(range(251)) * 30
+    with path.open("ab") as file:
+        file.write(grown)
+    time.sleep(0.2)
+    with path.open("ab") as file:
+        file.write(b"abcdefgh")
+    whole, at, missing = there + grown + b"abcdefgh", len(there), 0
+    while True:
+        try:
+            block = intake.next(1.0)
+        except EOFError:
+            break
+        assert block is not None
+        if block.missing:
+            at = at - at % 3 + block.missing * 3
+            missing += block.missing
+        assert whole[at : at + len(block.samples)] == block.samples
+        at += len(block.samples)
+    assert at == len(whole)
+    assert intake.skipped == missing > 0
 
 
 def test_a_view_for_a_terminal(recording: Recording) -> None:

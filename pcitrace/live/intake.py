@@ -13,6 +13,9 @@ from pcitrace.errors import PciTraceError
 
 __all__ = ["Block", "Intake", "Source"]
 
+GATHER, GATHER_S = 4 << 20, 0.02
+"""What comes within so long is decoded together, up to so many bytes: each turn costs a millisecond, however short."""
+
 
 class Block(NamedTuple):
     """Samples that came together.
@@ -23,7 +26,7 @@ class Block(NamedTuple):
     missing : int or None
         Samples that are left out before these; None: so many as nobody knows.
     came : float
-        When they came (``time.monotonic``).
+        When the first of them came (``time.monotonic``).
     """
 
     samples: bytes
@@ -34,8 +37,13 @@ class Block(NamedTuple):
 class Source(Protocol):
     """Where samples come from."""
 
-    def blocks(self) -> Iterator[bytes | None]:
-        """Yield bytes as they come; None for a break of unknown length, after which a whole sample comes."""
+    @property
+    def patient(self) -> bool:
+        """Whether nothing is lost where it is read later."""
+        ...
+
+    def blocks(self) -> Iterator[bytes | int | None]:
+        """Yield bytes as they come; how many are left out; None for a break of unknown length, at a whole sample."""
         ...
 
     def close(self) -> None:
@@ -96,8 +104,9 @@ class Intake:
                 if self._over:
                     raise EOFError
                 return None
-            at, some, came = self._waiting.popleft()
-            self._waiting_bytes -= len(some)
+            self._changed.wait_for(lambda: self._waiting_bytes >= GATHER or self._over, GATHER_S)
+            at, some, came = self._gathered()
+            self._changed.notify_all()
         if not some:
             self._taken = 0
             return Block(b"", None, came)
@@ -109,6 +118,18 @@ class Intake:
             self.skipped += missing
         self._taken = at + len(some)
         return Block(some, missing, came)
+
+    def _gathered(self) -> tuple[int, bytes, float]:
+        """Take what waits first, with what goes on behind it."""
+        at, first, came = self._waiting.popleft()
+        pieces, size = [first], len(first)
+        while first and size < GATHER and self._waiting and self._waiting[0][:2] != (0, b""):
+            if self._waiting[0][0] != at + size:
+                break
+            pieces.append(self._waiting.popleft()[1])
+            size += len(pieces[-1])
+        self._waiting_bytes -= size
+        return at, b"".join(pieces), came
 
     def _take(self) -> None:
         try:
@@ -125,14 +146,18 @@ class Intake:
             with contextlib.suppress(OSError):
                 self._source.close()
 
-    def _put(self, some: bytes | None) -> None:
+    def _put(self, some: bytes | int | None) -> None:
         with self._changed:
             now = time.monotonic()
             if some is None:
                 self._came = 0
                 self._waiting.append((0, b"", now))
+            elif isinstance(some, int):
+                self._came += some
             elif some:
-                if self._waiting_bytes + len(some) > self._bound:
+                if self._source.patient:
+                    self._changed.wait_for(lambda: self._waiting_bytes < self._bound or self._over)
+                elif self._waiting_bytes + len(some) > self._bound:
                     breaks = [one for one in self._waiting if not one[1]]
                     self._waiting.clear()
                     self._waiting.extend(breaks[-1:])

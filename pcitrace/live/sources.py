@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import select
 import shlex
@@ -13,7 +15,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from pcitrace.errors import CaptureFormatError
 
@@ -21,13 +23,25 @@ __all__ = ["Command", "GrowingFile", "GrowingSession", "Pipe", "SessionHead"]
 
 PIECE = 1 << 20
 LOOK_S = 0.05
+LATE = 256 << 20
+"""Bytes that a file may have grown by and that are not yet read."""
+
+
+def _widen(pipe: int) -> None:
+    """Have a pipe hold as much as is read at once, so that who writes waits less; ref: pipe(7)."""
+    with contextlib.suppress(OSError, AttributeError):  # no pipe, or another system
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIECE)
 
 
 class Pipe:
     """A pipe, or standard input."""
 
+    patient = False
+    """Who writes would have to wait."""
+
     def __init__(self, path: str) -> None:
         self._file = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY)
+        _widen(self._file)
         self._closed = threading.Event()
 
     def blocks(self) -> Iterator[bytes | None]:
@@ -57,6 +71,18 @@ class Follower:
     def __init__(self, path: Path, idle_s: float | None) -> None:
         self._path, self._idle_s = path, idle_s
         self._closed = threading.Event()
+        self._there: int | None = None
+
+    patient = True
+    """What is in a file can be read later."""
+
+    def _late(self, file: IO[bytes]) -> int:
+        """Return how many bytes to leave out: all until now, where too much has come since the watch began."""
+        size = self._path.stat().st_size
+        if self._there is None:
+            self._there = size
+        left = size - file.tell()
+        return left if size - max(file.tell(), self._there) > LATE else 0
 
     def close(self) -> None:
         """Stop reading."""
@@ -86,10 +112,13 @@ class Follower:
 class GrowingFile(Follower):
     """A file of raw samples that grows."""
 
-    def blocks(self) -> Iterator[bytes | None]:
-        """Yield what is there, and what comes."""
+    def blocks(self) -> Iterator[bytes | int | None]:
+        """Yield what is there, and what comes; a number of bytes that are left out where it is too late for them."""
         with self._open() as file:
             while not self._closed.is_set():
+                if late := self._late(file):
+                    file.seek(late, os.SEEK_CUR)
+                    yield late
                 some = file.read(PIECE) or self._read(file, 1)
                 if some is None:
                     return
@@ -123,6 +152,19 @@ def _rate(text: str) -> float | None:
         return None
 
 
+class Member(NamedTuple):
+    """One member of a session: what stands in the file, and how many bytes that is."""
+
+    name: str
+    packed: bytes
+    size: int
+    deflated: bool
+
+    def content(self) -> bytes:
+        """Return what it holds."""
+        return zlib.decompress(self.packed, -15) if self.deflated else self.packed
+
+
 class GrowingSession(Follower):
     """A sigrok session (.sr) while it is recorded by pcicap: members one after the other, each whole.
 
@@ -134,24 +176,24 @@ class GrowingSession(Follower):
     def head(self) -> SessionHead:
         """Return what is known before the first sample; waits until it is written."""
         with self._open() as file:
-            for name, content in self._members(file):
-                if name == "metadata":
-                    return SessionHead(content.decode(errors="replace"), self._path)
+            for member in self._members(file):
+                if member.name == "metadata":
+                    return SessionHead(member.content().decode(errors="replace"), self._path)
         raise CaptureFormatError(f"{self._path}: a sigrok session without metadata", self._path)
 
-    def blocks(self) -> Iterator[bytes | None]:
-        """Yield the samples of each member."""
+    def blocks(self) -> Iterator[bytes | int | None]:
+        """Yield the samples of each member; how many bytes they are where it is too late for them."""
         with self._open() as file:
-            for name, content in self._members(file):
-                if name.startswith("logic-1"):
-                    yield content
+            for member in self._members(file):
+                if member.name.startswith("logic-1"):
+                    yield member.size if self._late(file) else member.content()
 
-    def _members(self, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    def _members(self, file: IO[bytes]) -> Iterator[Member]:
         while (head := self._read(file, 4)) is not None and head == b"PK\3\4":
             rest = self._read(file, self.LOCAL.size - 4)
             if rest is None:
                 return
-            _, _, flags, method, _, _, _, packed, _, name_bytes, extra = self.LOCAL.unpack(head + rest)
+            _, _, flags, method, _, _, _, packed, size, name_bytes, extra = self.LOCAL.unpack(head + rest)
             if flags & 8 or packed == 0xFFFFFFFF:
                 raise CaptureFormatError(
                     f"{self._path}: its members do not say their sizes: not recorded by pcicap; open it when it is "
@@ -162,7 +204,7 @@ class GrowingSession(Follower):
             content = self._read(file, packed) if packed else b""
             if name is None or content is None:
                 return
-            yield name[:name_bytes].decode(errors="replace"), zlib.decompress(content, -15) if method == 8 else content
+            yield Member(name[:name_bytes].decode(errors="replace"), content, size, method == 8)
 
 
 class Command:
@@ -176,6 +218,8 @@ class Command:
         Start it again when it ends: bursts, each with a trigger of its own, and a break of unknown length between.
     """
 
+    patient = False
+
     def __init__(self, command: str, repeat: bool) -> None:
         self._command, self._repeat = shlex.split(command), repeat
         self._process: subprocess.Popen[bytes] | None = None
@@ -188,6 +232,7 @@ class Command:
             # sigrok-cli --continuous ends when its input does: it is kept open.
             self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert self._process.stdout is not None
+            _widen(self._process.stdout.fileno())
             while some := os.read(self._process.stdout.fileno(), PIECE):
                 came += len(some)
                 yield some

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pcitrace.instrument.rules import catalogue, select, why_not
 from pcitrace.live.frames import Bench
@@ -128,21 +127,34 @@ class Watcher:
         )
 
     def _count(self, found: Found) -> None:
-        for name, one in self._buses.items():
-            rows = _of(found.transactions, name)
-            if rows.num_rows:
-                commands = Counter(_counted(rows["command_name"]))
-                one.transactions.update(commands)
-                one.terminations.update(_counted(rows["termination"]))
-                one.latest.append((pc.max(rows["end_us"]).as_py(), commands))
-            for problem in _of(found.problems, name).select(["kind", "count"]).to_pylist():
-                one.problems[problem["kind"]] += problem["count"]
-            for window in _of(found.clocks, name).to_pylist():
-                counts = Counter({key: window[key] or 0 for key in CLASSES})
-                one.clocks.update(counts)
-                one.recent.append((window["start_us"], window["end_us"], counts))
+        self._count_transactions(found.transactions)
+        for problem in found.problems.select(["bus", "kind", "count"]).to_pylist():
+            self._buses[problem["bus"]].problems[problem["kind"]] += problem["count"]
+        for window in found.clocks.to_pylist():
+            counts = Counter({key: window[key] or 0 for key in CLASSES})
+            one = self._buses[window["bus"]]
+            one.clocks.update(counts)
+            one.recent.append((window["start_us"], window["end_us"], counts))
+        for one in self._buses.values():
             self._forget(one)
         self.recent.ended(found)
+
+    def _count_transactions(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        kinds = ["bus", "command_name", "termination"]
+        counted = rows.select([*kinds, "end_us"]).group_by(kinds).aggregate([("end_us", "max"), ([], "count_all")])
+        latest: dict[str, tuple[float, Counter[str]]] = {}
+        for row in counted.to_pylist():
+            one, count = self._buses[row["bus"]], row["count_all"]
+            command = row["command_name"] or "unknown"
+            one.transactions[command] += count
+            one.terminations[row["termination"] or "unknown"] += count
+            end_us, commands = latest.get(row["bus"], (row["end_us_max"], Counter()))
+            commands[command] += count
+            latest[row["bus"]] = max(end_us, row["end_us_max"]), commands
+        for bus, last in latest.items():
+            self._buses[bus].latest.append(last)
 
     def _forget(self, one: BusStatus) -> None:
         since = self.recent.time_us - self._span_us
@@ -183,14 +195,6 @@ class Watcher:
             },
             "problems": dict(sorted(one.problems.items())),
         }
-
-
-def _of(table: pa.Table, bus: str) -> pa.Table:
-    return table.filter(pc.equal(table["bus"].cast(pa.string()), bus))
-
-
-def _counted(column: pa.ChunkedArray) -> dict[str, int]:
-    return {one["values"] or "unknown": one["counts"] for one in pc.value_counts(column.cast(pa.string())).to_pylist()}
 
 
 def _share(count: float, of: float) -> float | None:
