@@ -12,6 +12,7 @@ from pcitrace.errors import PciTraceError
 _EPILOG = """\
 examples:
   pcitrace report RUN -o report.html       one page with figures, tables and definitions; needs no other file
+  pcitrace report RUN -o report.pdf        the same, printed by Chromium or Chrome
   pcitrace report RUN --json               all numbers, each with value, sigma, n and source
 
 RUN is a run folder; of a bare capture the link is not known, so there is no t_nic.
@@ -21,7 +22,9 @@ RUN is a run folder; of a bare capture the link is not known, so there is no t_n
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_capture(parser)
-    parser.add_argument("-o", "--output", metavar="REPORT.html", help="write the page")
+    parser.add_argument(
+        "-o", "--output", metavar="REPORT.html", help="write the page; as PDF where the name ends in .pdf"
+    )
     add_json(parser, "print all numbers as JSON")
     parser.epilog = _EPILOG
 

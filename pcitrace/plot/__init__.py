@@ -1,7 +1,7 @@
 """Figures. Each takes a run first and ``ax=``, returns its Axes, and says where the run is simulated.
 
-Colours follow figure 3.1 of the ATLAS note (Hughes-Jones and Saka, 2000): red where data moves by DMA, green for all
-that happens on the bus, control accesses included.
+As in figure 3.1 of the ATLAS note (Hughes-Jones and Saka, 2000): one colour where data moves by DMA, another for all
+that happens on the bus, control accesses included. No colour stands alone: a lane, a height or a text says the same.
 """
 
 from pcitrace.plot.bus import exchange, lanes, timeline

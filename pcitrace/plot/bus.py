@@ -27,6 +27,7 @@ from pcitrace.plot.style import (
     within,
 )
 from pcitrace.schema import COMMAND_NAMES, Termination
+from pcitrace.timing.csrcosts import queue_updates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pcitrace.frames import Frames
     from pcitrace.run import Run
 
-__all__ = ["described", "exchange", "lanes", "timeline"]
+__all__ = ["described", "exchange", "lanes", "timeline", "typical"]
 
 
 MOST_DESCRIBED = 3000
@@ -49,7 +50,7 @@ def lanes(
     frames: Frames | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw what happens on each bus: red bars where the NIC moves data, green bars for data and control accesses.
+    """Draw what happens on each bus: one lane where the NIC moves data, one for data and control accesses.
 
     Parameters
     ----------
@@ -124,20 +125,24 @@ def exchange(
     some = analysis.frames(run) if frames is None else frames
     table = some.table
     if frame is None:
-        frame = _typical(run, table)
+        frame = typical(run, table)
     if count is None:
         senders = table["sender"][table["frame"].isin((frame, frame + 1))].tolist()
         count = len(set(senders)) or 1
     rows = table[(table["frame"] >= frame) & (table["frame"] < frame + count)]
     if rows.empty:
         raise FrameMatchError(f"{run.path}: no frame {frame}; there are {len(table)}")
+    queued_us = dict(zip(table["frame"], queue_updates(some), strict=True))
     times = numbers(rows.filter(like="_us").drop(columns=[name for name in rows if name in _DURATIONS]))
-    start, end = float(np.nanmin(times)), float(np.nanmax(times))
+    seen = [*times.ravel(), *(queued_us[frame] for frame in rows["frame"])]
+    start, end = float(np.nanmin(seen)), float(np.nanmax(seen))
     margin = 0.06 * (end - start)
     ax = lanes(run, start - margin, end + margin, frames=some, ax=axes_for(ax, (9.0, 4.2)))
     places = _places(run, some)
     hosts = list(run.buses)
     for _, row in rows.iterrows():
+        row = row.copy()
+        row["rx_queue_us"] = queued_us[row["frame"]]
         for host, steps in ((row["sender"], _SEND_STEPS), (row["receiver"], _RECEIVE_STEPS)):
             if host not in hosts:
                 continue
@@ -148,14 +153,15 @@ def exchange(
         if row["receiver"] in hosts:
             _follow(ax, row, places)
     low, high = min(places.values()), max(places.values())
-    ax.set_ylim(low - (1.9 if len(hosts) == 2 else 0.7), high + 1.9)
+    ax.set_ylim(low - (2.6 if len(hosts) == 2 else 0.7), high + 2.6)
+    ax.set_xlabel("time (µs); spans in µs")
     lengths = ", ".join(f"{row['sender']}: {row['length_bytes']} bytes" for _, row in rows.iterrows())
     ax.set_title(f"from frame {rows['frame'].iloc[0]}: {lengths}", loc="left", fontsize="small")
     return ax
 
 
-def _typical(run: Run, table: pd.DataFrame) -> int:
-    """Return the frame to begin with where none was asked for."""
+def typical(run: Run, table: pd.DataFrame) -> int:
+    """Return the frame to begin a picture with where none was asked for: see :func:`exchange`."""
     followed = (table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()).to_numpy(dtype=bool)
     if not followed.any():
         raise FrameMatchError(f"{run.path}: no frame was followed from one host to the other")
@@ -169,11 +175,12 @@ def _typical(run: Run, table: pd.DataFrame) -> int:
 
 _DURATIONS = ("dma_us", "gap_us", "rx_dma_us", "wire_us", "t_nic_us", "t_nic_tx_us", "t_nic_rx_us")
 _SEND_STEPS = (
+    ("csr_first_us", "csr_done_us", 3.9),
     ("csr_first_us", "csr_last_us", 2),
     ("csr_last_us", "dma_start_us", 1),
     ("dma_end_us", "csr_done_us", 0),
 )
-_RECEIVE_STEPS = (("rx_dma_end_us", "rx_csr_us", 0),)
+_RECEIVE_STEPS = (("rx_dma_end_us", "rx_csr_us", 0), ("rx_csr_us", "rx_queue_us", 1))
 
 
 def _follow(ax: Axes, row: pd.Series[Any], places: dict[str, float]) -> None:
@@ -245,11 +252,12 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
         for lane, name in enumerate(run.buses):
             y = -1.5 * lane
             rows = described(run, name, low, high)
-            for kind, colour in (("control", CONTROL), ("data", DATA)):
+            for kind, (_, colour, height) in _KINDS.items():
                 some = rows[rows["lane"] == kind]
-                drawn.append(draw_bars(axes, some["start_us"], some["end_us"], y, colour, 0.6))
-            for start_, end_, text in rows[["start_us", "end_us", "text"]].itertuples(index=False):
-                _write(axes, drawn, (max(start_, low), min(end_, high)), y, text, pixels)
+                drawn.append(draw_bars(axes, some["start_us"], some["end_us"], y, colour, height))
+            for start_, end_, kind, text in rows.itertuples(index=False):
+                fitting = "\n".join(text.split("\n")[: 5 if kind == "data" else 3])
+                _write(axes, drawn, (max(start_, low), min(end_, high)), y, fitting, pixels)
             ticks = within(phases[name], low, high, "time_us", "time_us")
             if 0 < len(ticks) <= 2000:
                 drawn.append(axes.vlines(numbers(ticks["time_us"]), y - 0.55, y - 0.35, color=INK, lw=0.7))
@@ -262,8 +270,16 @@ def timeline(run: Run, start_us: float | None = None, end_us: float | None = Non
     ax.set_xlabel("time (µs); ticks below the bars: data phases")
     ax.set_xlim(start, end)
     ax.callbacks.connect("xlim_changed", draw)
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=colour, label=label) for label, colour, _ in _KINDS.values()]
+    ax.legend(handles=handles, ncols=2, frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1))
     draw(ax)
     return finish(run, ax)
+
+
+_KINDS = {"control": ("low bars: other", CONTROL, 0.38), "data": ("high bars: DMA of the NIC", DATA, 0.64)}
+"""What a lane of the timeline tells apart: label, colour, height."""
 
 
 def described(run: Run, name: str, start_us: float, end_us: float) -> pd.DataFrame:
@@ -313,9 +329,9 @@ def _describe(
 
 
 def _write(ax: Axes, drawn: list[Any], ends: tuple[float, float], y: float, text: str, pixels: float) -> None:
-    """Write a text into a bar, the lines for which it is wide enough; five are as high as it is."""
+    """Write a text into a bar, the lines for which it is wide enough."""
     room = (ends[1] - ends[0]) * pixels / 5.2
-    fitting = [line for line in text.split("\n")[:5] if len(line) <= room]
+    fitting = [line for line in text.split("\n") if len(line) <= room]
     if fitting:
         where = ((ends[0] + ends[1]) / 2, y)
         drawn.append(ax.text(*where, "\n".join(fitting), ha="center", va="center", color="w", fontsize=7))

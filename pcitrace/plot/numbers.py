@@ -70,11 +70,11 @@ def occupancy(
     start, end = time_span(run, None, None)
     window = window_us or round_up((end - start) / 200)
     unit, per_us = ("s", 1e6) if end - start >= LONG_US else ("ms", 1e3)
-    for colour, side, name in zip(BUS_COLOURS, (100, -100), run.buses, strict=False):
+    for colour, (side, where), name in zip(BUS_COLOURS, ((100, "up"), (-100, "down")), run.buses, strict=False):
         clocks = _series(run, name, window, usage[name] if usage is not None else None)
         edges = np.append(numbers(clocks["start_us"]), numbers(clocks["end_us"])[-1:]) / per_us
         ax.stairs(side * numbers(clocks["data_occupancy"]), edges, color=colour, alpha=0.4, fill=True, lw=0)
-        ax.stairs(side * numbers(clocks["occupancy"]), edges, color=colour, lw=1, label=name)
+        ax.stairs(side * numbers(clocks["occupancy"]), edges, color=colour, lw=1, label=f"{name} ({where})")
     ax.set_xlabel(f"time ({unit})")
     ax.set_ylabel(f"clocks in use (%)\nper {duration(window)}; filled: data")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):g}"))
@@ -137,18 +137,17 @@ def histogram(
     counts, edges = np.histogram(values, _edges(values))
     ax.stairs(counts, edges, fill=True, color=WIRE, alpha=0.85)
     mean, sigma = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    ax.axvline(mean, color=DATA, lw=1)
+    ax.axvline(mean, ymax=0.86, color=DATA, lw=1)
     high = edges[:-1][counts >= counts.max() / 2]
     fwhm = float(high[-1] - high[0] + edges[1] - edges[0])
+    ax.set_ylim(top=1.22 * float(counts.max()))
     ax.text(
-        0.98,
-        0.95,
-        f"n {len(values)}\nmean {mean:.3f}\nsigma {sigma:.3f}\nFWHM {fwhm:.3f}",
+        0.01,
+        0.97,
+        f"n {len(values)}, mean {mean:.3f}, sigma {sigma:.3f}, FWHM {fwhm:.3f} µs",
         transform=ax.transAxes,
-        ha="right",
         va="top",
         fontsize="small",
-        linespacing=1.4,
         bbox=CLEAR,
     )
     ax.set_title(where or "", loc="left", fontsize="small")
@@ -233,7 +232,8 @@ def line(
     ax.tick_params(labelbottom=False)
     ax.set_ylabel(names[1])
     below.set_xlabel(names[0])
-    below.set_ylabel("residual")
+    unit = names[1].rpartition(" (")
+    below.set_ylabel(f"residual ({unit[2]}" if unit[1] else "residual")
     for side in ("top", "right"):
         below.spines[side].set_visible(False)
     ax.legend(frameon=False, fontsize="small")
@@ -272,12 +272,23 @@ def budget(run: Run, parts: pd.Series[float], whole: float | None = None, *, uni
             textcoords="offset points",
             va="center",
             fontsize=8,
+            bbox=CLEAR,
         )
     if whole is not None:
         ax.axvline(whole, color=DATA, lw=1.2)
-        unit = f"{unit}    (red line: measured, {whole:.4g})"
+        ax.annotate(
+            f"measured: {whole:.4g}",
+            (whole, 0.62),
+            (-3, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize=8,
+            color=DATA,
+        )
     ax.set_yticks(rows, [*map(str, parts.index), "sum"])
     ax.set_xlim(min(0.0, float(starts.min())), 1.12 * reach)
+    ax.set_ylim(rows[-1] - 0.6, 1.1 if whole is not None else 0.6)
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel(unit)
+    ax.set_xlabel(f"contribution ({unit})")
     return finish(run, ax)

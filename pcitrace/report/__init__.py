@@ -14,7 +14,14 @@ try:
 except ImportError as error:
     raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
 
+from markupsafe import Markup
+
 from pcitrace import analysis
+from pcitrace.plot.style import duration
+from pcitrace.report.answer import constants
+from pcitrace.report.embedded import embedded
+from pcitrace.report.pagekit import grouped, micro
+from pcitrace.report.pdf import write_pdf
 from pcitrace.report.provenance import provenance
 from pcitrace.report.sections import SECTIONS
 from pcitrace.results import Results
@@ -29,9 +36,17 @@ def write(results: Results, path: str | Path) -> None:
     ----------
     results : pcitrace.results.Results
     path : str or pathlib.Path
-        The HTML file.
+        The HTML file; a PDF where its name ends in ``.pdf``.
+
+    Raises
+    ------
+    PciTraceError
+        A PDF was asked for, and there is no browser to print it.
     """
-    Path(path).write_text(page(results), encoding="utf-8")
+    if Path(path).suffix.lower() == ".pdf":
+        write_pdf(page(results), Path(path))
+    else:
+        Path(path).write_text(page(results), encoding="utf-8")
 
 
 def page(results: Results) -> str:
@@ -48,16 +63,34 @@ def page(results: Results) -> str:
     """
     run = results.run
     said = run.folder.run if run.folder is not None else {}
+    files = resources.files(__package__)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
+    environment.filters["micro"] = micro
+    template = environment.from_string(files.joinpath("page.html").read_text("utf-8"))
     return template.render(
         title=said.get("title") or run.path.resolve().name,
         simulated=run.folder is not None and run.folder.simulated,
+        facts=_facts(results),
+        css=Markup(files.joinpath("page.css").read_text("utf-8")),
         notes=_notes(results, said),
+        answer=constants(results),
         findings=list(results.findings),
         sections=[section for section in (make(results) for make in SECTIONS) if section is not None],
+        view=embedded(results),
         provenance=provenance(run),
     )
+
+
+def _facts(results: Results) -> str:
+    """Return what the run is, in one line."""
+    run = results.run
+    buses = [
+        f"{name}: {grouped(len(run.table(name)))} transactions"
+        + ("" if run[name].clock_mhz is None else f" at {run[name].clock_mhz:.4g} MHz")
+        for name in run.buses
+    ]
+    whole = max((used.end_us - used.start_us for used in results.usage.values()), default=0.0)
+    return " · ".join([*buses, f"{grouped(len(results.frames))} frames", duration(whole)])
 
 
 def _notes(results: Results, said: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,39 +21,82 @@ try:
 except ImportError as error:
     raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
 
-__all__ = ["Entry", "Section", "figure", "grouped", "percent", "plus_minus", "rows_of", "told"]
+__all__ = [
+    "Entry", "Section", "Table", "Value", "figure", "grouped", "micro", "percent", "plus_minus", "rows_of", "told",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number: as text without its unit, its unit, what it rests on, and of what it is (a host, or nothing)."""
+
+    text: str
+    unit: str = ""
+    basis: str = ""
+    of: str = ""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of a list of numbers: what it is, how it is defined, and its values, each with what it rests on."""
+    """One row of a list of numbers: what it is, how it is defined, and its values."""
 
     name: str
     meaning: str
-    values: tuple[tuple[str, str], ...]
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: what it is, the titles of its columns with units, its rows."""
+
+    caption: str
+    head: list[str]
+    rows: list[list[str]]
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns are numbers and nothing else: they are aligned to the right."""
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.head)
+        return [any(column) and all(_NUMBER.fullmatch(one) for one in column if one) for column in columns]
+
+
+_NUMBER = re.compile(r"[-−+(]*[\d.,]+(e[-+]?\d+)?( ± [\d.,]+(e[-+]?\d+)?)?\)?(e[-+]?\d+|×10[⁻⁰¹²³⁴-⁹]+)?( %)?")
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the page."""
+    """One part of the page. A figure is its caption, which states the result, and its picture."""
 
     title: str
     text: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
     figures: tuple[tuple[str, Markup], ...] = ()
-    tables: tuple[tuple[str, list[str], list[list[str]]], ...] = ()
-    zoom: str = ""
+    tables: tuple[Table, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How the section is named in the page's address."""
+        return re.sub(r"\W+", "-", self.title.lower()).strip("-")
 
 
-def told(estimate: Estimate, unit: str) -> tuple[str, str]:
+def told(estimate: Estimate, unit: str, of: str = "") -> Value:
     """Return a value with its uncertainty and unit, and what it rests on."""
     if estimate.value is None:
-        return "unknown", estimate.reason
+        return Value("unknown", "", estimate.reason, of)
     parts = [f"{estimate.source}, n = {grouped(estimate.n)}"]
-    parts += [f"sigma {estimate.sigma_measurement:.2g} (measurement)"] if estimate.sigma_measurement else []
-    parts += [f"{estimate.sigma_frames:.2g} (standard error of the frames)"] if estimate.sigma_frames else []
-    parts += [f"scatter of single frames {estimate.scatter:.2g}"] if estimate.scatter else []
-    return f"{spaced(estimate)} {unit}", ", ".join(parts)
+    sigmas = ((estimate.sigma_measurement, "measurement"), (estimate.sigma_frames, "frames"))
+    shares = ", ".join(f"{sigma:.2g} ({what})" for sigma, what in sigmas if sigma)
+    parts += [f"sigma {shares}"] if shares else []
+    parts += [f"scatter {estimate.scatter:.2g}"] if estimate.scatter else []
+    return Value(spaced(estimate), unit, "; ".join(parts), of)
+
+
+def micro(text: str) -> str:
+    """Return a text with the sign µ where it says us."""
+    return _US.sub("µs", text)
+
+
+_US = re.compile(r"(?<![\w/.\-])us(?!\w|\.\w|-)|(?<=\d)us(?!\w)")
 
 
 def grouped(count: int) -> str:
@@ -77,9 +121,9 @@ def short(value: Any) -> str:
     return "" if value is None or pd.isna(value) else f"{value:.3g}" if abs(value) < 1 else f"{value:.4g}"
 
 
-def percent(value: float | None) -> str:
+def percent(value: float | None) -> Value:
     """Return a share in percent."""
-    return "unknown" if value is None or math.isnan(value) else f"{100 * value:.3g} %"
+    return Value("unknown") if value is None or math.isnan(value) else Value(f"{100 * value:.3g}", "%")
 
 
 def rows_of(table: pd.DataFrame, columns: dict[str, str]) -> tuple[list[str], list[list[str]]]:
@@ -97,6 +141,13 @@ def figure(draw: Callable[..., Axes], wide: tuple[float, float], narrow: tuple[f
     return Markup(f'<div class="wide">{_svg(draw, wide)}</div><div class="narrow">{_svg(draw, narrow)}</div>')
 
 
+_THEMED = {
+    "#333333": "ink", "#000000": "ink", "#6f757e": "faint", "#ffffff": "back",
+    "#bf4500": "data", "#00785a": "control", "#2f6db3": "wire", "#9a5b00": "warn",
+}  # fmt: skip
+"""Colours that a page may set to others, as on a dark ground, by variables of these names."""
+
+
 def _svg(draw: Callable[..., Axes], size: tuple[float, float]) -> str:
     salt = f"{id(draw)}{size}"
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 9, "font.family": "sans-serif"}):
@@ -107,5 +158,5 @@ def _svg(draw: Callable[..., Axes], size: tuple[float, float]) -> str:
             text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")), transparent=True
         )
     found = text.getvalue()
-    start = found.index("<svg")
-    return found[start:].replace(f'width="{size[0] * 72:g}pt" height="{size[1] * 72:g}pt" ', 'role="img" ', 1)
+    found = re.sub("|".join(_THEMED), lambda one: f"var(--{_THEMED[one[0]]}, {one[0]})", found[found.index("<svg") :])
+    return found.replace(f'width="{size[0] * 72:g}pt" height="{size[1] * 72:g}pt" ', 'role="img" ', 1)

@@ -10,17 +10,20 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pcitrace.columns import Booleans, Floats
+from pcitrace.columns import Booleans, Floats, floats
 from pcitrace.estimate import Estimate, mean, unknown
+from pcitrace.frames import Frames
 from pcitrace.timing.frametimes import FrameTimes
 
-__all__ = ["INTERVALS", "csr_costs"]
+__all__ = ["INTERVALS", "csr_costs", "queue_updates"]
 
 INTERVALS = {
     "send_csr": ("csr_first_us", "csr_last_us", "dma_start_us"),
     "csr_to_dma": ("csr_last_us", "dma_start_us", "dma_start_us"),
     "dma_to_update": ("dma_end_us", "csr_done_us", "dma_end_us"),
+    "send_whole": ("csr_first_us", "csr_done_us", "dma_end_us"),
     "receive_to_csr": ("rx_dma_end_us", "rx_csr_us", "rx_dma_end_us"),
+    "csr_to_queue": ("rx_csr_us", "rx_queue_us", "rx_dma_end_us"),
 }
 """Costs of CSR accesses: from one column of `frames` to another, for each frame that has a third."""
 
@@ -37,6 +40,7 @@ def csr_costs(times: FrameTimes) -> pd.DataFrame:
         One row a host and interval: ``host``, ``what``, and ``value``, ``sigma``, ``sigma_measurement``,
         ``sigma_frames``, ``scatter`` (us), ``n``, ``reason``.
     """
+    times.us["rx_queue_us"] = queue_updates(times.frames)
     found = []
     for what, (begin, end, dma) in INTERVALS.items():
         took, errors = times.us[end] - times.us[begin], times.errors(begin, end)
@@ -51,6 +55,38 @@ def csr_costs(times: FrameTimes) -> pd.DataFrame:
             found.append({"host": name, "what": what, **one.as_dict()})
     columns = ["host", "what", "value", "sigma", "sigma_measurement", "sigma_frames", "scatter", "n", "reason"]
     return pd.DataFrame(found).reindex(columns=columns)
+
+
+def queue_updates(frames: Frames) -> Floats:
+    """Return when the receive queue was updated: the access that comes next after the first one that follows a receive.
+
+    Parameters
+    ----------
+    frames : Frames
+
+    Returns
+    -------
+    array of float
+        us, one a frame; NaN where the next access belongs to a send or to another receive: then the update cannot be
+        told from it.
+    """
+    table = frames.table
+    first = floats(table, "rx_csr_us")
+    found = np.full(len(table), np.nan)
+    for name, traffic in frames.hosts.items():
+        sent = (table["sender"] == name).fillna(False).to_numpy(dtype=bool)
+        received = (table["receiver"] == name).fillna(False).to_numpy(dtype=bool) & ~np.isnan(first)
+        at = np.sort(traffic.csr.last_attempt_us)
+        place = np.searchsorted(at, first[received], side="right")
+        following = np.append(at, np.nan)[place]
+        begun, ended = (floats(table, column)[sent] for column in ("csr_first_us", "csr_last_us"))
+        order = np.argsort(begun[~np.isnan(begun)])
+        begun, ended = begun[~np.isnan(begun)][order], ended[~np.isnan(begun)][order]
+        before = np.searchsorted(begun, following, side="right") - 1
+        of_send = (before >= 0) & (following <= np.append(ended, np.nan)[before])
+        other = np.isin(following, floats(table, "csr_done_us")[sent]) | np.isin(following, first[received])
+        found[received] = np.where(of_send | other, np.nan, following)
+    return found
 
 
 def _unfair(known: int, missing: int) -> Estimate | None:

@@ -146,7 +146,7 @@ def _samples(times_us: pa.ChunkedArray, us_per_sample: float) -> pa.Array:
 
 def _waves(bus: Bus, packer: Packer, notes: list[str]) -> list[dict[str, Any]]:
     """Return the lines that are drawn: all but AD, C/BE# and PAR, whose words are in the tables."""
-    wiring = bus.capture.wiring.bus(bus.name)
+    wiring = bus.wiring
     shown = [name for name in bus.lines if name in wiring.lines and not _WORDS.fullmatch(name)]
     if bus.clock_mhz is not None and bus.capture.clock_mhz is None:
         edges = 2 * bus.clock_mhz * (bus.capture.duration_s or 0) * 1e6

@@ -73,7 +73,7 @@ export class Axis {
  * @param {number} step us
  */
 export function timeText(us, step) {
-  const [factor, unit] = Math.abs(us) >= 1e6 && step >= 1e3 ? [1e6, "s"] : Math.abs(us) >= 1e4 && step >= 10 ? [1e3, "ms"] : [1, "µs"];
+  const [factor, unit] = step >= 1e5 ? [1e6, "s"] : step >= 100 ? [1e3, "ms"] : [1, "µs"];
   const digits = Math.min(Math.max(0, -Math.floor(Math.log10(step / factor) + 1e-9)), 9);
   return `${(us / factor).toFixed(digits)} ${unit}`;
 }
