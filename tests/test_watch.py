@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -13,16 +14,46 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needed_program
+from conftest import REPOSITORY, needed_program
 
 import pcitrace
+from pcitrace.analysed import AnalysedRun
 from pcitrace.cli import main
 from pcitrace.instrument.judged import check
 from pcitrace.live.intake import Intake
 from pcitrace.live.sources import GrowingFile
 from pcitrace.records import records
 
+VCD = REPOSITORY / "fixtures" / "traces" / "nic_g_a" / "bus.vcd.gz"
 PROGRAM = str(Path(sys.executable).with_name("pcitrace"))
+
+
+def expected(run: AnalysedRun, name: str) -> dict[str, Any]:
+    """What the whole recording says of a bus."""
+    bus = run[name]
+    [clocks] = records(bus.clocks())
+    rows = bus.transactions
+    return {
+        "transactions": len(rows),
+        "commands": {str(key): int(n) for key, n in rows["command_name"].value_counts().sort_index().items()},
+        "terminations": {str(key): int(n) for key, n in rows["termination"].value_counts().sort_index().items()},
+        "clocks": {key: clocks[key] or 0 for key in ("total", "idle", "address", "data", "wait", "busy", "bytes")},
+        "problems": {str(k): int(n) for k, n in bus.problems.groupby("kind")["count"].sum().items()},
+        "violations": {one.rule.id: one.count for one in check(bus) if one.count and one.rule.id != "E01"},
+    }
+
+
+def agrees(run: AnalysedRun, line: dict[str, Any]) -> None:
+    """Compare what `watch` said last with the whole."""
+    assert line["end"]
+    assert line["skipped_samples"] == 0
+    for name, bus in line["buses"].items():
+        wanted, total = expected(run, name), bus["total"]
+        assert {key: total[key] for key in ("transactions", "commands", "terminations")} == {
+            key: wanted[key] for key in ("transactions", "commands", "terminations")
+        }
+        assert {key: total["clocks"][key] for key in wanted["clocks"]} == wanted["clocks"]
+        assert (bus["problems"], bus["violations"]) == (wanted["problems"], wanted["violations"])
 
 
 class Recording:
@@ -40,29 +71,11 @@ class Recording:
 
     def expected(self, name: str) -> dict[str, Any]:
         """What the whole recording says of a bus."""
-        bus = self.run[name]
-        [clocks] = records(bus.clocks())
-        rows = bus.transactions
-        return {
-            "transactions": len(rows),
-            "commands": {str(key): int(n) for key, n in rows["command_name"].value_counts().sort_index().items()},
-            "terminations": {str(key): int(n) for key, n in rows["termination"].value_counts().sort_index().items()},
-            "clocks": {key: clocks[key] or 0 for key in ("total", "idle", "address", "data", "wait", "busy", "bytes")},
-            "problems": {str(k): int(n) for k, n in bus.problems.groupby("kind")["count"].sum().items()},
-            "violations": {one.rule.id: one.count for one in check(bus) if one.count and one.rule.id != "E01"},
-        }
+        return expected(self.run, name)
 
     def agrees(self, line: dict[str, Any]) -> None:
         """Compare what `watch` said last with the whole."""
-        assert line["end"]
-        assert line["skipped_samples"] == 0
-        for name, bus in line["buses"].items():
-            expected, total = self.expected(name), bus["total"]
-            assert {key: total[key] for key in ("transactions", "commands", "terminations")} == {
-                key: expected[key] for key in ("transactions", "commands", "terminations")
-            }
-            assert {key: total["clocks"][key] for key in expected["clocks"]} == expected["clocks"]
-            assert (bus["problems"], bus["violations"]) == (expected["problems"], expected["violations"])
+        agrees(self.run, line)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +108,24 @@ def test_a_file_that_grows(recording: Recording, tmp_path: Path) -> None:
             file.write(recording.raw[begin : begin + step])
             time.sleep(0.05)
     recording.agrees(last(watching.communicate(timeout=120)[0]))
+
+
+def test_a_vcd_that_grows(tmp_path: Path) -> None:
+    text = gzip.decompress(VCD.read_bytes())
+    path = tmp_path / "growing.vcd"
+    path.write_bytes(text[:700])  # within the names of its variables
+    command = [PROGRAM, "watch", path, "--json", "--idle", "1.5"]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with path.open("ab", buffering=0) as file:
+        step = len(text) // 5
+        for begin in range(700, len(text), step):
+            file.write(text[begin : begin + step])
+            time.sleep(0.1)
+    line = last(watching.communicate(timeout=120)[0])
+    run = pcitrace.open(VCD)
+    # The last change is seen at the next sample, which lasts as long as any: 2 ns each.
+    assert line["time_us"] == pytest.approx(run.captures[0].duration_s * 1e6, abs=0.004)
+    agrees(run, line)
 
 
 def test_what_pcicap_records_while_it_records(recording: Recording, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ _FRAMES_US = 200_000.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="pipe, -, growing file of raw samples, .sr, run folder")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="pipe, -, growing raw samples, .vcd or .sr, run folder")
     parser.add_argument("--command", dest="program", metavar="CMD", help="start this; it writes raw samples")
     parser.add_argument("--repeat", action="store_true", help="start it again when it ends: triggered bursts")
     parser.add_argument("--channels", metavar="A,B,..", help="of raw samples: names from bit 0 on")
@@ -102,6 +102,9 @@ def run(args: argparse.Namespace) -> int:
             show(status)
             if metrics is not None:
                 metrics.show(status)
+    unknown = getattr(source, "unknown", 0)
+    if unknown:
+        print(f"pcitrace: {args.file}: {unknown} changes to x were read as 1", file=sys.stderr)
     if trigger is not None:
         _say_trigger(trigger, args, watched.recent)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from pcitrace.export.packed import Packed, decimals, joined
 from pcitrace.export.source import Source
 from pcitrace.export.whole import appearing, written
 from pcitrace.run import Capture
-from pcitrace.wiring import Channel
-from pcitrace.wiring.linenames import normal_active_low
+from pcitrace.wiring.bitnames import bit_names
 
 __all__ = ["sidecar_of", "write"]
 
@@ -65,28 +63,7 @@ def channel_names(source: Source, capture: Capture) -> list[str]:
     channels = capture.wiring.channels
     if capture.sample_count is not None or all(channel.width == 1 for channel in channels):
         return [channel.name for channel in channels]
-    names: dict[tuple[int, int], str] = {}
-    for bus in capture.wiring.buses.values():
-        prefix = f"{bus.name}_" if len(capture.wiring.buses) > 1 else ""
-        for line, place in bus.lines.items():
-            if place.active_low == normal_active_low(line) and (place.source != "shared" or not prefix):
-                names.setdefault((place.channel, place.bit), prefix + line)
-    return [
-        names.get((number, bit), _bit_name(channel, bit))
-        for number, channel in enumerate(channels)
-        for bit in range(channel.width)
-    ]
-
-
-def _bit_name(channel: Channel, bit: int) -> str:
-    """The name of one bit of a channel: of ``x[7:4]`` bit 0 is ``x[4]``."""
-    if channel.width == 1:
-        return channel.name
-    stated = re.fullmatch(r"(.*?)\s*\[(\d+):(\d+)\]", channel.name)
-    if stated is None:
-        return f"{channel.name}[{bit}]"
-    left, right = int(stated[2]), int(stated[3])
-    return f"{stated[1]}[{right + bit if left >= right else right - bit}]"
+    return bit_names(capture.wiring)
 
 
 def _rate_hz(source: Source, capture: Capture, options: Options) -> int:

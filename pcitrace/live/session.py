@@ -14,6 +14,7 @@ from pcitrace.live.intake import Intake, Source
 from pcitrace.live.recent import Recent
 from pcitrace.live.sources import Command, GrowingFile, GrowingSession, Pipe
 from pcitrace.live.until import Trigger
+from pcitrace.live.vcd import GrowingVcd
 from pcitrace.live.watcher import Status, Watcher
 from pcitrace.streaming import stream
 from pcitrace.wiring import WiringSource, resolve_wiring
@@ -48,7 +49,7 @@ class Samples:
 
 
 def open_source(place: str, samples: Samples, idle_s: float | None) -> tuple[Source, Samples]:
-    """Open a pipe, a file of raw samples, or a session that is being recorded; the latter says what its samples are.
+    """Open a pipe, a file of raw samples, or a session or VCD that is being written, which says what its samples are.
 
     Raises
     ------
@@ -68,6 +69,10 @@ def open_source(place: str, samples: Samples, idle_s: float | None) -> tuple[Sou
         head = session.head()
         found = Samples(head.channels, samples.rate_hz or head.rate_hz, samples.clock_mhz, head.unit_size)
         return session, Samples(**{**vars(found), "wiring": samples.wiring, "bus": samples.bus})
+    if path.is_file() and path.suffix == ".vcd":
+        changes = GrowingVcd(path, idle_s, samples.rate_hz, samples.wiring)
+        # Its wiring is in the names by now.
+        return changes, Samples(changes.channels, changes.rate_hz, None, changes.unit_size, None, samples.bus)
     if not samples.channels:
         raise DecodeError(f"{place}: raw samples need --channels A,B,.. and --rate HZ or --clock-mhz MHZ")
     return (GrowingFile(path, idle_s) if path.is_file() else Pipe(place)), samples
