@@ -1,0 +1,106 @@
+"""What a campaign costs: over a shell loop with as many jobs, and Dask's scheduler a task.
+
+    python benchmarks/campaign.py [--runs 12]
+
+The same runs go through `pcitrace campaign run --workers 2` and through `xargs -P 2 pcitrace campaign one`,
+alternately. The limit is 10 % over the loop. Then tasks that do nothing go through a scheduler: its processor time a
+task says how many workers it can keep busy with runs of a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from pcitrace.cli import main as cli
+
+LIMIT = 1.10
+BIN = Path(sys.executable).parent
+TASKS = """\
+import distributed, time
+if __name__ == "__main__":
+    with distributed.Client({address!r}, set_as_default=False) as client:
+        client.submit(abs, -1).result()
+        futures = [client.submit(abs, number, key=f"run-{{number}}", pure=False) for number in range({count})]
+        distributed.wait(futures)
+"""
+
+
+def generate(folder: Path, count: int, frames: int) -> Path:
+    """Write runs that are equal but for their titles."""
+    values = [f"test.count={frames}", "sweep.loops=2"]
+    assert cli(["simulate", "acenic-fig3.1", "-o", str(folder / "base"), "--set", *values]) == 0
+    text = (folder / "base" / "run.toml").read_text()
+    for number in range(count):
+        shutil.copytree(folder / "base", folder / "runs" / f"run{number:03}")
+        (folder / "runs" / f"run{number:03}" / "run.toml").write_text(
+            text.replace('title = "', f'title = "{number} ', 1)
+        )
+    return folder / "runs"
+
+
+def used(command: str) -> tuple[float, float]:
+    """Run a shell command; return its seconds and those of processors."""
+    began, before = time.monotonic(), os.times()
+    subprocess.run(["sh", "-c", command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.monotonic() - began, cpu
+
+
+def scheduler_us(count: int) -> float:
+    """Return the processor time of the scheduler a task (us)."""
+    address = "tcp://127.0.0.1:18787"
+    silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    options = ["--host", "127.0.0.1", "--port", "18787", "--no-dashboard"]
+    scheduler = subprocess.Popen([BIN / "dask", "scheduler", *options], **silent)
+    options = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    worker = subprocess.Popen([BIN / "dask", "worker", address, *options], **silent)
+    try:
+        found = []
+        for tasks in (1, count):
+            subprocess.run([sys.executable, "-c", TASKS.format(address=address, count=tasks)], check=True)
+            ticks = Path(f"/proc/{scheduler.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+            found.append(sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"))
+        return (found[1] - found[0]) / count * 1e6
+    finally:
+        for one in (worker, scheduler):
+            one.kill()
+            one.wait()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=12)
+    parser.add_argument("--frames", type=int, default=18, help="of each run")
+    parser.add_argument("--times", type=int, default=2)
+    parser.add_argument("--tasks", type=int, default=2000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        runs = generate(Path(name), args.runs, args.frames)
+        took: dict[str, list[tuple[float, float]]] = {"loop": [], "campaign": []}
+        for number in range(args.times):
+            loop = f"ls -d {runs}/* | xargs -P 2 -I{{}} {BIN}/pcitrace campaign one {{}} -o {name}/loop{number}"
+            took["loop"].append(used(loop))
+            took["campaign"].append(used(f"{BIN}/pcitrace campaign run {runs} -o {name}/run{number} --workers 2"))
+    for what, found in took.items():
+        seconds, cpu = (min(column) for column in zip(*found, strict=True))
+        print(f"{what}: {args.runs} runs in {seconds:.1f} s, {cpu:.1f} s of processors")
+    ratio = min(cpu for _, cpu in took["campaign"]) / min(cpu for _, cpu in took["loop"])
+    cost_us = scheduler_us(args.tasks)
+    print(f"processors: {ratio:.2f} of the loop (limit {LIMIT})")
+    print(f"scheduler: {cost_us:.0f} us a task, so {1e6 / cost_us:.0f} runs a second")
+    if ratio > LIMIT:
+        sys.exit("the limit is not kept")
+
+
+if __name__ == "__main__":
+    main()
