@@ -41,6 +41,7 @@ def test_all_notebooks_are_tested() -> None:
     assert sorted(path.name for path in FOLDER.glob("*.ipynb")) == [
         "1-first-look.ipynb",
         "10-unknown-card.ipynb",
+        "11-campaign.ipynb",
         "2-figure-3.1.ipynb",
         "3-streaming.ipynb",
         "4-equation-2.1.ipynb",
@@ -180,3 +181,12 @@ def test_unknown_card(executed: Executed) -> None:
     assert numbers["receive_fcs"] in (None, False)
     for name in ("t_nic_us", "R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte"):
         assert abs(numbers[name]) < 5
+
+
+def test_a_campaign(executed: Executed) -> None:
+    book, numbers = executed("11-campaign.ipynb")
+    assert figures(book) == 1
+    assert (numbers["done"], numbers["retried"]) == (4, ["seed3"])
+    assert all(numbers[name] == pytest.approx(0.00758, rel=0.003) for name in ("seed1", "seed2", "seed3"))
+    # A word a clock, and what figure 3.1 has beyond that.
+    assert numbers["slower"] == pytest.approx(1 / 30 / 4, rel=0.02)

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -91,9 +92,10 @@ class Cluster:
         """Kill a process that works; its nanny starts another."""
         nanny = self._nannies[self.kills % len(self._nannies)]
         for child in psutil.Process(nanny.pid).children():
-            if "tracker" not in " ".join(child.cmdline()):
-                child.send_signal(signal.SIGKILL)
-                self.kills += 1
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ends or is started just now
+                if "tracker" not in " ".join(child.cmdline()):
+                    child.send_signal(signal.SIGKILL)
+                    self.kills += 1
 
     def kill_scheduler(self) -> None:
         """Kill it, with no chance to say goodbye."""
@@ -144,15 +146,16 @@ class Trial:
                 elif done:
                     cluster.kill_worker()
 
-        killer = threading.Thread(target=kill)
-        killer.start()
-        try:
-            said = process.communicate(timeout=self.options.patience)[1]
-        finally:
-            process.kill()
-            over.set()
-            killer.join()
-            cluster.close()
+        with ThreadPoolExecutor(1) as pool:
+            killer = pool.submit(kill)
+            try:
+                said = process.communicate(timeout=self.options.patience)[1]
+            finally:
+                process.kill()
+                over.set()
+                killer.exception()
+                cluster.close()
+        killer.result()
         self.kills += cluster.kills + 2 * kill_scheduler
         return process.returncode, said
 

@@ -19,6 +19,9 @@ __all__ = ["differences", "plot", "side_by_side", "swept"]
 IGNORED = ("test.created", "test.title")
 """Differ in every run, and say nothing of the set-up."""
 
+SEEDS = ("test.seed", "test.simulation.seed")
+"""What makes simulated runs differ by chance alone: nothing is drawn against it."""
+
 
 def side_by_side(table: pd.DataFrame, constants: Sequence[str] | None = None) -> pd.DataFrame:
     """Return a row a number and a column a run.
@@ -82,7 +85,7 @@ def swept(table: pd.DataFrame) -> str | None:
     runs = table.drop_duplicates("run")
     candidates = []
     for name in runs.columns:
-        if str(name).startswith("test.") and name not in IGNORED and name != "test.simulation.seed":
+        if str(name).startswith("test.") and name not in (*IGNORED, *SEEDS):
             numbers = pd.to_numeric(runs[name].astype("object"), errors="coerce")
             if numbers.notna().all() and numbers.nunique() == len(runs) > 1:
                 candidates.append(str(name))
@@ -120,6 +123,7 @@ def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: st
     ax = plt.subplots()[1] if ax is None else ax
     against = against or swept(table)
     names = short(list(dict.fromkeys(table["run"])))
+    all_hosts = "all" if known["host"].notna().any() else None
     for host, rows in known.groupby(known["host"].fillna("")):
         if against is not None:
             rows = rows.assign(x=pd.to_numeric(rows[against].astype("object"))).sort_values("x")
@@ -128,14 +132,14 @@ def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: st
             x = [list(names).index(run) for run in rows["run"]]
         y = rows["value"].to_numpy("float64")
         sigma = rows["sigma"].fillna(0.0).to_numpy("float64")
-        ax.errorbar(x, y, sigma, fmt="o-" if against else "o", label=host or None, capsize=3, markersize=4)
+        ax.errorbar(x, y, sigma, fmt="o-" if against else "o", label=host or all_hosts, capsize=3, markersize=4)
     if against is None:
         ax.set_xticks(range(len(names)), list(names.values()), rotation=30, ha="right")
     else:
         ax.set_xlabel(_key(table, against))
     unit = next(iter(known["unit"].dropna()), "")
     ax.set_ylabel(f"{constant} ({unit})" if unit else constant)
-    if known["host"].notna().any():
+    if all_hosts:
         ax.legend(title="host", frameon=False)
     if "test.origin" in table and (table["test.origin"] == "simulated").any():
         ax.set_title("simulated", loc="right", color="#9a5b00", fontsize=9)
