@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from sphinx.ext.napoleon import docstring as napoleon
+
 import pcitrace
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -30,19 +32,25 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 100
 autodoc_default_options = {"members": True, "show-inheritance": True}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 # Types of parameters are words such as "path", which Sphinx would take for references.
 napoleon_use_param = False
 napoleon_use_ivar = True
+# A property's text is a sentence, which may have a colon; napoleon would take what stands before it for the type.
+napoleon.GoogleDocstring._consume_inline_attribute = lambda self: ("", self._consume_to_end())
 
 # Generated: what the table reference says is what the code and the tests say, what commands print is what they print,
 # and the figures are drawn by the library.
 tables.write(Path(__file__).parent / "tables.md")
 parsers.write(Path(__file__).parent / "commands.md")
 rules.write(Path(__file__).parent / "rules.md")
-commands.write(Path(__file__).parent / "find-what-is-wrong.md.in", Path(__file__).parent / "find-what-is-wrong.md")
+for template in Path(__file__).parent.glob("*.md.in"):
+    commands.write(template, template.with_suffix(""))
 gallery.write(Path(__file__).parent.parent / "notebooks", Path(__file__).parent)
 draw.draw(Path(__file__).parent / "figures")

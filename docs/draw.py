@@ -7,6 +7,7 @@ from pathlib import Path
 
 import draw_lattice
 import draw_network
+import draw_primer
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot
@@ -35,6 +36,7 @@ def draw(folder: Path) -> None:
         start = float(full.frames.table["csr_first_us"].iloc[0])
         _save(plot.timeline(full, start - 0.06, start + 0.62), folder / "timeline.svg")
         _equation(run, folder)
+        draw_primer.draw(folder)
         draw_network.figures(folder, place)
         draw_lattice.draw(draw_lattice.generated(place / "reread"), "B", folder / "lattice.svg")
 

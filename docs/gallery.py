@@ -45,4 +45,5 @@ def _entry(name: str, book: dict, docs: Path) -> str:
         (docs / "gallery" / f"{name}.png").write_bytes(base64.b64decode(pictures[0]))
         link = f"notebooks/{name}.ipynb"
         image = f"[![{said['title']}](gallery/{name}.png)]({link})\n\n"
-    return f"## [{said['title']}](notebooks/{name}.ipynb)\n\n{image}{said['text']}\n"
+    text = said["text"].replace("(../", "(")
+    return f"## [{said['title']}](notebooks/{name}.ipynb)\n\n{image}{text}\n"

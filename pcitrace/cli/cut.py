@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pcitrace.cli.options import add_capture, open_run
+from pcitrace.cli.options import add_capture, open_run, whole
 from pcitrace.errors import DecodeError
 from pcitrace.run import Bus
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     parser.add_argument("--from", dest="start", metavar="TIME", help="from here: 1.5ms, 3000clk, 120000sample")
     parser.add_argument("--to", dest="stop", metavar="TIME", help="to here, likewise")
-    parser.add_argument("--transaction", metavar="N", type=int, help="this transaction instead, with --around")
+    parser.add_argument("--transaction", metavar="N", type=whole, help="this transaction instead, with --around")
     parser.add_argument(
         "--around", metavar="TIME", default="10us", help="how much before and behind the transaction (default: 10us)"
     )

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from pcitrace.cli.options import whole
 from pcitrace.errors import PciTraceError
 
 _EPILOG = """\
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--simulate", metavar="FOLDER", help="simulate ping-pongs with them, as run folders (needs simpy)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the simulation (default: 1)")
+    parser.add_argument("--seed", type=whole, default=1, help="of the simulation (default: 1)")
     parser.epilog = _EPILOG
 
 

@@ -43,9 +43,11 @@ def positive(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """Argument type: a whole number, 0 or more."""
-    if not text.isdecimal():
+    """Argument type: a whole number, 0 or more, of at most nine digits."""
+    if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    if len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text} is too large: nine digits at most")
     return int(text)
 
 
@@ -60,7 +62,7 @@ def add_capture(parser: argparse.ArgumentParser, optional: bool = False) -> None
     )
     parser.add_argument("--format", choices=["binary"], help="raw samples; FILE may be a pipe or - then")
     parser.add_argument("--channels", metavar="A,B,..", help="of raw samples: names from bit 0 on")
-    parser.add_argument("--unit-size", metavar="BYTES", type=int, help="of raw samples (default: as channels need)")
+    parser.add_argument("--unit-size", metavar="BYTES", type=whole, help="of raw samples (default: as channels need)")
     parser.add_argument("--timescale", metavar="UNIT", help="time unit of a VCD that states none: 1ns")
     clock = parser.add_mutually_exclusive_group()
     clock.add_argument(

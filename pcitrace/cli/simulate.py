@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 from pcitrace import runfolder
+from pcitrace.cli.options import whole
 from pcitrace.simulate import PRESETS, SimulationError, find_preset, simulate
 
 _EPILOG = """\
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("preset", metavar="PRESET", nargs="?", help="which bench; see --list")
     parser.add_argument("-o", "--output", metavar="RUN", help="the run folder; new or empty")
-    parser.add_argument("--seed", metavar="N", type=int, default=1, help="one seed, one run (default: 1)")
+    parser.add_argument("--seed", metavar="N", type=whole, default=1, help="one seed, one run (default: 1)")
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",

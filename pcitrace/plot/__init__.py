@@ -6,5 +6,6 @@ that happens on the bus, control accesses included. No colour stands alone: a la
 
 from pcitrace.plot.bus import exchange, lanes, timeline
 from pcitrace.plot.numbers import budget, histogram, line, occupancy
+from pcitrace.plot.waveform import waveform
 
-__all__ = ["budget", "exchange", "histogram", "lanes", "line", "occupancy", "timeline"]
+__all__ = ["budget", "exchange", "histogram", "lanes", "line", "occupancy", "timeline", "waveform"]

@@ -1,0 +1,72 @@
+"""Any words on the command line give a result or one clear line: never a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from pcitrace.cli import COMMANDS, main, parser_of
+
+CAPTURE = REPOSITORY / "fixtures" / "faults" / "missing-turnaround.sr"
+NUMBERS = ("0", "-1", "1e999", "nan", "1/0", "9" * 9, "9" * 30, "1us,0", "10us")
+FILES = ("x.csv", "x.html", "x.sr", "x.toml", "-", "capture.sr", "empty", "no/such", ".")
+VALUES = (*NUMBERS, *FILES, "", "A", "A,,B", "GNT0#", "data", "length_bytes & 1", "[", "=", "µ", "\udcff", "a\nb")
+# Options that start a program or serve for ever; what they do with bad values is tested where they are.
+LEFT_OUT = {"--command", "--metrics", "--scheduler", "--http", "--dashboard"}
+# These work for minutes on good input; here they get none.
+NO_INPUT = ("campaign", "watch", "simulate")
+
+
+def options(command: str) -> list[argparse.Action]:
+    [commands] = [one for one in parser_of(command)._actions if isinstance(one, argparse._SubParsersAction)]
+    return [one for one in commands.choices[command]._actions if not LEFT_OUT & {*one.option_strings}]
+
+
+@st.composite
+def lines(draw: st.DrawFn, command: str) -> list[str]:
+    """A command line: the capture, often, and some of the command's options with values that are mostly wrong."""
+    words = [] if command in NO_INPUT or draw(st.integers(0, 9)) == 0 else ["capture.sr"]
+    named = [one for one in options(command) if one.option_strings and one.dest != "help"]
+    for action in draw(st.lists(st.sampled_from(named), max_size=3)) if named else []:
+        words.append(draw(st.sampled_from(action.option_strings)))
+        if action.nargs != 0:
+            right = [str(one) for one in action.choices or ()]
+            words.append(draw(st.sampled_from([*right, *VALUES])))
+    return words + draw(st.lists(st.sampled_from(VALUES), max_size=1))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_line_gives_a_traceback(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copy(CAPTURE, "capture.sr")
+    Path("empty").touch()
+
+    @seed(15)
+    @settings(max_examples=12, database=None, suppress_health_check=[*HealthCheck])
+    @given(lines(command))
+    def check(words: list[str]) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+        capfd.readouterr()
+        try:
+            status = main([command, *words])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        said = capfd.readouterr().err
+        assert status in (0, 1, 2, 3), (words, said)
+        assert "Traceback" not in said, words
+        if status == 3:
+            assert [line for line in said.splitlines() if line.startswith("pcitrace")], (words, said)
+        shutil.copy(CAPTURE, "capture.sr")  # some options write, even here
+        Path("empty").write_bytes(b"")
+
+    check()
