@@ -31,6 +31,10 @@ __all__ = [
 ]
 
 
+_MOST_THREADS = 1024
+"""More than any machine runs at once; each takes memory of its own."""
+
+
 def positive(text: str) -> float:
     """Argument type: a positive number."""
     try:
@@ -51,6 +55,12 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def _threads(text: str) -> int:
+    if whole(text) > _MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"{text} is too many: {_MOST_THREADS} at most")
+    return int(text)
+
+
 def add_capture(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """Add the file, and what may have to be said about it."""
     parser.add_argument("file", metavar="FILE", nargs="?" if optional else None, help="capture file, or run folder")
@@ -58,7 +68,7 @@ def add_capture(parser: argparse.ArgumentParser, optional: bool = False) -> None
     parser.add_argument("--wiring", metavar="W.toml", help="which channel is which line, over what the names say")
     parser.add_argument("--rate", metavar="HZ", type=positive, help="sampling rate, if the file has none: 100e6")
     parser.add_argument(
-        "--threads", metavar="N", type=whole, default=0, help="decode on N threads (default: all cores)"
+        "--threads", metavar="N", type=_threads, default=0, help="decode on N threads (default: all cores)"
     )
     parser.add_argument("--format", choices=["binary"], help="raw samples; FILE may be a pipe or - then")
     parser.add_argument("--channels", metavar="A,B,..", help="of raw samples: names from bit 0 on")
