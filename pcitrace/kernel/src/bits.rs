@@ -81,6 +81,12 @@ pub trait Backend: Copy {
     /// As for the trait.
     unsafe fn top_bits(plane: Self::Plane, left: u32) -> u64;
 
+    /// Which of the bytes differ in a bit of `mask` from the one before: the first from `before`.
+    ///
+    /// # Safety
+    /// As for the trait.
+    unsafe fn changes(plane: Self::Plane, before: u8, mask: u8) -> u64;
+
     /// How many of the samples of up to `blocks` blocks of 64 go by before one differs from the next in a bit of `watched`,
     /// and how often the one bit of `counted` differs among them. `unit` is 8 at most.
     ///
@@ -183,6 +189,19 @@ impl Backend for Portable {
             // The product moves bit 0 of byte i to bit 56 + i; no two of its terms meet.
             let byte = ((bytes >> (7 - left)) & LOW_BITS).wrapping_mul(0x0102_0408_1020_4080) >> 56;
             out |= byte << (8 * word);
+        }
+        out
+    }
+
+    #[inline(always)]
+    unsafe fn changes(plane: Self::Plane, before: u8, mask: u8) -> u64 {
+        let (mut out, mut last) = (0, u64::from(before));
+        for (word, bytes) in plane.into_iter().enumerate() {
+            let differ = (bytes ^ (bytes << 8 | last)) & (LOW_BITS * u64::from(mask));
+            last = bytes >> 56;
+            // The top bit of a byte that is not 0.
+            let some = (((differ & (LOW_BITS * 0x7f)) + LOW_BITS * 0x7f) | differ) >> 7 & LOW_BITS;
+            out |= (some.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * word);
         }
         out
     }
@@ -297,6 +316,22 @@ mod avx2 {
                 let low = _mm256_movemask_epi8(_mm256_sll_epi16(plane[0], left)) as u32;
                 let high = _mm256_movemask_epi8(_mm256_sll_epi16(plane[1], left)) as u32;
                 u64::from(low) | u64::from(high) << 32
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn changes(plane: Self::Plane, before: u8, mask: u8) -> u64 {
+            unsafe {
+                let [low, high] = plane;
+                let (mask, zero) = (_mm256_set1_epi8(mask as i8), _mm256_setzero_si256());
+                // Each byte beside the one before it, which may lie in the other half of a vector.
+                let first = _mm256_permute2x128_si256(_mm256_set1_epi8(before as i8), low, 0x20);
+                let between = _mm256_permute2x128_si256(low, high, 0x21);
+                let low = _mm256_xor_si256(low, _mm256_alignr_epi8(low, first, 15));
+                let high = _mm256_xor_si256(high, _mm256_alignr_epi8(high, between, 15));
+                let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(low, mask), zero)) as u32;
+                let high = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(high, mask), zero)) as u32;
+                !(u64::from(low) | u64::from(high) << 32)
             }
         }
 
@@ -543,6 +578,10 @@ mod tests {
                 prop_assert_eq!(B::top_bits(plane, ABSENT), 0);
                 prop_assert_eq!(B::top_bits(B::flipped(plane, mask), 7 - bit as u32 % 8), !expected);
                 prop_assert_eq!(B::line(data.as_ptr(), unit, Bit::new(bit, false)), expected);
+                for before in [false, true] {
+                    let changes = expected ^ (expected << 1 | u64::from(before));
+                    prop_assert_eq!(B::changes(plane, if before { mask } else { !mask }, mask), changes);
+                }
                 prop_assert_eq!(B::line(data.as_ptr(), unit, Bit::new(bit, true)), !expected);
             }
         }

@@ -1,7 +1,7 @@
 //! Clock words: the lines at up to 64 clocks, and the way back to the samples they came from.
 
 use crate::bits::{Backend, Bit};
-use crate::layout::{Layout, Parity};
+use crate::layout::Parity;
 use std::marker::PhantomData;
 
 /// Samples that are decoded in one go.
@@ -46,6 +46,10 @@ impl<'a> Span<'a> {
     #[inline(always)]
     pub fn clk(&self) -> Option<Bit> {
         self.clk
+    }
+
+    pub fn last_clock(&self) -> Option<&'a [u8]> {
+        self.last_clock
     }
 
     pub fn last_sample(&self) -> Option<&'a [u8]> {
@@ -161,27 +165,6 @@ impl<'a, B: Backend> Block<'a, B> {
     #[inline(always)]
     pub fn data<T>(&self, of: Option<T>) -> Option<T> {
         of.filter(|_| B::DATA)
-    }
-
-    /// Byte lanes that C/BE# disables in the data phases `data`, in those of `wide` the upper four too.
-    #[inline(always)]
-    pub fn disabled_lanes(&self, layout: &Layout, data: u64, wide: u64) -> u64 {
-        let known_low = data & !self.maybe(layout.cbe_unknown);
-        let known_high = wide & !self.maybe(layout.cbe_high_unknown);
-        let lanes = if wide == 0 { 4 } else { layout.cbe.len() };
-        let mut disabled = 0;
-        let mut byte = layout.cbe[0].byte;
-        let mut plane = self.plane(byte);
-        for (lane, bit) in layout.cbe[..lanes].iter().enumerate() {
-            if bit.byte != byte {
-                byte = bit.byte;
-                plane = self.plane(byte);
-            }
-            let high = self.line_of(plane, bit.mask.leading_zeros(), bit.flip);
-            let phases = if lane < 4 { known_low } else { known_high };
-            disabled += u64::from((high & phases).count_ones());
-        }
-        disabled
     }
 
     /// The clocks among `clocks` in which a parity is odd.

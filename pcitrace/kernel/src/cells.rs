@@ -4,6 +4,7 @@ use crate::columns::{Context, Part};
 use arrow::array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::UInt8Type;
+use std::ptr::copy_nonoverlapping;
 use std::sync::Arc;
 
 /// The cells of one column. Only what its type needs is ever filled.
@@ -39,12 +40,21 @@ impl Cells {
             self.bytes.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
         } else {
             let names = self.lists[part.0.bus.index].as_slice();
+            let count = part.1.len();
+            let mut end = self.texts.len();
+            // Of a name all of the padding is copied, as far as it is there; what is behind its end is written over.
+            let longest = names.iter().map(|name| name.text.len()).max().unwrap_or(0).max(NAME_BYTES);
+            self.texts.reserve(count * longest);
+            self.offsets.reserve(count);
             for (context, row) in rows(part) {
                 if let Some(code) = cell(&context, row) {
-                    names[usize::from(code)].push_to(&mut self.texts);
+                    // Safety: there is room for so many bytes of each of these rows.
+                    end += unsafe { names[usize::from(code)].write_to(self.texts.as_mut_ptr().add(end)) };
                 }
-                self.offsets.push(self.texts.len() as i32);
+                self.offsets.push(end as i32);
             }
+            // Safety: everything before was written.
+            unsafe { self.texts.set_len(end) };
         }
         self.validity(part, |context, row| cell(context, row).is_some());
     }
@@ -132,14 +142,22 @@ impl Name {
         Name { text: text.into(), padded }
     }
 
+    /// Writes it, and what it is padded with; its length.
+    ///
+    /// # Safety
+    /// There has to be room for both.
     #[inline(always)]
-    fn push_to(&self, texts: &mut Vec<u8>) {
-        if self.text.len() > NAME_BYTES {
-            return texts.extend_from_slice(self.text.as_bytes());
+    unsafe fn write_to(&self, to: *mut u8) -> usize {
+        let length = self.text.len();
+        // Safety: as the caller says.
+        unsafe {
+            if length > NAME_BYTES {
+                copy_nonoverlapping(self.text.as_ptr(), to, length);
+            } else {
+                copy_nonoverlapping(self.padded.as_ptr(), to, NAME_BYTES);
+            }
         }
-        let end = texts.len() + self.text.len();
-        texts.extend_from_slice(&self.padded);
-        texts.truncate(end);
+        length
     }
 }
 

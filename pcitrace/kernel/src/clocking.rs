@@ -5,7 +5,8 @@
 #[cfg(target_arch = "x86_64")]
 use crate::bits::Avx2;
 use crate::bits::{ABSENT, Backend, Bit, Portable, has_fast_path};
-use crate::block::{Block, Span, Word, range, rises};
+use crate::block::{Block, Span, Word, below, range, rises};
+use crate::dense::{self, Dense, Pace};
 use crate::events::Events;
 use crate::layout::Layout;
 use crate::protocol::Protocol;
@@ -21,7 +22,7 @@ pub const BLOCK: usize = 64;
 const SLICE: usize = 64 << 10;
 const LEAST_SLICE: usize = 4 << 10;
 /// Bytes of rows that are taken in one go, about: so few that they are still in the nearest cache.
-const NEAR: usize = 12 << 10;
+const NEAR: usize = 24 << 10;
 
 /// One control line: which of the control planes, and how far its bit is from the top of the byte.
 #[derive(Debug, Clone, Copy)]
@@ -161,6 +162,32 @@ impl Control {
         }
     }
 
+    /// The clocks among the 64 samples from number `start` on, and before which samples a control line changed.
+    ///
+    /// # Safety
+    /// As for [`Backend`], for these samples.
+    #[inline(always)]
+    unsafe fn scan<B: Backend>(&self, span: &Span, start: usize) -> (u64, u64) {
+        let samples = span.sample(start).as_ptr();
+        let before = if start > 0 { Some(span.sample(start - 1)) } else { span.last_sample() };
+        let (mut high, mut changed) = (0, 0);
+        // Safety: as the caller says, here and below.
+        let (clk, clk_flip) = span.clk().map_or((usize::MAX, 0), |clk| (clk.byte, clk.flip));
+        for &(byte, mask) in &self.watched {
+            let plane = unsafe { B::plane(samples, span.unit(), byte) };
+            if byte == clk {
+                high = unsafe { B::top_bits(plane, self.clk.left) } ^ clk_flip;
+            }
+            // Nothing is known of what was before the very first sample.
+            let first = before.map_or_else(|| span.sample(start)[byte], |sample| sample[byte]);
+            changed |= unsafe { B::changes(plane, first, mask) };
+        }
+        if let Some(clk) = span.clk().filter(|clk| self.watched.iter().all(|&(byte, _)| byte != clk.byte)) {
+            high = unsafe { B::line(samples, span.unit(), clk) };
+        }
+        (dense::edges(span, start, high), changed)
+    }
+
     fn changed_before(&self, before: &[u8], sample: &[u8]) -> bool {
         self.watched.iter().fold(0, |any, &(byte, mask)| any | (before[byte] ^ sample[byte]) & mask) != 0
     }
@@ -177,6 +204,8 @@ pub struct Decoder {
     fast: bool,
     /// Bytes of the next slice.
     slice: usize,
+    pace: Pace,
+    dense: Dense,
     windows: Windows,
     /// First stamp of the next window.
     window_end: u64,
@@ -226,6 +255,8 @@ impl Decoder {
             control: Control::new(protocol.layout(), &[]),
             fast: has_fast_path() && !portable,
             slice: SLICE,
+            pace: Pace::resting(),
+            dense: Dense::default(),
             windows,
             window_end: windows.start(windows.number_of(first) + 1),
             protocol,
@@ -266,7 +297,16 @@ impl Decoder {
     }
 
     /// The next bytes of the capture.
-    pub fn push(&mut self, mut bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
+        let unit = self.unit();
+        let Some(bytes) = self.bridge(bytes) else { return };
+        let samples = ready(bytes.len() / unit);
+        self.run(bytes, samples, &[]);
+        self.carry.extend_from_slice(&bytes[samples * unit..]);
+    }
+
+    /// Decodes what waited for these bytes; the bytes that are left then, if they are not waiting themselves.
+    fn bridge<'a>(&mut self, mut bytes: &'a [u8]) -> Option<&'a [u8]> {
         let unit = self.unit();
         let whole = (BLOCK + 1) * unit;
         while !self.carry.is_empty() {
@@ -274,7 +314,7 @@ impl Decoder {
             let wanted = whole - carried;
             if bytes.len() < wanted {
                 self.carry.extend_from_slice(bytes);
-                return;
+                return None;
             }
             self.carry.extend_from_slice(&bytes[..wanted]);
             let block = std::mem::take(&mut self.carry);
@@ -287,9 +327,7 @@ impl Decoder {
                 }
             }
         }
-        let samples = ready(bytes.len() / unit);
-        self.run(bytes, samples, &[]);
-        self.carry.extend_from_slice(&bytes[samples * unit..]);
+        Some(bytes)
     }
 
     /// Whole samples with a stamp each (state mode: each is a clock).
@@ -390,18 +428,25 @@ impl Decoder {
 
     /// Decodes the next bytes of the capture and gives away the rows that are complete, slice by slice.
     pub fn push_all(&mut self, bytes: &[u8], taker: &mut impl TakeRows) {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let (slice, behind) = rest.split_at(self.slice.min(rest.len()));
-            self.push(slice);
+        let unit = self.unit();
+        let bytes = self.bridge(bytes).unwrap_or_default();
+        let samples = ready(bytes.len() / unit);
+        let mut from = 0;
+        while from < samples {
+            let slice = (self.slice / unit).max(1).next_multiple_of(BLOCK);
+            // What is left has to be a block, too.
+            let slice = if samples - from < slice + BLOCK { samples - from } else { slice };
+            self.run(&bytes[from * unit..], slice, &[]);
+            from += slice;
             let taken = self.protocol.drain(taker);
             if taken > NEAR {
                 self.slice = (self.slice / 2).max(LEAST_SLICE);
             } else if taken < NEAR / 4 {
                 self.slice = (self.slice * 2).min(SLICE);
             }
-            rest = behind;
         }
+        self.carry.extend_from_slice(&bytes[samples * unit..]);
+        self.protocol.drain(taker);
     }
 }
 
@@ -440,6 +485,12 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[
         if next >= whole {
             whole = decoder.window_at(&span, next, samples);
         }
+        if clk.is_some() && decoder.pace.is_dense() && whole - next >= BLOCK {
+            // Safety: one sample follows those up to `whole` at least, and the backend fits the processor.
+            next = unsafe { B::stretch(decoder, &span, next, whole) };
+            continue;
+        }
+        let from = next;
         // In state mode no sample need follow the last one.
         if decoder.rules.is_none() {
             next = skip_steady::<B>(decoder, &span, next, whole.min(samples - 1));
@@ -448,8 +499,9 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[
         let start = next.saturating_sub(1).min(samples.saturating_sub(BLOCK));
         let stop = whole.min(start + BLOCK);
         // Safety: 64 samples follow the start of each block (asserted by the caller), and the backend fits the processor.
-        unsafe { B::block(decoder, &span, start, range((next - start) as u32, (stop - start) as u32)) };
+        unsafe { block::<B>(decoder, &span, start, range((next - start) as u32, (stop - start) as u32)) };
         next = stop;
+        decoder.pace.went(next - from);
     }
     let copy = |number: usize| Some(span.sample(number)[..unit].to_vec());
     if let Some(last) = span.clock_before::<B>(samples) {
@@ -495,33 +547,102 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
 /// As for [`Backend`].
 #[inline(always)]
 unsafe fn block<B: Engine>(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
-    let Decoder { protocol, rules, events, control, first_clock, .. } = decoder;
     // Safety: as the caller says.
-    let (edges, word) = unsafe { control.read::<B>(span, start, valid) };
-    if edges == 0 {
-        return;
-    }
-    if first_clock.is_none() {
-        *first_clock = Some(span.stamp(start + edges.trailing_zeros() as usize));
-    }
-    // Safety: as the caller says.
-    let block = unsafe { Block::<B>::new(span, start, edges) };
-    protocol.push(&block, &word);
-    if let Some(events) = events {
-        // Safety: the backend fits the processor.
-        unsafe { B::note(events, &block, protocol) };
-    }
-    if let Some(rules) = rules {
-        // Safety: the backend fits the processor.
-        unsafe { B::judge(rules, &block, &word) };
+    unsafe {
+        let (edges, word) = decoder.control.read::<B>(span, start, valid);
+        if edges != 0 {
+            B::pass_on(decoder, &Block::new(span, start, edges), &word);
+        }
     }
 }
 
-/// [`block`] behind a call: inlined into [`run`], neither would leave enough registers for the other.
+#[inline(always)]
+fn pass_on<B: Engine>(decoder: &mut Decoder, block: &Block<B>, word: &Word) {
+    let Decoder { protocol, rules, events, first_clock, .. } = decoder;
+    if first_clock.is_none() {
+        *first_clock = Some(block.stamp(0));
+    }
+    protocol.push(block, word);
+    if let Some(events) = events {
+        // Safety: the backend fits the processor.
+        unsafe { B::note(events, block, protocol) };
+    }
+    if let Some(rules) = rules {
+        // Safety: the backend fits the processor.
+        unsafe { B::judge(rules, block, word) };
+    }
+}
+
+/// Blocks of samples in which no control line changes, after which the bus may rest for longer.
+const STILL: i32 = 3;
+/// After so many more this is asked again.
+const NOT_YET: i32 = 64;
+
+/// Decodes the samples from `next` on by taking their clocks out, up to where the bus rests or less than a block is left
+/// before `whole`; the first sample that was not decoded.
+///
+/// # Safety
+/// As for [`Backend`], for all samples up to `whole` and that one itself.
+#[inline(always)]
+unsafe fn stretch<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize, whole: usize) -> usize {
+    let mut dense = std::mem::take(&mut decoder.dense);
+    let before = span.clock_before::<B>(next).map(|number| span.sample(number));
+    dense.begin(span.unit(), before.or(span.last_clock()));
+    let mut still = 0;
+    while next + BLOCK <= whole {
+        // Safety: as the caller says, here and below.
+        let (mut edges, changed) = unsafe { decoder.control.scan::<B>(span, next) };
+        while edges != 0 {
+            edges = unsafe { dense.take::<B>(span, next, edges, changed) };
+            if dense.is_full() {
+                unsafe { B::give(decoder, &mut dense) };
+            }
+        }
+        next += BLOCK;
+        still = if changed == 0 { still + 1 } else { 0 };
+        if still == STILL && decoder.rules.is_none() {
+            unsafe { B::give(decoder, &mut dense) };
+            if decoder.protocol.is_quiet() || decoder.protocol.is_bursting() {
+                decoder.pace = Pace::resting();
+                break;
+            }
+            still -= NOT_YET;
+        }
+    }
+    unsafe { B::give(decoder, &mut dense) };
+    decoder.dense = dense;
+    next
+}
+
+/// Passes on the clocks that were taken out.
+///
+/// # Safety
+/// The backend fits the processor.
+#[inline(always)]
+unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense) {
+    if let Some((span, clocks, suspect)) = dense.waiting() {
+        // Safety: there is room for a block, and a sample more.
+        unsafe {
+            let (edges, word) = decoder.control.read::<B>(&span, 0, below(clocks));
+            B::pass_on(decoder, &Block::new(&span, 0, edges), &Word { suspect, ..word });
+        }
+        dense.given();
+    }
+}
+
+/// Parts of [`run`] that are behind a call: inlined, none would leave enough registers for the others.
 trait Engine: Backend + Sized {
     /// # Safety
-    /// As for [`Backend`].
-    unsafe fn block(decoder: &mut Decoder, span: &Span, start: usize, valid: u64);
+    /// The backend fits the processor.
+    unsafe fn pass_on(decoder: &mut Decoder, block: &Block<Self>, word: &Word);
+
+    /// # Safety
+    /// As for [`stretch`].
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize) -> usize;
+
+    /// # Safety
+    /// As for [`give`].
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense);
 
     /// [`Rules::push`], behind a call for the same reason.
     ///
@@ -537,8 +658,16 @@ trait Engine: Backend + Sized {
 }
 
 impl Engine for Portable {
-    unsafe fn block(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
-        unsafe { block::<Self>(decoder, span, start, valid) }
+    unsafe fn pass_on(decoder: &mut Decoder, block: &Block<Self>, word: &Word) {
+        pass_on(decoder, block, word);
+    }
+
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize) -> usize {
+        unsafe { stretch::<Self>(decoder, span, next, whole) }
+    }
+
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense) {
+        unsafe { give::<Self>(decoder, dense) }
     }
 
     unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word) {
@@ -553,14 +682,44 @@ impl Engine for Portable {
 #[cfg(target_arch = "x86_64")]
 impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
     #[inline(always)]
-    unsafe fn block(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
+    unsafe fn pass_on(decoder: &mut Decoder, block: &Block<Self>, word: &Word) {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
-        fn called<const UNIT: usize, const DATA: bool>(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
-            // Safety: this function has the features, and the caller of the outer one gives a block of the span.
-            unsafe { block::<Avx2<UNIT, DATA>>(decoder, span, start, valid) }
+        fn called<const UNIT: usize, const DATA: bool>(
+            decoder: &mut Decoder,
+            block: &Block<Avx2<UNIT, DATA>>,
+            word: &Word,
+        ) {
+            pass_on(decoder, block, word);
         }
-        unsafe { called::<UNIT, DATA>(decoder, span, start, valid) }
+        unsafe { called::<UNIT, DATA>(decoder, block, word) }
+    }
+
+    #[inline(always)]
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize) -> usize {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(
+            decoder: &mut Decoder,
+            span: &Span,
+            next: usize,
+            whole: usize,
+        ) -> usize {
+            // Safety: this function has the features, and the caller of the outer one gives samples of the span.
+            unsafe { stretch::<Avx2<UNIT, DATA>>(decoder, span, next, whole) }
+        }
+        unsafe { called::<UNIT, DATA>(decoder, span, next, whole) }
+    }
+
+    #[inline(always)]
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(decoder: &mut Decoder, dense: &mut Dense) {
+            // Safety: this function has the features.
+            unsafe { give::<Avx2<UNIT, DATA>>(decoder, dense) }
+        }
+        unsafe { called::<UNIT, DATA>(decoder, dense) }
     }
 
     #[inline(always)]

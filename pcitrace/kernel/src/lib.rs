@@ -7,6 +7,7 @@ pub mod cells;
 pub mod clocking;
 pub mod columns;
 pub mod cut;
+pub mod dense;
 pub mod error;
 pub mod events;
 pub mod in_order;

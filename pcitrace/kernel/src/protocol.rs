@@ -4,6 +4,7 @@
 //! A clock word holds up to 64 clocks as one bitmap a line, bit 0 the earliest clock, 1 = asserted. The states below
 //! change a few times a transaction; the clocks between two changes are counted with masks.
 
+mod beside;
 mod body;
 mod ending;
 mod lasting;
@@ -15,6 +16,7 @@ use crate::block::{Block, Word, first};
 use crate::layout::Layout;
 use crate::problems::{Concerns, Problem, Problems, What};
 use crate::rows::{Counts, DataPhase, Rows, TakeRows, Termination, Transaction, WindowCounts};
+use beside::Beside;
 pub use pcix::PciX;
 
 const SPECIAL_CYCLE: u8 = 0x1;
@@ -72,12 +74,11 @@ struct Watched {
 }
 
 impl Watched {
+    /// The line, and where it has no known level, at the clocks in which it speaks.
     #[inline(always)]
-    fn watch<B: Backend>(&mut self, block: &Block<B>, line: Option<Bit>, unknown: Option<Bit>, clocks: u64) {
-        if let Some(line) = line.filter(|_| clocks != 0) {
-            self.asserted |= block.line(line) & clocks != 0;
-            self.unknown |= block.maybe(unknown) & clocks != 0;
-        }
+    fn watch(&mut self, line: u64, unknown: u64, clocks: u64) {
+        self.asserted |= line & clocks != 0;
+        self.unknown |= unknown & clocks != 0;
     }
 
     fn result(self, line: Option<Bit>) -> Option<bool> {
@@ -131,6 +132,8 @@ pub struct Protocol {
     open: Option<Open>,
     tail: Option<Tail>,
     awaits_par: Option<AwaitsPar>,
+    /// Of the present block.
+    beside: Beside,
     /// Number of the clock after the last transaction.
     after_transaction: Option<u64>,
     last_stamp: u64,
@@ -158,6 +161,7 @@ impl Protocol {
             open: None,
             tail: None,
             awaits_par: None,
+            beside: Beside::default(),
             after_transaction: None,
             last_stamp: 0,
             rows: Rows::default(),
@@ -236,6 +240,7 @@ impl Protocol {
         if n == 0 {
             return;
         }
+        self.look_beside(block, word);
         self.resolve_par(block);
         self.watch_tail(block, 0);
         let mut at = 0;

@@ -75,11 +75,11 @@ impl Protocol {
             counts.initiator += u64::from((wait & !irdy & trdy).count_ones());
         }
 
-        if B::DATA && (self.layout.perr.is_some() || self.layout.serr.is_some()) {
+        if B::DATA && self.beside.has_errors() {
+            let beside = &self.beside;
             let (first_perr, first_serr) = (open.address_clk + 2, row.start_clk + 2);
-            let layout = &self.layout;
-            open.perr.watch(block, layout.perr, layout.perr_unknown, mask & from_clk(first_perr));
-            open.serr.watch(block, layout.serr, layout.serr_unknown, mask & from_clk(first_serr));
+            open.perr.watch(beside.perr, beside.perr_unknown, mask & from_clk(first_perr));
+            open.serr.watch(beside.serr, beside.serr_unknown, mask & from_clk(first_serr));
         }
 
         if data != 0 {
@@ -95,15 +95,17 @@ impl Protocol {
                 _ => 0,
             };
             // Lanes without a known byte enable count as enabled.
+            let (cbe_unknown, high_unknown) =
+                (block.maybe(self.layout.cbe_unknown), block.maybe(self.layout.cbe_high_unknown));
             let lanes = if B::DATA { self.layout.cbe.len() } else { 0 };
             let inexact = match lanes {
                 0 => data,
-                4 => data & (block.maybe(self.layout.cbe_unknown) | wide),
-                _ => data & block.maybe(self.layout.cbe_unknown) | wide & block.maybe(self.layout.cbe_high_unknown),
+                4 => data & (cbe_unknown | wide),
+                _ => data & cbe_unknown | wide & high_unknown,
             };
             let mut bytes = 4 * u64::from(count + wide.count_ones());
             if lanes > 0 {
-                bytes -= block.disabled_lanes(&self.layout, data, wide);
+                bytes -= self.beside.disabled_lanes(data & !cbe_unknown, wide & !high_unknown);
             }
             row.bytes += bytes;
             row.bytes_exact &= inexact == 0;

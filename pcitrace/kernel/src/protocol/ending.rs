@@ -15,10 +15,13 @@ impl Protocol {
         if from >= to {
             return;
         }
-        let mask = range(from, to);
-        let from_clk = |number: u64| !below(number.saturating_sub(self.clk).min(64) as u32);
-        tail.perr.watch(block, self.layout.perr, self.layout.perr_unknown, mask & from_clk(tail.first_perr));
-        tail.serr.watch(block, self.layout.serr, self.layout.serr_unknown, mask & from_clk(tail.first_serr));
+        if self.beside.has_errors() {
+            let beside = &self.beside;
+            let mask = range(from, to);
+            let from_clk = |number: u64| !below(number.saturating_sub(self.clk).min(64) as u32);
+            tail.perr.watch(beside.perr, beside.perr_unknown, mask & from_clk(tail.first_perr));
+            tail.serr.watch(beside.serr, beside.serr_unknown, mask & from_clk(tail.first_serr));
+        }
         tail.clocks_left -= to - from;
         if tail.clocks_left == 0 {
             self.emit_tail();
