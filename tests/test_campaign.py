@@ -192,8 +192,8 @@ def test_a_worker_of_another_version_is_refused(base: Path, tmp_path: Path) -> N
 
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_when_workers_and_scheduler_are_killed(tmp_path: Path) -> None:
-    command = [sys.executable, REPOSITORY / "tools" / "campaign_faults.py", tmp_path / "trial", "--runs", "12"]
-    command += ["--frames", "2", "--every", "2.5", "--limit", "6", "--compared", "7", "--patience", "250"]
+    command = [sys.executable, REPOSITORY / "tools" / "campaign_faults.py", tmp_path / "trial", "--runs", "10"]
+    command += ["--frames", "2", "--every", "2.5", "--limit", "6", "--compared", "5", "--patience", "250"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout)["kills"] > 2, "the scheduler counts for two"

@@ -93,7 +93,7 @@ class Cluster:
         nanny = self._nannies[self.kills % len(self._nannies)]
         for child in psutil.Process(nanny.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):  # it ends or is started just now
-                if "tracker" not in " ".join(child.cmdline()):
+                if "resource_tracker" not in " ".join(child.cmdline()):
                     child.send_signal(signal.SIGKILL)
                     self.kills += 1
 
@@ -137,14 +137,16 @@ class Trial:
         over = threading.Event()
 
         def kill() -> None:
-            killed = not kill_scheduler
+            killed, before = not kill_scheduler, 0
             while not over.wait(self.options.every):
                 done = len(list(self.out.glob("markers/*/*.json")))
                 if not killed and done >= self.options.runs // 3:
                     cluster.kill_scheduler()
                     killed = True
-                elif done:
+                elif done > before:
+                    # On a machine that is too slow for a run between two kills nothing would ever be done.
                     cluster.kill_worker()
+                    before = done
 
         with ThreadPoolExecutor(1) as pool:
             killer = pool.submit(kill)
@@ -208,7 +210,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="new folder")
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--frames", type=int, default=225, help="of each run")
-    parser.add_argument("--every", type=float, default=5.0, help="seconds between kills")
+    parser.add_argument("--every", type=float, default=5.0, help="seconds between kills, or as a run needs")
     parser.add_argument("--limit", type=float, default=3.0, help="seconds a run may take")
     parser.add_argument("--compared", type=int, default=200, help="runs compared with a single report")
     parser.add_argument("--patience", type=float, default=1200.0, help="seconds a step may take")
