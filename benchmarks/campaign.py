@@ -26,7 +26,7 @@ BIN = Path(sys.executable).parent
 TASKS = """\
 import distributed, time
 if __name__ == "__main__":
-    with distributed.Client({address!r}, set_as_default=False) as client:
+    with distributed.Client({address!r}) as client:
         client.submit(abs, -1).result()
         futures = [client.submit(abs, number, key=f"run-{{number}}", pure=False) for number in range({count})]
         distributed.wait(futures)
