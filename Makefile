@@ -132,15 +132,17 @@ soak: .make/dev
 kills: .make/dev
 	KILLS=200 $(BIN)/pytest -n 0 tests/capture/test_framegen_faults.py -k killed_at_random_moments
 
-# The site; its tables and figures are made from the code, and a warning is an error.
+# The site and the manual page; tables and figures are made from the code, and a warning is an error.
 docs: .make/dev
 	$(BIN)/pip install --quiet --group docs
 	$(BIN)/sphinx-build -q -W docs docs/_build
+	$(BIN)/sphinx-build -q -W -b man docs/man docs/_build/man
 
 # Wheel and sdist as a user gets them, each installed into a clean environment and tried there.
 package: .make/dev
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist .
+	$(BIN)/maturin build --quiet --release --locked --out dist
+	$(BIN)/maturin sdist --out dist
 	$(BIN)/python tools/check_package.py dist
 	PYTHON=$(BIN)/python capture/check-package.sh dist/capture
 

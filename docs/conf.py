@@ -22,7 +22,7 @@ author = "the pcitrace authors"
 release = version = pcitrace.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "jupyter_execute"]
+exclude_patterns = ["_build", "jupyter_execute", "man"]
 nb_execution_mode = "off"  # notebooks are shown as they are stored; the tests hold them to what they show today
 html_theme = "furo"
 html_title = "pcitrace"

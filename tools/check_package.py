@@ -40,10 +40,11 @@ def check_wheel(path: Path) -> None:
 
 
 def check_sdist(path: Path) -> None:
-    """All sources of the package and of the kernel are in it."""
+    """All sources of the package and of the kernel are in it, and what tests and documentation are made of."""
     with tarfile.open(path) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    wanted = tracked("pcitrace", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Cargo.lock")
+    wanted = tracked("pcitrace", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Cargo.lock", "Makefile")
+    wanted |= tracked("docs", "fixtures", "notebooks", "tests", "tools")
     missing = {name for name in wanted - names if not name.startswith("pcitrace/kernel/fuzz/")}
     assert not missing, f"not in the sdist: {sorted(missing)}"
 

@@ -56,16 +56,20 @@ if command -v "$PYTHON" >/dev/null 2>&1; then
   Python 3.11 or later: $PYTHON is $("$PYTHON" -c 'import platform; print(platform.python_version())')    (PYTHON=python3.12 make ... chooses another)"
 fi
 
+# The Rust toolchain: Debian 13 has rustup, which fetches any version; elsewhere one command does.
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-if ! command -v cargo >/dev/null 2>&1; then
+has_cargo() {
+    command -v cargo >/dev/null 2>&1 && ! version_below "$(cargo --version | cut -d ' ' -f 2)" "$msrv"
+}
+if ! has_cargo && [ "$(id -u)" = 0 ] && apt-cache show rustup >/dev/null 2>&1; then
+    echo "installing rustup, and with it Rust"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends rustup >/dev/null &&
+        rustup default stable >/dev/null || true
+fi
+if ! has_cargo; then
+    found=$(command -v cargo >/dev/null 2>&1 && cargo --version | cut -d ' ' -f 2 || echo none)
     problems="$problems
-  cargo $msrv or later: not found    (https://rustup.rs)"
-else
-    cargo=$(cargo --version | cut -d ' ' -f 2)
-    if version_below "$cargo" "$msrv"; then
-        problems="$problems
-  cargo $msrv or later: found $cargo    (rustup update, or https://rustup.rs)"
-    fi
+  cargo $msrv or later: found $found    (curl --proto '=https' -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal; then a new shell)"
 fi
 
 if [ -n "$problems" ]; then

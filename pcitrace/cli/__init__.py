@@ -65,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     arguments = sys.argv[1:] if argv is None else [*argv]  # the module cli.list hides the word here
     _print_anything()
+    if "_ARGCOMPLETE" in os.environ:
+        _complete()
     parser = parser_of(next((word for word in arguments if word in COMMANDS), None))
     args = parser.parse_args(arguments)
     try:
@@ -84,6 +86,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (PciTraceError, OSError) as error:
         print(f"pcitrace: {_one_line(error)}", file=sys.stderr)
         return 3
+
+
+def _complete() -> None:
+    """Answer the shell, which asks how the line that is typed may go on; does not return where argcomplete is there."""
+    try:
+        import argcomplete
+    except ImportError:
+        return
+    typed = os.environ.get("COMP_LINE", "").split()
+    argcomplete.autocomplete(parser_of(next((word for word in typed if word in COMMANDS), None)))
 
 
 def _print_anything() -> None:

@@ -29,8 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask, write the answer."""
     from pcitrace.decode import to_pandas
+    from pcitrace.errors import ConditionError
     from pcitrace.instrument.sql import query
 
     answer = query(open_run(args), args.query, profile=args.profile)
-    emit(to_pandas(answer.to_arrow_table()), args)
+    import duckdb  # is there: query() has asked it
+
+    try:
+        rows = answer.to_arrow_table()
+    except duckdb.Error as error:
+        raise ConditionError(f"{args.query!r} fails: {str(error).splitlines()[0]}", args.query) from error
+    emit(to_pandas(rows), args)
     return 0

@@ -66,12 +66,15 @@ def query(run: Run, text: str, *, profile: str | None = None) -> duckdb.DuckDBPy
         for name in schema.TABLES:
             if re.search(rf"\b{name}\b", text):
                 connection.register(name, _table(run, name, profile))
-        return connection.sql(text)
+        answer = connection.sql(text)
     except duckdb.Error as error:
         first = str(error).splitlines()[0]
         raise ConditionError(
             f"{text!r} is no query: {first}; the tables are {', '.join(schema.TABLES)}", text
         ) from error
+    if answer is None:
+        raise ConditionError(f"{text!r} asks for no rows: begin with select", text)
+    return answer
 
 
 def _table(run: Run, name: str, profile: str | None) -> Any:
