@@ -141,7 +141,7 @@ docs: .make/dev
 # Wheel and sdist as a user gets them, each installed into a clean environment and tried there.
 package: .make/dev
 	rm -rf dist
-	$(BIN)/maturin build --quiet --release --locked --out dist
+	$(BIN)/maturin build --quiet --release --locked --compatibility linux --out dist
 	$(BIN)/maturin sdist --out dist
 	$(BIN)/python tools/check_package.py dist
 	PYTHON=$(BIN)/python capture/check-package.sh dist/capture
