@@ -212,8 +212,11 @@ class Decoder:
             )
         return decoded
 
-    def requests(self, spec: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, int]]:
-        """Clocks -> how often it took so many: from REQ# to GNT#, and from there to the address phase."""
+    def requests(self, spec: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, int], dict[tuple[str, str], int]]:
+        """Clocks -> how often it took so many, from REQ# to GNT#, and from there to the address phase.
+
+        Then who asked for the bus and who had it, by their GNT# -> for how many clocks.
+        """
         with progress(f"REQ# of {self.path.name}") as report:
             [decoded] = _kernel.decode(
                 self.capture, [spec], columns=["transaction"], rules=[], requests=True, progress=report, **self.options

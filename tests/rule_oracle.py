@@ -409,6 +409,9 @@ def parity(bus: Bus) -> dict[str, list[int]]:
                 bad[n] = "P02?"
             if kind == "P01" and None in (c.ad, c.cbe):
                 bad[n] = "P01?"
+            # PERR# and SERR# may speak of the upper half, which these clocks do not have.
+            if kind and bus.clocks[tx.first].req64 and (kind == "P01" or is_wide(bus, tx, n)):
+                bad[n] = f"{bad.get(n, '')}{kind}?"
         after = n + 1
         if after >= len(bus.clocks) or bus.start[after] != bus.start[n]:
             continue
@@ -419,7 +422,7 @@ def parity(bus: Bus) -> dict[str, list[int]]:
             ones = bus.clocks[n].ad.bit_count() + bus.clocks[n].cbe.bit_count() + par
             if ones % 2:
                 found[kind].append(n)
-                bad[n] = kind
+                bad[n] = f"{bad.get(n, '')}{kind}"
     data = {n for n, kind in bad.items() if "P02" in kind or "P03" in kind}
     address = {n for n, kind in bad.items() if "P01" in kind}
     found["P04"] = onset(hits(bus, lambda n, c, p: c.perr and bus.judged(n, 3) and not {n - 2, n - 3} & data))
@@ -428,6 +431,12 @@ def parity(bus: Bus) -> dict[str, list[int]]:
         lambda n, c, p: c.serr and bus.judged(n, 9) and not p.serr and not any(n - k in address for k in range(2, 10)),
     )
     return found
+
+
+def is_wide(bus: Bus, tx: Tx, n: int) -> bool:
+    """Data at this clock is 64 bits wide: REQ64# came with the address, ACK64# with the first DEVSEL#."""
+    claims = [k for k in range(tx.first, n + 1) if bus.tx[k] is tx and bus.clocks[k].d]
+    return bus.clocks[tx.first].req64 and bool(claims) and bus.clocks[claims[0]].ack64
 
 
 def wide(bus: Bus) -> dict[str, list[int]]:
@@ -460,7 +469,14 @@ def lock(bus: Bus) -> dict[str, list[int]]:
     fell = hits(bus, lambda n, c, p: c.lock and not p.lock)
     return {
         "L01": [n for n in fell if after_address(n) is None],
-        "L02": [n for n in fell if (tx := after_address(n)) and command(bus, tx) not in (0x6, 0xC, 0xE, None)],
+        "L02": [
+            n
+            for n in fell
+            if (tx := after_address(n))
+            and command(bus, tx) not in (0x6, 0xC, 0xE, None)
+            # Who holds it already releases it for the address phase, whatever the access is.
+            and not bus.before(tx.first).lock
+        ],
     }
 
 

@@ -241,4 +241,6 @@ def seen(asserted: int, before: int, value: int | None, rule: str) -> str:
         return f"C/BE# {value:04b}; {text}"
     if rule in ("M15", "T14") and value is not None:
         return f"bits {value:08x} of AD changed; {text}"
+    if rule in ("P01", "P02", "P03") and value is not None:
+        return f"PAR{value} of the upper half; {text}"
     return text

@@ -140,9 +140,15 @@ impl<R> Columns<R> {
         Self::of(columns.collect(), false)
     }
 
-    pub fn named(table: &'static [Column<R>], names: &[String], coded: bool) -> Result<Self> {
+    /// Of `more` those too that only their names ask for.
+    pub fn named(
+        table: &'static [Column<R>],
+        more: &'static [Column<R>],
+        names: &[String],
+        coded: bool,
+    ) -> Result<Self> {
         let find = |name: &String| {
-            let found = table.iter().find(|column| column.name == name);
+            let found = table.iter().chain(more).find(|column| column.name == name);
             found.ok_or_else(|| {
                 let there: Vec<_> = table.iter().map(|column| column.name).collect();
                 Error::Decode(format!("there is no column {name}; there are {}", there.join(", ")))

@@ -51,6 +51,8 @@ impl What {
     const COUNT: usize = What::PLAIN + RULES.len() + 2 * EVENT_LINES.len();
     /// What the kind of all events is called.
     pub const EVENT: &str = "event";
+    /// How the text begins that says that LOCK# fell.
+    pub const LOCKED: &str = "LOCK# asserted";
 
     /// Its place among all of them.
     fn place(self) -> usize {

@@ -254,9 +254,10 @@ struct Decoded {
     violations: Option<Py<Table>>,
     #[pyo3(get)]
     judged: Option<Py<PyDict>>,
-    /// Where they were to be measured: clocks -> how often, from REQ# to GNT#, and from there to the address phase.
+    /// Where they were to be measured: clocks -> how often, from REQ# to GNT#, and from there to the address phase; who asked
+    /// for the bus and who had it -> for how many clocks.
     #[pyo3(get)]
-    requests: Option<(Histogram, Histogram)>,
+    requests: Option<(Histogram, Histogram, HashMap<(String, String), u64>)>,
     #[pyo3(get)]
     clock_mhz: Option<f64>,
     #[pyo3(get)]
@@ -532,7 +533,11 @@ fn decode(
                     None => None,
                 },
                 judged: decoded.findings.as_ref().map(|findings| judged(py, findings)).transpose()?,
-                requests: decoded.requests.clone().map(|requests| (requests.arbitration, requests.acquisition)),
+                requests: decoded.requests.take().map(|requests| {
+                    let name = |agent: u8| decoded.bus.layout.grant_names[usize::from(agent)].clone();
+                    let held = requests.held.iter().map(|(&(asks, has), &clocks)| ((name(asks), name(has)), clocks));
+                    (requests.arbitration, requests.acquisition, held.collect())
+                }),
                 clock_mhz: decoded.clock_mhz,
                 duration_us: decoded.duration_us,
                 problems: Py::new(py, Table::of_problems(&mut decoded))?,

@@ -100,6 +100,8 @@ pub struct Transaction {
     pub suspect: Option<bool>,
     /// Of a configuration access: index into the bus's IDSEL lines.
     pub idsel: Option<u8>,
+    /// Of a special cycle: AD in the first clock with IRDY#.
+    pub message: Option<u32>,
 }
 
 impl Transaction {

@@ -61,6 +61,9 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     nullable("idsel", cells!(Name, |_, t| t.idsel, |bus| bus.layout.idsel_names.iter().map(String::as_str).collect())),
 ];
 
+/// What only a listing reads of transactions.
+const LISTED: &[Column<Transaction>] = &[nullable("message", cells!(Integer, |_, t| t.message.map(u64::from)))];
+
 const DATA_PHASES: &[Column<DataPhase>] = &[
     column("bus", cells!(Name, |_, _| Some(0), bus_name)),
     transaction("transaction", cells!(Integer, |_, d| Some(d.transaction))),
@@ -167,7 +170,7 @@ pub struct Wanted {
 
 pub fn transactions(wanted: &Wanted) -> Result<Columns<Transaction>> {
     let all = || Ok(Columns::all(TRANSACTIONS));
-    wanted.columns.as_ref().map_or_else(all, |names| Columns::named(TRANSACTIONS, names, wanted.coded))
+    wanted.columns.as_ref().map_or_else(all, |names| Columns::named(TRANSACTIONS, LISTED, names, wanted.coded))
 }
 
 pub fn data_phases() -> Columns<DataPhase> {

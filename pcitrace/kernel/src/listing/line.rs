@@ -64,6 +64,9 @@ pub struct Line {
     pub exact: bool,
     pub waits: Option<u64>,
     pub termination: String,
+    pub message: Option<u32>,
+    /// LOCK# was taken, or kept, in the clock after its address.
+    pub locked: bool,
 }
 
 impl Line {
@@ -85,6 +88,8 @@ impl Line {
             exact: row.exact,
             waits: Some(row.waits),
             termination: row.termination.into(),
+            message: row.message,
+            locked: false,
         }
     }
 
@@ -131,6 +136,9 @@ impl Line {
             let attempts = if before == 1 { "attempt" } else { "attempts" };
             writer.formatted(style, format_args!(" after {before} {attempts} in {in_us:.3} us"));
         }
+        if self.locked {
+            writer.text(Style::Notable, ", locked");
+        }
     }
 
     pub fn write(&self, time_us: f64, names: &Names, options: &Options, out: &mut Vec<u8>) {
@@ -176,6 +184,9 @@ impl Line {
             None => Style::Plain,
         };
         writer.text(style, self.command.map_or("transaction", |command| COMMANDS[usize::from(command)]));
+        if let Some(message) = self.message {
+            writer.formatted(Style::Name, format_args!(" {} ({message:08x})", message_in_words(message as u16)));
+        }
         let place = self.place(names);
         if let Some(address) = self.address.filter(|_| self.command != Some(SPECIAL_CYCLE)) {
             match names.configured(&self.bus, address).filter(|_| matches!(self.command, Some(0xA | 0xB))) {
@@ -245,6 +256,18 @@ impl Line {
             }
             writer.end();
         }
+    }
+}
+
+/// What AD[15:0] of a special cycle says.
+///
+/// Ref: PCI Local Bus Specification 2.3, appendix A.
+fn message_in_words(code: u16) -> &'static str {
+    match code {
+        0 => "shutdown",
+        1 => "halt",
+        2 => "x86 architecture specific",
+        _ => "reserved message",
     }
 }
 

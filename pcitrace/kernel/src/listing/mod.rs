@@ -13,6 +13,7 @@ mod rows;
 
 use crate::error::{Error, Result};
 use crate::parts::Part;
+use crate::problems::What;
 use joined::Joined;
 use line::{Line, Style, Writer};
 use names::Names;
@@ -21,7 +22,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 /// Columns of transactions that a listing reads.
-pub const COLUMNS: [&str; 16] = [
+pub const COLUMNS: [&str; 17] = [
     "bus",
     "transaction",
     "start_us",
@@ -38,6 +39,7 @@ pub const COLUMNS: [&str; 16] = [
     "dac",
     "end_us",
     "last_data_us",
+    "message",
 ];
 
 /// What nobody claims is said once a page of so many bytes, and of so many pages.
@@ -145,14 +147,15 @@ impl Listing {
         self.due_problems(row, false);
         match self.options.layer {
             Layer::Data => self.data_lines(row),
-            _ if self.options.raw => self.write(&Line::of(row)),
+            _ if self.options.raw => self.write(&self.line(row)),
             _ => {
                 if self.joined.is_waiting() {
                     for line in self.joined.overdue(row) {
                         self.write(&line);
                     }
                 }
-                if let Some(line) = self.joined.next(row) {
+                if let Some(mut line) = self.joined.next(row) {
+                    line.locked = line.number == row.number && self.is_locked(row);
                     self.write(&line);
                 }
             }
@@ -161,6 +164,19 @@ impl Listing {
         if row.termination == "master_abort" {
             self.unclaimed(row);
         }
+    }
+
+    /// A row as a line of its own; whether it is locked the changes of LOCK# within it tell.
+    fn line(&self, row: &Row) -> Line {
+        let mut line = Line::of(row);
+        line.locked = self.is_locked(row);
+        line
+    }
+
+    fn is_locked(&self, row: &Row) -> bool {
+        let within = |event: &&Problem| event.time_us <= row.end_us;
+        let mut events = self.problems.iter().filter(|one| one.is_event && one.bus == row.bus).take_while(within);
+        events.any(|one| one.time_us > row.start_us && one.text.starts_with(What::LOCKED))
     }
 
     /// An access to memory or I/O that nobody claimed, where base address registers say who should.
@@ -195,7 +211,7 @@ impl Listing {
 
     /// One line a data phase, at its own time and address; a transaction without data is a line, too.
     fn data_lines(&mut self, row: &Row) {
-        let whole = Line::of(row);
+        let whole = self.line(row);
         if whole.data.is_empty() {
             return self.write(&whole);
         }

@@ -55,6 +55,7 @@ pub struct Row<'a> {
     pub bus: &'a str,
     pub number: u64,
     pub start_us: f64,
+    pub end_us: f64,
     pub start_clk: u64,
     pub clocks: u64,
     pub command: Option<u8>,
@@ -70,6 +71,8 @@ pub struct Row<'a> {
     pub cut: bool,
     pub initiator: Option<&'a str>,
     pub data: Vec<Phase>,
+    /// Of a special cycle.
+    pub message: Option<u32>,
 }
 
 pub struct Rows<'a> {
@@ -90,6 +93,7 @@ pub struct Rows<'a> {
     end_us: &'a Float64Array,
     last_data_us: &'a Float64Array,
     initiator: Texts<'a>,
+    message: &'a UInt64Array,
     time_us: &'a Float64Array,
     data: &'a UInt64Array,
     enables: &'a UInt8Array,
@@ -118,6 +122,7 @@ impl<'a> Rows<'a> {
             end_us: floats(rows, "end_us")?,
             last_data_us: floats(rows, "last_data_us")?,
             initiator: Texts::of(rows, "initiator")?,
+            message: integers(rows, "message")?,
             time_us: floats(&part.data_phases, "time_us")?,
             data: integers(&part.data_phases, "data")?,
             enables: bytes(&part.data_phases, "byte_enables")?,
@@ -136,6 +141,7 @@ impl<'a> Rows<'a> {
             bus: self.bus.get(row).unwrap_or_default(),
             number: self.number.value(row),
             start_us: self.start_us.value(row),
+            end_us: self.end_us.value(row),
             start_clk: self.start_clk.value(row),
             clocks: self.clocks.value(row),
             command: some(self.command.is_valid(row), || self.command.value(row)),
@@ -149,6 +155,7 @@ impl<'a> Rows<'a> {
             cut: termination.starts_with("disconnect") && !ended_with_data,
             initiator: self.initiator.get(row),
             data: self.part.phases_of(row).map(phase).collect(),
+            message: some(self.message.is_valid(row), || self.message.value(row) as u32),
         }
     }
 }

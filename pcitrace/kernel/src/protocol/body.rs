@@ -1,6 +1,6 @@
 //! The clocks of a transaction after its address phases: what each of them counts as.
 
-use super::{Protocol, is_read};
+use super::{Protocol, SPECIAL_CYCLE, is_read};
 use crate::bits::Backend;
 use crate::block::{Block, Word, below, range};
 use crate::rows::Termination;
@@ -35,6 +35,12 @@ impl Protocol {
                 (false, true, true) if moved_before => Termination::DisconnectWithoutData,
                 (false, true, true) => Termination::Retry,
             });
+        }
+        if row.command == Some(SPECIAL_CYCLE) && row.message.is_none() && irdy != 0 {
+            // The message is there in the first clock with IRDY# (PCI 2.3, 3.6.2).
+            let sample = block.sample(irdy.trailing_zeros());
+            let known = !self.layout.ad_unknown.is_some_and(|unknown| unknown.get(sample));
+            row.message = self.layout.ad.as_ref().filter(|_| known).map(|ad| ad.get(sample) as u32);
         }
         open.answered |= (trdy | word.stop & mask) != 0;
         let mut undecoded = 0;

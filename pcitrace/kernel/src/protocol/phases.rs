@@ -70,6 +70,7 @@ impl Protocol {
             serr: None,
             suspect: timing.then_some(word.suspect >> at & 1 != 0),
             idsel,
+            message: None,
         });
         self.open = Some(Open {
             row: self.rows.transactions.len() - 1,

@@ -27,8 +27,6 @@ pub struct Lines {
     bad_data: Past,
     unsure: Past,
     unsure_address: Past,
-    asked: Past,
-    acknowledged: Past,
     locked: Past,
     established: Past,
     refused: Past,
@@ -54,8 +52,6 @@ impl Default for Lines {
             bad_data: none,
             unsure: none,
             unsure_address: none,
-            asked: none,
-            acknowledged: none,
             locked: none,
             established: none,
             refused: none,
@@ -86,7 +82,7 @@ pub struct Grants {
     /// Address phases of the present block, and whose they are.
     pub(super) owners: Vec<(u32, Option<u8>)>,
     /// Of the last transaction before the block.
-    owner: Option<u8>,
+    pub(super) owner: Option<u8>,
     /// Its address phase, and whether its GNT# was there since.
     since: u64,
     kept: bool,
@@ -287,12 +283,19 @@ impl Rules {
         bus.read.advance(read & judged, n);
         bus.unjudged.advance(data, n);
         bus.unsure_address.advance(address & unknown, n);
+        let high = self.upper_parity(stretch, m, words);
+        let bad_address = bad_address | high.address;
+        let (bad_write, bad_read) = (bad_write | high.write, bad_read | high.read);
         if bad_address | bad_write | bad_read != 0 {
-            self.say_each(Rule::P01, bad_address, 1, stretch, m, |_| None);
-            self.say_each(Rule::P02, bad_write, 1, stretch, m, |_| None);
-            self.say_each(Rule::P03, bad_read, 1, stretch, m, |_| None);
+            let told = high.address | high.write | high.read;
+            let half = |clock: u32| (told >> clock & 1 != 0).then_some(64);
+            self.say_each(Rule::P01, bad_address, 1, stretch, m, half);
+            self.say_each(Rule::P02, bad_write, 1, stretch, m, half);
+            self.say_each(Rule::P03, bad_read, 1, stretch, m, half);
         }
-        self.errors(stretch, m, words, [bad_address, bad_write | bad_read, unsure, unsure_address]);
+        let bad_data = bad_write | bad_read;
+        let (unsure, unsure_address) = (unsure | high.unsure_data, unsure_address | high.unsure_address);
+        self.errors(stretch, m, words, [bad_address, bad_data, unsure, unsure_address]);
     }
 
     /// PERR# is there two clocks after bad data (and a second one), SERR# two to nine after a bad address.
@@ -323,15 +326,12 @@ impl Rules {
     /// REQ64# goes with FRAME#, ACK64# with DEVSEL#.
     #[inline(always)]
     pub(super) fn extensions<B: Backend>(&mut self, stretch: &Stretch<B>, m: &Masks, words: &Words) {
-        let n = stretch.clocks;
         if self.layout.req64.is_some() {
-            let asked = Self::through(&mut self.past.bus.asked, words[line::REQ64] & m.address, m, n);
+            let asked = self.upper.asked;
             self.say_once(Rule::W01, (words[line::REQ64] ^ m.frame & asked) & m.all, stretch, m);
         }
         if self.layout.ack64.is_some() {
-            let first = m.devsel & m.within & (m.address | !m.claimed_before);
-            let said = words[line::ACK64] & first;
-            let acknowledged = Self::through(&mut self.past.bus.acknowledged, said, m, n);
+            let acknowledged = self.upper.acknowledged;
             self.say_once(Rule::W02, (words[line::ACK64] ^ m.devsel & acknowledged) & m.all, stretch, m);
         }
     }
@@ -350,6 +350,9 @@ impl Rules {
         // 0110, 1100, 1110.
         let read = m.last_address & !c0 & c2 & (c1 | c3);
         let taken = fell & after_address;
+        // Who holds it already releases it for the address phase (F.2): it was there in the clock before that.
+        let dual = self.past.dual.back(m.dual, 2);
+        let held = self.past.bus.lock.back(lock, 2) & !dual | self.past.bus.lock.back(lock, 3) & dual;
         let m_read = self.lock.read.back(read, 1);
         let known = self.commands.known_before;
         let bus = &mut self.past.bus;
@@ -369,7 +372,7 @@ impl Rules {
         self.lock.gone.advance(abandoned, n);
         self.lock.read.advance(read, n);
         self.say(Rule::L01, fell & !after_address & m.all, stretch, m);
-        self.say(Rule::L02, taken & !m_read & known, stretch, m);
+        self.say(Rule::L02, taken & !held & !m_read & known, stretch, m);
         self.say(Rule::L03, lock & late & m.all, stretch, m);
     }
 }

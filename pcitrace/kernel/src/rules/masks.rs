@@ -82,6 +82,7 @@ pub struct Pasts {
     pub own: super::control::Own,
     pub phases: super::phases::Phases,
     pub bus: super::bus::Lines,
+    pub upper: super::upper::Lines,
 }
 
 impl Masks {

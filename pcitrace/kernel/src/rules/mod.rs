@@ -13,6 +13,7 @@ mod masks;
 mod phases;
 mod repeat;
 mod requests;
+mod upper;
 mod words;
 
 use crate::bits::Backend;
@@ -159,6 +160,7 @@ pub struct Rules {
     past: Pasts,
     /// Of the present block.
     commands: phases::Commands,
+    upper: upper::Upper,
     /// Which rules were broken in the clocks before, where a breach of several clocks counts once.
     broken: [Past; RULES.len()],
     grants: bus::Grants,
@@ -201,6 +203,7 @@ impl Rules {
             last_stamp: 0,
             past: Pasts::default(),
             commands: phases::Commands::default(),
+            upper: upper::Upper::default(),
             broken: [Past::default(); RULES.len()],
             lock: bus::Lock::default(),
             repeat: repeat::Repeats::default(),
@@ -311,6 +314,7 @@ impl Rules {
     fn judge<B: Backend>(&mut self, stretch: &Stretch<B>, word: &Word, words: &Words) {
         let masks = self.masks(word, words, stretch.clocks);
         self.control(stretch, &masks);
+        self.upper = self.upper_half(&masks, words, stretch.clocks);
         self.commands(stretch, &masks, words);
         self.tell_owners(stretch, &masks, words);
         if self.requests.is_some() {

@@ -79,8 +79,8 @@ impl Rules {
             let special = Self::through(&mut past.special, special, m, n);
             self.say(Rule::M21, reserved, stretch, m);
             self.say_once(Rule::M20, special & m.devsel & m.body, stretch, m);
-            let disabled = m.irdy & m.trdy & (c0 | c1 | c2 | c3) & !words[line::CBE_UNKNOWN];
-            self.say(Rule::M18, commands.invalidates & m.body & disabled, stretch, m);
+            let disabled = (c0 | c1 | c2 | c3) & !words[line::CBE_UNKNOWN] | self.upper.disabled(words);
+            self.say(Rule::M18, commands.invalidates & m.body & m.irdy & m.trdy & disabled, stretch, m);
             let turn = self.past.last_address.back(last & !c0 & !reserved, 1);
             let turnaround = turn & commands.reads & m.trdy & m.body;
             self.say(Rule::T10, turnaround, stretch, m);
@@ -170,14 +170,17 @@ impl Rules {
         let unknown = words[line::CBE_UNKNOWN];
         let m14 = same_phase & changed & !(unknown | past.unknown.back(unknown, 1));
         past.unknown.advance(unknown, n);
+        let m14 = m14 | same_phase & self.upper_enables_changed(words, n);
         let unknown = words[line::AD_UNKNOWN];
+        let past = &mut self.past.phases;
         let ad_known = !(unknown | past.ad_unknown.back(unknown, 1));
         past.ad_unknown.advance(unknown, n);
+        let high_known = self.upper_data_known(words, n);
         if m14 != 0 {
             let then = |clock: u32| (0..4).fold(0, |all, lane: usize| all | (values[lane] >> clock & 1) << lane);
             self.say_each(Rule::M14, m14, 0, stretch, m, |clock| Some(then(clock) << 4 | Self::enables(words, clock)));
         }
-        let same_phase = same_phase & ad_known;
+        let same_phase = same_phase & (ad_known | high_known);
         let written = same_phase & self.commands.writes & m.before.irdy & m.irdy;
         let read = same_phase & self.commands.reads & m.before.trdy & !m.before.irdy;
         if written | read == 0 || self.layout.ad.is_none() {
@@ -186,7 +189,10 @@ impl Rules {
         let mut moved = [0; 64];
         let mut changed = 0;
         for clock in ones(written | read) {
-            moved[clock as usize] = self.changed(stretch, clock);
+            let is = |word: u64| word >> clock & 1 != 0;
+            let low = if is(ad_known) { self.changed(stretch, clock) } else { 0 };
+            let high = if is(high_known) { self.upper_data_changed(stretch, clock) } else { 0 };
+            moved[clock as usize] = low | high << 32;
             changed |= u64::from(moved[clock as usize] != 0) << clock;
         }
         if changed != 0 {

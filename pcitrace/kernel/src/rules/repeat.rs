@@ -15,6 +15,8 @@ struct Access {
     command: u8,
     /// C/BE# of the first data phase and, of a write, the enabled bytes of its data.
     first: Option<(u8, u64)>,
+    /// The same of the upper half, where 64 bits were asked for.
+    first_high: Option<(u8, u64)>,
     /// How many transactions its initiator had begun.
     number: u64,
 }
@@ -77,11 +79,12 @@ impl Rules {
         }
         let command = Self::enables(words, clock) as u8;
         let write = self.commands.writes >> clock & 1 != 0;
-        Some(Access { owner, address, write, command, first: None, number: *number })
+        Some(Access { owner, address, write, command, first: None, first_high: None, number: *number })
     }
 
     /// The first data phase is known now; is the access as it was when it was retried?
     fn is_repeated<B: Backend>(&mut self, stretch: &Stretch<B>, words: &Words, clock: u32) -> bool {
+        let high = self.upper_first_phase(stretch, words, clock);
         let unknown = (words[line::CBE_UNKNOWN] | words[line::AD_UNKNOWN]) >> clock & 1 != 0;
         let Some(access) = self.repeat.current.as_mut() else { return true };
         let known = !words[line::CBE_UNKNOWN] >> clock & 1 != 0 && !(access.write && unknown);
@@ -90,12 +93,15 @@ impl Rules {
             let lanes = (0..4).filter(|lane| enables >> lane & 1 == 0).fold(0, |all, lane| all | 0xff << (8 * lane));
             let data = if access.write { ad.get(stretch.sample(clock)) & lanes } else { 0 };
             access.first = Some((enables, data));
+            access.first_high = high.map(|(enables, data)| (enables, if access.write { data } else { 0 }));
         }
         let same =
             |other: &Access| (other.owner, other.address, other.write) == (access.owner, access.address, access.write);
         let Some(at) = self.repeat.retried.iter().position(same) else { return true };
         let before = self.repeat.retried.remove(at);
         let soon = access.number - before.number <= self.parameters.repeat_within;
-        access.first.is_none() || !soon || (before.command, before.first) == (access.command, access.first)
+        let same_high =
+            before.first_high.is_none() || access.first_high.is_none() || before.first_high == access.first_high;
+        access.first.is_none() || !soon || same_high && (before.command, before.first) == (access.command, access.first)
     }
 }

@@ -3,7 +3,7 @@
 use super::Rules;
 use super::masks::Masks;
 use super::words::{GNT, REQ, Words};
-use crate::block::ones;
+use crate::block::{below, ones};
 use std::collections::BTreeMap;
 
 /// Clocks -> how often it took so many.
@@ -16,6 +16,8 @@ pub struct Requests {
     pub arbitration: Histogram,
     /// From the first clock with both to the address phase.
     pub acquisition: Histogram,
+    /// Clocks in which an agent asked while another one's transaction was on the bus: who waited, for whom.
+    pub held: BTreeMap<(u8, u8), u64>,
     agents: Vec<Waiting>,
 }
 
@@ -44,6 +46,15 @@ impl Rules {
                 continue;
             }
             let (grant, request) = (words[GNT + agent], words[REQ + agent]);
+            let (mut left, mut owner) = (request & m.within, grants.owner);
+            for (clock, next) in grants.owners.iter().copied().chain([(64, None)]) {
+                let clocks = (left & below(clock)).count_ones();
+                left &= !below(clock);
+                if let Some(other) = owner.filter(|&other| clocks > 0 && usize::from(other) != agent) {
+                    *requests.held.entry((agent as u8, other)).or_default() += u64::from(clocks);
+                }
+                owner = next;
+            }
             let asks = request & !grants.requested[agent].back(request, 1) & m.all;
             let gains = grant & !grants.granted[agent].back(grant, 1) & m.all;
             let loses = !grant & grants.granted[agent].back(grant, 1) & m.all;

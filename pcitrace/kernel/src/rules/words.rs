@@ -68,7 +68,13 @@ pub mod line {
     pub const SERR_UNKNOWN: usize = 16;
     pub const DEVSEL_UNKNOWN: usize = 17;
     pub const AD1: usize = 18;
-    pub const FIXED: usize = 19;
+    /// Of the upper half of a bus of 64 bits.
+    pub const CBE_HIGH: usize = 19;
+    pub const PAR64: usize = 23;
+    pub const AD_HIGH_UNKNOWN: usize = 24;
+    pub const CBE_HIGH_UNKNOWN: usize = 25;
+    pub const PAR64_UNKNOWN: usize = 26;
+    pub const FIXED: usize = 27;
 }
 
 /// The lines at every clock of a block. 1 = asserted for lines that are active low; C/BE#, AD and PAR as on the bus.
@@ -99,6 +105,9 @@ impl Reader {
         for (lane, &bit) in layout.cbe.iter().take(4).enumerate() {
             reader.add(line::CBE + lane, Some(bit));
         }
+        for (lane, &bit) in layout.cbe.iter().skip(4).enumerate() {
+            reader.add(line::CBE_HIGH + lane, Some(bit));
+        }
         for (index, bit) in [
             (line::AD0, layout.ad_order[0]),
             (line::AD1, layout.ad_order[1]),
@@ -115,6 +124,10 @@ impl Reader {
             (line::PERR_UNKNOWN, layout.perr_unknown),
             (line::SERR_UNKNOWN, layout.serr_unknown),
             (line::DEVSEL_UNKNOWN, layout.devsel_unknown),
+            (line::PAR64, layout.par64),
+            (line::AD_HIGH_UNKNOWN, layout.ad_high_unknown),
+            (line::CBE_HIGH_UNKNOWN, layout.cbe_high_unknown),
+            (line::PAR64_UNKNOWN, layout.par64_unknown),
         ] {
             reader.add(index, bit);
         }
