@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pcitrace.run import Bus
     from pcitrace.traffic import Traffic
 
-__all__ = ["bus_statistics", "traffic_statistics", "window_records"]
+__all__ = ["bus_statistics", "over_time", "traffic_statistics", "window_records"]
+
+_WINDOWS = 10
+"""About so many windows show how the use of a bus changes."""
 
 
 def bus_statistics(bus: Bus, chosen: pd.DataFrame | None = None) -> dict[str, Any]:
@@ -65,6 +68,16 @@ def bus_statistics(bus: Bus, chosen: pd.DataFrame | None = None) -> dict[str, An
 def window_records(bus: Bus, window_us: float) -> list[dict[str, Any]]:
     """The clock accounting of every window of a bus, as plain values (``schema.CLOCKS``)."""
     return records(bus.clocks(window_us=window_us))
+
+
+def over_time(bus: Bus) -> list[dict[str, Any]]:
+    """The clock accounting of about ten windows of a bus; none of a pipe, which is read once."""
+    [whole] = records(bus.clocks())
+    span = whole["end_us"] - whole["start_us"]
+    if bus.capture.decoder.together or span <= 0:
+        return []
+    # A little longer: the last clock is no window of its own.
+    return window_records(bus, span / _WINDOWS * (1 + 1e-9))
 
 
 def traffic_statistics(traffic: Traffic) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from pcitrace.wiring import BusWiring, WiringSource, resolve_wiring
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Found", "Stream", "stream"]
+    from pcitrace.columns import Integers
+
+__all__ = ["Found", "Holders", "Stream", "stream"]
 
 
 class Found(NamedTuple):
@@ -121,6 +123,8 @@ class Stream:
         The lines of each bus.
     options : dict
         How it decodes, as the kernel takes it.
+    holders : dict of str to Holders
+        Of each bus the transactions in which rules were broken first.
     """
 
     def __init__(self, buses: Sequence[BusWiring], unit_size: int, options: dict[str, Any]) -> None:
@@ -131,29 +135,88 @@ class Stream:
         self.lines = {bus.name: tuple(bus.pci) for bus in buses}
         self.options = options
         self._kernel = _kernel.Stream([bus.spec() for bus in buses], unit_size, **options)
+        self.holders = {bus: Holders() for bus in self.buses}
 
     def feed(self, samples: bytes | bytearray | memoryview) -> Found:
         """Take the next bytes, which may end within a sample; return the rows that are complete now."""
-        return _found(self._kernel.feed(bytes(samples)))
+        return self._found(self._kernel.feed(bytes(samples)))
 
     def gap(self, samples: int = 0) -> Found:
         """Samples are missing here: so many, if that is known, else the times behind are early by as much.
 
         What is on the bus is cut (``truncated``), a problem ``gap`` says where, and the next bytes begin a sample.
         """
-        return _found(self._kernel.gap(samples))
+        return self._found(self._kernel.gap(samples))
 
     def finish(self) -> Found:
         """Nothing more comes: return the rows that were not complete, and the accounting of the clocks."""
-        return _found(self._kernel.finish())
+        return self._found(self._kernel.finish())
 
     def judged(self) -> list[tuple[pa.Table, dict[str, Any]]]:
         """Of each bus the clocks so far at which rules were broken, and their counts; empty without `rules`."""
         return [(to_arrow(violations), counts) for violations, counts in self._kernel.judged()]
 
+    def _found(self, tables: tuple[_kernel.Table, ...]) -> Found:
+        import pyarrow.compute as pc
+
+        found = Found(*map(to_arrow, tables))
+        for bus, (violations, _) in zip(self.buses, self.judged(), strict=False):
+            rows = found.transactions
+            mine = rows if len(self.buses) == 1 else rows.filter(pc.equal(rows["bus"], bus))
+            self.holders[bus].see(violations, mine.select(["transaction", "start_clk", "clocks", "initiator"]))
+        return found
+
     def __repr__(self) -> str:
         return f"<Stream of {', '.join(self.buses)}: samples of {self.unit_size} bytes>"
 
 
-def _found(tables: tuple[_kernel.Table, ...]) -> Found:
-    return Found(*map(to_arrow, tables))
+_FIRST = 100
+"""Places of a rule whose transactions are noted."""
+
+_KEPT = 64
+"""Transactions that may still hold a violation that is told later."""
+
+_AFTERWARDS = 2
+"""Clocks after a transaction that still speak of it: PERR#, released lines."""
+
+
+class Holders:
+    """The transactions that hold the first violations of each rule on one bus, noted as both come.
+
+    Attributes
+    ----------
+    rows : dict of int to tuple
+        Clock of a violation -> number and GNT# of the transaction in which it lies.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[int, tuple[int, str | None]] = {}
+        self._counted = 0
+        self._waiting: Integers | None = None
+        self._recent: pa.Table | None = None
+
+    def see(self, violations: pa.Table, transactions: pa.Table) -> None:
+        """Take all violations so far, and the transactions that are new."""
+        import numpy as np
+        import pyarrow as pa
+
+        from pcitrace.columns import integers
+
+        recent = transactions if self._recent is None else pa.concat_tables([self._recent, transactions])
+        if violations.num_rows != self._counted:
+            self._counted = violations.num_rows
+            clk = integers(violations, "clk")
+            rule = violations["rule"].to_numpy(zero_copy_only=False)
+            firsts = [clk[rule == one][:_FIRST] for one in np.unique(rule)]
+            wanted = np.unique(np.concatenate(firsts))
+            self._waiting = wanted[[int(one) not in self.rows for one in wanted]]
+        if self._waiting is not None and len(self._waiting) and recent.num_rows:
+            start, clocks = integers(recent, "start_clk"), integers(recent, "clocks")
+            row = np.searchsorted(start, self._waiting, side="right") - 1
+            inside = (row >= 0) & (self._waiting < (start + clocks)[row] + _AFTERWARDS)
+            number, owner = integers(recent, "transaction"), recent["initiator"].to_pylist()
+            for clk, at in zip(self._waiting[inside].tolist(), row[inside].tolist(), strict=True):
+                self.rows[clk] = (int(number[at]), owner[at])
+            # What lies before all that may still come is in no transaction.
+            self._waiting = self._waiting[~inside & (self._waiting >= start[-1])]
+        self._recent = recent.slice(max(recent.num_rows - _KEPT, 0))

@@ -58,6 +58,13 @@ DRAWN = {
     "timeline": lambda run, ax: plot.timeline(run, ax=ax),
     "occupancy": lambda run, ax: plot.occupancy(run, ax=ax),
     "histogram": lambda run, ax: plot.histogram(run, ax=ax),
+    "bursts": lambda run, ax: plot.bursts(run, "A", ax=ax),
+    "delayed": lambda run, ax: plot.delayed(run, "A", ax=ax),
+    "held_up": lambda run, ax: plot.held_up(run, "A", ax=ax),
+    "latency": lambda run, ax: plot.latency(run, "A", ax=ax),
+    "shares": lambda run, ax: plot.shares(run, "A", by="places", ax=ax),
+    "terminations": lambda run, ax: plot.terminations(run, "A", ax=ax),
+    "waits": lambda run, ax: plot.waits(run, "A", ax=ax),
     "line": lambda run, ax: plot.line(run, [1, 2, 3], [2, 4, 6.5], [0.1] * 3, intercept=0, slope=2, ax=ax),
     "budget": lambda run, ax: plot.budget(run, pd.Series({"a": 1.0, "b": 2.0}), 3.1, unit="us", ax=ax),
 }

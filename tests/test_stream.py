@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -165,7 +166,8 @@ def test_a_pipe_is_read(command: str, named: bool, sampled: waveforms.Sampled, t
         got = subprocess.run(
             [PROGRAM, command, "-", "--json", *options], input=raw(sampled), capture_output=True, check=True
         )
-    assert got.stdout == wanted
+    # Whether retried accesses were changed takes a pass of its own, for which a pipe cannot be read again.
+    assert re.sub(rb'"changed": \w+', b'"changed": null', wanted) == got.stdout
     assert got.stderr == b""
 
 

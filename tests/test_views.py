@@ -152,7 +152,7 @@ def waited(path: Path) -> tuple[Counter[int], Counter[int]]:
 def test_arbitration_and_acquisition() -> None:
     bus = pcitrace.open(SEQ1).bus
     slow = waited(SEQ1)
-    for counts, wanted in zip(bus.capture.decoder.requests(bus.spec), slow, strict=True):
+    for counts, wanted in zip(bus.capture.decoder.requests(bus.spec)[:2], slow, strict=True):
         assert sum(wanted.values()) > 10
         assert counts == dict(wanted)
 

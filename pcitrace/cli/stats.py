@@ -19,6 +19,7 @@ from pcitrace.cli.options import (
     print_json,
     whole,
 )
+from pcitrace.cli.statslines import view_lines
 from pcitrace.cli.traffic import of_buses
 from pcitrace.run import format_duration, printable
 
@@ -41,6 +42,9 @@ transactions; clocks, problems and arbitration are those of the whole capture.
 """
 
 _COLUMNS = 100
+_TOP = 5
+"""Rows of a view, unless --top says how many."""
+
 _CLASSES = ("idle", "address", "data", "stop", "abort", "wait", "unknown")
 _WAITS = ("turnaround", "decode", "both", "target", "initiator")
 
@@ -59,7 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top",
         metavar="N",
         type=whole,
-        help="the N busiest initiators, targets, commands and places, the N longest waits",
+        help="the N first rows of each view (default: 5), and the N longest waits",
+    )
+    parser.add_argument(
+        "--by",
+        choices=("clocks", "transactions", "bytes", "wait_clks", "retries"),
+        default="clocks",
+        help="what counts most in the views (default: clocks)",
     )
     add_grants(parser)
     add_strict(parser)
@@ -71,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """Count and print."""
     from pcitrace.instrument.names import check_grants
     from pcitrace.instrument.stream import TRANSACTIONS
-    from pcitrace.stats import traffic_statistics, window_records
+    from pcitrace.stats import over_time, traffic_statistics, window_records
 
     opened = open_run(args)
     buses = choose_buses(opened, args.bus)
@@ -79,13 +89,18 @@ def run(args: argparse.Namespace) -> int:
     result = {}
     for bus in buses:
         grants = check_grants(args.grant, bus.lines)
-        result[bus.name] = _statistics(bus, grants, condition, args.top is not None)
+        result[bus.name] = _statistics(bus, grants, condition, args.by)
+        if args.top is not None:
+            result[bus.name]["top"] = result[bus.name]["views"]
     if args.profile is not None:
         for name, traffic in of_buses(opened, args).items():
             result[name]["traffic"] = traffic_statistics(traffic)
     if args.window_us is not None:
         for bus in buses:
             result[bus.name]["windows"] = window_records(bus, args.window_us)
+    elif not args.json:
+        for bus in buses:
+            result[bus.name]["over_time"] = over_time(bus)
     if args.json:
         print_json(result)
     else:
@@ -98,22 +113,28 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _statistics(bus: Bus, grants: dict[str, str], condition: Condition | None, with_views: bool) -> dict[str, Any]:
+def _statistics(bus: Bus, grants: dict[str, str], condition: Condition | None, by: str) -> dict[str, Any]:
     """All that is counted of a bus, of the transactions that fulfil the condition."""
+    from pcitrace.decode import to_pandas
+    from pcitrace.instrument.burstlengths import burst_lengths
     from pcitrace.instrument.latencies import latencies
-    from pcitrace.instrument.views import named, views
+    from pcitrace.instrument.views import named, terminations, views
     from pcitrace.stats import bus_statistics
 
-    if condition is None and not with_views:
-        return bus_statistics(bus) | latencies(bus, grants)
     table = named(bus, bus.arrow("transactions"), grants)
-    if condition is None:
-        return bus_statistics(bus) | latencies(bus, grants) | {"top": views(table)}
-    from pcitrace.decode import to_pandas
-
-    table = condition.filter(table)
-    told = bus_statistics(bus, to_pandas(table)) | latencies(bus, grants, table)
-    return told | {"top": views(table)} if with_views else told
+    chosen = None
+    if condition is not None:
+        table = chosen = condition.filter(table)
+    counted = bus_statistics(bus, None if chosen is None else to_pandas(chosen))
+    return (
+        counted
+        | latencies(bus, grants, chosen)
+        | {
+            "views": views(table, counted["clocks"], by),
+            "terminations_by": terminations(table),
+            "burst_lengths": burst_lengths(table),
+        }
+    )
 
 
 def _wrapped(line: str) -> str:
@@ -153,61 +174,10 @@ def _lines(statistics: dict[str, Any], top: int | None) -> list[str]:
         f"  {'retries':<14}{_percent(retry['per_attempt'])} of the attempts, {_number(retry['per_completed'])} a "
         f"transaction that moved data, {_number(retry['per_second'])} a second"
     )
-    lines += _latency_lines(statistics)
+    lines += view_lines(statistics, _TOP if top is None else top, top is not None)
     lines.append(f"  {'problems':<14}{_listed(statistics['problem_kinds'])}")
     if "traffic" in statistics:
         lines += _traffic_lines(statistics["traffic"])
-    if top is not None:
-        lines += _top_lines(statistics["top"], top)
-    if "windows" in statistics:
-        lines.append(f"  {'start us':>14}{'clocks':>10}{'occupancy':>12}{'data':>9}{'MB/s':>9}")
-        lines += [
-            f"  {window['start_us']:>14.3f}{window['total']:>10}{_percent(window['occupancy']):>12}"
-            f"{_percent(window['data_occupancy']):>9}{_number(window['throughput_mb_s']):>9}"
-            for window in statistics["windows"]
-        ]
-    return lines
-
-
-def _top_lines(views: dict[str, list[dict[str, Any]]], top: int) -> list[str]:
-    """The busiest of each view, and what waited longest."""
-    lines = []
-    for view, rows in views.items():
-        if view == "slowest" or not rows:
-            continue
-        heads = "".join(f"{head:>13}" for head in ("transactions", "bytes", "clocks", "waits", "retries"))
-        lines.append(f"  {'busiest ' + view:<28}{heads}")
-        for one in rows[:top]:
-            keys = ("transactions", "bytes", "clocks", "wait_clks", "retries")
-            lines.append(f"    {one['name'][:25]:<26}" + "".join(f"{one[key]:>13}" for key in keys))
-    if views["slowest"]:
-        lines.append(f"  {'longest waits':<24}{'us':>14}{'clocks':>8}")
-    for one in views["slowest"][:top]:
-        who = " -> ".join(filter(None, (one["initiator"], one["target"])))
-        at = "" if one["address"] is None else f" {one['address']:08x}"
-        text = f"    {'#' + str(one['transaction']):<20}{one['time_us']:>16.3f}{one['wait_clks']:>8}"
-        lines.append(f"{text}  {one['command'] or ''}{at}  {who}"[:100].rstrip())
-    return lines
-
-
-def _latency_lines(statistics: dict[str, Any]) -> list[str]:
-    """Latencies in us, who waited for whom, and what became of retried accesses; what is not known is left out."""
-    lines = []
-    known = {name: one for name, one in statistics["latency_us"].items() if one["n"]}
-    if known:
-        lines.append(f"  {'latency us':<22}{'n':>8}{'min':>10}{'median':>10}{'p99':>10}{'max':>10}")
-        for name, one in known.items():
-            values = "".join(f"{one[key]:>10.3f}" for key in ("min", "median", "p99", "max"))
-            lines.append(f"    {name.replace('_', ' '):<20}{one['n']:>8}{values}")
-    for name, one in statistics["waits"]["initiators"].items():
-        waited = "unknown" if one["waited_clks"] is None else one["waited_clks"]
-        lines.append(f"  {name:<14}waited {waited} clocks for targets, made them wait {one['made_wait_clks']}")
-    delayed = statistics["delayed"]
-    if delayed is not None and delayed["accesses"]:
-        became = ", ".join(
-            f"{delayed[key]} {key.replace('_', ' ')}" for key in ("completed", "aborted", "never_completed")
-        )
-        lines.append(f"  {'retried':<14}{delayed['accesses']} accesses in {delayed['attempts']} attempts: {became}")
     return lines
 
 

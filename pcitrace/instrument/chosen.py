@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pcitrace import _kernel
 from pcitrace.instrument.stream import Choice, parts
@@ -36,18 +37,20 @@ def write(buses: Sequence[Bus], condition: Condition, files: Mapping[str, Path |
     """
     writers = {table: _kernel.Writer(str(path), table) for table, path in files.items() if path is not None}
     found: dict[str, Any] = {bus.name: {"transactions": 0, "problems": []} for bus in buses}
-    before: set[tuple[str, int]] = set()
+    before: dict[str, pa.Array] = {}
     for part in parts(buses, None, choice=Choice(condition), data_phases="data_phases" in writers):
         for table, writer in writers.items():
             writer.write(getattr(part, table))
-        rows = pa.table(part.transactions)
-        of_part = set(zip(rows["bus"].to_pylist(), rows["transaction"].to_pylist(), strict=True))
-        for bus, _ in of_part:
-            found[bus]["transactions"] += 1
-        # A problem comes with its transaction, or with the next part.
-        for problem in pa.table(part.problems).to_pylist():
-            if (problem["bus"], problem["transaction"]) in of_part | before:
-                found[problem["bus"]]["problems"].append(problem)
+        rows, problems = pa.table(part.transactions), pa.table(part.problems)
+        of_part = {name: rows["transaction"].filter(pc.equal(rows["bus"], name)).combine_chunks() for name in found}
+        for name, numbers in of_part.items():
+            found[name]["transactions"] += len(numbers)
+            if not problems.num_rows:
+                continue
+            # A problem comes with its transaction, or with the next part.
+            near = pa.concat_arrays([numbers, before[name]]) if name in before else numbers
+            concerned = pc.and_(pc.equal(problems["bus"], name), pc.is_in(problems["transaction"], near))
+            found[name]["problems"] += problems.filter(concerned).to_pylist()
         before = of_part
     for writer in writers.values():
         writer.close()

@@ -174,8 +174,8 @@ def check_stream(live: Stream, masks: Masks | None = None) -> dict[str, Found]:
     Returns
     -------
     dict of str to Found
-        By bus. Violations have their clocks and times; the stream's rows are not kept, so transaction, initiator and
-        target are None.
+        By bus. The first violations have their transactions and the GNT# that began these; who is addressed is not
+        known of a stream.
 
     Raises
     ------
@@ -191,8 +191,15 @@ def check_stream(live: Stream, masks: Masks | None = None) -> dict[str, Found]:
         clock = clock or "the stream was not told whose limits CLK has to keep (bus_mhz)"
     found = {}
     for bus, (violations, counts) in zip(live.buses, told, strict=True):
-        for name, kind in (("transaction", pa.int64()), ("initiator", pa.string()), ("target", pa.string())):
-            violations = violations.append_column(name, pa.nulls(violations.num_rows, kind))
+        held = live.holders[bus].rows
+        none = (None, None)
+        rows = [held.get(clk, none) for clk in integers(violations, "clk").tolist()] if held else []
+        rows = rows or [none] * violations.num_rows
+        violations = (
+            violations.append_column("transaction", pa.array([number for number, _ in rows], pa.int64()))
+            .append_column("initiator", pa.array([grant for _, grant in rows], pa.string()))
+            .append_column("target", pa.nulls(violations.num_rows, pa.string()))
+        )
         reasons = {id: why_not(rule, live.lines[bus], masks, clock) for id, rule in catalogue().items()}
         found[bus] = Judged(violations, counts["counts"], Look(**counts), []).results(reasons, masks)
     return found

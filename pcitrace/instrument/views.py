@@ -15,10 +15,13 @@ from pcitrace.instrument.names import Names
 if TYPE_CHECKING:
     from pcitrace.run import Bus
 
-__all__ = ["VIEWS", "named", "views"]
+__all__ = ["ORDERS", "VIEWS", "named", "terminations", "views"]
 
 VIEWS = ("initiators", "targets", "commands", "places", "terminations")
 """What transactions are put together by."""
+
+ORDERS = ("clocks", "transactions", "bytes", "wait_clks", "retries")
+"""What the rows of a view may be ordered by."""
 
 _PAGE = 4096
 
@@ -61,43 +64,75 @@ def _places(names: Names, table: pa.Table) -> pa.Array:
     return pa.array([*windows, *pages], pa.string()).take(pa.array(code))
 
 
-def views(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
+def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dict[str, list[dict[str, Any]]]:
     """Put transactions together.
 
     Parameters
     ----------
     table : pyarrow.Table
         Of :func:`named`.
+    clocks : mapping
+        The accounting of the whole capture (``schema.CLOCKS``): shares are of its clocks, rates of its time.
+    by : str
+        What the rows are ordered by (:data:`ORDERS`), most first.
 
     Returns
     -------
     dict
-        By view (:data:`VIEWS`) rows with ``name``, ``transactions``, ``bytes``, ``clocks``, ``wait_clks``,
-        ``retries``, most clocks first. ``slowest``: the transactions that waited longest, with ``transaction``,
-        ``time_us``, ``initiator``, ``target``, ``command``, ``address``, ``wait_clks``.
+        By view (:data:`VIEWS`) rows with ``name``, ``transactions``, ``data_phases``, ``bytes``, ``clocks``,
+        ``wait_clks``, ``retries``, ``utilisation`` (clocks of these transactions over all clocks whose state is known),
+        ``efficiency`` (clocks with data over these), ``throughput_mb_s``.
+        ``slowest``: the transactions that waited longest, with ``transaction``, ``time_us``, ``initiator``, ``target``,
+        ``command``, ``address``, ``wait_clks``.
     """
     table = table.append_column("retried", pc.equal(table["termination"], "retry").cast(pa.int64()))
     keys = ("initiator_name", "target", "command_name", "place", "termination")
-    found = {view: _grouped(table, key) for view, key in zip(VIEWS, keys, strict=True)}
+    known = clocks["total"] - clocks["unknown"]
+    time_us = clocks["end_us"] - clocks["start_us"]
+    found = {
+        view: sorted(_grouped(table, key, known, time_us), key=lambda one: -one[by])
+        for view, key in zip(VIEWS, keys, strict=True)
+    }
     return {**found, "slowest": _slowest(table)}
 
 
-def _grouped(table: pa.Table, key: str) -> list[dict[str, Any]]:
-    sums = [(name, "sum") for name in ("bytes", "clocks", "wait_clks", "retried")]
+def _grouped(table: pa.Table, key: str, known: int, time_us: float) -> list[dict[str, Any]]:
+    sums = [(name, "sum") for name in ("data_phases", "bytes", "clocks", "wait_clks", "retried")]
     plain = table.set_column(table.column_names.index(key), key, table[key].cast(pa.string()))
     grouped = plain.group_by(key).aggregate([(key, "count"), *sums]).sort_by([("clocks_sum", "descending")])
     return [
         {
             "name": one[key],
             "transactions": one[f"{key}_count"],
+            "data_phases": one["data_phases_sum"],
             "bytes": one["bytes_sum"],
             "clocks": one["clocks_sum"],
             "wait_clks": one["wait_clks_sum"],
             "retries": one["retried_sum"],
+            "utilisation": one["clocks_sum"] / known if known else None,
+            "efficiency": one["data_phases_sum"] / one["clocks_sum"] if one["clocks_sum"] else None,
+            "throughput_mb_s": one["bytes_sum"] / time_us if time_us > 0 else None,
         }
         for one in grouped.to_pylist()
         if one[key] is not None
     ]
+
+
+def terminations(table: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
+    """How transactions ended, by initiator and by target: name -> termination -> count.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Of :func:`named`.
+    """
+    found: dict[str, dict[str, dict[str, int]]] = {"initiators": {}, "targets": {}}
+    for view, key in (("initiators", "initiator_name"), ("targets", "target")):
+        plain = pa.table({"name": table[key].cast(pa.string()), "ended": table["termination"].cast(pa.string())})
+        for one in plain.group_by(["name", "ended"]).aggregate([([], "count_all")]).to_pylist():
+            if one["name"] is not None:
+                found[view].setdefault(one["name"], {})[one["ended"]] = one["count_all"]
+    return found
 
 
 def _slowest(table: pa.Table) -> list[dict[str, Any]]:

@@ -5,7 +5,24 @@ that happens on the bus, control accesses included. No colour stands alone: a la
 """
 
 from pcitrace.plot.bus import exchange, lanes, timeline
+from pcitrace.plot.instrument import bursts, delayed, held_up, latency, shares, terminations, waits
 from pcitrace.plot.numbers import budget, histogram, line, occupancy
 from pcitrace.plot.waveform import waveform
 
-__all__ = ["budget", "exchange", "histogram", "lanes", "line", "occupancy", "timeline", "waveform"]
+__all__ = [
+    "budget",
+    "bursts",
+    "delayed",
+    "exchange",
+    "held_up",
+    "histogram",
+    "lanes",
+    "latency",
+    "line",
+    "occupancy",
+    "shares",
+    "terminations",
+    "timeline",
+    "waits",
+    "waveform",
+]

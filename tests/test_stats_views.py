@@ -1,0 +1,145 @@
+"""The views of ``pcitrace stats``, traffic of a bare capture with several GNT#, and whose a stream's violations are."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import pcitrace
+from pcitrace.cli import main
+from pcitrace.instrument.burstlengths import burst_lengths, logical
+from pcitrace.instrument.judged import check, check_stream
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+SEQ6 = FIXTURES / "traces" / "blue33_seq6" / "bus.vcd.gz"
+RETRY = FIXTURES / "faults" / "endless-retry.sr"
+PARITY = FIXTURES / "faults" / "bad-parity.sr"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *args: str | Path) -> str:
+    assert main([str(one) for one in args]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [(), ("--top", "12", "--by", "bytes"), ("--window-us", "100")])
+def test_it_fits_100_columns(options: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "stats", SEQ6, *options).splitlines()
+    assert max(map(len, lines)) <= 100
+    for title in ("initiator ", "target ", "command ", "address window", "ended, at target", "latency us",
+                  "latency clocks", "bursts of", "waits of", "retried", "over time"):  # fmt: skip
+        assert any(line.startswith(f"  {title}") for line in lines), title
+
+
+def test_views_account_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(printed(capsys, "stats", SEQ6, "--json"))["pci"]
+    for view in ("initiators", "commands", "places", "terminations"):
+        rows = told["views"][view]
+        assert sum(one["transactions"] for one in rows) == told["transactions"]
+        assert sum(one["clocks"] for one in rows) == told["clocks"]["busy"]
+        assert sum(one["bytes"] for one in rows) == told["clocks"]["bytes"]
+    assert sum(one["utilisation"] for one in told["views"]["initiators"]) == pytest.approx(told["clocks"]["occupancy"])
+    for kind in ("first_data", "next_data", "acquisition"):
+        assert sum(row[kind] for row in told["latency_histogram"]) == told["latency_us"][kind]["n"]
+    by_target = [sum(ended.values()) for ended in told["terminations_by"]["targets"].values()]
+    assert sum(by_target) == sum(one["transactions"] for one in told["views"]["targets"])
+    pairs = told["waits"]["pairs"]
+    assert sum(one["transactions"] for one in pairs) == told["transactions"]
+    assert {(one["waiting"], one["for"]) for one in told["waits"]["held_up"]} == {
+        ("GNT0#", "GNT1#"),
+        ("GNT1#", "GNT0#"),
+    }
+
+
+def test_bursts_equal_a_slow_count() -> None:
+    table = pcitrace.open(SEQ6).bus.arrow("transactions")
+    wanted, last = [], {}
+    for row in table.to_pylist():
+        if not row["data_phases"]:
+            continue
+        key, write = row["initiator"], row["command"] in (3, 7, 11, 15)
+        before = last.get(key)
+        goes_on = before is not None and (before["write"], before["next"]) == (write, row["address"]) and before["cut"]
+        if goes_on:
+            wanted[before["at"]] += row["bytes"]
+        else:
+            wanted.append(row["bytes"])
+        last[key] = {
+            "write": write, "cut": row["termination"].startswith("disconnect"),
+            "next": (row["address"] & ~3) + 4 * row["data_phases"],
+            "at": before["at"] if goes_on else len(wanted) - 1,
+        }  # fmt: skip
+    assert sorted(logical(table)[1].tolist()) == sorted(wanted)
+    rows = burst_lengths(table)
+    assert sum(row["logical_bytes"] for row in rows) == len(wanted)
+    for row in rows:
+        assert row["bytes"] == sum(
+            row["from"] <= one["bytes"] <= row["to"] and one["data_phases"] > 0 for one in table.to_pylist()
+        )
+
+
+def test_a_retried_access_and_what_went_on_between(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(printed(capsys, "stats", RETRY, "--json"))
+    [delayed] = [bus["delayed"] for bus in told.values()]
+    assert (delayed["accesses"], delayed["never_completed"], delayed["completed"]) == (1, 1, 0)
+    [longest] = delayed["longest"]
+    assert longest["attempts"] == delayed["attempts"] >= 100
+    assert (longest["outcome"], longest["changed"], longest["took_us"]) == ("never_completed", False, None)
+    assert (longest["initiator"], longest["target"]) == ("host", "eth0")
+
+
+@pytest.mark.parametrize("command", ["bursts", "csr"])
+def test_several_grants_are_no_dead_end(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each agent has its traffic; whom --grant names alone, what else is the host's."""
+    each = printed(capsys, command, SEQ6)
+    buses = {line.split(",")[0] for line in each.splitlines()[1:]}
+    assert buses <= {'"pci GNT0#"', '"pci GNT1#"'}
+    assert buses or command == "csr"
+    named = printed(capsys, command, SEQ6, "--grant", "card=GNT1#", "--grant", "host=GNT0#").splitlines()[1:]
+    assert {line.split(",")[0] for line in named} == {'"pci"'}
+    assert main([command, str(SEQ6), "--grant", "card=GNT9#"]) == 3
+    assert "GNT9# was not captured" in capsys.readouterr().err
+
+
+def test_clocks_choose_csr_accesses(capsys: pytest.CaptureFixture[str]) -> None:
+    nic = FIXTURES / "traces" / "nic_g_a" / "bus.vcd.gz"
+    rows = printed(capsys, "csr", nic, "--bus", "A").splitlines()[1:]
+    clocks = dict(pcitrace.open(nic)["A"].transactions[["start_us", "start_clk"]].itertuples(index=False))
+    starts = [float(row.split(",")[1]) for row in rows]
+    wanted = [row for row, at in zip(rows, starts, strict=True) if 3000 <= clocks[at] < 6000]
+    got = printed(capsys, "csr", nic, "--bus", "A", "--from", "3000clk", "--to", "6000clk").splitlines()[1:]
+    assert got == wanted
+    assert got
+
+
+@pytest.mark.parametrize("size", [4099, 1 << 20])
+def test_a_stream_says_whose_violations_are(size: int) -> None:
+    """As `check` of the same file says it."""
+    capture = pcitrace.open(PARITY)
+    bus = capture.bus
+    channels = list(capture.captures[0].channels)
+    data = bytes(samples_of(PARITY))
+    live = pcitrace.stream(channels, capture.captures[0].rate_hz, rules=True, bus_mhz=33)
+    for start in range(0, len(data), size):
+        live.feed(data[start : start + size])
+    live.finish()
+    [found] = check_stream(live).values()
+    wanted = {one.rule.id: one for one in check(bus) if one.state == "violated"}
+    got = {one.rule.id: one for one in found if one.state == "violated"}
+    assert got.keys() == wanted.keys()
+    seen = defaultdict(list)
+    for id, one in got.items():
+        assert [place.transaction for place in one.first] == [place.transaction for place in wanted[id].first]
+        seen[id] += [place.initiator for place in one.first]
+    assert all(name is not None for names in seen.values() for name in names)
+
+
+def samples_of(path: Path) -> bytes:
+    """All samples of a session, one after the other."""
+    import zipfile
+
+    with zipfile.ZipFile(path) as archive:
+        parts = [name for name in archive.namelist() if name.startswith("logic-1")]
+        return b"".join(archive.read(name) for name in sorted(parts, key=lambda name: int(name.rsplit("-", 1)[1])))
