@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,14 @@ TIMES = ("start_us", "end_us", "first_data_us", "last_data_us", "time_us")
 """Columns that are moved to the run's time axis."""
 
 
-def traffic(run: Run, bus: str, *, profile: Profile | str | None = None) -> Traffic:
+def traffic(
+    run: Run,
+    bus: str,
+    *,
+    profile: Profile | str | None = None,
+    nic_grant: str | None = None,
+    host_grants: Collection[str] = (),
+) -> Traffic:
     """Tell what the transactions of one bus are: CSR accesses and DMA bursts.
 
     Parameters
@@ -49,6 +56,10 @@ def traffic(run: Run, bus: str, *, profile: Profile | str | None = None) -> Traf
         Name of the host or bus.
     profile : Profile or str, optional
         Of the NIC; default: what ``run.toml`` says, for a bare capture the generic one.
+    nic_grant : str, optional
+        The NIC's GNT# line; default: what ``run.toml`` says, or the lines' names.
+    host_grants : collection of str
+        GNT# lines of hosts whose names do not say so.
 
     Returns
     -------
@@ -61,7 +72,7 @@ def traffic(run: Run, bus: str, *, profile: Profile | str | None = None) -> Traf
     ConfigurationError
         There is no such profile.
     """
-    return _host(run, bus, profile).traffic
+    return _host(run, bus, profile, nic_grant, host_grants).traffic
 
 
 def frames(run: Run, *, profile: Profile | str | Mapping[str, Profile] | None = None) -> Frames:
@@ -174,12 +185,21 @@ def _link(run: Run) -> Link | None:
     return Link(link["rate_mbit_s"], link["preamble_bytes"], link["gap_bytes"]) if link else None
 
 
-def _host(run: Run, name: str, profile: Profile | str | Mapping[str, Profile] | None) -> HostTraffic:
+def _host(
+    run: Run,
+    name: str,
+    profile: Profile | str | Mapping[str, Profile] | None,
+    nic_grant: str | None = None,
+    host_grants: Collection[str] = (),
+) -> HostTraffic:
     host = run.folder.run["hosts"][name] if run.folder is not None else {}
     chosen = _profile(run, name, profile)
     bus = run[name]
     has_address = any(line.startswith("AD") for line in bus.lines)
     transactions = run.table(name, data_phases=has_address)
+    if host_grants:
+        named = {line: f"GNT_HOST_{line.removeprefix('GNT')}" for line in host_grants}
+        transactions = transactions.with_initiators([named.get(line, line) for line in transactions.initiators])
     data_phases = Phases.of(on_axis(run, name, bus.data_phases), transactions) if has_address else None
     others = [one for one in (run.folder.bus_hosts if run.folder is not None else run.buses) if one != name]
     others = [one for one in others if _same_axis(run, name, one)]
@@ -192,7 +212,7 @@ def _host(run: Run, name: str, profile: Profile | str | Mapping[str, Profile] | 
         bus=name,
         profile=chosen,
         lines=bus.lines,
-        nic_grant=host.get("nic_grant"),
+        nic_grant=nic_grant or host.get("nic_grant"),
         memory=Memory(**host.get("memory", {})),
         sent=_wire_frames(sent, link, step_us),
         received=_wire_frames(received, link, step_us),

@@ -148,6 +148,10 @@ class BusTable:
         at = (at if self._rows is None else self._rows[at]).astype(np.int32)
         return type(self)(self._columns, self.terminations, self.initiators, self.clock_us, self.bytes_exact, at)
 
+    def with_initiators(self, names: list[str]) -> Self:
+        """The same rows, with other names for `initiators`, in their order."""
+        return type(self)(self._columns, self.terminations, names, self.clock_us, self.bytes_exact, self._rows)
+
     @property
     def transaction(self) -> Integers:
         """Numbers of the transactions within the bus; those of a whole bus are its rows."""

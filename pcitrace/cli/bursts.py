@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from pcitrace.cli.choice import add_choice, choice, chosen
-from pcitrace.cli.options import add_capture, open_run
+from pcitrace.cli.choice import add_choice, check, chosen
+from pcitrace.cli.options import add_capture, add_grants, open_run
 from pcitrace.cli.tables import add_output, emit, output, write
-from pcitrace.cli.traffic import add_profile, of_buses, show
+from pcitrace.cli.traffic import add_profile, of_buses, rows, show
 from pcitrace.schema import BURSTS
 
 _EPILOG = """\
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     add_profile(parser)
     add_choice(parser)
+    add_grants(parser)
     parser.add_argument("--pieces", metavar="OUT", type=output, help="every DMA transaction, before joining")
     add_output(parser, "bursts")
     parser.epilog = _EPILOG
@@ -32,13 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tell what the transactions are, write the bursts."""
-    import pandas as pd
-
-    choice(args, BURSTS)  # a wrong condition is said before the work, not after it
-    found = of_buses(open_run(args), args)
-    rows = pd.concat([traffic.bursts for traffic in found.values()], ignore_index=True)
-    emit(chosen(rows, args, BURSTS), args)
+    check(args, BURSTS)  # a wrong condition is said before the work, not after it
+    run = open_run(args)
+    found = of_buses(run, args)
+    emit(chosen(rows(found, "bursts"), args, BURSTS, run), args)
     if args.pieces is not None:
-        write(pd.concat([traffic.pieces for traffic in found.values()], ignore_index=True), args.pieces)
+        write(rows(found, "pieces"), args.pieces)
     show(found, args, {name: f"{len(traffic.joined)} bursts" for name, traffic in found.items()})
     return 0

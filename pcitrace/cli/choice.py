@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pcitrace.instrument.conditions import Condition
+    from pcitrace.instrument.moments import Moment
+    from pcitrace.run import Run
     from pcitrace.schema import Table
 
-__all__ = ["add_choice", "choice", "chosen"]
+__all__ = ["add_choice", "check", "choice", "chosen"]
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
@@ -29,20 +31,68 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 def choice(args: argparse.Namespace, table: Table) -> Condition | None:
     """The condition that the arguments make, or None where they choose nothing."""
-    if not (args.where or args.start or args.stop or args.around):
+    from pcitrace.instrument.moments import moment
+
+    limits = [moment(text) if text is not None else None for text in (args.start, args.stop)]
+    return _choice(args, table, limits)
+
+
+def check(args: argparse.Namespace, table: Table) -> None:
+    """Say what is wrong with the arguments before any work; clocks and samples are placed later, by :func:`chosen`."""
+    from pcitrace.instrument.moments import Moment, Unit, moment
+
+    stated = [moment(text) if text is not None else None for text in (args.start, args.stop)]
+    _choice(args, table, [None if one is None else Moment(0.0, Unit.TIME) for one in stated])
+
+
+def _choice(args: argparse.Namespace, table: Table, limits: list[Moment | None]) -> Condition | None:
+    if not (args.where or args.around) and limits == [None, None]:
         return None
     from pcitrace.instrument.conditions import condition
-    from pcitrace.instrument.moments import around, between, moment
+    from pcitrace.instrument.moments import around, between
 
-    if args.around is not None and (args.start is not None or args.stop is not None):
+    if args.around is not None and limits != [None, None]:
         raise argparse.ArgumentError(None, "--around says from where to where; leave out --from and --to")
-    limits = [moment(text) if text is not None else None for text in (args.start, args.stop)]
     placed = around(table, args.around) if args.around is not None else between(table, *limits)
     where = condition(args.where, table) if args.where is not None else None
     return where & placed if where is not None else placed
 
 
-def chosen(rows: pd.DataFrame, args: argparse.Namespace, table: Table) -> pd.DataFrame:
-    """The rows that were asked for."""
-    condition = choice(args, table)
-    return rows if condition is None else rows[condition.fulfilled(rows)]
+def chosen(rows: pd.DataFrame, args: argparse.Namespace, table: Table, run: Run | None = None) -> pd.DataFrame:
+    """The rows that were asked for; `run` tells when a clock or a sample was, where the table does not."""
+    import pandas as pd
+
+    from pcitrace.instrument.moments import Unit, moment
+
+    limits = [moment(text) if text is not None else None for text in (args.start, args.stop)]
+    units = {limit.unit for limit in limits if limit is not None} - {Unit.TIME, *table.column_names}
+    if run is None or not units:
+        condition = _choice(args, table, limits)
+        return rows if condition is None else rows[condition.fulfilled(rows)]
+    parts = [rows[:0]]
+    for name in rows["bus"].unique():
+        condition = _choice(args, table, [_when(run, name, limit) for limit in limits])
+        mine = rows[rows["bus"] == name]
+        parts.append(mine if condition is None else mine[condition.fulfilled(mine)])
+    return pd.concat(parts)
+
+
+def _when(run: Run, name: str, limit: Moment | None) -> Moment | None:
+    """A clock or sample of a bus as a time on the run's axis; exact where a transaction begins."""
+    import numpy as np
+
+    from pcitrace.analysis import on_axis
+    from pcitrace.instrument.moments import Moment, Unit
+
+    if limit is None or limit.unit is Unit.TIME:
+        return limit
+    bus = next(one for one in run.buses if name == one or name.startswith(f"{one} "))
+    table = on_axis(run, bus, run[bus].transactions)
+    places = table[limit.unit.value].to_numpy(dtype=float)
+    times = table["start_us"].to_numpy(dtype=float)
+    if len(places) < 2:
+        return Moment(0.0, Unit.TIME)
+    slope = (times[-1] - times[0]) / (places[-1] - places[0])
+    if limit.value > places[-1]:
+        return Moment(times[-1] + slope * (limit.value - places[-1]), Unit.TIME)
+    return Moment(float(np.interp(limit.value, places, times)), Unit.TIME)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from pcitrace.cli.choice import add_choice, choice, chosen
-from pcitrace.cli.options import add_capture, open_run
+from pcitrace.cli.choice import add_choice, check, chosen
+from pcitrace.cli.options import add_capture, add_grants, open_run
 from pcitrace.cli.tables import add_output, emit
-from pcitrace.cli.traffic import add_profile, of_buses, show
+from pcitrace.cli.traffic import add_profile, of_buses, rows, show
 from pcitrace.schema import CSR_ACCESSES
 
 _EPILOG = """\
@@ -24,17 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     add_profile(parser)
     add_choice(parser)
+    add_grants(parser)
     add_output(parser, "CSR accesses")
     parser.epilog = _EPILOG
 
 
 def run(args: argparse.Namespace) -> int:
     """Tell what the transactions are, write the CSR accesses."""
-    import pandas as pd
-
-    choice(args, CSR_ACCESSES)  # a wrong condition is said before the work, not after it
-    found = of_buses(open_run(args), args)
-    rows = pd.concat([traffic.csr_accesses for traffic in found.values()], ignore_index=True)
-    emit(chosen(rows, args, CSR_ACCESSES), args)
+    check(args, CSR_ACCESSES)  # a wrong condition is said before the work, not after it
+    run = open_run(args)
+    found = of_buses(run, args)
+    emit(chosen(rows(found, "csr_accesses"), args, CSR_ACCESSES, run), args)
     show(found, args, {name: f"{len(traffic.csr)} CSR accesses" for name, traffic in found.items()})
     return 0

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import choose_buses, print_json
 from pcitrace.run import printable
 
 if TYPE_CHECKING:
-    from pcitrace.run import Run
+    import pandas as pd
+
+    from pcitrace.run import Bus, Run
     from pcitrace.traffic import Traffic
 
-__all__ = ["add_profile", "of_buses", "show"]
+__all__ = ["add_profile", "of_buses", "rows", "show"]
 
 
 def add_profile(parser: argparse.ArgumentParser) -> None:
@@ -25,14 +27,57 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def of_buses(run: Run, args: argparse.Namespace) -> dict[str, Traffic]:
-    """The traffic of the buses that were asked for; with frames where both hosts are there."""
+    """The traffic of the buses that were asked for; with frames where both hosts are there.
+
+    Where several agents of a bare capture may be meant, each has its own: ``pci GNT2#``.
+    """
     from pcitrace import analysis
 
-    names = [bus.name for bus in choose_buses(run, args.bus)]
+    buses = choose_buses(run, args.bus)
     if run.folder is not None:
         hosts = analysis.frames(run, profile=args.profile).hosts
-        return {name: hosts[name] for name in names}
-    return {name: analysis.traffic(run, name, profile=args.profile) for name in names}
+        return {bus.name: hosts[bus.name] for bus in buses}
+    found = {}
+    for bus in buses:
+        agents, hosts_ = _agents(bus, args.grant)
+        for line, name in agents.items():
+            label = bus.name if len(agents) == 1 else f"{bus.name} {name}"
+            found[label] = analysis.traffic(run, bus.name, profile=args.profile, nic_grant=line, host_grants=hosts_)
+    return found
+
+
+def _agents(bus: Bus, stated: list[str]) -> tuple[dict[str | None, str], Collection[str]]:
+    """Whose traffic is asked for, by GNT# (None: what the lines' names tell), and the GNT# of hosts.
+
+    What is stated counts; else what initiators do; where neither tells, all that there are.
+    """
+    from pcitrace.instrument.names import check_grants, of_bus
+
+    grants = [line for line in bus.lines if line.startswith("GNT")]
+    named = check_grants(stated, bus.lines)
+    told = [line for line in grants if "NIC" in line.upper()]
+    if not named and (len(grants) <= 1 or len(told) == 1):
+        return {None: bus.name}, ()
+    called = of_bus(bus, named).initiators if {"AD0", "CBE0#"} <= set(bus.lines) else dict(named)
+    hosts = {line for line, name in called.items() if name.lower() == "host" or "HOST" in line.upper()}
+    agents: dict[str | None, str] = {line: name for line, name in (named or called).items() if line not in hosts}
+    if not agents:
+        began = set(bus.arrow("transactions", columns=["initiator"])["initiator"].unique().to_pylist())
+        agents = {line: line for line in grants if line not in hosts and line in began}
+    return agents or {None: bus.name}, hosts
+
+
+def rows(found: Mapping[str, Traffic], table: str) -> pd.DataFrame:
+    """A table of all that was found, each row with whose it is."""
+    import pandas as pd
+
+    parts = [getattr(traffic, table) for traffic in found.values()]
+    named = [
+        part.assign(bus=pd.Series(name, index=part.index, dtype=part["bus"].dtype))
+        for name, part in zip(found, parts, strict=True)
+    ]
+    whole: pd.DataFrame = pd.concat(named, ignore_index=True)
+    return whole
 
 
 def show(found: Mapping[str, Traffic], args: argparse.Namespace, counts: Mapping[str, str]) -> None:

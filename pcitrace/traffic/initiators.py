@@ -79,7 +79,10 @@ def nic_grant_line(lines: Sequence[str], named: str | None = None) -> str | None
         return nic[0]
     if len(grants) <= 1:
         return grants[0] if grants else None
-    text = f"which GNT# is the NIC's? Captured: {', '.join(grants)}; say it in run.toml: nic_grant of its host"
+    text = (
+        f"which GNT# is the NIC's? Captured: {', '.join(grants)}; say it with --grant NAME={grants[-1]} "
+        "or in run.toml: nic_grant of its host"
+    )
     raise WiringError(text, missing=["GNT# of the NIC"], available=grants)
 
 
