@@ -170,3 +170,24 @@ def test_a_summary_that_names_a_missing_log_leaves_it_out(virtual: Path, tmp_pat
     summary.write_text(summary.read_text().replace('"stream": 1', '"stream": "one"', 1))
     with pytest.raises(ConfigurationError, match=r"points\[0\]\.flows\[0\]\.stream"):
         network.of_paths([folder])
+
+
+def test_a_line_that_falls_is_none(tmp_path: Path) -> None:
+    """What a busy host leaves: the first size waited for a processor, the others did not."""
+    folder = netlogs.loops(tmp_path / "run", "ping-pong", [64, 700, 1500], lambda length: 9000 - 5 * length)
+    [result] = network.of_paths([folder]).results
+    for name in ("intercept_us", "slope_us_per_byte"):
+        assert result.parameters[name].value is None
+        assert "no path is quicker for longer frames" in result.parameters[name].reason
+
+
+def test_a_histogram_says_what_logs_say(tmp_path: Path) -> None:
+    """Round trips counted in bins of the virtual switch, and the same from its logs."""
+    test = asked("ping-pong", [64, 700, 1500], 300)
+    logged = switch(tmp_path, "logged", hosts() + test)
+    counted = switch(tmp_path, "counted", hosts() + test.rstrip() + "\nhistogram_ns = 10\n")
+    assert not list(counted.glob("p00*"))
+    from_logs, from_bins = (one.parameters for one in network.of_paths([logged, counted]).results[:2])
+    assert [from_bins[name].value for name in ("sent", "received", "lost")] == [900, 900, 0]
+    for name in ("intercept_us", "slope_us_per_byte"):
+        assert from_bins[name].value == pytest.approx(from_logs[name].value, abs=4 * from_logs[name].sigma)

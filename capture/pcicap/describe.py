@@ -12,12 +12,16 @@ from pcicap.errors import CaptureFileError
 from pcicap.framegen import Framegen
 from pcicap.hostfacts import host_facts, versions
 from pcicap.plan import HostPlan, Plan
+from pcicap.plan_frames import is_ipv4
 from pcicap.srfile import salvage
 from pcicap.sync import align, line_edges
 
 _START_SIGMA_US = 100_000.0
 """How well the time is known at which an analyser really begins after libsigrok says so: not to better than this."""
 UNPREFIXED_BUS = "PCI"
+
+UDP_HEADER_BYTES = 28
+"""IPv4 without options, and UDP: what lies between Ethernet header and user data."""
 """What a bus is called whose lines have no prefix (docs/run-folder.md)."""
 _TEST_KEYS = ("kind", "sizes", "count", "seconds", "spacing_us", "arrivals", "seed", "burst", "request_bytes")
 
@@ -56,7 +60,7 @@ def run_toml(
             run["hosts"][host.name] = _host(host, lines[host.analyser], analysers[host.analyser][2])
     for node, name in enumerate(plan.nodes):
         peer = plan.peers[node - 1] if node else None
-        run["hosts"].setdefault(name, {"mac": peer})["node"] = node
+        run["hosts"].setdefault(name, _addressed(peer))["node"] = node
     if plan.path:
         run["path"] = dict(plan.path)
     # the captures of a replay show frames that took the source's link
@@ -66,6 +70,8 @@ def run_toml(
     if plan.test:
         parameters = {"command": plan.test.arguments(), "link": dict(plan.link) or None}
         run["test"] = {"kind": plan.test.kind, "parameters": parameters}
+        if plan.test.options.get("udp"):
+            run["test"] |= {"transport": "udp", "header_bytes": UDP_HEADER_BYTES}
     if sweep:
         run["sweep"] = dict(sweep)
     return run
@@ -197,6 +203,13 @@ def _capture(analyser: Analyser, settings: Settings) -> dict[str, Any]:
     }
 
 
+def _addressed(address: str | None) -> dict[str, Any]:
+    """The address of a host: where frames go by UDP it is among the facts."""
+    if address is not None and is_ipv4(address):
+        return {"facts": {"address": address}}
+    return {"mac": address}
+
+
 def _host(host: HostPlan, lines: Collection[str], replayed: Mapping[str, Any]) -> dict[str, Any]:
     """``[hosts.X]``; what the plan leaves open about a replayed bus is as its source says."""
     bus = host.bus if any(line.startswith(f"{host.bus}_") for line in lines) else UNPREFIXED_BUS
@@ -209,7 +222,7 @@ def _host(host: HostPlan, lines: Collection[str], replayed: Mapping[str, Any]) -
         "width": host.width or source.get("width"),
         "nic": host.nic or source.get("nic"),
         "interface": host.interface,
-        "mac": host.mac,
+        **_addressed(host.mac),
     }
     if host.wiring:
         entry["wiring"] = dict(host.wiring)

@@ -15,7 +15,7 @@ from pcicap.analysers.base import AnalyserSpec
 from pcicap.errors import PlanError, PlanFaultsError
 from pcicap.fields import Fields
 from pcicap.plan_analysers import AnalyserPlan, read_analyser
-from pcicap.plan_frames import FrameTest, check_host_address, read_test
+from pcicap.plan_frames import FrameTest, check_host_address, is_ipv4, read_test
 from pcicap.plan_path import read_path
 
 _MINIMUM = ("CLK", "FRAME#", "IRDY#", "TRDY#")
@@ -248,6 +248,12 @@ def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
         chosen = fields.choice("analyser", analysers)
         analyser = analysers.index(chosen) if chosen in analysers else None
     mac = check_host_address(fields, "mac", fields.text("mac")) if fields.has("mac") else None
+    if fields.has("address"):
+        if mac is not None:
+            fields.refuse("address", "given beside mac", "give mac, or address where [test] has udp = true")
+        mac = fields.text("address")
+        if not is_ipv4(mac):
+            fields.refuse("address", f"{mac!r} is no IPv4 address", "write one like 10.0.0.2")
     width = fields.integer("width") if fields.has("width") else None
     if width not in (None, 32, 64):
         fields.refuse("width", f"is {width}", "write 32 or 64")
@@ -328,6 +334,11 @@ def _check_ends(plan: Plan) -> None:
         )
     if not plan.peers:
         raise PlanError("hosts", "no host has a mac", "give the mac that 'framegen serve' prints on the other host")
+    udp = bool(plan.test.options.get("udp"))
+    for host in plan.hosts:
+        if host.mac is not None and is_ipv4(host.mac) != udp:
+            found, remedy = ("mac", "address, such as 10.0.0.2") if udp else ("address", "mac, or [test] udp = true")
+            raise PlanError(f"hosts.{host.name}.{found}", "does not go with how frames are sent", f"give {remedy}")
 
 
 def _check_bus(host: HostPlan, analysers: tuple[AnalyserPlan, ...]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -111,14 +112,18 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
     for key in _NUMBERS:
         if fields.has(key):
             options[key] = fields.number(key, positive=key != "spacing_us")
-    if fields.has("ethertype"):
-        options["ethertype"] = fields.flag("ethertype")
+    for key in ("ethertype", "udp"):
+        if fields.has(key):
+            options[key] = fields.flag(key)
+    if options.get("udp") and options.get("ethertype"):
+        fields.refuse("udp", "given beside ethertype", "give one of them")
     if fields.has("cpu"):
         options["cpu"] = fields.text("cpu")
         if not _CPUS.fullmatch(options["cpu"]):
             fields.refuse("cpu", f"is {options['cpu']!r}", 'write "2", or "2,3": sending and receiving')
     if fields.has("group"):
-        options["group"] = _address(fields, "group", fields.text("group"))
+        group = fields.text("group")
+        options["group"] = group if options.get("udp") and is_ipv4(group) else _address(fields, "group", group)
     if fields.has("key"):
         options["key"] = (folder / fields.text("key")).resolve()
         if not options["key"].is_file():
@@ -141,13 +146,23 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
         float(options.get("max_seconds", 60.0)),
     )
     for index, mac in enumerate(test.extra_peers):
-        check_host_address(fields, f"extra_peers[{index}]", mac, test.allow)
+        if not (options.get("udp") and is_ipv4(mac)):
+            check_host_address(fields, f"extra_peers[{index}]", mac, test.allow)
     most = options.get("max_frames", _MAX_FRAMES)
     if options.get("count", 1) > most:
         fields.refuse("count", f"is {options['count']}", f"a stream has at most max_frames = {most}")
     _check_sizes(fields, test)
     fields.end()
     return test
+
+
+def is_ipv4(text: str) -> bool:
+    """Whether a text is an IPv4 address: what peers have where frames go by UDP."""
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _address(fields: Fields, name: str, mac: str) -> str:
@@ -169,7 +184,7 @@ def check_host_address(fields: Fields, name: str, mac: str, allow: Collection[st
 
 def _check_sizes(fields: Fields, test: FrameTest) -> None:
     """User bytes that a frame can have: framegen's header is the least."""
-    most = _MOST_JUMBO if test.options.get("ethertype") else _MOST
+    most = _MOST_JUMBO if test.options.get("ethertype") or test.options.get("udp") else _MOST
     numbers = [int(number) for number in re.findall(r"\d+", test.sizes or "")]
     if test.sizes and ":" in test.sizes:
         numbers = numbers[:2]

@@ -25,6 +25,9 @@ from pcitrace.network.width import Width
 
 __all__ = ["analyse"]
 
+IMPOSSIBLE = 5.0
+"""Standard deviations below zero from which on a slope is no chance."""
+
 
 def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     """Work out what a measurement says.
@@ -235,6 +238,15 @@ def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Paramet
             name: unknown(name, latency.reason)
             for name in ("intercept_us", "slope_us_per_byte", "step_bytes", "step_us")
         }
+    slope = best.slope_us_per_byte
+    if slope.nominal_value < -IMPOSSIBLE * slope.std_dev:
+        why = (
+            f"the line falls by {-slope.nominal_value:.3g} us/byte: no path is quicker for longer frames, so the times "
+            "were disturbed: more loops, a quiet host"
+        )
+        findings.append(why)
+        names = ("intercept_us", "slope_us_per_byte", "step_bytes", "step_us")
+        return {name: unknown(name, why, best.n) for name in names}
     if best.widened > 1:
         findings.append(
             f"the medians scatter {best.widened:.3g} times as much about the line as their errors say; "

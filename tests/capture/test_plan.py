@@ -240,3 +240,34 @@ def test_toml_comes_back(values: dict[str, Any]) -> None:
 
 def test_toml_leaves_unknowns_out() -> None:
     assert tomllib.loads(tomlfile.dumps({"a": None, "b": {"c": None}})) == {"b": {}}
+
+
+UDP = """
+format = 1
+[hosts.A]
+interface = "lo"
+[hosts.B]
+address = "10.0.0.2"
+[test]
+kind = "ping-pong"
+udp = true
+[link]
+rate_mbit_s = 1000
+"""
+
+
+def test_hosts_have_addresses_where_frames_go_by_udp(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(UDP)
+    read = load(file)
+    assert read.peers == ("10.0.0.2",)
+    assert read.test is not None
+    assert "--udp" in read.test.arguments()
+    for wrong, said in (
+        (UDP.replace("udp = true", "udp = false"), "hosts.B.address"),
+        (UDP.replace('address = "10.0.0.2"', 'mac = "02:00:00:00:00:0b"'), "hosts.B.mac"),
+        (UDP.replace("10.0.0.2", "10.0.0.256"), "no IPv4 address"),
+    ):
+        file.write_text(wrong)
+        with pytest.raises(PlanError, match=said):
+            load(file)

@@ -202,6 +202,10 @@ fn flag(options: &mut Options, name: &str) -> bool {
             options.framing = Framing::Ethertype;
             return true;
         }
+        "udp" => {
+            options.framing = Framing::Udp;
+            return true;
+        }
         "step" => {
             options.steps = Steps(Some(Duration::MAX));
             return true;

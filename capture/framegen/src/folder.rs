@@ -1,5 +1,6 @@
 //! `run.toml`: what makes a run folder of the files a test leaves. The contract is docs/run-folder.md, format 2.
 
+use crate::frame::Framing;
 use crate::plan::{Test, TestKind};
 use crate::store::HISTOGRAMS;
 use crate::summary::Summary;
@@ -63,6 +64,10 @@ fn test_table(test: &Test) -> Value {
     if test.seconds.is_none() && test.kind != TestKind::Clock {
         out.extend(parameters.remove("count").map(|count| ("count".to_owned(), count)));
     }
+    if test.framing == Framing::Udp {
+        out.insert("transport".into(), "udp".into());
+        out.insert("header_bytes".into(), (test.framing.header_bytes() as i64).into());
+    }
     out.insert("parameters".into(), Value::Table(parameters));
     Value::Table(out)
 }
@@ -80,13 +85,21 @@ pub fn describe(summary: &Summary, description: &Description) -> Table {
     run.insert("test".into(), test_table(&summary.test));
     run.extend(description.link_mbit_s.map(|rate| ("link".to_owned(), table([("rate_mbit_s", rate.into())]))));
     let hosts = summary.nodes.iter().map(|node| {
-        let facts = table([
+        let mut facts = table([
             ("host", node.identity.host.clone().into()),
             ("kernel", node.identity.kernel.clone().into()),
             ("interface", node.identity.interface.clone().into()),
         ]);
-        let mac = node.mac.to_string();
-        (name(node.node), table([("node", i64::from(node.node).into()), ("mac", mac.into()), ("facts", facts)]))
+        let address = node.mac.to_string();
+        let mut host = Table::new();
+        host.insert("node".into(), i64::from(node.node).into());
+        if crate::udp::ip(node.mac).is_none() {
+            host.insert("mac".into(), address.into());
+        } else if let Value::Table(facts) = &mut facts {
+            facts.insert("address".into(), address.into());
+        }
+        host.insert("facts".into(), facts);
+        (name(node.node), Value::Table(host))
     });
     run.insert("hosts".into(), Value::Table(hosts.collect()));
     let logs = summary.points.iter().flat_map(|point| {

@@ -22,6 +22,7 @@
 //! assigned to nobody and Linux gives them no special path (it does for FF FF, AA, 42, E0, FE and 00).
 
 use crate::crc::crc32;
+use crate::udp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -58,6 +59,9 @@ impl Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(ip) = udp::ip(*self) {
+            return write!(f, "{ip}");
+        }
         let b = self.0;
         write!(f, "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[0], b[1], b[2], b[3], b[4], b[5])
     }
@@ -73,6 +77,9 @@ impl FromStr for Mac {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(ip) = text.parse() {
+            return Ok(udp::address(ip));
+        }
         let mut mac = [0u8; 6];
         let mut parts = text.split([':', '-']);
         for byte in &mut mac {
@@ -108,7 +115,19 @@ impl From<Mac> for String {
 pub enum Framing {
     Length,
     Ethertype,
+    /// UDP over IPv4.
+    Udp,
 }
+
+impl Framing {
+    /// Bytes between Ethernet header and user data.
+    pub fn header_bytes(self) -> usize {
+        if self == Framing::Udp { udp::HEADERS } else { 0 }
+    }
+}
+
+/// EtherType of IPv4 (RFC 894).
+const IPV4: u16 = 0x0800;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -212,6 +231,7 @@ pub fn ethernet_header(destination: Mac, source: Mac, framing: Framing, user: us
     let field = match framing {
         Framing::Length => u16::try_from(user).expect("user data fits the length field"),
         Framing::Ethertype => ETHERTYPE,
+        Framing::Udp => IPV4,
     };
     out[12..].copy_from_slice(&field.to_be_bytes());
     out
@@ -235,9 +255,25 @@ pub fn stamp(frame: &mut [u8], send_ns: i64) {
     header[32..].copy_from_slice(&crc.to_be_bytes());
 }
 
+/// Whether a frame that is built goes by UDP.
+pub fn is_udp(frame: &[u8]) -> bool {
+    frame.get(12..14) == Some(&IPV4.to_be_bytes()[..])
+}
+
+/// Destination and source of a frame as the packet socket gives it, and where its user data begins.
+pub fn addresses(bytes: &[u8]) -> Option<(Mac, Mac, usize)> {
+    if is_udp(bytes) {
+        let ip = |at: usize| Some(udp::address(<[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok()?.into()));
+        return Some((ip(30)?, ip(26)?, ETHERNET_HEADER + udp::HEADERS));
+    }
+    let mac = |at: usize| Some(Mac(bytes.get(at..at + 6)?.try_into().ok()?));
+    Some((mac(0)?, mac(6)?, ETHERNET_HEADER))
+}
+
 /// Read a frame as the packet socket gives it, padding and all.
 pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, Malformed> {
-    let Some((ethernet, user)) = bytes.split_at_checked(ETHERNET_HEADER) else {
+    let (destination, source, begin) = addresses(bytes).ok_or(Malformed::Foreign)?;
+    let Some((ethernet, user)) = bytes.split_at_checked(begin) else {
         return Err(Malformed::Foreign);
     };
     if user.len() < HEADER || user[..4] != MAGIC {
@@ -257,13 +293,13 @@ pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, Malformed> {
     let payload = user.get(HEADER..usize::from(length)).ok_or(Malformed::Damaged)?;
     let framing = match u16::from_be_bytes([ethernet[12], ethernet[13]]) {
         ETHERTYPE => Framing::Ethertype,
+        IPV4 => Framing::Udp,
         field if field == length => Framing::Length,
         _ => return Err(Malformed::Damaged),
     };
-    let address = |at: usize| Mac(ethernet[at..at + 6].try_into().expect("6 bytes"));
     Ok(Frame {
-        destination: address(0),
-        source: address(6),
+        destination,
+        source,
         framing,
         header: Header {
             kind,
@@ -310,6 +346,22 @@ mod tests {
                 assert_eq!(frame.payload, payload);
                 assert_eq!(frame.header, Header { length: (HEADER + payload.len()) as u16, ..header(Kind::Request) });
             }
+        }
+    }
+
+    #[test]
+    fn what_goes_by_udp_is_read_behind_its_headers() {
+        let (a, b) = (udp::address([10, 0, 0, 1].into()), udp::address([10, 0, 0, 2].into()));
+        let built = build(b, a, Framing::Udp, &header(Kind::Data), b"payload");
+        assert!(is_udp(&built));
+        // As the interface shows it: IPv4 from a to b, 8 bytes of UDP.
+        let mut bytes = [&[2; 12][..], &IPV4.to_be_bytes(), &[0x45; 12], &[10, 0, 0, 1, 10, 0, 0, 2], &[0; 8]].concat();
+        bytes.extend_from_slice(&built[ETHERNET_HEADER..]);
+        let frame = parse(&bytes).expect("our own frame");
+        assert_eq!((frame.destination, frame.source, frame.framing), (b, a, Framing::Udp));
+        assert_eq!(frame.payload, b"payload");
+        for cut in 0..bytes.len() {
+            assert!(parse(&bytes[..cut]).is_err(), "cut at {cut}");
         }
     }
 

@@ -2,10 +2,14 @@
 
 use crate::clock::Clock;
 use crate::control::Identity;
+use crate::frame::Framing;
 use crate::frame::Mac;
 use crate::key::Key;
 use crate::netlink::{Counters, Link, links};
+use crate::udp;
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -19,9 +23,31 @@ pub struct Host {
     /// SCHED_FIFO priority of both.
     pub priority: Option<i32>,
     pub key: Key,
+    /// Of the interface, where it has one.
+    pub ip: Option<Ipv4Addr>,
+    /// Holds the port of UDP frames, so that the kernel refuses none; nobody reads it.
+    pub port: Option<Arc<UdpSocket>>,
 }
 
 impl Host {
+    /// The host as frames of this kind address it.
+    pub fn speaking(&self, framing: Framing) -> io::Result<Host> {
+        if framing != Framing::Udp {
+            return Ok(self.clone());
+        }
+        let ip = self.ip.ok_or_else(|| {
+            io::Error::other(format!(
+                "{} has no IPv4 address; `ip address add 10.0.0.1/24 dev {}`",
+                self.name, self.name
+            ))
+        })?;
+        let port = match &self.port {
+            Some(port) => port.clone(),
+            None => Arc::new(udp::socket(self.interface, udp::PORT)?),
+        };
+        Ok(Host { mac: udp::address(ip), port: Some(port), ..self.clone() })
+    }
+
     pub fn identity(&self) -> Identity {
         Identity {
             program: env!("CARGO_PKG_VERSION").into(),

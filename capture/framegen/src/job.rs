@@ -105,7 +105,7 @@ const MAX_STREAMS: usize = 64;
 /// User bytes a frame may have on an interface.
 pub fn largest_user(framing: Framing, mtu: u32) -> usize {
     let most = if framing == Framing::Length { MAX_LENGTH_FIELD } else { MAX_USER };
-    most.min(mtu as usize)
+    most.min((mtu as usize).saturating_sub(framing.header_bytes()))
 }
 
 impl Job {
@@ -158,7 +158,7 @@ impl Job {
                 return Err(format!("{} Mbit/s: the ceiling is {}", send.max_rate_mbit, limits.max_rate_mbit));
             }
             // With `seconds` the number planned is only a bound; the ceiling bounds the bytes.
-            let bytes = u64::from(send.planned) * wire_bytes(usize::from(send.length));
+            let bytes = u64::from(send.planned) * wire_bytes(usize::from(send.length) + self.framing.header_bytes());
             let by_rate = send.seconds.map_or(u64::MAX, |s| (s * send.max_rate_mbit * 125e3) as u64);
             if bytes.min(by_rate) > limits.max_bytes {
                 return Err(format!("{} bytes: the limit is {}", bytes.min(by_rate), limits.max_bytes));

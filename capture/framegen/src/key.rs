@@ -4,7 +4,7 @@
 //! Replays change nothing: session numbers are new for each session, requests and exchanges are numbered upwards.
 
 use crate::control::Outgoing;
-use crate::frame::{ETHERNET_HEADER, Frame, Framing, Mac, build, stamp};
+use crate::frame::{ETHERNET_HEADER, Frame, Framing, Mac, build, ethernet_header, stamp};
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use std::path::Path;
@@ -65,9 +65,10 @@ impl Key {
         };
         let content = frame.payload.len().checked_sub(TAG)?;
         let (payload, tag) = frame.payload.split_at(content);
-        let signed = &bytes[..ETHERNET_HEADER + usize::from(frame.header.length) - TAG];
+        let (begin, user) = (ETHERNET_HEADER + frame.framing.header_bytes(), usize::from(frame.header.length));
         let mut hmac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of every length");
-        hmac.update(signed);
+        hmac.update(&ethernet_header(frame.destination, frame.source, frame.framing, user));
+        hmac.update(&bytes[begin..begin + user - TAG]);
         hmac.verify_truncated_left(tag).ok()?;
         Some(Frame { payload, ..frame })
     }

@@ -51,4 +51,5 @@ pub mod sync;
 pub mod tally;
 pub mod test_options;
 pub mod trips;
+pub mod udp;
 pub mod usage;

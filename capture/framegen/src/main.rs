@@ -69,6 +69,14 @@ fn execute(options: &Options) -> Outcome {
     signals::install().map_err(not_started)?;
     let host = host(options)?;
     for &peer in &options.peers {
+        let is_ip = framegen::udp::ip(peer).is_some();
+        let udp = options.framing == framegen::frame::Framing::Udp;
+        if is_ip != udp {
+            let text = if udp { "with --udp -p is an IPv4 address" } else { "-p of an IPv4 address needs --udp" };
+            return Err(Failure::Usage(format!("{peer}: {text}")));
+        }
+    }
+    for &peer in &options.peers {
         safety::destination(peer, host.mac, options.allowed).map_err(Failure::NotStarted)?;
     }
     match (&options.command, &options.test) {
@@ -94,7 +102,7 @@ fn execute(options: &Options) -> Outcome {
 fn host(options: &Options) -> Result<Host, Failure> {
     let name = options.interface.as_deref().unwrap_or_default();
     let link = safety::interface(name, options.allowed).map_err(not_started)?.map_err(Failure::NotStarted)?;
-    Ok(Host {
+    let host = Host {
         interface: link.index,
         name: link.name,
         mac: link.mac.unwrap_or(Mac([0; 6])),
@@ -103,7 +111,10 @@ fn host(options: &Options) -> Result<Host, Failure> {
         cpus: options.cpus.clone(),
         priority: options.priority,
         key: options.key.clone(),
-    })
+        ip: framegen::udp::address_of(name).map_err(not_started)?,
+        port: None,
+    };
+    host.speaking(options.framing).map_err(not_started)
 }
 
 fn raw_frames(error: std::io::Error) -> Failure {
@@ -300,7 +311,7 @@ fn describe(test: &Test, peers: &[Mac], host: &Host, output: &Output) {
     let peers: Vec<String> = peers.iter().map(Mac::to_string).collect();
     for (index, &length) in test.sizes.iter().enumerate() {
         let (frames, seconds) = (test.planned(length), test.duration_s(length));
-        let wire = u64::from(frames) * framegen::frame::wire_bytes(usize::from(length));
+        let wire = u64::from(frames) * framegen::frame::wire_bytes(usize::from(length) + test.framing.header_bytes());
         output.event(
             "would_send",
             &json!({"point": index, "kind": test.kind, "interface": host.name, "peers": peers, "group": test.group,

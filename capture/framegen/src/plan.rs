@@ -132,8 +132,9 @@ impl Test {
             return self.count;
         };
         // A round trip is the request and its response.
-        let request = if self.kind.asks() { wire_bytes(usize::from(self.request_bytes.unwrap_or(length))) } else { 0 };
-        let wire_ns = (request + wire_bytes(usize::from(length))) as f64 * 8e3 / self.limits.max_rate_mbit;
+        let wire = |length: u16| wire_bytes(usize::from(length) + self.framing.header_bytes());
+        let request = if self.kind.asks() { wire(self.request_bytes.unwrap_or(length)) } else { 0 };
+        let wire_ns = (request + wire(length)) as f64 * 8e3 / self.limits.max_rate_mbit;
         let by_rate = seconds * 1e9 / wire_ns + 1e6 / wire_ns + 2.0;
         let per_slot = if self.arrivals == Arrivals::Burst { f64::from(self.burst) } else { 1.0 };
         let slots = seconds * 1e6 / self.spacing_us + 1.0;
@@ -158,7 +159,7 @@ impl Test {
         }
         let groups = if self.arrivals == Arrivals::Burst { self.count.div_ceil(self.burst) } else { self.count };
         let by_spacing = f64::from(groups.saturating_sub(1)) * self.spacing_us / 1e6;
-        let bits = f64::from(self.count) * wire_bytes(usize::from(length)) as f64 * 8.0;
+        let bits = f64::from(self.count) * wire_bytes(usize::from(length) + self.framing.header_bytes()) as f64 * 8.0;
         by_spacing.max(bits / (self.limits.max_rate_mbit * 1e6))
     }
 

@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::control::{LogKind, Outgoing, Progress, Refusal, Reply, reply};
 use crate::engine::{Engine, Extra};
-use crate::frame::{Frame, Framing, Mac, Malformed, parse};
+use crate::frame::{Frame, Framing, Mac, Malformed, addresses, parse};
 use crate::host::Host;
 use crate::host_state::{observe, to_records};
 use crate::job::{Job, Limits, Report};
@@ -59,7 +59,7 @@ impl Workshop for Shop {
         if job.group.is_some() && !self.allow_multicast {
             return Err("this node joins no multicast group: it was started without --allow-multicast".into());
         }
-        let engine = Engine::prepare(&self.host, job, Extra::Nothing);
+        let engine = self.host.speaking(job.framing).and_then(|host| Engine::prepare(&host, job, Extra::Nothing));
         self.engine = Some(engine.map_err(|error| error.to_string())?);
         Ok(())
     }
@@ -105,19 +105,23 @@ impl Workshop for Shop {
 /// Serve until told to end (a signal, `once`, `seconds`). Returns false if a job was cut short by it.
 pub fn serve(host: Host, serving: &Serving, output: &Output) -> io::Result<bool> {
     let mut sockets = Vec::new();
-    for framing in [Framing::Length, Framing::Ethertype] {
+    let spoken = [Framing::Length, Framing::Ethertype, Framing::Udp];
+    for framing in spoken.into_iter().filter(|&framing| framing != Framing::Udp || host.ip.is_some()) {
         let socket = PacketSocket::new(Traffic::Control)?;
         socket.timestamps()?;
         socket.bind(host.interface, Some(framing))?;
-        sockets.push((socket, framing));
+        sockets.push((socket, framing, host.speaking(framing)?));
     }
-    let descriptors: Vec<_> = sockets.iter().map(|(socket, _)| socket.raw()).collect();
+    let descriptors: Vec<_> = sockets.iter().map(|(socket, ..)| socket.raw()).collect();
     let identity = host.identity();
     output.event(
         "listening",
-        &json!({"interface": host.name, "mac": host.mac, "host": identity.host, "version": identity.program,
+        &json!({"interface": host.name, "mac": host.mac, "ip": host.ip, "host": identity.host, "version": identity.program,
                 "clock": host.clock.source()}),
-        &format!("listening on {} ({})", host.name, host.mac),
+        &match host.ip {
+            Some(ip) => format!("listening on {} ({}, {ip} for --udp)", host.name, host.mac),
+            None => format!("listening on {} ({})", host.name, host.mac),
+        },
     );
     let shop = Shop {
         host: host.clone(),
@@ -138,8 +142,8 @@ pub fn serve(host: Host, serving: &Serving, output: &Output) -> io::Result<bool>
             Err(error) if error.raw_os_error() != Some(libc::ENETDOWN) => return Err(error),
             _ => {}
         }
-        for (socket, framing) in &sockets {
-            exchange(&mut server, serving, &host, &mut clock, &mut batch, socket, *framing)?;
+        for (socket, framing, host) in &sockets {
+            exchange(&mut server, serving, host, &mut clock, &mut batch, socket, *framing)?;
         }
         server.tick(clock.now());
         let mut ended = false;
@@ -185,15 +189,16 @@ fn exchange(
             }
         }
         Err(Malformed::Version(version)) => {
-            let source = Mac(bytes[6..12].try_into().expect("parse saw the addresses"));
-            if bytes[..6] == host.mac.0
+            let (destination, source, begin) = addresses(bytes).expect("parse saw the addresses");
+            if destination == host.mac
                 && !source.is_multicast()
                 && host.key.room() == 0
                 && server.admit_stranger(source, time)
             {
                 let text = format!("this node speaks version {}, not {version}", crate::frame::VERSION);
                 // Bound to the request, as far as another version lets it be found.
-                let number = bytes.get(30..34).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+                let number =
+                    bytes.get(begin + 16..begin + 20).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
                 send(source, reply(0, number, &Reply::Refused { why: Refusal::Version, text }));
             }
         }

@@ -314,7 +314,8 @@ impl<W: Workshop> Server<W> {
     }
 
     fn pieces(&self, id: u32, number: u32, log: LogKind, first: u64, frames: u16) -> Vec<Outgoing> {
-        let user = crate::job::largest_user(crate::frame::Framing::Length, self.identity.mtu) - self.signature;
+        let behind = self.session.as_ref().map_or(0, |session| crate::udp::headers_to(session.master));
+        let user = crate::job::largest_user(crate::frame::Framing::Length, self.identity.mtu) - behind - self.signature;
         let records = self.workshop.log(log);
         let wanted = usize::try_from(first).ok().and_then(|first| records.get(first..)).unwrap_or_default();
         wanted

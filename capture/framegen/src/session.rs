@@ -5,7 +5,7 @@ use crate::control::{
     Identity, Kept, LogKind, Outgoing, Progress, Refusal, Reply, Request, one_line, read_log_piece, read_reply,
     read_sync_reply, records_per_frame, request, sync_request,
 };
-use crate::frame::{Frame, Framing, Mac, Malformed, VERSION, parse};
+use crate::frame::{Frame, Framing, Mac, Malformed, VERSION, addresses, parse};
 use crate::host::Host;
 use crate::host_state::from_records;
 use crate::job::{Job, Report, largest_user};
@@ -260,7 +260,9 @@ impl Session {
                     Ok(frame) if frame.source == self.peer && frame.destination == self.own && found.is_none() => {
                         found = key.open(bytes, frame).and_then(|frame| each(&frame, time));
                     }
-                    Err(Malformed::Version(other)) if bytes[6..12] == self.peer.0 && bytes[..6] == self.own.0 => {
+                    Err(Malformed::Version(other))
+                        if addresses(bytes).is_some_and(|(to, from, _)| from == self.peer && to == self.own) =>
+                    {
                         self.other_version = Some(other);
                     }
                     _ => {}
@@ -346,7 +348,7 @@ impl Session {
             self.number += 1;
             let (id, number, first) = (self.id, self.number, records.len() as u64);
             self.send(&request(id, number, &Request::Fetch { log, first, frames: FETCH_FRAMES }))?;
-            let user = largest_user(Framing::Length, self.mtu.min(self.identity.mtu));
+            let user = largest_user(Framing::Length, self.mtu.min(self.identity.mtu)) - self.framing.header_bytes();
             let per_frame = records_per_frame(user - self.key.room());
             let frames = (count - first).div_ceil(per_frame as u64).min(u64::from(FETCH_FRAMES)) as usize;
             let mut pieces: Vec<Option<Vec<Record>>> = vec![None; frames];

@@ -1,16 +1,19 @@
 //! Packet sockets: opening, filtering, sending, receiving a batch.
 
 use crate::clock::{Clock, Realtime};
-use crate::frame::{ETHERNET_HEADER, ETHERTYPE, Framing, MAGIC, Mac};
+use crate::frame::{ETHERNET_HEADER, ETHERTYPE, Framing, MAGIC, Mac, is_udp};
 use crate::hardware::CardClock;
 use crate::payload::MAX_USER;
+use crate::udp;
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::mem;
+use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Room for the largest frame.
-pub const MAX_FRAME: usize = ETHERNET_HEADER + MAX_USER;
+pub const MAX_FRAME: usize = ETHERNET_HEADER + udp::HEADERS + MAX_USER;
 /// Frames taken from the kernel by one recvmmsg.
 const BATCH: usize = 64;
 /// Room for the control message of a timestamp, 64-bit words.
@@ -29,6 +32,10 @@ pub enum Traffic {
 
 pub struct PacketSocket {
     fd: OwnedFd,
+    traffic: Traffic,
+    interface: Cell<u32>,
+    /// Made for the first frame that goes by UDP.
+    udp: OnceCell<UdpSocket>,
 }
 
 pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -49,7 +56,7 @@ impl PacketSocket {
             let fd = check(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))?;
             OwnedFd::from_raw_fd(fd)
         };
-        let socket = PacketSocket { fd };
+        let socket = PacketSocket { fd, traffic, interface: Cell::new(0), udp: OnceCell::new() };
         if traffic != Traffic::Everything {
             socket.attach(&filter(traffic))?;
         }
@@ -70,7 +77,11 @@ impl PacketSocket {
 
     /// Receive frames of this framing from an interface, or none (to send only).
     pub fn bind(&self, interface: u32, framing: Option<Framing>) -> io::Result<()> {
+        if framing == Some(Framing::Udp) {
+            self.attach(&udp_filter(self.traffic))?;
+        }
         let protocol = match framing {
+            Some(Framing::Udp) => libc::ETH_P_IP as u16,
             Some(Framing::Length) => libc::ETH_P_802_2 as u16,
             Some(Framing::Ethertype) => ETHERTYPE,
             None => 0,
@@ -79,6 +90,7 @@ impl PacketSocket {
     }
 
     fn bind_to(&self, interface: u32, protocol: u16) -> io::Result<()> {
+        self.interface.set(interface);
         // SAFETY: all-zero is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
@@ -108,6 +120,14 @@ impl PacketSocket {
     }
 
     pub fn join(&self, interface: u32, group: Mac) -> io::Result<()> {
+        self.interface.set(interface);
+        let group = match udp::ip(group) {
+            Some(ip) => {
+                udp::join(self.by_udp()?, interface, ip)?;
+                udp::group_mac(ip)
+            }
+            None => group,
+        };
         let mut address = [0u8; 8];
         address[..6].copy_from_slice(&group.0);
         let membership = libc::packet_mreq {
@@ -123,7 +143,19 @@ impl PacketSocket {
         set_option(self.raw(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
     }
 
+    fn by_udp(&self) -> io::Result<&UdpSocket> {
+        if self.udp.get().is_none() {
+            let _ = self.udp.set(udp::socket(self.interface.get(), 0)?);
+        }
+        Ok(self.udp.get().expect("just set"))
+    }
+
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        if is_udp(frame) {
+            let to = Mac(frame[..6].try_into().expect("6 bytes"));
+            let ip = udp::ip(to).ok_or_else(|| io::Error::other(format!("{to} is no IPv4 address")))?;
+            return self.by_udp()?.send_to(&frame[ETHERNET_HEADER..], (ip, udp::PORT)).map(drop);
+        }
         // SAFETY: reads `frame` only.
         let sent = unsafe { libc::send(self.raw(), frame.as_ptr().cast(), frame.len(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -283,6 +315,35 @@ fn filter(traffic: Traffic) -> [libc::sock_filter; 6] {
         step(EQUAL, 0, 3, u32::from_be_bytes(MAGIC)),
         step(LOAD_BYTE, 0, 0, ETHERNET_HEADER as u32 + 5),
         step(AT_LEAST, at_least, below, 16),
+        step(RETURN, 0, 0, u32::MAX),
+        step(RETURN, 0, 0, 0),
+    ]
+}
+
+/// The same behind IPv4 without options, unfragmented, and UDP to our port.
+fn udp_filter(traffic: Traffic) -> [libc::sock_filter; 14] {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_ABS) as u16;
+    const JUMP: u16 = (libc::BPF_JMP | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let (byte, half, word) = (LOAD | libc::BPF_B as u16, LOAD | libc::BPF_H as u16, LOAD | libc::BPF_W as u16);
+    let (equal, at_least, any) =
+        (JUMP | libc::BPF_JEQ as u16, JUMP | libc::BPF_JGE as u16, JUMP | libc::BPF_JSET as u16);
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let user = (ETHERNET_HEADER + udp::HEADERS) as u32;
+    let (test, control) = if traffic == Traffic::Test { (0, 1) } else { (1, 0) };
+    [
+        step(byte, 0, 0, 14), // version and length of the header
+        step(equal, 0, 11, 0x45),
+        step(byte, 0, 0, 23), // protocol
+        step(equal, 0, 9, libc::IPPROTO_UDP as u32),
+        step(half, 0, 0, 20), // more fragments, or not the first
+        step(any, 7, 0, 0x3FFF),
+        step(half, 0, 0, 36), // destination port
+        step(equal, 0, 5, u32::from(udp::PORT)),
+        step(word, 0, 0, user),
+        step(equal, 0, 3, u32::from_be_bytes(MAGIC)),
+        step(byte, 0, 0, user + 5),
+        step(at_least, test, control, 16),
         step(RETURN, 0, 0, u32::MAX),
         step(RETURN, 0, 0, 0),
     ]

@@ -137,7 +137,7 @@ fn difference(later: i64, earlier: i64) -> f64 {
     (i128::from(later) - i128::from(earlier)) as f64
 }
 
-fn rate(first: Option<i64>, last: Option<i64>, frames: u64, length: u16) -> Option<Rate> {
+fn rate(first: Option<i64>, last: Option<i64>, frames: u64, (length, extra): (u16, usize)) -> Option<Rate> {
     let seconds = difference(last?, first?) / 1e9;
     if frames < 2 || seconds <= 0.0 {
         return None;
@@ -146,7 +146,7 @@ fn rate(first: Option<i64>, last: Option<i64>, frames: u64, length: u16) -> Opti
     Some(Rate {
         frames_per_s,
         user_mbit_s: frames_per_s * f64::from(length) * 8e-6,
-        wire_mbit_s: frames_per_s * wire_bytes(usize::from(length)) as f64 * 8e-6,
+        wire_mbit_s: frames_per_s * wire_bytes(usize::from(length) + extra) as f64 * 8e-6,
         intervals: frames - 1,
     })
 }
@@ -191,15 +191,26 @@ fn latency(received: &[Record], flow: &Flow, clocks: &[ClockFit]) -> Option<(Dis
 
 /// Round trips as the asking node saw them: first answer of each node to each request, µs.
 pub fn round_trips(point: &Point, sent: &[Record], received: &[Record]) -> Vec<RoundTrip> {
+    let every = trips_ns(point, sent, received).into_iter();
+    let in_us = |trips: Vec<i64>| distribution(trips.into_iter().map(|ns| ns as f64 / 1e3).collect());
+    every.filter_map(|(node, trips)| Some(RoundTrip { node, distribution: in_us(trips)? })).collect()
+}
+
+/// Of each node that answers: first answer minus request, in ns.
+fn trips_ns(point: &Point, sent: &[Record], received: &[Record]) -> Vec<(u16, Vec<i64>)> {
     let left: HashMap<u32, i64> = sent.iter().map(|record| (record.sequence, record.send_ns)).collect();
+    let trip = |answer: &Record| Some(answer.receive_ns - left.get(&answer.sequence)?);
     let answers = point.flows.iter().filter(|flow| flow.to == 0);
-    answers
-        .filter_map(|flow| {
-            let trips = first_copies(received, flow)
-                .filter_map(|answer| Some((answer.receive_ns - left.get(&answer.sequence)?) as f64 / 1e3));
-            Some(RoundTrip { node: flow.from, distribution: distribution(trips.collect())? })
-        })
-        .collect()
+    answers.map(|flow| (flow.from, first_copies(received, flow).filter_map(trip).collect())).collect()
+}
+
+/// Their histograms, where logs were kept.
+pub fn count_trips(point: &Point, sent: &[Record], received: &[Record], bin_ns: u32) -> Trips {
+    let mut counted = Trips::new(bin_ns);
+    for (node, trips) in trips_ns(point, sent, received) {
+        trips.into_iter().for_each(|trip| counted.add(node, trip));
+    }
+    counted
 }
 
 /// The same from their histograms.
@@ -221,10 +232,17 @@ pub fn flows(point: &Point, results: &[NodeResult], clocks: &[ClockFit]) -> Vec<
             })
         })
         .collect();
-    point.flows.iter().map(|flow| summarise(flow, results, clocks, &mut drops)).collect()
+    let extra = point.local.framing.header_bytes();
+    point.flows.iter().map(|flow| summarise((flow, extra), results, clocks, &mut drops)).collect()
 }
 
-fn summarise(flow: &Flow, results: &[NodeResult], clocks: &[ClockFit], drops: &mut [u64]) -> FlowSummary {
+fn summarise(
+    (flow, extra): (&Flow, usize),
+    results: &[NodeResult],
+    clocks: &[ClockFit],
+    drops: &mut [u64],
+) -> FlowSummary {
+    let lengths = (flow.length, extra);
     let (from, to) = (&results[usize::from(flow.from)], &results[usize::from(flow.to)]);
     let sent = from.report.as_ref().and_then(|report| report.sent.as_ref()).filter(|sent| sent.stream == flow.stream);
     let received = to.report.as_ref().and_then(|report| {
@@ -281,8 +299,8 @@ fn summarise(flow: &Flow, results: &[NodeResult], clocks: &[ClockFit], drops: &m
         receive_spacing_us: spacing(first_copies(to.received, flow).map(|record| record.receive_ns)),
         latency_sigma_us: latency.as_ref().map(|(_, sigma)| *sigma),
         latency_us: latency.map(|(distribution, _)| distribution),
-        sent_rate: sent.and_then(|s| rate(s.first_ns, s.last_ns, s.sent, flow.length)),
-        received_rate: received.and_then(|(r, _)| rate(r.first_ns, r.last_ns, r.counts.received, flow.length)),
+        sent_rate: sent.and_then(|s| rate(s.first_ns, s.last_ns, s.sent, lengths)),
+        received_rate: received.and_then(|(r, _)| rate(r.first_ns, r.last_ns, r.counts.received, lengths)),
     }
 }
 
@@ -354,7 +372,7 @@ mod tests {
                 received: &[],
             });
             let flow = Flow { stream, from: 0, to: 1, planned: Some(100), length: 64 };
-            let flow = summarise(&flow, &results, &[], &mut drops);
+            let flow = summarise((&flow, 0), &results, &[], &mut drops);
             (flow.lost.unwrap(), flow.loss.unwrap())
         })
     }

@@ -1,12 +1,13 @@
 //! The options of a test, and the test they make.
 
 use crate::cli::{Options, number, positive};
-use crate::frame::{HEADER, Mac};
+use crate::frame::{Framing, HEADER, Mac};
 use crate::job::{Receive, Transmit, largest_user};
 use crate::lists::{parse_sizes, parse_times};
 use crate::pacing::{Arrivals, Late};
 use crate::payload::Payload;
 use crate::plan::{Direction, Test, TestKind};
+use crate::udp;
 use std::sync::Arc;
 
 /// The options of a test as they were given.
@@ -151,7 +152,8 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         return Err("--count or --seconds, not both".into());
     }
     let background = kind == TestKind::Background;
-    let sizes = given.sizes.unwrap_or_else(|| vec![if background { 1500 } else { 64 }]);
+    let sizes =
+        given.sizes.unwrap_or_else(|| vec![if background { 1500 - options.framing.header_bytes() as u16 } else { 64 }]);
     let largest = largest_user(options.framing, u32::MAX);
     for &size in sizes.iter().chain(&given.request_bytes) {
         if !(HEADER..=largest).contains(&usize::from(size)) {
@@ -170,7 +172,16 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
     if !times.is_empty() && count as usize > times.len() {
         return Err(format!("--count {count}: the file has {} times", times.len()));
     }
-    let group = Mac([3, 0, 0, 0x46, 0x47, 1]);
+    let udp = options.framing == Framing::Udp;
+    if udp && given.transmit == Some(Transmit::Ring) {
+        return Err("--transmit ring sends raw frames only; --udp goes by the kernel's stack".into());
+    }
+    if given.group.is_some_and(|group| udp::ip(group).is_some() != udp) {
+        return Err(
+            if udp { "--group: with --udp an IPv4 address" } else { "--group: an IPv4 address needs --udp" }.into()
+        );
+    }
+    let group = if udp { udp::address([239, 255, 70, 71].into()) } else { Mac([3, 0, 0, 0x46, 0x47, 1]) };
     let test = Test {
         kind,
         sizes: if kind == TestKind::Clock { Vec::new() } else { sizes },

@@ -34,6 +34,7 @@ What is sent
   --direction HOW       of a stream: to-peer (default), from-peer, both
   --payload HOW         random (default), ramp, constant
   --ethertype           EtherType 0x88B5 instead of a length field
+  --udp                 the same as UDP over IPv4: -p and --group are IPv4 addresses then
   --marks N             MARK frames before and after; default 0
   --histogram-ns N      count round trips in bins of N ns instead of logging frames: for very long scans
   --group ADDRESS       of one-to-many; default 03:00:00:46:47:01

@@ -98,8 +98,9 @@ impl Requester {
         let asked_end = asking.seconds.map(|seconds| start + (seconds * 1e9) as i64);
         let responders = self.job.expect.len();
         let mut ceiling = Ceiling::new(asking.max_rate_mbit);
-        let exchange_bytes = crate::frame::wire_bytes(user)
-            + responders as u64 * crate::frame::wire_bytes(usize::from(asking.response_length));
+        let extra = self.job.framing.header_bytes();
+        let exchange_bytes = crate::frame::wire_bytes(user + extra)
+            + responders as u64 * crate::frame::wire_bytes(usize::from(asking.response_length) + extra);
         let mut sent = Sent { stream: header.stream, ..Sent::default() };
         let mut next = start;
         let mut refusals = Refusals::default();

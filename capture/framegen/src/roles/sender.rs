@@ -173,7 +173,7 @@ impl Sender {
                     }
                 }
             }
-            ceiling.sent(now, wire_bytes(user));
+            ceiling.sent(now, wire_bytes(user + self.job.framing.header_bytes()));
             pacer.sent(now);
             header.sequence += 1;
         }

@@ -36,6 +36,8 @@ pub enum Token {
 
 pub struct Testing {
     pub test: Test,
+    /// Round trips are counted in bins of this width when all is done, and not logged.
+    pub histogram_ns: Option<u32>,
     /// Of node 0, 1, ... in the world.
     pub hosts: Vec<usize>,
     pub start_us: f64,
@@ -51,9 +53,10 @@ pub struct Testing {
 }
 
 impl Testing {
-    pub fn new(test: Test, hosts: Vec<usize>, start_us: f64, session: u32) -> Testing {
+    pub fn new(mut test: Test, hosts: Vec<usize>, start_us: f64, session: u32) -> Testing {
         let exchanges = vec![Vec::new(); hosts.len() - 1];
         Testing {
+            histogram_ns: test.histogram_ns.take(),
             test,
             hosts,
             start_us,

@@ -9,12 +9,12 @@ use super::world::World;
 use crate::cli::{self, Options};
 use crate::control::{Identity, LogKind, header};
 use crate::folder::{Description, Files, describe};
-use crate::frame::{Kind, Mac};
+use crate::frame::{Framing, Kind, Mac};
 use crate::plan::Test;
 use crate::point::{RawPoint, summarise};
 use crate::random::Random;
 use crate::store::{Store, whole};
-use crate::summary::{Node as NodeSummary, Summary};
+use crate::summary::{Node as NodeSummary, Summary, count_trips};
 use crate::sync::fit;
 use std::io;
 use std::path::Path;
@@ -38,6 +38,9 @@ fn read_test(plan: &TestPlan, macs: &[Mac]) -> Result<Test, String> {
         }
     }
     let options: Options = cli::parse(words.into_iter().map(Into::into))?;
+    if options.framing == Framing::Udp {
+        return Err("udp: virtual hosts send raw frames only".into());
+    }
     let test = options.test.ok_or_else(|| format!("`{}` is no test", plan.kind))?;
     if test.times_ns.is_empty() && test.arrivals == crate::pacing::Arrivals::File {
         return Err("times: a file with one time in µs a line".into());
@@ -184,8 +187,12 @@ fn write_pauses(plan: &SwitchPlan, paused: &[Paused], folder: &Path) -> io::Resu
 fn write_test(plan: &SwitchPlan, nodes: &[Node], mut test: Testing, folder: &Path, more: Table) -> io::Result<()> {
     let mut store = Store::new(Some(folder.to_owned()))?;
     for raw in &mut test.raw {
-        store_logs(&mut store, raw)?;
+        match test.histogram_ns {
+            Some(bin_ns) => store_histogram(&mut store, raw, bin_ns)?,
+            None => store_logs(&mut store, raw)?,
+        }
     }
+    test.test.histogram_ns = test.histogram_ns;
     let exchanges: Vec<_> = (1..).zip(test.exchanges.iter().map(Vec::as_slice)).collect();
     let clock_files = store.clocks(&exchanges)?;
     let clocks: Vec<_> = exchanges.iter().filter_map(|&(node, exchanges)| fit(node, exchanges)).collect();
@@ -216,12 +223,19 @@ fn write_test(plan: &SwitchPlan, nodes: &[Node], mut test: Testing, folder: &Pat
         origin: "simulated",
         hosts: names,
         link_mbit_s: Some(plan.all_ports(nodes.len())[test.hosts[0]].rate_mbit_s),
-        files: Files { clocks: clock_files, ..Files::default() },
+        files: Files { clocks: clock_files, histogram_ns: test.histogram_ns, ..Files::default() },
         more,
     };
     let value = serde_json::to_value(&summary).map_err(io::Error::other)?;
     whole(folder, "summary.json", &format!("{value:#}\n"))?;
     crate::folder::write(folder, &describe(&summary, &description))
+}
+
+fn store_histogram(store: &mut Store, raw: &mut RawPoint, bin_ns: u32) -> io::Result<()> {
+    let trips = count_trips(&raw.point, raw.sent[0].records(), raw.received[0].records(), bin_ns);
+    store.histogram(&trips.rows(raw.index as u32, u32::from(raw.point.length)))?;
+    raw.trips = Some(trips);
+    Ok(())
 }
 
 fn store_logs(store: &mut Store, raw: &mut RawPoint) -> io::Result<()> {
