@@ -3,7 +3,7 @@
 // ends in a mark.
 
 import { Axis } from "./axis.js";
-import { firstFrom, Table } from "./columns.js";
+import { Ascending, firstFrom, Table } from "./columns.js";
 import { Spans } from "./spans.js";
 
 /**
@@ -105,24 +105,29 @@ export class SpansLane {
    */
   drawShares({ pen, axis, colours, matches }, top) {
     const { spans } = this, step = axis.step;
+    const wide = axis.right - axis.left, kinds = this.colours.length, shares = new Float64Array(wide * kinds);
     spans.covered(axis.low, this.one);
-    for (let x = axis.left; x < axis.right; x++) {
-      spans.covered(axis.time(x + 1), this.two);
-      const stacked = [0, 0];
-      for (let kind = 0; kind < this.colours.length; kind++) {
-        const share = Math.min((this.two[kind] - this.one[kind]) / step, 1);
-        if (share <= 0) continue;
-        const [y, height] = this.place(kind, top), tall = Math.max(share * height, 1), under = this.halves ? kind % 2 : 0;
-        pen.fillStyle = colours[this.colours[kind]];
-        pen.fillRect(x, Math.max(y, y + height - tall - stacked[under]), 1, tall);
-        stacked[under] += tall;
-      }
+    for (let x = 0; x < wide; x++) {
+      spans.covered(axis.time(axis.left + x + 1), this.two);
+      for (let kind = 0; kind < kinds; kind++) shares[kind * wide + x] = Math.min((this.two[kind] - this.one[kind]) / step, 1);
       this.one.set(this.two);
+    }
+    const stacked = [new Float64Array(wide), new Float64Array(wide)];
+    for (let kind = 0; kind < kinds; kind++) {
+      const [y, height] = this.place(kind, top), under = stacked[this.halves ? kind % 2 : 0];
+      pen.fillStyle = colours[this.colours[kind]];
+      for (let x = 0; x < wide; x++) {
+        const share = shares[kind * wide + x];
+        if (share <= 0) continue;
+        const tall = Math.max(share * height, 1);
+        pen.fillRect(axis.left + x, Math.max(y, y + height - tall - under[x]), 1, tall);
+        under[x] += tall;
+      }
     }
     if (!matches) return;
     pen.fillStyle = colours.match;
     for (let x = axis.left; x < axis.right; x++) {
-      const from = firstFrom(spans.start, axis.time(x)), to = firstFrom(spans.start, axis.time(x + 1));
+      const from = spans.starts.firstFrom(axis.time(x)), to = spans.starts.firstFrom(axis.time(x + 1));
       for (let row = from; row < to; row++) if (matches[row]) { pen.fillRect(x, top - 3, 1, 3); break; }
     }
   }
@@ -259,35 +264,60 @@ export class ProblemsLane {
 export class LineLane {
   /**
    * @param {string} label
-   * @param {Float64Array} changes us, ascending
-   * @param {ArrayLike<number>} levels from each change on: 0 low, 1 high, 2 unknown
+   * @param {() => [Float64Array, ArrayLike<number>]} load gives the changes (us, ascending) and the levels from each on:
+   *   0 low, 1 high, 2 unknown
    */
-  constructor(label, changes, levels) {
+  constructor(label, load) {
     this.label = label;
-    this.changes = changes;
-    this.levels = levels;
+    this.load = load;
     this.height = 13;
+    /** @type {{times: Ascending, levels: ArrayLike<number>} | null} */
+    this._loaded = null;
   }
+
+  get loaded() {
+    if (!this._loaded) {
+      const [changes, levels] = this.load();
+      this._loaded = { times: new Ascending(changes), levels };
+    }
+    return this._loaded;
+  }
+
+  get changes() { return this.loaded.times.numbers; }
+
+  get levels() { return this.loaded.levels; }
 
   /**
    * @param {Scene} scene
    * @param {number} top
    */
   draw({ pen, axis, colours }, top) {
-    const { changes, levels } = this, ys = [top + this.height - 1.5, top + 1.5, top + this.height / 2];
+    if (!this._loaded) {
+      pen.fillStyle = colours.soft;
+      pen.fillText("…", axis.left + 4, top + this.height / 2);
+      return;
+    }
+    const { changes, levels } = this, { times } = this._loaded, ys = [top + this.height - 1.5, top + 1.5, top + this.height / 2];
     const yOf = (/** @type {number} */ row) => ys[row > 0 ? levels[row - 1] : 2];
-    let row = firstFrom(changes, axis.low);
-    const to = firstFrom(changes, axis.high);
+    let row = times.firstFrom(axis.low);
+    const to = times.firstFrom(axis.high);
     pen.strokeStyle = colours.ink;
     pen.fillStyle = colours.soft;
     pen.lineWidth = 1;
     if (to - row > axis.right - axis.left) {
+      // Pixels that look alike are drawn together: -1 is one in which the line changes.
+      let since = axis.left, y = NaN;
+      const fill = (/** @type {number} */ x) => pen.fillRect(since, y < 0 ? ys[1] : y, x - since, y < 0 ? ys[0] - ys[1] : 1);
       for (let x = axis.left; x < axis.right; x++) {
-        const next = firstFrom(changes, axis.time(x + 1));
-        if (next > row) pen.fillRect(x, ys[1], 1, ys[0] - ys[1]);
-        else pen.fillRect(x, yOf(row), 1, 1);
+        const next = times.firstFrom(axis.time(x + 1)), now = next > row ? -1 : yOf(row);
+        if (now !== y) {
+          if (x > axis.left) fill(x);
+          since = x;
+          y = now;
+        }
         row = next;
       }
+      fill(axis.right);
       return;
     }
     pen.beginPath();

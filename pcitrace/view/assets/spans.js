@@ -1,6 +1,6 @@
 // Spans of time in order, and how much of the time they cover: what a lane draws when its rows are narrower than pixels.
 
-import { firstFrom } from "./columns.js";
+import { Ascending } from "./columns.js";
 
 const BLOCK = 64;
 
@@ -14,6 +14,7 @@ export class Spans {
    */
   constructor(start, end, kind, kinds) {
     this.start = start;
+    this.starts = new Ascending(start);
     this.end = end;
     this.kind = kind;
     this.kinds = kinds;
@@ -42,7 +43,7 @@ export class Spans {
    * @param {number} high
    */
   range(low, high) {
-    let from = firstFrom(this.start, low);
+    let from = this.starts.firstFrom(low);
     // A span that began earlier may still go on.
     while (from > 0 && this.reach[Math.ceil(from / BLOCK)] > low) {
       let back = from - 1;
@@ -53,7 +54,7 @@ export class Spans {
       if (stop === 0 || this.reach[stop / BLOCK] <= low) break;
       if (hit < 0) from = stop;
     }
-    return [from, firstFrom(this.start, high)];
+    return [from, this.starts.firstFrom(high)];
   }
 
   /**
@@ -63,7 +64,7 @@ export class Spans {
    */
   covered(time, out) {
     // The last span before `time` may go on behind it: its block is counted row by row.
-    const to = firstFrom(this.start, time), block = Math.floor(Math.max(to - 1, 0) / BLOCK), from = block * this.kinds;
+    const to = this.starts.firstFrom(time), block = Math.floor(Math.max(to - 1, 0) / BLOCK), from = block * this.kinds;
     for (let one = 0; one < this.kinds; one++) out[one] = this.before[from + one];
     for (let row = block * BLOCK; row < to; row++) out[this.kind[row]] += Math.min(this.end[row], time) - this.start[row];
   }

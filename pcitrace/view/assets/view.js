@@ -78,6 +78,17 @@ export class View {
     this.listen();
     this.fromAddress();
     this.resize();
+    this.loadLines();
+  }
+
+  /** The lines come one by one after the first picture: each is some millions of changes. */
+  async loadLines() {
+    for (const lane of this.made.flat()) {
+      if (!(lane instanceof LineLane)) continue;
+      await new Promise(done => setTimeout(done));
+      void lane.loaded;
+      if (this.waves) this.draw();
+    }
   }
 
   // --- what is on the page
@@ -158,10 +169,9 @@ export class View {
    */
   lanesOf(bus, number) {
     const { transactions } = bus, command = transactions.column("command"), end = transactions.column("termination");
-    const kinds = Uint8Array.from({ length: transactions.n }, (_, row) => {
-      const value = command.number(row);
-      return kindOf(value === null ? null : Number(value));
-    });
+    const codes = command.floats(), kinds = new Uint8Array(transactions.n);
+    const kindOfCode = Uint8Array.from({ length: 16 }, (_, code) => kindOf(code)), unknown = kindOf(null);
+    for (let row = 0; row < kinds.length; row++) kinds[row] = codes[row] >= 0 ? kindOfCode[codes[row]] : unknown;
     const spans = new Spans(bus.start, bus.end, kinds, KINDS.length);
     /** @type {Lane[]} */
     const out = [
@@ -176,11 +186,12 @@ export class View {
     const problems = /** @type {Table} */ (bus.tables.get("problems"));
     if (problems.n) out.push(new ProblemsLane(`${bus.name} problems`, problems, ascending(bus.onAxis(problems, "sample"))));
     for (const wave of this.about.buses[number].waves ?? []) {
-      const changes = Float64Array.from(/** @type {any} */ (new Column(wave.changes, this.bytes).numbers()), Number);
-      const { start_us: start, slope } = bus.about.axis, us = bus.about.us_per_sample;
-      for (let n = 0; n < changes.length; n++) changes[n] = changes[n] * us * slope + start;
-      const levels = /** @type {Uint32Array} */ (new Column(wave.levels, this.bytes).numbers());
-      out.push(new LineLane(wave.line, changes, levels));
+      out.push(new LineLane(wave.line, () => {
+        const changes = new Column(wave.changes, this.bytes).floats();
+        const { start_us: start, slope } = bus.about.axis, us = bus.about.us_per_sample;
+        for (let n = 0; n < changes.length; n++) changes[n] = changes[n] * us * slope + start;
+        return [changes, /** @type {Uint32Array} */ (new Column(wave.levels, this.bytes).numbers())];
+      }));
     }
     return out;
   }
