@@ -65,6 +65,7 @@ DRAWN = {
     "shares": lambda run, ax: plot.shares(run, "A", by="places", ax=ax),
     "terminations": lambda run, ax: plot.terminations(run, "A", ax=ax),
     "waits": lambda run, ax: plot.waits(run, "A", ax=ax),
+    "waveform": lambda run, ax: plot.waveform(run, 0.0, 5.0, bus="A", ax=ax),
     "line": lambda run, ax: plot.line(run, [1, 2, 3], [2, 4, 6.5], [0.1] * 3, intercept=0, slope=2, ax=ax),
     "budget": lambda run, ax: plot.budget(run, pd.Series({"a": 1.0, "b": 2.0}), 3.1, unit="us", ax=ax),
 }
