@@ -52,7 +52,7 @@ def test_no_command_line_gives_a_traceback(
     Path("empty").touch()
 
     @seed(15)
-    @settings(max_examples=12, database=None, suppress_health_check=[*HealthCheck])
+    @settings(max_examples=8, database=None, suppress_health_check=[*HealthCheck])
     @given(lines(command))
     def check(words: list[str]) -> None:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
