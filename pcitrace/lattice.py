@@ -9,6 +9,7 @@ best reading costs that differs in it (max-marginals: Wainwright and Jordan 2008
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -19,7 +20,21 @@ import numpy.typing as npt
 from pcitrace import _kernel
 from pcitrace.columns import Booleans, Floats, Integers
 
-__all__ = ["BINS", "CONTEXTS", "Goals", "Reading", "Sequence", "Table", "Track", "bins", "density", "read"]
+__all__ = [
+    "BINS",
+    "BROAD",
+    "CONTEXTS",
+    "CUT",
+    "Goals",
+    "Learner",
+    "Reading",
+    "Sequence",
+    "Table",
+    "Track",
+    "bins",
+    "density",
+    "read",
+]
 
 Costs = npt.NDArray[np.float32]
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
@@ -28,8 +43,9 @@ BINS: int = _kernel.LATTICE_BINS
 ZERO = BINS // 2
 """The bin of times about zero; later ones are positive, eight an octave."""
 
-CONTEXTS = 5
-"""What the item before was: left over; inside a segment of track 0, the end of one; the same of track 1."""
+CONTEXTS, CUT = 14, 13
+"""What was before: left over for long; inside a segment of track 0, the end of one; the same of track 1; then the first
+and the second left-over item behind each of these; one left over that was cut."""
 
 ALIKE, FITTED = 12.0, 2.5
 """Segments that differ alike count as so many; what differs in several segments is worth this part less.
@@ -95,6 +111,8 @@ class Goals:
         Whether segments and targets do not overlap in time.
     unknown : bool
         Whether it is not known what there was to claim; else segments that claim nothing are rare.
+    longest_us : float
+        The longest pause that is expected inside a segment.
     """
 
     time_us: Floats
@@ -106,6 +124,7 @@ class Goals:
     at_begin: bool
     whole: bool = True
     unknown: bool = False
+    longest_us: float = np.inf
 
     def __len__(self) -> int:
         return len(self.time_us)
@@ -193,6 +212,18 @@ class Reading:
         margins = np.where(differs, np.minimum(self.margins, most), self.margins).astype(np.float32)
         return replace(self, margins=margins)
 
+    def edges(self) -> set[tuple[int, int, int, bool]]:
+        """Return all beginnings and ends of segments that claim a target: item, track, target, whether it begins."""
+        return {
+            (int(item), int(self.track[item]), int(self.target[item]), begins)
+            for begins, there in ((True, self.begins), (False, self.ends))
+            for item in np.flatnonzero(there & (self.target >= 0))
+        }
+
+    def last_target(self, track: int) -> int:
+        """Return the last target that a track's segments claim; -1 for none."""
+        return int(self.target[self.track == track].max(initial=-1))
+
     def same(self, other: Reading) -> bool:
         """Return whether both say the same of every item."""
         return all(
@@ -237,6 +268,55 @@ def bins(times_us: Floats) -> Integers:
 
 KERNEL = np.array([1, 2, 3, 2, 1]) / 9
 """How one observed time speaks for its neighbours: bins are 9 % wide, so up to about 20 %."""
+
+
+BROAD = 3.0
+"""Observations that a first guess is worth."""
+
+COARSE = 4
+"""Bins of a table over times that are learned together."""
+
+
+@dataclass
+class Learner:
+    """Learns tables of costs from what a reading shows, and keeps account of what that costs.
+
+    A reading is compared with others by all that it takes to describe the capture with it: what its pieces cost by its
+    tables, and the tables. Else a reading could learn for nothing that the strangest thing is usual.
+
+    Attributes
+    ----------
+    nats : float
+        What learning cost so far: by so much were the observations dearer while the tables were not known (the
+        marginal likelihood under a Dirichlet prior against the learned table: MacKay, Information Theory, Inference and
+        Learning Algorithms, 2003, chapter 28).
+    """
+
+    nats: float = 0.0
+
+    def density(self, values: Integers, prior: Floats, smooth: bool = True) -> Costs:
+        """Return costs of a histogram, of which the prior is worth `BROAD` observations."""
+        counts = np.bincount(values, minlength=len(prior)).astype(float)[: len(prior)]
+        if smooth:
+            # What is learned of a time is learned of its neighbours.
+            rest = -len(counts) % COARSE
+            counts, coarse = (np.pad(one, (0, rest)).reshape(-1, COARSE).sum(axis=1) for one in (counts, prior))
+        else:
+            coarse = prior
+        self.nats += _learning(counts, coarse)
+        return density(values, prior, BROAD, smooth)
+
+
+def _learning(counts: Floats, prior: Floats) -> float:
+    """Return by how much some observations were dearer while their table was learned."""
+    some = np.flatnonzero(counts)
+    if not len(some):
+        return 0.0
+    seen, first = counts[some], BROAD * prior[some]
+    total, broad = float(seen.sum()), BROAD * float(prior.sum())
+    one_by_one = math.lgamma(broad + total) - math.lgamma(broad)
+    one_by_one -= sum(math.lgamma(n + a) - math.lgamma(a) for n, a in zip(seen, first, strict=True))
+    return one_by_one + float((seen * np.log((seen + first) / (total + broad))).sum())
 
 
 def density(values: Integers, prior: Floats, weight: float, smooth: bool = True) -> Costs:

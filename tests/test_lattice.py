@@ -66,6 +66,15 @@ def within(table: np.ndarray, low_us: float, high_us: float) -> float:
     return float(table[min(low, high) : high + 1].min())
 
 
+def behind_left_over(context: int, cut: bool) -> int:
+    """The context behind an item that is left over."""
+    if cut:
+        return 13
+    if 1 <= context <= 4:
+        return 3 + 2 * context
+    return context + 1 if context in (5, 7, 9, 11) else 0
+
+
 def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
     """What a whole reading costs, worked out label by label; inf if it is none."""
     s, total, context = one.sequence, 0.0, 0
@@ -83,14 +92,15 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
             total += s.alone[item, 0] + one.table.follows[context, 0]
             total += one.table.other_units[context, min(int(s.units[item]), 7)]
             total += within(one.table.other[context], ready - since, begin - since) if item else 0.0
-            context = 0
+            context = behind_left_over(context, bool(s.cut[item]))
             continue
         costs, goals = one.table.tracks[t], one.goals[t]
         if part in ("only", "begins"):
             if open_[t] is not None:
                 return np.inf
             total += s.alone[item, 1 + t] + s.alone[item, 3 + t] + one.table.follows[context, 1 + t]
-            total += within(costs.begins[context], ready - since, begin - since) if item else 0.0
+            if item and not (target >= 0 and goals.after):
+                total += within(costs.begins[context], ready - since, begin - since)
             if target < 0:
                 total += s.alone[item, 5 + t]
             else:

@@ -108,11 +108,12 @@ def build(
     disproved = _disproved(hosts, link) if link is not None else ()
     link = None if disproved else link
     ends, columns, drops = _matched(hosts, link, sequence)
+    by_rule = dict(columns)
     readings = read_again(hosts, ends, columns)
     if readings:
         hosts = {name: _as_read(host, readings.get(name)) for name, host in hosts.items()}
         ends, columns, drops = _matched(hosts, link, sequence)
-    judge(hosts, columns, readings)
+    judge(hosts, columns, readings, by_rule)
     names = list(hosts)
     _timing(columns, link)
     columns["queued"] = waited(columns, names, hosts, link)

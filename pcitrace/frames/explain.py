@@ -21,9 +21,9 @@ from pcitrace.errors import FrameMatchError
 from pcitrace.facts import FCS_BYTES
 from pcitrace.frames import Frames
 from pcitrace.frames.margins import SURE
-from pcitrace.lattice import BINS, Costs, bins, density
+from pcitrace.lattice import BINS, BROAD, Costs, bins, density
 from pcitrace.traffic import Traffic
-from pcitrace.traffic.costs import BROAD, EXCESS_BELOW, SIZES, first
+from pcitrace.traffic.costs import EXCESS_BELOW, SIZES, first
 from pcitrace.traffic.dma import BY_RULE, CHEAPEST, KINDS, LEFT_OVER, REASONS, WIRE_LENGTHS
 from pcitrace.traffic.pieces import Pieces
 

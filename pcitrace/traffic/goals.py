@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.lattice import Goals, Reading
+from pcitrace.lattice import Goals, Learner, Reading
 from pcitrace.traffic.content import FCS, HEADER, WireFrames
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.pieces import Pieces
@@ -33,6 +33,19 @@ UNSEEN = {SEND: 1e-13, RECEIVE: 1e-6}
 
 FCS_BYTES = {SEND: (0,), RECEIVE: (0, FCS)}
 """Bytes of check sequence in memory: never of what is sent; of what is received with some cards."""
+
+LONGEST_US = 20.0
+"""Longer pauses inside a frame are not learned: a card that holds the bus's other end fetches or writes on at once."""
+
+LOST, LEAST_SKIP = 0.02, 0.1
+"""Share of frames that are expected to get lost on their way; what the loss of one costs at least, in nats."""
+
+ODD, BLOCKS, OVERLAPS, MISFIT = 7.0, 3.0, 5.0, 4.0
+"""Nats that rare layouts cost: a buffer at an odd byte, reading on to the end of a block, wire and DMA that overlap;
+and each frame that is in none. Judgements: no captures were counted for them."""
+
+BLOCK = (8, 16, 32)
+"""Bytes of the blocks to whose end a card may read on."""
 
 BACK_TO_BACK = 1.5
 """Gaps up to so many times the shortest: the frame waited for the wire, not for its data."""
@@ -65,6 +78,10 @@ class Target:
             np.where(known, np.maximum(wire.most, SHORTEST_RECEIVED), 1 << 16),
         )
 
+    def first(self, count: int) -> Target:
+        """Return the first so many."""
+        return Target(self.start_us[:count], self.end_us[:count], self.least[:count], self.most[:count])
+
     def __len__(self) -> int:
         return len(self.start_us)
 
@@ -81,11 +98,20 @@ class Layout:
         Up to so many more, where that is not known.
     whole : bool
         Store and forward; else wire and DMA overlap.
+    block : int
+        The card moves on to the end of a block of so many bytes of memory; 0: of a data phase.
     """
 
     added: int
     spare: int
     whole: bool
+    block: int = 0
+
+    @property
+    def cost(self) -> float:
+        """Nats by which such a layout is rarer than the usual ones."""
+        blocks = BLOCKS + float(np.log(self.block)) if self.block else 0.0
+        return (ODD if self.added % 2 else 0.0) + blocks + (0.0 if self.whole else OVERLAPS)
 
 
 def unknown_layout(side: int, whole: bool, unit: int) -> Layout:
@@ -95,7 +121,10 @@ def unknown_layout(side: int, whole: bool, unit: int) -> Layout:
 
 def layouts(side: int, whole: bool, unit: int) -> list[Layout]:
     """Return all that can be: in a buffer that begins at any byte of a word, with a check sequence or without."""
-    return [Layout(added, 0, whole) for added in range(unit + FCS_BYTES[side][-1])]
+    found = [Layout(added, 0, whole) for added in range(unit + FCS_BYTES[side][-1])]
+    if side == SEND:
+        found += [Layout(added, 0, whole, block) for block in BLOCK if block > unit for added in range(block)]
+    return found
 
 
 def layout_of(side: int, pieces: Pieces, reading: Reading, target: Target | None, unit: int) -> Layout:
@@ -109,8 +138,9 @@ def layout_of(side: int, pieces: Pieces, reading: Reading, target: Target | None
         whole = _mostly(pieces.bus.first_data_us[head] >= target.end_us[reading.target[head]])
     else:
         whole = _mostly(pieces.bus.last_data_us[tail] <= target.start_us[reading.target[tail]])
-    return max(
-        layouts(side, whole, unit), key=lambda layout: int(fitting(side, pieces, reading, target, layout, unit).sum())
+    return min(
+        layouts(side, whole, unit),
+        key=lambda layout: MISFIT * int((~fitting(side, pieces, reading, target, layout, unit)).sum()) + layout.cost,
     )
 
 
@@ -128,7 +158,7 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
     """Say what the segments of one track may claim, if frames lie in memory like this."""
     after, whole = side == RECEIVE, layout.whole
     if target is None or not len(target):
-        return Goals.none(after, unknown=target is None)
+        return replace(Goals.none(after, unknown=target is None), longest_us=LONGEST_US)
     least, most = _units(side, target, layout, unit)
     time_us = target.end_us if after and whole else target.start_us
     gap = target.start_us[1:] - target.end_us[:-1]
@@ -145,7 +175,13 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
         after,
         at_begin=after or not whole,
         whole=whole,
+        longest_us=LONGEST_US if whole else max(LONGEST_US, _longest(target.end_us - target.start_us)),
     )
+
+
+def _longest(times_us: Floats) -> float:
+    """Return the longest of the times that are known: where wire and DMA overlap the card waits for the wire."""
+    return float(times_us[np.isfinite(times_us)].max(initial=0.0))
 
 
 def _mostly(true: Booleans) -> bool:
@@ -156,16 +192,19 @@ def _units(side: int, target: Target, layout: Layout, unit: int) -> tuple[Intege
     """Return bounds of the data phases of each target: its bytes, and what lies before and behind them."""
     low = np.minimum(target.least, HEADER + 1) if side == SEND else target.least
     low = np.where(target.least <= SHORTEST_RECEIVED, low, target.least)
+    block = layout.block or unit
     least, most = (
-        -(-(bound + more) // unit) for bound, more in ((low, layout.added), (target.most, layout.added + layout.spare))
+        -(-(bound + more) // block) * (block // unit) - layout.added // unit * bool(layout.block)
+        for bound, more in ((low, layout.added), (target.most, layout.added + layout.spare))
     )
     return np.asarray(least), np.asarray(most)
 
 
-def with_skips(goals: Goals, reading: Reading) -> Goals:
+def with_skips(goals: Goals, reading: Reading, learner: Learner) -> Goals:
     """Learn how often a frame on the wire was not received."""
     if not len(goals):
         return goals
     claimed = len(np.unique(reading.target[(reading.track == RECEIVE) & (reading.target >= 0)]))
-    share = (len(goals) - claimed + 0.5) / (len(goals) + 1)
-    return replace(goals, skip=np.full(len(goals), -np.log(share), np.float32))
+    gone = (np.arange(len(goals)) >= claimed).astype(np.int64)
+    there, lost = learner.density(gone, np.array([1 - LOST, LOST]), smooth=False)
+    return replace(goals, skip=np.full(len(goals), max(lost - there, LEAST_SKIP), np.float32))

@@ -48,5 +48,9 @@ class Pieces:
         ready_us = np.where(again, free_us[number[rows]], nics.busy_since_us[rows])
         return cls(rows, nics.take(rows), begin_us, np.minimum(ready_us, begin_us))
 
+    def take(self, which: Integers) -> Pieces:
+        """Return some of the pieces."""
+        return Pieces(self.rows[which], self.bus.take(which), self.begin_us[which], self.ready_us[which])
+
     def __len__(self) -> int:
         return len(self.rows)

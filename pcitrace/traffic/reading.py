@@ -9,7 +9,7 @@ import numpy as np
 from pcitrace.columns import Integers
 from pcitrace.lattice import Reading
 from pcitrace.traffic.csr import join_attempts
-from pcitrace.traffic.dma import CHEAPEST, LEFT_OVER, Dma, Kind
+from pcitrace.traffic.dma import CHEAPEST, EITHER_TAIL, LEFT_OVER, Dma, Kind
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["Claims", "as_read", "claiming", "claims"]
@@ -75,7 +75,7 @@ def as_read(dma: Dma, pieces: Pieces, reading: Reading) -> Dma:
     base = int(alone[-1]) + 1 if len(alone) else 0
     burst[mine] = base + reading.segment[inside]
     same = _unchanged(dma, mine, reading.segment[inside])
-    reason[mine[changed & ~same]] = CHEAPEST
+    reason[mine[(changed & ~same) | (reason[mine] == EITHER_TAIL)]] = CHEAPEST
     _follow(dma, pieces, burst, kind, reason, write)
     return replace(dma, kind=kind, reason=reason, write=write, burst=_numbered(dma, burst))
 

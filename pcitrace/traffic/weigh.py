@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from pcitrace.columns import Integers
-from pcitrace.lattice import Costs, Goals, Reading, Sequence, read
+from pcitrace.lattice import Costs, Learner, Reading, Sequence, read
 from pcitrace.traffic import costs
 from pcitrace.traffic.alone import Alone
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
@@ -33,7 +33,7 @@ from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reading import claiming
 from pcitrace.traffic.variants import shifts, variants
 
-__all__ = ["Found", "alike", "weigh"]
+__all__ = ["Found", "alike", "confirmed", "weigh"]
 
 ROUNDS, FEW = 6, 2
 """Readings at most, each of which learns from the one before; those that tell whether a start is worth more."""
@@ -50,8 +50,16 @@ ALL = 0.98
 On generated cards (`tests/cardbench`, seed 101, control lines) all frames had that of hosts whose reading was right; of
 the hosts with wrong frames about half had less."""
 
+LOOKED_AT, CONFIRMED = 300, 0.98
+"""Pieces of a host of which the rules' reading is held against the cheapest near it, and the share of edges that must
+be the same: on generated cards (`tests/cardbench`, seeds 402 and 403, control lines) that was so of all hosts whose
+reading was right but one, and of one of the nine that had wrong frames."""
+
 CHECKED = 20_000
 """Transactions of a host up to which this is looked at: the time that it takes is bounded."""
+
+OTHERS = 4
+"""Layouts that are tried beside the best."""
 
 NOTHING = 0.5
 """Nats by which a reading has to be cheaper to be looked at further."""
@@ -108,6 +116,28 @@ def alike(dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Ta
     return reader.agreeing(SEND, first) >= ALL
 
 
+def confirmed(dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Target | None]) -> bool:
+    """Return whether the cheapest reading near what was found so far says the same of the host's first pieces."""
+    if targets == (None, None):
+        return True
+    pieces = Pieces.of(dma.bus)
+    head = pieces.take(np.arange(min(len(pieces), LOOKED_AT)))
+    if not len(head):
+        return True
+    first = _first_reading(head, dma, found, targets)
+    until_us = float(head.bus.last_data_us[-1])
+    near = [
+        None
+        if one is None
+        else one.first(max(int(np.searchsorted(one.start_us, until_us)), first.last_target(side) + 1))
+        for side, one in enumerate(targets)
+    ]
+    first, reader = _started(head, dma, found, (near[SEND], near[RECEIVE]))
+    cheapest = min(reader.near(first), key=_cost)
+    edges = first.edges()
+    return len(edges & cheapest.edges()) >= CONFIRMED * len(edges)
+
+
 def _started(
     pieces: Pieces, dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Target | None]
 ) -> tuple[Reading, _Reader]:
@@ -160,8 +190,7 @@ class _Reader:
         target = self.targets[side]
         if target is None or not len(target):
             return 1.0
-        layout = layout_of(side, self.pieces, reading, target, self.unit)
-        fits = fitting(side, self.pieces, reading, target, layout, self.unit)
+        fits = fitting(side, self.pieces, reading, target, self.layout(side, reading), self.unit)
         return float(fits.mean()) if len(fits) else 1.0
 
     def best(self, first: Reading) -> Reading:
@@ -188,6 +217,15 @@ class _Reader:
     def wide(self) -> int:
         """States an item where little is known yet, and where margins count."""
         return WIDE if self.small else 0
+
+    def near(self, first: Reading) -> list[Reading]:
+        """Return what a reading comes to, and those that differ from it alike in every frame."""
+        found = [self.settle(first, rounds=FEW)]
+        for side in (SEND, RECEIVE):
+            target = self.targets[side]
+            count = len(target) if target is not None else 0
+            found += [self.settle(one, rounds=1) for one in variants(first, side, count)]
+        return found
 
     def other_ways(self, best: Reading) -> list[Reading]:
         """Return the readings that settle where all frames of a track are read otherwise, each in the same way."""
@@ -242,7 +280,7 @@ class _Reader:
         sends, receives = (
             goals_of(side, self.targets[side], guesses[side].layout, self.unit) for side in (SEND, RECEIVE)
         )
-        sequence = _sequence(self.pieces, self.alone.costs(nothing, (sends, receives)), self.unit)
+        sequence = _sequence(self.pieces, self.alone.costs(nothing, (sends, receives), Learner()), self.unit)
         return read(sequence, (sends, receives), replace(table, tracks=(tracks[0], tracks[1])), self.wide)
 
     def other_layouts(self, side: int, reading: Reading) -> list[Layout]:
@@ -250,8 +288,10 @@ class _Reader:
         target = self.targets[side]
         if target is None or not (reading.track == side).any():
             return []
-        now = layout_of(side, self.pieces, reading, target, self.unit)
-        return [one for one in layouts(side, now.whole, self.unit) if one != now]
+        now = self.layout(side, reading)
+        others = [one for one in layouts(side, now.whole, self.unit) if one != now]
+        others.sort(key=lambda one: -fitting(side, self.pieces, reading, target, one, self.unit).sum())
+        return others[:OTHERS]
 
     def settle(
         self,
@@ -260,36 +300,24 @@ class _Reader:
         rounds: int = ROUNDS,
         states: int = 0,
     ) -> Reading:
-        """Return the last of some readings, each of which learns from the one before."""
+        """Return the last of some readings, each of which learns from the one before; its cost has what was learned."""
         start = costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
         for _ in range(rounds):
-            before = now
-            sends, receives = (
-                goals_of(
-                    side,
-                    self.targets[side],
-                    fixed[side] or layout_of(side, self.pieces, now, self.targets[side], self.unit),
-                    self.unit,
-                )
-                for side in (SEND, RECEIVE)
-            )
-            goals = (sends, with_skips(receives, now))
-            sequence = _sequence(self.pieces, self.alone.costs(now, goals), self.unit)
-            now = read(sequence, goals, costs.learned(sequence, goals, now, start, self.longest_us(goals)), states)
+            before, learner = now, Learner()
+            lie = [fixed[side] or self.layout(side, now) for side in (SEND, RECEIVE)]
+            sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
+            goals = (sends, with_skips(receives, now, learner))
+            sequence = _sequence(self.pieces, self.alone.costs(now, goals, learner), self.unit)
+            table = costs.learned(sequence, goals, now, start, learner)
+            now = read(sequence, goals, table, states)
+            now.cost += learner.nats + sum(layout.cost for layout in lie)
             if now.same(before):
                 break
         return now
 
-    def longest_us(self, goals: tuple[Goals, Goals]) -> tuple[float, float]:
-        """Return the longest pauses inside frames: where wire and DMA overlap the card waits for the wire."""
-        out = []
-        for target, goal in zip(self.targets, goals, strict=True):
-            longest = costs.LONGEST_US
-            if target is not None and not goal.whole:
-                wire_us = target.end_us - target.start_us
-                longest = max(longest, float(wire_us[np.isfinite(wire_us)].max(initial=0.0)))
-            out.append(longest)
-        return out[SEND], out[RECEIVE]
+    def layout(self, side: int, reading: Reading) -> Layout:
+        """Return the layout in which most frames of a track agree with the wire."""
+        return layout_of(side, self.pieces, reading, self.targets[side], self.unit)
 
 
 def _cost(reading: Reading) -> float:

@@ -66,8 +66,19 @@ pub struct Targets {
     pub at_begin: bool,
 }
 
-/// What was the item before, for the pause after it: left over, inside a segment, the end of one.
-pub const CONTEXTS: usize = 5;
+/// What was before an item: left over for long; inside a segment, the end of one, of either track; the first and the
+/// second item left over behind each of these; one left over that was cut.
+pub const CONTEXTS: usize = 14;
+
+/// The context after an item that is left over.
+pub fn left_over(context: u8, cut: bool) -> u8 {
+    match context {
+        _ if cut => 13,
+        inside @ 1..=4 => 3 + 2 * inside,
+        first @ 5..=12 if first % 2 == 1 => first + 1,
+        _ => 0,
+    }
+}
 
 /// Costs of one track.
 #[derive(Default)]

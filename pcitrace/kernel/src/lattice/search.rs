@@ -1,6 +1,6 @@
 //! The search, forwards and backwards.
 
-use super::model::{CONTEXTS, Costs, Items, Limits, NONE, Targets, bin};
+use super::model::{CONTEXTS, Costs, Items, Limits, NONE, Targets, bin, left_over};
 use rustc_hash::FxHashMap;
 
 /// What an item is in its track.
@@ -319,7 +319,7 @@ fn expand(
         + costs.follows[context][0]
         + pause(&costs.other[context])
         + entry(&costs.other_units[context], items.units[item]);
-    out.push(State { context: 0, ..state }, cost, Part::Other, 0, NONE);
+    out.push(State { context: left_over(state.context, items.cut[item]), ..state }, cost, Part::Other, 0, NONE);
     for t in 0..2 {
         let (track, mine) = (state.tracks[t], &costs.tracks[t]);
         if track.units > 0 {
@@ -338,17 +338,18 @@ fn expand(
             let track = Track { units, last: item as u32, was_cut, ..track };
             part(items, targets, costs, item, state, t, track, cost, out);
         } else {
-            let cost =
-                passed + alone[1 + t] + alone[3 + t] + costs.follows[context][1 + t] + pause(&mine.begins[context]);
+            let cost = passed + alone[1 + t] + alone[3 + t] + costs.follows[context][1 + t];
+            let paused = cost + pause(&mine.begins[context]);
             let open = Track { units: items.units[item], last: item as u32, was_cut: false, claimed: NONE, ..track };
-            part(items, targets, costs, item, state, t, open, cost + alone[5 + t], out);
+            part(items, targets, costs, item, state, t, open, paused + alone[5 + t], out);
             let goals = &targets[t];
             let mut skipped = 0.0;
             for target in track.next as usize..goals.time_us.len() {
                 if skipped > limits.cost || (goals.after && goals.time_us[target] > begin_us + 1.0) {
                     break;
                 }
-                let mut cost = cost + skipped;
+                // When a segment begins is said by its target if that comes first, else by what was before it.
+                let mut cost = skipped + if goals.after { cost } else { paused };
                 if goals.at_begin {
                     cost += lag(items, goals, mine, target, track.last, item);
                 }
