@@ -25,6 +25,7 @@ def test_a_weighed_row(tmp_path: Path) -> None:
     frames = pcitrace.open(analysed("reread", 3, tmp_path, "run-control16.toml")).frames
     table = frames.table
     known = table[table["margin_receive"] >= SURE]
+    known = known.nlargest(1, "margin_receive")
     row = int(known["frame"].iloc[0])
     text = explain(frames, row)
     assert text.startswith(f"frame {row}: {known['sender'].iloc[0]} -> ")

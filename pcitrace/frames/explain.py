@@ -20,7 +20,7 @@ from pcitrace.columns import Floats, Integers, floats, integers
 from pcitrace.errors import FrameMatchError
 from pcitrace.facts import FCS_BYTES
 from pcitrace.frames import Frames
-from pcitrace.frames.margins import SURE
+from pcitrace.frames.margins import AGREED, SURE
 from pcitrace.lattice import BINS, BROAD, Costs, bins, density
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.costs import EXCESS_BELOW, SIZES, first
@@ -251,7 +251,7 @@ def _of_side(side: _Side, frame: pd.Series, row: int, name: str) -> list[str]:
     lines = [
         f"{name}: {edges} us, burst {side.burst[row]}: {len(rows)} pieces, {side.units[rows].sum()} data phases",
         f"  rests on: {REASONS[reason]} ({_evidence(reason)}; {KINDS[kind]})",
-        f"  {_margin(frame[margin])}",
+        f"  {_margin(frame[margin], not frame[[start, end]].isna().any())}",
     ]
     if one.wire >= 0:
         lag = "later" if side.receives else "before"
@@ -271,10 +271,11 @@ def _evidence(reason: int) -> str:
     return "by rule: lengths on the wire" if reason >= WIRE_LENGTHS else "by rule: addresses and data"
 
 
-def _margin(margin: Any) -> str:
+def _margin(margin: Any, given: bool) -> str:
     if pd.isna(margin):
         return "margin: none, nothing was weighed where the rules account for the wire"
-    return f"margin: {margin:.1f} nats, {'given' if margin >= SURE else 'null'} (threshold {SURE:g})"
+    least = AGREED if given and margin < SURE else SURE
+    return f"margin: {margin:.1f} nats, {'given' if given else 'null'} (threshold {least:g})"
 
 
 def _nats(margin: Any) -> str:
