@@ -275,7 +275,7 @@ def _margin(margin: Any, given: bool) -> str:
     if pd.isna(margin):
         return "margin: none, nothing was weighed where the rules account for the wire"
     least = AGREED if given and margin < SURE else SURE
-    return f"margin: {margin:.1f} nats, {'given' if given else 'null'} (threshold {least:g})"
+    return f"margin: {margin:.1f} nats, {'given' if margin >= least else 'null'} (threshold {least:g})"
 
 
 def _nats(margin: Any) -> str:
