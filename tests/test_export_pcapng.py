@@ -121,6 +121,22 @@ def test_filters_columns_and_statistics(folder: Path) -> None:
     assert sum(comment.count("data_parity: ") for comment in comments) == int((problems == "data_parity").sum()) > 0
 
 
+def test_problems_of_no_transaction_are_packets(folder: Path) -> None:
+    source = REPOSITORY / "fixtures" / "faults" / "irdy-inverted.sr"
+    path = exported(folder, source)
+    problems = pcitrace.open(source).bus.problems
+    alone = problems[problems["transaction"].isna()].sort_values("time_us", kind="stable")
+    names = ("frame.time_epoch", "pcibus.bus", "pcibus.problem", "pcibus.start_clk", "frame.comment")
+    lines = tshark(folder, "-r", str(path), "-T", "fields", *(word for name in names for word in ("-e", name)))
+    expected = [
+        [str(round(row["time_us"] * 1e3)), "PCI", row["kind"], str(row["first_clk"]), f"{row['kind']}: {row['text']}"]
+        for row in alone.to_dict("records")
+    ]
+    read = [line.split("\t") for line in lines.splitlines()]
+    assert [[str(round(float(time) * 1e9)), *rest] for time, *rest in read] == expected
+    assert len(expected) == 2
+
+
 def test_frames_in_memory_are_those_on_the_wire(folder: Path, capsys: pytest.CaptureFixture) -> None:
     """Both directions, every byte, held against the wire, whose check sequences are right."""
     source = shared_dir() / "traces" / "nic_g_a" / "bus.vcd.gz"

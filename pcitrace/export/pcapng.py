@@ -51,7 +51,7 @@ HEAD = np.dtype(
         ("initiator_wait_clks", "<u4"),
     ]
 )
-"""What a packet begins with; bus and initiator follow, each with its length, then the data phases."""
+"""What a packet begins with; bus and initiator (of a problem: kind), each with its length, and data phases follow."""
 
 KNOWN = (
     "", "", "command", "address", "bytes", "target_wait_clks", "devsel_clks", "initiator", "dac", "address_parity_ok",
@@ -66,7 +66,7 @@ PHASE = np.dtype([("offset_ns", "<u4"), ("known", "u1"), ("byte_enables", "u1"),
 def write(source: Source, path: Path, options: Options, to: str) -> Exported:
     """Write transactions, and where a run is analysed the frames in memory and on the wire."""
     source.need_bus()
-    rows = {"transactions": 0, "frames": 0, "wire": 0}
+    rows = {"transactions": 0, "problems": 0, "frames": 0, "wire": 0}
     packets = sorted([*memory_packets(source), *wire_packets(source)], key=lambda packet: packet.time_us)
     rows["wire"] = sum(packet.where == "wire" for packet in packets)
     rows["frames"] = len(packets) - rows["wire"]
@@ -125,14 +125,30 @@ def _interface(name: str, link: int, offset_s: int) -> bytes:
 
 def _transactions(source: Source, capture: Any, shift_s: int, counts: dict[str, int]) -> Iterator[Timed]:
     names = [bus.name for bus in source.buses]
+    waiting = _none()
     for rows in source.rows(capture, on_axis=True):
         counts["transactions"] += len(rows.transactions)
-        yield _of_rows(rows, names, shift_s)
+        alone = _problems(rows, names, shift_s)
+        counts["problems"] += len(alone[0])
+        every = [_of_rows(rows, names, shift_s), waiting, alone]
+        times, records = np.concatenate([time for time, _ in every]), pa.concat_arrays([one for _, one in every])
+        order = np.argsort(times, kind="stable")
+        # What is later than these transactions may come between the next ones.
+        until = int(np.searchsorted(times[order], every[0][0].max(initial=-np.inf), side="right"))
+        waiting = times[order[until:]], records.take(pa.array(order[until:]))
+        yield times[order[:until]], records.take(pa.array(order[:until]))
+    yield waiting
+
+
+def _none() -> Timed:
+    return np.zeros(0), pa.array([], pa.large_binary())
 
 
 def _of_rows(rows: Rows, names: list[str], shift_s: int) -> Timed:
     """The blocks of some transactions."""
     transactions = rows.transactions
+    if not len(transactions):
+        return _none()
     time = values(transactions, "start_us")
     texts, code, _ = codes(transactions, "bus")
     interface = np.array([names.index(text.decode()) if text.decode() in names else 0 for text in texts])[code]
@@ -143,6 +159,27 @@ def _of_rows(rows: Rows, names: list[str], shift_s: int) -> Timed:
     content = glued(head.array(), _data(rows, time))
     comments = _comments(rows)
     return time, _packets(time, interface, content, comments, shift_s)
+
+
+def _problems(rows: Rows, names: list[str], shift_s: int) -> Timed:
+    """The blocks of problems that belong to no transaction; those of one are among its comment."""
+    alone = rows.problems["transaction"].is_null()
+    problems = rows.problems.filter(alone).filter(rows.problems.filter(alone)["time_us"].is_valid())
+    if not len(problems):
+        return _none()
+    time = values(problems, "time_us")
+    heads = np.zeros(len(time), dtype=HEAD)
+    heads["kind"] = 2
+    heads["start_clk"] = values(problems, "first_clk")
+    head = Packed(len(time)).add(heads.view(np.uint8).reshape(len(time), -1))
+    for name in ("bus", "kind"):
+        texts, code, _ = codes(problems, name)
+        head.number(np.array([len(text) for text in texts])[code], "u1").text(texts, code)
+    texts, code, _ = codes(problems, "bus")
+    interface = np.array([names.index(text.decode()) if text.decode() in names else 0 for text in texts])[code]
+    said = zip(problems["kind"].to_pylist(), problems["text"].to_pylist(), strict=True)
+    comments = pa.array([f"{kind}: {text}".encode() for kind, text in said], pa.large_binary())
+    return time, _packets(time, interface, head.array(), comments, shift_s)
 
 
 def _heads(rows: pa.Table) -> npt.NDArray[Any]:

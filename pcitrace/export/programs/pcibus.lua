@@ -14,6 +14,7 @@ local terminations = {
 }
 
 local f = pci.fields
+f.problem = ProtoField.string("pcibus.problem", "Problem of no transaction")
 f.bus = ProtoField.string("pcibus.bus", "Bus")
 f.transaction = ProtoField.uint64("pcibus.transaction", "Transaction")
 f.cmd = ProtoField.uint8("pcibus.cmd", "Command", base.DEC, commands)
@@ -58,6 +59,15 @@ function pci.dissector(buffer, pinfo, tree)
   at = at + 1 + initiator_length
 
   pinfo.cols.protocol = "PCI"
+  if buffer(0, 1):uint() == 2 then
+    local kind = initiator and initiator:string() or "problem"
+    pinfo.cols.info = string.format("problem: %s", kind)
+    local top = tree:add(pci, buffer(), string.format("PCI problem %s", kind))
+    top:add(f.bus, bus)
+    if initiator then top:add(f.problem, initiator) end
+    top:add_le(f.start_clk, buffer(16, 8))
+    return buffer:len()
+  end
   pinfo.cols.src = initiator and initiator:string() or "?"
   local name = set(known, 2) and commands[command] or "transaction"
   local where = set(known, 3) and string.format("0x%s", buffer(32, 8):le_uint64():tohex():gsub("^0*(%x%x%x%x%x%x%x%x)$", "%1")) or ""
