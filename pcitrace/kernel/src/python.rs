@@ -235,6 +235,10 @@ impl Table {
     }
 }
 
+/// Clocks -> how often, from REQ# to GNT#, and from there to the address phase; who asked for the bus and who had it -> for
+/// how many clocks.
+type RequestTimes = (Histogram, Histogram, HashMap<(String, String), u64>);
+
 /// The tables of one bus.
 #[pyclass(frozen, module = "pcitrace._kernel")]
 struct Decoded {
@@ -254,10 +258,9 @@ struct Decoded {
     violations: Option<Py<Table>>,
     #[pyo3(get)]
     judged: Option<Py<PyDict>>,
-    /// Where they were to be measured: clocks -> how often, from REQ# to GNT#, and from there to the address phase; who asked
-    /// for the bus and who had it -> for how many clocks.
+    /// Where they were to be measured.
     #[pyo3(get)]
-    requests: Option<(Histogram, Histogram, HashMap<(String, String), u64>)>,
+    requests: Option<RequestTimes>,
     #[pyo3(get)]
     clock_mhz: Option<f64>,
     #[pyo3(get)]
