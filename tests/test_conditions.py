@@ -257,8 +257,9 @@ def test_where_of_a_bus() -> None:
 
 
 def test_the_command_line_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--where", "length_bytes & 1"], ["--where", "1/0"], ["--from", "soon"], ["--from", "3clk"]):
-        assert main(["csr", str(VCD), *arguments]) == 3
+    wrong = [("csr", "--where", "length_bytes & 1"), ("csr", "--where", "1/0"), ("csr", "--from", "soon")]
+    for command, *arguments in [*wrong, ("frames", "--from", "3clk")]:
+        assert main([command, str(VCD), *arguments]) == 3
         captured = capsys.readouterr()
         assert captured.out == ""
         assert captured.err.startswith("pcitrace: ")
