@@ -30,7 +30,9 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def choice(args: argparse.Namespace, table: Table) -> Condition | None:
-    """The condition that the arguments make, or None where they choose nothing."""
+    """The condition that the arguments make, or None where they choose nothing: then no table is imported for it."""
+    if args.where is None and args.around is None and args.start is None and args.stop is None:
+        return None
     from pcitrace.instrument.moments import moment
 
     limits = [moment(text) if text is not None else None for text in (args.start, args.stop)]

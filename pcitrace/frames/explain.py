@@ -301,7 +301,7 @@ def _weighed(side: _Side, one: _Reading) -> list[str]:
 
 
 def _compared(more: float) -> str:
-    return "worse" if more >= 0 else "better: rules decided"
+    return "worse" if more >= 0 else "better here"
 
 
 def _sum(costs: list[float | None]) -> float:
