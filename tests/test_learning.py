@@ -80,7 +80,7 @@ FAMILIES = {
     ("wide66", 1): {"receive_fcs", "padding_bytes", "receive_frames_per_status", "send_frames_per_status"},
     ("reread", 2): {"reread", "reread_line_bytes", "cut_bytes", "send_descriptor_bytes"},
     ("scatter-gather", 1): {"receive_buffers", "burst_limit_bytes", "receive"},
-    ("cut-through", 2): {"receive_fcs", "receive_buffers", "send_offset_bytes"},
+    ("cut-through", 3): {"receive_fcs", "receive_buffers", "send_offset_bytes"},
     ("groups", 1): set(),  # where some frames begin is not known, so neither is what was fetched for them
     ("latency-timer", 1): {"timer_cuts", "receive_descriptor_bytes"},
     ("mid-stream", 2): set(),
