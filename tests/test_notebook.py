@@ -82,7 +82,7 @@ def test_figures_and_pages_take_the_frames_they_are_given(run: pcitrace.Run, tmp
     mpl.use("agg")
     some = run.frames["length_bytes == 64"]
     axes = plot.histogram(run, "t_nic_us", frames=some)
-    assert any(text.get_text().startswith(f"n {len(some)}\n") for text in axes.texts)
+    assert any(text.get_text().startswith(f"n {len(some)}, ") for text in axes.texts)
     axes = plot.exchange(run, frames=some)
     assert "64 bytes" in axes.get_title(loc="left")
     assert "1500" not in axes.get_title(loc="left")
