@@ -11,7 +11,7 @@ import oracle
 import pytest
 import waveforms
 from conftest import peak_memory
-from sparse import stretch
+from idle_captures import stretch
 
 from pcitrace.cli import main
 
