@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pcitrace import lattice
-from pcitrace.lattice import BINS, CONTEXTS, Goals, Sequence, Table, Track, bins, read
+from pcitrace.lattice import BINS, BROAD, CONTEXTS, Goals, Learner, Sequence, Table, Track, bins, read
+from pcitrace.traffic import costs
 
 ITEMS = 4
 OTHER = (0, "other", -1)
@@ -225,3 +228,38 @@ def test_a_shorter_table_is_refused() -> None:
     one.table.other = one.table.other[:, :-1].copy()
     with pytest.raises(ValueError, match="other has"):
         read(one.sequence, one.goals, one.table)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=30))
+def test_contexts_are_those_of_the_search(items: list[tuple[int, bool]]) -> None:
+    is_now = np.array([one for one, _ in items], np.int64)
+    context, expected = 0, []
+    for one, cut in items:
+        context = one or behind_left_over(context, cut)
+        expected.append(context)
+    assert costs._contexts(is_now, np.array([cut for _, cut in items], bool)).tolist() == expected
+
+
+@given(st.lists(st.integers(0, 4), max_size=25))
+def test_learning_costs_what_was_dearer_before_the_table_was_known(values: list[int]) -> None:
+    prior = np.array([0.5, 0.3, 0.19, 0.01, 1e-7])
+    learner, counts, one_by_one = Learner(), np.zeros(5), 0.0
+    table = learner.density(np.array(values, np.int64), prior, smooth=False)
+    for value in values:
+        one_by_one -= np.log((counts[value] + BROAD * prior[value]) / (counts.sum() + BROAD * prior.sum()))
+        counts[value] += 1
+    assert learner.nats == pytest.approx(one_by_one - float(table[values].sum()), abs=1e-3)
+    # A second table is paid for too.
+    before = learner.nats
+    learner.density(np.array(values, np.int64), prior, smooth=False)
+    assert learner.nats == pytest.approx(2 * before)
+
+
+def test_what_was_thought_impossible_is_dear_once() -> None:
+    prior = np.array([1 - 1e-6, 1e-6])
+    usual, strange = Learner(), Learner()
+    usual.density(np.zeros(20, np.int64), prior, smooth=False)
+    table = strange.density(np.ones(20, np.int64), prior, smooth=False)
+    assert table[1] < 0.2
+    assert usual.nats < 0.01
+    assert 12 < strange.nats < 20

@@ -55,3 +55,13 @@ def test_where_the_rules_account_for_the_wire_nothing_is_weighed(tmp_path: Path)
     assert table["margin_send"].isna().all()
     assert table["margin_receive"].isna().all()
     assert table["dma_start_us"].notna().any()
+
+
+def test_what_the_rules_found_is_held_against_the_cheapest_reading_near_it(tmp_path: Path) -> None:
+    # The rules account for this wire, and 16 of their edges are wrong.
+    bench = Bench("equal-lengths", 402, frames=24)
+    found = analysed(bench, tmp_path)
+    assert found.table["margin_send"].notna().any()
+    edges = score(bench, found.table, "control16").total(*EDGES)
+    assert edges["wrong"] == 0
+    assert edges["right"] >= 48
