@@ -6,10 +6,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+import numpy as np
+import waveforms
 from rule_oracle import Clk
 
 AGENTS = 3
 READS, IO_WRITE = {0x0, 0x2, 0x6, 0xA, 0xC, 0xE}, 0x3
+
+
+def sampled(clocks: list[Clk], rng: Random | None = None) -> waveforms.Sampled:
+    """What an analyser takes: one sample a clock, or several with CLK if `rng` says how many."""
+    single = {"FRAME#": "f", "IRDY#": "i", "TRDY#": "t", "STOP#": "s", "DEVSEL#": "d", "PERR#": "perr",
+              "SERR#": "serr", "LOCK#": "lock", "REQ64#": "req64", "ACK64#": "ack64", "RST#": "reset"}  # fmt: skip
+    names = [*single, "PAR", *(f"AD{n}" for n in range(32)), *(f"CBE{n}#" for n in range(4))]
+    names += [f"{stem}{k}#" for stem in ("GNT", "REQ") for k in range(AGENTS)]
+    rows = []
+    for c in clocks:
+        row = [int(not (not c.known if field == "reset" else getattr(c, field))) for field in single.values()]
+        row += [c.par or 0, *((c.ad or 0) >> n & 1 for n in range(32)), *((c.cbe or 0) >> n & 1 for n in range(4))]
+        row += [int(not on) for on in (*c.gnt, *(c.req or (False,) * AGENTS))]
+        rows.append(row)
+    bits = np.array(rows, np.uint8)
+    if rng is None:
+        return waveforms.Sampled(names, bits, None)
+    low, high = rng.randint(1, 4), rng.randint(1, 4)
+    repeated = np.repeat(bits, low + high, axis=0)
+    clk = np.tile(np.array([0] * low + [1] * high, np.uint8), len(bits))[:, None]
+    return waveforms.Sampled(["CLK", *names], np.hstack([clk, repeated]), 1e8 * (low + high) / 3)
 
 
 class Traffic:

@@ -12,6 +12,7 @@ import pcitrace
 from pcitrace.cli import main
 from pcitrace.frames.explain import TERMS, explain
 from pcitrace.frames.margins import SURE
+from pcitrace.simulate import simulate
 
 
 def analysed(family: str, seed: int, folder: Path, capture: str) -> Path:
@@ -45,7 +46,8 @@ def test_a_weighed_row(tmp_path: Path) -> None:
 
 
 def test_a_row_that_rules_decided(tmp_path: Path) -> None:
-    frames = pcitrace.open(analysed("ring", 1, tmp_path, "run-control14.toml")).frames
+    simulate("acenic-fig4.2b", tmp_path / "run", values={"analyser.wires": "control14", "test.count": 8})
+    frames = pcitrace.open(tmp_path / "run").frames
     row = int(frames.table["frame"][frames.table["dma_start_us"].notna()].iloc[0])
     text = explain(frames, row)
     assert "margin: none" in text

@@ -11,7 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcitrace import lattice
-from pcitrace.lattice import BINS, BROAD, CONTEXTS, Goals, Learner, Sequence, Table, Track, bins, read
+from pcitrace.lattice import (
+    BINS,
+    BROAD,
+    CONTEXTS,
+    Goals,
+    Learner,
+    Sequence,
+    Table,
+    Track,
+    bins,
+    cheapest_within,
+    in_time,
+    read,
+)
 from pcitrace.traffic import costs
 
 ITEMS = 4
@@ -42,7 +55,7 @@ def problem(seed: int) -> Problem:
         rng.integers(0, 2, ITEMS).astype(np.uint8),
         place,
         place + 8 * rng.integers(0, 2, ITEMS),
-        cost(ITEMS, 7),
+        cost(ITEMS, 8),
     )
     goals = tuple(
         Goals(
@@ -57,10 +70,23 @@ def problem(seed: int) -> Problem:
         for after, at_begin in ((False, bool(seed % 2)), (True, True))
     )
     tracks = tuple(
-        Track(cost(2, BINS), cost(CONTEXTS, BINS), cost(2, BINS), cost(2, 8), 3, cost(2, 8), cost(8), cost(3))
+        Track(
+            cost(2, BINS),
+            cost(2, BINS),
+            cost(BINS),
+            cost(CONTEXTS, BINS),
+            cost(2, BINS),
+            cost(2, 8),
+            3,
+            cost(2, 8),
+            cost(8),
+            cost(3),
+        )
         for _ in range(2)
     )
-    table = Table((tracks[0], tracks[1]), cost(CONTEXTS, BINS), cost(CONTEXTS, 8), cost(CONTEXTS, 5), back=8, unit=4)
+    table = Table(
+        (tracks[0], tracks[1]), cost(CONTEXTS, BINS), cost(CONTEXTS, 8), cost(4 * CONTEXTS, 5), back=8, unit=4
+    )
     return Problem(sequence, (goals[0], goals[1]), table)
 
 
@@ -81,6 +107,7 @@ def behind_left_over(context: int, cut: bool) -> int:
 def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
     """What a whole reading costs, worked out label by label; inf if it is none."""
     s, total, context = one.sequence, 0.0, 0
+    table = lattice.in_time(one.table)
     open_ = [None, None]  # items, units, whether cut before, target
     last: list[int | None] = [None, None]
     after_target = [0, 0]
@@ -91,28 +118,34 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
                 total += goals.skip[after_target[track]]
                 after_target[track] += 1
         since = s.end_us[item - 1] if item else begin
+        follows = table.follows[4 * context + (open_[0] is not None) + 2 * (open_[1] is not None)]
         if part == "other":
-            total += s.alone[item, 0] + one.table.follows[context, 0]
-            total += one.table.other_units[context, min(int(s.units[item]), 7)]
-            total += within(one.table.other[context], ready - since, begin - since) if item else 0.0
+            total += s.alone[item, 0] + follows[0]
+            total += table.other_units[context, min(int(s.units[item]), 7)]
+            paused = within(table.other[context], ready - since, begin - since) if item else 0.0
+            total += min(paused, s.alone[item, 7])
             context = behind_left_over(context, bool(s.cut[item]))
             continue
-        costs, goals = one.table.tracks[t], one.goals[t]
+        costs, goals = table.tracks[t], one.goals[t]
         if part in ("only", "begins"):
             if open_[t] is not None:
                 return np.inf
-            total += s.alone[item, 1 + t] + s.alone[item, 3 + t] + one.table.follows[context, 1 + t]
-            if item and not (target >= 0 and goals.after):
-                total += within(costs.begins[context], ready - since, begin - since)
+            total += s.alone[item, 1 + t] + s.alone[item, 3 + t] + follows[1 + t]
+            paused = within(costs.begins[context], ready - since, begin - since) if item else 0.0
             if target < 0:
-                total += s.alone[item, 5 + t]
+                total += paused + s.alone[item, 5 + t]
             else:
                 if target < after_target[t] or (goals.after and goals.time_us[target] > begin + 1.0):
                     return np.inf
                 total += goals.skip[after_target[t] : target].sum()
                 after_target[t] = target + 1
-                if goals.at_begin:
-                    total += slow_lag(one, t, target, item, last[t])
+                if goals.at_begin and goals.after:
+                    by_pause = paused + slow_lag(one, costs.claims, t, target, item, last[t])
+                    total += min(slow_lag(one, costs.lag, t, target, item, last[t]), by_pause)
+                elif goals.at_begin:
+                    total += paused + slow_lag(one, costs.lag, t, target, item, last[t])
+                else:
+                    total += paused
             open_[t] = (int(s.units[item]), False, target)
         else:
             if open_[t] is None or open_[t][2] != target:
@@ -120,9 +153,13 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
             units, was_cut, _ = open_[t]
             before = last[t]
             cut = int(s.cut[before])
-            since = s.end_us[before]
-            total += s.alone[item, 1 + t] + one.table.follows[context, 3 + t]
-            total += within(costs.goes_on[cut], max(ready, since) - since, begin - since)
+            own = s.end_us[before]
+            total += s.alone[item, 1 + t] + follows[3 + t]
+            if before == item - 1:
+                total += within(costs.goes_on[cut], max(ready, own) - own, begin - own)
+            else:
+                total += within(costs.resumes[cut], max(ready, own) - own, begin - own)
+                total += within(costs.after_others, ready - since, begin - since)
             total += costs.middle[cut][min(int(s.units[before]), 7)]
             back = int(s.next_place[before] - s.place[item])
             total += costs.places[0 if back == 0 else 1 if 0 < back <= 8 else 2]
@@ -151,13 +188,13 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
     return total
 
 
-def slow_lag(one: Problem, t: int, target: int, item: int, before: int | None) -> float:
-    goals, s, costs = one.goals[t], one.sequence, one.table.tracks[t]
+def slow_lag(one: Problem, table: np.ndarray, t: int, target: int, item: int, before: int | None) -> float:
+    goals, s = one.goals[t], one.sequence
     time = goals.time_us[target]
     if not goals.after:
-        return float(costs.lag[int(goals.held[target])][bins(np.array([time - s.begin_us[item]]))[0]])
+        return float(table[int(goals.held[target])][bins(np.array([time - s.begin_us[item]]))[0]])
     held = bool(goals.held[target]) or (before is not None and s.end_us[before] > time)
-    return within(costs.lag[int(held)], s.ready_us[item] - time, s.begin_us[item] - time)
+    return within(table[int(held)], s.ready_us[item] - time, s.begin_us[item] - time)
 
 
 def every_reading() -> list[tuple[tuple[int, str, int], ...]]:
@@ -225,8 +262,8 @@ def test_the_best_of_all_readings_and_its_margins(seed: int, monkeypatch: pytest
 
 def test_a_shorter_table_is_refused() -> None:
     one = problem(0)
-    one.table.other = one.table.other[:, :-1].copy()
-    with pytest.raises(ValueError, match="other has"):
+    one.table.follows = one.table.follows[:-1].copy()
+    with pytest.raises(ValueError, match="follows has"):
         read(one.sequence, one.goals, one.table)
 
 
@@ -253,6 +290,27 @@ def test_learning_costs_what_was_dearer_before_the_table_was_known(values: list[
     before = learner.nats
     learner.density(np.array(values, np.int64), prior, smooth=False)
     assert learner.nats == pytest.approx(2 * before)
+
+
+@given(
+    st.lists(st.floats(0, 9, width=32), min_size=1, max_size=40),
+    st.lists(st.tuples(st.integers(0, 39), st.integers(0, 39)), max_size=20),
+)
+def test_the_least_of_a_span(values: list[float], spans: list[tuple[int, int]]) -> None:
+    table = np.array(values, np.float32)
+    low, high = (np.array([min(one[at], len(table) - 1) for one in spans], np.int64) for at in (0, 1))
+    expected = [table[a : max(a, b) + 1].min() for a, b in zip(low, high, strict=True)]
+    assert cheapest_within(table, low, high).tolist() == expected
+
+
+def test_a_time_is_dearer_where_a_bin_is_wider() -> None:
+    """A pause of 27 us, as usual as one of 3 us, is told less well: bins are a share of their time."""
+    table = in_time(problem(0).table)
+    plain = problem(0).table
+    short, long = bins(np.array([3.0, 27.0]))
+    more = table.other[0] - plain.other[0]
+    assert more[long] - more[short] == pytest.approx(np.log(27 / 3), abs=0.1)
+    assert np.array_equal(table.tracks[0].claims, plain.tracks[0].lag), "which target it is, is no time"
 
 
 def test_what_was_thought_impossible_is_dear_once() -> None:

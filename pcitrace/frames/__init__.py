@@ -13,19 +13,17 @@ from pcitrace.columns import Booleans, floats, pick, table
 from pcitrace.errors import ConditionError, FrameMatchError
 from pcitrace.facts import LEAST_FRAME_BYTES
 from pcitrace.frames import csrtimes
+from pcitrace.frames.again import Readings, read_again
 from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
-from pcitrace.frames.margins import burst_margins, judge, read_again
-from pcitrace.frames.matching import Ends, HostTraffic, Link, one_direction
+from pcitrace.frames.margins import doubted, judge
+from pcitrace.frames.matching import Ends, HostTraffic, Link, Matched, match_hosts
 from pcitrace.frames.queueing import waited
 from pcitrace.instrument.conditions import condition
-from pcitrace.lattice import Reading
 from pcitrace.schema import DROP_LOG, FRAMES
-from pcitrace.traffic import Traffic, join
+from pcitrace.traffic import Traffic
 from pcitrace.traffic.content import FCS, HEADER
-from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.reading import as_read, claims
 
-__all__ = ["Frames", "HostTraffic", "Link", "SequenceField", "build"]
+__all__ = ["Frames", "HostTraffic", "Link", "Matched", "SequenceField", "build", "match_hosts"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,7 +86,11 @@ class Frames:
 
 
 def build(
-    hosts: Mapping[str, HostTraffic], *, link: Link | None = None, sequence: SequenceField | None = None
+    hosts: Mapping[str, HostTraffic],
+    *,
+    link: Link | None = None,
+    sequence: SequenceField | None = None,
+    matched: Matched | None = None,
 ) -> Frames:
     """Follow every frame from the sender's memory to the receiver's.
 
@@ -100,27 +102,35 @@ def build(
         Without it, wire times and what depends on them are null.
     sequence : SequenceField, optional
         Where frames carry their number.
+    matched : Matched, optional
+        What :func:`match_hosts` found of these hosts, where that is known.
 
     Returns
     -------
     Frames
     """
     disproved = _disproved(hosts, link) if link is not None else ()
-    link = None if disproved else link
-    ends, columns, drops = _matched(hosts, link, sequence)
+    if disproved:
+        link = matched = None
+    ends, columns, drops = matched or match_hosts(hosts, link, sequence)
     by_rule = dict(columns)
-    readings = read_again(hosts, ends, columns)
+    readings: Readings = {}
+    if doubted(ends, columns, link):
+        hosts, readings = read_again(hosts, link, sequence)
+        ends, columns, drops = match_hosts(hosts, link, sequence)
+    judge(ends, columns, readings, by_rule)
+    untold: tuple[str, ...] = ()
     if readings:
-        hosts = {name: _as_read(host, readings.get(name)) for name, host in hosts.items()}
-        ends, columns, drops = _matched(hosts, link, sequence)
-    judge(hosts, columns, readings, by_rule)
+        all_rows = len(columns["sender"])
+        columns = _supported(columns, drops)
+        untold = _untold(hosts, all_rows - len(columns["sender"]))
     names = list(hosts)
     _timing(columns, link)
     columns["queued"] = waited(columns, names, hosts, link)
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
     traffic = _with_frames(hosts, columns, csrtimes.add(ends, columns))
-    found = (*disproved, *_findings(hosts, ends, columns, drop_log))
+    found = (*disproved, *untold, *_findings(hosts, ends, columns, drop_log))
     return Frames(
         _frames_table(columns),
         table(
@@ -153,38 +163,28 @@ def _disproved(hosts: Mapping[str, HostTraffic], link: Link) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _as_read(host: HostTraffic, reading: tuple[Pieces, Reading] | None) -> HostTraffic:
-    """Return a host with the DMA of a reading."""
-    if reading is None:
-        return host
-    dma = as_read(host.traffic.dma, *reading)
-    margins = burst_margins(dma, *reading)
-    traffic = replace(host.traffic, dma=dma, joined=join(dma), claims=claims(dma, *reading), burst_margin=margins)
-    return replace(host, traffic=traffic)
+def _supported(columns: dict[str, Any], drops: list[dict[str, Any]]) -> dict[str, Any]:
+    """Leave out the rows of which nothing is sure and that are on no wire: nothing says that they are frames."""
+    keep = columns["wire_row"] >= 0
+    for name in ("dma_start_us", "dma_end_us", "rx_dma_start_us", "rx_dma_end_us"):
+        keep |= ~np.isnan(columns[name])
+    number = np.where(keep, np.cumsum(keep) - 1, -1)
+    for dropped in drops:
+        dropped["frame"] = pick(number, dropped["frame"])
+    return {name: values[keep] for name, values in columns.items()}
 
 
-def _matched(
-    hosts: Mapping[str, HostTraffic], link: Link | None, sequence: SequenceField | None
-) -> tuple[dict[str, Ends], dict[str, Any], list[dict[str, Any]]]:
-    """Match what all hosts show; return their ends, the columns of all frames in order of time, what was dropped."""
-    names = list(hosts)
-    ends = {name: Ends.of(hosts[name], link) for name in names}
-    parts, drops = [], []
-    for name in names:
-        other = next((one for one in names if one != name), None)
-        part, dropped = one_direction(name, other, ends, sequence)
-        parts.append(part)
-        drops.append(dropped)
-    counts = [len(part["order_us"]) for part in parts]
-    order = np.argsort(np.concatenate([part.pop("order_us") for part in parts]), kind="stable")
-    columns = {key: np.concatenate([part.pop(key) for part in parts])[order] for key in list(parts[0])}
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    base = 0
-    for count, dropped in zip(counts, drops, strict=True):
-        dropped["frame"] = pick(rank, np.where(dropped["frame"] >= 0, dropped["frame"] + base, -1))
-        base += count
-    return ends, columns, drops
+def _untold(hosts: Mapping[str, HostTraffic], left_out: int) -> tuple[str, ...]:
+    """Say that frames were left out, and what would tell them."""
+    if not left_out:
+        return ()
+    wanted = "TX_EN of both hosts, AD, or a profile of the card would tell"
+    names = ", ".join(hosts)
+    if len(hosts) == 1:
+        why = "no wire and no other host was captured, and no profile describes the card"
+    else:
+        why = "the wires were not captured, and what may be frames in one memory does not account for the other"
+    return (f"{names}: {why}: {left_out} possible frames are left out, for nothing says that they are; {wanted}",)
 
 
 def _timing(columns: dict[str, Any], link: Link | None) -> None:

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pcitrace.columns import Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.identity import LEAST_USER_BYTES
+from pcitrace.frames.unseen import shown_by
 from pcitrace.lattice import Reading
+from pcitrace.traffic.content import Keys, keys, own_keys
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.weigh import Found, alike, confirmed, weigh
+from pcitrace.traffic.weigh import Found, alike, confirmed
 
 if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends, HostTraffic
+    from pcitrace.frames.matching import Ends, HostTraffic, Link
 
-__all__ = ["SURE", "burst_margins", "judge", "read_again"]
+__all__ = ["SURE", "burst_margins", "doubted", "in_turn", "judge", "moves_data", "problem"]
 
 SURE, AGREED = 12.0, 6.0
 """Nats by which any other reading must be dearer, else an edge is null; and where the rules, which know nothing of
@@ -49,40 +51,98 @@ COLUMNS = {SEND: ("sender", "send_burst", "margin_send"), RECEIVE: ("receiver", 
 """The columns of a frame's host, burst and margin, by direction."""
 
 
-def read_again(
-    hosts: Mapping[str, HostTraffic], ends: Mapping[str, Ends], columns: dict[str, Any]
-) -> dict[str, tuple[Pieces, Reading]]:
-    """Return the cheapest reading of each host's pieces where the frames found so far do not account for the wires."""
-    problems = {
-        name: _problem(name, host, ends, columns)
-        for name, host in hosts.items()
-        if (host.traffic.dma.bus.data_phases > 0).any()
-    }
-    complete = all(_complete(columns, name, ends) for name in hosts)
-    known = complete and all(alike(*one) for one in problems.values())
-    # Addresses, or a profile that describes the DMA, tell the rules more than these costs know.
-    guessed = [
-        one
-        for name, one in problems.items()
-        if hosts[name].profile == hosts[name].profile.registers_only() and not one[0].bus.has_address
-    ]
-    if known and all(confirmed(*one) for one in guessed):
-        return {}
-    return {name: weigh(*problem) for name, problem in problems.items()}
+def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None) -> bool:
+    """Return whether the frames found so far do not account for what was seen elsewhere: they are read again."""
+    if len(ends) == 1 and _untold(next(iter(ends.values()))):
+        return True
+    problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
+    if not (all(_complete(columns, name, ends) for name in ends) and all(alike(*one) for one in problems.values())):
+        return True
+    for name, (dma, found, targets) in problems.items():
+        described = _described(ends[name].host)
+        # Addresses tell the rules more than these costs know; without a wire a profile does.
+        knows = dma.bus.has_address or (described and in_turn(ends))
+        if not (knows or confirmed(dma, found, targets, described=described)):
+            return True
+    return False
 
 
-def _problem(
-    name: str, host: HostTraffic, ends: Mapping[str, Ends], columns: dict[str, Any]
+def _untold(end: Ends) -> bool:
+    """Return whether nothing but rules says what a host's DMA is: no profile, no address, no wire."""
+    return end.wire is None and not end.host.traffic.dma.bus.has_address and not _described(end.host)
+
+
+def in_turn(ends: Mapping[str, Ends]) -> bool:
+    """Return whether each of two hosts is held against the other: a wire was not captured, and no addresses were."""
+    if len(ends) != 2 or all(end.wire is not None for end in ends.values()):
+        return False
+    return all(moves_data(end) and not end.host.traffic.dma.bus.has_address for end in ends.values())
+
+
+def moves_data(end: Ends) -> bool:
+    """Return whether a host's NIC moved any data."""
+    return bool((end.host.traffic.dma.bus.data_phases > 0).any())
+
+
+def _described(host: HostTraffic) -> bool:
+    """Return whether the profile says anything of the card's DMA."""
+    return host.profile != host.profile.registers_only()
+
+
+def problem(
+    name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
 ) -> tuple[Dma, tuple[Found, Found], tuple[Target | None, Target | None]]:
-    """Return a host's DMA, the frames found in it so far, and what they are on the wires."""
-    found, targets = [], []
+    """Return a host's DMA, the frames found in it so far, and what they are elsewhere."""
+    found: list[Found] = []
+    targets: list[Target | None] = []
+    dma = ends[name].host.traffic.dma
+    other = next((one for one in ends if one != name), None)
     for side in (SEND, RECEIVE):
         rows = _rows(columns, name, side)
-        found.append(Found(columns[COLUMNS[side][1]][rows], columns["wire_row"][rows]))
-        sender = name if side == SEND else next((one for one in ends if one != name), None)
+        certain = _by_content(columns, ends)[rows] if side == RECEIVE else np.zeros(len(rows), dtype=bool)
+        found.append(Found(columns[COLUMNS[side][1]][rows], _target(ends, columns, side)[rows], certain))
+        sender = name if side == SEND else other
         wire = ends[sender].wire if sender is not None else None
-        targets.append(Target.on_wire(wire) if wire is not None else None)
-    return host.traffic.dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE])
+        if wire is not None:
+            targets.append(Target.on_wire(wire))
+        else:
+            shown = shown_by(ends[other], side, link) if other is not None and in_turn(ends) else None
+            # Where nothing was found yet it is not known what there is to find.
+            targets.append(shown if shown is not None and len(shown) else None)
+    return dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE])
+
+
+def _target(ends: Mapping[str, Ends], columns: dict[str, Any], side: int) -> Integers:
+    """Return what each frame is elsewhere: on its wire, or, where that was not captured, in the other memory."""
+    elsewhere = columns["receive_row" if side == SEND else "send_row"]
+    return np.asarray(np.where(np.isin(columns["sender"], _wired(ends)), columns["wire_row"], elsewhere))
+
+
+def _wired(ends: Mapping[str, Ends]) -> list[str]:
+    """Return the hosts whose wires were captured."""
+    return [name for name, end in ends.items() if end.wire is not None]
+
+
+def _by_content(columns: dict[str, Any], ends: Mapping[str, Ends]) -> Booleans:
+    """Return which frames were received with the content with which they were sent, and no other has it."""
+    out = np.zeros(len(columns["sender"]), dtype=bool)
+    for name, end in ends.items():
+        other = next((ends[one] for one in ends if one != name), None)
+        head = other.receive_head if other is not None else None
+        if end.send_head is None or head is None:
+            continue
+        sent = own_keys(end.send_head, keys(head), len(end.sends))
+        received = own_keys(head, sent, len(head))
+        rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0) & (columns["receive_row"] >= 0))
+        mine, theirs = sent[columns["send_row"][rows]], received[columns["receive_row"][rows]]
+        alone = np.isin(mine, _once(sent)) & np.isin(theirs, _once(received))
+        out[rows] = (mine == theirs) & (mine != 0) & alone
+    return out
+
+
+def _once(values: Keys) -> Keys:
+    found, counts = np.unique(values, return_counts=True)
+    return np.asarray(found[counts == 1])
 
 
 def _rows(columns: dict[str, Any], name: str, side: int) -> Integers:
@@ -90,18 +150,27 @@ def _rows(columns: dict[str, Any], name: str, side: int) -> Integers:
 
 
 def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> bool:
-    """Return whether nearly all frames on a host's wire were read on its bus, and hardly anything else was."""
-    wire = ends[name].wire
-    if wire is None:
+    """Return whether nearly all frames on a host's wire were read on its bus, and hardly anything else was.
+
+    Where the wire was not captured, what the other host received tells: that must have been sent. What was sent and
+    not received may have been lost, or have been no frame; a profile that describes the card tells.
+    """
+    end, mine = ends[name], columns["sender"] == name
+    other = next((ends[one] for one in ends if one != name), None)
+    if end.wire is not None:
+        claims, count = columns["wire_row"], len(end.wire)
+    elif other is not None and in_turn(ends):
+        claims, count = columns["receive_row"], len(other.receives)
+    else:
         return True
-    mine = columns["sender"] == name
-    claimed = int((mine & (columns["wire_row"] >= 0) & (columns["send_row"] >= 0)).sum())
-    most = max(len(wire), len(ends[name].sends))
+    claimed = int((mine & (claims >= 0) & (columns["send_row"] >= 0)).sum())
+    lossy = end.wire is None and _described(end.host)
+    most = count if lossy else max(count, len(end.sends))
     return most - claimed <= max(FEW, (1 - COMPLETE) * most)
 
 
 def judge(
-    hosts: Mapping[str, HostTraffic],
+    ends: Mapping[str, Ends],
     columns: dict[str, Any],
     readings: Mapping[str, tuple[Pieces, Reading]],
     before: dict[str, Any],
@@ -110,7 +179,7 @@ def judge(
 
     Parameters
     ----------
-    hosts : mapping of str to HostTraffic
+    ends : mapping of str to Ends
     columns : dict of str to arrays
         The frames of all hosts; `margin_send`, `margin_receive` and `margin_match` are added, NaN where nothing was
         weighed.
@@ -119,31 +188,61 @@ def judge(
     before : dict of str to arrays
         The frames as the rules found them.
     """
-    match, was = [], _rows_before(before, columns) if readings else np.zeros(0, np.int64)
-    for side in (SEND, RECEIVE):
-        margins = np.full((len(columns["sender"]), 2), np.nan)
-        least = np.full(margins.shape, SURE)
+    count = len(columns["sender"])
+    was = _rows_before(before, columns) if readings else np.zeros(0, np.int64)
+    margins = {side: np.full((count, 2), np.nan) for side in EDGES}
+    for side in EDGES:
+        for name, reading in readings.items():
+            rows = _rows(columns, name, side)
+            margins[side][rows] = _of_host(ends[name], columns, rows, _target(ends, columns, side)[rows], reading, side)
+    # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
+    match = np.fmin(*(margins[side].max(axis=1) for side in EDGES))
+    unseen = ~np.isin(columns["sender"], _wired(ends))
+    for side in EDGES:
+        # Without a wire an edge is no surer than what it was held against.
+        margins[side][unseen] = np.minimum(margins[side][unseen], match[unseen, None])
+        least = np.full((count, 2), SURE)
         for edge, column in enumerate(EDGES[side]):
             same = columns[column][was >= 0] == before[column][was[was >= 0]]
             least[np.flatnonzero(was >= 0)[same], edge] = AGREED
-        for name, (pieces, reading) in readings.items():
-            rows = _rows(columns, name, side)
-            found = Found(columns[COLUMNS[side][1]][rows], columns["wire_row"][rows])
-            mine = _margins(found, pieces.rows, hosts[name].traffic.dma, reading, side)
-            some = ~np.isnan(mine).any(axis=1)
-            told = (mine[some] >= least[rows][some]).all(axis=1)
-            margins[rows] = np.minimum(mine, 0.0) if some.any() and told.mean() < TOLD else mine
+        for name in readings:
+            _only_where_told(margins[side], least, _rows(columns, name, side))
         for edge, column in enumerate(EDGES[side]):
-            columns[column] = np.where(margins[:, edge] < least[:, edge], np.nan, columns[column])
-        columns[COLUMNS[side][2]] = margins.min(axis=1)
-        # Each edge is one of this frame on the wire: a reading in which the segment is another frame's differs in both.
-        match.append(margins.max(axis=1))
-    columns["margin_match"] = np.fmin(*match)
+            columns[column] = np.where(margins[side][:, edge] < least[:, edge], np.nan, columns[column])
+        columns[COLUMNS[side][2]] = margins[side].min(axis=1)
+    columns["margin_match"] = match
     if readings:
         # How much of a short frame is data only its send tells.
         short = (columns["length_bytes"] >= 0) & (columns["length_bytes"] <= LEAST_USER_BYTES)
         unsure = short & ~columns["length_exact"] & ~(columns["margin_send"] >= SURE)
         columns["length_bytes"] = np.where(unsure, LEAST_USER_BYTES, columns["length_bytes"])
+
+
+def _of_host(
+    end: Ends,
+    columns: dict[str, Any],
+    rows: Integers,
+    target: Integers,
+    reading: tuple[Pieces, Reading],
+    side: int,
+) -> Floats:
+    """Return the margins of both edges of some frames of one host, whose targets are these."""
+    dma = end.host.traffic.dma
+    found = Found(columns[COLUMNS[side][1]][rows], target, np.zeros(len(rows), dtype=bool))
+    out = _margins(found, reading[0].rows, dma, reading[1], side)
+    if not dma.bus.has_address:
+        # What nothing else shows is not told.
+        out[target < 0] = np.minimum(out[target < 0], 0.0)
+    return out
+
+
+def _only_where_told(margins: Floats, least: Floats, rows: Integers) -> None:
+    """Make the margins of some frames 0 where too few of them are sure: see `TOLD`."""
+    mine = margins[rows]
+    some = ~np.isnan(mine).any(axis=1)
+    told = (mine[some] >= least[rows][some]).all(axis=1)
+    if some.any() and told.mean() < TOLD:
+        margins[rows] = np.minimum(mine, 0.0)
 
 
 def _rows_before(before: dict[str, Any], columns: dict[str, Any]) -> Integers:

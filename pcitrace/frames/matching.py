@@ -19,15 +19,12 @@ from pcitrace.frames.strays import cut_off, due, undisturbed
 from pcitrace.frames.turns import PAUSE_US, bus_busy, receives_first
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Bursts, Traffic
-from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, heads, keys, wire_frames
+from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, heads, keys, own_keys, wire_frames
 from pcitrace.traffic.csr import CONFIGURATION
 from pcitrace.traffic.dma import NO_ROOM, SHORTEST_RECEIVED, Kind
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["Ends", "HostTraffic", "Link", "one_direction"]
-
-UNALIGNED = 3
-"""Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
+__all__ = ["Ends", "HostTraffic", "Link", "Matched", "match_hosts", "one_direction"]
 
 STRAY = 0.1
 """Share of the sends that may be on no wire and are then no frames; a read on no wire is a descriptor."""
@@ -92,6 +89,16 @@ class Ends:
     send_busy_us: Floats
     wire_busy_us: Floats
 
+    @property
+    def claims_sent(self) -> Integers | None:
+        """Which frame each of its bursts sends, where a reading says so."""
+        return self.host.traffic.claims.sent if self.host.traffic.claims is not None else None
+
+    @property
+    def claims_received(self) -> Integers | None:
+        """Which frame each of its bursts receives, where a reading says so."""
+        return self.host.traffic.claims.received if self.host.traffic.claims is not None else None
+
     @classmethod
     def of(cls, host: HostTraffic, link: Link | None) -> Ends:
         """Collect what a host shows."""
@@ -130,6 +137,32 @@ def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
     return Heads(head.data[back], head.length[back])
 
 
+Matched = tuple[dict[str, Ends], dict[str, Any], list[dict[str, Any]]]
+"""The ends of all hosts, the columns of all frames in order of time, what was dropped of each host's sends."""
+
+
+def match_hosts(hosts: Mapping[str, HostTraffic], link: Link | None, sequence: SequenceField | None) -> Matched:
+    """Match what all hosts show; return their ends, the columns of all frames in order of time, what was dropped."""
+    names = list(hosts)
+    ends = {name: Ends.of(hosts[name], link) for name in names}
+    parts, drops = [], []
+    for name in names:
+        other = next((one for one in names if one != name), None)
+        part, dropped = one_direction(name, other, ends, sequence)
+        parts.append(part)
+        drops.append(dropped)
+    counts = [len(part["order_us"]) for part in parts]
+    order = np.argsort(np.concatenate([part.pop("order_us") for part in parts]), kind="stable")
+    columns = {key: np.concatenate([part.pop(key) for part in parts])[order] for key in list(parts[0])}
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    base = 0
+    for count, dropped in zip(counts, drops, strict=True):
+        dropped["frame"] = pick(rank, np.where(dropped["frame"] >= 0, dropped["frame"] + base, -1))
+        base += count
+    return ends, columns, drops
+
+
 def one_direction(
     sender: str, receiver: str | None, ends: Mapping[str, Ends], sequence: SequenceField | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -143,14 +176,14 @@ def one_direction(
     n_receive = len(theirs.receives) if theirs is not None else 0
 
     references = _reference_keys(wire, theirs)
-    send = replace(send, key=_own_keys(mine.send_head, references, n_send))
+    send = replace(send, key=own_keys(mine.send_head, references, n_send))
     wire_side = _wire_side(wire, mine.wire_busy_us) if wire is not None else None
     store_and_forward = mine.host.profile.send == "store_and_forward"
     wire_of_send = np.full(n_send, -1)
     send_of_wire = np.full(n_wire, -1)
     if wire_side is not None:
-        if mine.host.traffic.claims is not None:
-            i, j = _claimed(mine.host.traffic.claims.sent[mine.sends])
+        if mine.claims_sent is not None:
+            i, j = _claimed(mine.claims_sent[mine.sends])
         else:
             i, j = _match(send, wire_side, store_and_forward, lossless=True)
         wire_of_send[i], send_of_wire[j] = j, i
@@ -165,12 +198,12 @@ def one_direction(
         fcs_least, fcs_most = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[theirs.host.profile.receive_fcs]
         receive = _memory_side(theirs.host.traffic.joined, theirs.receives, fcs_least, fcs_most)
         known = np.union1d(send.key, wire_side.key) if wire_side is not None else send.key
-        receive = replace(receive, key=_own_keys(theirs.receive_head, known, n_receive))
+        receive = replace(receive, key=own_keys(theirs.receive_head, known, n_receive))
         after_end = theirs.host.profile.receive == "store_and_forward"
-        if wire_side is not None and theirs.host.traffic.claims is not None:
+        if wire_side is not None and theirs.claims_received is not None:
             bursts, loose = theirs.host.traffic.joined, np.zeros(0, dtype=np.int64)
             loose_us = np.zeros(0)
-            j, i = _claimed(theirs.host.traffic.claims.received[theirs.receives])
+            j, i = _claimed(theirs.claims_received[theirs.receives])
             receive_of_wire[i] = j
             both = send_of_wire[i] >= 0
             receive_of_send[send_of_wire[i[both]]] = j[both]
@@ -197,7 +230,12 @@ def one_direction(
             both = send_of_wire[i] >= 0
             receive_of_send[send_of_wire[i[both]]] = j[both]
         else:
-            i, j = _match(send, receive, store_and_forward and after_end)
+            if theirs.claims_received is not None:
+                j, i = _claimed(theirs.claims_received[theirs.receives])
+            elif mine.claims_sent is not None:
+                i, j = _claimed(mine.claims_sent[mine.sends])
+            else:
+                i, j = _match(send, receive, store_and_forward and after_end)
             receive_of_send[i] = j
 
     only_wire = np.flatnonzero(send_of_wire < 0) if wire is not None else np.zeros(0, dtype=np.int64)
@@ -327,20 +365,6 @@ def _reference_keys(wire: WireFrames | None, theirs: Ends | None) -> Keys:
     if theirs is not None and theirs.receive_head is not None:
         parts.append(keys(theirs.receive_head))
     return np.concatenate(parts)
-
-
-def _own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
-    """Return keys of bursts; a buffer that is not aligned begins where the key is one seen elsewhere."""
-    if head is None:
-        return np.zeros(count, dtype=np.uint64)
-    chosen = keys(head)
-    strange = np.flatnonzero(~pd.Index(chosen).isin(references) | (chosen == 0))
-    for offset in range(1, UNALIGNED + 1):
-        shifted = keys(Heads(head.data[strange], head.length[strange]), offset)
-        found = pd.Index(shifted).isin(references) & (shifted != 0)
-        chosen[strange[found]] = shifted[found]
-        strange = strange[~found]
-    return chosen
 
 
 def _columns(

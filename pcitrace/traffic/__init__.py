@@ -26,7 +26,7 @@ from pcitrace.traffic.reading import Claims
 from pcitrace.traffic.segment import by_lengths
 from pcitrace.traffic.windows import Windows, place
 
-__all__ = ["Bursts", "Traffic", "analyse"]
+__all__ = ["Agents", "Bursts", "Traffic", "agents_of", "analyse"]
 
 
 @dataclass(frozen=True)
@@ -220,6 +220,61 @@ def analyse(
     WiringError
         Several GNT# lines were captured and nothing tells which is the NIC's.
     """
+    agents = agents_of(transactions, data_phases, profile=profile, lines=lines, nic_grant=nic_grant)
+    return agents.traffic(bus, agents.dma(profile, memory or Memory(), sent, received))
+
+
+@dataclass(frozen=True)
+class Agents:
+    """Who began the transactions of one bus.
+
+    Attributes
+    ----------
+    nics : BusTable
+        Transactions that the NIC began.
+    csr : Accesses
+        Those that the host began, with the NIC.
+    phases : Phases or None
+    windows : Windows
+    addressed : bool
+        Whether addresses say what belongs together: they do where it is known which way the data went.
+    unknown : dict of str to int
+        How many transactions could not be told, by reason.
+    other : int
+        Transactions of other agents, or of the host with other devices.
+    """
+
+    nics: BusTable
+    csr: Accesses
+    phases: Phases | None
+    windows: Windows
+    addressed: bool
+    unknown: dict[str, int]
+    other: int
+
+    def dma(self, profile: Profile, memory: Memory, sent: WireFrames | None, received: WireFrames | None) -> Dma:
+        """Return what the NIC's transactions are; the parameters are those of :func:`analyse`."""
+        write = dma_module.directions(self.nics)
+        if not self.addressed:
+            return by_lengths(self.nics, profile, sent, received, write)
+        dma = dma_module.by_address(self.nics, self.phases, profile, self.csr, memory, write)
+        return over_buffers(dma, received, profile.receive_fcs)
+
+    def traffic(self, bus: str, dma: Dma) -> Traffic:
+        """Return it all together."""
+        unknown = self.unknown | _counted(dma_module.REASONS, dma.reason[dma.kind == Kind.UNKNOWN])
+        return Traffic(bus, self.csr, dma, join(dma), self.windows, unknown, self.other, self.windows.findings)
+
+
+def agents_of(
+    transactions: pd.DataFrame | BusTable,
+    data_phases: pd.DataFrame | Phases | None,
+    *,
+    profile: Profile,
+    lines: Sequence[str],
+    nic_grant: str | None,
+) -> Agents:
+    """Tell who began the transactions of one bus; the parameters are those of :func:`analyse`."""
     whole = transactions if isinstance(transactions, BusTable) else BusTable.of(transactions)
     phases = Phases.of(data_phases, whole) if isinstance(data_phases, pd.DataFrame) else data_phases
     if phases is not None and not (len(phases) and whole.has_address):
@@ -232,17 +287,10 @@ def analyse(
     who, why = initiators.decide(whole, grant, len(grants) == 1, windows.contain(whole))
     hosts, nics = whole.take(who == Initiator.HOST), whole.take(who == Initiator.NIC)
     csr, outside = _within(accesses(hosts, phases, windows))
-    write = dma_module.directions(nics)
-    # Addresses say what belongs together only where it is known which way the data went.
-    if whole.has_address and (write >= 0).any():
-        dma = dma_module.by_address(nics, phases, profile, csr, memory or Memory(), write)
-        dma = over_buffers(dma, received, profile.receive_fcs)
-    else:
-        dma = by_lengths(nics, profile, sent, received, write)
+    addressed = whole.has_address and bool((dma_module.directions(nics) >= 0).any())
     unknown = _counted(initiators.REASONS, why[who == Initiator.UNKNOWN])
-    unknown |= _counted(dma_module.REASONS, dma.reason[dma.kind == Kind.UNKNOWN])
     other = int((who == Initiator.OTHER).sum()) + outside
-    return Traffic(bus, csr, dma, join(dma), windows, unknown, other, windows.findings)
+    return Agents(nics, csr, phases, windows, addressed, unknown, other)
 
 
 def join(dma: Dma) -> Bursts:

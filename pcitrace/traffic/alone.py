@@ -1,18 +1,20 @@
-"""What a piece costs by itself: its place and how soon its data came, by what it is taken for."""
+"""What a piece costs by itself: its place, how soon its data came, and how soon it came after a frame on a wire."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.lattice import Costs, Goals, Learner, Reading
-from pcitrace.traffic.goals import RECEIVE, SEND
+from pcitrace.lattice import BINS, STRAY, Costs, Goals, Learner, Reading, bins, cheapest_within, widths
+from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["Alone"]
 
-STRAY, OUTSIDE = 1e-7, 0.05
-"""Share of segments that claim no target: among the targets, and before the first or after the last."""
+OUTSIDE = 0.05
+"""Share of segments that claim no target, of those before the first or after the last."""
 
 SLOWEST_CLKS = 40
 """Clocks to the first data that are told apart."""
@@ -25,29 +27,32 @@ PAGE_BITS = 12
 
 
 class Alone:
-    """What each piece costs by itself: its page, by what it is; its clocks to the first data, by the way it goes."""
+    """What each piece costs by itself.
 
-    def __init__(self, pieces: Pieces, write: Integers) -> None:
+    Its page, by what it is; its clocks to the first data, by the way it goes; and the time of what is left over, if a
+    frame on a wire ended since the piece before: a card writes its status when a frame has gone, or has come.
+    """
+
+    def __init__(self, pieces: Pieces, write: Integers, targets: tuple[Target | None, Target | None]) -> None:
         self.clocks = np.clip(pieces.bus.latency_clks, 0, SLOWEST_CLKS - 1)
         self.size = np.minimum(pieces.bus.data_phases, LARGE)
         self.write, self.begin_us = write, pieces.begin_us
         page = np.where(pieces.bus.address >= 0, pieces.bus.address >> PAGE_BITS, -1)
         _, self.page = np.unique(page, return_inverse=True)
         self.pages = int(self.page.max(initial=0)) + 1
+        self.since = [_Since.of(pieces, target) for target in targets if target is not None and len(target)]
 
     def costs(self, reading: Reading, goals: tuple[Goals, Goals], learner: Learner) -> Costs:
         """Learn from a reading."""
-        out = np.zeros((len(self.clocks), 7), np.float32)
+        out = np.zeros((len(self.clocks), 8), np.float32)
         # From nothing there is nothing to learn: that everything is left over is no observation.
         known = bool((reading.track >= 0).any())
         ways = self._ways(reading) if known else self.write
         first = np.stack([self._first_data(ways == way, learner)[self.clocks] for way in (SEND, RECEIVE)], axis=1)
         out[:, 1:3] = first
-        for size in np.unique(self.size):
-            rows = self.size == size
-            mine = rows & (reading.track < 0) & (ways >= 0) & known
-            way = learner.density(ways[mine], np.array([0.5, 0.5]), smooth=False)
-            out[rows, 0] = (first[rows] + way).min(axis=1)
+        mine = (reading.track < 0) & (ways >= 0) & known
+        way = learner.densities(ways[mine], self.size[mine], np.full((LARGE + 1, 2), 0.5), smooth=False)
+        out[:, 0] = (first + way[self.size]).min(axis=1)
         pages = np.full(self.pages, 1 / self.pages)
         for column, track in enumerate((-1, SEND, RECEIVE)):
             mine = (reading.track == track) & known
@@ -55,6 +60,9 @@ class Alone:
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
             out[self.write == wrong, 1 + track] += -np.log(STRAY)
             out[:, 5 + track] = _unclaimed(goals[track], self.begin_us)
+        out[:, 7] = np.inf
+        for since in self.since:
+            out[:, 7] = np.minimum(out[:, 7], since.costs(self.size, (reading.track < 0) & known, learner))
         return out
 
     def _ways(self, reading: Reading) -> Integers:
@@ -74,12 +82,43 @@ class Alone:
         return learner.density(self.clocks[rows], np.full(SLOWEST_CLKS, 1 / SLOWEST_CLKS), smooth=False)
 
 
+@dataclass(frozen=True)
+class _Since:
+    """When pieces came after the last frame on one wire had ended."""
+
+    nearest: Booleans
+    low: Integers
+    high: Integers
+
+    @classmethod
+    def of(cls, pieces: Pieces, target: Target) -> _Since:
+        """Take the times since the last end; they count where that was later than the end of the piece before."""
+        ends_us = np.sort(target.end_us[np.isfinite(target.end_us)])
+        last_us = np.append(-np.inf, ends_us)[np.searchsorted(ends_us, pieces.begin_us, side="right")]
+        before_us = np.append(-np.inf, pieces.bus.last_data_us[:-1])[: len(pieces)]
+        nearest = last_us > before_us
+        since = np.where(nearest, last_us, pieces.begin_us)
+        ready_us = np.maximum(pieces.ready_us, since)
+        return cls(nearest, bins(ready_us - since), bins(pieces.begin_us - since))
+
+    def costs(self, size: Integers, left_over: Booleans, learner: Learner) -> Floats:
+        """Learn them for what is left over, by its size."""
+        rows = left_over & self.nearest
+        wide = np.full(BINS, 1 / BINS)
+        usual = np.exp(-learner.density(self.high[rows], wide).astype(float))
+        tables = learner.densities(self.high[rows], size[rows], np.tile(usual, (LARGE + 1, 1))) + widths()
+        out = np.full(len(size), np.inf)
+        for one in np.unique(size[self.nearest]):
+            mine = self.nearest & (size == one)
+            out[mine] = cheapest_within(tables[one], self.low[mine], self.high[mine])
+        return out
+
+
 def _unclaimed(goals: Goals, begin_us: Floats) -> Costs:
     """Return what it costs to begin a segment that claims nothing: little only where its target is not captured."""
-    if goals.unknown:
-        return np.zeros(len(begin_us), np.float32)
+    inside = -np.log(goals.stray)
     if not len(goals):
-        return np.full(len(begin_us), -np.log(STRAY), np.float32)
+        return np.full(len(begin_us), inside, np.float32)
     outside = begin_us < goals.time_us[0] if goals.after else begin_us > goals.time_us[-1]
-    cost: Costs = np.where(outside, -np.log(OUTSIDE), -np.log(STRAY)).astype(np.float32)
+    cost: Costs = np.where(outside, min(-np.log(OUTSIDE), inside), inside).astype(np.float32)
     return cost

@@ -21,7 +21,7 @@ from pcitrace.facts import HEADER_BYTES as HEADER
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["FCS", "HEADER", "Heads", "WireFrames", "heads", "keys", "wire_frames"]
+__all__ = ["FCS", "HEADER", "Heads", "WireFrames", "heads", "keys", "own_keys", "wire_frames"]
 
 KEY_BYTES = 60
 """Bytes that make up a key: what every frame has on the wire, check sequence apart."""
@@ -39,6 +39,9 @@ _POWERS = np.cumprod(np.full(KEY_BYTES, 0x9E3779B97F4A7C15, dtype=np.uint64), dt
 
 Bytes = npt.NDArray[np.uint8]
 Keys = npt.NDArray[np.uint64]
+
+UNALIGNED = 3
+"""Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,20 @@ def keys(head: Heads, offset: int = 0) -> Keys:
     value[value == 0] = 1
     value[head.length < KEY_BYTES + offset] = 0
     return np.asarray(value)
+
+
+def own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
+    """Return keys of bursts; a buffer that is not aligned begins where the key is one seen elsewhere."""
+    if head is None:
+        return np.zeros(count, dtype=np.uint64)
+    chosen = keys(head)
+    strange = np.flatnonzero(~pd.Index(chosen).isin(references) | (chosen == 0))
+    for offset in range(1, UNALIGNED + 1):
+        shifted = keys(Heads(head.data[strange], head.length[strange]), offset)
+        found = pd.Index(shifted).isin(references) & (shifted != 0)
+        chosen[strange[found]] = shifted[found]
+        strange = strange[~found]
+    return chosen
 
 
 def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:

@@ -6,7 +6,7 @@ prior that is worth `BROAD` observations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from pcitrace.lattice import (
     centres_us,
 )
 
-__all__ = ["SIZES", "first", "learned"]
+__all__ = ["SIZES", "first", "learned", "pausing"]
 
 SIZES = 1024
 """Sizes in data phases that are told apart; the last stands for all larger."""
@@ -43,6 +43,12 @@ PAUSE_US = 1.0
 
 TOO_LONG = 12.0
 """What a pause inside a frame costs at least that is longer than any expected, in nats."""
+
+CANNOT = 1e-9
+"""Share of what cannot be."""
+
+DESCRIPTORS = 64
+"""Data phases that no descriptors and no status take: as many as 16 descriptors of 16 bytes. A judgement."""
 
 TWO = (0, 1)
 
@@ -67,6 +73,8 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
     tracks = tuple(
         Track(
             goes_on=_rows(pause, 2),
+            resumes=_rows(pause, 2),
+            after_others=_cost(pause),
             begins=_rows(wide, CONTEXTS),
             lag=_rows(wide, 2),
             excess=np.stack([_cost(_excess(cut)) for cut in (False, True)]),
@@ -89,10 +97,19 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
 
 
 def _follows() -> Floats:
-    """Anything follows anything; but what was cut is gone on with."""
-    share = np.full((CONTEXTS, 5), 0.2)
-    share[CUT] = (0.9, 0.025, 0.025, 0.025, 0.025)
-    return share
+    """Anything follows anything that can; but what was cut is gone on with.
+
+    A row for each context and each way in which the tracks may have a segment open: only an open one goes on, and only
+    where none is open one begins.
+    """
+    share = np.full((CONTEXTS, 4, 5), CANNOT)
+    share[:, :, 0] = 1 / 3
+    for track in TWO:
+        for opened in range(4):
+            share[:, opened, 1 + track + 2 * (opened >> track & 1)] = 1 / 3
+    share[CUT, :, 0] = 0.9
+    share[CUT, :, 1:] *= 0.15
+    return share.reshape(-1, 5)
 
 
 def _full() -> Floats:
@@ -137,6 +154,7 @@ class _Seen:
     sequence: Sequence
     reading: Reading
     context: Integers
+    following: Integers
     pause: Integers
     learner: Learner
 
@@ -146,15 +164,13 @@ class _Seen:
         is_now = np.where(inside, 1 + 2 * reading.track + reading.ends, 0)
         pause = np.zeros(len(sequence))
         pause[1:] = sequence.begin_us[1:] - sequence.end_us[:-1]
-        return cls(
-            sequence, reading, np.concatenate([[0], _contexts(is_now, sequence.cut > 0)[:-1]]), bins(pause), learner
-        )
+        context = np.concatenate([[0], _contexts(is_now, sequence.cut > 0)[:-1]])
+        following = 4 * context + _open(reading, 0) + 2 * _open(reading, 1)
+        return cls(sequence, reading, context, following, bins(pause), learner)
 
     def by_context(self, rows: Booleans, usual: Floats) -> Costs:
         """Learn the pauses before some items, by what is before them."""
-        return np.stack(
-            [self.learner.density(self.pause[rows & (self.context == one)], usual) for one in range(CONTEXTS)]
-        )
+        return self.learner.densities(self.pause[rows], self.context[rows], np.tile(usual, (CONTEXTS, 1)))
 
 
 def _contexts(is_now: Integers, cut: Booleans) -> Integers:
@@ -167,26 +183,31 @@ def _contexts(is_now: Integers, cut: Booleans) -> Integers:
     return np.where(left_cut, CUT, out)
 
 
+def _open(reading: Reading, track: int) -> Integers:
+    """Return whether a segment of a track is open before each item: one began, and has not ended."""
+    order = np.arange(len(reading.track))
+    last = np.maximum.accumulate(np.where(reading.track == track, order, -1))
+    before = np.concatenate([[-1], last[:-1]])
+    return np.asarray((before >= 0) & ~reading.ends[before], np.int64)
+
+
 def learned(sequence: Sequence, goals: tuple[Goals, Goals], reading: Reading, start: Table, learner: Learner) -> Table:
-    """Return the table that a reading shows, with the first guess `start` as its prior."""
+    """Return the table that a reading shows, with the first guess `start` as its prior.
+
+    Each time is learned where it is told from nearest: the pause before what is left over unless a frame on a wire
+    ended since; the pause before a receive if a piece was after the end of its frame.
+    """
     seen = _Seen.of(sequence, reading, learner)
     inside = reading.track >= 0
     step = np.where(inside, 1 + reading.track + 2 * ~reading.begins, 0)
-    follows = np.stack(
-        [
-            learner.density(step[seen.context == one], _prior(start.follows[one]), smooth=False)
-            for one in range(CONTEXTS)
-        ]
-    )
+    follows = learner.densities(step, seen.following, _prior(start.follows), smooth=False)
     # What is rarely in a place comes as it does elsewhere.
     usual = _prior(learner.density(seen.pause[~inside | reading.begins], _prior(start.other[0])))
     tracks = tuple(_track(number, seen, goals[number], start, usual) for number in TWO)
-    for track, goal in zip(tracks, goals, strict=True):
-        long = centres_us() > goal.longest_us
-        track.goes_on[:, long] = np.maximum(track.goes_on[:, long], TOO_LONG)
+    tracks = tuple(pausing(track, goal.longest_us) for track, goal in zip(tracks, goals, strict=True))
     return Table(
         (tracks[0], tracks[1]),
-        seen.by_context(~inside, usual),
+        seen.by_context(~inside & ~np.isfinite(sequence.alone[:, 7]), usual),
         _left_over(seen, ~inside, start),
         follows,
         start.back,
@@ -194,19 +215,30 @@ def learned(sequence: Sequence, goals: tuple[Goals, Goals], reading: Reading, st
     )
 
 
+def pausing(track: Track, longest_us: float) -> Track:
+    """Return the costs of a track where a segment hardly pauses for longer."""
+    long = centres_us() > longest_us
+    goes_on, resumes = (np.where(long, np.maximum(one, TOO_LONG), one) for one in (track.goes_on, track.resumes))
+    return replace(track, goes_on=goes_on.astype(np.float32), resumes=resumes.astype(np.float32))
+
+
 def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
     """Learn the data phases of what is left over, by what is before it: a status has its size, a descriptor another.
 
-    What is rarely in a place is as likely to be of any size that is left over elsewhere.
+    What is rarely in a place is as likely to be of any size that is left over elsewhere. That a card moves much that is
+    part of no frame is not learned.
     """
     size = np.minimum(seen.sequence.units, SIZES - 1).astype(np.int64)
-    density = seen.learner.density
-    everywhere = _prior(density(size[rows], _prior(start.other_units[0]), smooth=False))
-    return np.stack([density(size[rows & (seen.context == one)], everywhere, smooth=False) for one in range(CONTEXTS)])
+    everywhere = _prior(seen.learner.density(size[rows], _prior(start.other_units[0]), smooth=False))
+    prior = np.tile(everywhere, (CONTEXTS, 1))
+    found = seen.learner.densities(size[rows], seen.context[rows], prior, smooth=False)
+    found[:, DESCRIPTORS:] = np.maximum(found[:, DESCRIPTORS:], start.other_units[:, DESCRIPTORS:])
+    return found
 
 
 def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) -> Track:
-    sequence, reading, prior, density = seen.sequence, seen.reading, start.tracks[number], seen.learner.density
+    sequence, reading, prior = seen.sequence, seen.reading, start.tracks[number]
+    density, densities = seen.learner.density, seen.learner.densities
     mine = reading.track == number
     rows = np.flatnonzero(mine)
     rows = rows[np.argsort(reading.segment[rows], kind="stable")]
@@ -214,26 +246,46 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     size, cut = np.minimum(sequence.units[rows], SIZES - 1), sequence.cut[rows] > 0
     later = np.flatnonzero(~begins)
     gap = bins(sequence.begin_us[rows[later]] - sequence.end_us[rows[later - 1]])
+    after_cut, between = cut[later - 1].astype(np.int64), rows[later] > rows[later - 1] + 1
     whole = _Segments.of(sequence, rows, begins)
     target = reading.target[whole.head]
     some = np.flatnonzero(target >= 0)
     off = _excess_of(whole.units[some], goals, target[some])
     lag, held = _lags(sequence, goals, whole, some, target[some])
-    excess = np.stack(
-        [density(off[whole.was_cut[some] == one], _prior(prior.excess[one]), smooth=False) for one in TWO]
-    )
+    excess = densities(off, whole.was_cut[some].astype(np.int64), _prior(prior.excess), smooth=False)
     # That a frame is shorter in memory than on the wire is not learned: it cannot be.
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     return Track(
-        goes_on=np.stack([density(gap[cut[later - 1] == one], _prior(prior.goes_on[one])) for one in TWO]),
-        begins=seen.by_context(mine & reading.begins & ~(goals.after & (reading.target >= 0)), usual),
-        lag=np.stack([density(lag[held == one], _prior(prior.lag[one])) for one in TWO]),
+        goes_on=densities(gap[~between], after_cut[~between], _prior(prior.goes_on)),
+        resumes=_relative(densities(gap[between], after_cut[between], _prior(prior.resumes))),
+        after_others=density(seen.pause[rows[later[between]]], _prior(prior.after_others)),
+        begins=seen.by_context(mine & reading.begins & ~_by_target(sequence, goals, reading), usual),
+        lag=densities(lag, held, _prior(prior.lag)),
         excess=excess,
         excess_zero=EXCESS_BELOW,
-        middle=np.stack([density(size[~ends & (cut == one)], _prior(prior.middle[one]), smooth=False) for one in TWO]),
+        middle=densities(size[~ends].astype(np.int64), cut[~ends].astype(np.int64), _prior(prior.middle), smooth=False),
         unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), _prior(prior.unclaimed), smooth=False),
         places=density(_places(sequence, rows[later - 1], rows[later], start), _prior(prior.places), smooth=False),
     )
+
+
+def _by_target(sequence: Sequence, goals: Goals, reading: Reading) -> Booleans:
+    """Return which items have a target that comes before them, and later than the item before."""
+    if not (goals.after and len(goals)):
+        return np.zeros(len(sequence), dtype=bool)
+    before_us = np.append(-np.inf, sequence.end_us[:-1])[: len(sequence)]
+    claims = np.flatnonzero(reading.target >= 0)
+    found = np.zeros(len(sequence), dtype=bool)
+    # The other track's targets have numbers of their own.
+    mine = claims[reading.target[claims] < len(goals)]
+    found[mine] = goals.time_us[reading.target[mine]] > before_us[mine]
+    return found
+
+
+def _relative(rows: Costs) -> Costs:
+    """Return rows of costs against the cheapest of each: that a segment goes on at all is told by what follows what."""
+    relative: Costs = rows - rows.min(axis=1, keepdims=True)
+    return relative
 
 
 def _places(sequence: Sequence, before: Integers, rows: Integers, table: Table) -> Integers:

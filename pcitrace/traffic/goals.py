@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.lattice import Goals, Learner, Reading
+from pcitrace.lattice import STRAY, Goals, Learner, Reading
 from pcitrace.traffic.content import FCS, HEADER, WireFrames
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.pieces import Pieces
@@ -37,8 +37,9 @@ FCS_BYTES = {SEND: (0,), RECEIVE: (0, FCS)}
 LONGEST_US = 20.0
 """Longer pauses inside a frame are not learned: a card that holds the bus's other end fetches or writes on at once."""
 
-LOST, LEAST_SKIP = 0.02, 0.1
-"""Share of frames that are expected to get lost on their way; what the loss of one costs at least, in nats."""
+LOST, FIRM, LEAST_SKIP = 0.02, 30.0, 0.1
+"""Share of frames that are expected to get lost on their way, and how many observations that is worth; what the loss of
+one costs at least, in nats. Judgements: no captures were counted for them."""
 
 ODD, BLOCKS, OVERLAPS, MISFIT = 7.0, 3.0, 5.0, 4.0
 """Nats that rare layouts cost: a buffer at an odd byte, reading on to the end of a block, wire and DMA that overlap;
@@ -60,12 +61,15 @@ class Target:
     start_us, end_us : arrays of float
     least, most : arrays of int
         Bytes of the frame without check sequence.
+    seen : bool
+        Whether they are frames on a wire; else what was taken for them in the other host's memory.
     """
 
     start_us: Floats
     end_us: Floats
     least: Integers
     most: Integers
+    seen: bool = True
 
     @classmethod
     def on_wire(cls, wire: WireFrames) -> Target:
@@ -80,7 +84,7 @@ class Target:
 
     def first(self, count: int) -> Target:
         """Return the first so many."""
-        return Target(self.start_us[:count], self.end_us[:count], self.least[:count], self.most[:count])
+        return Target(self.start_us[:count], self.end_us[:count], self.least[:count], self.most[:count], self.seen)
 
     def __len__(self) -> int:
         return len(self.start_us)
@@ -158,14 +162,14 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
     """Say what the segments of one track may claim, if frames lie in memory like this."""
     after, whole = side == RECEIVE, layout.whole
     if target is None or not len(target):
-        return replace(Goals.none(after, unknown=target is None), longest_us=LONGEST_US)
+        return replace(Goals.none(after, 1.0 if target is None else STRAY), longest_us=LONGEST_US)
     least, most = _units(side, target, layout, unit)
     time_us = target.end_us if after and whole else target.start_us
     gap = target.start_us[1:] - target.end_us[:-1]
     least_gap = np.min(gap[np.isfinite(gap)], initial=np.inf)
     held = np.zeros(len(target), np.uint8)
     held[1:] = (gap < BACK_TO_BACK * least_gap) & (not after)
-    skip = np.full(len(target), -np.log(UNSEEN[side]), np.float32)
+    skip = np.full(len(target), -np.log(UNSEEN[side if target.seen else RECEIVE]), np.float32)
     return Goals(
         time_us,
         least.astype(np.uint32),
@@ -175,6 +179,7 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
         after,
         at_begin=after or not whole,
         whole=whole,
+        stray=STRAY if target.seen else LOST,
         longest_us=LONGEST_US if whole else max(LONGEST_US, _longest(target.end_us - target.start_us)),
     )
 
@@ -197,14 +202,14 @@ def _units(side: int, target: Target, layout: Layout, unit: int) -> tuple[Intege
         -(-(bound + more) // block) * (block // unit) - layout.added // unit * bool(layout.block)
         for bound, more in ((low, layout.added), (target.most, layout.added + layout.spare))
     )
-    return np.asarray(least), np.asarray(most)
+    return np.maximum(least, 1), np.maximum(most, 1)
 
 
-def with_skips(goals: Goals, reading: Reading, learner: Learner) -> Goals:
-    """Learn how often a frame on the wire was not received."""
+def with_skips(side: int, goals: Goals, reading: Reading, learner: Learner) -> Goals:
+    """Learn how often nothing claims a target: a frame was not received, or the target is none."""
     if not len(goals):
         return goals
-    claimed = len(np.unique(reading.target[(reading.track == RECEIVE) & (reading.target >= 0)]))
+    claimed = len(np.unique(reading.target[(reading.track == side) & (reading.target >= 0)]))
     gone = (np.arange(len(goals)) >= claimed).astype(np.int64)
-    there, lost = learner.density(gone, np.array([1 - LOST, LOST]), smooth=False)
+    there, lost = learner.density(gone, np.array([1 - LOST, LOST]), smooth=False, weight=FIRM)
     return replace(goals, skip=np.full(len(goals), max(lost - there, LEAST_SKIP), np.float32))

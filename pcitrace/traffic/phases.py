@@ -54,6 +54,12 @@ class _Column:
         ]
         return np.concatenate([np.empty(0, dtype=self.dtype), *parts], dtype=self.dtype, casting="unsafe")
 
+    def part(self, first: int, last: int) -> _Column:
+        """Return the values of some rows, as a column whose rows begin with 0."""
+        cuts = [np.clip([first - begin, last - begin], 0, None) for begin in self.begin[:-1].tolist()]
+        chunks = [chunk[a:b] for chunk, (a, b) in zip(self.chunks, cuts, strict=True) if len(chunk[a:b])]
+        return _Column(chunks, np.cumsum([0, *map(len, chunks)], dtype=np.int64), self.dtype)
+
 
 @dataclass(frozen=True)
 class Phases:
@@ -92,6 +98,12 @@ class Phases:
 
     def __len__(self) -> int:
         return int(self.begin[-1])
+
+    def part(self, first: int, last: int) -> Phases:
+        """Return those of the transactions from one number to before another, whose numbers then begin with 0."""
+        begin = self.begin[first : last + 1]
+        columns = (one.part(*begin[[0, -1]].tolist()) for one in (self.time_us, self.data, self.byte_enables))
+        return Phases(begin - begin[0], *columns)
 
     def ranges(self, transactions: Integers) -> tuple[Integers, Integers]:
         """Return first row and number of rows of each of the given transactions."""

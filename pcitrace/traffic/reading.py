@@ -23,10 +23,13 @@ LEFT_KINDS = {0: Kind.DESCRIPTOR_FETCH, 1: Kind.STATUS_WRITE, -1: Kind.UNKNOWN}
 
 @dataclass(frozen=True)
 class Claims:
-    """Which frame on the wire each burst of a host is: of its own wire and of the other host's; -1 for none."""
+    """Which frame each burst of a host is, of those that it sends and receives; -1 for none.
 
-    sent: Integers
-    received: Integers
+    By the number on its wire, or, where that was not captured, in the other host's memory; None where that changed.
+    """
+
+    sent: Integers | None
+    received: Integers | None
 
 
 def claims(dma: Dma, pieces: Pieces, reading: Reading) -> Claims:

@@ -12,13 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from pcitrace.columns import Floats
 from pcitrace.lattice import Reading
 
 __all__ = ["shifts", "variants"]
 
 
-def variants(reading: Reading, side: int, targets: int) -> Iterator[Reading]:
-    """Give the readings in which all segments of a track are a piece longer or shorter, or the frame before or after.
+def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Iterator[Reading]:
+    """Give the readings in which all segments of a track are longer or shorter, have no gaps, or are another frame.
+
+    Longer by a piece, or by all that come as soon as pieces do inside them; without their second piece or their last
+    but one; another frame: the one before or after.
 
     Parameters
     ----------
@@ -27,12 +31,17 @@ def variants(reading: Reading, side: int, targets: int) -> Iterator[Reading]:
         The track.
     targets : int
         How many targets it has.
+    pause_us : array of float
+        The pause before each piece.
     """
     if not (reading.track == side).any():
         return
+    yield _stretched(reading, side, pause_us)
     for at_end in (False, True):
         yield _longer(reading, side, at_end)
         yield _shorter(reading, side, at_end)
+        yield _hollow(reading, side, at_end)
+    yield _filled(reading, side)
     yield from shifts(reading, side, targets)
 
 
@@ -41,6 +50,28 @@ def shifts(reading: Reading, side: int, targets: int) -> Iterator[Reading]:
     if (reading.track == side).any():
         for by in (-1, 1):
             yield _shifted(reading, side, by, targets)
+
+
+USUAL = 0.9
+"""Share of the pauses inside segments that are not longer than usual."""
+
+
+def _stretched(reading: Reading, side: int, pause_us: Floats) -> Reading:
+    """Let all that is left over behind each segment be part of it, as long as it comes as soon as pieces do inside."""
+    mine = reading.track == side
+    inner = pause_us[mine & ~reading.begins]
+    usual_us = float(np.quantile(inner, USUAL)) if len(inner) else 0.0
+    order = np.arange(len(reading.track))
+    stop = (reading.track >= 0) | (pause_us > usual_us)
+    last = np.maximum.accumulate(np.where(stop, order, -1))
+    tail = (reading.track < 0) & (last >= 0) & reading.ends[last] & (reading.track[last] == side)
+    track, target, segment = (
+        np.where(tail, column[last], column) for column in (reading.track, reading.target, reading.segment)
+    )
+    ends = reading.ends.copy()
+    ends[last[tail]] = False
+    ends |= tail & ~np.append(tail[1:], False)
+    return replace(reading, track=track, target=target, segment=segment, ends=ends, cost=np.inf)
 
 
 def _longer(reading: Reading, side: int, at_end: bool) -> Reading:
@@ -76,6 +107,30 @@ def _shorter(reading: Reading, side: int, at_end: bool) -> Reading:
     marks[edge], marks[inner] = False, True
     begins, ends = (reading.begins, marks) if at_end else (marks, reading.ends)
     return replace(reading, track=track, target=target, segment=segment, begins=begins, ends=ends, cost=np.inf)
+
+
+def _hollow(reading: Reading, side: int, at_end: bool) -> Reading:
+    """Leave over the piece behind the first of each segment, or before the last: something else came between."""
+    rows = np.flatnonzero(reading.track == side)
+    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
+    edge = reading.ends[rows] if at_end else reading.begins[rows]
+    inner = rows[np.append(edge[1:], False) if at_end else np.append(False, edge[:-1])]
+    inner = inner[~reading.begins[inner] & ~reading.ends[inner]]
+    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
+    for column in (track, target, segment):
+        column[inner] = -1
+    return replace(reading, track=track, target=target, segment=segment, cost=np.inf)
+
+
+def _filled(reading: Reading, side: int) -> Reading:
+    """Let what is left over between the first and the last piece of a segment be part of it."""
+    order = np.arange(len(reading.track))
+    last = np.maximum.accumulate(np.where(reading.track == side, order, -1))
+    inside = (reading.track < 0) & (last >= 0) & ~reading.ends[last]
+    track, target, segment = (
+        np.where(inside, column[last], column) for column in (reading.track, reading.target, reading.segment)
+    )
+    return replace(reading, track=track, target=target, segment=segment, cost=np.inf)
 
 
 def _shifted(reading: Reading, side: int, by: int, targets: int) -> Reading:

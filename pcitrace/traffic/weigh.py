@@ -6,16 +6,17 @@ the two ends counts; no margin is larger than what the other costs more.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from pcitrace.columns import Integers
-from pcitrace.lattice import Costs, Learner, Reading, Sequence, read
+from pcitrace.columns import Booleans, Integers
+from pcitrace.lattice import STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
 from pcitrace.traffic import costs
 from pcitrace.traffic.alone import Alone
-from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
+from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma, directions
 from pcitrace.traffic.goals import (
     RECEIVE,
     SEND,
@@ -33,7 +34,7 @@ from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reading import claiming
 from pcitrace.traffic.variants import shifts, variants
 
-__all__ = ["Found", "alike", "confirmed", "weigh"]
+__all__ = ["Found", "alike", "confirmed", "lengthened", "weigh"]
 
 ROUNDS, FEW = 6, 2
 """Readings at most, each of which learns from the one before; those that tell whether a start is worth more."""
@@ -43,6 +44,16 @@ PEAKS, SETTLED = 3, 3
 
 WIDE, SMALL = 256, 800
 """States an item where little is known yet and where margins count, and the pieces up to which so many are kept."""
+
+WIDEST, FORCED = 1536, 48
+"""States an item where fewer lost the way, and where the labels are given. Many are needed where sends and receives
+take turns piece by piece."""
+
+RARELY, LEAST_VALLEY_US = 0.05, 0.2
+"""Share of the shortest and of the longest pauses that tell no valley, and the shortest that may."""
+
+NEVER = 1e4
+"""Nats for what is not to be."""
 
 ALL = 0.98
 """Share of the frames found so far that must have the data phases of their frames on the wire, in one layout.
@@ -54,6 +65,10 @@ LOOKED_AT, CONFIRMED = 300, 0.98
 """Pieces of a host of which the rules' reading is held against the cheapest near it, and the share of edges that must
 be the same: on generated cards (`tests/cardbench`, seeds 402 and 403, control lines) that was so of all hosts whose
 reading was right but one, and of one of the nine that had wrong frames."""
+
+CLEARLY = 9.0
+"""Nats from which on a reading is against what the rules found with a profile: on generated cards (`tests/cardbench`,
+seed 501, 16 channels) the rules were wrong on hosts with 4.8, 10.3 and 44.9, and right on two with 3.3 and 8.3."""
 
 CHECKED = 20_000
 """Transactions of a host up to which this is looked at: the time that it takes is bounded."""
@@ -81,10 +96,13 @@ class Found:
         The burst; -1 for none.
     target : array of int
         Its number among the targets of this direction; -1 for none.
+    certain : array of bool
+        Whether its content says so.
     """
 
     burst: Integers
     target: Integers
+    certain: Booleans
 
 
 def weigh(dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Target | None]) -> tuple[Pieces, Reading]:
@@ -101,8 +119,25 @@ def weigh(dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Ta
     """
     pieces = Pieces.of(dma.bus)
     first, reader = _started(pieces, dma, found, targets)
-    reading = reader.best(first)
-    return pieces, reading if None in targets else claiming(reading)
+    if targets == (None, None):
+        # Nothing tells what the pieces are: what was found is not sure.
+        return pieces, first
+    certain = np.isin(first.segment, np.concatenate([one.burst[one.certain] for one in found]))
+    reading = reader.best(first, certain & first.begins & (first.target >= 0))
+    seen = all(target is not None and target.seen for target in targets)
+    return pieces, claiming(reading) if seen else reading
+
+
+def lengthened(
+    dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Target | None]
+) -> tuple[dict[int, float], dict[int, float]]:
+    """Return what it costs, in nats, that all frames of a track have more data phases, by how many; or fewer.
+
+    Only where the wire was not captured. Then it is no other length that speaks against it: the frames in the other
+    memory may have as many more.
+    """
+    first, reader = _started(Pieces.of(dma.bus), dma, found, targets)
+    return reader.lengthened(first, SEND), reader.lengthened(first, RECEIVE)
 
 
 def alike(dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Target | None]) -> bool:
@@ -116,8 +151,14 @@ def alike(dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Ta
     return reader.agreeing(SEND, first) >= ALL
 
 
-def confirmed(dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Target | None]) -> bool:
-    """Return whether the cheapest reading near what was found so far says the same of the host's first pieces."""
+def confirmed(
+    dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None, Target | None], described: bool
+) -> bool:
+    """Return whether the cheapest reading near what was found so far says the same of the host's first pieces.
+
+    Where a profile describes the card the rules know more than these costs: then only one that is clearly cheaper
+    counts against them.
+    """
     if targets == (None, None):
         return True
     pieces = Pieces.of(dma.bus)
@@ -135,7 +176,9 @@ def confirmed(dma: Dma, found: tuple[Found, Found], targets: tuple[Target | None
     first, reader = _started(head, dma, found, (near[SEND], near[RECEIVE]))
     cheapest = min(reader.near(first), key=_cost)
     edges = first.edges()
-    return len(edges & cheapest.edges()) >= CONFIRMED * len(edges)
+    if len(edges & cheapest.edges()) >= CONFIRMED * len(edges):
+        return True
+    return described and cheapest.against_by(reader.as_it_is(first)) < CLEARLY
 
 
 def _started(
@@ -143,7 +186,7 @@ def _started(
 ) -> tuple[Reading, _Reader]:
     """Return what was found so far as a reading, and what reads on from it."""
     first = _first_reading(pieces, dma, found, targets)
-    return first, _Reader(pieces, dma.write[pieces.rows], targets, _width(dma, pieces, first, targets))
+    return first, _Reader(pieces, directions(pieces.bus), targets, _width(dma, pieces, first, targets))
 
 
 def _width(dma: Dma, pieces: Pieces, reading: Reading, targets: tuple[Target | None, Target | None]) -> int:
@@ -183,7 +226,7 @@ class _Reader:
     @cached_property
     def alone(self) -> Alone:
         """What each piece costs by itself."""
-        return Alone(self.pieces, self.write)
+        return Alone(self.pieces, self.write, self.targets)
 
     def agreeing(self, side: int, reading: Reading) -> float:
         """Return the share of a track's segments that have the data phases of their targets, in one layout."""
@@ -193,8 +236,11 @@ class _Reader:
         fits = fitting(side, self.pieces, reading, target, self.layout(side, reading), self.unit)
         return float(fits.mean()) if len(fits) else 1.0
 
-    def best(self, first: Reading) -> Reading:
-        """Return the cheapest of all readings that are tried, no surer than the others leave it."""
+    def best(self, first: Reading, certain: Booleans) -> Reading:
+        """Return the cheapest of all readings that are tried, no surer than the others leave it.
+
+        Those are no others that give a piece to another target than the first reading where its content is certain.
+        """
         tried = [self.settle(first), *self.from_peaks()]
         for _ in range(FEW if self.small else 1):
             best = min(tried, key=_cost)
@@ -205,7 +251,9 @@ class _Reader:
             tried.append(self.settle(min(found, key=_cost)))
         best = self.settle(min(tried, key=_cost), states=self.wide)
         for other in tried:
-            best = best.against(other)
+            claims = certain & (other.track == first.track) & (other.target >= 0)
+            if not (claims & (other.target != first.target)).any():
+                best = best.against(other)
         return best
 
     @property
@@ -224,7 +272,7 @@ class _Reader:
         for side in (SEND, RECEIVE):
             target = self.targets[side]
             count = len(target) if target is not None else 0
-            found += [self.settle(one, rounds=1) for one in variants(first, side, count)]
+            found += [self.settle(one, rounds=1) for one in self.varied(first, side, count)]
         return found
 
     def other_ways(self, best: Reading) -> list[Reading]:
@@ -232,24 +280,56 @@ class _Reader:
         found = []
         for side in (SEND, RECEIVE):
             target = self.targets[side]
-            for layout in self.other_layouts(side, best) if self.small else ():
-                fixed = (layout, None) if side == SEND else (None, layout)
-                found.append(self.settle(best, fixed, FEW))
+            layouts_ = self.other_layouts(side, best) if self.small else ()
+            found += [self.settle(best, _only(side, layout), FEW) for layout in layouts_]
             count = len(target) if target is not None else 0
-            ways = variants if self.small else shifts
+            ways = self.varied if self.small else shifts
             found += [self.settle(one, rounds=FEW) for one in ways(best, side, count)]
         return found
+
+    def lengthened(self, first: Reading, side: int) -> dict[int, float]:
+        """Return what it costs that all frames of a track have more data phases, by how many."""
+        target, out = self.targets[side], dict[int, float]()
+        if target is None or target.seen or not (first.track == side).any():
+            return out
+        layout = self.layout(side, first)
+        now = self.settle(first, _only(side, layout), FEW)
+        for one in self.varied(first, side, len(target)):
+            more = self.more(side, first, one)
+            if more:
+                there = replace(layout, added=layout.added + more * self.unit)
+                other = self.settle(one, _only(side, there), FEW)
+                if self.more(side, first, other) == more:
+                    out[more] = min(out.get(more, np.inf), now.against_by(other))
+        return out
+
+    def more(self, side: int, one: Reading, other: Reading) -> int:
+        """Return how many data phases more most frames of a track have in another reading."""
+        sizes = []
+        for reading in (one, other):
+            mine = (reading.track == side) & (reading.target >= 0)
+            units = self.pieces.bus.data_phases[mine]
+            sizes.append(np.bincount(reading.target[mine], weights=units, minlength=len(self.pieces)))
+        count = min(map(len, sizes))
+        both = (sizes[0][:count] > 0) & (sizes[1][:count] > 0)
+        return round(float(np.median((sizes[1][:count] - sizes[0][:count])[both]))) if both.any() else 0
+
+    def varied(self, reading: Reading, side: int, count: int) -> Iterator[Reading]:
+        """Give the readings that differ from one alike in all frames of a track."""
+        bus = self.pieces.bus
+        pause_us = np.append(np.inf, self.pieces.begin_us[1:] - bus.last_data_us[:-1])[: len(self.pieces)]
+        return variants(reading, side, count, pause_us)
 
     def from_peaks(self) -> list[Reading]:
         """Return the readings that settle from the likeliest lags of both tracks."""
         sends, receives = (self.guesses(side) for side in (SEND, RECEIVE))
         pairs = [(send, receives[0]) for send in sends] + [(sends[0], receive) for receive in receives[1:]]
-        tried = [self.settle(self.guessed(*pair), rounds=FEW) for pair in pairs]
+        tried = [self.from_guess(*pair) for pair in pairs]
         costs_ = [one.cost for one in tried]
         send = sends[int(np.argmin(costs_[: len(sends)]))]
         receive = [receives[0], *receives[1:]][int(np.argmin([costs_[0], *costs_[len(sends) :]]))]
         if (send, receive) not in pairs:
-            tried.append(self.settle(self.guessed(send, receive), rounds=FEW))
+            tried.append(self.from_guess(send, receive))
         tried.sort(key=_cost)
         return [self.settle(one) for one in tried[:SETTLED]] + tried[SETTLED:]
 
@@ -267,13 +347,33 @@ class _Reader:
                 out += [_Guess(layout, int(at)) for at in peaks(times_us, edges_us[order], after, count)]
         return [_Guess(unknown_layout(side, True, self.unit), None), *out][: None if self.small else FEW]
 
-    def guessed(self, *guesses: _Guess) -> Reading:
-        """Return the cheapest reading where nothing is known but the lags."""
+    def from_guess(self, *guesses: _Guess) -> Reading:
+        """Return the cheaper of what two guesses of the longest pause inside a frame come to."""
+        tried = [self.settle(self.guessed(longest_us, *guesses), rounds=FEW) for longest_us in (np.inf, self.valley_us)]
+        return min(tried, key=_cost)
+
+    @cached_property
+    def valley_us(self) -> float:
+        """A pause that is rare, between shorter and longer ones: where most pauses inside frames may end."""
+        bus = self.pieces.bus
+        pauses = np.sort(self.pieces.begin_us[1:] - bus.last_data_us[:-1])
+        pauses = pauses[int(len(pauses) * RARELY) : int(len(pauses) * (1 - RARELY))]
+        pauses = pauses[pauses >= LEAST_VALLEY_US]
+        if len(pauses) < FEW:
+            return float(np.inf)
+        widest = int(np.argmax(pauses[1:] / pauses[:-1]))
+        return float(np.sqrt(pauses[widest] * pauses[widest + 1]))
+
+    def guessed(self, longest_us: float, *guesses: _Guess) -> Reading:
+        """Return the cheapest reading where nothing is known but the lags, and the longest pause inside a frame."""
         table = costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
         tracks = tuple(
-            track
-            if guess.lag is None
-            else replace(track, lag=np.stack([peaked(track.lag[0], guess.lag), track.lag[1]]))
+            costs.pausing(
+                track
+                if guess.lag is None
+                else replace(track, lag=np.stack([peaked(track.lag[0], guess.lag), track.lag[1]])),
+                longest_us,
+            )
             for track, guess in zip(table.tracks, guesses, strict=True)
         )
         nothing = _nothing(len(self.pieces))
@@ -299,25 +399,66 @@ class _Reader:
         fixed: tuple[Layout | None, Layout | None] = (None, None),
         rounds: int = ROUNDS,
         states: int = 0,
+        given: bool = False,
     ) -> Reading:
         """Return the last of some readings, each of which learns from the one before; its cost has what was learned."""
+        firm = rounds == ROUNDS
         start = costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
         for _ in range(rounds):
             before, learner = now, Learner()
             lie = [fixed[side] or self.layout(side, now) for side in (SEND, RECEIVE)]
             sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
-            goals = (sends, with_skips(receives, now, learner))
+            target = self.targets[SEND]
+            if target is not None and not target.seen:
+                sends = with_skips(SEND, sends, now, learner)
+            goals = (sends, with_skips(RECEIVE, receives, now, learner))
             sequence = _sequence(self.pieces, self.alone.costs(now, goals, learner), self.unit)
             table = costs.learned(sequence, goals, now, start, learner)
-            now = read(sequence, goals, table, states)
+            if given:
+                now = _as_labelled(sequence, goals, table, now)
+            elif firm:
+                now = _read_on(sequence, goals, table, now, states)
+            else:
+                now = read(sequence, goals, table, states)
             now.cost += learner.nats + sum(layout.cost for layout in lie)
             if now.same(before):
                 break
         return now
 
+    def as_it_is(self, reading: Reading) -> Reading:
+        """Return a reading with what it costs by what it teaches itself."""
+        return self.settle(reading, rounds=1, given=True)
+
     def layout(self, side: int, reading: Reading) -> Layout:
         """Return the layout in which most frames of a track agree with the wire."""
         return layout_of(side, self.pieces, reading, self.targets[side], self.unit)
+
+
+def _read_on(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, before: Reading, states: int) -> Reading:
+    """Read with a table that was learned from a reading; what is found is no dearer than that one.
+
+    Where it is, the search has lost its way: it looks again and keeps more states.
+    """
+    same = _as_labelled(sequence, goals, table, before)
+    states = states or STATES
+    while True:
+        found = read(sequence, goals, table, states)
+        if found.cost <= same.cost + NOTHING or states >= WIDEST:
+            break
+        states *= 4
+    return found if found.cost <= same.cost + NOTHING else replace(same, margins=np.zeros_like(same.margins))
+
+
+def _as_labelled(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, reading: Reading) -> Reading:
+    """Read with the track of each piece given."""
+    labels = sequence.alone.copy()
+    for column, track in enumerate((-1, SEND, RECEIVE)):
+        labels[reading.track != track, column] += NEVER
+    return read(replace(sequence, alone=labels), goals, table, FORCED)
+
+
+def _only(side: int, layout: Layout) -> tuple[Layout | None, Layout | None]:
+    return (layout, None) if side == SEND else (None, layout)
 
 
 def _cost(reading: Reading) -> float:

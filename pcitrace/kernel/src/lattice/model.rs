@@ -35,8 +35,9 @@ pub struct Items {
     /// Where it begins and where what follows it would begin; -1 if unknown.
     pub place: Vec<i64>,
     pub next_place: Vec<i64>,
-    /// What it costs by itself: left over, part of track 0 or 1, beginning in track 0 or 1, claiming nothing in 0 or 1.
-    pub alone: Vec<[f32; 7]>,
+    /// What it costs by itself: left over, part of track 0 or 1, beginning in track 0 or 1, claiming nothing in 0 or 1;
+    /// the time of one that is left over, if something outside the sequence tells it.
+    pub alone: Vec<[f32; 8]>,
 }
 
 impl Items {
@@ -80,15 +81,25 @@ pub fn left_over(context: u8, cut: bool) -> u8 {
     }
 }
 
+/// The row of `Costs::follows`: the context, and which tracks have a segment open.
+pub fn following(context: u8, open: [bool; 2]) -> usize {
+    4 * context as usize + usize::from(open[0]) + 2 * usize::from(open[1])
+}
+
 /// Costs of one track.
 #[derive(Default)]
 pub struct TrackCosts {
     /// Pause before an item that goes on, after one that was not cut and one that was.
     pub goes_on: [Vec<f32>; 2],
+    /// The same where others came between: then it says which segment goes on, and the next the time since these.
+    pub resumes: [Vec<f32>; 2],
+    pub after_others: Vec<f32>,
     /// Pause before an item that begins, by context.
     pub begins: [Vec<f32>; CONTEXTS],
     /// Lag between segment and target: the usual, and where the target was held up.
     pub lag: [Vec<f32>; 2],
+    /// The same where the time of the segment is told by what was before it: then the lag says which target it is.
+    pub claims: [Vec<f32>; 2],
     /// Units beyond the target's bounds, from `-excess_zero` on; of segments that were never cut, and others.
     pub excess: [Vec<f32>; 2],
     pub excess_zero: i64,
@@ -101,15 +112,14 @@ pub struct TrackCosts {
 }
 
 /// All costs.
-#[derive(Default)]
 pub struct Costs {
     pub tracks: [TrackCosts; 2],
     /// Pause before an item that is left over, by context.
     pub other: [Vec<f32>; CONTEXTS],
     /// Units of an item that is left over, by context; the last entry is for all larger.
     pub other_units: [Vec<f32>; CONTEXTS],
-    /// What comes after what: context, then left over, begins in 0 or 1, goes on in 0 or 1.
-    pub follows: [[f32; 5]; CONTEXTS],
+    /// What comes after what: by [`following`], left over, begins in 0 or 1, goes on in 0 or 1.
+    pub follows: [[f32; 5]; 4 * CONTEXTS],
     /// An item goes on "a little before" up to so many places back, each unit being so many places.
     pub back: i64,
     pub unit: i64,

@@ -29,6 +29,12 @@ fn rows<const N: usize>(from: Any<'_, '_>, name: &str, width: usize) -> PyResult
     Ok(std::array::from_fn(|row| all[row * width..(row + 1) * width].to_vec()))
 }
 
+/// One row of costs over times.
+fn times(from: Any<'_, '_>, name: &str) -> PyResult<Vec<f32>> {
+    let [row] = rows::<1>(from, name, BINS)?;
+    Ok(row)
+}
+
 fn fixed<const N: usize>(all: &[f32]) -> [f32; N] {
     std::array::from_fn(|at| all[at])
 }
@@ -43,7 +49,7 @@ fn items(from: Any<'_, '_>) -> PyResult<Items> {
         cut: flags(from, "cut")?,
         place: column(from, "place")?,
         next_place: column(from, "next_place")?,
-        alone: alone.chunks_exact(7).map(fixed).collect(),
+        alone: alone.chunks_exact(8).map(fixed).collect(),
     };
     let count = items.len();
     let same = [items.ready_us.len(), items.end_us.len(), items.units.len(), items.cut.len(), items.place.len()];
@@ -81,8 +87,11 @@ fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
     }
     Ok(TrackCosts {
         goes_on: rows(from, "goes_on", BINS)?,
+        resumes: rows(from, "resumes", BINS)?,
+        after_others: times(from, "after_others")?,
         begins: rows(from, "begins", BINS)?,
         lag: rows(from, "lag", BINS)?,
+        claims: rows(from, "claims", BINS)?,
         excess: rows(from, "excess", excess.len() / 2)?,
         excess_zero: from.getattr("excess_zero")?.extract()?,
         middle: rows(from, "middle", middle.len() / 2)?,
@@ -92,7 +101,7 @@ fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
 }
 
 fn costs(from: Any<'_, '_>) -> PyResult<Costs> {
-    let follows = rows::<CONTEXTS>(from, "follows", 5)?;
+    let follows = rows::<{ 4 * CONTEXTS }>(from, "follows", 5)?;
     let other_units: Vec<f32> = column(from, "other_units")?;
     let (first, second): (Bound<'_, PyAny>, Bound<'_, PyAny>) = from.getattr("tracks")?.extract()?;
     Ok(Costs {

@@ -1,7 +1,7 @@
 //! The search, forwards and backwards.
 
-use super::model::{CONTEXTS, Costs, Items, Limits, NONE, Targets, bin, left_over};
-use rustc_hash::FxHashMap;
+use super::model::{CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, left_over};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What an item is in its track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +46,13 @@ struct State {
     context: u8,
 }
 
+impl State {
+    /// How far it has come: targets dealt with, and what is open.
+    fn reached(&self) -> [(u32, bool); 2] {
+        self.tracks.map(|track| (track.next, track.units > 0))
+    }
+}
+
 /// A step from one state to the next, by giving an item its label.
 struct Step {
     from: u32,
@@ -81,8 +88,9 @@ pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limit
     let mut reading = Reading::default();
     let mut column = Column { states: vec![State { tracks: [start; 2], context: 0 }], cost: vec![0.0] };
     let saved = [0, 1].map(|t| saved(&targets[t]));
+    let ending = [0, 1].map(|t| Ending::of(&costs.tracks[t]));
     let mut search =
-        Search { items, targets, costs, limits, steps: Vec::new(), ends: Vec::new(), cap: limits.cost, saved };
+        Search { items, targets, costs, limits, steps: Vec::new(), ends: Vec::new(), cap: limits.cost, saved, ending };
     for item in 0..items.len() {
         column = search.advance(item, &column);
         let long = search.ends.len() >= limits.items;
@@ -106,6 +114,61 @@ fn saved(targets: &Targets) -> Vec<f32> {
     std::iter::once(0.0).chain(each).collect()
 }
 
+/// What ending the segments of one track costs at least, from where one stands.
+struct Ending {
+    /// The cheapest lag up to each bin: a segment that goes on ends no earlier.
+    lag: [Vec<f32>; 2],
+    /// The cheapest excess from each entry on: it grows.
+    excess: [Vec<f32>; 2],
+}
+
+impl Ending {
+    fn of(costs: &TrackCosts) -> Self {
+        let least = |table: &[f32]| {
+            let mut low = f32::INFINITY;
+            table
+                .iter()
+                .map(|cost| {
+                    low = low.min(*cost);
+                    low
+                })
+                .collect::<Vec<f32>>()
+        };
+        let most = |table: &[f32]| {
+            let mut back = least(&table.iter().rev().copied().collect::<Vec<f32>>());
+            back.reverse();
+            back
+        };
+        let lag = [0, 1].map(|held| least(&costs.lag[held]));
+        let mut excess = [0, 1].map(|cut| most(&costs.excess[cut]));
+        // One that was never cut may still be.
+        for at in 0..excess[0].len().min(excess[1].len()) {
+            excess[0][at] = excess[0][at].min(excess[1][at]);
+        }
+        Self { lag, excess }
+    }
+
+    fn at_least(&self, track: &Track, targets: &Targets, zero: i64, now_us: f64) -> f32 {
+        if track.units == 0 || track.claimed == NONE {
+            return 0.0;
+        }
+        let target = track.claimed as usize;
+        let excess = excess(i64::from(track.units), targets, target).max(0);
+        let table = &self.excess[usize::from(track.was_cut)];
+        let mut cost = table[((excess + zero) as usize).min(table.len() - 1)];
+        if !targets.at_begin {
+            cost += self.lag[usize::from(targets.held[target])][bin(targets.time_us[target] - now_us)];
+        }
+        cost
+    }
+}
+
+/// Units by which a segment is longer than its target, or shorter.
+fn excess(units: i64, targets: &Targets, target: usize) -> i64 {
+    let (least, most) = (i64::from(targets.least[target]), i64::from(targets.most[target]));
+    if units < least { units - least } else { (units - most).max(0) }
+}
+
 struct Search<'a> {
     items: &'a Items,
     targets: &'a [Targets; 2],
@@ -118,6 +181,8 @@ struct Search<'a> {
     cap: f32,
     /// What a state has saved that has dealt with so many targets of a track, against one that will have to.
     saved: [Vec<f32>; 2],
+    /// What ending an open segment costs at least.
+    ending: [Ending; 2],
 }
 
 impl Search<'_> {
@@ -129,7 +194,17 @@ impl Search<'_> {
             let mut out = Out { from: from as u32, base: *cost, next: &mut next, steps: &mut self.steps };
             expand(self.items, self.targets, self.costs, self.limits, item, *state, &mut out);
         }
-        let (column, lost) = next.column.pruned(self.limits, &self.saved, &mut self.steps, first);
+        let now_us = self.items.end_us[item];
+        let ahead = |state: &State| -> f32 {
+            (0..2)
+                .map(|t| {
+                    let (track, targets) = (&state.tracks[t], &self.targets[t]);
+                    let zero = self.costs.tracks[t].excess_zero;
+                    self.ending[t].at_least(track, targets, zero, now_us) - self.saved[t][track.next as usize]
+                })
+                .sum()
+        };
+        let (column, lost) = next.column.pruned(self.limits, ahead, &mut self.steps, first);
         self.cap = self.cap.min(lost);
         self.ends.push(self.steps.len());
         column
@@ -250,16 +325,27 @@ impl Out<'_> {
 
 impl Column {
     /// Keeps the best states; returns them and how much more the best of those costs that were left out.
-    fn pruned(self, limits: &Limits, saved: &[Vec<f32>; 2], steps: &mut Vec<Step>, first: usize) -> (Self, f32) {
-        let ahead = |state: &State| (0..2).map(|t| saved[t][state.tracks[t].next as usize]).sum::<f32>();
-        let rank: Vec<f32> = self.states.iter().zip(&self.cost).map(|(state, cost)| cost - ahead(state)).collect();
+    fn pruned(
+        self,
+        limits: &Limits,
+        ahead: impl Fn(&State) -> f32,
+        steps: &mut Vec<Step>,
+        first: usize,
+    ) -> (Self, f32) {
+        let rank: Vec<f32> = self.states.iter().zip(&self.cost).map(|(state, cost)| cost + ahead(state)).collect();
         let best = rank.iter().copied().fold(f32::INFINITY, f32::min);
         let mut order: Vec<usize> = (0..self.states.len()).filter(|&at| rank[at] <= best + limits.cost).collect();
         let mut lost = limits.cost;
         if order.len() > limits.states {
             order.sort_by(|a, b| rank[*a].total_cmp(&rank[*b]));
-            lost = rank[order[limits.states]] - best;
-            order.truncate(limits.states);
+            // The best that has come as far, with the same open, stays: what was put off is paid by all some time.
+            let rest = order.split_off(limits.states);
+            let mut seen: FxHashSet<_> = order.iter().map(|&at| self.states[at].reached()).collect();
+            let (kept, left): (Vec<_>, Vec<_>) = rest
+                .into_iter()
+                .partition(|&at| seen.len() < 2 * limits.states && seen.insert(self.states[at].reached()));
+            order.extend(kept);
+            lost = left.first().map_or(lost, |&at| rank[at] - best);
         }
         let mut place = vec![NONE; self.states.len()];
         for (to, &at) in order.iter().enumerate() {
@@ -302,6 +388,7 @@ fn expand(
     out: &mut Out<'_>,
 ) {
     let context = state.context as usize;
+    let follows = &costs.follows[following(state.context, state.tracks.map(|track| track.units > 0))];
     let alone = &items.alone[item];
     let (begin_us, ready_us) = (items.begin_us[item], items.ready_us[item]);
     let mut passed = 0.0;
@@ -316,8 +403,8 @@ fn expand(
     let pause = |table: &[f32]| if item == 0 { 0.0 } else { within(table, ready_us - since_us, begin_us - since_us) };
     let cost = passed
         + alone[0]
-        + costs.follows[context][0]
-        + pause(&costs.other[context])
+        + follows[0]
+        + pause(&costs.other[context]).min(alone[7])
         + entry(&costs.other_units[context], items.units[item]);
     out.push(State { context: left_over(state.context, items.cut[item]), ..state }, cost, Part::Other, 0, NONE);
     for t in 0..2 {
@@ -327,18 +414,20 @@ fn expand(
             let cut = usize::from(items.cut[last]);
             let since_us = items.end_us[last];
             let (place, added) = going_on(items, costs, t, last, item);
-            let cost = passed
-                + alone[1 + t]
-                + costs.follows[context][3 + t]
-                + within(&mine.goes_on[cut], ready_us.max(since_us) - since_us, begin_us - since_us)
-                + entry(&mine.middle[cut], items.units[last])
-                + place;
+            let paused = |table: &[f32]| within(table, ready_us.max(since_us) - since_us, begin_us - since_us);
+            let told = if last + 1 < item {
+                paused(&mine.resumes[cut]) + pause(&mine.after_others)
+            } else {
+                paused(&mine.goes_on[cut])
+            };
+            let cost =
+                passed + alone[1 + t] + follows[3 + t] + told + entry(&mine.middle[cut], items.units[last]) + place;
             let units = (i64::from(track.units) + added).max(1) as u32;
             let was_cut = track.was_cut || items.cut[last];
             let track = Track { units, last: item as u32, was_cut, ..track };
             part(items, targets, costs, item, state, t, track, cost, out);
         } else {
-            let cost = passed + alone[1 + t] + alone[3 + t] + costs.follows[context][1 + t];
+            let cost = passed + alone[1 + t] + alone[3 + t] + follows[1 + t];
             let paused = cost + pause(&mine.begins[context]);
             let open = Track { units: items.units[item], last: item as u32, was_cut: false, claimed: NONE, ..track };
             part(items, targets, costs, item, state, t, open, paused + alone[5 + t], out);
@@ -348,13 +437,17 @@ fn expand(
                 if skipped > limits.cost || (goals.after && goals.time_us[target] > begin_us + 1.0) {
                     break;
                 }
-                // When a segment begins is said by its target if that comes first, else by what was before it.
-                let mut cost = skipped + if goals.after { cost } else { paused };
-                if goals.at_begin {
-                    cost += lag(items, goals, mine, target, track.last, item);
+                let mut told = skipped + paused;
+                if goals.at_begin && goals.after {
+                    // When it begins is told by its target, or by what was before it.
+                    let by_target = cost + lag(items, goals, &mine.lag, target, track.last, item);
+                    let by_pause = paused + lag(items, goals, &mine.claims, target, track.last, item);
+                    told = skipped + by_target.min(by_pause);
+                } else if goals.at_begin {
+                    told += lag(items, goals, &mine.lag, target, track.last, item);
                 }
                 let open = Track { claimed: target as u32, next: target as u32 + 1, ..open };
-                part(items, targets, costs, item, state, t, open, cost, out);
+                part(items, targets, costs, item, state, t, open, told, out);
                 skipped += goals.skip[target];
             }
         }
@@ -377,23 +470,16 @@ fn going_on(items: &Items, costs: &Costs, track: usize, last: usize, item: usize
 }
 
 /// The cost of the time between a segment and its target.
-fn lag(
-    items: &Items,
-    targets: &Targets,
-    costs: &super::model::TrackCosts,
-    target: usize,
-    last: u32,
-    item: usize,
-) -> f32 {
+fn lag(items: &Items, targets: &Targets, table: &[Vec<f32>; 2], target: usize, last: u32, item: usize) -> f32 {
     let time_us = targets.time_us[target];
     if targets.after {
         let free_us = if last == NONE { f64::NEG_INFINITY } else { items.end_us[last as usize] };
         let held = usize::from(targets.held[target] || free_us > time_us);
         let begin_us = items.begin_us[item];
-        return within(&costs.lag[held], items.ready_us[item] - time_us, begin_us - time_us);
+        return within(&table[held], items.ready_us[item] - time_us, begin_us - time_us);
     }
     let at_us = if targets.at_begin { items.begin_us[item] } else { items.end_us[item] };
-    costs.lag[usize::from(targets.held[target])][bin(time_us - at_us)]
+    table[usize::from(targets.held[target])][bin(time_us - at_us)]
 }
 
 /// Lets a segment stay open after an item, or end with it.
@@ -422,9 +508,7 @@ fn part(
     let mut ended = cost;
     if claims {
         let target = track.claimed as usize;
-        let (least, most) = (i64::from(goals.least[target]), i64::from(most));
-        let units = i64::from(track.units);
-        let excess = if units < least { units - least } else { (units - most).max(0) };
+        let excess = excess(i64::from(track.units), goals, target);
         let table = &mine.excess[usize::from(track.was_cut)];
         ended += usize::try_from(excess + mine.excess_zero)
             .ok()
@@ -432,7 +516,7 @@ fn part(
             .copied()
             .unwrap_or(f32::INFINITY);
         if !goals.at_begin {
-            ended += lag(items, goals, mine, target, NONE, item);
+            ended += lag(items, goals, &mine.lag, target, NONE, item);
         }
     } else {
         ended += entry(&mine.unclaimed, track.units);

@@ -1,0 +1,105 @@
+"""The DMA of hosts read again, at the least cost, where the frames that were found first are doubted.
+
+Where the wires were captured each host is read by itself. Where not, each is held against what was found in the other's
+memory, in turn, until both say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pcitrace.frames.identity import SequenceField
+from pcitrace.frames.margins import burst_margins, in_turn, moves_data, problem
+from pcitrace.frames.matching import HostTraffic, Link, match_hosts
+from pcitrace.lattice import Reading
+from pcitrace.traffic import join
+from pcitrace.traffic.goals import RECEIVE, SEND
+from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.reading import Claims, as_read, claims
+from pcitrace.traffic.weigh import lengthened, weigh
+
+__all__ = ["Readings", "read_again"]
+
+TURNS = 2
+"""Times that each of two hosts is read, at most, while what the other shows still changes."""
+
+Readings = dict[str, tuple[Pieces, Reading]]
+
+
+def read_again(
+    hosts: Mapping[str, HostTraffic], link: Link | None, sequence: SequenceField | None
+) -> tuple[dict[str, HostTraffic], Readings]:
+    """Return the hosts with the DMA of their cheapest readings, and these.
+
+    Where two hosts never come to say the same, nothing is sure: all margins are 0.
+    """
+    now, readings = dict(hosts), Readings()
+    unseen = [name for name, host in hosts.items() if host.wire is None]
+    ends, columns, _ = match_hosts(hosts, link, sequence)
+    together = in_turn(ends)
+    if together and not len(columns["sender"]):
+        # Where nothing that is sent was found in either memory, there is nothing to hold the other against.
+        bare = {name: problem(name, ends, columns, link)[:2] for name in hosts}
+        return now, {name: weigh(*found, (None, None)) for name, found in bare.items()}
+    agreed = not together
+    for _ in range(TURNS if together else 1):
+        for name, host in hosts.items():
+            ends, columns, _ = match_hosts(now if together else hosts, link, sequence)
+            if not moves_data(ends[name]):
+                continue
+            before, readings[name] = readings.get(name), weigh(*problem(name, ends, columns, link))
+            if together:
+                now = {one: _outdated(other, one in unseen, name in unseen) for one, other in now.items()}
+            now[name] = _as_read(host, readings[name])
+            if before is not None and before[1].same(readings[name][1]):
+                return now, _no_surer(now, readings, link, sequence)
+    if not agreed:
+        nothing = {name: (pieces, replace(one, margins=one.margins * 0)) for name, (pieces, one) in readings.items()}
+        return now, nothing
+    return now, readings
+
+
+def _no_surer(
+    hosts: Mapping[str, HostTraffic], readings: Readings, link: Link | None, sequence: SequenceField | None
+) -> Readings:
+    """Return the readings of two hosts that say the same, no surer than that both are wrong in the same way.
+
+    Where all frames could be longer by a descriptor in one memory and by a status of the same size in the other, each
+    would confirm the other. What speaks against it in both is not counted twice: costs are wrong alike in both.
+    """
+    ends, columns, _ = match_hosts(hosts, link, sequence)
+    longer = {name: lengthened(*problem(name, ends, columns, link)) for name in readings}
+    out = dict(readings)
+    for sender in readings:
+        receiver = next(name for name in ends if name != sender)
+        sent, received = longer[sender][SEND], longer.get(receiver, ({}, {}))[RECEIVE]
+        both = sent.keys() & received.keys()
+        nats = min((max(sent[more], received[more]) for more in both), default=np.inf)
+        for name, side in ((sender, SEND), (receiver, RECEIVE)):
+            pieces, reading = out[name]
+            mine = (reading.track == side)[:, None]
+            out[name] = (
+                pieces,
+                replace(reading, margins=np.where(mine, np.minimum(reading.margins, nats), reading.margins)),
+            )
+    return out
+
+
+def _as_read(host: HostTraffic, reading: tuple[Pieces, Reading]) -> HostTraffic:
+    """Return a host with the DMA of a reading."""
+    dma = as_read(host.traffic.dma, *reading)
+    margins = burst_margins(dma, *reading)
+    traffic = replace(host.traffic, dma=dma, joined=join(dma), claims=claims(dma, *reading), burst_margin=margins)
+    return replace(host, traffic=traffic)
+
+
+def _outdated(host: HostTraffic, sent: bool, received: bool) -> HostTraffic:
+    """Return a host without what it claims of another one that is read again."""
+    known = host.traffic.claims
+    if known is None:
+        return host
+    left = Claims(None if sent else known.sent, None if received else known.received)
+    return replace(host, traffic=replace(host.traffic, claims=left))

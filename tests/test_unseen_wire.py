@@ -1,0 +1,60 @@
+"""Control lines alone: what one memory shows is held against the other's, and what neither shows is not told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cardbench import Bench, Score, score, write
+
+import pcitrace
+from pcitrace import analysis, frames
+from pcitrace.frames.unseen import _one_by_one
+
+EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
+
+
+def analysed(bench: Bench, folder: Path) -> tuple[Score, analysis.Frames]:
+    """Frames of a generated card from 14 channels, with the generic profile, and what is right of them."""
+    if not (folder / "run-control14.toml").exists():
+        write(bench, folder, vcd=False, control14=True)
+    stated = (folder / "run-control14.toml").read_text().replace('"card.toml"', '"generic"')
+    (folder / "run.toml").write_text(stated)
+    found = analysis.frames(pcitrace.open(folder))
+    return score(bench, found.table, "control14"), found
+
+
+@pytest.mark.parametrize(("family", "least"), [("ring", 20), ("cacheline", 0)])
+def test_one_memory_tells_what_is_in_the_other(
+    family: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(family, 601, frames=18)
+    scored, found = analysed(bench, tmp_path)
+    edges = scored.total(*EDGES)
+    assert edges["wrong"] == 0
+    assert edges["right"] >= least
+    assert scored.total("length")["wrong"] == 0
+    assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)
+    assert any("possible frames are left out" in text for text in found.findings)
+    # By the rules alone they are wrong, without a word.
+    monkeypatch.setattr(frames, "doubted", lambda *_: False)
+    by_rule, found = analysed(bench, tmp_path)
+    assert by_rule.total(*EDGES)["wrong"] + by_rule.extra > 0
+    assert not any("left out" in text for text in found.findings)
+
+
+def test_frames_of_one_host_that_nothing_tells_are_left_out(tmp_path: Path) -> None:
+    scored, found = analysed(Bench("one-host", 601, frames=12), tmp_path)
+    assert len(found.table) == 0
+    assert scored.total()["right"] == scored.total()["wrong"] == 0
+    [text] = [one for one in found.findings if "left out" in one]
+    assert text.startswith("A: no wire and no other host was captured")
+    assert "TX_EN" in text
+
+
+def test_a_wire_takes_frames_one_by_one() -> None:
+    ready_us = np.array([0.0, 1.0, 2.0, 50.0, 51.0])
+    each_us = np.array([10.0, 5.0, 1.0, 3.0, 1.0])
+    # Each as soon as it is ready, or as the one before is through.
+    assert _one_by_one(ready_us, each_us).tolist() == [0.0, 10.0, 15.0, 50.0, 53.0]
