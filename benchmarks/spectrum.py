@@ -30,9 +30,6 @@ from pcitrace import _kernel
 FIVE = ["start_us", "end_us", "data_phases", "bytes", "termination"]
 """What somebody asks for who wants rates and bursts."""
 
-CHUNK = 4 << 20
-"""Bytes of a member of a session, about as sigrok writes them."""
-
 
 @dataclass
 class Shape:
@@ -160,16 +157,7 @@ def from_file(shape: Shape, folder: Path, times: int) -> str:
 
 def write(path: Path, shape: Shape) -> None:
     """A shape as a session of sigrok."""
-    probes = "".join(f"probe{bit + 1}={name}\n" for bit, name in enumerate(shape.channels))
-    metadata = (
-        f"[global]\nsigrok version=0.5.2\n\n[device 1]\ncapturefile=logic-1\ntotal probes={len(shape.channels)}\n"
-        f"samplerate=100 MHz\ntotal analog=0\n{probes}unitsize={shape.unit}\n"
-    )
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as session:
-        session.writestr("version", "2")
-        session.writestr("metadata", metadata)
-        for number, start in enumerate(range(0, len(shape.data), CHUNK), 1):
-            session.writestr(f"logic-1-{number}", shape.data[start : start + CHUNK])
+    traffic.write(path, shape.data, shape.unit, shape.channels)
 
 
 def inflate_with(path: Path, inflate: Callable[[bytes, int], bytes | bytearray]) -> int:

@@ -14,7 +14,7 @@ import pytest
 import pcitrace
 from pcitrace import DecodeError, _kernel, report, results
 from pcitrace.bustable import BusTable, wanted
-from pcitrace.columns import packed_if_equal
+from pcitrace.columns import packed_if_equal, strings
 from pcitrace.frames import align
 from pcitrace.run import Bus
 from pcitrace.schema import TRANSACTIONS
@@ -146,3 +146,11 @@ def test_what_was_decoded_whole_is_not_decoded_again(run_folder: Path, monkeypat
     monkeypatch.setattr(_kernel, "decode", None)
     assert len(run.frames) == 2000
     assert all(len(run[name].problems) == 0 for name in tables)
+
+
+def test_a_text_has_one_code() -> None:
+    """Where parts were put together, their dictionary may have a text twice; chunks stay chunks of Arrow."""
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 3]), pa.array(["a", "b", "b", "a"]))
+    for column in (twice, pa.chunked_array([twice.slice(0, 2), twice.slice(2)])):
+        codes, texts = strings(pa.table({"text": column}), "text")
+        assert (codes.tolist(), texts) == ([0, 1, -1, 1, 0], ["a", "b"])

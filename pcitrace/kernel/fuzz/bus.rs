@@ -143,7 +143,7 @@ pub fn check_stream(input: &[u8]) {
     let mut sink = MemorySink::new(&Wanted::default()).expect("all columns are there");
     let whole = decode(&capture, std::slice::from_ref(&spec), &options, &mut sink, &mut |_| true);
 
-    let mut live = Stream::new(2, std::slice::from_ref(&spec), options).expect("there is a rate");
+    let mut live = Stream::new(2, std::slice::from_ref(&spec), options, &Wanted::default()).expect("there is a rate");
     let mut found = Vec::new();
     let mut rest = bytes.as_slice();
     let mut lengths = input.iter().cycle();

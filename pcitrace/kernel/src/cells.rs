@@ -45,14 +45,14 @@ impl Cells {
             // Of a name all of the padding is copied, as far as it is there; what is behind its end is written over.
             let longest = names.iter().map(|name| name.text.len()).max().unwrap_or(0).max(NAME_BYTES);
             self.texts.reserve(count * longest);
-            self.offsets.reserve(count);
-            for (context, row) in rows(part) {
+            let texts = self.texts.as_mut_ptr();
+            self.offsets.extend(rows(part).map(|(context, row)| {
                 if let Some(code) = cell(&context, row) {
                     // Safety: there is room for so many bytes of each of these rows.
-                    end += unsafe { names[usize::from(code)].write_to(self.texts.as_mut_ptr().add(end)) };
+                    end += unsafe { names[usize::from(code)].write_to(texts.add(end)) };
                 }
-                self.offsets.push(end as i32);
-            }
+                end as i32
+            }));
             // Safety: everything before was written.
             unsafe { self.texts.set_len(end) };
         }

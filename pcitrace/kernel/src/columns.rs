@@ -103,26 +103,6 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Parts for batches of about `size` rows: long ones are cut, short ones are put together.
-pub fn portions<'a, R>(parts: impl Iterator<Item = Part<'a, R>>, size: usize) -> Vec<Vec<Part<'a, R>>> {
-    let mut portions: Vec<Vec<Part<R>>> = Vec::new();
-    let mut room = 0;
-    for (context, rows) in parts {
-        for (nth, rows) in rows.chunks(size).enumerate() {
-            let part = (Context { number: context.number + (nth * size) as u64, ..context }, rows);
-            match portions.last_mut() {
-                Some(last) if room >= rows.len() => last.push(part),
-                _ => {
-                    portions.push(vec![part]);
-                    room = size;
-                }
-            }
-            room -= rows.len();
-        }
-    }
-    portions
-}
-
 /// Some or all columns of a table.
 pub struct Columns<R: 'static> {
     chosen: Vec<&'static Column<R>>,
@@ -282,8 +262,13 @@ impl<R> Sheet<R> {
 
 /// A table of all rows of some parts.
 pub fn batch<R>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>]) -> RecordBatch {
+    batch_from(columns, buses, parts, Origin::default())
+}
+
+/// The same of rows whose numbers count from `origin`.
+pub fn batch_from<R>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>], origin: Origin) -> RecordBatch {
     let mut sheet = Sheet::new(columns, buses);
     sheet.reserve(parts.iter().map(|(_, rows)| rows.len()).sum());
     parts.iter().for_each(|part| sheet.add(part));
-    sheet.finish(0, Origin::default())
+    sheet.finish(0, origin)
 }

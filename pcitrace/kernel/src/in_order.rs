@@ -16,10 +16,21 @@ pub fn in_order<T: Send, R: Send, S: Default>(
     items: impl Iterator<Item = Result<T>> + Send,
     threads: usize,
     work: impl Fn(T, &mut S) -> Result<R> + Sync,
+    take: impl FnMut(R) -> Result<()>,
+) -> Result<()> {
+    in_order_of(items, threads, threads * UNDER_WAY, work, take)
+}
+
+/// The same, with so many items at most between `items` and `take`.
+pub fn in_order_of<T: Send, R: Send, S: Default>(
+    items: impl Iterator<Item = Result<T>> + Send,
+    threads: usize,
+    under_way: usize,
+    work: impl Fn(T, &mut S) -> Result<R> + Sync,
     mut take: impl FnMut(R) -> Result<()>,
 ) -> Result<()> {
     let (permit, permits) = channel();
-    for _ in 0..threads * UNDER_WAY {
+    for _ in 0..under_way {
         let _ = permit.send(());
     }
     // Whoever is free makes the next item, once it is permitted.

@@ -172,12 +172,17 @@ fn word_at(sample: &[u8], byte: usize) -> u64 {
     let bytes = &sample[byte..];
     match bytes.first_chunk::<8>() {
         Some(whole) => u64::from_le_bytes(*whole),
-        None => {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(padded)
-        }
+        None => padded(bytes),
     }
+}
+
+/// The last samples of some.
+#[cold]
+#[inline(never)]
+fn padded(bytes: &[u8]) -> u64 {
+    let mut padded = [0; 8];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(padded)
 }
 
 /// Lines of one bus in a sample. Bitmap lines read 1 when asserted; `cbe` bits read as they are on the bus.

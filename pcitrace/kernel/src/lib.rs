@@ -22,6 +22,7 @@ pub mod parts;
 pub mod pipeline;
 pub mod problems;
 pub mod protocol;
+pub mod pyramid;
 pub mod read;
 pub mod records;
 pub mod recover;

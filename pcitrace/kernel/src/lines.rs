@@ -221,36 +221,71 @@ impl<'a> Body<'a> {
 
 /// The line that begins a time.
 fn stamp(out: &mut Vec<u8>, tick: u64) {
+    let (mut digits, mut at, mut rest) = ([b'0'; 20], 20, tick);
+    while rest > 0 || at == 20 {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
     out.push(b'#');
-    out.extend_from_slice(tick.to_string().as_bytes());
+    out.extend_from_slice(&digits[at..]);
     out.push(b'\n');
+}
+
+/// The channels of a sample, 64 bits at a time: which bits are channels, and what stands behind the value of each.
+struct Lines {
+    masks: Vec<u64>,
+    ends: Vec<Vec<u8>>,
+}
+
+impl Lines {
+    fn new(bits: &[usize], ids: &[String], unit: usize) -> Self {
+        let words = unit.div_ceil(8);
+        let mut lines = Lines { masks: vec![0; words], ends: vec![Vec::new(); 64 * words] };
+        for (&bit, id) in bits.iter().zip(ids) {
+            lines.masks[bit / 64] |= 1 << (bit % 64);
+            lines.ends[bit] = format!("{id}\n").into_bytes();
+        }
+        lines
+    }
+
+    /// Writes the values of the bits in `changed` of a word.
+    fn write(&self, out: &mut Vec<u8>, word: usize, now: u64, mut changed: u64) {
+        while changed != 0 {
+            let bit = changed.trailing_zeros() as usize;
+            out.push(b'0' + (now >> bit & 1) as u8);
+            out.extend_from_slice(&self.ends[64 * word + bit]);
+            changed &= changed - 1;
+        }
+    }
 }
 
 fn sampled_lines(sampled: &dyn Sampled, ids: &[String], tick_of: impl Fn(u64) -> u64, body: &mut Body) -> Result<()> {
     let unit = sampled.unit_size();
-    let bits = sampled.bits();
-    let mut before: Option<Vec<u8>> = None;
+    let lines = Lines::new(sampled.bits(), ids, unit);
+    let mut before = vec![0; lines.masks.len()];
     let mut sample = 0;
     let mut result = Ok(());
     for_each_sample(sampled, |samples| {
         for now in samples.chunks_exact(unit) {
-            if before.as_deref() != Some(now) {
-                result = body.begin(tick_of(sample));
-                for (&bit, id) in bits.iter().zip(ids) {
-                    let level = |unit: &[u8]| unit[bit / 8] >> (bit % 8) & 1;
-                    if before.as_deref().is_none_or(|before| level(before) != level(now)) {
-                        body.out.push(b'0' + level(now));
-                        body.out.extend_from_slice(id.as_bytes());
-                        body.out.push(b'\n');
+            let mut begun = false;
+            for (word, bytes) in now.chunks(8).enumerate() {
+                let mut eight = [0; 8];
+                eight[..bytes.len()].copy_from_slice(bytes);
+                let now = u64::from_le_bytes(eight) & lines.masks[word];
+                // Of the first sample all are written.
+                let changed = if sample == 0 { lines.masks[word] } else { now ^ before[word] };
+                if changed != 0 {
+                    if !begun {
+                        result = body.begin(tick_of(sample));
+                        begun = true;
                     }
+                    lines.write(&mut body.out, word, now, changed);
+                    before[word] = now;
                 }
-                match &mut before {
-                    Some(before) => before.copy_from_slice(now),
-                    None => before = Some(now.to_vec()),
-                }
-                if result.is_err() {
-                    return false;
-                }
+            }
+            if result.is_err() {
+                return false;
             }
             sample += 1;
         }

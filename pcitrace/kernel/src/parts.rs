@@ -179,26 +179,40 @@ impl Queue {
 fn is_told_by(problem: What, rule: Rule) -> bool {
     match problem {
         What::AddressParity => rule == Rule::P01,
-        What::DataParity => matches!(rule, Rule::P02 | Rule::P03),
+        What::DataParity { .. } => matches!(rule, Rule::P02 | Rule::P03),
         other => other.kind() == "illegal_sequence" && (rule <= Rule::M11 || rule == Rule::M22),
     }
 }
 
+/// The rules that say the same as the decoder does of itself.
+fn tells(rule: Rule) -> bool {
+    rule <= Rule::M11 || matches!(rule, Rule::M22 | Rule::P01 | Rule::P02 | Rule::P03)
+}
+
 /// Leaves out the problems that a broken rule of the same bus tells at the same clocks, or the next ones.
 fn without_what_rules_tell(found: Vec<(usize, Problem)>) -> Vec<(usize, Problem)> {
-    let rules: Vec<_> = found
+    let mut rules: Vec<_> = found
         .iter()
         .filter_map(|(bus, problem)| match problem.what {
-            What::Broken(rule) => Some((*bus, rule, problem.first_clk, problem.last_clk)),
+            What::Broken(rule) if tells(rule) => Some((*bus, problem.first_clk, problem.last_clk, rule)),
             _ => None,
         })
         .collect();
+    rules.sort_unstable();
+    // Where all rules up to each of them end, to know when to stop looking back.
+    let ends: Vec<_> = rules
+        .iter()
+        .scan((0, 0), |end, &(bus, _, last, _)| {
+            *end = (bus, if end.0 == bus { end.1.max(last) } else { last });
+            Some(*end)
+        })
+        .collect();
     let is_told = |(bus, problem): &(usize, Problem)| {
-        rules.iter().any(|&(of, rule, first, last)| {
-            of == *bus
-                && is_told_by(problem.what, rule)
-                && first <= problem.last_clk + 1
-                && problem.first_clk <= last + 1
+        let behind = rules.partition_point(|&(of, first, ..)| (of, first) <= (*bus, problem.last_clk + 1));
+        let mut near = (0..behind).rev().take_while(|&nth| ends[nth] >= (*bus, problem.first_clk.saturating_sub(1)));
+        near.any(|nth| {
+            let (_, _, last, rule) = rules[nth];
+            problem.first_clk <= last + 1 && is_told_by(problem.what, rule)
         })
     };
     found.iter().filter(|problem| !is_told(problem)).copied().collect()
@@ -346,6 +360,7 @@ impl PartSink {
 impl Sink for PartSink {
     type Gathered = Rows;
     const TAKES_VIOLATIONS: bool = true;
+    const TAKES_PROBLEMS: bool = true;
 
     fn violations(&mut self, bus: usize, violations: Vec<Violation>) -> Result<()> {
         // Rules are found one after the other, block by block; what was broken first comes first.
@@ -367,7 +382,7 @@ impl Sink for PartSink {
         Ok(vec![Rows::default(); buses.len()])
     }
 
-    fn problems(&mut self, bus: usize, problems: &[Problem]) -> Result<()> {
+    fn problems(&mut self, bus: usize, problems: &[Problem], _begun: u64) -> Result<()> {
         problems.iter().for_each(|&problem| self.queues[bus].problems.push(problem));
         Ok(())
     }

@@ -16,6 +16,9 @@ use crate::rules::{ClockLimits, Findings, Parameters, Requests, RuleSet, Rules, 
 use crate::windows::Windows;
 use std::path::Path;
 
+/// The first chunk is judged in pieces of so many bytes: who waits for the first rows gets them at once.
+const FIRST: usize = 1 << 18;
+
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Instead of the rate that the file states.
@@ -33,9 +36,12 @@ pub struct Options {
     /// Whose limits CLK has to keep, 33 or 66 MHz.
     pub bus_mhz: Option<u32>,
     pub parameters: Parameters,
+    /// Nobody wants to know what was wrong besides the rules.
+    pub forget_problems: bool,
     /// Measure how long agents wait; rules have to be asked for, if only an empty set of them.
     pub requests: bool,
-    /// Go no further than about this stamp: chunks, or records, that begin behind it are left out.
+    /// Go no further than about this stamp: chunks, or records, that begin behind it are left out, and what of a chunk
+    /// lies behind it is not judged.
     pub until: Option<u64>,
     /// Write a line for each of these clocks; rules have to be asked for, if only an empty set of them.
     pub clock_lines: Option<Wanted>,
@@ -91,8 +97,10 @@ pub trait Sink {
     /// Rows of one bus, in order, with numbers that count from `origin`. This is done by one thread, so there is little
     /// that it may do to each row.
     fn rows(&mut self, bus: usize, origin: Origin, rows: Self::Gathered) -> Result<()>;
-    /// Problems of one bus, before the rows that they concern; who needs them all at the end has them in [`Decoded`].
-    fn problems(&mut self, _bus: usize, _problems: &[Problem]) -> Result<()> {
+    /// Whether problems are told while they are found, and not kept; else they are in [`Decoded`].
+    const TAKES_PROBLEMS: bool = false;
+    /// Problems of one bus, before the rows that they concern, where so many transactions had begun.
+    fn problems(&mut self, _bus: usize, _problems: &[Problem], _begun: u64) -> Result<()> {
         Ok(())
     }
     /// Whether broken rules are told while they are found; else they are in [`Decoded`], as many as are kept.
@@ -199,7 +207,7 @@ pub fn decode<S: Sink>(
             let empty = sink.begin(&tables)?;
             let mut results = Vec::new();
             for (index, ((spec, bus), empty)) in buses.iter().zip(tables).zip(empty).enumerate() {
-                let mut track = Track::new(bus, empty);
+                let mut track = Track::new(bus, empty, options);
                 let make = |layout: Layout| {
                     let rules = options.judge(&layout, time);
                     let decoder = Decoder::new(layout, options.data_phases, windows, 0, options.portable);
@@ -234,6 +242,7 @@ pub(crate) struct Track<G> {
     pub(crate) bus: BusTables,
     /// To gather rows in.
     empty: G,
+    forget_problems: bool,
     /// Clocks and transactions of the decoders before the present one.
     origin: Origin,
     problems: Problems,
@@ -246,10 +255,11 @@ pub(crate) struct Track<G> {
 }
 
 impl<G: Gather> Track<G> {
-    pub(crate) fn new(bus: BusTables, empty: G) -> Self {
+    pub(crate) fn new(bus: BusTables, empty: G, options: &Options) -> Self {
         Track {
             bus,
             empty,
+            forget_problems: options.forget_problems,
             origin: Origin::default(),
             problems: Problems::default(),
             windows: Vec::new(),
@@ -271,8 +281,7 @@ impl<G: Gather> Track<G> {
     /// Passes on the rows of a decoder, and what else it has found.
     fn pass_on<S: Sink<Gathered = G>>(&mut self, decoder: &mut Decoder, rows: G, sink: &mut S) -> Result<()> {
         let found = decoder.protocol.take_problems().counted_from(self.origin);
-        sink.problems(self.bus.index, found.rows())?;
-        self.problems.append(found);
+        self.tell(found, self.origin.transactions + decoder.protocol.transactions(), sink)?;
         if let Some(rules) = decoder.rules.as_mut().filter(|_| S::TAKES_VIOLATIONS) {
             sink.violations(self.bus.index, rules.findings.take())?;
             if let Some(lines) = &mut rules.lines {
@@ -285,15 +294,27 @@ impl<G: Gather> Track<G> {
         sink.reached(self.bus.index, decoder.reached())
     }
 
+    /// Gives on or keeps what was wrong where so many transactions had begun.
+    fn tell<S: Sink>(&mut self, found: Problems, begun: u64, sink: &mut S) -> Result<()> {
+        if S::TAKES_PROBLEMS {
+            return sink.problems(self.bus.index, found.rows(), begun);
+        }
+        if !self.forget_problems {
+            self.problems.append(found);
+        }
+        Ok(())
+    }
+
     /// The problems that will not go on, of those that there are so far.
     pub(crate) fn closed_problems(&mut self, decoder: &Decoder) -> Vec<Problem> {
         self.problems.take_closed(self.origin.transactions + decoder.protocol.transactions())
     }
 
     /// After so many samples there are a few bytes more; the last decoder is over.
-    pub(crate) fn ends_within_a_sample(&mut self, samples: u64) {
+    pub(crate) fn ends_within_a_sample(&mut self, samples: u64, sink: &mut impl Sink) -> Result<()> {
         let last = self.origin.clocks.saturating_sub(1);
-        self.problems.push(Problem {
+        let mut found = Problems::default();
+        found.push(Problem {
             stamp: samples,
             what: What::EndsWithinSample,
             concerns: Concerns::NoneAfter(self.origin.transactions),
@@ -302,6 +323,7 @@ impl<G: Gather> Track<G> {
             last_clk: last,
             count: 1,
         });
+        self.tell(found, self.origin.transactions, sink)
     }
 
     /// The present decoder is over; the next one counts from here.
@@ -420,7 +442,8 @@ fn decode_sampled<S: Sink>(
     let empty = sink.begin(&tables)?;
     let watched = sink.wants_samples();
 
-    let mut tracks: Vec<_> = tables.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty)).collect();
+    let mut tracks: Vec<_> =
+        tables.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty, options)).collect();
     let mut decoders: Vec<Decoder> = tables
         .iter()
         .map(|bus| {
@@ -430,8 +453,8 @@ fn decode_sampled<S: Sink>(
         })
         .collect();
     let total = sampled.total_bytes();
-    let last_byte = options.until.map_or(u64::MAX, |stamp| stamp.saturating_mul(unit as u64));
-    let chunks = || sampled.chunks().take_while(|chunk| chunk.as_ref().map_or(true, |chunk| chunk.offset <= last_byte));
+    let end_byte = options.until.map_or(u64::MAX, |stamp| stamp.saturating_add(1).saturating_mul(unit as u64));
+    let chunks = || sampled.chunks().take_while(|chunk| chunk.as_ref().map_or(true, |chunk| chunk.offset < end_byte));
     let mut reached = 0;
     let mut step = |length: usize| -> Result<()> {
         reached += length as u64;
@@ -486,17 +509,26 @@ fn decode_sampled<S: Sink>(
         }
     } else if options.rules.is_some() {
         // Rules look back further than chunks that are decoded on their own could: the clocks are judged in order.
-        let load = |chunk: Chunk, _: &mut ()| Ok(chunk.bytes(&mut Vec::new())?.into_owned());
+        let load = |chunk: Chunk, _: &mut ()| {
+            let wanted = usize::try_from(end_byte.saturating_sub(chunk.offset)).unwrap_or(usize::MAX);
+            let mut bytes = chunk.bytes(&mut Vec::new())?.into_owned();
+            bytes.truncate(wanted);
+            Ok(bytes)
+        };
         let mut own = Own::default();
+        let mut most = FIRST;
         in_order(chunks(), threads, load, |bytes: Vec<u8>| {
-            let mut counts = Vec::new();
-            for (track, decoder) in tracks.iter_mut().zip(&mut decoders) {
-                let mut rows = own.gatherer(track.bus.index, &track.empty);
-                decoder.push_all(&bytes, &mut rows);
-                counts.push(rows.counts());
-                track.pass_on(decoder, rows, sink)?;
+            for piece in bytes.chunks(most) {
+                let mut counts = Vec::new();
+                for (track, decoder) in tracks.iter_mut().zip(&mut decoders) {
+                    let mut rows = own.gatherer(track.bus.index, &track.empty);
+                    decoder.push_all(piece, &mut rows);
+                    counts.push(rows.counts());
+                    track.pass_on(decoder, rows, sink)?;
+                }
+                own.counts = counts;
             }
-            own.counts = counts;
+            most = usize::MAX;
             if watched {
                 sink.samples(&bytes)?;
             }
@@ -550,7 +582,7 @@ fn decode_sampled<S: Sink>(
         let duration_us = time.us(samples);
         track.absorb(decoder);
         if reached % unit as u64 != 0 {
-            track.ends_within_a_sample(samples);
+            track.ends_within_a_sample(samples, sink)?;
         }
         results.push(track.result(sink, options, duration_us, &capture.path)?);
     }

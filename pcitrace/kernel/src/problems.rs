@@ -32,7 +32,10 @@ pub enum What {
     IrdyAfterLastPhase,
     GaveUp,
     AddressParity,
-    DataParity,
+    DataParity {
+        /// Not known of a command that is neither read nor write.
+        read: Option<bool>,
+    },
     ParityError,
     SystemError,
     Suspect,
@@ -69,7 +72,7 @@ impl What {
             What::IrdyAfterLastPhase => 9,
             What::GaveUp => 10,
             What::AddressParity => 11,
-            What::DataParity => 12,
+            What::DataParity { .. } => 12,
             What::ParityError => 13,
             What::SystemError => 14,
             What::Suspect => 15,
@@ -102,7 +105,7 @@ impl What {
             What::IrdyAfterLastPhase => ("illegal_sequence", "IRDY# still asserted after the last data phase"),
             What::GaveUp => ("illegal_sequence", "the initiator gave up a claimed transaction without TRDY# or STOP#"),
             What::AddressParity => ("address_parity", "AD, C/BE# and PAR of the address phase are not even"),
-            What::DataParity => ("data_parity", "AD, C/BE# and PAR of a data phase are not even"),
+            What::DataParity { .. } => ("data_parity", "AD, C/BE# and PAR of a data phase are not even"),
             What::ParityError => ("perr", "PERR# asserted"),
             What::SystemError => ("serr", "SERR# asserted"),
             What::Suspect => ("suspect", "a control line changed between the last two samples before a clock edge"),
@@ -117,6 +120,23 @@ impl What {
 
     pub fn text(self) -> &'static str {
         self.told().1
+    }
+
+    /// The rule of the catalogue that says the same.
+    pub fn rule(self) -> Option<Rule> {
+        match self {
+            What::IrdyWithoutAddress => Some(Rule::M03),
+            What::FrameReleasedInDac => Some(Rule::M22),
+            What::FrameWithoutIrdy => Some(Rule::M01),
+            What::FrameReturned => Some(Rule::M04),
+            What::IrdyAfterLastPhase => Some(Rule::M07),
+            What::GaveUp => Some(Rule::M06),
+            What::AddressParity => Some(Rule::P01),
+            What::DataParity { read: Some(false) } => Some(Rule::P02),
+            What::DataParity { read: Some(true) } => Some(Rule::P03),
+            What::Broken(rule) => Some(rule),
+            _ => None,
+        }
     }
 }
 
@@ -285,7 +305,8 @@ mod tests {
 
     /// At clock `clk`, of one of two kinds, where so many transactions had begun; some are linked to the last of them.
     fn problem(clk: u64, what: u8, begun: u64) -> Problem {
-        let found = [What::Gap, What::DataParity, What::FrameReturned, What::IrdyWithoutAddress][usize::from(what % 4)];
+        let found = [What::Gap, What::DataParity { read: None }, What::FrameReturned, What::IrdyWithoutAddress]
+            [usize::from(what % 4)];
         let linked = what % 4 == 1 && begun > 0;
         let concerns = if linked { Concerns::Transaction(begun - 1) } else { Concerns::NoneAfter(begun) };
         Problem { stamp: clk, what: found, concerns, lines: 0, first_clk: clk, last_clk: clk, count: 1 }

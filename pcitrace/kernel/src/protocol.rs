@@ -10,6 +10,7 @@ mod ending;
 mod lasting;
 mod pcix;
 mod phases;
+mod whole;
 
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, first};
@@ -25,6 +26,11 @@ const DUAL_ADDRESS_CYCLE: u8 = 0xd;
 /// Interrupt acknowledge, I/O read, memory read, configuration read, memory read multiple, memory read line.
 fn is_read(command: u8) -> bool {
     matches!(command, 0x0 | 0x2 | 0x6 | 0xa | 0xc | 0xe)
+}
+
+/// Which way data goes; None for special cycles and reserved commands.
+fn reads(command: u8) -> Option<bool> {
+    (is_read(command) || matches!(command, 0x3 | 0x7 | 0xb | 0xf)).then(|| is_read(command))
 }
 
 /// What the bus was doing before the next clock.
@@ -115,6 +121,7 @@ enum AwaitsPar {
         number: u64,
         stamp: u64,
         clk: u64,
+        read: Option<bool>,
     },
 }
 
@@ -123,6 +130,8 @@ pub struct Protocol {
     want_data_phases: bool,
     /// Each data phase has to be looked at: for its row or its parity.
     looks_at_phases: bool,
+    /// Transactions within one block can be told in one go.
+    simple: bool,
     state: State,
     /// Clocks seen so far; the number of the next one.
     pub clk: u64,
@@ -150,8 +159,10 @@ pub struct Protocol {
 impl Protocol {
     /// `in_step`: the clock before was idle and nothing from before it is pending.
     pub fn new(layout: Layout, want_data_phases: bool, in_step: bool, window: u64) -> Self {
+        let looks_at_phases = want_data_phases || layout.parity.is_some() && layout.par.is_some();
         Protocol {
-            looks_at_phases: want_data_phases || layout.parity.is_some() && layout.par.is_some(),
+            looks_at_phases,
+            simple: whole::is_simple(&layout, looks_at_phases),
             layout,
             want_data_phases,
             state: if in_step { State::Idle } else { State::Lost },
@@ -249,6 +260,7 @@ impl Protocol {
                 at = self.regain(*block, *word, at);
             }
             if self.state == State::Idle {
+                at = self.whole(block, word, at);
                 at = self.idle(block, word, at);
             }
             if self.state == State::Address2 && at < n {

@@ -4,12 +4,13 @@ use crate::capture::{Capture as Opened, Data};
 use crate::error::{Error, Result};
 use crate::keep::MemorySink;
 use crate::layout::{BusSpec, Source};
-use crate::pipeline::{self, Decoded as Decoding, Options};
+use crate::pipeline::{self, BusTables, Decoded as Decoding, Options};
+use crate::problems::Problem;
 use crate::rules::{Findings, Histogram, Parameters, RULES, RuleSet};
 use crate::tables::Wanted;
 use crate::waves::waves as of_lines;
 use crate::wire::{WireScan, WireSpec, clock_mhz as measured_mhz, frames};
-use crate::write::{FileSink, TableFile};
+use crate::write::FileSink;
 use crate::{interrupt, memory, read, stream, tables};
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::datatypes::SchemaRef;
@@ -17,7 +18,7 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList};
+use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -374,7 +375,7 @@ type Found = (Table, Table, Table, Table, Table);
 impl Stream {
     #[new]
     #[pyo3(signature = (buses, unit_size, *, rate_hz = None, clock_mhz = None, data_phases = false, window_us = None,
-                        rules = None, bus_mhz = None, portable = false))]
+                        rules = None, bus_mhz = None, columns = None, portable = false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -386,13 +387,15 @@ impl Stream {
         window_us: Option<f64>,
         rules: Option<Vec<String>>,
         bus_mhz: Option<u32>,
+        columns: Option<Vec<String>>,
         portable: bool,
     ) -> PyResult<Self> {
         let rules = rule_set(rules)?;
         let options =
             Options { rate_hz, clock_mhz, data_phases, window_us, rules, bus_mhz, portable, ..Options::default() };
         let specs = buses.into_iter().map(PySpec::unchecked).collect::<Vec<_>>();
-        let stream = stream::Stream::new(unit_size, &specs, options).map_err(|error| to_python(py, error))?;
+        let wanted = Wanted { coded: columns.is_some(), columns };
+        let stream = stream::Stream::new(unit_size, &specs, options, &wanted).map_err(|error| to_python(py, error))?;
         Ok(Stream { stream: Mutex::new(Some(stream)), judged: Mutex::default() })
     }
 
@@ -420,6 +423,18 @@ impl Stream {
             None => self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
         told.into_iter().map(|(violations, findings)| Ok((Table::of(violations), judged(py, &findings)?))).collect()
+    }
+
+    /// The counts alone.
+    fn counted(&self, py: Python<'_>) -> PyResult<Vec<Py<PyDict>>> {
+        let open = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*open {
+            Some(stream) => stream.counted().map(|findings| judged(py, findings)).collect(),
+            None => {
+                let over = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+                over.iter().map(|(_, findings)| judged(py, findings)).collect()
+            }
+        }
     }
 }
 
@@ -460,7 +475,8 @@ fn from_samples(
 #[pyfunction]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None, coded = true,
                     data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, parameters = None,
-                    requests = false, until = None, threads = 0, progress = None, wires = Vec::new(), portable = false))]
+                    requests = false, problems = true, until = None, threads = 0, progress = None, wires = Vec::new(),
+                    portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode(
     py: Python<'_>,
@@ -478,6 +494,7 @@ fn decode(
     bus_mhz: Option<u32>,
     parameters: Option<(u64, f64)>,
     requests: bool,
+    problems: bool,
     until: Option<u64>,
     threads: usize,
     progress: Option<Py<PyAny>>,
@@ -496,6 +513,7 @@ fn decode(
         bus_mhz,
         parameters: self::parameters(parameters),
         requests,
+        forget_problems: !problems,
         until,
         threads,
         portable,
@@ -612,53 +630,38 @@ fn decode_to_files<'py>(
     let mut watch = Watch { hook: progress, raised: None };
     let decoded = interruptible(py, || {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
-        let mut sink =
-            FileSink::new(Path::new(transactions), data_phases.map(Path::new), events.map(Path::new), threads)?;
+        let [data_phases, events, problems] = [data_phases, events, problems].map(|path| path.map(Path::new));
+        let mut sink = FileSink::new(Path::new(transactions), data_phases, events, problems, threads)?;
         let decoded = pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))?;
-        let problems = match problems {
-            Some(path) => {
-                let in_order: Vec<_> = decoded.iter().map(|bus| bus.problems.clone().in_order()).collect();
-                let found = decoded.iter().zip(&in_order).map(|(bus, problems)| (&bus.bus, problems.as_slice()));
-                let (schema, batches) = tables::problems(found);
-                let mut file = TableFile::create(Path::new(path), schema, threads)?;
-                batches.iter().try_for_each(|batch| file.write(batch))?;
-                Some(file)
-            }
-            None => None,
-        };
-        sink.finish()?;
-        problems.map_or(Ok(()), TableFile::finish)?;
-        Ok(decoded)
+        let problems = sink.finish()?;
+        Ok((decoded, problems))
     });
-    let decoded = match decoded {
+    let (decoded, problems) = match decoded {
         Ok(decoded) => decoded,
         Err(error) => return Err(watch.raised.unwrap_or(error)),
     };
-    summary(py, &decoded)
-}
-
-/// Counts and problems by bus.
-pub fn summary<'py>(py: Python<'py>, decoded: &[Decoding]) -> PyResult<Bound<'py, PyDict>> {
     let summary = PyDict::new(py);
-    for decoded in decoded {
+    for (decoded, problems) in decoded.iter().zip(problems) {
         let bus = PyDict::new(py);
         bus.set_item("transactions", decoded.transactions)?;
         bus.set_item("clock_mhz", decoded.clock_mhz)?;
         bus.set_item("duration_us", decoded.duration_us)?;
-        let problems = PyList::empty(py);
-        for problem in decoded.problems.clone().in_order() {
-            let row = PyDict::new(py);
-            row.set_item("kind", problem.what.kind())?;
-            row.set_item("time_us", decoded.bus.time.us(problem.stamp))?;
-            row.set_item("transaction", problem.concerns.transaction())?;
-            row.set_item("count", problem.count)?;
-            row.set_item("text", problem.what.text())?;
-            problems.append(row)?;
-        }
-        bus.set_item("problems", problems)?;
+        bus.set_item("problems", problems.rows)?;
+        bus.set_item("first_problem", problems.first.map(|first| problem(py, &decoded.bus, &first)).transpose()?)?;
         summary.set_item(&decoded.bus.name, bus)?;
     }
     Ok(summary)
+}
+
+fn problem<'py>(py: Python<'py>, bus: &BusTables, problem: &Problem) -> PyResult<Bound<'py, PyDict>> {
+    let row = PyDict::new(py);
+    row.set_item("kind", problem.what.kind())?;
+    row.set_item("rule", problem.what.rule().map(crate::rules::Rule::id))?;
+    row.set_item("time_us", bus.time.us(problem.stamp))?;
+    row.set_item("transaction", problem.concerns.transaction())?;
+    row.set_item("count", problem.count)?;
+    row.set_item("text", problem.what.text())?;
+    Ok(row)
 }
 
 /// A wire of a capture: its frames are read by themselves, or in the same pass as buses.
@@ -738,6 +741,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(measure_clock, module)?)?;
     crate::python_parts::register_in(module)?;
     crate::python_lines::register_in(module)?;
+    crate::pyramid::python::register_in(module)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_lattice, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::lattice_bins, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_releases, module)?)?;

@@ -4,14 +4,16 @@ use crate::listing::names::{Field, Register, Window};
 use crate::listing::{self, Layer, Zero};
 use crate::parts::{self, Next};
 use crate::pipeline::Options;
-use crate::python::{Capture, PySpec, Table, rule_set, summary, to_python};
+use crate::python::{Capture, PySpec, Table, rule_set, to_python};
 use crate::tables::{self, Wanted};
 use crate::write::TableFile;
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt64Type};
+use arrow::error::ArrowError;
+use arrow::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyCapsule};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -39,13 +41,6 @@ impl Parts {
                 Next::NothingYet => py.check_signals()?,
             }
         }
-    }
-
-    /// What `decode_to_files` returns; None before the last part was taken.
-    #[getter]
-    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.decoded.as_ref().map(|decoded| summary(py, decoded)).transpose()
     }
 }
 
@@ -222,6 +217,16 @@ fn register((offset, size, name, fields): PyRegister) -> Register {
     Register { offset, size, name, fields: fields.collect() }
 }
 
+/// The rows of a table of somebody else.
+fn of_stream(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+    let capsule = table.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
+    let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
+    // SAFETY: by the Arrow PyCapsule interface a capsule of this name holds such a stream, which is moved out of it.
+    let reader = unsafe { RecordBatchStreamReader::from_raw(stream.as_ptr()) };
+    let unusable = |error: ArrowError| PyValueError::new_err(error.to_string());
+    reader.map_err(unusable)?.collect::<std::result::Result<_, _>>().map_err(unusable)
+}
+
 /// A table being written; the file appears when it is closed.
 #[pyclass(frozen, module = "pcitrace._kernel")]
 pub struct Writer {
@@ -230,22 +235,28 @@ pub struct Writer {
 
 #[pymethods]
 impl Writer {
-    /// For all columns of `transactions` or `data_phases`.
+    /// For all columns of `transactions`, `data_phases` or `problems`.
     #[new]
     fn new(py: Python<'_>, path: &str, table: &str) -> PyResult<Self> {
         let schema = match table {
             "transactions" => tables::transactions(&Wanted::default()).map(|columns| columns.schema()),
             "data_phases" => Ok(tables::data_phases().schema()),
+            "problems" => Ok(tables::problem_schema()),
             other => return Err(PyValueError::new_err(format!("there is no table {other} to write"))),
         };
         let file = schema.and_then(|schema| TableFile::create(Path::new(path), schema, 0));
         file.map(|file| Writer { file: Mutex::new(Some(file)) }).map_err(|error| to_python(py, error))
     }
 
-    fn write(&self, py: Python<'_>, table: &Table) -> PyResult<()> {
+    /// Any table with `__arrow_c_stream__` and these columns.
+    fn write(&self, py: Python<'_>, table: &Bound<'_, PyAny>) -> PyResult<()> {
+        let batches = match table.cast::<Table>() {
+            Ok(table) => table.get().batches().to_vec(),
+            Err(_) => of_stream(table)?,
+        };
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = file.as_mut() else { return Err(PyValueError::new_err("the table is closed")) };
-        let written = py.detach(|| table.batches().iter().try_for_each(|batch| file.write(batch)));
+        let written = py.detach(|| batches.iter().try_for_each(|batch| file.write(batch)));
         written.map_err(|error| to_python(py, error))
     }
 

@@ -212,19 +212,37 @@ impl TakeRows for Rows {
     }
 }
 
+/// A row with numbers that count from its decoder's own start.
+pub trait Counted {
+    /// They count from the start of the capture, after this.
+    fn count_from(&mut self, origin: Origin);
+}
+
+impl Counted for Transaction {
+    fn count_from(&mut self, origin: Origin) {
+        self.start_clk += origin.clocks;
+    }
+}
+
+impl Counted for DataPhase {
+    fn count_from(&mut self, origin: Origin) {
+        self.transaction += origin.transactions;
+    }
+}
+
+impl Counted for Event {
+    fn count_from(&mut self, origin: Origin) {
+        self.clk += origin.clocks;
+        self.transaction = self.transaction.map(|number| number + origin.transactions);
+    }
+}
+
 impl Rows {
     /// The same, with numbers that count from the start of the capture.
     pub fn counted_from(mut self, origin: Origin) -> Self {
-        for row in &mut self.transactions {
-            row.start_clk += origin.clocks;
-        }
-        for phase in &mut self.data_phases {
-            phase.transaction += origin.transactions;
-        }
-        for event in &mut self.events {
-            event.clk += origin.clocks;
-            event.transaction = event.transaction.map(|number| number + origin.transactions);
-        }
+        self.transactions.iter_mut().for_each(|row| row.count_from(origin));
+        self.data_phases.iter_mut().for_each(|row| row.count_from(origin));
+        self.events.iter_mut().for_each(|row| row.count_from(origin));
         self
     }
 }

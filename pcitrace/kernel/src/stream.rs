@@ -38,7 +38,7 @@ pub struct Found {
 
 impl Stream {
     /// Channel `k` is bit `k` of a sample. Of the options a rate, or the frequency of the clock, has to be there.
-    pub fn new(unit: usize, buses: &[BusSpec], options: Options) -> Result<Self> {
+    pub fn new(unit: usize, buses: &[BusSpec], options: Options, wanted: &Wanted) -> Result<Self> {
         let rate = options.clock_mhz.map(|mhz| mhz * 1e6).or(options.rate_hz);
         let rate = rate.filter(|rate| *rate > 0.0 && rate.is_finite()).ok_or_else(|| {
             Error::Decode(
@@ -59,7 +59,7 @@ impl Stream {
             Ok(BusTables { name: spec.name.clone(), index, layout, time })
         };
         let buses = buses.iter().enumerate().map(tables).collect::<Result<Vec<_>>>()?;
-        let mut sink = MemorySink::new(&Wanted { columns: None, coded: false })?;
+        let mut sink = MemorySink::new(wanted)?;
         let empty = sink.begin(&buses)?;
         let decoder = |bus: &BusTables| {
             Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable)
@@ -68,7 +68,7 @@ impl Stream {
         };
         Ok(Stream {
             unit,
-            tracks: buses.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty)).collect(),
+            tracks: buses.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty, &options)).collect(),
             sink,
             decoders: buses.iter().map(decoder).collect(),
             buses,
@@ -101,6 +101,11 @@ impl Stream {
         self.buses.iter().zip(&self.decoders).filter_map(|(bus, decoder)| judged(bus, decoder)).collect()
     }
 
+    /// How often so far; as `judged`, without the places.
+    pub fn counted(&self) -> impl Iterator<Item = &Findings> {
+        self.decoders.iter().filter_map(|decoder| Some(&decoder.rules.as_ref()?.findings))
+    }
+
     /// What the decoders have finished.
     fn found(&mut self) -> Result<Found> {
         let (mut problems, mut clocks) = (Vec::new(), Vec::new());
@@ -124,7 +129,7 @@ impl Stream {
             told.extend(judged(&track.bus, &decoder));
             track.absorb(decoder);
             if !self.fed.is_multiple_of(self.unit as u64) {
-                track.ends_within_a_sample(samples);
+                track.ends_within_a_sample(samples, &mut self.sink)?;
             }
             let decoded = track.result(&mut self.sink, &self.options, duration_us, Path::new("stream"))?;
             problems.push(decoded.problems.in_order());

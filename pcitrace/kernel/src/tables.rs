@@ -9,7 +9,7 @@ use crate::layout::EVENT_LINES;
 use crate::pipeline::{BusTables, Decoded};
 use crate::problems::Problem;
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Termination, Transaction, WindowCounts};
-use crate::rules::{Findings, Violation};
+use crate::rules::{Findings, Rule, Violation};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::slice;
@@ -85,6 +85,7 @@ const EVENTS: &[Column<Event>] = &[
 const PROBLEMS: &[Column<Problem>] = &[
     column("bus", cells!(Text, |c, _| Some(&c.bus.name))),
     column("kind", cells!(Text, |_, p| Some(p.what.kind()))),
+    nullable("rule", cells!(Text, |_, p| p.what.rule().map(Rule::id))),
     column("time_us", cells!(Float, |c, p| Some(c.us(p.stamp)))),
     nullable("transaction", cells!(Integer, |_, p| p.concerns.transaction())),
     column("count", cells!(Integer, |_, p| Some(p.count))),

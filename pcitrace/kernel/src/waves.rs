@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// What a line is at as the pin shows it.
 const LOW: u8 = 0;
 const HIGH: u8 = 1;
-const UNKNOWN: u8 = 2;
+pub const UNKNOWN: u8 = 2;
 
 /// The changes of one line: when, in samples or ticks, and the level from then on.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

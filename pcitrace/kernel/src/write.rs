@@ -1,15 +1,22 @@
 //! Tables to files as they come.
 
+mod csv;
 mod file;
+mod problems;
+mod rowgroups;
 
-use crate::columns::{Columns, Context, Part, batch, portions};
+use crate::columns::{Columns, Context, Part, batch_from};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::interrupt;
 use crate::pipeline::{BusTables, Sink};
-use crate::rows::{DataPhase, Origin, Rows, Transaction};
+use crate::problems::Problem;
+use crate::rows::{Counted, DataPhase, Origin, Rows, Transaction};
 use crate::tables::{self, Wanted};
+use arrow::array::RecordBatch;
 pub use file::TableFile;
+pub use problems::Counted as CountedProblems;
+use problems::ProblemOutput;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,22 +54,45 @@ struct Merge<R> {
     /// Per bus: rows that are still to come start here or later.
     reached: Vec<u64>,
     stamp: fn(&R) -> u64,
+    merged: Merged<R>,
 }
 
 /// Rows that wait for those of another bus, at most: a bus that is stuck in one transaction may never let them go.
 const MOST_WAITING: usize = 1 << 16;
 
-impl<R> Merge<R> {
+impl<R: Counted> Merge<R> {
     fn new(buses: usize, stamp: fn(&R) -> u64) -> Self {
         let queues = (0..buses).map(|_| VecDeque::new()).collect();
-        Merge { queues, numbers: vec![0; buses], reached: vec![0; buses], stamp }
+        Merge {
+            queues,
+            numbers: vec![0; buses],
+            reached: vec![0; buses],
+            stamp,
+            merged: Merged::new(Origin::default()),
+        }
     }
 
-    /// The rows that no later row can come before, and those that would make too many wait.
-    fn pop(&mut self) -> Merged<R> {
-        let limit = self.reached.iter().copied().min().unwrap_or(u64::MAX);
+    /// Takes rows of one bus, in order, whose numbers count from `origin`.
+    fn add(&mut self, bus: usize, origin: Origin, mut rows: Vec<R>) -> Option<Merged<R>> {
+        if self.queues.len() > 1 || rows.len() < BATCH {
+            rows.iter_mut().for_each(|row| row.count_from(origin));
+            self.queues[bus].extend(rows);
+            return None;
+        }
+        // Of a single bus they are in order as they are, and there is no need to touch each.
+        self.pop();
+        let mut alone = Merged::new(origin);
+        alone.runs.push(Run { bus, number: self.numbers[bus], length: rows.len() });
+        self.numbers[bus] += rows.len() as u64;
+        alone.rows = rows;
+        Some(alone)
+    }
+
+    /// Puts together the rows that no later row can come before, and those that would make too many wait.
+    fn pop(&mut self) {
+        let single = self.queues.len() == 1;
+        let limit = if single { u64::MAX } else { self.reached.iter().copied().min().unwrap_or(u64::MAX) };
         let mut waiting = self.queues.iter().map(VecDeque::len).sum::<usize>();
-        let mut out = Merged { rows: Vec::new(), runs: Vec::new() };
         loop {
             let next = self
                 .queues
@@ -73,16 +103,22 @@ impl<R> Merge<R> {
             match next {
                 Some((stamp, bus)) if stamp < limit || limit == u64::MAX || waiting > MOST_WAITING => {
                     waiting -= 1;
-                    out.rows.extend(self.queues[bus].pop_front());
-                    match out.runs.last_mut() {
+                    self.merged.rows.extend(self.queues[bus].pop_front());
+                    match self.merged.runs.last_mut() {
                         Some(run) if run.bus == bus => run.length += 1,
-                        _ => out.runs.push(Run { bus, number: self.numbers[bus], length: 1 }),
+                        _ => self.merged.runs.push(Run { bus, number: self.numbers[bus], length: 1 }),
                     }
                     self.numbers[bus] += 1;
                 }
-                _ => return out,
+                _ => return,
             }
         }
+    }
+
+    /// What was put together, if it is so many rows at least.
+    fn take(&mut self, least: usize) -> Option<Merged<R>> {
+        let enough = self.merged.rows.len() >= least;
+        enough.then(|| std::mem::replace(&mut self.merged, Merged::new(Origin::default())))
     }
 }
 
@@ -90,6 +126,8 @@ impl<R> Merge<R> {
 struct Merged<R> {
     rows: Vec<R>,
     runs: Vec<Run>,
+    /// What their numbers count from.
+    origin: Origin,
 }
 
 struct Run {
@@ -100,13 +138,100 @@ struct Run {
 }
 
 impl<R> Merged<R> {
-    fn parts<'a>(&'a self, buses: &'a [BusTables]) -> impl Iterator<Item = Part<'a, R>> {
-        let mut rest = self.rows.as_slice();
-        self.runs.iter().map(move |run| {
-            let (rows, behind) = rest.split_at(run.length);
-            rest = behind;
-            (Context { bus: &buses[run.bus], number: run.number }, rows)
-        })
+    fn new(origin: Origin) -> Self {
+        Merged { rows: Vec::new(), runs: Vec::new(), origin }
+    }
+
+    /// Rows `from..to` as a table.
+    fn batch(&self, table: &Table<R>, from: usize, to: usize) -> RecordBatch {
+        let mut parts: Vec<Part<R>> = Vec::new();
+        let mut start = 0;
+        for run in &self.runs {
+            let (first, last) = (from.max(start), to.min(start + run.length));
+            if first < last {
+                let number = run.number + (first - start) as u64;
+                parts.push((Context { bus: &table.buses[run.bus], number }, &self.rows[first..last]));
+            }
+            start += run.length;
+            if start >= to {
+                break;
+            }
+        }
+        batch_from(&table.columns, &table.buses, &parts, self.origin)
+    }
+}
+
+/// What rows of one kind become.
+struct Table<R: 'static> {
+    columns: Arc<Columns<R>>,
+    buses: Arc<[BusTables]>,
+}
+
+impl<R> Clone for Table<R> {
+    fn clone(&self) -> Self {
+        Table { columns: self.columns.clone(), buses: self.buses.clone() }
+    }
+}
+
+/// A table of all buses on its way into a file.
+struct Output<R: 'static> {
+    table: Table<R>,
+    merge: Merge<R>,
+    file: TableFile,
+}
+
+impl<R: Counted + Send + Sync> Output<R> {
+    fn create(
+        path: &Path,
+        columns: Columns<R>,
+        stamp: fn(&R) -> u64,
+        buses: &Arc<[BusTables]>,
+        threads: usize,
+    ) -> Result<Self> {
+        let table = Table { columns: Arc::new(columns), buses: buses.clone() };
+        let file = TableFile::create(path, table.columns.schema(), threads)?;
+        Ok(Output { merge: Merge::new(buses.len(), stamp), table, file })
+    }
+
+    fn add(&mut self, bus: usize, origin: Origin, rows: Vec<R>) -> Result<()> {
+        match self.merge.add(bus, origin, rows) {
+            Some(alone) => {
+                self.write(1)?;
+                self.hand_on(alone)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn reached(&mut self, bus: usize, stamp: u64) -> Result<()> {
+        self.merge.reached[bus] = stamp;
+        self.merge.pop();
+        self.write(BATCH)
+    }
+
+    /// Writes what was put together, if it is so many rows at least.
+    fn write(&mut self, least: usize) -> Result<()> {
+        self.merge.take(least).map_or(Ok(()), |merged| self.hand_on(merged))
+    }
+
+    /// The rows become batches on the threads that encode them.
+    fn hand_on(&mut self, merged: Merged<R>) -> Result<()> {
+        let (count, merged) = (merged.rows.len(), Arc::new(merged));
+        for from in (0..count).step_by(BATCH) {
+            let to = (from + BATCH).min(count);
+            let (table, merged) = (self.table.clone(), merged.clone());
+            self.file.write_made(to - from, move || merged.batch(&table, from, to))?;
+            interrupt::check()?;
+        }
+        Ok(())
+    }
+
+    /// Nothing comes any more; the file is there when it is finished.
+    fn close(mut self) -> Result<TableFile> {
+        self.merge.reached.fill(u64::MAX);
+        self.merge.pop();
+        self.write(1)?;
+        Ok(self.file)
     }
 }
 
@@ -115,109 +240,102 @@ pub struct FileSink {
     transactions_path: PathBuf,
     data_phases_path: Option<PathBuf>,
     events_path: Option<PathBuf>,
-    transaction_columns: Arc<Columns<Transaction>>,
-    data_phase_columns: Arc<Columns<DataPhase>>,
-    event_columns: Arc<Columns<Event>>,
-    buses: Vec<BusTables>,
-    transactions: Merge<Transaction>,
-    data_phases: Merge<DataPhase>,
-    events: Merge<Event>,
-    transactions_file: Option<TableFile>,
-    data_phases_file: Option<TableFile>,
-    events_file: Option<TableFile>,
+    problems_path: Option<PathBuf>,
+    transactions: Option<Output<Transaction>>,
+    data_phases: Option<Output<DataPhase>>,
+    events: Option<Output<Event>>,
+    problems: Option<ProblemOutput>,
     threads: usize,
 }
 
 impl FileSink {
     /// `threads` as of [`TableFile::create`].
-    pub fn new(transactions: &Path, data_phases: Option<&Path>, events: Option<&Path>, threads: usize) -> Result<Self> {
-        for path in std::iter::once(transactions).chain(data_phases).chain(events) {
+    pub fn new(
+        transactions: &Path,
+        data_phases: Option<&Path>,
+        events: Option<&Path>,
+        problems: Option<&Path>,
+        threads: usize,
+    ) -> Result<Self> {
+        for path in std::iter::once(transactions).chain(data_phases).chain(events).chain(problems) {
             Format::of(path)?;
         }
         Ok(FileSink {
             transactions_path: transactions.into(),
             data_phases_path: data_phases.map(Path::to_path_buf),
             events_path: events.map(Path::to_path_buf),
-            transaction_columns: Arc::new(tables::transactions(&Wanted::default())?),
-            data_phase_columns: Arc::new(tables::data_phases()),
-            event_columns: Arc::new(tables::events()),
-            buses: Vec::new(),
-            transactions: Merge::new(0, |t| t.start),
-            data_phases: Merge::new(0, |d| d.stamp),
-            events: Merge::new(0, |e| e.stamp),
-            transactions_file: None,
-            data_phases_file: None,
-            events_file: None,
+            problems_path: problems.map(Path::to_path_buf),
+            transactions: None,
+            data_phases: None,
+            events: None,
+            problems: None,
             threads,
         })
     }
 
-    fn write_ready(&mut self) -> Result<()> {
-        if let Some(file) = &mut self.transactions_file {
-            for portion in portions(self.transactions.pop().parts(&self.buses), BATCH) {
-                file.write(&batch(&self.transaction_columns, &self.buses, &portion))?;
-                interrupt::check()?;
-            }
-        }
-        if let Some(file) = &mut self.data_phases_file {
-            for portion in portions(self.data_phases.pop().parts(&self.buses), BATCH) {
-                file.write(&batch(&self.data_phase_columns, &self.buses, &portion))?;
-                interrupt::check()?;
-            }
-        }
-        if let Some(file) = &mut self.events_file {
-            for portion in portions(self.events.pop().parts(&self.buses), BATCH) {
-                file.write(&batch(&self.event_columns, &self.buses, &portion))?;
-                interrupt::check()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Everything was decoded.
-    pub fn finish(mut self) -> Result<()> {
-        self.write_ready()?;
+    /// Everything was decoded; gives how many problems each bus has.
+    pub fn finish(self) -> Result<Vec<CountedProblems>> {
         // All tables are whole before the first one appears.
-        let files = [self.transactions_file.take(), self.data_phases_file.take(), self.events_file.take()];
-        for file in files.into_iter().flatten() {
-            file.finish()?;
-        }
-        Ok(())
+        let transactions = self.transactions.map(Output::close).transpose()?;
+        let data_phases = self.data_phases.map(Output::close).transpose()?;
+        let events = self.events.map(Output::close).transpose()?;
+        let (problems, counted) = self.problems.map(ProblemOutput::close).transpose()?.unwrap_or_default();
+        transactions.into_iter().chain(data_phases).chain(events).chain(problems).try_for_each(TableFile::finish)?;
+        Ok(counted)
     }
 }
 
 impl Sink for FileSink {
     type Gathered = Rows;
+    const TAKES_PROBLEMS: bool = true;
 
     fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Rows>> {
-        self.buses = buses.to_vec();
-        self.transactions = Merge::new(buses.len(), |t| t.start);
-        self.data_phases = Merge::new(buses.len(), |d| d.stamp);
-        self.events = Merge::new(buses.len(), |e| e.stamp);
-        self.transactions_file =
-            Some(TableFile::create(&self.transactions_path, self.transaction_columns.schema(), self.threads)?);
-        let create = |path: &Option<PathBuf>, schema| {
-            path.as_ref().map(|path| TableFile::create(path, schema, self.threads)).transpose()
-        };
-        self.data_phases_file = create(&self.data_phases_path, self.data_phase_columns.schema())?;
-        self.events_file = create(&self.events_path, self.event_columns.schema())?;
+        let (all, threads) = (Arc::from(buses), self.threads);
+        let transactions = tables::transactions(&Wanted::default())?;
+        self.transactions = Some(Output::create(&self.transactions_path, transactions, |t| t.start, &all, threads)?);
+        if let Some(path) = &self.data_phases_path {
+            self.data_phases = Some(Output::create(path, tables::data_phases(), |d| d.stamp, &all, threads)?);
+        }
+        if let Some(path) = &self.events_path {
+            self.events = Some(Output::create(path, tables::events(), |e| e.stamp, &all, threads)?);
+        }
+        self.problems = Some(ProblemOutput::create(self.problems_path.as_deref(), &all, threads)?);
         Ok(vec![Rows::default(); buses.len()])
     }
 
     fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
-        let rows = rows.counted_from(origin);
-        self.transactions.queues[bus].extend(rows.transactions);
-        if self.data_phases_file.is_some() {
-            self.data_phases.queues[bus].extend(rows.data_phases);
+        if let Some(transactions) = &mut self.transactions {
+            transactions.add(bus, origin, rows.transactions)?;
         }
-        self.events.queues[bus].extend(rows.events);
+        if let Some(data_phases) = &mut self.data_phases {
+            data_phases.add(bus, origin, rows.data_phases)?;
+        }
+        if let Some(events) = &mut self.events {
+            events.add(bus, origin, rows.events)?;
+        }
+        Ok(())
+    }
+
+    fn problems(&mut self, bus: usize, problems: &[Problem], begun: u64) -> Result<()> {
+        if let Some(output) = &mut self.problems {
+            output.add(bus, problems, begun);
+        }
         Ok(())
     }
 
     fn reached(&mut self, bus: usize, stamp: u64) -> Result<()> {
-        self.transactions.reached[bus] = stamp;
-        self.data_phases.reached[bus] = stamp;
-        self.events.reached[bus] = stamp;
-        self.write_ready()
+        if let Some(problems) = &mut self.problems {
+            problems.reached(bus, stamp)?;
+        }
+        if let Some(transactions) = &mut self.transactions {
+            transactions.reached(bus, stamp)?;
+        }
+        if let Some(data_phases) = &mut self.data_phases {
+            data_phases.reached(bus, stamp)?;
+        }
+        if let Some(events) = &mut self.events {
+            events.reached(bus, stamp)?;
+        }
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ const GIVEN_UP_CLKS: u64 = 1 << 15;
 const MOST: usize = 64;
 
 struct Waiting {
-    line: Line,
+    line: Line<'static>,
     last_clk: u64,
     /// Address of the next attempt.
     next: u64,
@@ -37,7 +37,7 @@ impl Joined {
     }
 
     /// Accesses that nobody will go on with, seen from this row.
-    pub fn overdue(&mut self, row: &Row) -> Vec<Line> {
+    pub fn overdue(&mut self, row: &Row) -> Vec<Line<'static>> {
         let over = |one: &Waiting| {
             let same = one.line.bus == row.bus;
             let other_access =
@@ -48,12 +48,12 @@ impl Joined {
     }
 
     /// All that wait.
-    pub fn all(&mut self) -> Vec<Line> {
+    pub fn all(&mut self) -> Vec<Line<'static>> {
         self.waiting.drain(..).map(|one| one.line).collect()
     }
 
     /// Takes a transaction; gives the access that it completes, or one that has waited too long among too many.
-    pub fn next(&mut self, row: &Row) -> Option<Line> {
+    pub fn next<'a>(&mut self, row: &'a Row) -> Option<Line<'a>> {
         let begun = match self.waiting.iter().position(|one| one.continues(row)) {
             Some(place) => Some(self.waiting.remove(place).line),
             None => None,
@@ -68,7 +68,12 @@ impl Joined {
         let Some(address) = known.filter(|_| retry || cut) else { return Some(line) };
         let moved = line.last_phases * line.phase_bytes();
         let next = if moved == 0 { address } else { (address & !3) + moved };
-        self.waiting.push(Waiting { line, last_clk: row.start_clk + row.clocks, next, after_retry: retry });
+        self.waiting.push(Waiting {
+            line: line.kept(),
+            last_clk: row.start_clk + row.clocks,
+            next,
+            after_retry: retry,
+        });
         (self.waiting.len() > MOST).then(|| self.waiting.remove(0).line)
     }
 }

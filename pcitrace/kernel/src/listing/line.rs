@@ -3,6 +3,7 @@
 use super::Options;
 use super::names::{Names, Place};
 use super::rows::Row;
+use std::borrow::Cow;
 use std::io::Write;
 
 const COMMANDS: [&str; 16] = [
@@ -43,10 +44,10 @@ pub struct Phase {
     pub enables: Option<u8>,
 }
 
-/// What a line says.
+/// What a line says; of one row that is written at once it borrows what it can.
 #[derive(Debug, Clone)]
-pub struct Line {
-    pub bus: String,
+pub struct Line<'a> {
+    pub bus: Cow<'a, str>,
     pub number: u64,
     pub time_us: f64,
     /// Of the first attempt.
@@ -55,22 +56,22 @@ pub struct Line {
     pub command: Option<u8>,
     pub address: Option<u64>,
     pub dac: bool,
-    pub initiator: Option<String>,
-    pub data: Vec<Phase>,
+    pub initiator: Option<Cow<'a, str>>,
+    pub data: Cow<'a, [Phase]>,
     pub phases: u64,
     /// Of the last attempt.
     pub last_phases: u64,
     pub bytes: u64,
     pub exact: bool,
     pub waits: Option<u64>,
-    pub termination: String,
+    pub termination: Cow<'a, str>,
     pub message: Option<u32>,
     /// LOCK# was taken, or kept, in the clock after its address.
     pub locked: bool,
 }
 
-impl Line {
-    pub fn of(row: &Row) -> Self {
+impl<'a> Line<'a> {
+    pub fn of(row: &'a Row) -> Self {
         Line {
             bus: row.bus.into(),
             number: row.number,
@@ -81,7 +82,7 @@ impl Line {
             address: row.address,
             dac: row.dac,
             initiator: row.initiator.map(Into::into),
-            data: row.data.clone(),
+            data: Cow::Borrowed(&row.data),
             phases: row.data_phases,
             last_phases: row.data_phases,
             bytes: row.bytes,
@@ -93,12 +94,23 @@ impl Line {
         }
     }
 
+    /// The same beyond the row.
+    pub fn kept(self) -> Line<'static> {
+        Line {
+            bus: Cow::Owned(self.bus.into_owned()),
+            initiator: self.initiator.map(|initiator| Cow::Owned(initiator.into_owned())),
+            data: Cow::Owned(self.data.into_owned()),
+            termination: Cow::Owned(self.termination.into_owned()),
+            ..self
+        }
+    }
+
     /// The access with its next attempt: a line stands where the last attempt does.
-    pub fn and(mut self, row: &Row) -> Self {
+    pub fn and(mut self, row: &'a Row) -> Self {
         self.number = row.number;
         self.time_us = row.start_us;
         self.attempts += 1;
-        self.data.extend_from_slice(&row.data);
+        self.data.to_mut().extend_from_slice(&row.data);
         self.phases += row.data_phases;
         self.last_phases = row.data_phases;
         self.bytes += row.bytes;
@@ -117,7 +129,7 @@ impl Line {
 
     /// How it ended, and after how many attempts.
     fn ended(&self, writer: &mut Writer) {
-        let (style, text) = match self.termination.as_str() {
+        let (style, text) = match &*self.termination {
             "completion" => (Style::Plain, "completion"),
             "special_cycle" => (Style::Plain, "special cycle"),
             "" => return,
@@ -150,12 +162,13 @@ impl Line {
         let start = writer.at;
         self.what(names, options, &mut writer);
         writer.pad(start + WHAT);
-        let bound = if self.exact { "" } else { "<=" };
-        let unit = if self.bytes == 1 { "byte " } else { "bytes" };
-        writer.formatted(Style::Plain, format_args!("  {bound:>2}{:>4} {unit}", self.bytes));
+        writer.text(Style::Plain, if self.exact { "    " } else { "  <=" });
+        writer.number(self.bytes, 4);
+        writer.text(Style::Plain, if self.bytes == 1 { " byte " } else { " bytes" });
         if let Some(waits) = self.waits {
-            let unit = if waits == 1 { "wait " } else { "waits" };
-            writer.formatted(Style::Plain, format_args!("  {waits:>3} {unit}"));
+            writer.text(Style::Plain, "  ");
+            writer.number(waits, 3);
+            writer.text(Style::Plain, if waits == 1 { " wait " } else { " waits" });
         }
         writer.text(Style::Plain, "  ");
         self.ended(&mut writer);
@@ -191,8 +204,7 @@ impl Line {
         if let Some(address) = self.address.filter(|_| self.command != Some(SPECIAL_CYCLE)) {
             match names.configured(&self.bus, address).filter(|_| matches!(self.command, Some(0xA | 0xB))) {
                 Some(name) => writer.formatted(Style::Name, format_args!(" {name}")),
-                None if self.dac => writer.formatted(Style::Plain, format_args!(" {address:016x}")),
-                None => writer.formatted(Style::Plain, format_args!(" {address:08x}")),
+                None => writer.address(address, if self.dac { 16 } else { 8 }),
             }
         }
         if let Some(Place { window, offset, register }) = &place {
@@ -225,10 +237,12 @@ impl Line {
         // The value stands on the lanes of its bytes.
         let first = offset - offset % 4;
         let words = register.in_words(data >> (8 * register.offset.saturating_sub(first)));
-        writer.formatted(Style::Name, format_args!(" ({words})"));
+        if !words.is_empty() {
+            writer.formatted(Style::Name, format_args!(" ({words})"));
+        }
     }
 
-    fn place<'a>(&self, names: &'a Names) -> Option<Place<'a>> {
+    fn place<'n>(&self, names: &'n Names) -> Option<Place<'n>> {
         let io = match self.command? {
             2 | 3 => true,
             6 | 7 | 0xC | 0xE | 0xF => false,
@@ -335,6 +349,29 @@ impl<'a> Writer<'a> {
         if let Some(styles) = self.styles.as_mut().filter(|_| style != Style::Plain) {
             styles.push((from, self.out.len(), style));
         }
+    }
+
+    /// A whole number, right-aligned in so many columns. Formatting it would take several times as long.
+    pub fn number(&mut self, value: u64, width: usize) {
+        let mut digits = [b' '; 20];
+        let (mut rest, mut at) = (value, digits.len());
+        while at == digits.len() || rest > 0 {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let shown = &digits[at.min(digits.len() - width)..];
+        self.out.extend_from_slice(shown);
+        self.at += shown.len();
+    }
+
+    /// A space and so many digits in hex, more where it needs more.
+    pub fn address(&mut self, value: u64, width: usize) {
+        let needed = (u64::BITS - value.leading_zeros()).div_ceil(4) as usize;
+        let digits = width.max(needed);
+        self.out.push(b' ');
+        self.out.extend((0..digits).rev().map(|place| b"0123456789abcdef"[(value >> (4 * place) & 15) as usize]));
+        self.at += 1 + digits;
     }
 
     /// Microseconds with three decimals, 15 columns wide with the mark before them.

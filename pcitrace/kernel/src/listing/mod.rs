@@ -96,6 +96,8 @@ pub struct Listing {
     /// Pages of which was said that nobody claims them: bus, I/O, address.
     unclaimed: HashSet<(String, bool, u64)>,
     problems: VecDeque<Problem>,
+    /// Where LOCK# falls in rows that are still to come: bus and time.
+    locks: VecDeque<(String, f64)>,
     /// Start of the line before.
     before_us: Option<f64>,
     out: Vec<u8>,
@@ -110,6 +112,7 @@ impl Listing {
             rules: Sentences::new(),
             unclaimed: HashSet::new(),
             problems: VecDeque::new(),
+            locks: VecDeque::new(),
             before_us: None,
             out: Vec::new(),
         }
@@ -117,7 +120,15 @@ impl Listing {
 
     /// The problems of a part, before its first lines.
     pub fn problems(&mut self, part: &Part) -> Result<()> {
-        self.problems.extend(rows::problems(&part.problems, &self.rules).map_err(unusable)?);
+        let found = rows::problems(&part.problems, &self.rules).map_err(unusable)?;
+        let locks = found.iter().filter(|one| one.is_event && one.text.starts_with(What::LOCKED));
+        self.locks.extend(locks.map(|one| (one.bus.clone(), one.time_us)));
+        if self.options.problems_of_us.is_some() {
+            // Not all transactions are listed, and a problem comes with its own or later.
+            self.problems.retain(|one| one.transaction.is_none());
+        }
+        let wanted = found.into_iter().filter(|one| one.transaction.is_some() || self.is_wanted(one));
+        self.problems.extend(wanted.collect::<Vec<_>>());
         Ok(())
     }
 
@@ -144,6 +155,9 @@ impl Listing {
     }
 
     fn row(&mut self, row: &Row) {
+        while self.locks.front().is_some_and(|(_, time_us)| *time_us <= row.start_us) {
+            self.locks.pop_front();
+        }
         self.due_problems(row, false);
         match self.options.layer {
             Layer::Data => self.data_lines(row),
@@ -167,16 +181,15 @@ impl Listing {
     }
 
     /// A row as a line of its own; whether it is locked the changes of LOCK# within it tell.
-    fn line(&self, row: &Row) -> Line {
+    fn line<'a>(&self, row: &'a Row) -> Line<'a> {
         let mut line = Line::of(row);
         line.locked = self.is_locked(row);
         line
     }
 
     fn is_locked(&self, row: &Row) -> bool {
-        let within = |event: &&Problem| event.time_us <= row.end_us;
-        let mut events = self.problems.iter().filter(|one| one.is_event && one.bus == row.bus).take_while(within);
-        events.any(|one| one.time_us > row.start_us && one.text.starts_with(What::LOCKED))
+        let mut locks = self.locks.iter().take_while(|(_, time_us)| *time_us <= row.end_us);
+        locks.any(|(bus, time_us)| bus == row.bus && *time_us > row.start_us)
     }
 
     /// An access to memory or I/O that nobody claimed, where base address registers say who should.
@@ -223,11 +236,11 @@ impl Listing {
             self.write(&Line {
                 time_us: phase.time_us,
                 address,
-                data: vec![phase],
+                data: vec![phase].into(),
                 bytes: enabled.unwrap_or(each),
                 exact: enabled.is_some(),
                 waits: None,
-                termination: if nth + 1 == whole.data.len() { whole.termination.clone() } else { String::new() },
+                termination: if nth + 1 == whole.data.len() { whole.termination.clone() } else { "".into() },
                 ..whole.clone()
             });
         }
@@ -276,7 +289,7 @@ impl Listing {
         line.write(time_us, &self.names, &self.options, &mut self.out);
         if let Some(text) = line.never_completed() {
             self.problem(&Problem {
-                bus: line.bus.clone(),
+                bus: line.bus.to_string(),
                 time_us: line.time_us,
                 transaction: None,
                 text,

@@ -62,9 +62,10 @@ impl Register {
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     windows: HashMap<String, Vec<Window>>,
-    initiators: HashMap<(String, String), String>,
-    /// What configuration addresses lead to: `00:09.0 BAR0`.
-    places: HashMap<(String, u64), String>,
+    /// By bus and GNT# line.
+    initiators: HashMap<String, HashMap<String, String>>,
+    /// What configuration addresses lead to, by bus: `00:09.0 BAR0`.
+    places: HashMap<String, HashMap<u64, String>>,
 }
 
 /// What an address is: its window, the offset, and the register there.
@@ -80,23 +81,20 @@ impl Names {
     }
 
     pub fn set_initiator(&mut self, bus: String, line: String, name: String) {
-        self.initiators.insert((bus, line), name);
+        self.initiators.entry(bus).or_default().insert(line, name);
     }
 
     pub fn set_place(&mut self, bus: String, address: u64, name: String) {
-        self.places.insert((bus, address), name);
+        self.places.entry(bus).or_default().insert(address, name);
     }
 
     pub fn initiator<'a>(&'a self, bus: &str, line: &'a str) -> &'a str {
-        if self.initiators.is_empty() {
-            return line;
-        }
-        self.initiators.get(&(bus.to_string(), line.to_string())).map_or(line, String::as_str)
+        self.initiators.get(bus).and_then(|names| names.get(line)).map_or(line, String::as_str)
     }
 
     /// What a configuration address leads to.
     pub fn configured(&self, bus: &str, address: u64) -> Option<&str> {
-        self.places.get(&(bus.to_string(), address)).map(String::as_str)
+        self.places.get(bus)?.get(&address).map(String::as_str)
     }
 
     /// The window of the same space that is nearest to an address; None where none is known.

@@ -185,17 +185,25 @@ pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>
         Some(_) => Some((bytes(batch, "asserted")?, bytes(batch, "asserted_before")?)),
         None => None,
     };
+    let rule = texts("rule")?;
+    let asserted: [String; 1 << CONTROL.len()] = std::array::from_fn(asserted);
+    // What no rule names has a kind.
+    let named = |row: usize| match rule.is_valid(row) {
+        true => rule.value(row).to_string(),
+        false => kind.value(row).replace('_', " "),
+    };
     let sentence = |row: usize| sentences.get(bus.value(row)).and_then(|rules| rules.get(kind.value(row)));
     // The text of a broken rule is its sentence.
     let is_told = |row: &usize| !text.value(*row).is_empty() || sentence(*row).is_some();
     let said = |row: usize| match (sentence(row), lines) {
         (Some(sentence), Some((now, before))) => {
-            let seen = [("asserted", asserted(now.value(row))), ("before", asserted(before.value(row)))];
-            let seen = seen.map(|(when, lines)| format!("{when}: {lines}")).join("; ");
-            format!("{}: {sentence}{} [{seen}]", kind.value(row), times(row))
+            let (now, before) =
+                (&asserted[usize::from(now.value(row) & 31)], &asserted[usize::from(before.value(row) & 31)]);
+            let (id, times) = (kind.value(row), times(row));
+            [id, ": ", sentence, &times, " [asserted: ", now, "; before: ", before, "]"].concat()
         }
         _ if kind.value(row) == What::EVENT => text.value(row).to_string(),
-        _ => format!("{}: {}{}", kind.value(row).replace('_', " "), text.value(row), times(row)),
+        _ => format!("{}: {}{}", named(row), text.value(row), times(row)),
     };
     Ok((0..batch.num_rows())
         .filter(is_told)
@@ -209,10 +217,11 @@ pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>
         .collect())
 }
 
+const CONTROL: [&str; 5] = ["FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#"];
+
 /// Control lines by the bits that say that they are asserted.
-fn asserted(bits: u8) -> String {
-    let names = ["FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#"];
+fn asserted(bits: usize) -> String {
     let found: Vec<_> =
-        names.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 != 0).map(|(_, name)| *name).collect();
+        CONTROL.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 != 0).map(|(_, name)| *name).collect();
     if found.is_empty() { "none".into() } else { found.join(" ") }
 }

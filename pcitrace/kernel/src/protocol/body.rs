@@ -5,6 +5,18 @@ use crate::bits::Backend;
 use crate::block::{Block, Word, below, range};
 use crate::rows::Termination;
 
+/// What the first clock with IRDY# and STOP# says: whether TRDY# and DEVSEL# are asserted, DEVSEL# is known, and data moved before.
+#[inline(always)]
+pub(super) fn how_stopped(trdy: bool, devsel_known: bool, devsel: bool, moved_before: bool) -> Termination {
+    match (trdy, devsel_known, devsel) {
+        (true, _, _) => Termination::DisconnectWithData,
+        (false, false, _) => Termination::Unknown,
+        (false, true, false) => Termination::TargetAbort,
+        (false, true, true) if moved_before => Termination::DisconnectWithoutData,
+        (false, true, true) => Termination::Retry,
+    }
+}
+
 impl Protocol {
     /// Clocks `from..to` belong to the open transaction, after its address phases.
     #[inline(always)]
@@ -28,13 +40,7 @@ impl Protocol {
             let moved_before = row.data_phases > 0 || data & below(clock) != 0;
             let at = |map: u64| map >> clock & 1 != 0;
             let devsel_known = self.layout.devsel.is_some() && !at(block.maybe(self.layout.devsel_unknown));
-            open.stopped = Some(match (at(trdy), devsel_known, at(word.devsel)) {
-                (true, _, _) => Termination::DisconnectWithData,
-                (false, false, _) => Termination::Unknown,
-                (false, true, false) => Termination::TargetAbort,
-                (false, true, true) if moved_before => Termination::DisconnectWithoutData,
-                (false, true, true) => Termination::Retry,
-            });
+            open.stopped = Some(how_stopped(at(trdy), devsel_known, at(word.devsel), moved_before));
         }
         if row.command == Some(SPECIAL_CYCLE) && row.message.is_none() && irdy != 0 {
             // The message is there in the first clock with IRDY# (PCI 2.3, 3.6.2).

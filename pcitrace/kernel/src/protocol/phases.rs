@@ -1,6 +1,6 @@
 //! Address and data phases one by one: command, address, data, byte enables, parity.
 
-use super::{AwaitsPar, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched};
+use super::{AwaitsPar, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched, reads};
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, ones};
 use crate::problems::What;
@@ -10,25 +10,62 @@ impl Protocol {
     /// FRAME# asserted on an idle bus (or in the clock after a transaction): the address phase.
     #[inline(always)]
     pub(super) fn address_phase<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) {
+        let row = self.first_phase(block, word, at);
+        let sample = block.sample(at);
+        let layout = &self.layout;
+        let wide = match (block.data(layout.req64), block.data(layout.ack64)) {
+            (Some(req64), Some(_)) => req64.get(sample),
+            (None, Some(_)) => true,
+            (Some(req64), None) => layout.wide && req64.get(sample),
+            (None, None) => B::DATA && layout.wide,
+        };
+        let is_dual = row.command == Some(DUAL_ADDRESS_CYCLE);
+        let address_clk = row.start_clk;
+        self.rows.transactions.push(row);
+        self.open = Some(Open {
+            row: self.rows.transactions.len() - 1,
+            number: self.numbers,
+            address_clk,
+            claimed: false,
+            answered: false,
+            stopped: None,
+            claim_unknown: false,
+            wide,
+            first_parity_ok: None,
+            perr: Watched::default(),
+            serr: Watched::default(),
+        });
+        self.numbers += 1;
+        self.counts.address += 1;
+        self.state = if is_dual { State::Address2 } else { State::Open };
+        self.address_parity(block, at);
+    }
+
+    /// The row of a transaction as its first clock tells it.
+    #[inline(always)]
+    pub(super) fn first_phase<B: Backend>(&self, block: &Block<B>, word: &Word, at: u32) -> Transaction {
         let sample = block.sample(at);
         let layout = &self.layout;
         let known = |unknown: Option<Bit>| block.data(unknown).is_none_or(|bit| !bit.get(sample));
         let start_clk = self.clk + u64::from(at);
-        let command = block
-            .data(layout.cbe_word.as_ref())
-            .filter(|_| known(layout.cbe_unknown))
-            .map(|cbe| (cbe.get(sample) & 0xf) as u8);
+        let mut command = None;
+        if let Some(cbe) = block.data(layout.cbe_word.as_ref())
+            && known(layout.cbe_unknown)
+        {
+            command = Some((cbe.get(sample) & 0xf) as u8);
+        }
         // Without a known command it may be half of an address.
         let whole = known(layout.ad_unknown) && known(layout.cbe_unknown);
         let address = block.data(layout.ad.as_ref()).filter(|_| whole).map(|ad| ad.get(sample));
-        let initiator = layout
-            .grants
-            .as_ref()
-            .and_then(|grants| Some((grants, block.sample_before(at)?)))
-            .filter(|(_, before)| block.data(layout.grants_unknown).is_none_or(|bit| !bit.get(before)))
-            .map(|(grants, before)| grants.get(before))
-            .filter(|grants| grants.is_power_of_two())
-            .map(|grants| grants.trailing_zeros() as u8);
+        // No closures around what loads samples: they would be calls.
+        let mut initiator = None;
+        if let Some(grants) = &layout.grants
+            && let Some(before) = block.sample_before(at)
+            && block.data(layout.grants_unknown).is_none_or(|bit| !bit.get(before))
+        {
+            let grants = grants.get(before);
+            initiator = grants.is_power_of_two().then_some(grants.trailing_zeros() as u8);
+        }
         let idsel = layout
             .idsels
             .as_ref()
@@ -36,22 +73,15 @@ impl Protocol {
             .map(|idsels| idsels.get(sample))
             .filter(|idsels| idsels.is_power_of_two())
             .map(|idsels| idsels.trailing_zeros() as u8);
-        let is_dual = command == Some(DUAL_ADDRESS_CYCLE);
         let stamp = block.stamp(at);
         let timing = layout.clk.is_some();
-        let wide = match (block.data(layout.req64), block.data(layout.ack64)) {
-            (Some(req64), Some(_)) => req64.get(sample),
-            (None, Some(_)) => true,
-            (Some(req64), None) => layout.wide && req64.get(sample),
-            (None, None) => B::DATA && layout.wide,
-        };
-        self.rows.transactions.push(Transaction {
+        Transaction {
             start: stamp,
             end: stamp,
             start_clk,
             clocks: 1,
             command,
-            dac: command.map(|_| is_dual),
+            dac: command.map(|command| command == DUAL_ADDRESS_CYCLE),
             address,
             address_phases: 1,
             data_phases: 0,
@@ -71,24 +101,7 @@ impl Protocol {
             suspect: timing.then_some(word.suspect >> at & 1 != 0),
             idsel,
             message: None,
-        });
-        self.open = Some(Open {
-            row: self.rows.transactions.len() - 1,
-            number: self.numbers,
-            address_clk: start_clk,
-            claimed: false,
-            answered: false,
-            stopped: None,
-            claim_unknown: false,
-            wide,
-            first_parity_ok: None,
-            perr: Watched::default(),
-            serr: Watched::default(),
-        });
-        self.numbers += 1;
-        self.counts.address += 1;
-        self.state = if is_dual { State::Address2 } else { State::Open };
-        self.address_parity(block, at);
+        }
     }
 
     /// The second clock of a dual address cycle: the real command and the high half of the address.
@@ -163,7 +176,7 @@ impl Protocol {
                     self.problem(at, What::AddressParity, Some(number));
                 }
             }
-            AwaitsPar::Data { odd, odd_high, number, stamp, clk } => {
+            AwaitsPar::Data { odd, odd_high, number, stamp, clk, read } => {
                 let even = |odd: Option<bool>, par: Option<bool>| Some(odd? == par?);
                 let high = odd_high.map(|odd| even(odd, known(self.layout.par64, self.layout.par64_unknown)));
                 let ok = both(even(odd, par), high.unwrap_or(Some(true)));
@@ -171,7 +184,7 @@ impl Protocol {
                     phase.parity_ok = ok;
                 }
                 if ok == Some(false) {
-                    self.problem((clk, stamp), What::DataParity, Some(number));
+                    self.problem((clk, stamp), What::DataParity { read }, Some(number));
                 }
             }
         }
@@ -232,8 +245,9 @@ impl Protocol {
                 phase.parity_ok = (checked >> clock & 1 != 0).then_some(bad >> clock & 1 == 0);
             }
         }
+        let read = self.rows.transactions.last().and_then(|row| row.command).and_then(reads);
         for clock in ones(bad) {
-            self.problem(self.at(block, clock), What::DataParity, Some(number));
+            self.problem(self.at(block, clock), What::DataParity { read }, Some(number));
         }
         known |= known_high;
         if known & last != 0 {
@@ -242,7 +256,7 @@ impl Protocol {
             let (clk, stamp) = self.at(block, clock);
             let odd = (!at(unknown)).then_some(at(odd));
             let odd_high = at(wide).then_some(at(known_high).then_some(at(odd_high)));
-            self.awaits_par = Some(AwaitsPar::Data { odd, odd_high, number, stamp, clk });
+            self.awaits_par = Some(AwaitsPar::Data { odd, odd_high, number, stamp, clk, read });
         }
     }
 }

@@ -341,19 +341,23 @@ impl Rules {
     pub(super) fn lock_rules<B: Backend>(&mut self, stretch: &Stretch<B>, m: &Masks, words: &Words) {
         let n = stretch.clocks;
         let lock = words[line::LOCK];
-        if self.layout.lock.is_none() || lock | self.past.bus.lock.0 == 0 {
+        if self.layout.lock.is_none() {
+            return;
+        }
+        let [c0, c1, c2, c3] = [0, 1, 2, 3].map(|lane| words[line::CBE + lane]);
+        // 0110, 1100, 1110. LOCK# may fall in the first clock of the next block.
+        let read = m.last_address & !c0 & c2 & (c1 | c3);
+        let m_read = self.lock.read.back(read, 1);
+        self.lock.read.advance(read, n);
+        if lock | self.past.bus.lock.0 == 0 {
             return;
         }
         let fell = lock & !self.past.bus.lock.back(lock, 1);
         let after_address = self.past.last_address.back(m.last_address, 1) & m.body;
-        let [c0, c1, c2, c3] = [0, 1, 2, 3].map(|lane| words[line::CBE + lane]);
-        // 0110, 1100, 1110.
-        let read = m.last_address & !c0 & c2 & (c1 | c3);
         let taken = fell & after_address;
         // Who holds it already releases it for the address phase (F.2): it was there in the clock before that.
         let dual = self.past.dual.back(m.dual, 2);
         let held = self.past.bus.lock.back(lock, 2) & !dual | self.past.bus.lock.back(lock, 3) & dual;
-        let m_read = self.lock.read.back(read, 1);
         let known = self.commands.known_before;
         let bus = &mut self.past.bus;
         let locked = Self::through(&mut bus.locked, taken, m, n);
@@ -370,7 +374,6 @@ impl Rules {
         bus.refused.advance(refused, n);
         bus.abandoned.advance(unclaimed, n);
         self.lock.gone.advance(abandoned, n);
-        self.lock.read.advance(read, n);
         self.say(Rule::L01, fell & !after_address & m.all, stretch, m);
         self.say(Rule::L02, taken & !held & !m_read & known, stretch, m);
         self.say(Rule::L03, lock & late & m.all, stretch, m);

@@ -1,35 +1,49 @@
 //! A table being written: encoded on threads of its own, so that whoever decodes does not wait for that.
 
-use super::Format;
+use super::{Format, csv, rowgroups};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
+use crate::interrupt;
 use arrow::array::RecordBatch;
-use arrow::csv::WriterBuilder as CsvBuilder;
+use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::json::writer::LineDelimited;
 use arrow::json::{Writer as JsonWriter, WriterBuilder as JsonBuilder};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-/// Batches that may wait to be encoded.
+/// Pieces that may wait to be encoded.
 const WAITING: usize = 4;
+/// Time until it is asked again whether one more may.
+const WAIT: Duration = Duration::from_micros(200);
+/// Batches of fewer rows are put together, so many of them at most.
+const FEW: usize = 4096;
+const MOST_SMALL: usize = 64;
+
+/// Some rows, which are made where they are encoded.
+pub struct Piece {
+    pub rows: usize,
+    pub make: Box<dyn FnOnce() -> RecordBatch + Send>,
+}
 
 /// The file appears under its name when the table is whole.
 pub struct TableFile {
     path: PathBuf,
     /// Where it is until then.
     partial: Option<PathBuf>,
-    batches: Option<SyncSender<RecordBatch>>,
+    pieces: Option<SyncSender<Piece>>,
+    schema: SchemaRef,
+    /// Batches of few rows each, and how many rows they are.
+    small: Vec<RecordBatch>,
+    small_rows: usize,
     writer: Option<JoinHandle<Result<()>>>,
     /// Nobody wants the table any more.
     given_up: Arc<AtomicBool>,
@@ -41,7 +55,7 @@ struct Job {
     file: File,
     format: Format,
     schema: SchemaRef,
-    batches: Receiver<RecordBatch>,
+    pieces: Receiver<Piece>,
     threads: usize,
     given_up: Arc<AtomicBool>,
 }
@@ -54,7 +68,7 @@ impl TableFile {
         let partial = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let failed = |source| Error::Write { path: path.into(), source };
         let file = File::create(&partial).map_err(failed)?;
-        let (sender, batches) = sync_channel(WAITING);
+        let (sender, pieces) = sync_channel(WAITING);
         let given_up = Arc::new(AtomicBool::new(false));
         let threads = match threads {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -63,25 +77,54 @@ impl TableFile {
         let mut table = TableFile {
             path: path.into(),
             partial: Some(partial),
-            batches: Some(sender),
+            pieces: Some(sender),
+            schema: schema.clone(),
+            small: Vec::new(),
+            small_rows: 0,
             writer: None,
             given_up: given_up.clone(),
         };
-        let job = Job { path: path.into(), file, format, schema, batches, threads, given_up };
+        let job = Job { path: path.into(), file, format, schema, pieces, threads, given_up };
         table.writer = Some(std::thread::Builder::new().name("write".into()).spawn(move || job.run()).map_err(failed)?);
         Ok(table)
     }
 
-    /// Hands on some rows; waits while too many were handed on before.
+    /// Hands on some rows.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        match self.batches.as_ref().map(|batches| batches.send(batch.clone())) {
-            // The thread takes nothing more: it says why.
-            Some(Err(_)) => self.join(),
-            _ => Ok(()),
+        self.small_rows += batch.num_rows();
+        self.small.push(batch.clone());
+        if self.small_rows < FEW && self.small.len() < MOST_SMALL { Ok(()) } else { self.hand_on() }
+    }
+
+    fn hand_on(&mut self) -> Result<()> {
+        let (batches, rows) = (std::mem::take(&mut self.small), std::mem::take(&mut self.small_rows));
+        let whole = match batches.as_slice() {
+            [] => return Ok(()),
+            [one] => one.clone(),
+            several => concat_batches(&self.schema, several).expect("batches of one schema"),
+        };
+        self.write_made(rows, move || whole)
+    }
+
+    /// Hands on some rows that are made later, behind all that were handed on before; waits while those are too many.
+    pub fn write_made(&mut self, rows: usize, make: impl FnOnce() -> RecordBatch + Send + 'static) -> Result<()> {
+        let Some(pieces) = &self.pieces else { return Ok(()) };
+        let mut piece = Piece { rows, make: Box::new(make) };
+        loop {
+            match pieces.try_send(piece) {
+                Ok(()) => return Ok(()),
+                // Encoding takes longer than decoding: whoever waits for it can be interrupted.
+                Err(TrySendError::Full(back)) => piece = back,
+                // The thread takes nothing more: it says why.
+                Err(TrySendError::Disconnected(_)) => return self.join(),
+            }
+            interrupt::check()?;
+            std::thread::sleep(WAIT);
         }
     }
 
     pub fn finish(mut self) -> Result<()> {
+        self.hand_on()?;
         self.join()?;
         if let Some(partial) = self.partial.take() {
             std::fs::rename(&partial, &self.path).map_err(|source| {
@@ -92,9 +135,13 @@ impl TableFile {
         Ok(())
     }
 
-    /// Waits until everything is written.
+    /// Waits until everything is written, or somebody interrupts.
     fn join(&mut self) -> Result<()> {
-        self.batches = None;
+        self.pieces = None;
+        while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) {
+            interrupt::check()?;
+            std::thread::sleep(WAIT);
+        }
         self.writer.take().map_or(Ok(()), |writer| writer.join().unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
@@ -103,7 +150,7 @@ impl Drop for TableFile {
     /// A table that was not finished leaves nothing behind.
     fn drop(&mut self) {
         self.given_up.store(true, Ordering::Relaxed);
-        self.batches = None;
+        self.pieces = None;
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
@@ -115,27 +162,21 @@ impl Drop for TableFile {
 
 impl Job {
     fn run(self) -> Result<()> {
-        let Job { path, file, format, schema, batches, threads, given_up } = self;
+        let Job { path, file, format, schema, pieces, threads, given_up } = self;
         let failed = |source| Error::Write { path: path.clone(), source };
         let go_on = || if given_up.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) };
         let mut out = BufWriter::with_capacity(1 << 16, file);
         if format == Format::Parquet {
-            let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-            let other = |error| failed(std::io::Error::other(error));
-            let mut writer = ArrowWriter::try_new(&mut out, schema, Some(properties)).map_err(other)?;
-            for batch in batches {
-                go_on()?;
-                writer.write(&batch).map_err(other)?;
-            }
-            writer.close().map_err(other)?;
+            rowgroups::write(&mut out, &schema, pieces.into_iter(), threads, go_on, failed)?;
         } else {
             // The header, also of a table without rows.
             let header = text(format, &RecordBatch::new_empty(schema), true);
             out.write_all(&header.map_err(std::io::Error::other).map_err(failed)?).map_err(failed)?;
-            let encode = |batch: RecordBatch, _: &mut ()| {
-                text(format, &batch, false).map_err(|error| failed(std::io::Error::other(error)))
+            let encode = |piece: Piece, _: &mut ()| {
+                go_on()?;
+                text(format, &(piece.make)(), false).map_err(|error| failed(std::io::Error::other(error)))
             };
-            in_order(batches.into_iter().map(Ok), threads, encode, |bytes: Vec<u8>| {
+            in_order(pieces.into_iter().map(Ok), threads, encode, |bytes: Vec<u8>| {
                 go_on()?;
                 out.write_all(&bytes).map_err(failed)
             })?;
@@ -146,18 +187,12 @@ impl Job {
 
 /// Rows as lines.
 fn text(format: Format, batch: &RecordBatch, header: bool) -> std::result::Result<Vec<u8>, ArrowError> {
-    match format {
-        Format::Csv => {
-            let mut writer = CsvBuilder::new().with_header(header).build(Vec::new());
-            writer.write(batch)?;
-            Ok(writer.into_inner())
-        }
-        _ => {
-            let builder = JsonBuilder::new().with_explicit_nulls(true);
-            let mut writer: JsonWriter<Vec<u8>, LineDelimited> = builder.build(Vec::new());
-            writer.write(batch)?;
-            writer.finish()?;
-            Ok(writer.into_inner())
-        }
+    if format == Format::Csv {
+        return csv::lines(batch, header);
     }
+    let builder = JsonBuilder::new().with_explicit_nulls(true);
+    let mut writer: JsonWriter<Vec<u8>, LineDelimited> = builder.build(Vec::new());
+    writer.write(batch)?;
+    writer.finish()?;
+    Ok(writer.into_inner())
 }

@@ -35,6 +35,12 @@ impl Nets {
         Nets { short: vec![0; 1 << 16], long: HashMap::new(), widths: Vec::new() }
     }
 
+    /// The net of an identifier of one byte, or of two of which the first is the upper half of `code`.
+    #[inline(always)]
+    pub fn find_short(&self, code: u16) -> Option<usize> {
+        (self.short[usize::from(code)] as usize).checked_sub(1)
+    }
+
     #[inline]
     pub fn find(&self, id: &[u8]) -> Option<usize> {
         let found = match *id {

@@ -7,6 +7,7 @@
 //! the changes that were asked for, whatever the file's length.
 
 mod header;
+mod packed;
 mod scan;
 
 use super::text::{Text, append};
@@ -14,17 +15,16 @@ use crate::capture::{Capture, Changes, Data, Limb, Signal};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use header::Header;
+use packed::{Packed, Stamps};
 use scan::{NetLimb, Scan, Slots, Wrong, scan};
-use std::collections::HashMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 const PIECE_BYTES: usize = 1 << 19;
 /// A header or a single time step (or comment) longer than this is refused, to bound memory.
 const MAX_STEP_BYTES: usize = 256 << 20;
-/// What is kept of the check at opening takes some 100 MB at most.
-const MAX_KEPT_CHANGES: usize = 4 << 20;
+/// What is kept of the check at opening, at most: all changes of files of some 300 MB.
+const MAX_KEPT_BYTES: usize = 100 << 20;
 const MAX_KEPT_LIMBS: usize = 256;
 
 struct Vcd {
@@ -35,8 +35,8 @@ struct Vcd {
     end: u64,
     /// While the simulator had its dump turned off.
     gaps: Vec<(u64, u64)>,
-    /// All changes, for the first who asks: a short file need not be read twice.
-    kept: Mutex<Option<HashMap<NetLimb, Signal>>>,
+    /// All changes, unless they are too many: the file need not be read twice.
+    kept: Option<(Vec<NetLimb>, Vec<Kept>)>,
 }
 
 pub fn open(text: Text, timescale: Option<&str>) -> Result<Capture> {
@@ -44,15 +44,14 @@ pub fn open(text: Text, timescale: Option<&str>) -> Result<Capture> {
     let header = header::parse(&header_text, timescale)
         .map_err(|w| text.wrong_at(w.at as u64, format!("{}; correct the VCD's header", w.what)))?;
     let body = header_text.len() as u64;
-    let mut vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: Mutex::default() };
+    let mut vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: None };
     // The whole body is checked now, so that a damaged file is refused by whatever opens it.
     let all = vcd.header.nets.limbs().take(MAX_KEPT_LIMBS + 1).collect::<Vec<_>>();
     let kept = if all.len() <= MAX_KEPT_LIMBS { all } else { Vec::new() };
-    let merged = vcd.scan_body(&kept, MAX_KEPT_CHANGES)?;
+    let merged = vcd.scan_body(&kept, MAX_KEPT_BYTES)?;
     vcd.end = merged.end;
     vcd.gaps = merged.gaps();
-    vcd.kept =
-        Mutex::new(merged.signals.filter(|_| !kept.is_empty()).map(|signals| kept.into_iter().zip(signals).collect()));
+    vcd.kept = merged.kept.filter(|_| !kept.is_empty()).map(|pieces| (kept, pieces));
     Ok(Capture {
         path: vcd.text.path().into(),
         format: "vcd",
@@ -82,11 +81,30 @@ impl Changes for Vcd {
         let mut distinct = nets.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut signals = match kept {
-            Some(mut all) => distinct.iter().map(|net| all.remove(net).unwrap_or_default()).collect(),
-            None => self.scan_body(&distinct, usize::MAX)?.signals.unwrap_or_default(),
-        };
+        let mut signals = vec![Signal::default(); distinct.len()];
+        let width = |&(net, limb): &NetLimb| self.header.nets.width(net) - 64 * limb;
+        match &self.kept {
+            Some((all, pieces)) => {
+                let places: Vec<Option<usize>> = distinct.iter().map(|net| all.binary_search(net).ok()).collect();
+                for piece in pieces {
+                    let times = piece.stamps.times();
+                    for ((net, place), signal) in distinct.iter().zip(&places).zip(&mut signals) {
+                        if let Some(place) = *place {
+                            piece.signals[place].unpack(width(net), &times, signal);
+                        }
+                    }
+                }
+            }
+            None => {
+                // Each is let go when it was unpacked.
+                for piece in self.scan_body(&distinct, usize::MAX)?.kept.unwrap_or_default() {
+                    let times = piece.stamps.times();
+                    for ((net, packed), signal) in distinct.iter().zip(&piece.signals).zip(&mut signals) {
+                        packed.unpack(width(net), &times, signal);
+                    }
+                }
+            }
+        }
         let mut uses = vec![0; distinct.len()];
         let slots: Vec<usize> = nets.iter().map(|net| distinct.partition_point(|d| d < net)).collect();
         slots.iter().for_each(|&slot| uses[slot] += 1);
@@ -101,7 +119,7 @@ impl Changes for Vcd {
 }
 
 impl Vcd {
-    /// The changes of the given limbs, in order of their nets, if there are no more than `most`.
+    /// The changes of the given limbs, in order of their nets, if they take no more than `most` bytes.
     fn scan_body(&self, wanted: &[NetLimb], most: usize) -> Result<Merged> {
         let slots = Slots::new(&self.header.nets, wanted);
         let checked_only = Slots::new(&self.header.nets, &[]);
@@ -109,15 +127,14 @@ impl Vcd {
             scan(&piece.text, &self.header.nets, if keep { &slots } else { &checked_only })
                 .map_err(|Wrong { at, what }| damaged(&self.text, piece.offset + at as u64, &what))
         };
-        let signals = Some(vec![Signal::default(); wanted.len()]);
-        let mut merged = Merged { signals, left: most, end: 0, switches: Vec::new() };
+        let mut merged = Merged { kept: Some(Vec::new()), left: most, end: 0, switches: Vec::new() };
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let mut pieces = Pieces::new(&self.text, self.body)?;
         let pieces = std::iter::from_fn(move || pieces.next().transpose());
         let keep = AtomicBool::new(true);
         let work = |piece: Piece, _: &mut ()| {
             let scan = scan_piece(&piece, keep.load(Ordering::Relaxed));
-            Ok((piece, scan))
+            Ok((piece, scan.map(Scan::shrunk)))
         };
         // Text that ended within a statement; the next piece continues it.
         let mut unfinished: Option<Piece> = None;
@@ -128,14 +145,14 @@ impl Vcd {
                     return Err(self.text.wrong_at(head.offset, too_long("a comment or value")));
                 }
                 piece = head;
-                scan = scan_piece(&piece, merged.signals.is_some());
+                scan = scan_piece(&piece, merged.kept.is_some());
             }
             let scan = scan?;
             if scan.unfinished {
                 unfinished = Some(piece);
             } else {
                 merged.append(scan, &piece, &self.text)?;
-                keep.store(merged.signals.is_some(), Ordering::Relaxed);
+                keep.store(merged.kept.is_some(), Ordering::Relaxed);
             }
             Ok(())
         })?;
@@ -149,10 +166,16 @@ impl Vcd {
     }
 }
 
+/// The changes in a piece of the body, of each limb that was asked for.
+struct Kept {
+    stamps: Stamps,
+    signals: Vec<Packed>,
+}
+
 struct Merged {
-    /// None once there were too many changes.
-    signals: Option<Vec<Signal>>,
-    /// How many changes more there may be.
+    /// In order of time; None once there were too many changes.
+    kept: Option<Vec<Kept>>,
+    /// How many bytes more there may be.
     left: usize,
     end: u64,
     switches: Vec<(u64, bool)>,
@@ -165,21 +188,13 @@ impl Merged {
             return Err(damaged(text, piece.offset, &what));
         }
         self.end = scan.last_time.unwrap_or(self.end);
-        self.switches.extend(scan.switches);
-        let changes = scan.signals.iter().map(|signal| signal.times.len()).sum();
-        match self.left.checked_sub(changes) {
+        match self.left.checked_sub(scan.bytes()) {
             Some(left) => self.left = left,
-            None => self.signals = None,
+            None => self.kept = None,
         }
-        for (all, more) in self.signals.iter_mut().flatten().zip(scan.signals) {
-            if all.times.is_empty() {
-                *all = more;
-                continue;
-            }
-            append_mask(&mut all.unknown, all.times.len(), more.unknown, more.times.len());
-            append_mask(&mut all.high_z, all.times.len(), more.high_z, more.times.len());
-            all.times.extend(more.times);
-            all.values.extend(more.values);
+        self.switches.extend(scan.switches);
+        if let Some(kept) = &mut self.kept {
+            kept.push(Kept { stamps: scan.stamps, signals: scan.signals });
         }
         Ok(())
     }
@@ -203,16 +218,6 @@ impl Merged {
         gaps.retain(|(from, to)| from < to);
         gaps
     }
-}
-
-/// Masks are empty where no bit is set at all.
-fn append_mask(all: &mut Vec<u64>, length: usize, more: Vec<u64>, more_length: usize) {
-    if all.is_empty() && more.is_empty() {
-        return;
-    }
-    all.resize(length, 0);
-    all.extend(more);
-    all.resize(length + more_length, 0);
 }
 
 /// A part of the body that begins with a time stamp (the first one may not).
@@ -370,11 +375,14 @@ mod tests {
         let header = header::parse(&header_text, None).unwrap();
         let clk = header.channel_nets[0];
         let body = header_text.len() as u64;
-        let vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: Mutex::default() };
-        let merged = vcd.scan_body(&[(clk, 0)], 200_000).unwrap();
-        assert_eq!(merged.signals.unwrap()[0].times.len(), 200_000);
-        let merged = vcd.scan_body(&[(clk, 0)], 199_999).unwrap();
-        assert_eq!((merged.signals, merged.end), (None, 1_999_990));
+        let vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: None };
+        let all = vcd.scan_body(&[(clk, 0)], usize::MAX).unwrap().kept.unwrap();
+        let bytes = all.iter().map(|piece| piece.stamps.len() + piece.signals[0].len() + size_of::<Packed>()).sum();
+        assert_eq!(all.iter().map(|piece| piece.signals[0].count()).sum::<usize>(), 200_000);
+        assert!(bytes < 3 * 200_000);
+        assert!(vcd.scan_body(&[(clk, 0)], bytes).unwrap().kept.is_some());
+        let merged = vcd.scan_body(&[(clk, 0)], bytes - 1).unwrap();
+        assert_eq!((merged.kept.is_some(), merged.end), (false, 1_999_990));
     }
 
     #[test]

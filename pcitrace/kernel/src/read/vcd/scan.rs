@@ -2,19 +2,40 @@
 //! Ref: IEEE Std 1364-2005 section 18.2 (four-state VCD).
 
 use super::header::Nets;
-use crate::capture::Signal;
+use super::packed::{Packed, Stamps};
 
 /// What a piece of the body holds.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// One for each slot that was asked for.
-    pub signals: Vec<Signal>,
+    pub signals: Vec<Packed>,
+    pub stamps: Stamps,
     pub first_time: Option<u64>,
     pub last_time: Option<u64>,
     /// When the simulator turned its dump off (false) and on (true).
     pub switches: Vec<(u64, bool)>,
     /// The piece ends within a comment or between a vector's value and its identifier.
     pub unfinished: bool,
+}
+
+impl Scan {
+    #[inline(always)]
+    fn at(&mut self, time: u64) {
+        self.stamps.push(time);
+        self.first_time.get_or_insert(time);
+        self.last_time = Some(time);
+    }
+
+    /// Bytes that is kept of it.
+    pub fn bytes(&self) -> usize {
+        self.stamps.len() + self.signals.iter().map(|signal| size_of::<Packed>() + signal.len()).sum::<usize>()
+    }
+
+    /// With no more memory than it needs.
+    pub fn shrunk(mut self) -> Self {
+        self.signals = self.signals.into_iter().map(Packed::shrunk).collect();
+        self
+    }
 }
 
 /// What is wrong at which byte of the piece.
@@ -54,10 +75,11 @@ impl Slots {
 
 /// Scans `text`, which begins between two statements. Changes before the first time stamp are at time 0.
 pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
-    let mut out = Scan { signals: vec![Signal::default(); slots.limbs.len()], ..Scan::default() };
-    let mut time = 0;
+    let mut out = Scan { signals: vec![Packed::default(); slots.limbs.len()], ..Scan::default() };
     let mut tokens = Tokens { text, at: 0 };
-    while let Some(start) = tokens.next_start() {
+    loop {
+        tokens.at = plain(text, tokens.at, nets, slots, &mut out);
+        let Some(start) = tokens.next_start() else { break };
         let wrong = |what: String| Err(Wrong { at: start, what });
         match text[start] {
             b'#' => {
@@ -65,12 +87,10 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
                 let Some(stamp) = parse_time(&token[1..]) else {
                     return wrong(format!("`{}` is not a time", show(token)));
                 };
-                if out.last_time.is_some_and(|last| stamp < last) {
-                    return wrong(format!("time runs backwards from {time} to {stamp}"));
+                if let Some(last) = out.last_time.filter(|&last| stamp < last) {
+                    return wrong(format!("time runs backwards from {last} to {stamp}"));
                 }
-                time = stamp;
-                out.first_time.get_or_insert(stamp);
-                out.last_time = Some(stamp);
+                out.at(stamp);
             }
             c if bit(c).is_some() => {
                 tokens.at += 1;
@@ -79,11 +99,11 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
                     return wrong(unknown_id(&text[start..tokens.at], id));
                 };
                 for (slot, limb) in slots.of(net) {
-                    let (ones, unknown, high_z) = match c {
+                    let value = match c {
                         b'0' | b'1' => (if limb == 0 { u64::from(c & 1) } else { 0 }, 0, 0),
                         _ => extend(&[c], nets.width(net) - 64 * limb),
                     };
-                    out.signals[slot].push(time, ones, unknown, high_z);
+                    out.signals[slot].push(nets.width(net), out.stamps.count(), value);
                 }
             }
             b'b' | b'B' => {
@@ -108,15 +128,15 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
                     ));
                 }
                 // The lowest limb is read in any case: that checks it.
-                let Some((ones, unknown, high_z)) = limb_of(digits, width, 0) else {
+                let Some(lowest) = limb_of(digits, width, 0) else {
                     return wrong(format!("`b{}` is not a value", show(digits)));
                 };
                 for (slot, limb) in slots.of(net) {
-                    let (ones, unknown, high_z) = match limb {
-                        0 => (ones, unknown, high_z),
+                    let value = match limb {
+                        0 => lowest,
                         _ => limb_of(digits, width, limb).unwrap_or_default(),
                     };
-                    out.signals[slot].push(time, ones, unknown, high_z);
+                    out.signals[slot].push(width, out.stamps.count(), value);
                 }
             }
             // Reals and strings carry no bits; their nets are not channels.
@@ -138,8 +158,8 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
                         break;
                     }
                 }
-                b"$dumpoff" => out.switches.push((time, false)),
-                b"$dumpon" => out.switches.push((time, true)),
+                b"$dumpoff" => out.switches.push((out.last_time.unwrap_or(0), false)),
+                b"$dumpon" => out.switches.push((out.last_time.unwrap_or(0), true)),
                 b"$dumpvars" | b"$dumpall" | b"$end" => {}
                 other => {
                     return wrong(format!("`{}` has no place among the value changes", show(other)));
@@ -152,6 +172,162 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
         }
     }
     Ok(out)
+}
+
+/// Bytes that a statement may have to be read at once.
+const AT_ONCE: usize = 96;
+
+/// Reads statements as simulators write most of them: a time, the level of a net of one bit, a vector of up to 64, each with an
+/// identifier of one or two bytes. Where it came to; what begins there is read by [`scan`], which says what is wrong, too.
+fn plain(text: &[u8], mut at: usize, nets: &Nets, slots: &Slots, out: &mut Scan) -> usize {
+    while let Some(rest) = text.get(at..).and_then(|rest| rest.first_chunk::<AT_ONCE>()) {
+        let read = match rest[0] {
+            b'\n' => Some(1),
+            b'#' => stamp(rest, out),
+            b'b' => binary(rest, nets, slots, out),
+            c => level(rest, KINDS[usize::from(c)], nets, slots, out),
+        };
+        match read {
+            Some(length) => at += length,
+            None => break,
+        }
+    }
+    at
+}
+
+/// What a character is within a value: 0, 1, unknown, z, or nothing of them.
+const KINDS: [u8; 256] = {
+    let mut kinds = [OTHER; 256];
+    let mut c = 0;
+    while c < 256 {
+        if let Some(bit) = bit(c as u8) {
+            kinds[c] = bit as u8;
+        }
+        c += 1;
+    }
+    kinds
+};
+const OTHER: u8 = 4;
+
+/// The net of an identifier of one or two bytes with a white space behind it, and the bytes of both.
+#[inline(always)]
+fn short_id(rest: &[u8; AT_ONCE], at: usize, nets: &Nets) -> Option<(usize, usize)> {
+    let [first, second, third] = *rest[at..].first_chunk()?;
+    let (code, length) = match (second <= b' ', third <= b' ') {
+        (true, _) => (u16::from(first), 2),
+        (false, true) => (u16::from(first) << 8 | u16::from(second), 3),
+        _ => return None,
+    };
+    if first <= b' ' { None } else { Some((nets.find_short(code)?, length)) }
+}
+
+#[inline(always)]
+fn level(rest: &[u8; AT_ONCE], kind: u8, nets: &Nets, slots: &Slots, out: &mut Scan) -> Option<usize> {
+    if kind == OTHER {
+        return None;
+    }
+    let (net, length) = short_id(rest, 1, nets)?;
+    if nets.width(net) != 1 {
+        return None;
+    }
+    if let Some(slot) = slots.first[net] {
+        out.signals[slot as usize].push_state(out.stamps.count(), kind);
+    }
+    Some(1 + length)
+}
+
+#[inline(always)]
+fn stamp(rest: &[u8; AT_ONCE], out: &mut Scan) -> Option<usize> {
+    let mut stamp = 0u64;
+    let mut at = 1;
+    // 16 digits cannot be too large.
+    for _ in 0..2 {
+        let (digits, value) = decimal(eight(rest, at));
+        stamp = stamp * POWERS[digits] + value;
+        at += digits;
+        if digits < 8 {
+            break;
+        }
+    }
+    if at == 1 || rest[at] > b' ' || out.last_time.is_some_and(|last| stamp < last) {
+        return None;
+    }
+    out.at(stamp);
+    Some(at + 1)
+}
+
+const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// Eight bytes, the first one lowest.
+#[inline(always)]
+fn eight(rest: &[u8; AT_ONCE], at: usize) -> u64 {
+    rest[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// How many of eight characters are digits before one that is none, and the number that they are.
+#[inline(always)]
+fn decimal(word: u64) -> (usize, u64) {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let digits = word ^ (0x30 * ONES);
+    // The top bit of each byte that is more than 9.
+    let others = (digits.wrapping_add(0x76 * ONES) | digits) & (0x80 * ONES);
+    let count = others.trailing_zeros() as usize / 8;
+    if count == 0 {
+        return (0, 0);
+    }
+    // Zeros before them make them eight; then neighbours are put together, three times.
+    let digits = digits << (64 - 8 * count);
+    let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    (count, (fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
+}
+
+#[inline(always)]
+fn binary(rest: &[u8; AT_ONCE], nets: &Nets, slots: &Slots, out: &mut Scan) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let (mut ones, mut unknown, mut high_z) = (0u64, 0u64, 0u64);
+    let mut digits = 0;
+    // Zeros and ones up to eight at a time.
+    while digits < 64 {
+        let word = eight(rest, 1 + digits).swap_bytes();
+        let count = (word & !ONES ^ (0x30 * ONES)).leading_zeros() as usize / 8;
+        // Bit 0 of each byte, gathered with the last digit lowest.
+        let gathered = (word & ONES).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        ones = ones << count | gathered >> (8 - count);
+        digits += count;
+        if count < 8 {
+            break;
+        }
+    }
+    while rest[1 + digits] > b' ' {
+        let kind = KINDS[usize::from(rest[1 + digits])];
+        if kind == OTHER || digits == 64 {
+            return None;
+        }
+        ones = ones << 1 | u64::from(kind == Bit::One as u8);
+        unknown = unknown << 1 | u64::from(kind == Bit::Unknown as u8);
+        high_z = high_z << 1 | u64::from(kind == Bit::HighZ as u8);
+        digits += 1;
+    }
+    if digits == 0 {
+        return None;
+    }
+    let (net, length) = short_id(rest, 2 + digits, nets)?;
+    let width = nets.width(net);
+    if digits > width as usize || width > 64 {
+        return None;
+    }
+    // The first digit goes on to the left where it is x or z.
+    let left = (!0 >> (64 - width)) & (!0u64).checked_shl(digits as u32).unwrap_or(0);
+    match KINDS[usize::from(rest[1])] {
+        kind if kind == Bit::Unknown as u8 => unknown |= left,
+        kind if kind == Bit::HighZ as u8 => high_z |= left,
+        _ => {}
+    }
+    if let Some(slot) = slots.first[net] {
+        out.signals[slot as usize].push(width, out.stamps.count(), (ones, unknown, high_z));
+    }
+    Some(2 + digits + length)
 }
 
 pub struct Tokens<'a> {
@@ -205,6 +381,7 @@ fn parse_time(digits: &[u8]) -> Option<u64> {
     })
 }
 
+/// In the order in which [`Packed`] numbers the states of a bit.
 #[derive(Clone, Copy)]
 enum Bit {
     Zero,
@@ -215,7 +392,7 @@ enum Bit {
 
 /// Four states, and the nine of std_logic that VHDL simulators write.
 #[inline]
-fn bit(c: u8) -> Option<Bit> {
+const fn bit(c: u8) -> Option<Bit> {
     match c {
         b'0' | b'l' | b'L' => Some(Bit::Zero),
         b'1' | b'h' | b'H' => Some(Bit::One),
