@@ -22,7 +22,7 @@ from pcicap.record import record
 from pcicap.replay_server import Fault, ReplayServer
 from pcicap.replay_source import open_source
 from pcicap.sweep import record_sweep
-from pcicap.tools import TOOLS, Drive, drive
+from pcicap.tools import PINGS, TOOLS, Drive, drive
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true", help="as JSON")
     command.set_defaults(run=_devices)
 
-    for name, tools in (("tcp", [tool for tool in TOOLS if tool != "ping"]), ("ping", ["ping"])):
+    for name, tools in (("tcp", [tool for tool in TOOLS if tool not in PINGS]), ("ping", list(PINGS))):
         command = commands.add_parser(
             name,
             help=f"drive {', '.join(tools)} and keep what it says in a run folder",
@@ -159,7 +159,12 @@ def _say(plan: Plan, path: Path) -> int:
 def _frames(plan: Plan) -> list[str]:
     if plan.test is None or plan.steering is None or plan.steering.interface is None:
         return []
-    return framegen.dry_run(plan.test, plan.steering.interface, plan.peers)
+    here = plan.steering.interface
+    said = framegen.dry_run(plan.test, here, plan.peers)
+    for one in plan.companions:
+        would = framegen.dry_run(one.test, one.interface or here, one.peers)
+        said += [f"companion {one.name} ({one.role}): {line}" for line in would]
+    return said
 
 
 def _describe(plan: Plan) -> list[str]:

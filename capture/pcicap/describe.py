@@ -8,8 +8,8 @@ from typing import Any
 
 from pcicap import latency, runfolder
 from pcicap.analysers.base import Analyser, Outcome, Settings
+from pcicap.companions import Together
 from pcicap.errors import CaptureFileError
-from pcicap.framegen import Framegen
 from pcicap.hostfacts import host_facts, versions
 from pcicap.plan import HostPlan, Plan
 from pcicap.plan_frames import is_ipv4
@@ -59,7 +59,7 @@ def run_toml(
         else:
             run["hosts"][host.name] = _host(host, lines[host.analyser], analysers[host.analyser][2])
     for node, name in enumerate(plan.nodes):
-        peer = plan.peers[node - 1] if node else None
+        peer = plan.addresses[node - 1] if node else None
         run["hosts"].setdefault(name, _addressed(peer))["node"] = node
     if plan.path:
         run["path"] = dict(plan.path)
@@ -132,8 +132,11 @@ def add_alignment(run: dict[str, Any], folder: Path, line: str) -> list[str]:
     return problems
 
 
-def add_frames(run: dict[str, Any], folder: Path, plan: Plan, framegen: Framegen) -> None:
-    """Add the frame logs, the test as it was carried out, and the facts of the other hosts."""
+def add_frames(run: dict[str, Any], folder: Path, plan: Plan, tests: Together) -> None:
+    """Add the frame logs, the test as it was carried out, its companions, and the facts of the other hosts."""
+    framegen = tests.own
+    if beside := tests.entries():
+        run["companions"] = beside
     steering = plan.steering
     assert steering
     others = list(plan.nodes[1:])

@@ -170,9 +170,9 @@ class Framegen:
         """
         self._wait("ready", _READY_SECONDS, keep_going)
 
-    def go(self) -> None:
-        """Send the frames."""
-        self._say()
+    def go(self, at_ns: int | None = None) -> None:
+        """Send the frames, at once or from a time of CLOCK_MONOTONIC_RAW on."""
+        self._say("go" if at_ns is None else f"at {at_ns}")
 
     def wait_sent(self, keep_going: Callable[[], None]) -> None:
         """Wait until all frames are through."""
@@ -216,11 +216,11 @@ class Framegen:
                 raise FrameError(f"framegen: not {event} after {seconds:g} s")
             time.sleep(_TICK_S / 5)
 
-    def _say(self) -> None:
+    def _say(self, line: str = "go") -> None:
         assert self._child
         assert self._child.stdin
         with contextlib.suppress(BrokenPipeError):
-            self._child.stdin.write(b"go\n")
+            self._child.stdin.write(f"{line}\n".encode())
 
     def _end(self) -> None:
         assert self._child

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pcicap.analysers.base import AnalyserSpec
+from pcicap.companions import CompanionPlan, check_names, read_companion
 from pcicap.errors import PlanError, PlanFaultsError
 from pcicap.fields import Fields
 from pcicap.plan_analysers import AnalyserPlan, read_analyser
@@ -86,6 +87,8 @@ class Plan:
         ``[path]`` of run.toml: what lies between the hosts; empty where the plan does not say.
     test : FrameTest or None
         None records without sending.
+    companions : tuple of CompanionPlan
+        Tests that are under way at the same time.
     sweep : Sweep or None
         What varies.
     sync_line : str or None
@@ -101,6 +104,7 @@ class Plan:
     link: Mapping[str, Any]
     path: Mapping[str, Any]
     test: FrameTest | None
+    companions: tuple[CompanionPlan, ...]
     sweep: Sweep | None
     sync_line: str | None
     warnings: tuple[str, ...]
@@ -114,7 +118,7 @@ class Plan:
     def nodes(self) -> tuple[str, ...]:
         """Names of the hosts in the order of framegen's nodes: the one that steers, then its peers."""
         named = [host.name for host in self.hosts if host.mac]
-        extra = [f"node{1 + len(named) + i}" for i in range(len(self.peers) - len(named))]
+        extra = [f"node{1 + len(named) + i}" for i in range(len(self.addresses) - len(named))]
         return (self.steering.name, *named, *extra) if self.steering else ()
 
     @property
@@ -122,6 +126,11 @@ class Plan:
         """Addresses of the hosts that take part in the test."""
         extra = self.test.extra_peers if self.test else ()
         return (*(host.mac for host in self.hosts if host.mac), *extra)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Addresses of node 1, 2, ...: the peers, then the bystanders."""
+        return (*self.peers, *(self.test.bystanders if self.test else ()))
 
 
 def load(path: Path) -> Plan:
@@ -216,13 +225,19 @@ def _check(values: Mapping[str, Any], text: str, folder: Path) -> Plan:
     with _section(faults):
         sweep = _sweep(fields.table("sweep")) if fields.has("sweep") else None
     path = read_path(fields.table("path")) if fields.has("path") else {}
+    companions: list[CompanionPlan] = []
+    for index, table in enumerate(fields.tables("companions")):
+        with _section(faults):
+            companions.append(read_companion(table, index, folder))
     with _section(faults):
         sync_line = _sync_line(fields.table("sync"), tuple(analysers)) if fields.has("sync") else None
     fields.end()
-    plan = Plan(text, title, tuple(analysers), tuple(hosts), link, path, test, sweep, sync_line, ())
+    beside = tuple(companions)
+    plan = Plan(text, title, tuple(analysers), tuple(hosts), link, path, test, beside, sweep, sync_line, ())
     if not faults:
         with _section(faults):
             _check_ends(plan)
+            check_names(beside)
     if faults:
         raise faults[0] if len(faults) == 1 else PlanFaultsError(faults)
     warnings = [warning for host in hosts for warning in _check_bus(host, plan.analysers)]
@@ -326,6 +341,8 @@ def _check_ends(plan: Plan) -> None:
                     "records until the frames are through, but the plan sends none",
                     "give samples or duration_ms, or a [test]",
                 )
+        if plan.companions:
+            raise PlanError("companions", "beside no test", "describe the frames of this run under [test]")
         return
     here = [host.name for host in plan.hosts if host.interface]
     if len(here) != 1:

@@ -33,7 +33,8 @@ _CHOICES = {
     "direction": ("to-peer", "from-peer", "both"),
     "payload": ("constant", "ramp", "random"),
     "receive": ("busy", "batch", "ring"),
-    "transmit": ("send", "ring"),
+    "transmit": ("send", "batch", "ring"),
+    "answers": ("unicast", "group"),
 }
 _INTEGERS = (
     "count",
@@ -68,6 +69,8 @@ class FrameTest:
         Safety rules that are lifted on purpose.
     extra_peers : tuple of str
         Addresses of peers beyond the second host.
+    bystanders : tuple of str
+        Addresses of nodes that count what a switch floods to them.
     max_seconds : float
         Bound of the whole test.
     """
@@ -77,6 +80,7 @@ class FrameTest:
     options: Mapping[str, Any]
     allow: tuple[str, ...]
     extra_peers: tuple[str, ...]
+    bystanders: tuple[str, ...]
     max_seconds: float
 
     def arguments(self) -> list[str]:
@@ -90,6 +94,8 @@ class FrameTest:
                 out.append(option)
             elif value is not False:
                 out += [option, str(value)]
+        for bystander in self.bystanders:
+            out += ["--bystander", bystander]
         return out + [f"--allow-{rule}" for rule in self.allow]
 
 
@@ -143,11 +149,14 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
         options,
         tuple(_listed(fields, "allow", _ALLOW)),
         tuple(fields.texts("extra_peers", [])),
+        tuple(fields.texts("bystanders", [])),
         float(options.get("max_seconds", 60.0)),
     )
     for index, mac in enumerate(test.extra_peers):
         if not (options.get("udp") and is_ipv4(mac)):
             check_host_address(fields, f"extra_peers[{index}]", mac, test.allow)
+    for index, mac in enumerate(test.bystanders):
+        check_host_address(fields, f"bystanders[{index}]", mac)
     most = options.get("max_frames", _MAX_FRAMES)
     if options.get("count", 1) > most:
         fields.refuse("count", f"is {options['count']}", f"a stream has at most max_frames = {most}")

@@ -14,6 +14,7 @@ from pcicap import describe
 from pcicap.analysers.base import Analyser, OpenWriter, Outcome, Settings
 from pcicap.analysers.replay import ReplayAnalyser, ask_replay
 from pcicap.analysers.sigrok import SigrokAnalyser
+from pcicap.companions import Together
 from pcicap.errors import AnalyserError, PcicapError, RunFolderError
 from pcicap.framegen import Framegen
 from pcicap.plan import Plan
@@ -95,7 +96,7 @@ class _Recording:
         self._progress = progress
         self._analysers = [_analyser(entry) for entry in plan.analysers]
         self._settings: list[Settings] = []
-        self._framegen: Framegen | None = None
+        self._framegen: Together | None = None
 
     def run(self, target: Path, check: Callable[[], None], sweep: Mapping[str, Any] | None) -> str | None:
         facts = self._configure(check)
@@ -155,7 +156,13 @@ class _Recording:
         assert plan.steering
         assert plan.steering.interface
         longest = max((analyser.spec.timeouts.total_s for analyser in self._analysers), default=0.0)
-        self._framegen = Framegen(plan.test, plan.steering.interface, plan.peers, folder / "frames", longest + 30)
+        here, patience = plan.steering.interface, longest + 30
+        own = Framegen(plan.test, here, plan.peers, folder / "frames", patience)
+        beside = [
+            (one, Framegen(one.test, one.interface or here, one.peers, folder / "companions" / one.name, patience))
+            for one in plan.companions
+        ]
+        self._framegen = Together(own, beside)
         self._framegen.start()
         self._framegen.wait_ready(check)
         self._progress.step("peers met, clocks compared")
@@ -225,7 +232,7 @@ class _Recording:
                 self._progress.step(problem)
         if self._framegen:
             describe.add_frames(run, folder, self._plan, self._framegen)
-            if (self._framegen.summary or {}).get("suspect"):
+            if (self._framegen.own.summary or {}).get("suspect"):
                 self._progress.step("the times of the frames are suspect: summary.json says why, point by point")
 
     def _watch(self, check: Callable[[], None]) -> None:
@@ -247,7 +254,7 @@ class _Recording:
                 left = max(left, (spec.samples - samples) / rate)
             parts.append(part)
         if self._framegen:
-            done = self._framegen.progress
+            done = self._framegen.own.progress
             parts.append(f"frames {done.sent} sent, {done.received} received, {done.missing} lost or under way")
             left = max(left, done.seconds_left or 0.0)
         return "  ".join(parts) + (f"  {left:.0f} s left" if left >= 1 else "")

@@ -29,11 +29,15 @@ class Tool:
     suffix: str
 
 
+PINGS = {"ping": "icmp", "irtt": "udp"}
+"""Those that ask for an answer, and what their frames are."""
+
 TOOLS = {
     "iperf3": Tool("iperf3", ("-c", "{peer}", "-J", "--get-server-output"), (), "--version", "json"),
     "nuttcp": Tool("nuttcp", ("-fparse",), ("{peer}",), "-V", "txt"),
     "nptcp": Tool("NPtcp", ("-h", "{peer}", "-o", "{output}"), (), "", "out"),
     "ping": Tool("ping", ("-D",), ("{peer}",), "-V", "txt"),
+    "irtt": Tool("irtt", ("client", "-Q", "-o", "{output}"), ("{peer}",), "version", "json.gz"),
 }
 
 
@@ -87,14 +91,14 @@ def drive(plan: Drive, target: Path) -> str | None:
         path.mkdir(parents=True)
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be made ({error.strerror}); choose another place") from None
-    kind = "ping" if plan.tool == "ping" else "tcp"
+    kind = "ping" if plan.tool in PINGS else "tcp"
     run: dict[str, Any] = {
         "format": runfolder.FORMAT,
         "origin": "captured",
         "created": runfolder.now(),
         "versions": versions(),
         "hosts": {"here": {"facts": host_facts(None)}, "peer": {"facts": {"address": plan.peer}}},
-        "test": {"kind": kind, "transport": "icmp" if kind == "ping" else "tcp"},
+        "test": {"kind": kind, "transport": PINGS.get(plan.tool, "tcp")},
         "tool_outputs": [],
     }
     reason = None

@@ -293,6 +293,18 @@ def test_two_masters(tmp_path: Path, hosts: TwoHosts) -> None:
     assert read_run(tmp_path / "first")["complete"] is True
 
 
+PCITRACE = [sys.executable, "-m", "pcitrace"]
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Figure 3.1 on the fourteen lines that fit the emulated analyser."""
+    folder = tmp_path_factory.mktemp("figure") / "simulated"
+    words = ["simulate", "acenic-fig3.1", "-o", str(folder), "--set", "analyser.wires=control14"]
+    subprocess.run([*PCITRACE, *words], check=True, capture_output=True, timeout=120)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("test", "frames"),
     [
@@ -301,20 +313,9 @@ def test_two_masters(tmp_path: Path, hosts: TwoHosts) -> None:
     ],
     ids=["request-response", "stream"],
 )
-def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts, test: str, frames: int) -> None:
-    pcitrace = [sys.executable, "-m", "pcitrace"]
-    simulate = [
-        *pcitrace,
-        "simulate",
-        "acenic-fig3.1",
-        "-o",
-        str(tmp_path / "simulated"),
-        "--set",
-        "analyser.wires=control14",
-    ]
-    subprocess.run(simulate, check=True, capture_output=True, timeout=120)
+def test_from_simulation_to_report(tmp_path: Path, simulated: Path, hosts: TwoHosts, test: str, frames: int) -> None:
     _, mac = hosts.serve()
-    done, folder = record(tmp_path, frames_plan(tmp_path / "simulated", mac, test), before=hosts.a)
+    done, folder = record(tmp_path, frames_plan(simulated, mac, test), before=hosts.a)
     assert done.status == 0, done.err
     run = read_run(folder)
     assert run["source_origin"] == "simulated"
@@ -323,10 +324,10 @@ def test_from_simulation_to_report(tmp_path: Path, hosts: TwoHosts, test: str, f
     assert {run["hosts"][name]["nic"] for name in "AB"} == {"acenic"}, "the replayed buses are the source's"
     assert run["link"]["rate_mbit_s"] == 1000, "and so is the link of the frames on them"
     assert run["test"]["parameters"]["link"]["rate_mbit_s"] == 10_000
-    (source,) = (tmp_path / "simulated").rglob("*.sr")
+    (source,) = simulated.rglob("*.sr")
     assert sr_bytes(folder / "captures/la.sr") == sr_bytes(source)
     done_report = subprocess.run(
-        [*pcitrace, "report", str(folder), "--json"], check=True, capture_output=True, text=True, timeout=120
+        [*PCITRACE, "report", str(folder), "--json"], check=True, capture_output=True, text=True, timeout=120
     )
     report = json.loads(done_report.stdout)
     assert set(report["buses"]) == {"A", "B"}

@@ -71,7 +71,7 @@ def test_ping_pong_has_equal_lengths(pair: tuple[Host, Host]) -> None:
 
 
 @pytest.mark.parametrize("receive", ["busy", "batch", "ring"])
-@pytest.mark.parametrize("transmit", ["send", "ring"])
+@pytest.mark.parametrize("transmit", ["send", "batch", "ring"])
 @pytest.mark.parametrize("framing", [[], ["--ethertype"]])
 def test_stream_by_every_way(
     pair: tuple[Host, Host], tmp_path: Path, receive: str, transmit: str, framing: list[str]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from network import INTERFACE, Host, hosts, read_log
+
+from pcitrace import network
 
 TESTS = {
     "request-response": ("--sizes", "64,1472", "--count", "60"),
@@ -57,16 +57,12 @@ def test_every_kind_goes_by_udp(kind: str, pair: tuple[Host, Host, Path], tmp_pa
     if kind == "stream":
         log = read_log(tmp_path / "run", done.summary, 1, "received")
         assert (log["receive_ns"] - log["send_ns"] > 0).all()
-    told = subprocess.run(
-        [sys.executable, "-m", "pcitrace", "network", str(tmp_path / "run"), "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    [result] = json.loads(told.stdout)["results"]
-    assert result["kind"] == kind
+    [result] = network.of_paths([tmp_path / "run"]).results
+    assert result.kind == kind
     if kind != "clock":
-        assert result["parameters"]["sent"]["value"] == result["parameters"]["received"]["value"] > 0
+        sent, received = (result.parameters[name].value for name in ("sent", "received"))
+        assert sent == received
+        assert received
 
 
 def test_nobody_says_that_the_port_is_closed(pair: tuple[Host, Host, Path], tmp_path: Path) -> None:
@@ -98,6 +94,7 @@ def test_nobody_says_that_the_port_is_closed(pair: tuple[Host, Host, Path], tmp_
         (("-p", "10.9.0.2"), "an IPv4 address needs --udp"),
         (("-p", "10.9.0.2", "--udp", "--sizes", "1473"), "takes at most 1472"),
         (("-p", "10.9.0.2", "--udp", "--transmit", "ring"), "raw frames only"),
+        (("-p", "10.9.0.2", "--udp", "--transmit", "batch"), "raw frames only"),
     ],
 )
 def test_what_does_not_go_together(options: tuple[str, ...], said: str, pair: tuple[Host, Host, Path]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import network
 import numpy as np
 import pytest
 from lab import REPOSITORY, TwoHosts, needed_framegen, pcicap, read_run, record
@@ -101,3 +102,58 @@ def test_the_words_of_the_documentation(net: TwoHosts) -> None:
         words = command.replace("eth1", "left").replace("02:00:00:00:00:0b", mac).replace("--seconds 10", "--seconds 1")
         done = subprocess.run([*net.a, needed_framegen(), *words.split()], capture_output=True, timeout=30, check=False)
         assert done.returncode == 0, done.stderr
+
+
+COMPANIONS = """
+format = 1
+[hosts.A]
+interface = "{here}"
+[hosts.B]
+mac = "{b}"
+[test]
+kind = "stream"
+sizes = [1000]
+count = 1000
+spacing_us = 1000
+[[companions]]
+name = "load"
+role = "background"
+peers = ["{c}"]
+test = {{ kind = "background", seconds = 1, spacing_us = 1000, sizes = [1000] }}
+"""
+
+
+def test_companions_begin_together_and_are_runs(tmp_path: Path) -> None:
+    with network.hosts(3) as (a, b, c):
+        b.serve("--once")
+        c.serve("--once")
+        text = COMPANIONS.format(here=network.INTERFACE, b=b.mac, c=c.mac)
+        done, folder = record(tmp_path, text, before=a.command())
+    assert done.status == 0, done.err
+    [entry] = read_run(folder)["companions"]
+    assert (entry["folder"], entry["role"]) == ("companions/load", "background")
+    assert abs(entry["lag_us"]) < 1e6, "each sends for a second, so they overlap"
+    measured = pcitrace.network.of_paths([folder])
+    own, beside = measured.results
+    assert (own.kind, own.parameters["received"].value) == ("stream", 1000)
+    assert beside.kind == "background"
+    assert beside.parameters["sent"].value > 0
+    assert any("at the same time (background" in text for text in measured.findings)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"background"\npeers', '"bakground"\npeers', "companions[0].role: 'bakground' is not known; did you mean"),
+        ('peers = ["02:00:00:00:00:03"]', "peers = []", "companions[0].peers: is empty"),
+        ("seconds = 1", "seconds = 1, count = 5", "companions[0].test.seconds: given beside count"),
+        ('name = "load"', 'name = "../load"', "companions[0].name: is '../load'"),
+    ],
+)
+def test_what_is_wrong_with_a_companion_is_said(old: str, new: str, said: str, tmp_path: Path) -> None:
+    text = COMPANIONS.format(here="fg0", b="02:00:00:00:00:02", c="02:00:00:00:00:03")
+    assert old in text
+    (tmp_path / "plan.toml").write_text(text.replace(old, new))
+    done = pcicap("plan", "--check", tmp_path / "plan.toml")
+    assert done.status == 3
+    assert said in done.err

@@ -32,6 +32,8 @@ pub struct Options {
     pub command: Command,
     pub interface: Option<String>,
     pub peers: Vec<Mac>,
+    /// Further nodes that count what they overhear.
+    pub bystanders: Vec<Mac>,
     pub test: Option<Test>,
     pub limits: Limits,
     pub allowed: Allowed,
@@ -46,6 +48,8 @@ pub struct Options {
     pub only: Option<Mac>,
     pub once: bool,
     pub seconds: Option<f64>,
+    /// Of `serve`: where test frames come in, and nothing goes out.
+    pub sink: Option<String>,
     pub clock_error: ClockError,
     pub key: Key,
     /// Of `switch`.
@@ -90,6 +94,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         command: Command::Help,
         interface: None,
         peers: Vec::new(),
+        bystanders: Vec::new(),
         test: None,
         limits: Limits::default(),
         allowed: Allowed::default(),
@@ -104,6 +109,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         only: None,
         once: false,
         seconds: None,
+        sink: None,
         clock_error: ClockError::default(),
         key: Key::default(),
         plan: None,
@@ -176,6 +182,9 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             return Err("-o DIR is missing: where the logs of a virtual run go".into());
         }
     }
+    if options.sink.is_some() && !matches!(options.command, Command::Serve) {
+        return Err("--sink is for serve".into());
+    }
     if matches!(options.command, Command::Hello) && options.peers.len() != 1 {
         return Err("hello takes one -p PEER".into());
     }
@@ -221,6 +230,8 @@ fn general(options: &mut Options, name: &str, option: &str, text: &str) -> Resul
     match name {
         "interface" => options.interface = Some(text.into()),
         "peer" => options.peers.push(text.parse()?),
+        "bystander" => options.bystanders.push(text.parse()?),
+        "sink" => options.sink = Some(text.into()),
         "key" => options.key = Key::read(std::path::Path::new(text))?,
         "quanta" => options.quanta = number(option, text)?,
         "link-mbit" => options.link_mbit_s = Some(positive(option, text, false)?),
@@ -291,6 +302,11 @@ mod tests {
             (format!("stream {peer} --max-seconds 0"), "--max-seconds"),
             (format!("stream {peer} extra"), "too many"),
             (format!("stream {peer} --cpu 1,2,3"), "--cpu"),
+            (format!("stream {peer} --bystander 02:00:00:00:00:02"), "twice"),
+            (format!("ping-pong {peer} --bystander 02:00:00:00:00:03"), "does nothing"),
+            (format!("stream {peer} --sink eth2"), "--sink"),
+            (format!("stream {peer} --answers group"), "does nothing"),
+            (format!("one-to-many {peer} --answers nobody"), "unicast, group"),
         ] {
             let error = read(&line).expect_err(&line);
             assert!(error.contains(word), "{line}: {error}");

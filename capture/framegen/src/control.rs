@@ -4,7 +4,7 @@
 //! sequence; its reply carries the same. Log payload: the same CRC, then records.
 
 use crate::crc::crc32;
-use crate::frame::{FLAG_REPLY, Frame, HEADER, Header, Kind};
+use crate::frame::{FLAG_REPLY, Frame, HEADER, Header, Kind, Mac};
 use crate::job::{Job, Report};
 use crate::log::Record;
 use serde::{Deserialize, Serialize};
@@ -96,14 +96,17 @@ pub struct Identity {
     pub kernel: String,
     pub interface: String,
     pub mtu: u32,
+    /// Where its test frames go, if not to the address that answers: an interface that never sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sink: Option<Mac>,
 }
 
 impl Identity {
     /// A peer's words, so that they are nothing but words: one line, not too long.
     pub fn cleaned(self) -> Identity {
-        let Identity { program, host, kernel, interface, mtu } = self;
+        let Identity { program, host, kernel, interface, mtu, sink } = self;
         let [program, host, kernel, interface] = [program, host, kernel, interface].map(|word| one_line(&word));
-        Identity { program, host, kernel, interface, mtu }
+        Identity { program, host, kernel, interface, mtu, sink }
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Host {
     pub ip: Option<Ipv4Addr>,
     /// Holds the port of UDP frames, so that the kernel refuses none; nobody reads it.
     pub port: Option<Arc<UdpSocket>>,
+    /// Address of the interface where test frames come in, if it is another one.
+    pub sink: Option<Mac>,
 }
 
 impl Host {
@@ -55,6 +57,7 @@ impl Host {
             kernel: kernel_word("osrelease"),
             interface: self.name.clone(),
             mtu: self.mtu,
+            sink: self.sink,
         }
     }
 

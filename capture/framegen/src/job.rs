@@ -25,6 +25,8 @@ pub enum Receive {
 pub enum Transmit {
     /// One system call a frame.
     Send,
+    /// sendmmsg: where there is nothing to wait for, one system call for several frames.
+    Batch,
     /// A ring shared with the kernel.
     Ring,
 }
@@ -47,6 +49,9 @@ pub struct Job {
     pub respond: bool,
     /// The group requests are sent to.
     pub group: Option<Mac>,
+    /// Answers go to the group, too.
+    #[serde(default)]
+    pub answer_group: bool,
     /// Keep one record a frame.
     pub log: bool,
     /// The job ends by itself after this time.
@@ -82,6 +87,9 @@ pub struct Expect {
     pub node: u16,
     pub planned: u32,
     pub length: u16,
+    /// Frames for this address, not this node's: what a switch floods is counted.
+    #[serde(default)]
+    pub overheard: Option<Mac>,
 }
 
 /// What this program is willing to do, whoever asks.
@@ -143,6 +151,9 @@ impl Job {
         }
         if self.group.is_some_and(|group| !group.is_multicast()) {
             return Err("the group is not a multicast address".into());
+        }
+        if self.answer_group && self.group.is_none() {
+            return Err("answers to a group, and no group".into());
         }
         if let Some(send) = &self.send {
             length(send.length)?;
@@ -265,9 +276,10 @@ pub mod tests {
                 max_rate_mbit: 1000.0,
                 marks: 0,
             }),
-            expect: vec![Expect { source: peer, stream: 2, node: 0, planned: 1000, length: 64 }],
+            expect: vec![Expect { source: peer, stream: 2, node: 0, planned: 1000, length: 64, overheard: None }],
             respond: true,
             group: Some(Mac([3, 0, 0, 0, 0, 1])),
+            answer_group: false,
             log: true,
             max_seconds: 60.0,
         }
@@ -299,6 +311,7 @@ pub mod tests {
         refused(|job, _| job.expect[0].planned = u32::MAX, "frames");
         refused(|job, _| job.expect = vec![job.expect[0].clone(); 65], "65 streams");
         refused(|job, _| job.group = Some(Mac([2; 6])), "group");
+        refused(|job, _| (job.group, job.answer_group) = (None, true), "no group");
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub mod ring;
 pub mod roles;
 pub mod run;
 pub mod safety;
+pub mod sendbatch;
 pub mod serve;
 pub mod server;
 pub mod session;

@@ -67,7 +67,8 @@ fn execute(options: &Options) -> Outcome {
         signals::end_with_parent().map_err(not_started)?;
     }
     signals::install().map_err(not_started)?;
-    let host = host(options)?;
+    let mut host = host(options)?;
+    let sink = options.sink.as_deref().map(|name| self::sink(options, name, &mut host)).transpose()?;
     for &peer in &options.peers {
         let is_ip = framegen::udp::ip(peer).is_some();
         let udp = options.framing == framegen::frame::Framing::Udp;
@@ -76,7 +77,7 @@ fn execute(options: &Options) -> Outcome {
             return Err(Failure::Usage(format!("{peer}: {text}")));
         }
     }
-    for &peer in &options.peers {
+    for &peer in options.peers.iter().chain(&options.bystanders) {
         safety::destination(peer, host.mac, options.allowed).map_err(Failure::NotStarted)?;
     }
     match (&options.command, &options.test) {
@@ -87,6 +88,8 @@ fn execute(options: &Options) -> Outcome {
                 once: options.once,
                 seconds: options.seconds,
                 allow_multicast: options.allowed.multicast,
+                allow_broadcast: options.allowed.broadcast,
+                sink,
             };
             let whole = serve(host, &serving, &output).map_err(raw_frames)?;
             if whole { Ok(()) } else { Err(Failure::Incomplete("a test was cut short".into())) }
@@ -113,8 +116,20 @@ fn host(options: &Options) -> Result<Host, Failure> {
         key: options.key.clone(),
         ip: framegen::udp::address_of(name).map_err(not_started)?,
         port: None,
+        sink: None,
     };
     host.speaking(options.framing).map_err(not_started)
+}
+
+/// The host as test frames reach it at an interface that never sends; `host` learns its address.
+fn sink(options: &Options, name: &str, host: &mut Host) -> Result<Host, Failure> {
+    let link = safety::interface(name, options.allowed).map_err(not_started)?.map_err(Failure::NotStarted)?;
+    let mac = link.mac.unwrap_or(Mac([0; 6]));
+    if link.index == host.interface {
+        return Err(Failure::Usage(format!("--sink {name}: another interface than -i, which sends")));
+    }
+    host.sink = Some(mac);
+    Ok(Host { interface: link.index, name: link.name, mac, mtu: link.mtu, ip: None, ..host.clone() })
 }
 
 fn raw_frames(error: std::io::Error) -> Failure {
@@ -284,7 +299,8 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
         return Err(Failure::Usage(format!("{size} bytes: {} takes at most {largest}", host.name)));
     }
     for &length in &test.sizes {
-        let point = test.point(0, length, host.mac, &options.peers, options.limits.max_seconds);
+        let everybody: Vec<Mac> = options.peers.iter().chain(&options.bystanders).copied().collect();
+        let point = test.point(0, length, host.mac, &everybody, options.limits.max_seconds);
         for job in point.peers.iter().chain([&point.local]) {
             job.check(&options.limits, host.mtu).map_err(Failure::Usage)?;
         }
@@ -301,7 +317,8 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
         return Ok(());
     }
     let store = Store::new(options.folder.clone()).map_err(not_started)?;
-    let run = Run::open(&host, test, &options.peers, output, options.steps, store).map_err(no_session)?;
+    let everybody: Vec<Mac> = options.peers.iter().chain(&options.bystanders).copied().collect();
+    let run = Run::open(&host, test, &everybody, output, options.steps, store).map_err(no_session)?;
     let (summary, files) = run.run();
     finish(options, &summary, files, output)
 }

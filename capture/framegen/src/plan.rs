@@ -65,6 +65,15 @@ pub enum Direction {
     Both,
 }
 
+/// To whom those answer who were asked as a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answers {
+    #[default]
+    Unicast,
+    Group,
+}
+
 /// A test as the command line asks for it; it stands like this in the summary.
 #[derive(Clone, Debug, Serialize)]
 pub struct Test {
@@ -90,6 +99,10 @@ pub struct Test {
     pub timeout_ms: f64,
     pub drain_ms: f64,
     pub group: Option<Mac>,
+    /// Whether the answers go to the group, too.
+    pub answers: Answers,
+    /// How many of the last nodes only count what they overhear of a stream that is for another.
+    pub bystanders: u16,
     /// Frames go to an address nobody has answered from.
     pub unknown_peer: bool,
     #[serde(skip)]
@@ -176,6 +189,7 @@ impl Test {
             expect: Vec::new(),
             respond: false,
             group: None,
+            answer_group: false,
             log: self.kind != TestKind::Background && self.histogram_ns.is_none(),
             max_seconds: left_s,
         };
@@ -198,11 +212,17 @@ impl Test {
             return point;
         }
         let to_peer = self.kind != TestKind::ManyToOne && self.direction != Direction::FromPeer;
-        for (node, (&peer, peer_job)) in nodes.zip(peers.iter().zip(&mut point.peers)) {
+        let meant = peers.len().saturating_sub(usize::from(self.bystanders));
+        for job in &mut point.peers[meant..] {
+            let overheard = peers.first().copied();
+            job.expect.push(Expect { source: own, stream: TO_PEER, node: 0, planned, length, overheard });
+        }
+        for (node, (&peer, peer_job)) in nodes.zip(peers[..meant].iter().zip(&mut point.peers)) {
             if to_peer {
                 point.local.send = Some(self.send_job(peer, TO_PEER, planned, length, self.seed));
                 point.extra = Extra::Times(self.times_ns.clone());
-                peer_job.expect.push(Expect { source: own, stream: TO_PEER, node: 0, planned, length });
+                let overheard = None;
+                peer_job.expect.push(Expect { source: own, stream: TO_PEER, node: 0, planned, length, overheard });
                 point.flows.push(Flow { stream: TO_PEER, from: 0, to: node, planned: counted, length });
             }
             if self.peers_send() {
@@ -210,7 +230,8 @@ impl Test {
                 // Each sender its own sequence of intervals.
                 let seed = self.seed.wrapping_add(u64::from(node));
                 peer_job.send = Some(self.send_job(own, stream, planned, length, seed));
-                point.local.expect.push(Expect { source: peer, stream, node, planned, length });
+                let overheard = None;
+                point.local.expect.push(Expect { source: peer, stream, node, planned, length, overheard });
                 point.flows.push(Flow { stream, from: node, to: 0, planned: counted, length });
             }
         }
@@ -225,10 +246,16 @@ impl Test {
             peer_job.receive = Receive::Busy;
             peer_job.respond = true;
             peer_job.group = self.group;
-            peer_job.expect.push(Expect { source: own, stream: TO_PEER, node: 0, planned, length: request });
-            point.local.expect.push(Expect { source: peer, stream: TO_PEER, node, planned, length: response });
+            peer_job.answer_group = self.answers == Answers::Group;
+            let expect =
+                |source, node, length| Expect { source, stream: TO_PEER, node, planned, length, overheard: None };
+            peer_job.expect.push(expect(own, 0, request));
+            point.local.expect.push(expect(peer, node, response));
             point.flows.push(Flow { stream: TO_PEER, from: 0, to: node, planned: counted, length: request });
             point.flows.push(Flow { stream: TO_PEER, from: node, to: 0, planned: counted, length: response });
+        }
+        if self.answers == Answers::Group {
+            (point.local.group, point.local.answer_group) = (self.group, true);
         }
         point.extra = Extra::Asking(Asking {
             destination: self.group.unwrap_or(peers[0]),

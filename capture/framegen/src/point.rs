@@ -21,6 +21,8 @@ pub struct RawPoint {
     pub received: Vec<Logged>,
     pub frame_logs: Vec<LogFile>,
     pub trips: Option<Trips>,
+    /// How often each node's answer came first, second ...; None where one node answers.
+    pub places: Option<Vec<Vec<u64>>>,
 }
 
 impl RawPoint {
@@ -77,6 +79,7 @@ pub fn summarise(raw: &RawPoint, clocks: &[ClockFit], asks: bool) -> PointSummar
             None if asks => round_trips(&raw.point, results[0].sent, results[0].received),
             None => Vec::new(),
         },
+        places: raw.places.clone(),
         quality,
         frame_logs: raw.frame_logs.clone(),
     }

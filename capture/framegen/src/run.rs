@@ -13,6 +13,7 @@ use crate::plan::{Test, TestKind};
 use crate::plausible::doubt;
 use crate::point::{Logged, RawPoint, summarise};
 use crate::random::Random;
+use crate::roles::Order;
 use crate::session::{Session, SessionError};
 use crate::signals;
 use crate::step::{Step, Steps};
@@ -20,6 +21,7 @@ use crate::store::Store;
 use crate::summary::{Node, PointSummary, Summary};
 use crate::sync::{ClockFit, fit};
 use serde_json::json;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Clock exchanges with each peer before and after.
@@ -28,6 +30,8 @@ const TELL_EVERY: Duration = Duration::from_millis(250);
 /// What ends a job by itself may be late by this.
 const OVERTIME: Duration = Duration::from_millis(500);
 const STORE_EVERY: Duration = Duration::from_millis(500);
+/// A start that is told may be so far ahead: a peer takes silence for the end after three times that.
+const LATEST_START_NS: i64 = 1_000_000_000;
 
 pub struct Run<'a> {
     pub host: &'a Host,
@@ -42,6 +46,8 @@ pub struct Run<'a> {
     states: Vec<(u16, bool, String)>,
     /// Time spent waiting for the user does not count against the limit.
     waited: Duration,
+    /// When the first point begins, ns of this host's clock: told at "ready".
+    start_at: Option<i64>,
 }
 
 impl<'a> Run<'a> {
@@ -68,7 +74,8 @@ impl<'a> Run<'a> {
             }
         }
         let begin = Instant::now();
-        Ok(Run { host, test, peers, output, steps, store, sessions, begin, states: Vec::new(), waited: Duration::ZERO })
+        let (states, waited) = (Vec::new(), Duration::ZERO);
+        Ok(Run { host, test, peers, output, steps, store, sessions, begin, states, waited, start_at: None })
     }
 
     /// The whole test, and the files it left beside the frame logs. What went wrong stands in the summary.
@@ -189,13 +196,15 @@ impl<'a> Run<'a> {
         let result = self.steps.wait(step, self.output, || attention(&alive));
         self.sessions = alive.finish();
         self.waited += begin.elapsed();
-        result
+        self.start_at = result?;
+        Ok(())
     }
 
     fn point(&mut self, index: usize, id: u32, length: u16) -> Result<RawPoint, SessionError> {
         let used = (self.begin.elapsed() - self.waited).as_secs_f64();
         let left = self.test.limits.max_seconds - used;
-        let reachable = if self.test.unknown_peer { self.peers } else { &self.peers[..self.sessions.len()] };
+        let targets: Vec<Mac> = self.sessions.iter().map(Session::target).collect();
+        let reachable = if self.test.unknown_peer { self.peers } else { &targets };
         let mut point = self.test.point(id, length, self.host.mac, reachable, left.max(1e-3));
         point.peers.iter_mut().for_each(|job| job.point = index as u32);
         let mut raw = RawPoint {
@@ -208,6 +217,7 @@ impl<'a> Run<'a> {
             received: Vec::new(),
             frame_logs: Vec::new(),
             trips: None,
+            places: None,
             point,
         };
         if left <= 0.0 {
@@ -220,7 +230,14 @@ impl<'a> Run<'a> {
         }
         let mut engine = Engine::prepare(self.host, &raw.point.local, raw.point.extra.clone())?;
         self.store.begin(index, &engine.sent_log, &engine.received_log)?;
-        for session in &mut self.sessions {
+        // Those that only receive first, so that a common start is one of frames.
+        let mut senders = Vec::new();
+        for (session, job) in self.sessions.iter_mut().zip(&raw.point.peers) {
+            if job.send.is_some() { senders.push(session) } else { session.start()? }
+        }
+        wait_for(self.start_at.take(), self.host)?;
+        raw.started_unix_ns = unix_ns();
+        for session in senders {
             session.start()?;
         }
         let begin = Instant::now();
@@ -235,6 +252,7 @@ impl<'a> Run<'a> {
         let local = engine.finish();
         raw.blame(local.fault.clone());
         raw.trips = engine.shared.trips.lock().expect("no thread panics with it").take();
+        raw.places = places(&engine);
         let rows = raw.trips.as_ref().map_or_else(Vec::new, |trips| trips.rows(index as u32, u32::from(length)));
         raw.blame(self.store.histogram(&rows).err().map(|error| error.to_string()));
         raw.blame(watched.err().map(|error| error.to_string()));
@@ -258,7 +276,7 @@ impl<'a> Run<'a> {
             let ended = engine.shared.stopped();
             let waiting_for_peers = self.test.peers_send() && !peers.iter().all(|peer| peer.done);
             if ended || (local.done && !waiting_for_peers) {
-                self.tell_progress(index, local, &peers);
+                self.tell_progress(index, (local, places(engine)), &peers);
                 return Ok(());
             }
             attention(alive)?;
@@ -267,7 +285,7 @@ impl<'a> Run<'a> {
             }
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
-                self.tell_progress(index, local, &peers);
+                self.tell_progress(index, (local, places(engine)), &peers);
             }
             if stored.elapsed() >= STORE_EVERY {
                 stored = Instant::now();
@@ -283,18 +301,23 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn tell_progress(&self, index: usize, local: Progress, peers: &[Progress]) {
+    fn tell_progress(&self, index: usize, (local, places): (Progress, Option<Vec<Vec<u64>>>), peers: &[Progress]) {
         let planned: u64 = self.test.sizes.get(index).map_or(0, |&length| u64::from(self.test.planned(length)));
         let (sent, received): (u64, u64) = if self.test.peers_send() && local.sent == 0 {
             (total(peers.iter().map(|peer| peer.sent)), local.received)
         } else if self.test.kind.asks() {
             (local.sent, local.received)
         } else {
-            (local.sent, total(peers.iter().map(|peer| peer.received)))
+            let meant = peers.len().saturating_sub(usize::from(self.test.bystanders));
+            (local.sent, total(peers[..meant].iter().map(|peer| peer.received)))
         };
-        let fields = json!({"point": index, "points": self.test.sizes.len(), "sent": sent, "received": received,
+        let mut fields = json!({"point": index, "points": self.test.sizes.len(), "sent": sent, "received": received,
                             "planned": planned, "elapsed_s": (self.begin.elapsed() - self.waited).as_secs_f64()});
-        let text = format!("point {} of {}: {sent} sent, {received} received", index + 1, self.test.sizes.len());
+        let mut text = format!("point {} of {}: {sent} sent, {received} received", index + 1, self.test.sizes.len());
+        if let Some(places) = places {
+            text += &format!("; first of nodes 1, 2 ...: {:?}", places[0]);
+            fields["places"] = json!(places);
+        }
         self.output.event("progress", &fields, &text);
     }
 
@@ -309,8 +332,10 @@ impl<'a> Run<'a> {
             }
             let local = engine.progress();
             let sent = total(self.sessions.iter().map(|session| session.progress.sent));
+            let meant = self.sessions.len() - usize::from(self.test.bystanders);
             let all = |sent: u64, received: u64| received >= sent;
-            if all(sent, local.received) && self.sessions.iter().all(|s| all(local.sent, s.progress.received)) {
+            if all(sent, local.received) && self.sessions[..meant].iter().all(|s| all(local.sent, s.progress.received))
+            {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -374,9 +399,28 @@ impl<'a> Run<'a> {
     }
 }
 
+/// In which order several nodes answer, so far.
+fn places(engine: &Engine) -> Option<Vec<Vec<u64>>> {
+    engine.shared.order.get().map(Order::places).filter(|places| places.len() > 1)
+}
+
 /// Counts of peers are what they say.
 fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
+}
+
+/// Until a time of this host's clock; one that has passed is over.
+fn wait_for(start_ns: Option<i64>, host: &Host) -> Result<(), SessionError> {
+    let mut clock = host.clock.clone();
+    let Some(left) = start_ns.map(|start| start - clock.now()).filter(|&left| left > 0) else {
+        return Ok(());
+    };
+    if left > LATEST_START_NS {
+        let text = format!("a start in {:.1} s: it is at most 1 s after \"ready\"", left as f64 / 1e9);
+        return Err(SessionError::Io(io::Error::other(text)));
+    }
+    clock.wait_until(start_ns.unwrap_or_default(), || !signals::stop_requested());
+    Ok(())
 }
 
 /// What ends a run from outside.

@@ -30,12 +30,17 @@ pub struct Serving {
     /// End after this time.
     pub seconds: Option<f64>,
     pub allow_multicast: bool,
+    pub allow_broadcast: bool,
+    /// The host as test frames reach it, where nothing is sent.
+    pub sink: Option<Host>,
 }
 
 struct Shop {
     host: Host,
+    sink: Option<Host>,
     limits: Limits,
     allow_multicast: bool,
+    allow_broadcast: bool,
     engine: Option<Engine>,
     state: Vec<Record>,
 }
@@ -59,7 +64,14 @@ impl Workshop for Shop {
         if job.group.is_some() && !self.allow_multicast {
             return Err("this node joins no multicast group: it was started without --allow-multicast".into());
         }
-        let engine = self.host.speaking(job.framing).and_then(|host| Engine::prepare(&host, job, Extra::Nothing));
+        if job.answer_group && job.group == Some(Mac::BROADCAST) && !self.allow_broadcast {
+            return Err("this node answers no broadcast with one: it was started without --allow-broadcast".into());
+        }
+        if self.sink.is_some() && (job.send.is_some() || job.respond || job.framing == Framing::Udp) {
+            return Err("this node is a sink: it receives streams of raw frames, and sends nothing".into());
+        }
+        let receiving = self.sink.as_ref().unwrap_or(&self.host);
+        let engine = receiving.speaking(job.framing).and_then(|host| Engine::prepare(&host, job, Extra::Nothing));
         self.engine = Some(engine.map_err(|error| error.to_string())?);
         Ok(())
     }
@@ -114,19 +126,23 @@ pub fn serve(host: Host, serving: &Serving, output: &Output) -> io::Result<bool>
     }
     let descriptors: Vec<_> = sockets.iter().map(|(socket, ..)| socket.raw()).collect();
     let identity = host.identity();
+    let sink =
+        serving.sink.as_ref().map_or(String::new(), |sink| format!("; test frames to {} ({})", sink.name, sink.mac));
     output.event(
         "listening",
-        &json!({"interface": host.name, "mac": host.mac, "ip": host.ip, "host": identity.host, "version": identity.program,
+        &json!({"sink": host.sink, "interface": host.name, "mac": host.mac, "ip": host.ip, "host": identity.host, "version": identity.program,
                 "clock": host.clock.source()}),
         &match host.ip {
-            Some(ip) => format!("listening on {} ({}, {ip} for --udp)", host.name, host.mac),
-            None => format!("listening on {} ({})", host.name, host.mac),
+            Some(ip) => format!("listening on {} ({}, {ip} for --udp){sink}", host.name, host.mac),
+            None => format!("listening on {} ({}){sink}", host.name, host.mac),
         },
     );
     let shop = Shop {
         host: host.clone(),
+        sink: serving.sink.clone(),
         limits: serving.limits,
         allow_multicast: serving.allow_multicast,
+        allow_broadcast: serving.allow_broadcast,
         engine: None,
         state: Vec::new(),
     };

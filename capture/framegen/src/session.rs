@@ -144,6 +144,11 @@ impl Session {
         Ok(session)
     }
 
+    /// Where its test frames go: its own address, or that of its sink.
+    pub fn target(&self) -> Mac {
+        self.identity.sink.unwrap_or(self.peer)
+    }
+
     /// Hold the peer: nobody else can use it until it is released.
     pub fn claim(&mut self) -> Result<(), SessionError> {
         self.expect(&Request::Claim, |reply| matches!(reply, Reply::Claimed))

@@ -104,14 +104,19 @@ impl PacketSocket {
     /// Receive every frame that comes in at an interface, to whomever it is addressed, and none that goes out there.
     pub fn listen_to_all(&self, interface: u32) -> io::Result<()> {
         set_option(self.raw(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1i32)?;
+        self.overhear(interface)?;
+        self.bind_to(interface, libc::ETH_P_ALL as u16)
+    }
+
+    /// Let the interface take frames for others, as long as this socket is open.
+    pub fn overhear(&self, interface: u32) -> io::Result<()> {
         let membership = libc::packet_mreq {
             mr_ifindex: interface as i32,
             mr_type: libc::PACKET_MR_PROMISC as u16,
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        set_option(self.raw(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
-        self.bind_to(interface, libc::ETH_P_ALL as u16)
+        set_option(self.raw(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
     }
 
     fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {

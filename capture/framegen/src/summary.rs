@@ -44,6 +44,9 @@ pub struct PointSummary {
     pub suspect: bool,
     pub flows: Vec<FlowSummary>,
     pub round_trip_us: Vec<RoundTrip>,
+    /// How often the answer of each node (column) came first, second ... (row).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub places: Option<Vec<Vec<u64>>>,
     pub quality: Vec<NodeQuality>,
     pub frame_logs: Vec<LogFile>,
 }

@@ -6,7 +6,7 @@ use crate::job::{Receive, Transmit, largest_user};
 use crate::lists::{parse_sizes, parse_times};
 use crate::pacing::{Arrivals, Late};
 use crate::payload::Payload;
-use crate::plan::{Direction, Test, TestKind};
+use crate::plan::{Answers, Direction, Test, TestKind};
 use crate::udp;
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ pub struct Given {
     times_ns: Option<Arc<[f64]>>,
     late: Option<Late>,
     request_bytes: Option<u16>,
+    request_same: bool,
     direction: Option<Direction>,
     payload: Option<Payload>,
     receive: Option<Receive>,
@@ -31,6 +32,7 @@ pub struct Given {
     timeout_ms: Option<f64>,
     drain_ms: Option<f64>,
     group: Option<Mac>,
+    answers: Option<Answers>,
 }
 
 fn choice<T: Copy>(option: &str, text: &str, choices: &[(&str, T)]) -> Result<T, String> {
@@ -64,6 +66,7 @@ pub fn read_option(given: &mut Given, name: &str, option: &str, text: &str) -> R
             let choices = [("slip", Late::Slip), ("catch-up", Late::CatchUp), ("skip", Late::Skip)];
             given.late = Some(choice(option, text, &choices)?);
         }
+        "request-bytes" if text == "same" => given.request_same = true,
         "request-bytes" => given.request_bytes = Some(number(option, text)?),
         "direction" => {
             let choices =
@@ -84,13 +87,17 @@ pub fn read_option(given: &mut Given, name: &str, option: &str, text: &str) -> R
             given.receive = Some(choice(option, text, &choices)?);
         }
         "transmit" => {
-            given.transmit = Some(choice(option, text, &[("send", Transmit::Send), ("ring", Transmit::Ring)])?);
+            let choices = [("send", Transmit::Send), ("batch", Transmit::Batch), ("ring", Transmit::Ring)];
+            given.transmit = Some(choice(option, text, &choices)?);
         }
         "histogram-ns" => given.histogram_ns = Some(number(option, text)?).filter(|&ns| ns > 0),
         "marks" => given.marks = Some(number(option, text)?),
         "timeout-ms" => given.timeout_ms = Some(positive(option, text, false)?),
         "drain-ms" => given.drain_ms = Some(positive(option, text, true)?),
         "group" => given.group = Some(text.parse()?),
+        "answers" => {
+            given.answers = Some(choice(option, text, &[("unicast", Answers::Unicast), ("group", Answers::Group)])?);
+        }
         _ => return Ok(false),
     }
     Ok(true)
@@ -104,12 +111,18 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         if given && !fits { Err(format!("{option} does nothing in {name}")) } else { Ok(()) }
     };
     only_for(
-        given.request_bytes.is_some(),
+        given.request_bytes.is_some() || given.request_same,
         matches!(kind, TestKind::RequestResponse | TestKind::OneToMany),
         "--request-bytes",
     )?;
     only_for(given.direction.is_some(), matches!(kind, TestKind::Stream | TestKind::MaxRate), "--direction")?;
     only_for(given.group.is_some(), kind == TestKind::OneToMany, "--group")?;
+    only_for(given.answers.is_some(), kind == TestKind::OneToMany, "--answers")?;
+    only_for(
+        !options.bystanders.is_empty(),
+        matches!(kind, TestKind::Stream | TestKind::MaxRate) && given.direction.is_none_or(|d| d == Direction::ToPeer),
+        "--bystander",
+    )?;
     only_for(given.timeout_ms.is_some(), asks, "--timeout-ms")?;
     only_for(given.histogram_ns.is_some(), asks, "--histogram-ns")?;
     only_for(given.drain_ms.is_some(), streams, "--drain-ms")?;
@@ -131,8 +144,9 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
     if options.peers.len() > 1 && !kind.takes_many_peers() {
         return Err(format!("{name} takes one -p PEER"));
     }
-    if (1..options.peers.len()).any(|i| options.peers[..i].contains(&options.peers[i])) {
-        return Err("a -p PEER is named twice".into());
+    let everybody: Vec<Mac> = options.peers.iter().chain(&options.bystanders).copied().collect();
+    if (1..everybody.len()).any(|i| everybody[..i].contains(&everybody[i])) {
+        return Err("a -p PEER or --bystander is named twice".into());
     }
     let times = given.times_ns.unwrap_or_else(|| Arc::new([]));
     let arrivals = given.arrivals.unwrap_or(if times.is_empty() { Arrivals::Regular } else { Arrivals::File });
@@ -142,6 +156,9 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
     let direction = given.direction.unwrap_or(Direction::ToPeer);
     if !times.is_empty() && (direction != Direction::ToPeer || kind == TestKind::ManyToOne) {
         return Err("--times FILE is known on this host only: the stream must go from here to the peer".into());
+    }
+    if !options.bystanders.is_empty() && (options.allowed.unknown || options.framing == Framing::Udp) {
+        return Err("--bystander: with raw frames, and a peer that answers, only".into());
     }
     if options.allowed.unknown && (!streams || kind == TestKind::ManyToOne || direction != Direction::ToPeer) {
         return Err("--allow-unknown is for a stream to the peer: everything else needs its answers".into());
@@ -173,8 +190,10 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         return Err(format!("--count {count}: the file has {} times", times.len()));
     }
     let udp = options.framing == Framing::Udp;
-    if udp && given.transmit == Some(Transmit::Ring) {
-        return Err("--transmit ring sends raw frames only; --udp goes by the kernel's stack".into());
+    let at_once = if kind == TestKind::MaxRate && !udp { Transmit::Batch } else { Transmit::Send };
+    let transmit = given.transmit.unwrap_or(at_once);
+    if udp && transmit != Transmit::Send {
+        return Err("--transmit batch and ring send raw frames only; --udp goes by the kernel's stack".into());
     }
     if given.group.is_some_and(|group| udp::ip(group).is_some() != udp) {
         return Err(
@@ -192,17 +211,20 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         seed: given.seed.unwrap_or(1),
         burst: given.burst.unwrap_or(10),
         late: given.late.unwrap_or(Late::Slip),
-        request_bytes: matches!(kind, TestKind::RequestResponse | TestKind::OneToMany).then_some(request),
+        request_bytes: (matches!(kind, TestKind::RequestResponse | TestKind::OneToMany) && !given.request_same)
+            .then_some(request),
         direction,
         payload: given.payload.unwrap_or(Payload::Random),
         framing: options.framing,
         receive: given.receive.unwrap_or(if asks { Receive::Busy } else { Receive::Ring }),
-        transmit: given.transmit.unwrap_or(Transmit::Send),
+        transmit,
         marks: given.marks.unwrap_or(0),
         histogram_ns: given.histogram_ns,
         timeout_ms: given.timeout_ms.unwrap_or(100.0),
         drain_ms: given.drain_ms.unwrap_or(200.0),
         group: (kind == TestKind::OneToMany).then_some(given.group.unwrap_or(group)),
+        answers: given.answers.unwrap_or_default(),
+        bystanders: options.bystanders.len() as u16,
         unknown_peer: options.allowed.unknown,
         times_ns: times,
         limits: options.limits,

@@ -30,7 +30,7 @@ What is sent
   --burst N             frames a burst; default 10
   --times FILE          departures in us, one a line (implies --arrivals file)
   --late HOW            slip (default), catch-up, skip
-  --request-bytes N     of request-response and one-to-many; default 64
+  --request-bytes N     of request-response and one-to-many, or same: as the response; default 64
   --direction HOW       of a stream: to-peer (default), from-peer, both
   --payload HOW         random (default), ramp, constant
   --ethertype           EtherType 0x88B5 instead of a length field
@@ -38,11 +38,14 @@ What is sent
   --marks N             MARK frames before and after; default 0
   --histogram-ns N      count round trips in bins of N ns instead of logging frames: for very long scans
   --group ADDRESS       of one-to-many; default 03:00:00:46:47:01
+  --answers HOW         of one-to-many: unicast (default) or group
+  --bystander ADDRESS   a further node, of a stream: counts the frames that a switch floods to it
 
 How
   --receive HOW         busy, batch, ring, or hardware (the card's timestamps); default busy for round trips,
                         ring for streams
-  --transmit HOW        send (default) or ring
+  --transmit HOW        send, batch (of up to 16 frames where there is no pause), ring; default batch for max-rate
+                        of raw frames, else send
   --timeout-ms X        for a response; default 100
   --drain-ms X          for the last frames of a stream; default 200
   --cpu A[,B]           CPU of the sending thread, and of the receiving one
@@ -75,6 +78,7 @@ serve only
   --only ADDRESS        serve this master only
   --once                end after one session
   --seconds S           end after this time
+  --sink INTERFACE      receive test frames there, where nothing is ever sent: no switch learns its address
 
 switch only
   --plan FILE           what the switch is and does, TOML

@@ -65,7 +65,7 @@ impl Workshop for Fake {
 
 fn identity() -> Identity {
     let word = || "x".to_owned();
-    Identity { program: word(), host: word(), kernel: word(), interface: word(), mtu: 1500 }
+    Identity { program: word(), host: word(), kernel: word(), interface: word(), mtu: 1500, sink: None }
 }
 
 fn random_bytes(random: &mut Random, most: u64) -> Vec<u8> {

@@ -8,8 +8,8 @@ use crate::control::SILENCE_NS;
 use crate::socket::is_passing;
 use crate::trips::Trips;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 
 /// A link may come back within this time; shorter than the peer's patience, so that the cause is told, not the silence.
@@ -33,6 +33,35 @@ impl Refusals {
     }
 }
 
+/// How often the answer of each node came at each place.
+#[derive(Debug)]
+pub struct Order {
+    nodes: Vec<u16>,
+    counts: Vec<AtomicU64>,
+}
+
+impl Order {
+    pub fn of(nodes: Vec<u16>) -> Order {
+        let counts = nodes.iter().flat_map(|_| &nodes).map(|_| AtomicU64::new(0)).collect();
+        Order { nodes, counts }
+    }
+
+    /// An answer of `node` came after `before` others.
+    pub fn came(&self, node: u16, before: usize) {
+        if let Some(column) = self.nodes.iter().position(|&known| known == node)
+            && let Some(count) = self.counts.get(before * self.nodes.len() + column)
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A row a place, from the first on; a column a node.
+    pub fn places(&self) -> Vec<Vec<u64>> {
+        let rows = self.counts.chunks(self.nodes.len().max(1));
+        rows.map(|row| row.iter().map(|count| count.load(Ordering::Relaxed)).collect()).collect()
+    }
+}
+
 /// What the threads of one job share.
 #[derive(Debug)]
 pub struct Shared {
@@ -48,6 +77,8 @@ pub struct Shared {
     pub unstamped: AtomicU64,
     /// Of an asking node, where round trips are counted instead of logged.
     pub trips: Mutex<Option<Trips>>,
+    /// Of a node that asks several: how often each one's answer came first, second ...
+    pub order: OnceLock<Order>,
     fault: Mutex<Option<String>>,
 }
 
@@ -65,6 +96,7 @@ impl Shared {
             drops: AtomicU64::new(0),
             unstamped: AtomicU64::new(0),
             trips: Mutex::new(None),
+            order: OnceLock::new(),
             fault: Mutex::new(None),
         }
     }

@@ -49,6 +49,9 @@ impl Source {
         if let Some(group) = job.group {
             socket.join(host.interface, group)?;
         }
+        if job.expect.iter().any(|expect| expect.overheard.is_some()) {
+            socket.overhear(host.interface)?;
+        }
         socket.bind(host.interface, Some(job.framing))?;
         Ok(Source { socket, mode })
     }
@@ -167,10 +170,15 @@ impl Counting {
     /// Count a frame of ours; whether it is the first copy, if it is of a stream of this test and whole.
     pub fn counted(&mut self, seen: &Seen, time: i64, kind: Kind) -> Option<bool> {
         let header = seen.header;
-        let for_us = seen.destination == self.own || Some(seen.destination) == self.job.group;
+        let to_group = Some(seen.destination) == self.job.group;
+        let overheard = |expect: &Expect| expect.overheard == Some(seen.destination);
+        let for_us = seen.destination == self.own || to_group || self.job.expect.iter().any(overheard);
         if header.test != self.job.test || !for_us {
             self.foreign += 1;
             return None;
+        }
+        if to_group && self.job.respond && header.kind == Kind::Response {
+            return None; // what others answer to the group
         }
         if header.kind == Kind::Mark {
             self.marks += 1;
@@ -274,7 +282,8 @@ impl Responder {
     fn answer(&mut self, request: &Frame, clock: &mut Clock) {
         let user = usize::from(request.header.response).clamp(HEADER, self.largest);
         self.frame.clear();
-        self.frame.extend_from_slice(&ethernet_header(request.source, self.own, self.job.framing, user));
+        let to = self.job.group.filter(|_| self.job.answer_group).unwrap_or(request.source);
+        self.frame.extend_from_slice(&ethernet_header(to, self.own, self.job.framing, user));
         self.frame.resize(ETHERNET_HEADER + HEADER, 0);
         self.frame.extend_from_slice(self.pattern.of(request.header.sequence, user - HEADER));
         let header = Header {

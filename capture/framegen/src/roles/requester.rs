@@ -1,7 +1,7 @@
 //! Asks and waits: request-response, ping-pong, one-to-many. Request and reply are timed by one thread.
 
 use super::receiver::{Counting, Source};
-use super::{Refusals, Shared};
+use super::{Order, Refusals, Shared};
 use crate::frame::{ETHERNET_HEADER, HEADER, Header, Kind, Mac, build, ethernet_header};
 use crate::host::{Host, Role, involuntary_switches};
 use crate::job::{Job, Sent};
@@ -105,6 +105,7 @@ impl Requester {
         let mut next = start;
         let mut refusals = Refusals::default();
         let mut trips = asking.histogram_ns.map(Trips::new);
+        let order = shared.order.get_or_init(|| Order::of(self.job.expect.iter().map(|expect| expect.node).collect()));
 
         while header.sequence < asking.loops && !shared.stopped() {
             frame[ETHERNET_HEADER + HEADER..].copy_from_slice(pattern.of(header.sequence, user - HEADER));
@@ -149,10 +150,13 @@ impl Requester {
                 let result = self.source.receive(&mut clock, |bytes, time| {
                     let answer = counting.arrived(bytes, time, Kind::Response);
                     if answer.is_some_and(|(answer, first)| first && answer.header.sequence == header.sequence) {
-                        waiting -= 1;
-                        if let (Some(trips), Some((answer, _))) = (&mut trips, answer) {
-                            trips.add(answer.header.node, time - now);
+                        if let Some((answer, _)) = answer {
+                            order.came(answer.header.node, responders - waiting);
+                            if let Some(trips) = &mut trips {
+                                trips.add(answer.header.node, time - now);
+                            }
                         }
+                        waiting -= 1;
                     }
                 });
                 if let Err(error) = result {

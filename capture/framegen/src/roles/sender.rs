@@ -9,6 +9,7 @@ use crate::log::{LogWriter, Record};
 use crate::pacing::{Ceiling, Pacer, Schedule};
 use crate::payload::{Pattern, mark};
 use crate::ring::TransmitRing;
+use crate::sendbatch::SendBatch;
 use crate::socket::PacketSocket;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -23,6 +24,7 @@ const SLEEP_NS: i64 = 3_000_000;
 /// The way a frame takes into the kernel.
 pub enum Transmitter {
     Send(PacketSocket),
+    Batch(PacketSocket, SendBatch),
     Ring(PacketSocket, TransmitRing),
 }
 
@@ -31,15 +33,17 @@ impl Transmitter {
         let socket = PacketSocket::new(crate::socket::Traffic::Test)?;
         let ring = (transmit == Transmit::Ring).then(|| TransmitRing::new(&socket)).transpose()?;
         socket.bind(host.interface, None)?;
-        Ok(match ring {
-            Some(ring) => Transmitter::Ring(socket, ring),
-            None => Transmitter::Send(socket),
+        Ok(match (ring, transmit) {
+            (Some(ring), _) => Transmitter::Ring(socket, ring),
+            (None, Transmit::Batch) => Transmitter::Batch(socket, SendBatch::default()),
+            (None, _) => Transmitter::Send(socket),
         })
     }
 
     fn send(&mut self, frame: &[u8], hold: bool) -> io::Result<()> {
         match self {
             Transmitter::Send(socket) => socket.send(frame),
+            Transmitter::Batch(socket, batch) => batch.send(socket.raw(), frame, hold),
             Transmitter::Ring(socket, ring) => ring.send(socket, frame, hold),
         }
     }
@@ -47,6 +51,7 @@ impl Transmitter {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Transmitter::Send(_) => Ok(()),
+            Transmitter::Batch(socket, batch) => batch.flush(socket.raw()),
             Transmitter::Ring(socket, ring) => ring.flush(socket),
         }
     }

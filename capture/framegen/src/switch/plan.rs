@@ -184,6 +184,9 @@ pub struct TestPlan {
     /// The node that steers, and its peers.
     pub steering: String,
     pub peers: Vec<String>,
+    /// Nodes that count what the switch floods to them.
+    #[serde(default)]
+    pub bystanders: Vec<String>,
     /// Of a companion: what it is to the first test.
     pub role: Option<String>,
     pub name: Option<String>,
@@ -192,6 +195,13 @@ pub struct TestPlan {
     /// framegen's options.
     #[serde(flatten)]
     pub options: toml::Table,
+}
+
+impl TestPlan {
+    /// Node 0, 1, ...
+    pub fn nodes(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.steering).chain(&self.peers).chain(&self.bystanders)
+    }
 }
 
 /// PAUSE frames that a node sends.
@@ -238,7 +248,7 @@ impl SwitchPlan {
             refuse(self.switch.is_some() && self.ports.len() > self.nodes.len(), "[[ports]]: node n is on port n");
             let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
             refuse((1..names.len()).any(|i| names[..i].contains(&names[i])), "[[nodes]]: two have the same name");
-            for name in self.tests.iter().flat_map(|test| test.peers.iter().chain([&test.steering])) {
+            for name in self.tests.iter().flat_map(TestPlan::nodes) {
                 refuse(!names.contains(&name.as_str()), &format!("[[tests]]: there is no node {name}"));
             }
             for pause in &self.pauses {

@@ -180,7 +180,8 @@ impl Play {
                 ..header
             };
             let own = world.nodes[part.host].mac;
-            world.send(part.host, at, parcel(frame.source, own, answer));
+            let to = part.job.group.filter(|_| part.job.answer_group).unwrap_or(frame.source);
+            world.send(part.host, at, parcel(to, own, answer));
             count(&mut part.answered, answer.send_ns);
             part.sent_writer.push(Record::sent(&answer, u32::from(answer.length), UNKNOWN_LATENESS));
         }
@@ -200,6 +201,7 @@ impl Play {
             received: Vec::new(),
             frame_logs: Vec::new(),
             trips: None,
+            places: None,
             point: self.point,
         };
         for part in self.parts {

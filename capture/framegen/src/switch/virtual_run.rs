@@ -23,7 +23,9 @@ use toml::{Table, Value};
 /// framegen's command line for a test of the plan, and what it makes of it.
 fn read_test(plan: &TestPlan, macs: &[Mac]) -> Result<Test, String> {
     let mut words: Vec<String> = ["framegen", &plan.kind, "-i", "virtual"].map(str::to_owned).to_vec();
-    words.extend(macs.iter().flat_map(|mac| ["-p".to_owned(), mac.to_string()]));
+    let (peers, bystanders) = macs.split_at(plan.peers.len());
+    words.extend(peers.iter().flat_map(|mac| ["-p".to_owned(), mac.to_string()]));
+    words.extend(bystanders.iter().flat_map(|mac| ["--bystander".to_owned(), mac.to_string()]));
     for (key, value) in &plan.options {
         let option = format!("--{}", key.replace('_', "-"));
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -68,8 +70,7 @@ pub fn run(plan: &SwitchPlan, text: &str, folder: &Path) -> Result<io::Result<()
     let mut random = Random::new(plan.seed ^ 0x5851_F42D_4C95_7F2D);
     let (mut tests, mut faults) = (Vec::new(), Vec::new());
     for (number, test) in plan.tests.iter().enumerate() {
-        let hosts: Vec<usize> =
-            std::iter::once(&test.steering).chain(&test.peers).map(|name| index_of(plan, name)).collect();
+        let hosts: Vec<usize> = test.nodes().map(|name| index_of(plan, name)).collect();
         let macs: Vec<Mac> = hosts[1..].iter().map(|&host| nodes[host].mac).collect();
         let session = (random.word() >> 32) as u32;
         match read_test(test, &macs) {
@@ -105,6 +106,7 @@ fn carry_out(
     conductor.run()?;
     let names: Vec<String> = (1..plan.tests.len()).map(|number| companion(plan, number)).collect();
     let Conductor { world, tests, paused, .. } = conductor;
+    write_pauses(plan, &paused, folder)?;
     let first = tests[0].first_frame;
     let mut companions = Vec::new();
     for (number, test) in tests.into_iter().enumerate().rev() {
@@ -121,8 +123,9 @@ fn carry_out(
             if !companions.is_empty() {
                 more.insert("companions".into(), Value::Array(std::mem::take(&mut companions)));
             }
-            more.extend(write_pauses(plan, &paused, folder)?.map(|pauses| ("pauses".to_owned(), pauses)));
         }
+        let pauses = paused_hosts(plan, &paused, &test.hosts, number);
+        more.extend(pauses.map(|pauses| ("pauses".to_owned(), pauses)));
         write_test(plan, &world.nodes, test, &place, more)?;
     }
     Ok(())
@@ -165,8 +168,7 @@ fn tables(plan: &SwitchPlan, number: usize) -> Table {
 }
 
 /// `pauses-NAME.csv` of each node that sent PAUSE frames.
-fn write_pauses(plan: &SwitchPlan, paused: &[Paused], folder: &Path) -> io::Result<Option<Value>> {
-    let mut entries = Vec::new();
+fn write_pauses(plan: &SwitchPlan, paused: &[Paused], folder: &Path) -> io::Result<()> {
     for (number, node) in plan.nodes.iter().enumerate() {
         let rows: Vec<String> = paused
             .iter()
@@ -176,12 +178,22 @@ fn write_pauses(plan: &SwitchPlan, paused: &[Paused], folder: &Path) -> io::Resu
         if rows.is_empty() {
             continue;
         }
-        let name = format!("pauses-{}.csv", node.name);
-        whole(folder, &name, &format!("time_ns,quanta\n{}", rows.concat()))?;
-        let entry = [("file".to_owned(), name.into()), ("host".to_owned(), node.name.clone().into())];
-        entries.push(Value::Table(entry.into_iter().collect()));
+        whole(folder, &format!("pauses-{}.csv", node.name), &format!("time_ns,quanta\n{}", rows.concat()))?;
     }
-    Ok((!entries.is_empty()).then_some(Value::Array(entries)))
+    Ok(())
+}
+
+/// Those of them that are hosts of a test.
+fn paused_hosts(plan: &SwitchPlan, paused: &[Paused], hosts: &[usize], test: usize) -> Option<Value> {
+    let up = if test == 0 { "" } else { "../../" };
+    let entry = |&host: &usize| {
+        let name = &plan.nodes[host].name;
+        let file = format!("{up}pauses-{name}.csv");
+        Value::Table([("file".to_owned(), file.into()), ("host".to_owned(), name.clone().into())].into_iter().collect())
+    };
+    let mine: Vec<Value> =
+        hosts.iter().filter(|&&host| paused.iter().any(|pause| pause.node == host)).map(entry).collect();
+    (!mine.is_empty()).then_some(Value::Array(mine))
 }
 
 fn write_test(plan: &SwitchPlan, nodes: &[Node], mut test: Testing, folder: &Path, more: Table) -> io::Result<()> {
@@ -204,6 +216,7 @@ fn write_test(plan: &SwitchPlan, nodes: &[Node], mut test: Testing, folder: &Pat
         kernel: "none: simulated".into(),
         interface: format!("port{host}"),
         mtu: 1500,
+        sink: None,
     };
     let summary = Summary {
         format: 1,
