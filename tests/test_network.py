@@ -15,6 +15,7 @@ import pcitrace
 from pcitrace import network
 from pcitrace.cli import main
 from pcitrace.errors import ConfigurationError
+from pcitrace.network.delays import delay
 
 ATLAS = partial(netlogs.one_way_us, a=26.32, b=0.0235)
 BLADE = partial(netlogs.one_way_us, a=6.243, b=0.0519, cell=64, d=0.035)
@@ -209,3 +210,18 @@ def test_what_a_frame_costs_its_hosts(tmp_path: Path) -> None:
     (run / "after.json").write_text(json.dumps(told | {"interrupts_total": 10}))  # it was started anew
     [result] = network.of_paths([run]).results
     assert result.parameters["interrupts_per_frame"].value is None
+
+
+@pytest.mark.parametrize("name", ["median", "q10"])
+def test_the_error_of_a_quantile_of_many_equal_times_is_its_scatter(name: str) -> None:
+    """A clock of 1 ns, more frames than it has steps: within their error all are alike."""
+    random = np.random.default_rng(4)
+    found = []
+    for _ in range(100):
+        times = np.round(random.normal(5000, 60, 40_000)) / 1e3
+        one = delay(times, 0.001)
+        assert one is not None
+        found.append(one.statistic(name))
+    values, sigma = np.array(found).T
+    assert 0.8 < values.std(ddof=1) / np.sqrt((sigma**2).mean()) < 1.25
+    assert sigma.min() > 0.5 * sigma.mean(), "each error, not only their mean"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pytest
 from matplotlib import pyplot
 
 from pcitrace import network
-from pcitrace.analysed import bus_constants
+from pcitrace.analysed import bus_constants, buses
 from pcitrace.cli import main
 from pcitrace.errors import ConfigurationError, FitError
 from pcitrace.network import constants
@@ -29,6 +30,7 @@ from pcitrace.network.constants import bench, render
 from pcitrace.network.families import calculated_minimum_us
 from pcitrace.network.hosts import separations
 from pcitrace.plot import network as draw
+from pcitrace.report.network import page as report_page
 from pcitrace.simulate import simulate
 
 OUTPUTS = Path(__file__).resolve().parent.parent / "fixtures" / "network"
@@ -347,3 +349,34 @@ def test_a_simulated_bench_gives_t_sw_and_the_budget_of_its_slope(tmp_path: Path
     assert budget["sending bus"] == pytest.approx(0.00758, rel=0.01)
     assert budget["receiving bus"] == pytest.approx(0.00792, rel=0.01)
     assert abs(budget["difference"]) < 0.0002
+    page = report_page(network.Network((replace(result, path="run"),), ()))
+    assert "receiving bus" in page
+    assert "<h2>request-response over run</h2>" in page
+
+
+@pytest.mark.parametrize("asymmetry_us", [0.0, 6.0])
+def test_one_analyser_shows_how_far_clocks_are_off(tmp_path: Path, asymmetry_us: float) -> None:
+    """Exchanges whose one direction takes longer mislead both clocks by half of it, and the analyser sees that."""
+    run = tmp_path / "run"
+    simulate("acenic-fig3.1", run)
+    ahead = 4_321_000
+    for name, column in (("B-sent", "send_ns"), ("B-received", "receive_ns"), ("A-received", "send_ns")):
+        log = np.load(run / "frames" / f"{name}.npy")
+        log[column] += ahead
+        np.save(run / "frames" / f"{name}.npy", log)
+    start = np.load(run / "frames" / "A-sent.npy")["send_ns"]
+    there = int(20_000 + 1000 * asymmetry_us)
+    times = np.zeros(len(start), netlogs.EXCHANGE)
+    times["request_sent_ns"] = start
+    times["request_received_ns"] = start + there + ahead
+    times["reply_sent_ns"] = times["request_received_ns"] + 1000
+    times["reply_received_ns"] = times["reply_sent_ns"] - ahead + 20_000
+    np.save(run / "clock.npy", times)
+    said = (run / "run.toml").read_text().replace("format = 1", "format = 2", 1)
+    table = '[[clock_exchanges]]\nfile = "clock.npy"\nhost = "B"\nreference = "A"\n\n'
+    (run / "run.toml").write_text(said.replace("[[captures]]", table + "[[captures]]", 1))
+    assert "clock_off_us" not in network.of_paths([run]).results[0].parameters
+    off = network.of_paths([run], bus_frames=buses()[1]).results[0].parameters["clock_off_us"]
+    assert off.value is not None
+    assert off.value == pytest.approx(-asymmetry_us / 2, abs=max(4 * (off.sigma or 0), 0.5))
+    assert off.n > 100

@@ -192,3 +192,79 @@ def test_who_answers_a_group_first(tmp_path: Path) -> None:
     [result] = network.of_paths([switch(tmp_path, "run", plan)]).results
     answers = result.tables["answers"].set_index("node")["median_us"]
     assert answers.diff().dropna().tolist() == pytest.approx([14, 20], abs=0.1)
+
+
+def test_each_run_of_a_sweep_has_its_own_clocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A host that was started anew between two runs: its clock is another one."""
+    again = CLOCK.replace("12345.678", "-777.0")
+    assert again != CLOCK
+    for number, (spacing, clock) in enumerate(((30, CLOCK), (60, again))):
+        ends = "".join(NODE.format(name=name, jitter=0.03, rest=clock if name == "B" else "") for name in "AB")
+        plan = ends + asked("stream", [1000], 300, f"spacing_us = {spacing}\n")
+        switch(tmp_path / "sweep" if number else _made(tmp_path / "sweep"), f"{number}", plan, seed=number + 1)
+    [result] = told(capsys, tmp_path / "sweep")
+    for point in result["points"]:
+        near(point["parameters"]["latency_us"], 3 + 7.6 + 1026 * 0.008 + 1.5)
+
+
+PAIR = """[[tests]]
+kind = "stream"
+steering = "C"
+peers = ["D"]
+name = "other"
+role = "pair"
+sizes = [1000]
+count = 200
+spacing_us = 25
+"""
+
+
+def test_companions_of_a_sweep_are_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, spacing in enumerate((25, 50)):
+        plan = hosts("ABCD") + "[switch]\n" + asked("stream", [1000], 200, f"spacing_us = {spacing}\n") + PAIR
+        switch(tmp_path / "sweep" if number else _made(tmp_path / "sweep"), f"{number}", plan, seed=number + 1)
+    own, pair = told(capsys, tmp_path / "sweep")
+    assert [point["spacing_us"] for point in own["points"]] == [25, 50]
+    assert len(pair["points"]) == 2
+    assert "pair of" in pair["path"]
+    assert pair["parameters"]["received"]["value"] == 400
+
+
+@pytest.mark.parametrize("pauses", [True, False], ids=["the switch pauses the sender", "it drops"])
+def test_a_stream_is_held_up_by_another_one(pauses: bool, tmp_path: Path) -> None:
+    """A sends to B, and to C whose port is paused: a switch that sends PAUSE to A stops both streams."""
+    fabric = "[switch]\nport_frames = 50\n" + ("pause_above_frames = 20\n" if pauses else "")
+    free = asked("stream", [1000], 1000, "spacing_us = 40\n")
+    held = free.replace('peers = ["B"]', 'peers = ["C"]\nname = "held"\nrole = "other"')
+    pause = '[[pauses]]\nnode = "C"\nstart_us = 5000\nduration_us = 20000\n'
+    alone = switch(tmp_path, "alone", hosts("ABC") + fabric + free)
+    beside = switch(tmp_path, "beside", hosts("ABC") + fabric + free + held + pause, seed=2)
+    found = network.of_paths([alone, beside])
+    ratio = found["head-of-line"].parameters["beside_ratio"].value
+    assert ratio is not None
+    if pauses:
+        assert 0.6 < ratio < 0.75  # 40 ms of sending, 20 of them stopped
+    else:
+        assert ratio == pytest.approx(1, abs=0.002)
+    assert any("held up" in text for text in found.findings) == pauses
+
+
+def test_frames_for_nobody_known_are_overheard(tmp_path: Path) -> None:
+    stream = asked("stream", [500], 100, 'bystanders = ["C"]\n')
+    for name, fabric in (("floods", "[switch]\nlearn = false\n"), ("learns", "[switch]\n")):
+        [result] = network.of_paths([switch(tmp_path, name, hosts("ABC") + fabric + stream)]).results
+        assert result.parameters["received"].value == 100
+        rows = result.tables["flooding"].to_dict("records") if "flooding" in result.tables else []
+        assert [(row["bystander"], row["frames"]) for row in rows] == ([(2, 100)] if name == "floods" else [])
+
+
+def test_a_group_is_answered_as_a_group(tmp_path: Path) -> None:
+    """Request and answer by multicast: the line is that of the path, and the switch floods both."""
+    test = asked("one-to-many", "64:1500:200", 50, 'request_bytes = "same"\nanswers = "group"\n')
+    run = switch(tmp_path, "run", hosts("ABC") + SWITCH + test)
+    [result] = network.of_paths([run]).results
+    slope, intercept = (result.parameters[name] for name in ("slope_us_per_byte", "intercept_us"))
+    assert abs(slope.value - (0.0076 + 0.016)) < 4 * slope.sigma  # type: ignore[operator]
+    assert abs(intercept.value - (3 + 2 + 1.5 + 0.35 + 2 * 26 * 0.008)) < 4 * intercept.sigma  # type: ignore[operator]
+    copies = [row for row in truth(run) if row["action"] == "forward"]
+    assert len(copies) == 50 * 2 * 2  # two ports each way

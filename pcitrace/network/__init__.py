@@ -7,7 +7,7 @@ Nothing of a bus is needed; where one was recorded with the frames its constants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from pcitrace.errors import ConfigurationError
 from pcitrace.network import importers
 from pcitrace.network.analysis import analyse
 from pcitrace.network.budget import BusConstants, with_bus
+from pcitrace.network.hosts import blocking
 from pcitrace.network.measurement import Measurement, open_folder
 from pcitrace.network.parameter import Parameter
 from pcitrace.network.paths import subtraction
 from pcitrace.network.result import Result
+from pcitrace.network.timebase import BusFrames, with_timebase
 
 __all__ = ["Measurement", "Network", "Parameter", "Result", "analyse", "of_paths", "open_folder"]
 
@@ -54,7 +56,11 @@ class Network:
 
 
 def of_paths(
-    paths: Iterable[str | Path], *, clock_method: str = "hull", bus_constants: BusConstants | None = None
+    paths: Iterable[str | Path],
+    *,
+    clock_method: str = "hull",
+    bus_constants: BusConstants | None = None,
+    bus_frames: BusFrames | None = None,
 ) -> Network:
     """Analyse folders and files.
 
@@ -68,6 +74,9 @@ def of_paths(
     bus_constants : callable, optional
         Gives the constants of the buses of a run folder, such as :func:`pcitrace.analysed.bus_constants`; without it
         t_sw and the budget of the slope are not worked out.
+    bus_frames : callable, optional
+        Gives the frames that the buses show, such as the second of :func:`pcitrace.analysed.buses`; without it clocks
+        are not held against the analyser.
 
     Returns
     -------
@@ -83,36 +92,48 @@ def of_paths(
         if path.is_file():
             results.append(importers.read(path))
         else:
-            results += [one for part in _measurements(path) for one in _results(part, clock_method, bus_constants)]
+            results += [
+                one for part in _measurements(path) for one in _results(part, clock_method, bus_constants, bus_frames)
+            ]
     results = importers.together(results)
     companions = [other for one in results for other in _companions(one, clock_method)]
-    results += subtraction([one for one in results if one.latency is not None]) + companions
+    compared = subtraction([one for one in results if one.latency is not None]) + blocking(results)
+    results += compared + companions
     findings = tuple(dict.fromkeys(text for one in results for text in one.findings))
     return Network(tuple(results), findings)
 
 
-def _results(one: Measurement, clock_method: str, bus_constants: BusConstants | None) -> list[Result]:
+def _results(
+    one: Measurement, clock_method: str, bus_constants: BusConstants | None, bus_frames: BusFrames | None
+) -> list[Result]:
     """Return what the frames of a folder say, and the outputs of other programs in it."""
-    outputs = [
-        replace(importers.read(one.folder / entry["file"], entry["tool"]), path=one.path.name)
-        for entry in one.run.get("tool_outputs", ())
-    ]
+    outputs = importers.calls(
+        [
+            (entry.get("value"), replace(importers.read(one.folder / entry["file"], entry["tool"]), path=one.path.name))
+            for entry in one.run.get("tool_outputs", ())
+        ]
+    )
     if outputs and not one.points:
         return outputs
-    return [with_bus(analyse(one, clock_method=clock_method), bus_constants), *outputs]
+    found = with_bus(analyse(one, clock_method=clock_method), bus_constants)
+    return [with_timebase(found, bus_frames, clock_method), *outputs]
 
 
 def _companions(one: Result, clock_method: str) -> Iterator[Result]:
     """Yield what was under way at the same time."""
     if one.measurement is None:
         return
-    for entry in one.measurement.run.get("companions", ()):
-        found = open_folder(one.measurement.folder / entry["folder"])
-        name = f"{found.path.name}, {entry['role']} of {one.path}"
+    alike: dict[str, list[Measurement]] = {}
+    for folder, entry in one.measurement.companions:
+        found = open_folder(folder)
         lag = f", its first frame {entry['lag_us']:.6g} us after" if "lag_us" in entry else ""
-        said = f"{one.measurement.folder}: {entry['folder']} was under way at the same time ({entry['role']}{lag})"
+        said = f"{folder.parent.parent}: {entry['folder']} was under way at the same time ({entry['role']}{lag})"
+        where = found.path.name if found.path.stated else entry["folder"]
+        name = f"{where}, {entry['role']} of {one.path}"
         found = replace(found, path=replace(found.path, name=name), findings=(said, *found.findings))
-        yield analyse(found, clock_method=clock_method)
+        alike.setdefault(entry["folder"], []).append(found)
+    for same in alike.values():
+        yield analyse(_sweep(same, same[0].folder), clock_method=clock_method)
 
 
 def _measurements(path: Path) -> Iterator[Measurement]:
@@ -130,9 +151,16 @@ def _measurements(path: Path) -> Iterator[Measurement]:
         name = part.path.name if part.path.stated else str(path)
         alike.setdefault((part.kind, name), []).append(part)
     for (_, name), same in alike.items():
-        points = tuple(point for one in same for point in one.points)
-        findings = tuple(text for one in same for text in one.findings)
-        yield replace(same[0], folder=path, path=replace(same[0].path, name=name), points=points, findings=findings)
+        yield replace(_sweep(same, path), path=replace(same[0].path, name=name))
+
+
+def _sweep(same: Sequence[Measurement], folder: Path) -> Measurement:
+    """Return runs of one kind over one path as one measurement."""
+    points = tuple(point for one in same for point in one.points)
+    findings = tuple(text for one in same for text in one.findings)
+    beside = tuple(entry for one in same for entry in one.companions)
+    parts = tuple(same) if len(same) > 1 else ()
+    return replace(same[0], folder=folder, points=points, companions=beside, parts=parts, findings=findings)
 
 
 def _is_run(path: Path) -> bool:

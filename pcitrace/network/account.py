@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pcitrace.network.logs import CORRUPT, DUPLICATE, UNKNOWN_NS, Log
+from pcitrace.network.logs import CORRUPT, DUPLICATE, UNKNOWN_NS, Log, untimed
+from pcitrace.network.pieces import least_difference, pieces
 
 __all__ = ["Account", "account"]
 
@@ -77,13 +78,15 @@ def account(sent: Log | None, received: Log | None, name: str = "") -> Account:
         return Account(
             count, None, None, None, None, None, none, none, none, none, none, none.astype(np.uint32), tuple(findings)
         )
-    damaged, copies = (received.flags & CORRUPT) != 0, (received.flags & DUPLICATE) != 0
-    first = received if not (damaged.any() or copies.any()) else received[~damaged & ~copies]
+    first, corrupt, copies_seen = received, 0, 0
+    if received.flags.any():
+        damaged, copies = (received.flags & CORRUPT) != 0, (received.flags & DUPLICATE) != 0
+        first, corrupt, copies_seen = received[~damaged & ~copies], int(damaged.sum()), int((copies & ~damaged).sum())
     again = _repeated(first.sequence)
     if again is not None:
         findings.append(f"{name}: {int(again.sum())} frames arrived again, not marked as copies; counted as such")
         first = first[~again]
-    copies_seen = int((copies & ~damaged).sum()) + (0 if again is None else int(again.sum()))
+        copies_seen += int(again.sum())
     overtaken = _overtaken(first.sequence)
     lost_at = none
     if sent is not None:
@@ -91,16 +94,16 @@ def account(sent: Log | None, received: Log | None, name: str = "") -> Account:
         if strange:
             findings.append(f"{name}: {strange} frames were received that the sender's log does not have")
     findings += _clock_findings(first, name)
-    timed = first.receive_ns != UNKNOWN_NS
-    timed &= first.send_ns != UNKNOWN_NS
-    kept = first if timed.all() else first[timed]
+    kept = first
+    if any(untimed(times) for times in (first.receive_ns, first.send_ns)):
+        kept = first[(first.receive_ns != UNKNOWN_NS) & (first.send_ns != UNKNOWN_NS)]
     return Account(
         sent=None if sent is None else len(sent),
         received=len(first),
         lost=None if sent is None else len(lost_at),
         duplicated=copies_seen,
         reordered=len(overtaken),
-        corrupt=int(damaged.sum()),
+        corrupt=corrupt,
         lost_at=lost_at,
         extents=_extents(first.sequence, overtaken),
         arrival_ns=kept.receive_ns,
@@ -125,7 +128,7 @@ def _repeated(sequence: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_] | None:
 
 def _overtaken(sequence: npt.NDArray[np.uint32]) -> Integers:
     """Return the places of frames that a later number overtook."""
-    if len(sequence) < 2:
+    if len(sequence) < 2 or bool((sequence[1:] > sequence[:-1]).all()):
         return np.empty(0, np.int64)
     return np.flatnonzero(sequence[1:] < np.maximum.accumulate(sequence)[:-1]) + 1
 
@@ -146,9 +149,11 @@ def _missing(sent: npt.NDArray[np.uint32], arrived: npt.NDArray[np.uint32]) -> t
     highest = int(max(sent.max(initial=0), arrived.max(initial=0)))
     if highest < 8 * (len(sent) + len(arrived)) + 1024:
         there, known = np.zeros(highest + 1, np.bool_), np.zeros(highest + 1, np.bool_)
-        there[arrived] = True
-        known[sent] = True
-        return np.flatnonzero(~there[sent]), int((there & ~known).sum())
+        for marks, numbers in ((there, arrived), (known, sent)):
+            for here in pieces(len(numbers)):
+                marks[numbers[here]] = True
+        came = np.concatenate([there[sent[here]] for here in pieces(len(sent))] or [np.empty(0, np.bool_)])
+        return np.flatnonzero(~came), int((there & ~known).sum())
     return np.flatnonzero(~np.isin(sent, arrived)), int((~np.isin(arrived, sent)).sum())
 
 
@@ -156,13 +161,12 @@ def _clock_findings(log: Log, name: str) -> list[str]:
     """Return where times cannot be those of a clock."""
     if len(log) < 2:
         return []
-    if (log.receive_ns == UNKNOWN_NS).any():
+    if untimed(log.receive_ns):
         return [f"{name}: {int((log.receive_ns == UNKNOWN_NS).sum())} frames have no time of arrival"]
-    back = np.diff(log.receive_ns)
-    at = int(back.argmin())
-    if back[at] >= -BACK_NS:
+    back, at = least_difference(log.receive_ns)
+    if back >= -BACK_NS:
         return []
-    return [f"{name}: the receiver's clock goes back by {-back[at] / 1e3:.3f} us at frame {int(log.sequence[at + 1])}"]
+    return [f"{name}: the receiver's clock goes back by {-back / 1e3:.3f} us at frame {int(log.sequence[at + 1])}"]
 
 
 BACK_NS = 1000

@@ -43,8 +43,12 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     Result
     """
     findings = list(one.findings)
-    compared = _clocks(one, clock_method, findings)
-    points = tuple(_point(one, point, compared, findings) for point in one.points)
+    known: list[Clock] = []
+    points: tuple[PointResult, ...] = ()
+    for part in one.parts or (one,):
+        compared = _clocks(part, clock_method, findings)
+        known += compared.values()
+        points += tuple(_point(part, point, compared, findings) for point in part.points)
     latency = _latency(one, points)
     parameters = _whole(one, points)
     if one.points and one.points[0].requests is not None:
@@ -57,7 +61,7 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
         parameters = {**line, **parameters}
         parameters["t_sw_us"] = unknown("t_sw_us", "no bus was recorded: t_sw needs t_nic and R_PCI beside the latency")
     if one.kind == "clock":
-        parameters |= _clock_parameters(compared)
+        parameters |= _clock_parameters(known)
     kept = [flow.held for point in points for flow in point.flows if flow.held is not None]
     if kept or one.run.get("pauses"):
         parameters |= depth(kept)
@@ -65,11 +69,25 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     if "streams" in tables and one.kind == "stream":
         parameters |= knee_parameters(tables["streams"])
     if one.run.get("host_states"):
-        tables["hosts"] = host_load(one, points)
+        tables["hosts"] = _hosts(one, points)
         parameters |= load_parameters(tables["hosts"])
-    findings += [text for clock in compared.values() for text in clock.findings]
+    findings += [text for clock in known for text in clock.findings]
     told = tuple(dict.fromkeys(findings))
     return Result(one.kind, one.path.name, one.folder, parameters, points, latency, one, tables, told)
+
+
+def _hosts(one: Measurement, points: Sequence[PointResult]) -> pd.DataFrame:
+    """Return what each run cost each host, with the spacing where the runs are a sweep."""
+    if not one.parts:
+        return host_load(one, points)
+    tables, begin = [], 0
+    for part in one.parts:
+        mine = points[begin : begin + len(part.points)]
+        begin += len(part.points)
+        table = host_load(part, mine)
+        table.insert(0, "spacing_us", mine[0].spacing_us if mine else None)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
 
 
 def _tables(one: Measurement, points: Sequence[PointResult]) -> dict[str, pd.DataFrame]:
@@ -322,12 +340,12 @@ def _extreme(name: str, points: Sequence[PointResult]) -> Parameter:
     return Parameter(found.value, found.sigma, UNITS[name], found.n, where)
 
 
-def _clock_parameters(compared: Mapping[int, Clock]) -> dict[str, Parameter]:
+def _clock_parameters(compared: Sequence[Clock]) -> dict[str, Parameter]:
     if not compared:
         return {
             name: unknown(name, "no clock was compared") for name in ("offset_us", "drift_ppm", "asymmetry_bound_us")
         }
-    clock = compared[min(compared)]
+    clock = min(compared, key=lambda one: one.node)
     last = clock.segments[-1]
     return {
         "offset_us": measured("offset_us", (last.offset_us, last.offset_sigma_us), clock.exchanges, clock.method),

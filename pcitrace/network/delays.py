@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from pcitrace.network.pieces import absolute_change
 from pcitrace.network.sizes import LOW_QUANTILE, mean, quantile
 
-__all__ = ["Delay", "Order", "delay", "order"]
+__all__ = ["Bins", "Delay", "Order", "delay", "order"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+
+COARSE_US = 0.01
+"""Step of a clock from which on it always matters."""
+
+BINS = 120
+"""Bins of a histogram at most; each is a whole number of the clock's steps wide."""
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A histogram; what lies below or above is counted in the first or last bin.
+
+    Attributes
+    ----------
+    edges_us : array of float, shape (bins + 1,)
+    counts : array of int, shape (bins,)
+    """
+
+    edges_us: Floats
+    counts: Integers
 
 
 @dataclass(frozen=True)
@@ -32,6 +55,8 @@ class Delay:
         Mean of the absolute difference between one frame's delay and the next one's (RFC 5481, section 4.1: IPDV).
     step_us : float
         Of the clock.
+    bins : Bins
+        From below the least delay to beyond the 99 % quantile by as much as that lies above the median.
     """
 
     n: int
@@ -45,6 +70,7 @@ class Delay:
     variation_p999_us: float
     between_us: float
     step_us: float
+    bins: Bins
 
     def statistic(self, name: str) -> tuple[float, float]:
         """Return ``median``, ``mean`` or ``q10`` with its standard error."""
@@ -84,7 +110,6 @@ def delay(delays_us: Floats, step_us: float) -> Delay | None:
     n = len(delays_us)
     if n < 3:
         return None
-    coarse = step_us if step_us > 0.01 else 0.0
     ordered = np.sort(delays_us)
     # Many times average the clock's step only where they scatter over it: those that are all alike are all wrong alike.
     alike = _of(ordered, 0.9) - _of(ordered, 0.1) < 2 * step_us
@@ -95,14 +120,37 @@ def delay(delays_us: Floats, step_us: float) -> Delay | None:
         float(ordered[0]),
         float(ordered[-1]),
         _at_least(mean(delays_us), least),
-        _at_least(quantile(ordered, 0.5, coarse, ordered=True), least),
-        _at_least(quantile(ordered, LOW_QUANTILE, coarse, ordered=True), least),
+        _at_least(quantile(ordered, 0.5, _tied(ordered, 0.5, step_us), ordered=True), least),
+        _at_least(quantile(ordered, LOW_QUANTILE, _tied(ordered, LOW_QUANTILE, step_us), ordered=True), least),
         high,
         higher,
         higher - float(ordered[0]),
-        float(np.abs(np.diff(delays_us)).mean()),
+        absolute_change(delays_us),
         step_us,
+        _bins(ordered, high, step_us),
     )
+
+
+def _tied(ordered: Floats, q: float, step_us: float) -> float:
+    """Return the clock's step where it matters to a quantile, else 0.
+
+    It does where the values within the quantile's own error are a few steps apart: of many they are all alike, and
+    seem to have no error.
+    """
+    wide = math.sqrt(q * (1 - q) / len(ordered))
+    around = _of(ordered, min(1.0, q + wide)) - _of(ordered, max(0.0, q - wide))
+    return step_us if step_us > COARSE_US or around < 4 * step_us else 0.0
+
+
+def _bins(ordered: Floats, high: float, step_us: float) -> Bins:
+    """Return the histogram of sorted delays."""
+    least, step = float(ordered[0]), max(step_us, 1e-3)
+    reach = min(float(ordered[-1]), 2 * high - _of(ordered, 0.5)) - least
+    wide = step * max(1, math.ceil(reach / BINS / step))
+    places = np.arange(max(1, math.ceil((reach + step) / wide)) + 1, dtype=np.float64)
+    edges = np.asarray(least - step / 2 + wide * places)
+    inner = np.searchsorted(ordered, edges[1:-1])
+    return Bins(edges, np.diff(np.concatenate([[0], inner, [len(ordered)]])))
 
 
 def _at_least(number: tuple[float, float], sigma: float) -> tuple[float, float]:

@@ -15,9 +15,10 @@ from pcitrace.network.account import Account, account
 from pcitrace.network.buffers import Held, held
 from pcitrace.network.clocks import Clock
 from pcitrace.network.delays import Delay, Order, delay, order
-from pcitrace.network.logs import UNKNOWN_NS, Log, empty
+from pcitrace.network.logs import UNKNOWN_NS, Log, empty, untimed
 from pcitrace.network.loss import Losses, of_places
 from pcitrace.network.measurement import Flow, Point
+from pcitrace.network.pieces import differences_us, pieces
 from pcitrace.network.rates import Spacing, spacing
 from pcitrace.network.sizes import clock_step
 from pcitrace.network.steps import clock_jump
@@ -144,7 +145,7 @@ def flow_result(
         0.0 if delays is None else _clock_sigma_us(found, flow, clocks),
         why or _width(delays, step, found, arrivals),
         None if received is None else order(found.sequence, found.extents),
-        None if untimed else delay(np.diff(found.arrival_ns) / 1e3, step),
+        None if untimed else delay(differences_us(found.arrival_ns), step),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
         "" if arrived is not None else untimed or "fewer than two frames of a stream have a time of arrival",
         why or f"{len(found.delay_ns)} frames arrived: a latency needs three",
@@ -241,7 +242,7 @@ def _counts(
 
 
 def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str | None) -> Spacing | None:
-    known = times_ns if not (times_ns == UNKNOWN_NS).any() else times_ns[times_ns != UNKNOWN_NS]
+    known = times_ns[times_ns != UNKNOWN_NS] if untimed(times_ns) else times_ns
     try:
         return spacing(known, arrivals or "regular")
     except FitError:
@@ -264,8 +265,12 @@ def _next_us(found: Account) -> float | None:
     n = len(found.arrival_ns)
     if n > 1 and not len(found.extents) and int(found.sequence[-1]) - int(found.sequence[0]) == n - 1:
         return float(found.arrival_ns[-1] - found.arrival_ns[0]) / (n - 1) / 1e3
-    following = np.diff(found.sequence) == 1
-    return float(np.diff(found.arrival_ns)[following].mean()) / 1e3 if following.any() else None
+    total = count = 0
+    for here in pieces(max(0, n - 1)):
+        number, time = (one[here.start : here.stop + 1] for one in (found.sequence, found.arrival_ns))
+        following = np.diff(number) == 1
+        total, count = total + int(np.diff(time)[following].sum()), count + int(following.sum())
+    return total / count / 1e3 if count else None
 
 
 def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[Floats | None, str]:
@@ -274,12 +279,14 @@ def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple
         return None, "the clocks of both hosts were not compared"
     if not len(found.delay_ns):
         return None, "of no frame that arrived both times are logged"
-    delays = found.delay_ns.astype(np.float64)
-    if flow.to != 0:
-        delays -= clocks[flow.to].minus_ours_ns(found.arrival_ns)
-    if flow.source != 0:
-        delays += clocks[flow.source].minus_ours_ns(found.departure_ns)
-    delays /= 1e3
+    delays = np.empty(len(found.delay_ns))
+    for here in pieces(len(delays)):
+        part = found.delay_ns[here].astype(np.float64)
+        if flow.to != 0:
+            part -= clocks[flow.to].minus_ours_ns(found.arrival_ns[here])
+        if flow.source != 0:
+            part += clocks[flow.source].minus_ours_ns(found.departure_ns[here])
+        delays[here] = part / 1e3
     return delays, ""
 
 

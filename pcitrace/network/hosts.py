@@ -12,10 +12,30 @@ import pandas as pd
 from pcitrace.errors import ConfigurationError, FitError
 from pcitrace.network.flows import FlowResult
 from pcitrace.network.measurement import Measurement, Point
+from pcitrace.network.parameter import measured, unknown
 from pcitrace.network.result import PointResult, Result
-from pcitrace.network.width import peaks
+from pcitrace.network.width import Width, peaks
 
-__all__ = ["answers", "flooding", "head_of_line", "peak_separations", "separations", "shares"]
+__all__ = [
+    "answers",
+    "blocking",
+    "flooding",
+    "head_of_line",
+    "peak_separations",
+    "separations",
+    "shares",
+    "widths",
+]
+
+SURELY = 3.0
+"""Standard deviations by which a stream must be slower beside another to be held up by it."""
+
+STILL = 10.0
+"""By what factor the longest time between two arrivals must be longer, otherwise: one interruption makes the mean
+uncertain."""
+
+LEAST_SHARE = 0.01
+"""And by how much, relatively: clocks run apart, and a host that sends two streams is a little later with each."""
 
 
 def shares(points: Sequence[PointResult]) -> pd.DataFrame:
@@ -125,8 +145,9 @@ def head_of_line(alone: Result, beside: Result) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A row a size: ``length_bytes``, ``alone_mbit_s``, ``beside_mbit_s``, ``ratio`` and its sigma. Without
-        head-of-line blocking the ratio is 1.
+        A row a size: ``length_bytes``, ``alone_mbit_s``, ``beside_mbit_s``, ``ratio`` and its sigma;
+        ``alone_longest_us``, ``beside_longest_us``, the longest time between two arrivals. Without head-of-line
+        blocking the ratio is 1.
     """
     rows = []
     with_it = {point.length_bytes: point for point in beside.points}
@@ -137,8 +158,74 @@ def head_of_line(alone: Result, beside: Result) -> pd.DataFrame:
             continue
         ratio = second.value / first.value
         sigma = ratio * np.hypot((first.sigma or 0) / first.value, (second.sigma or 0) / max(second.value, 1e-12))
-        rows.append((point.length_bytes, first.value, second.value, ratio, sigma))
-    return pd.DataFrame(rows, columns=["length_bytes", "alone_mbit_s", "beside_mbit_s", "ratio", "ratio_sigma"])
+        longest = (_longest(point), None if other is None else _longest(other))
+        rows.append((point.length_bytes, first.value, second.value, ratio, sigma, *longest))
+    columns = ["length_bytes", "alone_mbit_s", "beside_mbit_s", "ratio", "ratio_sigma"]
+    return pd.DataFrame(rows, columns=[*columns, "alone_longest_us", "beside_longest_us"])
+
+
+def blocking(results: Sequence[Result]) -> list[Result]:
+    """Return what streams lose beside others: the same stream by itself and with companions, over one path.
+
+    Returns
+    -------
+    list of Result
+        One a pair, of the kind ``head-of-line``; none where no stream was measured both ways.
+    """
+    streams = [one for one in results if one.kind in ("stream", "max-rate") and one.measurement is not None]
+    with_others = [one for one in streams if one.measurement is not None and one.measurement.companions]
+    by_itself = [one for one in streams if one.measurement is not None and not one.measurement.companions]
+    pairs = ((alone, beside) for beside in with_others for alone in by_itself if _same_stream(alone, beside))
+    return [_blocked(alone, beside) for alone, beside in pairs]
+
+
+def _same_stream(alone: Result, beside: Result) -> bool:
+    def what(one: Result) -> tuple[object, ...]:
+        assert one.measurement is not None
+        return one.kind, one.measurement.path.kind, one.path, [(p.length_bytes, p.spacing_us) for p in one.points]
+
+    return what(alone) == what(beside)
+
+
+def _blocked(alone: Result, beside: Result) -> Result:
+    table = head_of_line(alone, beside)
+    if not len(table):
+        reason = "no throughput of a size is known both ways"
+        return Result("head-of-line", beside.path, None, {"beside_ratio": unknown("beside_ratio", reason)})
+    worst = table.iloc[int(table["ratio"].to_numpy().argmin())]
+    ratio, sigma = float(worst["ratio"]), float(worst["ratio_sigma"])
+    where = f"least of {len(table)} sizes: {int(worst['length_bytes'])} bytes; throughput beside the others over alone"
+    findings: tuple[str, ...] = ()
+    alone_us, beside_us = float(worst["alone_longest_us"]), float(worst["beside_longest_us"])
+    if 1 - ratio > max(LEAST_SHARE, SURELY * sigma) or (1 - ratio > LEAST_SHARE and beside_us > STILL * alone_us):
+        said = f"beside its companions the stream has {ratio:.3g} of its throughput"
+        said += f", and stood still for up to {beside_us:.6g} us (alone {alone_us:.6g}): it was held up"
+        findings = (f"{beside.path}: {said}",)
+    parameters = {"beside_ratio": measured("beside_ratio", (ratio, sigma), len(table), where)}
+    return Result("head-of-line", beside.path, None, parameters, tables={"head_of_line": table}, findings=findings)
+
+
+def widths(results: Sequence[Result]) -> pd.DataFrame:
+    """Return how wide one-way latencies are by how many hosts send to one at the same time.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a stream: ``senders``, ``length_bytes``, ``source``, ``fwhm_us`` and its sigma.
+    """
+    rows = [
+        (len(point.flows), flow.flow.length_bytes, flow.flow.source, *flow.width.fwhm_us)
+        for one in results
+        for point in one.points
+        for flow in point.flows
+        if isinstance(flow.width, Width)
+    ]
+    return pd.DataFrame(rows, columns=["senders", "length_bytes", "source", "fwhm_us", "fwhm_sigma_us"])
+
+
+def _longest(point: PointResult) -> float | None:
+    known = [flow.between.largest_us for flow in point.flows if flow.between is not None]
+    return max(known, default=None)
 
 
 def peak_separations(values_us: npt.ArrayLike) -> list[float]:

@@ -127,7 +127,7 @@ def _legs(kind: str, request_bytes: int | None, length: int) -> tuple[int, ...]:
 
 
 def _how(kind: str, request_bytes: int | None) -> str:
-    if kind == "ping-pong" or (kind == "request-response" and request_bytes is None):
+    if kind == "ping-pong" or (kind in ("request-response", "one-to-many") and request_bytes is None):
         return "half of the round trip"
     if kind in ("request-response", "one-to-many"):
         return f"the round trip, allowing for the request of {request_bytes} bytes"

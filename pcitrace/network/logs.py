@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pcitrace.errors import ConfigurationError
 from pcitrace.runfolder import CLOCK_EXCHANGES, FRAME_LOG
 
-__all__ = ["CORRUPT", "DUPLICATE", "UNKNOWN_NS", "Log", "empty", "read", "read_exchanges", "streams"]
+__all__ = ["CORRUPT", "DUPLICATE", "UNKNOWN_NS", "Log", "empty", "read", "read_exchanges", "streams", "untimed"]
 
 UNKNOWN_NS = np.iinfo(np.int64).min
 """A time that is not known."""
@@ -24,11 +24,27 @@ CORRUPT, DUPLICATE = 1, 2
 
 COLUMNS = ("sequence", "send_ns", "receive_ns", "flags", "stream", "node", "length_bytes")
 
-NARROW = {"flags": np.dtype(np.uint8), "length_bytes": np.dtype(np.uint16)}
-"""Columns that need less than they have in the file."""
+READ = np.dtype(
+    [
+        ("sequence", "<u4"),
+        ("stream", "<u2"),
+        ("node", "<u2"),
+        ("length_bytes", "<u2"),
+        ("", "V2"),
+        ("flags", "<u1"),
+        ("", "V3"),
+        ("send_ns", "<i8"),
+        ("receive_ns", "<i8"),
+        ("", "V4"),
+    ]
+)
+"""The records of a log, narrow columns by their lowest bytes."""
 
-CHUNK = 1 << 18
+CHUNK = 1 << 13
 """Records that are turned into columns at a time: they fit the cache."""
+
+WHOSE = np.dtype([("", "V4"), ("whose", "<u4"), ("length_bytes", "<u4"), ("", "V24")])
+"""The same records: stream and node as one number, the stream in its lower half."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +62,8 @@ class Log:
     length_bytes : array of uint16, shape (frames,)
         User bytes.
     findings : tuple of str
+
+    Columns that hold one number throughout take no memory, and cannot be written to.
     """
 
     path: Path
@@ -63,6 +81,9 @@ class Log:
 
     def of(self, stream: int, node: int) -> Log:
         """Return the records of one stream of one node."""
+        if len(self) and not (self.stream.flags.writeable or self.node.flags.writeable):
+            whole = (int(self.stream[0]), int(self.node[0])) == (stream, node)
+            return self if whole else self[np.zeros(len(self), np.bool_)]
         mine = (self.stream == stream) & (self.node == node)
         return self if mine.all() else self[mine]
 
@@ -92,19 +113,34 @@ def read(path: Path) -> Log:
     whole = max(0, path.stat().st_size - start) // FRAME_LOG.itemsize
     findings = () if whole >= rows else (f"{path}: cut off: {whole} of {rows} records are whole",)
     count = min(rows, whole)
-    columns: dict[str, Any] = {
-        name: np.empty(count, np.uint8 if name == "flags" else FRAME_LOG[name]) for name in COLUMNS
-    }
+    columns: dict[str, Any] = {name: np.empty(0, READ[name]) for name in COLUMNS}
     for at, records in _chunks(path, start, count):
-        here = slice(at, at + len(records))
         for name, column in columns.items():
-            column[here] = records[name] & np.iinfo(column.dtype).max if name in NARROW else records[name]
+            columns[name] = _filled(column, at, records.view(READ)[name], count)
     return Log(path, findings=findings, **columns)
+
+
+def _filled(column: npt.NDArray[Any], at: int, values: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """Return a column of `count` values with these from place `at` on: one value for all while they are alike."""
+    if at == 0:
+        column = np.broadcast_to(values[0].copy(), count)
+    if not column.flags.writeable:
+        if bool((values == column[0]).all()):
+            return column
+        alike, column = column, np.empty(count, column.dtype)
+        column[:at] = alike[0]
+    column[at : at + len(values)] = values
+    return column
+
+
+def untimed(times_ns: npt.NDArray[np.int64]) -> bool:
+    """Return whether any of these times is not known."""
+    return bool(times_ns.min(initial=0) == UNKNOWN_NS)
 
 
 def empty(path: Path) -> Log:
     """Return the log of a host that received nothing, which writes none."""
-    columns: dict[str, Any] = {name: np.empty(0, NARROW.get(name, FRAME_LOG[name])) for name in COLUMNS}
+    columns: dict[str, Any] = {name: np.empty(0, READ[name]) for name in COLUMNS}
     return Log(path, **columns)
 
 
@@ -144,13 +180,17 @@ def streams(path: Path) -> list[tuple[int, int, int]]:
     start, rows = _head(path)
     lengths: dict[int, npt.NDArray[np.int64]] = {}
     for _, records in _chunks(path, start, min(rows, max(0, path.stat().st_size - start) // FRAME_LOG.itemsize)):
-        both = (records["stream"].astype(np.uint32) << 16) | records["node"]
+        both, length = (records.view(WHOSE)[name] for name in ("whose", "length_bytes"))
         alike = bool((both == both[0]).all())
         for one in both[:1].tolist() if alike else np.unique(both).tolist():
-            mine = records["length_bytes"] if alike else records["length_bytes"][both == one]
-            counts = np.bincount(mine & np.iinfo(np.uint16).max, minlength=1 << 16)
-            lengths[one] = lengths.get(one, 0) + counts
-    return [(one >> 16, one & 0xFFFF, int(counts.argmax())) for one, counts in sorted(lengths.items())]
+            mine = length if alike else length[both == one]
+            counts = lengths.setdefault(one, np.zeros(1 << 16, np.int64))
+            if bool((mine == mine[0]).all()):
+                counts[mine[0] & np.iinfo(np.uint16).max] += len(mine)
+            else:
+                counts += np.bincount(mine & np.iinfo(np.uint16).max, minlength=1 << 16)
+    found = ((one & 0xFFFF, one >> 16, int(counts.argmax())) for one, counts in lengths.items())
+    return sorted(found)
 
 
 def _head(path: Path, record: np.dtype[np.void] = FRAME_LOG, what: str = "frame log") -> tuple[int, int]:
@@ -173,12 +213,15 @@ def _head(path: Path, record: np.dtype[np.void] = FRAME_LOG, what: str = "frame 
 
 
 def _chunks(path: Path, start: int, count: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+    """Yield records and where they stand; each time in the same memory."""
+    room = np.empty(min(CHUNK, count), FRAME_LOG)
     with path.open("rb") as file:
         file.seek(start)
         at = 0
         while at < count:
-            records = np.fromfile(file, FRAME_LOG, min(CHUNK, count - at))
-            if not len(records):
+            records = room[: min(CHUNK, count - at)]
+            got = file.readinto(records.view(np.uint8).data) // FRAME_LOG.itemsize
+            if not got:
                 return
-            yield at, records
-            at += len(records)
+            yield at, records[:got]
+            at += got

@@ -175,6 +175,10 @@ class Measurement:
         Raw clock exchanges with a node.
     run : mapping
         All of ``run.toml``; empty without one.
+    companions : tuple of (Path, mapping)
+        Folders of what was under way at the same time, and what ``run.toml`` says of each.
+    parts : tuple of Measurement
+        The runs of a sweep, each with its own clocks and hosts; empty for one run.
     simulated : bool
         No real wire stands behind it.
     findings : tuple of str
@@ -189,6 +193,8 @@ class Measurement:
     clocks: tuple[Mapping[str, Any], ...] = ()
     exchanges: Mapping[int, npt.NDArray[np.void]] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
+    companions: tuple[tuple[Path, Mapping[str, Any]], ...] = ()
+    parts: tuple[Measurement, ...] = field(default=(), repr=False)
     simulated: bool = False
     findings: tuple[str, ...] = ()
 
@@ -255,7 +261,9 @@ def _of_run(opened: runfolder.RunFolder) -> Measurement:
     points = found.points
     for entry in run.get("histograms", ()):
         points = _with_counts(points, runfolder.read_histogram(folder / entry["file"]), int(entry["bin_ns"]))
-    return replace(found, points=points, exchanges=exchanges, simulated=opened.simulated, findings=tuple(findings))
+    beside = tuple((folder / entry["folder"], entry) for entry in run.get("companions", ()))
+    found = replace(found, points=points, exchanges=exchanges, companions=beside, findings=tuple(findings))
+    return replace(found, simulated=opened.simulated)
 
 
 def _point_of(name: str) -> int:

@@ -34,6 +34,8 @@ UNITS = {
     "offset_us": "us",
     "drift_ppm": "1e-6",
     "asymmetry_bound_us": "us",
+    "clock_off_us": "us",
+    "beside_ratio": "1",
     "cpu_us_per_frame": "us",
     "interrupts_per_frame": "1",
 }
@@ -88,8 +90,8 @@ def measured(name: str, value: UFloat | tuple[float, float], n: int, reason: str
 
 
 def counted(name: str, count: int | None, n: int, reason: str = "") -> Parameter:
-    """Return a count; None where it is not known, with the reason."""
-    return unknown(name, reason, n) if count is None else Parameter(int(count), 0.0, UNITS[name], n, reason)
+    """Return a count; None where it is not known, with the reason why."""
+    return unknown(name, reason, n) if count is None else Parameter(int(count), 0.0, UNITS[name], n)
 
 
 def unknown(name: str, reason: str, n: int = 0) -> Parameter:

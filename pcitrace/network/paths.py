@@ -45,7 +45,7 @@ def subtraction(results: Sequence[Result]) -> list[Result]:
     list of Result
         One a device, of the kind ``subtraction``; none where no two paths differ.
     """
-    alike: dict[tuple[str, int], list[Result]] = {}
+    alike: dict[tuple[object, ...], list[Result]] = {}
     for one in results:
         if (
             one.latency is not None
@@ -53,7 +53,8 @@ def subtraction(results: Sequence[Result]) -> list[Result]:
             and one.measurement is not None
             and one.measurement.path.stated
         ):
-            alike.setdefault((one.kind, one.measurement.request_bytes or 0), []).append(one)
+            asked = (one.measurement.test.get("group"), one.measurement.test.get("answers"))
+            alike.setdefault((one.kind, one.measurement.request_bytes or 0, *asked), []).append(one)
     found = []
     for same in alike.values():
         if len({devices(one) for one in same}) > 1:

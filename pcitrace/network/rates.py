@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcitrace.errors import FitError
+from pcitrace.network.pieces import squares_apart
 
 __all__ = ["Spacing", "spacing"]
 
@@ -65,8 +66,7 @@ def spacing(times_ns: Integers, arrivals: str = "regular") -> Spacing:
     mean = float(times_ns[-1] - times_ns[0]) / (n - 1)
     if n < 4:
         return Spacing(mean / 1e3, mean / 1e3 / math.sqrt(n - 1), n - 1)
-    intervals = np.diff(times_ns).astype(np.float64)
-    each = float(intervals.var(ddof=1))
+    each = squares_apart(times_ns, 1, mean) / (n - 2)
     if arrivals in ("poisson", "burst", "file"):
         return Spacing(mean / 1e3, math.sqrt(each / (n - 1)) / 1e3, n - 1)
     wander = _wander(times_ns, mean, each)
@@ -83,7 +83,7 @@ def _wander(times_ns: Integers, mean: float, each: float) -> float:
     lag = len(times_ns) // LAGS
     if lag < 4:
         return 0.0
-    distant = (times_ns[lag:] - times_ns[:-lag]).astype(np.float64) - lag * mean
-    wide = float(np.dot(distant, distant)) / len(distant)
-    noise = each * math.sqrt(4 * lag / len(distant))
+    distant = len(times_ns) - lag
+    wide = squares_apart(times_ns, lag, lag * mean) / distant
+    noise = each * math.sqrt(4 * lag / distant)
     return max(0.0, (wide - each) / (lag - 1)) if wide - each > CLEAR * noise else 0.0

@@ -83,6 +83,17 @@ class Result:
         }
         if self.source is not None:
             told["source"] = str(self.source)
+        if self.latency is not None and self.latency.lines:
+            told["lines"] = {
+                name: {
+                    key: {"value": value.nominal_value, "sigma": value.std_dev}
+                    for key, value in (
+                        ("intercept_us", line.intercept_us),
+                        ("slope_us_per_byte", line.slope_us_per_byte),
+                    )
+                }
+                for name, line in self.latency.lines.items()
+            }
         if len(self.points) > 1:
             told["points"] = [
                 {

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcitrace.errors import FitError
+from pcitrace.network.pieces import squares
 
 __all__ = ["LOW_QUANTILE", "STATISTICS", "clock_step", "mean", "quantile", "statistic"]
 
@@ -46,7 +47,8 @@ def statistic(name: str, values: Floats, step: float = 0.0) -> tuple[float, floa
 def mean(values: Floats) -> tuple[float, float]:
     """Return the mean and its standard error."""
     _enough(values)
-    return float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
+    n, average = len(values), float(values.mean())
+    return average, math.sqrt(squares(values, average) / (n - 1) / n)
 
 
 def quantile(values: Floats, q: float, step: float = 0.0, *, ordered: bool = False) -> tuple[float, float]:

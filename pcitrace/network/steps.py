@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pcitrace.network.pieces import pieces
+
 __all__ = ["clock_jump"]
 
 BLOCK = 20
@@ -41,10 +43,14 @@ def clock_jump(
     blocks = len(delays_us) // BLOCK
     if blocks < 3:
         return None
-    middle = np.median(delays_us[: blocks * BLOCK].reshape(blocks, BLOCK), axis=1)
+    by_block = delays_us[: blocks * BLOCK].reshape(blocks, BLOCK)
+    middle = np.concatenate([np.median(by_block[here], axis=1) for here in pieces(blocks)])
     # The block in which it happens may have a median of either side.
     change = middle[2:] - middle[:-2]
     largest = int(np.abs(change).argmax())
+    least = LEAST_US if planned else LEAST_UNPLANNED_US
+    if abs(change[largest]) < least / 2:
+        return None
     inside = slice(largest * BLOCK, (largest + 3) * BLOCK)
     at = inside.start + 1 + int(np.abs(np.diff(delays_us[inside])).argmax())
     before, after = delays_us[:at], delays_us[at:]
@@ -52,7 +58,7 @@ def clock_jump(
         return None
     size = float(np.median(after) - np.median(before))
     scatter = max(float(np.ptp(np.quantile(side, [0.05, 0.95]))) for side in (before, after))
-    if abs(size) < max(LEAST_US if planned else LEAST_UNPLANNED_US, CLEAR * scatter):
+    if abs(size) < max(least, CLEAR * scatter):
         return None
     following = slice(at, at + BLOCK)
     arrived, sent = (float(np.median(np.diff(times[following]))) for times in (arrival_ns, departure_ns))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from pcitrace.errors import ConfigurationError
 from pcitrace.network.importers import iperf3, irtt, netpipe, nuttcp, ping
+from pcitrace.network.parameter import counted
 from pcitrace.network.result import Result
 
-__all__ = ["TOOLS", "read", "together"]
+__all__ = ["TOOLS", "calls", "read", "together"]
 
 TOOLS: Mapping[str, Callable[[Path, Any], Result]] = {
     "iperf3": iperf3.result,
@@ -70,6 +75,53 @@ def together(results: Iterable[Result]) -> list[Result]:
     for one in pings:
         hosts.setdefault(one.path, []).append(one)
     return merged + [ping.line(same) if len(same) > 1 else same[0] for same in hosts.values()]
+
+
+def calls(outputs: Sequence[tuple[str | None, Result]]) -> list[Result]:
+    """Return the calls of one program with different values (windows, blocks, streams) as one result.
+
+    Its table ``calls`` has a row a call: ``value``; ``user_mbit_s`` and its sigma; what the program told beside them;
+    ``bandwidth_delay_bytes``, the largest throughput times the round trip: the least window that fills this path.
+    """
+    found = [one for value, one in outputs if value is None or "call" not in one.tables]
+    alike: dict[str, list[tuple[str, Result]]] = {}
+    for value, one in outputs:
+        if value is not None and "call" in one.tables:
+            alike.setdefault(one.kind, []).append((value, one))
+    return found + [same[0][1] if len(same) == 1 else _of_calls(same) for same in alike.values()]
+
+
+def _of_calls(same: Sequence[tuple[str, Result]]) -> Result:
+    rows = [
+        {"value": _number(value)}
+        | {f"user_mbit_s{end}": getattr(one.parameters["user_mbit_s"], name) for end, name in _ENDS}
+        | one.tables["call"].iloc[0].to_dict()
+        for value, one in same
+    ]
+    table = pd.DataFrame(rows)
+    rtt = table["rtt_us"] if "rtt_us" in table else table["rtt_ms"] * 1e3
+    table["bandwidth_delay_bytes"] = table["user_mbit_s"].max() * pd.to_numeric(rtt) / 8
+    known = [one for _, one in same if one.parameters["user_mbit_s"].value is not None]
+    best = max(known, key=lambda one: one.parameters["user_mbit_s"].value or 0.0, default=same[0][1])
+    value = next(value for value, one in same if one is best)
+    top = replace(best.parameters["user_mbit_s"], reason=f"largest of {len(same)} calls: {value}")
+    counts = {
+        name: counted(name, int(sum(one.parameters[name].value or 0 for _, one in same)), len(same))
+        for name in ("sent", "received", "lost")
+        if all(name in one.parameters and one.parameters[name].value is not None for _, one in same)
+    }
+    findings = tuple(text for _, one in same for text in one.findings)
+    return replace(best, parameters={"user_mbit_s": top} | counts, tables={"calls": table}, findings=findings)
+
+
+_ENDS = (("", "value"), ("_sigma", "sigma"))
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def _number(value: str) -> float | str:
+    """Return a value such as ``64K`` as a number; programs count in powers of 2."""
+    found = re.fullmatch(r"([\d.]+)([KMG]?)", value.upper())
+    return value if found is None else float(found[1]) * _UNITS[found[2]]
 
 
 def _of_json(path: Path, text: str, tool: str | None) -> Result:
