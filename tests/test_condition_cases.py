@@ -43,7 +43,9 @@ def test_in_the_view(tmp_path: Path) -> None:
     about = packer.table(table(), TRANSACTIONS)
     texts = [case["condition"] for case in SHARED["cases"]]
     program = f"""
-      const table = new Table({json.dumps(about)}, await unpack("{packer.text()}"));
+      const store = new Store("{packer.text()}");
+      while (!store.has(ROWS)) await store.unpackNext();
+      const table = new Table({json.dumps(about)}, store);
       const rows = [...Array(table.n).keys()];
       return {json.dumps(texts)}.map(text => {{
         try {{

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import numpy as np
@@ -254,6 +255,23 @@ def test_where_of_a_bus() -> None:
     assert len(bus.where("parity_ok", "data_phases")) == int(bus.data_phases["parity_ok"].sum())
     with pytest.raises(pcitrace.DecodeError, match="not of 'frames'"):
         bus.where("bytes > 1", "frames")
+
+
+def test_where_of_a_bus_knows_devices_bursts_and_registers(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same rows as `--where` of the command line gives."""
+    path = FIXTURES / "traces" / "nic_g_a" / "bus.vcd.gz"
+    bus = pcitrace.open(path)["A"]
+    for command, table, text in (
+        ("decode", "transactions", "target == 'eth0' and command == config_write"),
+        ("bursts", "bursts", "bytes > 300 and kind == 'receive_data'"),
+        ("csr", "csr_accesses", "address == 0xe800002c"),
+    ):
+        assert main([command, str(path), "--bus", "A", "--json", "--where", text]) == 0
+        said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        chosen = bus.where(text, table)
+        assert len(chosen) > 0
+        key = {"transactions": "transaction", "bursts": "burst", "csr_accesses": "first_attempt_us"}[table]
+        assert chosen[key].tolist() == [row[key] for row in said]
 
 
 def test_the_command_line_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -217,6 +217,14 @@ def test_the_card_of_a_trace(bus: str, capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
+def test_lspci_text_on_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, trace = tmp_path / "space.txt", str(FIXTURES / "nic_g_a" / "bus.vcd.gz")
+    assert main(["devices", trace, "--bus", "A", "--lspci", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["devices", trace, "--bus", "A", "--lspci", "-"]) == 0
+    assert capsys.readouterr().out == out.read_text(encoding="ascii")
+
+
 def test_lspci_reads_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = needed_program("lspci")
     bench, address = Bench(), 1 << 20

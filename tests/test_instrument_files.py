@@ -98,6 +98,20 @@ RDL = """addrmap card {
   reg { field { sw = rw; } LINK[0:0] = 0; field { sw = rw; } SENT[7:7] = 0; } STATUS @ 0x10;
 };
 """
+IPXACT = """<?xml version="1.0"?>
+<ipxact:component xmlns:ipxact="http://www.accellera.org/XMLSchema/IPXACT/1685-2014">
+<ipxact:vendor>v</ipxact:vendor><ipxact:library>l</ipxact:library><ipxact:name>nic</ipxact:name>
+<ipxact:version>1</ipxact:version><ipxact:memoryMaps><ipxact:memoryMap><ipxact:name>csr</ipxact:name>
+<ipxact:addressBlock><ipxact:name>card</ipxact:name><ipxact:baseAddress>'h0</ipxact:baseAddress>
+<ipxact:range>'h30</ipxact:range><ipxact:width>32</ipxact:width>
+<ipxact:register><ipxact:name>STATUS</ipxact:name><ipxact:addressOffset>'h10</ipxact:addressOffset>
+<ipxact:size>32</ipxact:size>
+<ipxact:field><ipxact:name>LINK</ipxact:name><ipxact:bitOffset>0</ipxact:bitOffset><ipxact:bitWidth>1</ipxact:bitWidth>
+<ipxact:access>read-only</ipxact:access></ipxact:field>
+<ipxact:field><ipxact:name>SENT</ipxact:name><ipxact:bitOffset>7</ipxact:bitOffset><ipxact:bitWidth>1</ipxact:bitWidth>
+<ipxact:access>read-only</ipxact:access></ipxact:field></ipxact:register>
+</ipxact:addressBlock></ipxact:memoryMap></ipxact:memoryMaps></ipxact:component>
+"""
 TOML = """format = 1
 [[windows]]
 name = "csr"
@@ -119,6 +133,9 @@ class TestRegisters:
             ("card.svd", SVD, "@BAR0", "SENT=yes"),
             ("card.rdl", RDL, "@BAR0", "SENT"),
             ("card.rdl", RDL, "@0xe8000000", "SENT"),
+            ("card.xml", SVD, "", "SENT=yes"),
+            ("card.xml", IPXACT, "@BAR0", "SENT"),
+            ("card.xml", IPXACT, "@0xe8000000", "SENT"),
         ],
     )
     def test_registers_and_fields_by_name(
@@ -130,9 +147,25 @@ class TestRegisters:
         assert main(["list", str(NIC), "--bus", "A", "--two-pass", "--registers", f"{file}{place}", *where]) == 0
         shown = capsysbinary.readouterr().out.decode().splitlines()
         assert len(shown) > 50
-        assert all(" STATUS = " in line for line in shown)
+        # IP-XACT has address blocks, which name their registers.
+        assert all(" STATUS = " in line.replace("card.STATUS", "STATUS") for line in shown)
         words = {line.split("= ")[1].split("  ")[0] for line in shown}
         assert {"00000001 (LINK)", f"00000080 ({sent})"} <= words
+        assert not [line for line in shown if "()" in line], "where no field is set nothing is said of fields"
+
+    def test_registers_of_an_array_are_one_after_the_other(self, tmp_path: Path) -> None:
+        file = tmp_path / "ring.rdl"
+        file.write_text("addrmap card { reg { field { sw = rw; } V[32] = 0; } RING[3] @ 0x20; };")
+        [block] = Registers.load(None, [str(file)]).blocks
+        places = [(one.name, one.offset, one.size) for one in block.registers]
+        assert places == [("RING[0]", 0x20, 4), ("RING[1]", 0x24, 4), ("RING[2]", 0x28, 4)]
+
+    def test_ip_xact_wants_a_program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = tmp_path / "card.xml"
+        file.write_text(IPXACT)
+        monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+        with pytest.raises(ConfigurationError, match="pip install peakrdl"):
+            Registers.load(None, [str(file)])
 
     def test_a_nic_profile_is_a_register_file(self) -> None:
         profile = REPOSITORY / "pcitrace" / "nics" / "i82558.toml"
@@ -155,7 +188,10 @@ class TestRegisters:
             ("x.toml", "format = 1\n", "is missing"),
             ("x.svd", "<nothing", "not a CMSIS-SVD file"),
             ("x.rdl", "addrmap {", "not a SystemRDL file"),
-            ("x.pdf", "", "ends in .toml, .svd or .rdl"),
+            ("x.svd", '<?xml version="1.0"?><note/>', "it has no peripherals"),
+            ("x.xml", "", "not a CMSIS-SVD file"),
+            ("x.xml", IPXACT.replace("memoryMap", "nothing"), "peakrdl cannot read it: .*memoryMaps"),
+            ("x.pdf", "", "ends in .toml, .svd, .rdl or .xml"),
         ],
     )
     def test_what_is_no_register_file(self, name: str, text: str, message: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+import rule_traffic
 from buses import drive, transaction
 from conftest import REPOSITORY
 from waveforms import state_mode, wires, write_sr
@@ -19,6 +20,7 @@ from waveforms import state_mode, wires, write_sr
 import pcitrace
 from pcitrace.cli import main
 from pcitrace.instrument.listing import Layer, Settings, lines
+from pcitrace.instrument.rules import select
 from pcitrace.instrument.stream import parts
 
 GOLDEN = Path(__file__).parent / "golden_listings"
@@ -113,6 +115,45 @@ def test_retries_of_one_access_are_one_line(tmp_path: Path) -> None:
     assert float(text[1][:15]) == pytest.approx(bus.transactions["start_us"].iloc[4], abs=1e-3)
     raw = [line for line in b"".join(lines([bus], Settings(raw=True))).decode().splitlines() if line[0] != "!"]
     assert len(raw) == 7
+
+
+@pytest.mark.parametrize("command", ["list", "decode", "stats"])
+def test_a_condition_on_what_was_not_captured_is_said(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([command, str(SR), "--where", "address > 0 and bytes >= 0"]) == 0
+    told = capfd.readouterr()
+    assert told.err.startswith("pcitrace: nothing was chosen; address: not known of any transaction")
+    assert command == "stats" or len(told.out.splitlines()) == (command == "decode")
+    assert main([command, str(SR), "--where", "address is None and bytes > 9999"]) == 0
+    assert main([command, str(SR), "--where", "bytes > 9999"]) == 0
+    told = capfd.readouterr().err.splitlines()
+    assert told[-1] == "pcitrace: nothing was chosen: no transaction fulfils the condition"
+    assert main([command, str(SR), "--where", "bytes > 0"]) == 0
+    assert "nothing was chosen" not in capfd.readouterr().err
+
+
+def test_special_cycles_and_locks_are_words(tmp_path: Path) -> None:
+    """Of LOCK# each change is a line; `locked` are the accesses that take it or go on with it, none beside."""
+    bus = rule_traffic.Traffic()
+    messages = {0: "shutdown", 1: "halt", 2: "x86 architecture specific", 0x12340002: "x86", 0x1234: "reserved message"}
+    for number, message in enumerate(messages):
+        bus.put(f"special {number}", 0x1, 0xABCD, devsel=None)
+        for clock in bus.clocks[bus.marks[f"special {number}"] + 1 :]:
+            clock.ad = message
+    bus.put("before", 0x6, 0x1000)
+    bus.put("taken", 0x6, 0x2000, lock=True, gap=0)
+    bus.put("free", 0x7, 0x3000)
+    path = write_sr(tmp_path / "locked.sr", rule_traffic.sampled(bus.finish()))
+    settings = Settings(masks=select(["L", "M20", "M11"]))
+    text = b"".join(lines([pcitrace.open(path, clock_mhz=33.0).bus], settings)).decode().splitlines()
+    special = [line for line in text if "special cycle" in line]
+    for line, (message, words) in zip(special, messages.items(), strict=True):
+        assert f"special cycle {words}" in line
+        assert f"({message:08x})" in line
+    assert [line.split()[-1] == "locked" for line in text if " memory " in line] == [False, True, False]
+    assert [line[line.index("LOCK#") :] for line in text if "LOCK#" in line] == [
+        "LOCK# asserted: the target is locked", "LOCK# released",
+    ]  # fmt: skip
+    assert not [line for line in text if line.startswith("!")]
 
 
 def test_names_are_those_of_the_configuration_accesses_before(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

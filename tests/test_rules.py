@@ -33,28 +33,7 @@ ORACLE = {
     *(f"M{n:02}" for n in range(1, 23) if n != 17), *(f"T{n:02}" for n in range(1, 16)), "A01", "A02", "A03", "A06",
     "P01", "P02", "P03", "P04", "P05", "W01", "W02", "L01", "L02",
 }  # fmt: skip
-AGENTS = 3
-
-
-def sampled(clocks: list[Clk], rng: Random | None = None) -> waveforms.Sampled:
-    """What an analyser takes: one sample a clock, or several with CLK if `rng` says how many."""
-    single = {"FRAME#": "f", "IRDY#": "i", "TRDY#": "t", "STOP#": "s", "DEVSEL#": "d", "PERR#": "perr",
-              "SERR#": "serr", "LOCK#": "lock", "REQ64#": "req64", "ACK64#": "ack64", "RST#": "reset"}  # fmt: skip
-    names = [*single, "PAR", *(f"AD{n}" for n in range(32)), *(f"CBE{n}#" for n in range(4))]
-    names += [f"{stem}{k}#" for stem in ("GNT", "REQ") for k in range(AGENTS)]
-    rows = []
-    for c in clocks:
-        row = [int(not (not c.known if field == "reset" else getattr(c, field))) for field in single.values()]
-        row += [c.par or 0, *((c.ad or 0) >> n & 1 for n in range(32)), *((c.cbe or 0) >> n & 1 for n in range(4))]
-        row += [int(not on) for on in (*c.gnt, *(c.req or (False,) * AGENTS))]
-        rows.append(row)
-    bits = np.array(rows, np.uint8)
-    if rng is None:
-        return waveforms.Sampled(names, bits, None)
-    low, high = rng.randint(1, 4), rng.randint(1, 4)
-    repeated = np.repeat(bits, low + high, axis=0)
-    clk = np.tile(np.array([0] * low + [1] * high, np.uint8), len(bits))[:, None]
-    return waveforms.Sampled(["CLK", *names], np.hstack([clk, repeated]), 1e8 * (low + high) / 3)
+AGENTS = rule_traffic.AGENTS
 
 
 def judged(path: Path, bus: str | None = None, **options: object) -> Counter:
@@ -110,7 +89,7 @@ def test_kernel_equals_oracle(
     if timing:
         clocks = [Clk(ad=0, cbe=0, par=0, gnt=(False,) * AGENTS, req=(False,) * AGENTS), *clocks]
     path = tmp_path_factory.getbasetemp() / "rules.sr"
-    waveforms.write_sr(path, sampled(clocks, rng if timing else None))
+    waveforms.write_sr(path, rule_traffic.sampled(clocks, rng if timing else None))
     assert_equal(judged(path) if timing else judged(path, clock_mhz=33.0), of_oracle(clocks))
 
 
@@ -142,7 +121,7 @@ def noise(rng: Random, count: int, sticky: float) -> list[Clk]:
 def test_noise_equals_oracle(seed: int, tmp_path: Path) -> None:
     rng = Random(seed)
     clocks = noise(rng, rng.randint(20, 400), rng.choice((0.0, 0.5, 0.8, 0.9)))
-    path = waveforms.write_sr(tmp_path / "noise.sr", sampled(clocks))
+    path = waveforms.write_sr(tmp_path / "noise.sr", rule_traffic.sampled(clocks))
     assert_equal(judged(path, clock_mhz=33.0), of_oracle(clocks))
 
 
@@ -155,7 +134,7 @@ def test_dense_traffic_equals_oracle(seed: int, tmp_path: Path) -> None:
         one.idle_before = rng.choice((0, 0, 0, 1))
     traffic = buses.drive(some, rng)
     clocks = converted(waveforms.settle(buses.disturb(traffic.clocks, rng, False, rng.choice((0, 3, 30))), rng), rng)
-    path = waveforms.write_sr(tmp_path / "dense.sr", sampled(clocks))
+    path = waveforms.write_sr(tmp_path / "dense.sr", rule_traffic.sampled(clocks))
     assert_equal(judged(path, clock_mhz=33.0), of_oracle(clocks))
 
 
@@ -226,7 +205,7 @@ def test_every_capture_of_a_run_says_the_same() -> None:
 
 def test_the_clean_traffic_is_clean(tmp_path: Path) -> None:
     clocks = rule_traffic.clean().finish()
-    path = waveforms.write_sr(tmp_path / "clean.sr", sampled(clocks))
+    path = waveforms.write_sr(tmp_path / "clean.sr", rule_traffic.sampled(clocks))
     assert judged(path, clock_mhz=33.0) == Counter()
     assert of_oracle(clocks) == Counter()
 
@@ -237,10 +216,29 @@ def test_a_single_fault_is_found(rule: str, tmp_path: Path) -> None:
     bus = rule_traffic.clean()
     clocks = bus.finish()
     edit(clocks, bus.marks)
-    found = judged(waveforms.write_sr(tmp_path / "fault.sr", sampled(clocks)), clock_mhz=33.0)
+    found = judged(waveforms.write_sr(tmp_path / "fault.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
     ids = {id for id, _ in found}
     assert rule in ids
     assert ids <= {rule} | implied
+
+
+@pytest.mark.parametrize("command", [0x6, 0xC, 0xE, 0x7, 0xF, 0xA])
+def test_who_may_take_lock(command: int, tmp_path: Path) -> None:
+    """L02: a memory read does, and who holds it goes on with any command; wherever the clocks are cut into words."""
+    for quiet in range(130, 194, 3 if command != 0x6 else 1):
+        bus = rule_traffic.Traffic()
+        bus.idle(quiet)
+        bus.put("taken", command, 0x2000, lock=True)
+        held = bus.marks["taken"]
+        bus.put("goes on", 0x7, 0x2000, lock=True)
+        clocks = bus.finish()
+        for n in range(held + 1, bus.marks["goes on"]):
+            clocks[n].lock = True
+        found = judged(waveforms.write_sr(tmp_path / "lock.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+        assert {key for key in found if key[0] == "L02"} == (
+            set() if command in (0x6, 0xC, 0xE) else {("L02", held + 1)}
+        )
+        assert_equal(found, of_oracle(clocks))
 
 
 def test_every_rule_has_a_fault() -> None:
@@ -250,9 +248,9 @@ def test_every_rule_has_a_fault() -> None:
 def test_a_short_clock_is_found(tmp_path: Path) -> None:
     clocks = rule_traffic.clean().finish()
     levels = [0] * 15 + [1] * 15
-    bits = np.repeat(sampled(clocks).bits, 30, axis=0)
+    bits = np.repeat(rule_traffic.sampled(clocks).bits, 30, axis=0)
     clk = np.array(levels * len(clocks), np.uint8)[:, None]
-    capture = waveforms.Sampled(["CLK", *sampled(clocks).names], np.hstack([clk, bits]), 1e9)
+    capture = waveforms.Sampled(["CLK", *rule_traffic.sampled(clocks).names], np.hstack([clk, bits]), 1e9)
     assert not [1 for rule, _ in judged(waveforms.write_sr(tmp_path / "a.sr", capture), bus_mhz=33) if rule == "E01"]
     short = waveforms.Sampled(capture.names, np.delete(capture.bits, range(30 * 40 + 20, 30 * 40 + 30), axis=0), 1e9)
     found = judged(waveforms.write_sr(tmp_path / "b.sr", short), bus_mhz=33)
@@ -263,7 +261,7 @@ def test_a_short_clock_is_found(tmp_path: Path) -> None:
 def test_a_stream_is_judged_like_its_file(cut: int, tmp_path: Path) -> None:
     rng = Random(5)
     clocks = noise(rng, 900, 0.8)
-    capture = sampled(clocks)
+    capture = rule_traffic.sampled(clocks)
     path = waveforms.write_sr(tmp_path / "noise.sr", capture)
     bus = pcitrace.open(path, clock_mhz=33.0).bus
     unit = -(-len(capture.names) // 8)
@@ -280,6 +278,41 @@ def test_a_stream_is_judged_like_its_file(cut: int, tmp_path: Path) -> None:
         assert [place.clk for place in one.first] == [place.clk for place in whole.first]
     with pytest.raises(DecodeError, match="rules=True"):
         check_stream(pcitrace.stream(capture.names, clock_mhz=33.0))
+
+
+@pytest.mark.parametrize("name", ["blue33_seq1", "blue33_seq6"])
+def test_problems_and_rules_are_one_concept(name: str, tmp_path: Path) -> None:
+    """What the decoder says of itself and by a rule's id, that rule says of the same transaction."""
+    path = FIXTURES / name / "bus.vcd.gz"
+    bus = pcitrace.open(path).bus
+    by_rules = {one.rule.id: {place.transaction for place in one.first} for one in check(bus)}
+    problems = bus.problems[bus.problems["rule"].notna()]
+    assert {"P01", "P02", "P03"} <= set(problems["rule"])
+    for row in problems.itertuples():
+        # The first 100 places are told.
+        told = by_rules[row.rule]
+        assert row.transaction in told or row.transaction > max(told)
+    assert main(["decode", str(path), "--problems", str(tmp_path / "p.jsonl"), "--rules", "all"]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()]
+    counted = Counter()
+    for row in rows:
+        counted[row["rule"]] += row["count"]
+        assert row["rule"] in (row["kind"], None)
+        assert row["text"]
+    del counted[None]
+    assert counted == {one.rule.id: one.count for one in check(bus) if one.state == "violated"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_decoder_tells_rules_of_torn_traffic(seed: int, tmp_path: Path) -> None:
+    """At the same clock as the rule does, or at the last one of the transaction that was given up (M06)."""
+    rng = Random(seed)
+    clocks = noise(rng, 300, rng.choice((0.0, 0.5, 0.8)))
+    path = waveforms.write_sr(tmp_path / "noise.sr", rule_traffic.sampled(clocks))
+    by_rules = judged(path, clock_mhz=33.0)
+    problems = pcitrace.open(path, clock_mhz=33.0).bus.problems
+    for row in problems[problems["rule"].str.match("[MT]", na=False)].itertuples():
+        assert (row.rule, row.first_clk + (row.rule == "M06")) in by_rules
 
 
 def test_parameters_are_those_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

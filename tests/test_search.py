@@ -96,6 +96,16 @@ def test_json_and_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "times to 'dma read within 5us'" in text
 
 
+def test_where_nothing_matches_each_step_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["find", str(NIC), "--bus", "A", "config_write", "config_read within 1ns"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told == [
+        "bus A: 0 matches",
+        "  'config_write' alone: 3 transactions",
+        "  'config_read within 1ns' alone: 3 transactions",
+    ]
+
+
 def test_control_lines_know_no_places(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["find", str(CONTROL), "--bus", "A", "clocks > 3", "initiator == 'GNT_NIC#' within 2us"]) == 0
     assert "matches" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import (
@@ -43,6 +44,7 @@ evaluated, and the line is named.
 """
 
 _SHOWN = 3
+"""Places of a rule, and causes of a kind, that are shown; all are counted."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,13 +133,20 @@ def _lines(found: Found) -> list[str]:
 
     broken = sorted((one for one in found if one.state is State.VIOLATED), key=lambda one: one.first[0].clk)
     causes = list(found.causes)
+    of_kind = Counter(cause.kind for cause in causes)
+    shown: Counter[str] = Counter()
     lines = []
 
     def tell(before_us: float) -> None:
         while causes and causes[0].time_us <= before_us:
             cause = causes.pop(0)
+            shown[cause.kind] += 1
+            if shown[cause.kind] > _SHOWN:
+                continue
             lines.append(textwrap.fill(f"  !    {cause.text}", 98, subsequent_indent=" " * 7))
             lines.append(f"       {cause.time_us:12.3f} us  {cause.count} x")
+            if shown[cause.kind] == _SHOWN < of_kind[cause.kind]:
+                lines.append(f"       and {of_kind[cause.kind] - _SHOWN} more like this (--json has all)")
 
     for one in broken:
         tell(one.first[0].time_us)

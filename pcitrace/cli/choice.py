@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,10 +11,11 @@ if TYPE_CHECKING:
 
     from pcitrace.instrument.conditions import Condition
     from pcitrace.instrument.moments import Moment
+    from pcitrace.instrument.stream import Choice
     from pcitrace.run import Run
     from pcitrace.schema import Table
 
-__all__ = ["add_choice", "check", "choice", "chosen"]
+__all__ = ["add_choice", "check", "choice", "chosen", "tell_why_none"]
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,12 @@ def choice(args: argparse.Namespace, table: Table) -> Condition | None:
 
     limits = [moment(text) if text is not None else None for text in (args.start, args.stop)]
     return _choice(args, table, limits)
+
+
+def tell_why_none(choice: Choice) -> None:
+    """Say so where nothing was chosen, and why: what was not captured fulfils no condition."""
+    if choice.why_none is not None:
+        print(f"pcitrace: {choice.why_none}", file=sys.stderr)
 
 
 def check(args: argparse.Namespace, table: Table) -> None:

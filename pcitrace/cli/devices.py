@@ -28,7 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_capture(parser)
     parser.add_argument(
-        "--lspci", metavar="OUT", type=Path, help="also write the bytes that were read, as `lspci -vv -F` takes them"
+        "--lspci",
+        metavar="OUT",
+        type=Path,
+        help="also write the bytes that were read, as `lspci -vv -F` takes them; - for here, and nothing else",
     )
     add_json(parser, "print JSON")
     parser.epilog = _EPILOG
@@ -47,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
             raise argparse.ArgumentError(
                 None, f"--lspci takes the devices of one bus, there are {names}; name one with --bus"
             )
-        args.lspci.write_text("\n".join(dump(devices) for devices in found.values() if devices), encoding="ascii")
+        text = "\n".join(dump(devices) for devices in found.values() if devices)
+        if str(args.lspci) == "-":
+            print(text, end="")
+            return 0
+        args.lspci.write_text(text, encoding="ascii")
     if args.json:
         print_json({name: [device.as_dict() for device in devices] for name, devices in found.items()})
         return 0

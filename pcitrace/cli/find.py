@@ -55,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(matches: Matches) -> None:
     print(f"bus {matches.bus}: {len(matches)} matches")
+    if not len(matches):
+        for step, count in zip(matches.steps, matches.fulfilled, strict=True):
+            print(f"  {step.text!r} alone: {count} transactions")
     for start, parts, times in zip(matches.start_us, matches.transactions, matches.times_us, strict=True):
         rest = "".join(f"  +{time:.3f} us #{part}" for time, part in zip(times, parts[1:], strict=True))
         print(f"  {start[0]:14.3f} us #{parts[0]}{rest}")

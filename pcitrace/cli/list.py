@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from pcitrace.cli.choice import add_choice, choice
+from pcitrace.cli.choice import add_choice, choice, tell_why_none
 from pcitrace.cli.options import add_capture, add_rules, choose_buses, masks_of, open_run
 from pcitrace.errors import ConditionError
 from pcitrace.instrument.listing import Layer, Settings, lines
@@ -71,7 +71,11 @@ def add_names(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile", metavar="NIC", help="registers of this NIC profile: a name or a .toml")
     parser.add_argument(
-        "--registers", metavar="FILE", action="append", default=[], help="a register file: TOML, CMSIS-SVD, SystemRDL"
+        "--registers",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a register file: TOML, SVD, SystemRDL, IP-XACT",
     )
 
 
@@ -79,14 +83,16 @@ def run(args: argparse.Namespace) -> int:
     """List."""
     opened = open_run(args)
     buses = choose_buses(opened, args.bus)
-    written = _clocks(args, buses) if args.layer == CLOCKS else _lines(args, opened, buses)
+    chosen = Choice(None if args.layer == CLOCKS else choice(args, TRANSACTIONS), grants_of(args, buses))
+    written = _clocks(args, buses) if args.layer == CLOCKS else _lines(args, opened, buses, chosen)
     for some in written:
         sys.stdout.buffer.write(some)
         sys.stdout.buffer.flush()
+    tell_why_none(chosen)
     return 0
 
 
-def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus]) -> Iterator[bytes]:
+def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus], chosen: Choice) -> Iterator[bytes]:
     """The listing of transactions, data phases or accesses."""
     terminal = sys.stdout.isatty()
     settings = Settings(
@@ -102,7 +108,7 @@ def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus]) -> Iterator[
         problems_of_us=_problems_of_us(args),
         masks=masks_of(args),
     )
-    return lines(buses, settings, Choice(choice(args, TRANSACTIONS), settings.grants))
+    return lines(buses, settings, chosen)
 
 
 def _clocks(args: argparse.Namespace, buses: list[Bus]) -> Iterator[bytes]:

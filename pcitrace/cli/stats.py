@@ -7,7 +7,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from pcitrace.cli.choice import add_choice, choice
+from pcitrace.cli.choice import add_choice, choice, tell_why_none
 from pcitrace.cli.options import (
     add_capture,
     add_grants,
@@ -118,13 +118,17 @@ def _statistics(bus: Bus, grants: dict[str, str], condition: Condition | None, b
     from pcitrace.decode import to_pandas
     from pcitrace.instrument.burstlengths import burst_lengths
     from pcitrace.instrument.latencies import latencies
+    from pcitrace.instrument.stream import Choice
     from pcitrace.instrument.views import named, terminations, views
     from pcitrace.stats import bus_statistics
 
     table = named(bus, bus.arrow("transactions"), grants)
     chosen = None
     if condition is not None:
-        table = chosen = condition.filter(table)
+        choice = Choice(condition)
+        choice.note(table, (chosen := condition.filter(table)).num_rows > 0)
+        tell_why_none(choice)
+        table = chosen
     counted = bus_statistics(bus, None if chosen is None else to_pandas(chosen))
     return (
         counted

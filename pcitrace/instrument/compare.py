@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pcitrace.columns import integers, strings
 from pcitrace.errors import WiringError
-from pcitrace.instrument.alignment import align
+from pcitrace.instrument.alignment import align, refined
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,20 +92,24 @@ def compare(a: Bus, b: Bus, *, ignore_time: bool = False, masks: Sequence[tuple[
         line for line in b.lines if line.startswith("GNT")
     }
     sides = [_Side(bus, ignore_time, masks, with_grants) for bus in (a, b)]
-    pairs = align(sides[0].keys, sides[1].keys)
+    (first_a, *more_a), (first_b, *more_b) = sides[0].by, sides[1].by
+    pairs = align(first_a, first_b)
+    for keys_a, keys_b in zip(more_a, more_b, strict=True):
+        pairs = refined(pairs, keys_a, keys_b)
     rows_a, rows_b = sides[0].kept[pairs[:, 0]], sides[1].kept[pairs[:, 1]]
     differs = {name: sides[0].values[name][rows_a] != sides[1].values[name][rows_b] for name in sides[0].values}
     any_differs = np.logical_or.reduce(list(differs.values()))
+    names = np.array(list(differs))
+    which = np.column_stack([different[any_differs] for different in differs.values()])
     changed = [
-        {
-            "a": sides[0].row(row_a),
-            "b": sides[1].row(row_b),
-            "what": [name for name, different in differs.items() if different[n]],
-        }
-        for n, row_a, row_b in zip(np.flatnonzero(any_differs), rows_a[any_differs], rows_b[any_differs], strict=True)
+        {"a": row_a, "b": row_b, "what": names[one].tolist()}
+        for row_a, row_b, one in zip(
+            sides[0].told(rows_a[any_differs]), sides[1].told(rows_b[any_differs]), which, strict=True
+        )
     ]
-    missing = [sides[0].row(row) for row in np.setdiff1d(sides[0].kept, rows_a)]
-    inserted = [sides[1].row(row) for row in np.setdiff1d(sides[1].kept, rows_b)]
+    missing, inserted = (
+        side.told(side.kept[_others(len(side.kept), of)]) for side, of in zip(sides, pairs.T, strict=True)
+    )
     return Comparison(inserted, missing, changed, _first(inserted, missing, changed, (rows_a, rows_b), sides))
 
 
@@ -141,8 +145,17 @@ class _Side:
         if with_grants:
             codes, grants = strings(self.rows, "initiator")
             key = _mixed(key, _stable(grants)[codes] if grants else codes)
-        self.keys: Hashes = key[self.kept].astype(np.uint64)
+        keys: Hashes = key[self.kept].astype(np.uint64)
         self.values = self._values(bus, ignore_time, _stable(list(lines)))
+        # What moved the same data goes together before what only has the same address, and where no address tells
+        # anything, what took as long.
+        with_data = _mixed(keys, self.values["data"][self.kept])
+        self.by: list[Hashes] = [with_data, keys]
+        if "AD0" not in bus.lines:
+            whole = with_data
+            for values in self.values.values():
+                whole = _mixed(whole, values[self.kept])
+            self.by.insert(0, whole)
 
     def _values(self, bus: Bus, ignore_time: bool, ends: Hashes) -> dict[str, npt.NDArray[Any]]:
         values: dict[str, npt.NDArray[Any]] = {"data": self._data(bus)}
@@ -169,11 +182,18 @@ class _Side:
         whole: Hashes = sums[first + counts] - sums[first]
         return whole
 
-    def row(self, row: int) -> dict[str, Any]:
-        """A transaction, as people see it."""
-        [told] = self.rows.slice(int(row), 1).to_pylist()
+    def told(self, rows: Integers) -> list[dict[str, Any]]:
+        """Transactions, as people see them."""
         names = ("transaction", "start_us", "command_name", "address", "bytes", "wait_clks", "termination", "initiator")
-        return {name: told[name] for name in names}
+        columns = [self.rows[name].take(rows).to_pylist() for name in names]
+        return [dict(zip(names, one, strict=True)) for one in zip(*columns, strict=True)]
+
+
+def _others(count: int, some: Integers) -> Integers:
+    """The numbers below `count` that are not among these."""
+    others = np.ones(count, dtype=bool)
+    others[some] = False
+    return np.flatnonzero(others)
 
 
 def _first(

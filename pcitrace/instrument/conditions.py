@@ -78,11 +78,18 @@ class Condition:
     columns: frozenset[str]
 
     def filter(self, table: pa.Table) -> pa.Table:
-        """Return the rows that fulfil the condition."""
-        import pyarrow as pa
+        """Return the rows that fulfil the condition.
 
+        By one thread: Arrow's others may hold columns that are numpy's after the result is there, and let go of them
+        while the interpreter ends, which aborts the process (apache/arrow issues 34314, 45017).
+        """
+        import pyarrow as pa
+        from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
+
+        source = Declaration("table_source", TableSourceNodeOptions(table))
+        chosen = Declaration("filter", FilterNodeOptions(self.expression), [source])
         try:
-            return table.filter(self.expression)
+            return chosen.to_table(use_threads=False)
         except pa.ArrowInvalid as error:
             raise ConditionError(f"{self.text!r} cannot be worked out: {error}", self.text) from error
 

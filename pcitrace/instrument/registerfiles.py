@@ -1,12 +1,19 @@
 """Register files of other tools: CMSIS-SVD by `cmsis-svd`, SystemRDL by `systemrdl-compiler` (the extra `registers`).
 
-IP-XACT is not read: its only kept reader is GPL. ``peakrdl`` converts it to SystemRDL.
+IP-XACT is made SystemRDL first by the program ``peakrdl``, where it is installed: its reader of IP-XACT, the only one
+that is kept, is GPL, so it is no library of ours.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from pcitrace.errors import ConfigurationError
 from pcitrace.instrument.blocks import Block, Field, Register
@@ -15,20 +22,20 @@ __all__ = ["read"]
 
 
 def read(path: Path) -> list[Block]:
-    """Read a register file by its suffix, ``.svd``, ``.xml`` or ``.rdl``; ConfigurationError if that fails."""
+    """Read a register file by its suffix, ``.svd``, ``.rdl`` or ``.xml`` (SVD, IP-XACT); else ConfigurationError."""
     if not path.is_file():
         raise ConfigurationError(f"{path}: there is no such file", path)
     try:
-        if path.suffix in (".svd", ".xml"):
-            return _of_svd(path)
         if path.suffix == ".rdl":
             return _of_rdl(path)
+        if path.suffix in (".svd", ".xml"):
+            return _of_ipxact(path) if _is_ipxact(path) else _of_svd(path)
     except ImportError as error:
         raise ConfigurationError(
             f"{path}: needs {error.name}, which is not installed: pip install 'pcitrace[registers]'", path
         ) from error
     raise ConfigurationError(
-        f"{path}: a register file ends in .toml, .svd or .rdl; convert others to one of them", path
+        f"{path}: a register file ends in .toml, .svd, .rdl or .xml; convert others to one of them", path
     )
 
 
@@ -37,11 +44,12 @@ def _of_svd(path: Path) -> list[Block]:
 
     try:
         device = SVDParser.for_xml_file(str(path)).get_device()
-        return [_of_peripheral(one) for one in device.get_peripherals()]
-    except ConfigurationError:
-        raise
+        blocks = [_of_peripheral(one) for one in device.get_peripherals()]
     except Exception as error:  # the parser raises whatever lxml and its own model do
         raise ConfigurationError(f"{path}: not a CMSIS-SVD file: {error}", path) from error
+    if not blocks:
+        raise ConfigurationError(f"{path}: not a CMSIS-SVD file: it has no peripherals", path)
+    return blocks
 
 
 def _of_peripheral(peripheral: Any) -> Block:
@@ -69,6 +77,39 @@ def _of_svd_field(field: Any) -> Field:
     return Field(field.name, field.bit_offset, field.bit_width, values)
 
 
+def _is_ipxact(path: Path) -> bool:
+    """Whether an XML file is a component of IP-XACT, IEEE 1685 or SPIRIT before it."""
+    try:
+        _, root = next(ElementTree.iterparse(path, events=("start",)))
+    except (ElementTree.ParseError, StopIteration):
+        return False
+    space, _, name = root.tag.rpartition("}")
+    return name == "component" and ("ipxact" in space.lower() or "spirit" in space.lower())
+
+
+def _of_ipxact(path: Path) -> list[Block]:
+    beside = Path(sys.executable).parent
+    program = shutil.which("peakrdl", path=f"{beside}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
+    if program is None:
+        raise ConfigurationError(
+            f"{path}: IP-XACT is made SystemRDL by peakrdl, which is not installed: pip install peakrdl", path
+        )
+    with tempfile.TemporaryDirectory(prefix="pcitrace-") as folder:
+        made = Path(folder) / f"{path.stem}.rdl"
+        done = subprocess.run(
+            [program, "systemrdl", str(path.resolve()), "-o", str(made)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode != 0 or not made.is_file():
+            said = [line for line in done.stderr.splitlines() if line.strip()]
+            why = said[-1].strip() if said else f"it ended with {done.returncode}"
+            raise ConfigurationError(f"{path}: peakrdl cannot read it: {why}", path)
+        return _of_rdl(made)
+
+
 def _of_rdl(path: Path) -> list[Block]:
     from systemrdl.compiler import RDLCompiler
     from systemrdl.messages import MessagePrinter, RDLCompileError
@@ -91,7 +132,7 @@ def _of_rdl(path: Path) -> list[Block]:
     registers = tuple(
         Register(
             node.get_rel_path(top),
-            node.raw_absolute_address,
+            node.absolute_address,
             node.size,
             tuple(_of_rdl_field(field) for field in node.fields()),
         )

@@ -190,7 +190,7 @@ def select(rules: Sequence[str] | None = None, ignore: Sequence[str] = (), file:
     Parameters
     ----------
     rules : sequence of str, optional
-        Only these; default: what the file says, else all.
+        Only these, ``all`` for all; default: what the file says, else all.
     ignore : sequence of str
         None of these, besides those of the file.
     file : pathlib.Path, optional
@@ -219,7 +219,7 @@ def _ids(texts: Iterable[str], where: str) -> set[str]:
     known = catalogue()
     found: set[str] = set()
     for text in texts:
-        named = {id for id in known if id.startswith(text.upper())}
+        named = {id for id in known if text == "all" or id.startswith(text.upper())}
         if not named:
             near = difflib.get_close_matches(text.upper(), known, n=4, cutoff=0.3) or list(known)[:4]
             raise ConfigurationError(f"{where}: there is no rule {text}; the nearest are {', '.join(near)}", where)

@@ -43,12 +43,15 @@ class Matches:
         Numbers of the transactions.
     start_us : array of float, shape (matches, steps)
         When they begin, in us.
+    fulfilled : tuple of int
+        How many transactions fulfil each step, by itself.
     """
 
     bus: str
     steps: tuple[Step, ...]
     transactions: Integers
     start_us: Floats
+    fulfilled: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.transactions)
@@ -114,7 +117,7 @@ def find(
     start_us = floats(rows, "start_us")
     found = sequences(fulfilled, start_us, [one.within_us for one in read])
     numbers = rows["transaction"].to_numpy().astype(np.int64)
-    return Matches(bus.name, read, numbers[found], start_us[found])
+    return Matches(bus.name, read, numbers[found], start_us[found], tuple(int(one.sum()) for one in fulfilled))
 
 
 def bus_has_data(bus: Bus) -> bool:

@@ -44,6 +44,9 @@ class Choice:
         self, condition: Condition | None = None, grants: Mapping[str, Mapping[str, str]] | None = None
     ) -> None:
         self.condition = condition
+        self._chosen = False
+        # Columns of the condition that were null in every row so far.
+        self._unknown = set(condition.columns) if condition is not None else set()
         self._names: dict[str, Names] = {}
         self._grants = grants or {}
 
@@ -67,7 +70,27 @@ class Choice:
 
     def wanted(self, part: _kernel.Part) -> bytes | None:
         """A byte for each transaction of the part that says whether it is wanted; None for all."""
-        return None if self.condition is None else self.condition.fulfilled(self.table(part)).tobytes()
+        if self.condition is None:
+            return None
+        rows = self.table(part)
+        fulfilled = self.condition.fulfilled(rows)
+        self.note(rows, bool(fulfilled.any()))
+        return fulfilled.tobytes()
+
+    def note(self, rows: pa.Table, chosen: bool) -> None:
+        """Note what is known of the columns that the condition looks at, and whether any of these rows fulfils it."""
+        self._chosen = self._chosen or chosen
+        self._unknown = {name for name in self._unknown if rows[name].null_count == len(rows)}
+
+    @property
+    def why_none(self) -> str | None:
+        """Why no row was chosen; None where some were."""
+        if self._chosen or self.condition is None:
+            return None
+        if not self._unknown:
+            return "nothing was chosen: no transaction fulfils the condition"
+        names = ", ".join(sorted(self._unknown))
+        return f"nothing was chosen; {names}: not known of any transaction, so that no comparison with it is fulfilled"
 
     def table(self, part: _kernel.Part) -> pa.Table:
         """The transactions of a part, with their targets where the condition asks for them."""

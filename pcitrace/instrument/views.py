@@ -79,7 +79,8 @@ def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dic
     Returns
     -------
     dict
-        By view (:data:`VIEWS`) rows with ``name``, ``transactions``, ``data_phases``, ``bytes``, ``clocks``,
+        By view (:data:`VIEWS`) rows with ``name`` (None: whose they are is not known; no row at all where nothing is
+        known), ``transactions``, ``data_phases``, ``bytes``, ``clocks``,
         ``wait_clks``, ``retries``, ``utilisation`` (clocks of these transactions over all clocks whose state is known),
         ``efficiency`` (clocks with data over these), ``throughput_mb_s``.
         ``slowest``: the transactions that waited longest, with ``transaction``, ``time_us``, ``initiator``, ``target``,
@@ -99,11 +100,12 @@ def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dic
 def _grouped(table: pa.Table, key: str, known: int, time_us: float) -> list[dict[str, Any]]:
     sums = [(name, "sum") for name in ("data_phases", "bytes", "clocks", "wait_clks", "retried")]
     plain = table.set_column(table.column_names.index(key), key, table[key].cast(pa.string()))
-    grouped = plain.group_by(key).aggregate([(key, "count"), *sums]).sort_by([("clocks_sum", "descending")])
+    grouped = plain.group_by(key).aggregate([([], "count_all"), *sums]).sort_by([("clocks_sum", "descending")])
+    rows = grouped.to_pylist()
     return [
         {
             "name": one[key],
-            "transactions": one[f"{key}_count"],
+            "transactions": one["count_all"],
             "data_phases": one["data_phases_sum"],
             "bytes": one["bytes_sum"],
             "clocks": one["clocks_sum"],
@@ -113,8 +115,8 @@ def _grouped(table: pa.Table, key: str, known: int, time_us: float) -> list[dict
             "efficiency": one["data_phases_sum"] / one["clocks_sum"] if one["clocks_sum"] else None,
             "throughput_mb_s": one["bytes_sum"] / time_us if time_us > 0 else None,
         }
-        for one in grouped.to_pylist()
-        if one[key] is not None
+        for one in rows
+        if any(other[key] is not None for other in rows)
     ]
 
 

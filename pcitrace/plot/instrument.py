@@ -82,7 +82,8 @@ def shares(run: Run, bus: str | None = None, *, by: str = "initiators", ax: Axes
         "waits": [one["wait_clks"] for one in rows],
         "addresses": [max(one["clocks"] - one["data_phases"] - one["wait_clks"], 0) for one in rows],
     }
-    _bars(ax, [one["name"] for one in rows], parts, {"data": DATA, "waits": "#e3a49c", "addresses": FAINT})
+    names = [one["name"] or "unknown" for one in rows]
+    _bars(ax, names, parts, {"data": DATA, "waits": "#e3a49c", "addresses": FAINT})
     ax.set_xlabel("clocks")
     return finish(run, ax)
 
@@ -205,7 +206,8 @@ def waits(run: Run, bus: str | None = None, *, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    pairs = latencies(_bus(run, bus))["waits"]["pairs"][:_MOST]
+    found = latencies(_bus(run, bus))["waits"]["pairs"][:_MOST]
+    pairs = [one for one in found if one["target_wait_clks"] or one["initiator_wait_clks"]]
     ax = axes_for(ax, (7.0, 1.0 + 0.32 * max(len(pairs), 1)))
     parts = {
         "for the target": [one["target_wait_clks"] or 0 for one in pairs],

@@ -10,11 +10,14 @@ from pcitrace.wiring.lines import Channel, Wiring
 __all__ = ["bit_names"]
 
 
-def bit_names(wiring: Wiring) -> list[str]:
-    """Return a name for every bit: those of channels of one bit as they are, those of vectors by the line they are."""
+def bit_names(wiring: Wiring, *, with_bus: bool = False) -> list[str]:
+    """Return a name for every bit: those of channels of one bit as they are, those of vectors by the line they are.
+
+    The bus is named where there are several, or always.
+    """
     names: dict[tuple[int, int], str] = {}
     for bus in wiring.buses.values():
-        prefix = f"{bus.name}_" if len(wiring.buses) > 1 else ""
+        prefix = f"{bus.name}_" if with_bus or len(wiring.buses) > 1 else ""
         for line, place in bus.lines.items():
             if place.active_low == normal_active_low(line) and (place.source != "shared" or not prefix):
                 names.setdefault((place.channel, place.bit), prefix + line)

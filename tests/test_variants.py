@@ -1,0 +1,98 @@
+"""Readings that differ from one alike in every frame: each is a reading, and differs as it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pcitrace.lattice import Reading
+from pcitrace.traffic.variants import shifts, variants
+
+TARGETS = 3
+
+
+def reading(labels: str) -> Reading:
+    """A reading in letters: a send's pieces are S, a receive's R, the first of each in upper case; `.` is left over."""
+    track = np.array([-1 if one == "." else "sr".index(one.lower()) for one in labels], np.int64)
+    begins = np.array([one.isupper() for one in labels], dtype=bool)
+    segment, target = np.full(len(labels), -1), np.full(len(labels), -1)
+    ends = np.zeros(len(labels), dtype=bool)
+    number = 0
+    for side in (0, 1):
+        rows = np.flatnonzero(track == side)
+        for count, row in enumerate(rows):
+            number += bool(begins[row])
+            segment[row] = number - 1
+            target[row] = int(begins[rows[: count + 1]].sum()) - 1
+            ends[row] = count + 1 == len(rows) or begins[rows[count + 1]]
+    return Reading(track, begins, ends, target, np.zeros((len(labels), 3), np.float32), 0.0, segment)
+
+
+def letters(one: Reading) -> str:
+    """The same letters of a reading."""
+    names = {-1: "..", 0: "sS", 1: "rR"}
+    return "".join(names[int(track)][bool(begin)] for track, begin in zip(one.track, one.begins, strict=True))
+
+
+def is_reading(one: Reading) -> bool:
+    """Whether each segment has one beginning, before all, one end, behind all, one track and one target."""
+    inside = one.segment >= 0
+    if not np.array_equal(inside, one.track >= 0) or (one.begins & ~inside).any() or (one.ends & ~inside).any():
+        return False
+    for number in np.unique(one.segment[inside]):
+        rows = np.flatnonzero(one.segment == number)
+        if not (
+            one.begins[rows].nonzero()[0].tolist() == [0] and one.ends[rows].nonzero()[0].tolist() == [len(rows) - 1]
+        ):
+            return False
+        if len(set(one.track[rows])) > 1 or len(set(one.target[rows])) > 1:
+            return False
+    return True
+
+
+@given(st.text(alphabet="SsRr.", max_size=14))
+def test_each_is_a_reading(labels: str) -> None:
+    """Whatever the reading is: segments begin with their first piece."""
+    started = {"s": False, "r": False}
+    clean = ""
+    for one in labels:
+        clean += one.upper() if one != "." and not started[one.lower()] else one
+        if one != ".":
+            started[one.lower()] = True
+    first = reading(clean)
+    assert is_reading(first)
+    pause_us = np.linspace(0.1, 3.0, len(clean))
+    for side in (0, 1):
+        for one in variants(first, side, TARGETS, pause_us):
+            assert is_reading(one), (clean, letters(one))
+            other = 1 - side
+            assert np.array_equal(one.track == other, first.track == other), "the other track stays as it is"
+
+
+@pytest.mark.parametrize(
+    ("labels", "number", "expected"),
+    [
+        (".Ss..S.", 0, ".SsssSs"),
+        ("..Ss.", 1, ".Sss."),
+        (".Sss.", 2, "..Ss."),
+        (".Sss.", 3, ".S.s."),
+        (".Ss..", 4, ".Sss."),
+        (".Sss.", 5, ".Ss.."),
+        (".Ssss", 6, ".Ss.s"),
+        (".S.s.", 7, ".Sss."),
+    ],
+    ids=["stretched", "longer before", "shorter before", "hollow", "longer", "shorter", "hollow at the end", "filled"],
+)
+def test_each_by_itself(labels: str, number: int, expected: str) -> None:
+    pause_us = np.full(len(labels), 0.1)
+    found = list(variants(reading(labels), 0, TARGETS, pause_us))
+    assert letters(found[number]) == expected
+
+
+def test_another_frame() -> None:
+    first = reading("Ss.S.")
+    later, earlier = (one.target.tolist() for one in reversed(list(shifts(first, 0, TARGETS))))
+    assert later == [1, 1, -1, 2, -1]
+    assert earlier == [-1, -1, -1, 0, -1]
