@@ -1,4 +1,7 @@
-"""Puts the output of commands into pages: blocks of a template that are fenced as `console run` are run."""
+"""What commands print, in pages: blocks fenced as `console run` hold a command and its output.
+
+usage: python docs/commands.py     writes into all pages what their commands print today; a test compares
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-_BLOCK = re.compile(r"```console run\n\$ (?P<command>.*?)\n```", re.DOTALL)
+DOCS = Path(__file__).resolve().parent
+_BLOCK = re.compile(r"^```console run\n\$ (?P<command>[^\n]*)\n.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def pages() -> list[Path]:
+    """The pages that have such blocks."""
+    return sorted(page for page in DOCS.glob("*.md") if _BLOCK.search(page.read_text(encoding="utf-8")))
 
 
 def output(command: str) -> str:
@@ -17,7 +25,7 @@ def output(command: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"],
-        cwd=ROOT,
+        cwd=DOCS.parent,
         env={**os.environ, "PATH": path, "COLUMNS": "100"},
         capture_output=True,
         text=True,
@@ -28,18 +36,20 @@ def output(command: str) -> str:
     return done.stdout.rstrip("\n")
 
 
-def filled(template: str) -> str:
-    """The text of a page, with the output of its commands."""
+def filled(page: str) -> str:
+    """The text of a page with what its commands print today."""
 
     def run(block: re.Match[str]) -> str:
         command = block["command"]
-        return f"```console\n$ {command}\n{output(command)}\n```"
+        return f"```console run\n$ {command}\n{output(command)}\n```"
 
-    return _BLOCK.sub(run, template)
+    return _BLOCK.sub(run, page)
 
 
-def write(template: Path, page: Path) -> None:
-    """Write a page, but only if it changes: Sphinx then rebuilds nothing."""
-    text = filled(template.read_text(encoding="utf-8"))
-    if not page.exists() or page.read_text(encoding="utf-8") != text:
-        page.write_text(text, encoding="utf-8")
+def main() -> None:
+    for page in pages():
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

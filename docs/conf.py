@@ -10,7 +10,6 @@ from sphinx.ext.napoleon import docstring as napoleon
 import pcitrace
 
 sys.path.insert(0, str(Path(__file__).parent))
-import commands
 import draw
 import gallery
 import parsers
@@ -28,7 +27,7 @@ html_theme = "furo"
 html_title = "pcitrace"
 html_show_copyright = False
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
@@ -45,12 +44,9 @@ napoleon_use_ivar = True
 # A property's text is a sentence, which may have a colon; napoleon would take what stands before it for the type.
 napoleon.GoogleDocstring._consume_inline_attribute = lambda self: ("", self._consume_to_end())
 
-# Generated: what the table reference says is what the code and the tests say, what commands print is what they print,
-# and the figures are drawn by the library.
+# Generated: what the table reference says is what the code and the tests say, and the figures are drawn by the library.
 tables.write(Path(__file__).parent / "tables.md")
 parsers.write(Path(__file__).parent / "commands.md")
 rules.write(Path(__file__).parent / "rules.md")
-for template in Path(__file__).parent.glob("*.md.in"):
-    commands.write(template, template.with_suffix(""))
 gallery.write(Path(__file__).parent.parent / "notebooks", Path(__file__).parent)
 draw.draw(Path(__file__).parent / "figures")

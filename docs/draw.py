@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import draw_instrument
 import draw_lattice
 import draw_network
 import draw_primer
@@ -37,6 +38,7 @@ def draw(folder: Path) -> None:
         _save(plot.timeline(full, start - 0.06, start + 0.62), folder / "timeline.svg")
         _equation(run, folder)
         draw_primer.draw(folder)
+        draw_instrument.draw(folder)
         draw_network.figures(folder, place)
         draw_lattice.draw(draw_lattice.generated(place / "reread"), "B", folder / "lattice.svg")
 

@@ -11,10 +11,11 @@ from pathlib import Path
 HEAD = """\
 # Gallery
 
-Notebooks, shown here as they were run; the tests run each of them again and compare. All are in the folder
-`notebooks/` of the sources, and want `pip install 'pcitrace[notebooks]'`. Single figures with the call that draws each:
-[figures](figures.md).
+[Figures](#figures), each with what it shows, and first notebooks, shown here as they were run; the tests run each of
+them again and compare. All are in the folder `notebooks/` of the sources, and want `pip install 'pcitrace[notebooks]'`.
 """
+_FIGURE = re.compile(r"^### (?P<name>\w+)\n(?P<text>.*?)(?=^##)", re.DOTALL | re.MULTILINE)
+_IMAGE = re.compile(r"^```\{image\} (?P<file>\S+)\n:alt: (?P<alt>[^\n]+)", re.MULTILINE)
 _FIRST_PARAGRAPH = re.compile(r"# (?P<title>[^\n]+)\n\n(\$\$.+?\$\$\n\n)?(?P<text>.+?)(\n\n|$)", re.DOTALL)
 
 
@@ -30,9 +31,25 @@ def write(sources: Path, docs: Path) -> None:
         text = (sources / f"{name}.ipynb").read_text(encoding="utf-8").replace("(../docs/", "(../")
         (docs / "notebooks" / f"{name}.ipynb").write_text(text, encoding="utf-8")
         parts.append(_entry(name, json.loads(text), docs))
+    parts.append("## Figures\n")
+    parts += _figures((docs / "figures.md").read_text(encoding="utf-8"))
     toctree = "\n".join(f"notebooks/{name}" for name in names)
     parts.append(f"```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{toctree}\n```\n")
     (docs / "gallery.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def _figures(page: str) -> list[str]:
+    """Every picture of the page of figures, small, as a way to what it says there."""
+    entries = []
+    known: dict[str, int] = {}
+    for said in _FIGURE.finditer(f"{page}\n##"):
+        # Headings that repeat are numbered.
+        count = known[said["name"]] = known.get(said["name"], -1) + 1
+        anchor = said["name"] if count == 0 else f"{said['name']}-{count}"
+        link = f"](figures.md#{anchor}) `{said['name']}`\n"
+        images = _IMAGE.finditer(said["text"])
+        entries += [f"[![{image['alt']}]({image['file']}){{width=24rem}}{link}" for image in images]
+    return entries
 
 
 def _entry(name: str, book: dict, docs: Path) -> str:

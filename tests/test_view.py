@@ -14,8 +14,11 @@ from browser import browse, measured, told
 
 import pcitrace
 from pcitrace import view
+from pcitrace.cli import main
+from pcitrace.export import FORMATS
 from pcitrace.simulate import simulate
 from pcitrace.view.bundle import asset, script
+from pcitrace.view.contents import contents
 
 TRACE = Path(__file__).parent.parent / "fixtures" / "traces" / "blue33_seq6" / "bus.vcd.gz"
 
@@ -115,6 +118,82 @@ def test_the_waveforms_are_the_lines_of_the_capture(folder: Path, page: Path, tm
         assert levels == bit[edges].tolist(), name
 
 
+def test_the_overview_is_what_rows_and_lines_say(page: Path, tmp_path: Path) -> None:
+    """At the ends of its bins as much time is covered; lines are in each bin, of each length, what their changes say."""
+    found = measured(page, tmp_path, f"""
+      {READY}
+      const wrong = [];
+      let seen = 0;
+      view.made.forEach((lanes, bus) => {{
+        const {{ coverage, spans }} = lanes.find(lane => lane.coverage && lane.table);
+        const one = new Float64Array(coverage.kinds), two = new Float64Array(coverage.kinds);
+        for (let bin = 0; bin <= coverage.bins; bin++) {{
+          const time = coverage.low + bin * coverage.step;
+          coverage.covered(time, one);
+          spans.covered(time, two);
+          // Each bin is rounded up.
+          one.forEach((sum, kind) => {{ if (sum - two[kind] < -1e-6 || sum - two[kind] > bin * coverage.step / 65535 + 1e-6) wrong.push([bus, bin, kind, sum, two[kind]]); }});
+          if (bin === coverage.bins) seen += two.reduce((sum, kind) => sum + kind, 0) > 0;
+        }}
+        for (const lane of lanes.filter(lane => lane.levels)) {{
+          const {{ low, step, bins, states }} = lane.overview, at = time => {{
+            let row = 0;
+            while (row < lane.changes.length && lane.changes[row] <= time + 1e-9) row++;
+            return row;
+          }};
+          for (let wide = 1, from = 0; wide <= bins; from += bins / wide, wide *= 2) {{
+            for (let bin = 0; bin < bins / wide; bin += 1 + Math.floor(bins / wide / 40)) {{
+              const begin = low + bin * wide * step, first = at(begin), last = at(begin + wide * step - 2e-9);
+              const wanted = first === last ? lane.levels[first - 1] : 3;
+              seen += wanted === 3;
+              if (states[from + bin] !== wanted) wrong.push([lane.label, wide, bin, states[from + bin], wanted]);
+            }}
+          }}
+        }}
+      }});
+      return [wrong.slice(0, 5), seen];
+    """)  # fmt: skip
+    assert found[0] == []
+    assert found[1] > 100
+
+
+def test_a_picture_is_there_before_the_rows(tmp_path: Path) -> None:
+    """The overview alone is drawn as it is with all rows; what needs rows says that they come, and comes."""
+    about, packed = contents(pcitrace.open(TRACE))
+    found = told(tmp_path, script(), f"""
+      const home = document.createElement("div"), style = document.createElement("style"), store = new Store({json.dumps(packed)});
+      style.textContent = {json.dumps(asset("view.css"))};
+      document.body.append(home, style);
+      await store.unpackNext();
+      const view = new View(home, {json.dumps(about)}, store), lane = view.lanes.find(one => one.lane.label === "pci bus");
+      const picture = () => {{
+        view.resize();
+        view.paint();
+        const scale = devicePixelRatio, pen = view.canvas.getContext("2d");
+        return [...pen.getImageData(view.axis.left * scale, lane.top * scale, (view.axis.right - view.axis.left) * scale, lane.lane.height * scale).data];
+      }};
+      const out = {{}}, whole = picture();
+      out.inked = whole.filter((value, n) => n % 4 === 3 && value).length;
+      view.choose({{ bus: 0, table: "transactions", row: 3 }});
+      view.search("bytes > 4");
+      out.said = [view.panel.textContent, view.told.textContent];
+      out.hit = view.under(view.axis.left + 50, lane.top + 5);
+      view.choose(null);
+      view.search("");
+      await view.load();
+      const after = picture();
+      out.different = after.filter((value, n) => n % 4 === 3 && Boolean(value) !== Boolean(whole[n])).length;
+      view.search("bytes > 4");
+      out.found = view.found.length > 0;
+      return out;
+    """)  # fmt: skip
+    assert found["inked"] > 1000
+    assert found["said"] == ["Its columns are still being unpacked.", "still unpacking"]
+    assert found["hit"] is None
+    assert found["different"] == 0
+    assert found["found"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -184,6 +263,20 @@ def test_keys_move_zoom_and_go_from_row_to_row(bare: Path, tmp_path: Path) -> No
         "closer": 0.5, "wider": 1, "right": True, "back": True, "all": 1, "first": 0, "next": 1, "last": 0,
         "markers": 1, "none": 0, "lines": True, "chosen": None,
     }  # fmt: skip
+
+
+def test_tab_goes_from_control_to_control_as_they_are_seen(page: Path, tmp_path: Path) -> None:
+    """Each has a name, none is taken out of its order, and none stands above the one before it."""
+    found = measured(page, tmp_path, f"""
+      {READY}
+      view.choose({{bus: 0, table: "transactions", row: 20}});
+      const controls = [...document.querySelectorAll("a[href], button, input, summary, [tabindex]")].filter(one => one.offsetParent);
+      const name = one => one.getAttribute("aria-label") ?? one.textContent.trim(), box = one => one.getBoundingClientRect();
+      return [controls.length, controls.filter(one => !name(one) || one.tabIndex !== 0).map(one => one.outerHTML),
+        controls.slice(1).filter((one, n) => box(one).bottom <= box(controls[n]).top).map(name)];
+    """)  # fmt: skip
+    assert found[0] >= 11
+    assert found[1:] == [[], []]
 
 
 def test_the_address_keeps_the_place_the_choice_the_search_and_the_markers(bare: Path, tmp_path: Path) -> None:
@@ -386,3 +479,35 @@ def test_in_jupyter_it_is_a_widget_that_draws_itself(folder: Path, tmp_path: Pat
     """
     module = str(widget._esm).replace("export default { render };", "")
     assert told(tmp_path, module, program) == ["run SIMULATED", 1, ""]
+
+
+def vcd_of(path: Path, names: list[str]) -> Path:
+    """A capture in which a clock runs, and the other lines are high."""
+    ids = [chr(33 + number) for number in range(len(names))]
+    head = "".join(f"$var wire 1 {one} {name} $end\n" for one, name in zip(ids, names, strict=True))
+    edges = "".join(f"#{15 * number}\n{number % 2}!\n" for number in range(1, 200))
+    first = "#0\n0!\n" + "".join(f"1{one}\n" for one in ids[1:])
+    path.write_text(f"$timescale 1 ns $end\n{head}$enddefinitions $end\n{first}{edges}")
+    return path
+
+
+def test_an_empty_bus_is_said_to_be_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capture = vcd_of(tmp_path / "idle.vcd", ["CLK", "FRAME#", "IRDY#", "TRDY#"])
+    assert main(["view", str(capture), "-o", str(tmp_path / "idle.html")]) == 0
+    found = measured(tmp_path / "idle.html", tmp_path, f"""
+      {READY}
+      return [view.home.querySelector("details").open, view.home.querySelector("details").textContent, view.axis.high];
+    """)  # fmt: skip
+    assert found[0]
+    assert "On PCI there is no transaction in this capture." in found[1]
+    assert found[2] == pytest.approx(15 * 199 / 1000, rel=0.02)
+    for to in FORMATS:
+        assert main(["export", str(capture), "--to", to, "-o", str(tmp_path / f"out.{to}")]) == 0
+        assert "left out: transactions: on PCI there is none in this capture" in capsys.readouterr().err, to
+
+
+def test_without_a_bus_there_is_no_blank_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capture = vcd_of(tmp_path / "nobus.vcd", ["CLK", "IRDY#"])
+    assert main(["view", str(capture), "-o", str(tmp_path / "view.html")]) == 3
+    assert "FRAME#" in capsys.readouterr().err
+    assert not (tmp_path / "view.html").exists()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import buses
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import waveforms
@@ -68,7 +70,9 @@ def test_files_equal_tables(suffix: str, source: Path, tables: Tables, tmp_path:
         assert [*rows[0]] == [column.name for column in table.columns]
         assert_same_rows(rows, wanted)
     assert summary["PCI"]["transactions"] == len(tables.transactions)
-    assert len(summary["PCI"]["problems"]) == len(tables.problems)
+    assert summary["PCI"]["problems"] == len(tables.problems)
+    first = tables.problems[0]
+    assert summary["PCI"]["first_problem"] == {name: first[name] for name in summary["PCI"]["first_problem"]}
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(path.name for path in paths.values())
 
 
@@ -86,9 +90,39 @@ def test_files_of_many_chunks_equal_tables(tmp_path: Path) -> None:
         assert_same_rows(read(file, TABLES[name]), getattr(wanted, name))
 
 
-def test_columns_are_those_of_the_schema(source: Path) -> None:
-    import pyarrow as pa
+@pytest.mark.parametrize("threads", [1, 3])
+def test_problems_are_written_while_they_are_found(threads: int, tmp_path: Path) -> None:
+    """Of two buses whose lines are noise, in many chunks: the rows of each as in memory, all in order of time."""
+    lines = ("FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#")
+    path = tmp_path / "noise.sr"
+    probes = "".join(f"probe{bit + 1}=D{bit}\n" for bit in range(8))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("version", "2")
+        archive.writestr("metadata", f"[device 1]\ncapturefile=logic-1\nsamplerate=33 MHz\nunitsize=1\n{probes}")
+        for number in range(1, 41):
+            # Now and then hardly anything happens: a row that goes on for long is open while others are closed.
+            quiet = b"\xff\xfd" * 1000 if number % 5 == 0 else b""
+            archive.writestr(f"logic-1-{number}", Random(number).randbytes(3000) + quiet)
+    capture = _kernel.open(str(path))
+    specs = [
+        {"name": name, "width": None, "lines": {line: ((bit + by) % 8, 0, True) for bit, line in enumerate(lines)}}
+        for name, by in (("A", 0), ("B", 4))
+    ]
+    out = tmp_path / "problems.parquet"
+    names = {"transactions": str(tmp_path / "t.parquet"), "problems": str(out)}
+    summary = _kernel.decode_to_files(capture, specs, clock_mhz=33.0, threads=threads, **names)
+    rows = read(out, schema.PROBLEMS)
+    times = [row["time_us"] for row in rows]
+    assert times == sorted(times)
+    for spec, decoded in zip(specs, _kernel.decode(capture, specs, clock_mhz=33.0, threads=1), strict=True):
+        wanted = pa.table(decoded.problems).to_pylist()
+        assert len(wanted) > 10_000
+        assert_same_rows([row for row in rows if row["bus"] == spec["name"]], wanted)
+        assert summary[spec["name"]]["problems"] == len(wanted)
+        assert summary[spec["name"]]["first_problem"]["time_us"] == wanted[0]["time_us"]
 
+
+def test_columns_are_those_of_the_schema(source: Path) -> None:
     capture = _kernel.open(str(source))
     spec = resolve_wiring(capture.channels).bus().spec()
     [decoded] = _kernel.decode(capture, [spec], data_phases=True)

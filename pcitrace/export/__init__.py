@@ -6,6 +6,7 @@ cannot hold is said, in :attr:`Exported.left_out`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,4 +76,7 @@ def export(
     chosen = FORMATS[to]
     source = Source(run, bus, profile)
     made: Exported = import_module(f"pcitrace.export.{chosen.module}").write(source, path, options or Options(), to)
+    if 0 in (made.rows.get("transactions"), made.rows.get("transaction")) and source.buses:
+        names = ", ".join(bus.name for bus in source.buses)
+        made = replace(made, left_out=(*made.left_out, f"transactions: on {names} there is none in this capture"))
     return made

@@ -20,7 +20,7 @@ from pcitrace.run import Capture
 
 __all__ = ["header", "write", "write_body"]
 
-_TICKS_HZ = 1e12
+_MOST_TICKS_HZ = 10**12
 """Of sampled captures: no sample is further than half a picosecond from its time."""
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
@@ -64,10 +64,9 @@ def write_body(source: Source, capture: Capture, write: Callable[[bytes], Any]) 
     """Write the changes of the lines, and the texts among them; return how many texts of what there are."""
     counts = dict.fromkeys(TEXTS, 0)
     ids = [_identifier(number) for number in range(len(capture.channels))]
-    tick_us = 1e6 / _TICKS_HZ if capture.sample_count is not None else 1e6 * (capture.tick_s or 1.0)
-    rate = (capture.clock_mhz * 1e6 if capture.clock_mhz else capture.rate_hz) or _TICKS_HZ
-    texts = _Texts(source, len(ids), tick_us)
-    _kernel.write_vcd(capture._kernel, ids, rate, _TICKS_HZ, texts.all(capture, counts), write)
+    texts = _Texts(source, len(ids), 1e6 * _tick_s(capture))
+    rate, ticks = _rate_hz(capture), _ticks_hz(capture)
+    _kernel.write_vcd(capture._kernel, ids, rate, ticks, texts.all(capture, counts), write)
     source.say_without_bus()
     return counts
 
@@ -116,6 +115,8 @@ class _Texts:
 
     def _ends(self, begin: Any, end: Any, which: Any) -> tuple[Any, Any]:
         """Where texts end before the next of their kind begins: ticks, and which text."""
+        if not len(begin):
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         order = np.lexsort((begin, which))
         begin, end, which = begin[order], end[order], which[order]
         last = np.r_[which[1:] != which[:-1], True]
@@ -155,8 +156,25 @@ def _identifier(number: int) -> str:
             return code
 
 
+def _rate_hz(capture: Capture) -> float:
+    """Samples a second."""
+    return (capture.clock_mhz * 1e6 if capture.clock_mhz else capture.rate_hz) or _MOST_TICKS_HZ
+
+
+def _ticks_hz(capture: Capture) -> float:
+    """The unit of a sampled capture: the longest power of ten in which each sample lies; else a picosecond."""
+    ticks, period = _MOST_TICKS_HZ, _MOST_TICKS_HZ / _rate_hz(capture)
+    while ticks > 1 and period.is_integer() and period % 10 == 0:
+        ticks, period = ticks // 10, period / 10
+    return float(ticks)
+
+
+def _tick_s(capture: Capture) -> float:
+    return 1 / _ticks_hz(capture) if capture.sample_count is not None else (capture.tick_s or 1.0)
+
+
 def _timescale(capture: Capture) -> str:
-    tick_s = 1 / _TICKS_HZ if capture.sample_count is not None else (capture.tick_s or 1.0)
+    tick_s = _tick_s(capture)
     for size, unit in _UNITS:
         for factor in (100, 10, 1):
             if abs(tick_s / (size * factor) - 1) < 1e-9:

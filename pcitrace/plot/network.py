@@ -9,29 +9,43 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from pcitrace.errors import FitError
+from pcitrace.network.delays import Delay
+from pcitrace.network.families import calculated_minimum_us
+from pcitrace.network.hosts import widths
 from pcitrace.network.result import Result
 from pcitrace.network.width import Width
 from pcitrace.plot.style import BUS_COLOURS, DATA, FAINT, INK, WIRE, axes_for, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 __all__ = [
+    "beside",
     "buffer_depth",
+    "histogram",
+    "host_load",
     "latency",
     "latency_against_spacing",
     "loss",
     "loss_pattern",
     "netpipe",
+    "order",
     "order_of_answers",
     "peak",
+    "ping",
+    "probability",
     "shares",
+    "slope_budget",
     "spacing",
     "step_search",
     "switch",
+    "tcp",
     "throughput",
+    "width_against_senders",
 ]
 
 COLOURS = (*BUS_COLOURS, "#2e8b57", "#8e5ea2", DATA, INK)
@@ -112,14 +126,165 @@ def peak(one: Result, point: int = 0, *, ax: Axes | None = None) -> Axes:
     return _finish([one], ax)
 
 
-def throughput(one: Result, against: str = "spacing_us", *, ax: Axes | None = None) -> Axes:
-    """Draw user throughput against planned spacing or size, a colour a size (figures 4.12, 4.15; UDPmon)."""
-    return _family(one, "user_mbit_s", against, "user data (Mbit/s)", ax)
+def histogram(results: Sequence[Result], point: int = 0, *, between: bool = False, ax: Axes | None = None) -> Axes:
+    """Draw how often each time was measured, a colour a result: round trips or one way with the normal peak that comes
+    nearest (figures 3.3, 3.5: by itself and under load), or the time between received frames (UDPmon).
+    """
+    ax = axes_for(ax, (6.0, 3.0))
+    size = 0
+    for colour, one in zip(_colours(), results, strict=False):
+        chosen = one.points[point]
+        size, each = chosen.length_bytes, chosen.loops[0] if chosen.loops else chosen.flows[0]
+        found = chosen.flows[0].between if between else each.delay
+        if found is None:
+            raise FitError(f"{one.path}: no time of {chosen.length_bytes} bytes is known")
+        edges, share = found.bins.edges_us, found.bins.counts / found.n
+        ax.stairs(share, edges, fill=True, color=colour, alpha=0.35)
+        ax.stairs(share, edges, color=colour, lw=1, label=f"{_way(one)}, {found.n}")
+        if isinstance(each.width, Width) and not between:
+            (centre, _), (sigma, _) = each.width.centre_us, each.width.sigma_us
+            inside = 1 - each.width.background - each.width.outside / each.width.n
+            at = centre + np.linspace(-4, 4, 200) * sigma
+            height = inside * np.exp(-(((at - centre) / sigma) ** 2) / 2) / sigma / np.sqrt(2 * np.pi)
+            ax.plot(at, height * float(edges[1] - edges[0]), color=colour, lw=1, ls="--")
+    ax.set_xlabel(f"{size} bytes: {'time between received frames' if between else 'time'} (µs)")
+    ax.set_ylabel("share of the frames")
+    return _finish(results, ax, legend=True)
 
 
-def spacing(one: Result, against: str = "spacing_us", *, ax: Axes | None = None) -> Axes:
-    """Draw the time between received frames (figure 4.11; UDPmon)."""
-    return _family(one, "received_spacing_us", against, "time between received frames (µs)", ax)
+def probability(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw the probability of a one-way latency against the time between frames (figures 4.3, 4.5, 4.7)."""
+    from matplotlib.colors import LogNorm
+
+    ax = axes_for(ax, (6.0, 3.4))
+    known = [
+        (point.spacing_us, point.flows[0].delay)
+        for point in one.points
+        if point.spacing_us is not None and len(point.flows) == 1 and point.flows[0].delay is not None
+    ]
+    rows = sorted(((at, delay) for at, delay in known if delay is not None), key=lambda row: row[0])
+    if len(rows) < 2:
+        raise FitError(f"{one.path}: latencies of {len(rows)} spacings; a map needs two or more")
+    low, high = (f(getattr(d, name) for _, d in rows) for f, name in ((min, "least_us"), (max, "p99_us")))
+    edges = np.linspace(low, high + (high - low) * 0.05 + 1e-6, 81)
+    image = np.array(
+        [np.histogram(_middles(delay), edges, weights=delay.bins.counts)[0] / delay.n for _, delay in rows]
+    )
+    at = np.array([spacing for spacing, _ in rows])
+    sides = np.concatenate([[at[0] - (at[1] - at[0]) / 2], (at[1:] + at[:-1]) / 2, [at[-1] + (at[-1] - at[-2]) / 2]])
+    drawn = ax.pcolormesh(sides, edges, np.where(image > 0, image, np.nan).T, norm=LogNorm(), cmap="cividis")
+    ax.figure.colorbar(drawn, ax=ax, label="probability")
+    ax.set_xlabel("planned time between frames (µs)")
+    ax.set_ylabel("one way (µs)")
+    return _finish([one], ax)
+
+
+def width_against_senders(results: Sequence[Result], *, ax: Axes | None = None) -> Axes:
+    """Draw the width of one-way latencies against the number of hosts that send to one (figures 4.9, 4.10)."""
+    ax = axes_for(ax, (6.0, 3.0))
+    table = widths(results)
+    if not len(table):
+        raise FitError("the width of no stream is known")
+    for colour, (length, mine) in zip(_colours(), table.groupby("length_bytes"), strict=False):
+        senders, wide, sigma = (numbers(mine[name]) for name in ("senders", "fwhm_us", "fwhm_sigma_us"))
+        ax.errorbar(senders, wide, sigma, fmt="o", ms=3, color=colour, label=f"{length} bytes, a point a sender")
+        mean = mine.groupby("senders")["fwhm_us"].mean()
+        ax.plot(mean.index.to_numpy(), mean.to_numpy(), color=colour, lw=1)
+    ax.set_ylim(0, None)
+    ax.set_xticks(sorted(table["senders"].unique()))
+    ax.set_xlabel("senders")
+    ax.set_ylabel("FWHM of one way (µs)")
+    return _finish(results, ax, legend=True)
+
+
+def slope_budget(table: DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Draw the terms of a slope, each from where the one above ends, and the measured slope (figure 3.8).
+
+    `table` is that of :func:`pcitrace.network.budget.slope_budget`, or ``slope_budget`` of a result with a bus.
+    """
+    ax = axes_for(ax, (6.0, 2.6))
+    end, names = 0.0, [name for name in table.index if name != "difference"]
+    for number, name in enumerate(names):
+        value, sigma = (float(table.loc[name, column]) for column in ("slope_us_per_byte", "sigma"))
+        whole = name in ("sum", "measured")
+        ax.barh(number, value, left=0.0 if whole else end, xerr=sigma or None, color=INK if whole else WIRE)
+        ax.text((value if whole else end + value), number, f" {value:.5g}", va="center", fontsize="small")
+        end += 0.0 if whole else value
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.25 * float(table.loc[names, "slope_us_per_byte"].max()))
+    ax.set_xlabel("slope (µs/byte)")
+    return _finish([], ax)
+
+
+def beside(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw what a stream keeps of its throughput beside others (result of the kind ``head-of-line``)."""
+    ax = axes_for(ax, (6.0, 3.0))
+    table = one.tables["head_of_line"]
+    sizes = numbers(table["length_bytes"])
+    ax.errorbar(sizes, numbers(table["ratio"]), numbers(table["ratio_sigma"]), fmt="o", ms=4, color=INK)
+    ax.axhline(1, color=FAINT, lw=1)
+    ax.set_ylim(0, 1.2)
+    ax.set_xlabel("user bytes")
+    ax.set_ylabel("throughput beside others / alone")
+    return _finish([one], ax)
+
+
+def order(one: Result, against: str = "spacing_us", *, ax: Axes | None = None) -> Axes:
+    """Draw how many frames a later one overtook (RFC 4737; UDPmon)."""
+    return _family(one, "reordered", against, "frames overtaken", ax)
+
+
+def host_load(one: Result, *, ax: Axes | None = None) -> Axes:
+    """Draw the CPU time that a frame costs each host, against the time between frames (UDPmon)."""
+    ax = axes_for(ax, (6.0, 3.0))
+    table = one.tables.get("hosts")
+    if table is None or "spacing_us" not in table or not table["cpu_us_per_frame"].notna().any():
+        raise FitError(f"{one.path}: the hosts of no sweep of spacings said what they did")
+    for colour, (host, mine) in zip(
+        _colours(), table.dropna(subset=["cpu_us_per_frame"]).groupby("host"), strict=False
+    ):
+        mine = mine.sort_values("spacing_us")
+        each = (numbers(mine[name]) for name in ("spacing_us", "cpu_us_per_frame"))
+        ax.plot(*each, "o-", ms=3, lw=1, color=colour, label=str(host))
+    ax.set_xlabel("planned time between frames (µs)")
+    ax.set_ylabel("CPU time a frame, whole host (µs)")
+    return _finish([one], ax, legend=True)
+
+
+def throughput(
+    one: Result, against: str = "spacing_us", others: Sequence[Result] = (), *, ax: Axes | None = None
+) -> Axes:
+    """Draw user throughput against planned spacing or size, a colour a size or a path (figures 4.12, 4.15; UDPmon)."""
+    return _family(one, "user_mbit_s", against, "user data (Mbit/s)", ax, others)
+
+
+def spacing(
+    one: Result,
+    against: str = "spacing_us",
+    *,
+    calculated: tuple[float, float, float] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the time between received frames (figure 4.11; UDPmon).
+
+    `calculated`: R_net and R_PCI in µs/byte, and the size at which the calculated times are made equal to the measured
+    one; they are drawn beside.
+    """
+    ax = _family(one, "received_spacing_us", against, "time between received frames (µs)", ax)
+    if calculated is not None:
+        network, bus, at = calculated
+        table = one.tables["streams"].dropna(subset=["received_spacing_us"]).sort_values("length_bytes")
+        sizes, measured = numbers(table["length_bytes"]), numbers(table["received_spacing_us"])
+        if at not in sizes:
+            raise FitError(
+                f"{one.path}: {at:g} bytes were not measured: {', '.join(f'{size:g}' for size in sizes)} were"
+            )
+        times = calculated_minimum_us(sizes, network, bus)
+        times *= measured[sizes == at].mean() / times[sizes == at].mean()
+        ax.plot(sizes, times, "x", color=DATA, label=f"calculated, made equal at {at:g} bytes")
+        ax.legend(frameon=False, fontsize="small")
+    return ax
 
 
 def loss(one: Result, against: str = "spacing_us", *, ax: Axes | None = None) -> Axes:
@@ -132,9 +297,12 @@ def loss(one: Result, against: str = "spacing_us", *, ax: Axes | None = None) ->
     return ax
 
 
-def latency_against_spacing(one: Result, *, ax: Axes | None = None) -> Axes:
-    """Draw one-way latency against the time between frames (figures 4.1, 4.4, 4.6): floor and knee."""
-    ax = _family(one, "latency_us", "spacing_us", "one way, median (µs)", ax)
+def latency_against_spacing(one: Result, others: Sequence[Result] = (), *, ax: Axes | None = None) -> Axes:
+    """Draw one-way latency against the time between frames (figures 4.1, 4.4, 4.6): floor and knee.
+
+    `others`: further results on the same axes, such as that of two pairs of hosts at the same time (figure 4.8).
+    """
+    ax = _family(one, "latency_us", "spacing_us", "one way, median (µs)", ax, others)
     for name, axis in (("floor_us", ax.axhline), ("knee_us", ax.axvline)):
         known = one.parameters.get(name)
         if known is not None and known.value is not None:
@@ -222,26 +390,73 @@ def netpipe(one: Result, signature: bool = False, *, ax: Axes | None = None) -> 
     return _finish([one], ax)
 
 
-def _family(one: Result, column: str, against: str, label: str, ax: Axes | None) -> Axes:
+def ping(results: Sequence[Result], *, ax: Axes | None = None) -> Axes:
+    """Draw ping's round trips against size with the lines through them, a colour a path: how many hops lie between."""
     ax = axes_for(ax, (6.0, 3.4))
-    table = one.tables["streams"]
-    if column not in table or against not in table:
-        raise FitError(f"{one.path}: no {column} against {against} was measured")
-    known = table.dropna(subset=[column, against])
-    groups = known.groupby("length_bytes" if against == "spacing_us" else "stream")
-    for colour, (name, mine) in zip(_colours(), groups, strict=False):
-        mine = mine.sort_values(against)
-        title = f"{name} bytes" if against == "spacing_us" else f"stream {name}"
-        ax.plot(numbers(mine[against]), numbers(mine[column]), "o-", ms=3, lw=1, color=colour, label=title)
+    for colour, one in zip(_colours(), results, strict=False):
+        table = one.tables["ping"]
+        sizes = numbers(table["length_bytes"])
+        times, sigma = numbers(table["latency_us"]), numbers(table["sigma_us"])
+        ax.errorbar(sizes, times, sigma, fmt="o", ms=3, color=colour, elinewidth=1, label=one.path)
+        line = [one.parameters.get(name) for name in ("intercept_us", "slope_us_per_byte")]
+        values = [each.value for each in line if each is not None and each.value is not None]
+        if len(values) == 2:
+            ax.plot(sizes, 2 * (values[0] + values[1] * sizes), color=colour, lw=1)
+    ax.set_xlabel("ping's user bytes")
+    ax.set_ylabel("round trip (µs)")
+    return _finish(results, ax, legend=True)
+
+
+def tcp(results: Sequence[Result], label: str = "value", *, ax: Axes | None = None) -> Axes:
+    """Draw throughput against what was varied from call to call of iperf3 or nuttcp: window, block, streams.
+
+    Where the program told the round trip, a line marks the product of bandwidth and delay.
+    """
+    ax = axes_for(ax, (6.0, 3.4))
+    for colour, one in zip(_colours(), results, strict=False):
+        table = one.tables["calls"].dropna(subset=["user_mbit_s"]).sort_values("value")
+        value, rate, sigma = (numbers(table[name]) for name in ("value", "user_mbit_s", "user_mbit_s_sigma"))
+        ax.errorbar(value, rate, sigma, fmt="o-", ms=3, lw=1, color=colour, label=f"{one.kind}, {one.path}")
+        product = table["bandwidth_delay_bytes"].dropna()
+        if len(product) and label == "window (bytes)":
+            ax.axvline(float(product.min()), color=colour, lw=1, ls=":", label="bandwidth x delay")
+    ax.set_xscale("log", base=2)
+    ax.set_xlabel(label)
+    ax.set_ylabel("user data (Mbit/s, decimal)")
+    return _finish(results, ax, legend=True)
+
+
+def _middles(delay: Delay) -> npt.NDArray[np.float64]:
+    return np.asarray((delay.bins.edges_us[1:] + delay.bins.edges_us[:-1]) / 2)
+
+
+def _family(one: Result, column: str, against: str, label: str, ax: Axes | None, others: Sequence[Result] = ()) -> Axes:
+    ax = axes_for(ax, (6.0, 3.4))
+    colours = iter(_colours())
+    for result in (one, *others):
+        table = result.tables["streams"]
+        if column not in table or against not in table:
+            raise FitError(f"{result.path}: no {column} against {against} was measured")
+        known = table.dropna(subset=[column, against])
+        for name, mine in known.groupby("length_bytes" if against == "spacing_us" else "stream"):
+            mine = mine.sort_values(against)
+            title = f"{name} bytes" if against == "spacing_us" else f"stream {name}"
+            title += f", {_way(result)}" if others else ""
+            ax.plot(numbers(mine[against]), numbers(mine[column]), "o-", ms=3, lw=1, color=next(colours), label=title)
     ax.set_xlabel("planned time between frames (µs)" if against == "spacing_us" else "user bytes")
     ax.set_ylabel(label)
-    return _finish([one], ax, legend=True)
+    return _finish([one, *others], ax, legend=True)
 
 
 def _way(one: Result) -> str:
     """Return what a curve is called: by the devices on its path where they have names."""
     named = () if one.measurement is None else one.measurement.path.devices
-    return f"{one.kind}, {' + '.join(named) or one.path}"
+    how = one.kind
+    if one.measurement is not None and how == "one-to-many":
+        test = one.measurement.test
+        how = "broadcast" if test.get("group") == "ff:ff:ff:ff:ff:ff" else "multicast"
+        how += ", answered so" if test.get("answers") == "group" else ""
+    return f"{how}, {' + '.join(named) or one.path}"
 
 
 def _with_latency(results: Sequence[Result]) -> list[Result]:

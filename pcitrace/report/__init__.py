@@ -21,7 +21,7 @@ from pcitrace.plot.style import duration
 from pcitrace.report.answer import constants
 from pcitrace.report.embedded import embedded
 from pcitrace.report.pagekit import grouped, micro
-from pcitrace.report.pdf import write_pdf
+from pcitrace.report.pdf import browser, write_pdf
 from pcitrace.report.provenance import provenance
 from pcitrace.report.sections import SECTIONS
 from pcitrace.results import Results
@@ -44,7 +44,8 @@ def write(results: Results, path: str | Path) -> None:
         A PDF was asked for, and there is no browser to print it.
     """
     if Path(path).suffix.lower() == ".pdf":
-        write_pdf(page(results), Path(path))
+        program = browser(Path(path))  # before the page is made, which takes seconds
+        write_pdf(program, page(results), Path(path))
     else:
         Path(path).write_text(page(results), encoding="utf-8")
 

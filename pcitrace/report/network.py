@@ -65,7 +65,7 @@ def _figures(one: Result) -> list[Callable[..., Any]]:
     if one.latency is not None:
         figures += [lambda ax: draw.latency([one], ax=ax), lambda ax: draw.step_search(one, ax=ax)]
     if len(one.points) == 1:
-        figures += [lambda ax: draw.peak(one, ax=ax), lambda ax: draw.loss_pattern(one, ax=ax)]
+        figures += [lambda ax: draw.histogram([one], ax=ax), lambda ax: draw.loss_pattern(one, ax=ax)]
     if "streams" in one.tables and len(one.points) > 1:
         spacings = {point.spacing_us for point in one.points}
         against = "spacing_us" if len(spacings) > 1 else "length_bytes"
@@ -75,12 +75,20 @@ def _figures(one: Result) -> list[Callable[..., Any]]:
             lambda ax: draw.loss(one, against, ax=ax),
         ]
         if len(spacings) > 1:
-            figures.append(lambda ax: draw.latency_against_spacing(one, ax=ax))
+            figures += [
+                lambda ax: draw.latency_against_spacing(one, ax=ax),
+                lambda ax: draw.probability(one, ax=ax),
+                lambda ax: draw.host_load(one, ax=ax),
+            ]
     by_table = {
+        "slope_budget": lambda one, ax: draw.slope_budget(one.tables["slope_budget"], ax=ax),
         "switch_latency": draw.switch,
         "shares": draw.shares,
         "answers": draw.order_of_answers,
         "netpipe": draw.netpipe,
+        "head_of_line": draw.beside,
+        "calls": lambda one, ax: draw.tcp([one], ax=ax),
+        "ping": lambda one, ax: draw.ping([one], ax=ax),
     }
     figures += [
         lambda ax, function=function: function(one, ax=ax) for name, function in by_table.items() if name in one.tables

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pcitrace.errors import PciTraceError
 
-__all__ = ["write_pdf"]
+__all__ = ["browser", "write_pdf"]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 """Programs that print pages without a window, by their usual names."""
@@ -17,11 +17,30 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 PATIENCE_S = 120
 
 
-def write_pdf(page: str, path: Path) -> None:
+def browser(path: Path) -> str:
+    """Return the program that can print the PDF of this name.
+
+    Raises
+    ------
+    PciTraceError
+        There is none.
+    """
+    program = next((found for found in map(shutil.which, BROWSERS) if found), None)
+    if program is None:
+        raise PciTraceError(
+            f"{path}: a PDF is printed by Chromium or Chrome, and none is on the PATH ({', '.join(BROWSERS)}): install "
+            "it (Debian: apt install chromium), or write the page (-o report.html) and print it from your browser"
+        )
+    return program
+
+
+def write_pdf(program: str, page: str, path: Path) -> None:
     """Print a page.
 
     Parameters
     ----------
+    program : str
+        As :func:`browser` gives it.
     page : str
         HTML that stands alone.
     path : pathlib.Path
@@ -30,14 +49,8 @@ def write_pdf(page: str, path: Path) -> None:
     Raises
     ------
     PciTraceError
-        There is no such browser, or it made no file.
+        It made no file.
     """
-    program = next((found for found in map(shutil.which, BROWSERS) if found), None)
-    if program is None:
-        raise PciTraceError(
-            f"{path}: a PDF is printed by Chromium or Chrome, and none is on the PATH ({', '.join(BROWSERS)}): install "
-            "it (Debian: apt install chromium), or write the page (-o report.html) and print it from your browser"
-        )
     with tempfile.TemporaryDirectory() as place:
         source, printed = Path(place, "report.html"), Path(place, "report.pdf")
         source.write_text(page, encoding="utf-8")

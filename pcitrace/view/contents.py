@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pcitrace import __version__, schema
+from pcitrace import __version__, _kernel, schema
 from pcitrace.analysis import frames as frames_of
 from pcitrace.analysis import on_axis
 from pcitrace.errors import PciTraceError
-from pcitrace.view.packing import Packer
+from pcitrace.view.packing import Packer, Part
 
 if TYPE_CHECKING:
     from pcitrace.run import Bus, Run
 
-__all__ = ["contents"]
+__all__ = ["KINDS", "contents"]
 
 _NOT_SHOWN = ("bus", "command_name")
 """The bus is the lane's, the command's name follows from its number."""
 
+_DRAWN = ("start_sample", "clocks", "end_sample", "command", "termination")
+"""What of transactions is drawn before their details are there."""
+
+_ROWS_A_BIN = 32
+_BINS = (11, 17)
+"""Of the overview: powers of two, the least and the most."""
+
+_MEMORY, _READS = (6, 7, 12, 14, 15), (0, 2, 6, 10, 12, 14)
+KINDS = np.array([(0 if code in _MEMORY else 2) + (0 if code in _READS else 1) for code in range(16)])
+"""Of each command: 0 memory read, 1 memory write, 2 other read, 3 other write."""
+
+_NO_COMMAND = 4
 _WORDS = re.compile(r"(AD|CBE|PAR)\d*#?")
 _MOST_EDGES = 2_000_000
 
@@ -58,13 +71,23 @@ def contents(run: Run, *, lines: bool = True, data: bool = False) -> tuple[dict[
     about : dict
         Names, axes and columns of the tables, and what is not shown and why.
     packed : str
-        The columns' bytes, gzipped, as base64.
+        The columns' bytes, gzipped, as base64: the parts of :class:`pcitrace.view.packing.Part`, commas between them.
+
+    Raises
+    ------
+    WiringError
+        There is no bus: nothing could be shown.
     """
+    if not run.buses:
+        _ = run.bus  # says what is missing
     packer = Packer()
     notes: list[str] = []
     # The frames come first: they put captures without a stated offset on the run's axis.
     frames = _or_reason(lambda: frames_of(run), "frames, DMA bursts and register accesses", notes)
     buses = [_bus(run, bus, packer, data) for bus in run.buses.values()]
+    notes += [
+        f"On {bus['name']} there is no transaction in this capture." for bus in buses if bus["transactions"]["n"] == 0
+    ]
     for bus in buses:
         if frames is not None:
             traffic = frames.hosts[bus["name"]]
@@ -72,7 +95,7 @@ def contents(run: Run, *, lines: bool = True, data: bool = False) -> tuple[dict[
             bus["pieces"] = _frame(packer, traffic.pieces[["burst", "transaction"]], schema.PIECES)
             bus["csr_accesses"] = _frame(packer, traffic.csr_accesses, schema.CSR_ACCESSES)
         if lines:
-            bus["waves"] = _waves(run[bus["name"]], packer, notes)
+            bus["waves"] = _waves(run[bus["name"]], bus["overview"], packer, notes)
     about = {
         "format": 1,
         "version": __version__,
@@ -83,6 +106,7 @@ def contents(run: Run, *, lines: bool = True, data: bool = False) -> tuple[dict[
         "findings": list(frames.findings) if frames is not None else [],
         "notes": notes,
         "commands": list(schema.COMMAND_NAMES),
+        "kinds": KINDS.tolist(),
     }
     return about, packer.text()
 
@@ -105,6 +129,7 @@ def _bus(run: Run, bus: Bus, packer: Packer, data: bool) -> dict[str, Any]:
     stored = table.drop_columns([*_NOT_SHOWN, "transaction", "start_us", "end_us", "first_data_us", "last_data_us"])
     order = ["start_sample", "start_clk", "clocks", "end_sample", "data_phases"]
     stored = stored.select([*order, *(name for name in stored.column_names if name not in order)])
+    overview = _overview(bus, table, packer)
     clock_samples = 1 / (bus.mean_clock_mhz * us_per_sample) if bus.mean_clock_mhz else 1.0
     described = replace(
         schema.TRANSACTIONS,
@@ -131,11 +156,14 @@ def _bus(run: Run, bus: Bus, packer: Packer, data: bool) -> dict[str, Any]:
         "us_per_sample": us_per_sample,
         "axis": {"start_us": start, "slope": slope},
         "lines": list(bus.lines),
-        "transactions": packer.table(stored, described, _expected(clock_samples)),
+        "overview": overview,
+        "transactions": packer.table(stored, described, _expected(clock_samples), _DRAWN),
         "problems": packer.table(
             problems, about_problems, {"sample": {"first_clk": clock_samples}, "last_clk": {"first_clk": 1}}
         ),
-        "data_phases": _frame(packer, on_axis(run, bus.name, bus.data_phases), schema.DATA_PHASES) if data else None,
+        "data_phases": _frame(packer, on_axis(run, bus.name, bus.data_phases), schema.DATA_PHASES, ())
+        if data
+        else None,
     }
 
 
@@ -144,7 +172,22 @@ def _samples(times_us: pa.ChunkedArray, us_per_sample: float) -> pa.Array:
     return pc.round(pc.divide(times_us.combine_chunks(), us_per_sample)).cast(pa.int64())
 
 
-def _waves(bus: Bus, packer: Packer, notes: list[str]) -> list[dict[str, Any]]:
+def _overview(bus: Bus, table: pa.Table, packer: Packer) -> dict[str, Any]:
+    """Return the time that transactions cover, of each kind, in equal bins from the first to the last of them."""
+    start, end = (np.asarray(table[name]).astype(np.uint64) for name in ("start_sample", "end_sample"))
+    if len(start):
+        first, last = int(start[0]), int(end.max()) + 1
+    else:
+        # Of a bus on which nothing happened, the whole capture.
+        first, last = 0, max(round((bus.capture.duration_s or 0) * 1e6 / _us_per_sample(bus)), 1)
+    count = 1 << min(max((len(start) // _ROWS_A_BIN).bit_length(), _BINS[0]), _BINS[1])
+    kind = np.append(KINDS, _NO_COMMAND)[table["command"].fill_null(len(KINDS)).to_numpy()].astype(np.uint8)
+    covered = _kernel.coverage(start, end, kind, _NO_COMMAND + 1, (first, last, count))
+    planes = np.frombuffer(covered, dtype=np.uint8).reshape(-1, 2).T.tobytes()
+    return {"first": first, "last": last, "bins": count, "at": packer.take(planes, Part.OVERVIEW)}
+
+
+def _waves(bus: Bus, overview: dict[str, Any], packer: Packer, notes: list[str]) -> list[dict[str, Any]]:
     """Return the lines that are drawn: all but AD, C/BE# and PAR, whose words are in the tables."""
     wiring = bus.wiring
     shown = [name for name in bus.lines if name in wiring.lines and not _WORDS.fullmatch(name)]
@@ -154,8 +197,14 @@ def _waves(bus: Bus, packer: Packer, notes: list[str]) -> list[dict[str, Any]]:
             shown.remove("CLK")
             notes.append(f"Not shown: {bus.name}'s CLK, which changes more than {_MOST_EDGES:,} times.")
     waves = bus.capture.waves(wiring, shown)
+    bins = overview["first"], overview["last"], overview["bins"]
     return [
-        {"line": name, "changes": packer.column(pa.array(stamps)), "levels": packer.column(pa.array(levels))}
+        {
+            "line": name,
+            "overview": packer.take(_kernel.line_levels(stamps, levels, bins), Part.OVERVIEW),
+            "changes": packer.column(pa.array(stamps), Part.LINES),
+            "levels": packer.column(pa.array(levels), Part.LINES),
+        }
         for name, (stamps, levels) in zip(shown, waves, strict=True)
     ]
 
@@ -178,6 +227,8 @@ def _axis(run: Run, name: str) -> tuple[float, float]:
     return float(start), float((million - start) / 1e6)
 
 
-def _frame(packer: Packer, frame: pd.DataFrame, described: schema.Table) -> dict[str, Any]:
+def _frame(
+    packer: Packer, frame: pd.DataFrame, described: schema.Table, drawn: Collection[str] | None = None
+) -> dict[str, Any]:
     shown = frame.drop(columns=[name for name in ("bus",) if name in frame])
-    return packer.table(pa.Table.from_pandas(shown, preserve_index=False), described)
+    return packer.table(pa.Table.from_pandas(shown, preserve_index=False), described, drawn=drawn)

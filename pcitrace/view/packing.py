@@ -1,5 +1,7 @@
 """Columns of a table as bytes that a page can hold: integers as byte planes, texts as numbers of words, then gzip.
 
+The bytes are in parts, one for each of :class:`Part`, so that a page can draw before it has unpacked all of them.
+
 A column of *n* whole numbers that fit in *w* bytes is *w* planes of *n* bytes, the lowest first. Neighbours in a plane
 are alike, so it packs well; where the differences of neighbours pack better, these are stored, modulo 256**w. Of a
 column with nulls one more plane says which rows are known.
@@ -10,8 +12,10 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -20,20 +24,37 @@ import pyarrow.compute as pc
 
 from pcitrace.schema import Table
 
-__all__ = ["Packer"]
+__all__ = ["Packer", "Part"]
 
 _TRIED = 1 << 16  # rows by which it is decided whether a column is stored as differences
+
+
+class Part(IntEnum):
+    """What a page unpacks together, in this order."""
+
+    OVERVIEW = 0
+    """What is drawn of the whole run."""
+    ROWS = 1
+    """What is drawn of single rows."""
+    LINES = 2
+    """When lines change."""
+    DETAILS = 3
+    """What else is known of a row that is chosen."""
 
 
 @dataclass
 class Packer:
     """Gathers the columns of all tables of a page."""
 
-    parts: list[bytes] = field(default_factory=list)
-    size: int = 0
+    parts: list[list[bytes]] = field(default_factory=lambda: [[] for _ in Part])
+    sizes: list[int] = field(default_factory=lambda: [0 for _ in Part])
 
     def table(
-        self, table: pa.Table, described: Table, expected: Mapping[str, Mapping[str, float]] | None = None
+        self,
+        table: pa.Table,
+        described: Table,
+        expected: Mapping[str, Mapping[str, float]] | None = None,
+        drawn: Collection[str] | None = None,
     ) -> dict[str, Any]:
         """Take a table; return what the page needs to know to read it.
 
@@ -45,6 +66,8 @@ class Packer:
         expected : mapping of str to mapping of str to float, optional
             Columns of which only the difference from what others lead to expect is stored: the factor of each of these,
             whose sum is rounded. They come before it in the table.
+        drawn : collection of str, optional
+            The columns that lanes are drawn of; all without it.
         """
         known = {column.name: column for column in described.columns}
         columns = []
@@ -58,16 +81,17 @@ class Packer:
                 rounded = np.floor(near + 0.5).astype(np.int64)
                 values = _zigzag(pc.subtract(values.cast(pa.int64()), pa.array(rounded)))
             about = {"name": name, "unit": known[name].unit, "meaning": known[name].meaning}
-            columns.append(about | self.column(values) | ({"expected": list(of.items())} if of else {}))
+            part = Part.ROWS if drawn is None or name in drawn else Part.DETAILS
+            columns.append(about | self.column(values, part) | ({"expected": list(of.items())} if of else {}))
         return {"name": described.name, "row": described.row, "n": len(table), "columns": columns}
 
-    def column(self, values: pa.Array) -> dict[str, Any]:
+    def column(self, values: pa.Array, part: Part) -> dict[str, Any]:
         """Take one column; return its type and where its bytes are."""
         if pa.types.is_floating(values.type):
             numbers = values.cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
-            at = self._take(_planes(numbers.view(np.uint64), 8))
-            return {"type": "real", "at": at, "width": 8, "rows": len(values)}
-        out: dict[str, Any] = {"type": "whole", "rows": len(values)}
+            at = self.take(_planes(numbers.view(np.uint64), 8), part)
+            return {"type": "real", "part": int(part), "at": at, "width": 8, "rows": len(values)}
+        out: dict[str, Any] = {"type": "whole", "part": int(part), "rows": len(values)}
         if pa.types.is_boolean(values.type):
             out["type"], values = "truth", values.cast(pa.uint8())
         elif pa.types.is_string(values.type) or pa.types.is_dictionary(values.type):
@@ -76,7 +100,7 @@ class Packer:
             values = coded.indices
         numbers = values.cast(pa.uint64()).fill_null(0).to_numpy(zero_copy_only=False)
         if values.null_count:
-            out["known"] = self._take(np.asarray(values.is_valid()).astype(np.uint8).tobytes())
+            out["known"] = self.take(np.asarray(values.is_valid()).astype(np.uint8).tobytes(), part)
         width = max((int(numbers.max(initial=0)).bit_length() + 7) // 8, 1)
         stored = numbers
         steps = np.diff(numbers, prepend=np.uint64(0))
@@ -85,20 +109,26 @@ class Packer:
             if width < 8:
                 stored = stored & np.uint64((1 << 8 * width) - 1)
         out["width"] = width
-        out["at"] = self._take(_planes(stored, width))
+        out["at"] = self.take(_planes(stored, width), part)
         return out
 
     def text(self) -> str:
-        """All columns, packed, as text for a page."""
-        packer = zlib.compressobj(6, zlib.DEFLATED, 31)
-        packed = b"".join([*(packer.compress(part) for part in self.parts), packer.flush()])
-        return base64.b64encode(packed).decode()
+        """All parts, each packed, as text for a page; commas between them."""
+        with ThreadPoolExecutor() as threads:  # zlib lets others work
+            return ",".join(threads.map(_packed, self.parts))
 
-    def _take(self, content: bytes) -> int:
-        at = self.size
-        self.parts.append(content)
-        self.size += len(content)
+    def take(self, content: bytes, part: Part) -> int:
+        """Take bytes; return where they begin in their part."""
+        at = self.sizes[part]
+        self.parts[part].append(content)
+        self.sizes[part] += len(content)
         return at
+
+
+def _packed(contents: list[bytes]) -> str:
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    packed = b"".join([*(packer.compress(content) for content in contents), packer.flush()])
+    return base64.b64encode(packed).decode()
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

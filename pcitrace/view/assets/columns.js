@@ -1,7 +1,7 @@
 // Columns of tables as `pcitrace/view/packing.py` stores them: byte planes, differences, numbers of words.
 
 /**
- * @typedef {{name: string, type: "whole" | "real" | "text" | "truth", at: number, width: number, rows: number,
+ * @typedef {{name: string, type: "whole" | "real" | "text" | "truth", part: number, at: number, width: number, rows: number,
  *   unit: string, meaning: string, steps?: boolean, known?: number, words?: string[], expected?: [string, number][]}} About
  * @typedef {{name: string, row: string, n: number, columns: About[]}} AboutTable
  * @typedef {number | bigint | string | boolean | null} Value
@@ -12,12 +12,52 @@
  * @param {string} text base64 of gzip
  * @returns {Promise<Uint8Array>}
  */
-export async function unpack(text) {
-  const letters = atob(text), packed = new Uint8Array(letters.length);
-  for (let n = 0; n < packed.length; n++) packed[n] = letters.charCodeAt(n);
+async function unpack(text) {
+  const packed = bytesOf(text);
   const gunzip = /** @type {ReadableWritablePair} */ (new (/** @type {any} */ (globalThis).DecompressionStream)("gzip"));
   const stream = new Blob([packed]).stream().pipeThrough(gunzip);
   return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/**
+ * @param {string} text base64
+ * @returns {Uint8Array}
+ */
+function bytesOf(text) {
+  const quick = /** @type {any} */ (Uint8Array).fromBase64;
+  if (quick) return quick.call(Uint8Array, text);
+  const letters = atob(text), out = new Uint8Array(letters.length);
+  for (let n = 0; n < out.length; n++) out[n] = letters.charCodeAt(n);
+  return out;
+}
+
+/** What is unpacked together, in this order: see `packing.py`. */
+export const OVERVIEW = 0, ROWS = 1, LINES = 2, DETAILS = 3;
+
+/** The bytes of all columns, part by part as they are unpacked. */
+export class Store {
+  /** @param {string} packed base64 of gzip, parts with commas between them */
+  constructor(packed) {
+    this.texts = packed.split(",");
+    /** @type {Uint8Array[]} */
+    this.parts = [];
+  }
+
+  /** @param {number} part */
+  has(part) { return part < this.parts.length; }
+
+  /** Unpack the next part. */
+  async unpackNext() {
+    const part = this.parts.length, bytes = await unpack(this.texts[part]);
+    this.texts[part] = "";
+    this.parts.push(bytes);
+  }
+
+  /** @param {number} part */
+  bytes(part) {
+    if (!this.has(part)) throw new Error("not yet unpacked");
+    return this.parts[part];
+  }
 }
 
 /**
@@ -93,16 +133,18 @@ function asFloats(numbers) {
 export class Column {
   /**
    * @param {About} about
-   * @param {Uint8Array} bytes
+   * @param {Store} store
    * @param {[Column, number][]} expected the columns whose sum, each times its factor, the values are near
    */
-  constructor(about, bytes, expected = []) {
+  constructor(about, store, expected = []) {
     this.about = about;
-    this.bytes = bytes;
+    this.store = store;
     this.expected = expected;
     /** @type {Uint32Array | Float64Array | BigUint64Array | null} */
     this.stored = null;
   }
+
+  get bytes() { return this.store.bytes(this.about.part); }
 
   /** The numbers as stored: 0 where null, NaN of real numbers. */
   numbers() {
@@ -134,7 +176,9 @@ export class Column {
   /** The numbers as float64, null as NaN: an array of its own. */
   floats() {
     const numbers = this.numbers(), { known, rows } = this.about, out = asFloats(numbers);
-    if (known !== undefined) for (let row = 0; row < rows; row++) if (!this.bytes[known + row]) out[row] = NaN;
+    if (known === undefined) return out;
+    const { bytes } = this;
+    for (let row = 0; row < rows; row++) if (!bytes[known + row]) out[row] = NaN;
     return out;
   }
 
@@ -178,9 +222,9 @@ export class Derived {
 export class Table {
   /**
    * @param {AboutTable} about
-   * @param {Uint8Array} bytes
+   * @param {Store} store
    */
-  constructor(about, bytes) {
+  constructor(about, store) {
     this.name = about.name;
     this.row = about.row;
     this.n = about.n;
@@ -189,7 +233,7 @@ export class Table {
     for (const one of about.columns) {
       /** @type {[Column, number][]} */
       const expected = (one.expected ?? []).map(([name, factor]) => [this.column(name), factor]);
-      this.columns.set(one.name, new Column(one, bytes, expected));
+      this.columns.set(one.name, new Column(one, store, expected));
     }
   }
 

@@ -4,16 +4,16 @@
 
 import { Axis } from "./axis.js";
 import { Ascending, firstFrom, Table } from "./columns.js";
+import { CHANGES, Coverage, Levels } from "./pyramid.js";
 import { Spans } from "./spans.js";
 
 /**
- * @typedef {{pen: CanvasRenderingContext2D, axis: Axis, colours: Record<string, string>, matches: Uint8Array | null,
- *   chosen: number}} Scene
+ * @typedef {{pen: CanvasRenderingContext2D, axis: Axis, colours: Record<string, string>, matches: Matches | null,
+ *   chosen: number, rows: boolean}} Scene rows: whether the rows are there, or the overview alone
+ * @typedef {{rows: Uint8Array, starts: Ascending}} Matches of each row whether it was found; and when these start, us
  * @typedef {{table: string, row: number}} Place
  */
 
-export const READS = new Set([0, 2, 6, 10, 12, 14]);
-export const MEMORY = new Set([6, 7, 12, 14, 15]);
 /** Kinds of transactions, their colour and letter. */
 export const KINDS = [
   { name: "memory read", colour: "read", letter: "R" },
@@ -22,12 +22,6 @@ export const KINDS = [
   { name: "I/O or configuration write", colour: "other", letter: "w" },
   { name: "command not captured", colour: "plain", letter: "" },
 ];
-
-/** @param {number | null} command */
-export function kindOf(command) {
-  if (command === null) return 4;
-  return (MEMORY.has(command) ? 0 : 2) + (READS.has(command) ? 0 : 1);
-}
 
 /**
  * The half of a lane in which a kind is drawn.
@@ -64,13 +58,16 @@ function within(scene, text, from, to, middle) {
 /** A lane of spans of one table. */
 export class SpansLane {
   /**
-   * @param {{label: string, table: Table, spans: Spans, height: number, colours: string[], halves: boolean,
-   *   text: (row: number) => string, mark?: (row: number) => string}} of
+   * @param {{label: string, table: Table, load: () => Spans, coverage?: Coverage, height: number, colours: string[],
+   *   halves: boolean, text: (row: number) => string, mark?: (row: number) => string}} of
    */
-  constructor({ label, table, spans, height, colours, halves, text, mark }) {
+  constructor({ label, table, load, coverage, height, colours, halves, text, mark }) {
     this.label = label;
     this.table = table;
-    this.spans = spans;
+    this.load = load;
+    this.coverage = coverage;
+    /** @type {Spans | null} */
+    this._spans = null;
     this.height = height;
     this.colours = colours;
     this.halves = halves;
@@ -79,6 +76,8 @@ export class SpansLane {
     this.one = new Float64Array(colours.length);
     this.two = new Float64Array(colours.length);
   }
+
+  get spans() { return this._spans ??= this.load(); }
 
   /**
    * @param {number} kind
@@ -93,18 +92,23 @@ export class SpansLane {
    * @param {number} top
    */
   draw(scene, top) {
-    const { axis } = scene, [from, to] = this.spans.range(axis.low, axis.high);
-    if (to - from > 2 * (axis.right - axis.left)) this.drawShares(scene, top);
+    const { axis, rows } = scene, { coverage } = this;
+    if (coverage && (!rows || axis.step >= coverage.step)) return this.drawShares(scene, top, coverage);
+    if (!rows) return scene.pen.fillText("…", axis.left + 4, top + this.height / 2);
+    const [from, to] = this.spans.range(axis.low, axis.high);
+    if (to - from > 2 * (axis.right - axis.left)) this.drawShares(scene, top, this.spans);
     else for (let row = from; row < to; row++) this.drawRow(scene, top, row);
+    return undefined;
   }
 
   /**
    * How much of each pixel's time is covered, as height.
    * @param {Scene} scene
    * @param {number} top
+   * @param {Spans | Coverage} spans
    */
-  drawShares({ pen, axis, colours, matches }, top) {
-    const { spans } = this, step = axis.step;
+  drawShares({ pen, axis, colours, matches }, top, spans) {
+    const step = axis.step;
     const wide = axis.right - axis.left, kinds = this.colours.length, shares = new Float64Array(wide * kinds);
     spans.covered(axis.low, this.one);
     for (let x = 0; x < wide; x++) {
@@ -126,9 +130,9 @@ export class SpansLane {
     }
     if (!matches) return;
     pen.fillStyle = colours.match;
+    const { starts } = matches;
     for (let x = axis.left; x < axis.right; x++) {
-      const from = spans.starts.firstFrom(axis.time(x)), to = spans.starts.firstFrom(axis.time(x + 1));
-      for (let row = from; row < to; row++) if (matches[row]) { pen.fillRect(x, top - 3, 1, 3); break; }
+      if (starts.numbers[starts.firstFrom(axis.time(x))] < axis.time(x + 1)) pen.fillRect(x, top - 3, 1, 3);
     }
   }
 
@@ -153,7 +157,7 @@ export class SpansLane {
       pen.fillStyle = colours.ink;
       pen.fillText(mark, Math.min(to, axis.right) + 1, y + height / 2);
     }
-    if (matches?.[row]) { pen.fillStyle = colours.match; pen.fillRect(x, top - 3, Math.max(wide, 2), 3); }
+    if (matches?.rows[row]) { pen.fillStyle = colours.match; pen.fillRect(x, top - 3, Math.max(wide, 2), 3); }
     if (row === chosen) { pen.strokeStyle = colours.ink; pen.lineWidth = 2; pen.strokeRect(x - 1, y - 1, wide + 2, height + 2); }
   }
 
@@ -180,27 +184,30 @@ export class SpansLane {
 export class OccupancyLane {
   /**
    * @param {string} label
-   * @param {Spans} spans
+   * @param {SpansLane} of the lane of the transactions
+   * @param {Coverage} coverage
    */
-  constructor(label, spans) {
+  constructor(label, of, coverage) {
     this.label = label;
-    this.spans = spans;
+    this.of = of;
+    this.coverage = coverage;
     this.height = 26;
-    this.one = new Float64Array(spans.kinds);
-    this.two = new Float64Array(spans.kinds);
+    this.one = new Float64Array(coverage.kinds);
+    this.two = new Float64Array(coverage.kinds);
   }
 
   /**
    * @param {Scene} scene
    * @param {number} top
    */
-  draw({ pen, axis, colours }, top) {
+  draw({ pen, axis, colours, rows }, top) {
     pen.fillStyle = colours.soft;
-    const step = Math.max(1, Math.ceil((axis.right - axis.left) / 400));
-    this.spans.covered(axis.low, this.one);
+    const step = Math.max(1, Math.ceil((axis.right - axis.left) / 400)), { coverage } = this;
+    const spans = !rows || step * axis.step >= coverage.step ? coverage : this.of.spans;
+    spans.covered(axis.low, this.one);
     let before = this.one.reduce((sum, one) => sum + one, 0);
     for (let x = axis.left; x < axis.right; x += step) {
-      this.spans.covered(axis.time(x + step), this.two);
+      spans.covered(axis.time(x + step), this.two);
       const now = this.two.reduce((sum, one) => sum + one, 0);
       const tall = Math.min((now - before) / (step * axis.step), 1) * this.height;
       pen.fillRect(x, top + this.height - tall, step, tall);
@@ -217,33 +224,43 @@ export class ProblemsLane {
   /**
    * @param {string} label
    * @param {Table} table
-   * @param {Float64Array} times us, ascending; NaN at the end
+   * @param {() => Float64Array} load gives the times, us, ascending
    */
-  constructor(label, table, times) {
+  constructor(label, table, load) {
     this.label = label;
     this.table = table;
-    this.times = times;
+    this.load = load;
+    /** @type {Ascending | null} */
+    this._times = null;
     this.height = 14;
   }
+
+  get times() { return this._times ??= new Ascending(this.load()); }
 
   /**
    * @param {Scene} scene
    * @param {number} top
    */
-  draw({ pen, axis, colours, chosen }, top) {
-    const to = firstFrom(this.times, axis.high);
-    let last = -10;
-    for (let row = firstFrom(this.times, axis.low); row < to; row++) {
-      const x = axis.x(this.times[row]);
-      if (x - last < 3 && row !== chosen) continue;
-      last = x;
-      pen.fillStyle = row === chosen ? colours.ink : colours.problem;
-      pen.beginPath();
+  draw({ pen, axis, colours, chosen, rows }, top) {
+    if (!rows) return pen.fillText("…", axis.left + 4, top + this.height / 2);
+    const { times } = this, { numbers } = times, to = times.firstFrom(axis.high);
+    const triangle = (/** @type {number} */ x) => {
       pen.moveTo(x, top + 1);
       pen.lineTo(x + 6, top + 12);
       pen.lineTo(x - 6, top + 12);
-      pen.fill();
-    }
+      pen.closePath();
+    };
+    pen.fillStyle = colours.problem;
+    pen.beginPath();
+    // One each three pixels at most: what lies closer together looks the same.
+    for (let row = times.firstFrom(axis.low); row < to; row = Math.max(row + 1, times.firstFrom(numbers[row] + 3 * axis.step))) triangle(axis.x(numbers[row]));
+    pen.fill();
+    if (chosen < 0) return undefined;
+    pen.fillStyle = colours.ink;
+    pen.beginPath();
+    triangle(axis.x(numbers[chosen]));
+    pen.fill();
+    return undefined;
   }
 
   /**
@@ -252,9 +269,9 @@ export class ProblemsLane {
    * @returns {Place | null}
    */
   hit(axis, x) {
-    const time = axis.time(x), row = firstFrom(this.times, time), near = 7 * axis.step;
+    const time = axis.time(x), row = this.times.firstFrom(time), near = 7 * axis.step;
     for (const one of [row, row - 1]) {
-      if (one >= 0 && Math.abs(this.times[one] - time) <= near) return { table: this.table.name, row: one };
+      if (one >= 0 && Math.abs(this.times.numbers[one] - time) <= near) return { table: this.table.name, row: one };
     }
     return null;
   }
@@ -266,10 +283,12 @@ export class LineLane {
    * @param {string} label
    * @param {() => [Float64Array, ArrayLike<number>]} load gives the changes (us, ascending) and the levels from each on:
    *   0 low, 1 high, 2 unknown
+   * @param {Levels} overview
    */
-  constructor(label, load) {
+  constructor(label, load, overview) {
     this.label = label;
     this.load = load;
+    this.overview = overview;
     this.height = 13;
     /** @type {{times: Ascending, levels: ArrayLike<number>} | null} */
     this._loaded = null;
@@ -292,33 +311,22 @@ export class LineLane {
    * @param {number} top
    */
   draw({ pen, axis, colours }, top) {
-    if (!this._loaded) {
-      pen.fillStyle = colours.soft;
-      pen.fillText("…", axis.left + 4, top + this.height / 2);
-      return;
-    }
-    const { changes, levels } = this, { times } = this._loaded, ys = [top + this.height - 1.5, top + 1.5, top + this.height / 2];
-    const yOf = (/** @type {number} */ row) => ys[row > 0 ? levels[row - 1] : 2];
-    let row = times.firstFrom(axis.low);
-    const to = times.firstFrom(axis.high);
+    const ys = [top + this.height - 1.5, top + 1.5, top + this.height / 2];
     pen.strokeStyle = colours.ink;
     pen.fillStyle = colours.soft;
     pen.lineWidth = 1;
-    if (to - row > axis.right - axis.left) {
-      // Pixels that look alike are drawn together: -1 is one in which the line changes.
-      let since = axis.left, y = NaN;
-      const fill = (/** @type {number} */ x) => pen.fillRect(since, y < 0 ? ys[1] : y, x - since, y < 0 ? ys[0] - ys[1] : 1);
-      for (let x = axis.left; x < axis.right; x++) {
-        const next = times.firstFrom(axis.time(x + 1)), now = next > row ? -1 : yOf(row);
-        if (now !== y) {
-          if (x > axis.left) fill(x);
-          since = x;
-          y = now;
-        }
-        row = next;
-      }
-      fill(axis.right);
-      return;
+    const { overview, _loaded: loaded } = this, wide = axis.right - axis.left;
+    if (axis.step >= overview.step) return this.drawPixels(pen, axis, ys, x => overview.between(axis.time(x), axis.time(x + 1)));
+    if (!loaded) return pen.fillText("…", axis.left + 4, top + this.height / 2);
+    const { times, levels } = loaded, changes = times.numbers, to = times.firstFrom(axis.high);
+    const levelOf = (/** @type {number} */ row) => row > 0 ? levels[row - 1] : 2, yOf = (/** @type {number} */ row) => ys[levelOf(row)];
+    let row = times.firstFrom(axis.low);
+    if (to - row > wide) {
+      return this.drawPixels(pen, axis, ys, x => {
+        const before = row;
+        row = times.firstFrom(axis.time(x + 1));
+        return row > before ? CHANGES : levelOf(before);
+      });
     }
     pen.beginPath();
     pen.moveTo(axis.left, yOf(row));
@@ -329,6 +337,30 @@ export class LineLane {
     }
     pen.lineTo(axis.right, yOf(row));
     pen.stroke();
+    return undefined;
+  }
+
+  /**
+   * Pixels that look alike are drawn together.
+   * @param {CanvasRenderingContext2D} pen
+   * @param {Axis} axis
+   * @param {number[]} ys of each level
+   * @param {(x: number) => number} at the level in a pixel; they are asked from left to right
+   */
+  drawPixels(pen, axis, ys, at) {
+    let since = axis.left, seen = at(since);
+    const fill = (/** @type {number} */ x) => {
+      if (seen === CHANGES) pen.fillRect(since, ys[1], x - since, ys[0] - ys[1]);
+      else pen.fillRect(since, ys[seen], x - since, 1);
+    };
+    for (let x = axis.left + 1; x < axis.right; x++) {
+      const now = at(x);
+      if (now === seen) continue;
+      fill(x);
+      since = x;
+      seen = now;
+    }
+    fill(axis.right);
   }
 
   /** @returns {null} */
@@ -340,28 +372,35 @@ export class FramesLane {
   /**
    * @param {string} label
    * @param {Table} table
-   * @param {Uint32Array} rows of the table, by time
+   * @param {() => Uint32Array} load gives the rows of the table, by time
    */
-  constructor(label, table, rows) {
+  constructor(label, table, load) {
     this.label = label;
     this.table = table;
-    this.rows = rows;
+    this.load = load;
+    /** @type {ReturnType<FramesLane["readTimes"]> | null} */
+    this._read = null;
     this.height = 54;
+  }
+
+  get read() { return this._read ??= this.readTimes(); }
+
+  readTimes() {
+    const { table } = this, rows = this.load();
     const times = ["dma_start_us", "dma_end_us", "wire_start_us", "wire_end_us", "rx_dma_start_us", "rx_dma_end_us"];
-    this.steps = times.map(name => {
+    const steps = times.map(name => {
       const all = table.floats(name);
       return Float64Array.from(rows, row => all[row]);
     });
-    this.lengths = table.floats("length_bytes");
     /** Where each frame begins, in order: of one of which no time is known, where the one before does. */
-    this.first = new Float64Array(rows.length);
-    this.longest = 0;
-    let before = -Infinity;
+    const first = new Float64Array(rows.length);
+    let before = -Infinity, longest = 0;
     for (let n = 0; n < rows.length; n++) {
-      const known = this.steps.map(step => step[n]).filter(time => !Number.isNaN(time));
-      before = this.first[n] = known.length ? Math.max(Math.min(...known), before) : before;
-      if (known.length) this.longest = Math.max(this.longest, Math.max(...known) - before);
+      const known = steps.map(step => step[n]).filter(time => !Number.isNaN(time));
+      before = first[n] = known.length ? Math.max(Math.min(...known), before) : before;
+      if (known.length) longest = Math.max(longest, Math.max(...known) - before);
     }
+    return { rows, steps, first, longest, lengths: table.floats("length_bytes") };
   }
 
   /**
@@ -369,7 +408,8 @@ export class FramesLane {
    * @param {number} high
    */
   range(low, high) {
-    return [firstFrom(this.first, low - this.longest), firstFrom(this.first, high)];
+    const { first, longest } = this.read;
+    return [firstFrom(first, low - longest), firstFrom(first, high)];
   }
 
   /**
@@ -377,13 +417,16 @@ export class FramesLane {
    * @param {number} top
    */
   draw(scene, top) {
-    const { axis, pen, colours } = scene, [from, to] = this.range(axis.low, axis.high);
+    const { axis, pen, colours } = scene;
+    if (!scene.rows) return pen.fillText("…", axis.left + 4, top + this.height / 2);
+    const [from, to] = this.range(axis.low, axis.high);
     const every = Math.max(1, Math.floor((to - from) / (2 * (axis.right - axis.left))));
     for (let n = from; n < to; n += every) this.drawFrame(scene, top, n);
     if (every > 1) {
       pen.fillStyle = colours.ink;
       pen.fillText(`one of ${every} drawn`, axis.left + 4, top + this.height - 6);
     }
+    return undefined;
   }
 
   /**
@@ -392,14 +435,14 @@ export class FramesLane {
    * @param {number} n
    */
   drawFrame(scene, top, n) {
-    const { pen, axis, colours, chosen } = scene, row = this.rows[n];
+    const { pen, axis, colours, chosen } = scene, { rows, steps, lengths } = this.read, row = rows[n];
     const names = ["read", "wire", "write"];
     pen.strokeStyle = row === chosen ? colours.ink : colours.soft;
     pen.lineWidth = row === chosen ? 2 : 1;
     pen.beginPath();
     let joined = false;
     for (let step = 0; step < 3; step++) {
-      const start = this.steps[2 * step][n], end = this.steps[2 * step + 1][n], y = top + 7 + 20 * step;
+      const start = steps[2 * step][n], end = steps[2 * step + 1][n], y = top + 7 + 20 * step;
       for (const time of [start, end]) {
         if (Number.isNaN(time)) continue;
         const x = Math.min(Math.max(axis.x(time), -1e5), 1e5);
@@ -410,7 +453,7 @@ export class FramesLane {
     }
     pen.stroke();
     for (let step = 0; step < 3; step++) {
-      const start = this.steps[2 * step][n], end = this.steps[2 * step + 1][n], y = top + 20 * step;
+      const start = steps[2 * step][n], end = steps[2 * step + 1][n], y = top + 20 * step;
       if (Number.isNaN(start) || Number.isNaN(end)) continue;
       const from = Math.max(axis.x(start), axis.left - 2), wide = Math.max(Math.min(axis.x(end), axis.right + 2) - from, 1);
       if (wide < 0 || from > axis.right) continue;
@@ -418,7 +461,7 @@ export class FramesLane {
       pen.fillRect(from, y, wide, 14);
       if (step === 1 && wide > 30) {
         pen.fillStyle = colours.onBar;
-        within(scene, Number.isNaN(this.lengths[row]) ? "" : `${this.lengths[row]} B`, axis.x(start), axis.x(end), y + 7);
+        within(scene, Number.isNaN(lengths[row]) ? "" : `${lengths[row]} B`, axis.x(start), axis.x(end), y + 7);
       }
     }
   }
@@ -429,15 +472,15 @@ export class FramesLane {
    * @returns {Place | null}
    */
   hit(axis, x) {
-    const time = axis.time(x), near = 4 * axis.step, [from, to] = this.range(time - near, time + near);
+    const { rows, steps } = this.read, time = axis.time(x), near = 4 * axis.step, [from, to] = this.range(time - near, time + near);
     let best = -1, far = Infinity;
     for (let n = from; n < to; n++) {
       for (let step = 0; step < 3; step++) {
-        const start = this.steps[2 * step][n], end = this.steps[2 * step + 1][n];
+        const start = steps[2 * step][n], end = steps[2 * step + 1][n];
         const away = time < start ? start - time : Math.max(time - end, 0);
         if (away < far && away <= near) { best = n; far = away; }
       }
     }
-    return best < 0 ? null : { table: "frames", row: this.rows[best] };
+    return best < 0 ? null : { table: "frames", row: rows[best] };
   }
 }

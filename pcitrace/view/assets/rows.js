@@ -1,15 +1,15 @@
 // What the tables of a bus mean to each other: times on the run's axis, what belongs to what, and rows as text.
 
-import { Derived, Table } from "./columns.js";
+import { Derived, DETAILS, Store, Table } from "./columns.js";
 
 /**
  * @typedef {import("./columns.js").AboutTable} AboutTable
  * @typedef {{name: string, clock_mhz: number | null, us_per_sample: number, axis: {start_us: number, slope: number},
- *   lines: string[], transactions: AboutTable, problems: AboutTable, data_phases: AboutTable | null,
+ *   lines: string[], overview: {first: number, last: number, bins: number, at: number}, transactions: AboutTable, problems: AboutTable, data_phases: AboutTable | null,
  *   bursts?: AboutTable, pieces?: AboutTable, csr_accesses?: AboutTable, waves?: Wave[]}} AboutBus
- * @typedef {{line: string, changes: import("./columns.js").About, levels: import("./columns.js").About}} Wave
+ * @typedef {{line: string, overview: number, changes: import("./columns.js").About, levels: import("./columns.js").About}} Wave
  * @typedef {{format: number, version: string, title: string, simulated: boolean, buses: AboutBus[],
- *   frames: AboutTable | null, findings: string[], notes: string[], commands: string[]}} AboutRun
+ *   frames: AboutTable | null, findings: string[], notes: string[], commands: string[], kinds: number[]}} AboutRun
  * @typedef {{bus: number, table: string, row: number}} Choice bus -1: of the run
  */
 
@@ -17,22 +17,39 @@ import { Derived, Table } from "./columns.js";
 export class BusRows {
   /**
    * @param {AboutBus} about
-   * @param {Uint8Array} bytes
+   * @param {Store} store
    * @param {string[]} commands
    */
-  constructor(about, bytes, commands) {
+  constructor(about, store, commands) {
     this.about = about;
+    this.store = store;
+    /** @type {Float64Array | null} */
+    this._start = null;
+    /** @type {Float64Array | null} */
+    this._end = null;
     this.name = about.name;
-    const transactions = new Table(about.transactions, bytes);
+    const transactions = new Table(about.transactions, store);
     /** @type {Map<string, Table>} */
     this.tables = new Map([["transactions", transactions]]);
     for (const one of [about.problems, about.data_phases, about.bursts, about.pieces, about.csr_accesses]) {
-      if (one) this.tables.set(one.name, new Table(one, bytes));
+      if (one) this.tables.set(one.name, new Table(one, store));
     }
     this.transactions = transactions;
     this.deriveColumns(commands);
-    this.start = this.onAxis(transactions, "start_sample");
-    this.end = this.onAxis(transactions, "end_sample");
+  }
+
+  /** When each transaction starts, us on the run's axis. */
+  get start() { return this._start ??= this.onAxis(this.transactions, "start_sample"); }
+
+  get end() { return this._end ??= this.onAxis(this.transactions, "end_sample"); }
+
+  /**
+   * A sample as us on the run's axis.
+   * @param {number} sample
+   */
+  time(sample) {
+    const { start_us: start, slope } = this.about.axis;
+    return sample * this.about.us_per_sample * slope + start;
   }
 
   /**
@@ -145,6 +162,7 @@ export class BusRows {
    */
   describe(row) {
     const { transactions } = this, words = [];
+    if (!this.store.has(DETAILS)) return "…";
     const command = transactions.value("command_name", row), address = transactions.value("address", row);
     if (command !== null) words.push(command.replace(/_/g, " "));
     if (address !== null) words.push(hex(address));

@@ -3,6 +3,8 @@
 import { Ascending } from "./columns.js";
 
 const BLOCK = 64;
+/** us: what a row covers at least, so that one of a single clock is seen, too. */
+const LEAST = 1e-6;
 
 /** Spans by start; those of one kind do not overlap, or overlap little. */
 export class Spans {
@@ -28,7 +30,7 @@ export class Spans {
       for (let one = 0; one < kinds; one++) this.before[from + kinds + one] = this.before[from + one];
       let reach = this.reach[block];
       for (let row = block * BLOCK; row < Math.min((block + 1) * BLOCK, start.length); row++) {
-        this.before[from + kinds + kind[row]] += end[row] - start[row];
+        this.before[from + kinds + kind[row]] += Math.max(end[row] - start[row], LEAST);
         if (end[row] > reach) reach = end[row];
       }
       this.reach[block + 1] = reach;
@@ -66,7 +68,7 @@ export class Spans {
     // The last span before `time` may go on behind it: its block is counted row by row.
     const to = this.starts.firstFrom(time), block = Math.floor(Math.max(to - 1, 0) / BLOCK), from = block * this.kinds;
     for (let one = 0; one < this.kinds; one++) out[one] = this.before[from + one];
-    for (let row = block * BLOCK; row < to; row++) out[this.kind[row]] += Math.min(this.end[row], time) - this.start[row];
+    for (let row = block * BLOCK; row < to; row++) out[this.kind[row]] += Math.max(Math.min(this.end[row], time) - this.start[row], LEAST);
   }
 
   /**

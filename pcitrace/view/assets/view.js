@@ -1,9 +1,10 @@
 // The view: a canvas of lanes, a panel with what was chosen, a search, markers; mouse, fingers and keys.
 
 import { Axis, durationText, timeText } from "./axis.js";
-import { Column, firstFrom, Table, unpack } from "./columns.js";
+import { Ascending, Column, DETAILS, firstFrom, LINES, ROWS, Store, Table } from "./columns.js";
 import { condition } from "./conditions.js";
-import { FramesLane, KINDS, kindOf, LineLane, OccupancyLane, ProblemsLane, SpansLane } from "./lanes.js";
+import { FramesLane, KINDS, LineLane, OccupancyLane, ProblemsLane, SpansLane } from "./lanes.js";
+import { Coverage, Levels } from "./pyramid.js";
 import { BusRows, valueText } from "./rows.js";
 import { Spans } from "./spans.js";
 
@@ -36,19 +37,20 @@ export class View {
   /**
    * @param {HTMLElement} home
    * @param {AboutRun} about
-   * @param {Uint8Array} bytes
+   * @param {Store} store of which the overview is unpacked
    */
-  constructor(home, about, bytes) {
+  constructor(home, about, store) {
     this.home = home;
     this.about = about;
-    this.bytes = bytes;
-    this.buses = about.buses.map(bus => new BusRows(bus, bytes, about.commands));
-    this.frames = about.frames ? new Table(about.frames, bytes) : null;
-    const ends = this.buses.filter(bus => bus.transactions.n).map(bus => [bus.start[0], bus.end[bus.end.length - 1]]);
+    this.store = store;
+    this.buses = about.buses.map(bus => new BusRows(bus, store, about.commands));
+    this.frames = about.frames ? new Table(about.frames, store) : null;
+    const busy = this.buses.filter(bus => bus.transactions.n), shown = busy.length ? busy : this.buses;
+    const ends = shown.map(bus => [bus.time(bus.about.overview.first), bus.time(bus.about.overview.last)]);
     this.axis = new Axis(Math.min(...ends.map(end => end[0]), ends.length ? Infinity : 0), Math.max(...ends.map(end => end[1]), ends.length ? -Infinity : 1));
     /** @type {Choice | null} */
     this.chosen = null;
-    /** @type {(Uint8Array | null)[]} rows that the search found, of each bus */
+    /** @type {(import("./lanes.js").Matches | null)[]} what the search found, of each bus */
     this.matches = this.buses.map(() => null);
     /** @type {[number, number][]} bus and row of what was found, by time */
     this.found = [];
@@ -56,6 +58,8 @@ export class View {
     this.markers = [];
     this.waves = about.buses.some(bus => bus.waves?.length);
     this.pointer = NaN;
+    /** When what was there, in milliseconds from the page's begin. */
+    this.since = { picture: NaN, rows: NaN, details: NaN, all: NaN };
     this.milliseconds = /** @type {number[]} */ ([]);
     /** @type {Placed[]} */
     this.lanes = [];
@@ -76,19 +80,34 @@ export class View {
     this.build();
     this.placeLanes();
     this.listen();
-    this.fromAddress();
+    this.fromAddress(["t", "m"]);
     this.resize();
-    this.loadLines();
+    this.paint();
+    this.since.picture = performance.now();
   }
 
-  /** The lines come one by one after the first picture: each is some millions of changes. */
-  async loadLines() {
+  /** Unpack what the overview does not show: rows, lines, details, with a picture between each. */
+  async load() {
+    for (const part of [ROWS, LINES, DETAILS]) {
+      await pause();
+      await this.store.unpackNext();
+      if (part === LINES) continue;
+      if (part === DETAILS) {
+        this.fromAddress(["s", "q"]);
+        if (this.query.value) this.search(this.query.value);
+      }
+      this.showChoice();
+      this.paint();
+      this.since[part === ROWS ? "rows" : "details"] = performance.now();
+    }
+    // The lines are read one by one: each is some millions of changes.
     for (const lane of this.made.flat()) {
       if (!(lane instanceof LineLane)) continue;
-      await new Promise(done => setTimeout(done));
+      await pause();
       void lane.loaded;
       if (this.waves) this.draw();
     }
+    this.since.all = performance.now();
   }
 
   // --- what is on the page
@@ -116,17 +135,21 @@ export class View {
       bar.insertBefore(button("lines", "lines as waveforms (l)", () => { this.waves = !this.waves; this.placeLanes(); }), this.query);
     }
     const legend = element("p", { class: "legend" }, [
-      ...["read", "write", "other"].flatMap((kind, n) => [element("i", { class: kind }), ["reads, upper half ", "writes, lower half ", "I/O and configuration "][n]]),
+      ...["read", "write", "other", "plain"].flatMap((kind, n) => [element("i", { class: kind }), ["reads, upper half ", "writes, lower half ", "I/O and configuration ", "command not captured "][n]]),
       "↻ retry  | disconnect  ✕ abort  ▲ problem",
     ]);
     const notes = [...about.findings, ...about.notes].map(text => element("li", {}, [text]));
+    const many = `${notes.length} note${notes.length === 1 ? "" : "s"}`;
+    // What is empty says why at once.
+    /** @type {Record<string, string>} */
+    const open = this.buses.some(bus => bus.transactions.n) ? {} : { open: "" };
     const title = element("h1", {}, [about.title]);
     if (about.simulated) title.append(" ", element("span", { class: "badge" }, ["SIMULATED"]));
     this.home.classList.add("pcitrace");
     this.home.replaceChildren(
       element("header", {}, [title, element("p", { class: "facts" }, [this.summary()])]), bar,
       element("div", { class: "main" }, [this.stage, this.panel]), legend,
-      ...(notes.length ? [element("details", { class: "notes" }, [element("summary", {}, [`${notes.length} notes`]), element("ul", {}, notes)])] : []),
+      ...(notes.length ? [element("details", { class: "notes", ...open }, [element("summary", {}, [many]), element("ul", {}, notes)])] : []),
       element("p", { class: "help" }, ["Wheel or pinch: zoom. Drag: move. Click: choose a row. Keys: + − 0 ← → n p m l / Enter Esc. The address of this page keeps the place."]),
     );
     this.showChoice();
@@ -168,32 +191,35 @@ export class View {
    * @returns {Lane[]}
    */
   lanesOf(bus, number) {
-    const { transactions } = bus, command = transactions.column("command"), end = transactions.column("termination");
-    const codes = command.floats(), kinds = new Uint8Array(transactions.n);
-    const kindOfCode = Uint8Array.from({ length: 16 }, (_, code) => kindOf(code)), unknown = kindOf(null);
-    for (let row = 0; row < kinds.length; row++) kinds[row] = codes[row] >= 0 ? kindOfCode[codes[row]] : unknown;
-    const spans = new Spans(bus.start, bus.end, kinds, KINDS.length);
+    const { transactions } = bus, end = transactions.column("termination");
+    const coverage = new Coverage(bus, this.store, KINDS.length), label = `${bus.name} bus`;
+    const lane = new SpansLane({ label, table: transactions, load: () => this.spansOfTransactions(bus), coverage, height: 40, colours: KINDS.map(kind => kind.colour), halves: true,
+      text: row => bus.describe(row), mark: row => SHORT[/** @type {keyof typeof SHORT} */ (end.value(row))] ?? "" });
     /** @type {Lane[]} */
-    const out = [
-      new OccupancyLane(`${bus.name} busy`, spans),
-      new SpansLane({ label: `${bus.name} bus`, table: transactions, spans, height: 40, colours: KINDS.map(kind => kind.colour), halves: true,
-        text: row => bus.describe(row), mark: row => SHORT[/** @type {keyof typeof SHORT} */ (end.value(row))] ?? "" }),
-    ];
+    const out = [new OccupancyLane(`${bus.name} busy`, lane, coverage), lane];
     const bursts = bus.tables.get("bursts");
     if (bursts?.n) out.push(this.spansOf(bursts, `${bus.name} DMA`, "start_us", "last_data_us", row => BURSTS.indexOf(String(bursts.value("kind", row))), ["read", "write", "other", "other", "plain"], row => `${String(bursts.value("kind", row)).replace(/_/g, " ")} ${bursts.value("bytes", row)} B`));
     const accesses = bus.tables.get("csr_accesses");
     if (accesses?.n) out.push(this.spansOf(accesses, `${bus.name} registers`, "first_attempt_us", "data_us", () => 0, ["other"], row => String(accesses.value("register", row) ?? accesses.value("command_name", row) ?? "access")));
     const problems = /** @type {Table} */ (bus.tables.get("problems"));
-    if (problems.n) out.push(new ProblemsLane(`${bus.name} problems`, problems, ascending(bus.onAxis(problems, "sample"))));
+    if (problems.n) out.push(new ProblemsLane(`${bus.name} problems`, problems, () => ascending(bus.onAxis(problems, "sample"))));
     for (const wave of this.about.buses[number].waves ?? []) {
       out.push(new LineLane(wave.line, () => {
-        const changes = new Column(wave.changes, this.bytes).floats();
+        const changes = new Column(wave.changes, this.store).floats();
         const { start_us: start, slope } = bus.about.axis, us = bus.about.us_per_sample;
         for (let n = 0; n < changes.length; n++) changes[n] = changes[n] * us * slope + start;
-        return [changes, /** @type {Uint32Array} */ (new Column(wave.levels, this.bytes).numbers())];
-      }));
+        return [changes, /** @type {Uint32Array} */ (new Column(wave.levels, this.store).numbers())];
+      }, new Levels(bus, this.store, wave.overview)));
     }
     return out;
+  }
+
+  /** @param {BusRows} bus */
+  spansOfTransactions(bus) {
+    const codes = bus.transactions.column("command").floats(), kinds = new Uint8Array(bus.transactions.n);
+    const kindOf = Uint8Array.from(this.about.kinds), unknown = KINDS.length - 1;
+    for (let row = 0; row < kinds.length; row++) kinds[row] = codes[row] >= 0 ? kindOf[codes[row]] : unknown;
+    return new Spans(bus.start, bus.end, kinds, KINDS.length);
   }
 
   /**
@@ -206,10 +232,13 @@ export class View {
    * @param {(row: number) => string} text
    */
   spansOf(table, label, from, to, kind, colours, text) {
-    const start = table.floats(from), end = table.floats(to);
-    for (let row = 0; row < end.length; row++) if (!(end[row] >= start[row])) end[row] = start[row];
-    const kinds = Uint8Array.from({ length: table.n }, (_, row) => Math.max(kind(row), 0));
-    return new SpansLane({ label, table, spans: new Spans(ascending(start), end, kinds, colours.length), height: 18, colours, halves: false, text });
+    const load = () => {
+      const start = table.floats(from), end = table.floats(to);
+      for (let row = 0; row < end.length; row++) if (!(end[row] >= start[row])) end[row] = start[row];
+      const kinds = Uint8Array.from({ length: table.n }, (_, row) => Math.max(kind(row), 0));
+      return new Spans(ascending(start), end, kinds, colours.length);
+    };
+    return new SpansLane({ label, table, load, height: 18, colours, halves: false, text });
   }
 
   lanesOfFrames() {
@@ -217,8 +246,8 @@ export class View {
     if (!frames) return [];
     const senders = frames.column("sender");
     return (senders.about.words ?? []).map(sender => {
-      const rows = Uint32Array.from(Array.from({ length: frames.n }, (_, row) => row).filter(row => senders.value(row) === sender));
-      return new FramesLane(`frames of ${sender}`, frames, rows);
+      const load = () => Uint32Array.from(Array.from({ length: frames.n }, (_, row) => row).filter(row => senders.value(row) === sender));
+      return new FramesLane(`frames of ${sender}`, frames, load);
     });
   }
 
@@ -254,7 +283,7 @@ export class View {
     pen.font = "12px system-ui, sans-serif";
     pen.textBaseline = "middle";
     this.ruler(pen, colours);
-    const places = this.lanes;
+    const places = this.lanes, rows = this.store.has(ROWS);
     pen.save();
     pen.beginPath();
     pen.rect(axis.left, RULER, axis.right - axis.left, height);
@@ -262,7 +291,7 @@ export class View {
     for (const { lane, bus, top } of places) {
       const table = lane instanceof SpansLane || lane instanceof ProblemsLane || lane instanceof FramesLane ? lane.table.name : "";
       const chosen = this.chosen && this.chosen.bus === bus && this.chosen.table === table ? this.chosen.row : -1;
-      lane.draw({ pen, axis, colours, matches: table === "transactions" ? this.matches[bus] : null, chosen }, top);
+      lane.draw({ pen, axis, colours, matches: table === "transactions" ? this.matches[bus] : null, chosen, rows }, top);
     }
     pen.restore();
     pen.fillStyle = colours.ink;
@@ -318,7 +347,7 @@ export class View {
    */
   under(x, y) {
     const at = this.lanes.find(({ lane, top }) => y >= top - 4 && y <= top + lane.height + 4);
-    if (!at || x < this.axis.left) return null;
+    if (!at || x < this.axis.left || !this.store.has(ROWS)) return null;
     const hit = at.lane.hit(this.axis, x, y - at.top);
     return hit && { bus: at.bus, ...hit };
   }
@@ -365,6 +394,10 @@ export class View {
     const { chosen } = this;
     if (!chosen) {
       this.panel.replaceChildren(element("p", {}, ["Click a bar: what it is stands here, with its problems and what belongs to it."]));
+      return;
+    }
+    if (!this.store.has(DETAILS)) {
+      this.panel.replaceChildren(element("p", {}, ["Its columns are still being unpacked."]));
       return;
     }
     const table = this.tableOf(chosen), bus = chosen.bus < 0 ? null : this.buses[chosen.bus];
@@ -431,12 +464,13 @@ export class View {
     this.matches = this.buses.map(() => null);
     this.told.classList.remove("wrong");
     this.told.textContent = "";
-    if (text.trim()) {
+    if (text.trim() && !this.store.has(DETAILS)) this.told.textContent = "still unpacking";
+    else if (text.trim()) {
       try {
         this.buses.forEach((bus, number) => {
-          const held = condition(text, bus.transactions, this.about.commands), rows = new Uint8Array(bus.transactions.n);
-          for (let row = 0; row < rows.length; row++) if (held(row)) { rows[row] = 1; this.found.push([number, row]); }
-          this.matches[number] = rows;
+          const held = condition(text, bus.transactions, this.about.commands), rows = new Uint8Array(bus.transactions.n), starts = [];
+          for (let row = 0; row < rows.length; row++) if (held(row)) { rows[row] = 1; starts.push(bus.start[row]); this.found.push([number, row]); }
+          this.matches[number] = { rows, starts: new Ascending(Float64Array.from(starts)) };
         });
         if (this.buses.length > 1) this.found.sort((a, b) => this.buses[a[0]].start[a[1]] - this.buses[b[0]].start[b[1]]);
         this.told.textContent = `${this.found.length.toLocaleString("en")} found`;
@@ -582,17 +616,20 @@ export class View {
     if (this.query.value) parts.push(`q=${encodeURIComponent(this.query.value)}`);
     if (this.markers.length) parts.push(`m=${this.markers.map(time => time.toFixed(4)).join(",")}`);
     const hash = `#${parts.join("&")}`;
-    if (this.home.dataset.address !== undefined && hash !== this.hash) {
+    // What the address asked for is not yet chosen and searched before all is there.
+    if (this.home.dataset.address !== undefined && hash !== this.hash && this.store.has(DETAILS)) {
       this.hash = hash;
       clearTimeout(this.later);
       this.later = setTimeout(() => history.replaceState(null, "", hash), 200);
     }
   }
 
-  fromAddress() {
+  /** @param {string[]} wanted which parts of it */
+  fromAddress(wanted = ["t", "m", "s", "q"]) {
     if (this.home.dataset.address === undefined || location.hash === this.hash) return;
     for (const part of location.hash.slice(1).split("&")) {
       const [name, value = ""] = [part.slice(0, part.indexOf("=")), part.slice(part.indexOf("=") + 1)];
+      if (!wanted.includes(name)) continue;
       const numbers = value.split(",").map(Number);
       if (name === "t" && numbers.length === 2 && numbers.every(Number.isFinite)) this.axis.show(numbers[0], numbers[1]);
       if (name === "q") this.search(decodeURIComponent(value));
@@ -614,12 +651,21 @@ function ascending(numbers) {
   return numbers;
 }
 
+/** Let the browser show what is drawn. */
+function pause() {
+  return new Promise(done => setTimeout(done, 20));
+}
+
 /**
- * Show a run in an element.
+ * Show a run in an element; all is there when it returns.
  * @param {HTMLElement} home
  * @param {AboutRun} about
  * @param {string} packed
  */
 export async function show(home, about, packed) {
-  return new View(home, about, await unpack(packed));
+  const store = new Store(packed);
+  await store.unpackNext();
+  const view = new View(home, about, store);
+  await view.load();
+  return view;
 }
