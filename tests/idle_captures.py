@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
+import pcitrace
+from pcitrace.instrument.excerpt import write_session
+
 PERIOD, CLOCKS = 100, 33
 """Samples and clocks after which 33 MHz at 100 MS/s repeats."""
 
@@ -46,6 +49,24 @@ def stretch(source: Path, folder: Path, samples: int, again: int) -> int:
     run["captures"] = [{"file": "bus.sr", "samples": count, "rate_hz": run["captures"][0]["rate_hz"]}]
     (folder / "run.toml").write_text(tomli_w.dumps(run))
     return count
+
+
+def repeat(source: Path, folder: Path, again: int, idle_us: float) -> Path:
+    """Write a run folder whose captures are those of `source`, so often, with as much idle time behind each."""
+    shutil.copytree(source, folder)
+    run = tomllib.loads((source / "run.toml").read_text())
+    for number, capture in enumerate(pcitrace.open(source).captures):
+        samples = capture.samples()
+        idle = np.tile(samples[-PERIOD:], (int(idle_us * capture.rate_hz / 1e6) // PERIOD, 1))
+        pieces = [samples, idle] * again
+        write_session(
+            folder / run["captures"][number]["file"], pieces, samples.shape[1], capture.channels, capture.rate_hz
+        )
+        run["captures"][number]["samples"] = sum(map(len, pieces))
+    for key in ("frame_logs", "latency"):
+        run.pop(key, None)
+    (folder / "run.toml").write_text(tomli_w.dumps(run))
+    return folder
 
 
 def _idle(channels: list[str]) -> np.ndarray:

@@ -19,7 +19,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import pcitrace
-from pcitrace.campaign import Campaign, CampaignError, Limits, numbers
+from pcitrace.campaign import Campaign, CampaignError, Limits, forks, numbers
 from pcitrace.campaign.errors import DestinationError
 from pcitrace.campaign.storage import Store
 from pcitrace.cli import main
@@ -102,6 +102,54 @@ def test_from_a_bucket_to_a_bucket(run: Path, bucket: str, capsys: pytest.Captur
     assert "1 done, 0 failed" in capsys.readouterr().out
 
 
+def test_runs_of_a_bucket_one_after_the_other(run: Path, bucket: str) -> None:
+    """The second child is forked from a process that has the libraries of the object store."""
+    for name in ("a", "b"):
+        fsspec.filesystem("s3").put(str(run), f"{bucket}/two/{name}/", recursive=True)
+    campaign = Campaign(f"{bucket}/two", f"{bucket}/results2")
+    assert [one["state"] for one in campaign.one()] == ["done", "done"]
+    with forks.forker() as one:
+        assert "/aiohttp/" in Path(f"/proc/{one.number}/maps").read_text()
+
+
+@pytest.fixture
+def google(run: Path) -> Iterator[str]:
+    """A bucket with one run in a stand-in for Google's storage."""
+    from gcp_storage_emulator.server import create_server
+
+    server = create_server("127.0.0.1", 0, in_memory=True)
+    server.start()
+    host, port = server._api._httpd.server_address
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}:{port}")
+        # By itself gcsfs asks over gRPC, too, what the bucket is, which the stand-in does not know.
+        patch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+        # Here, and in the processes in which runs are analysed.
+        patch.setenv("FSSPEC_GS_TOKEN", "anon")
+        patch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
+        fs = fsspec.filesystem("gs", skip_instance_cache=True)
+        fs.mkdir("bench")
+        fs.put(str(run), "bench/runs/", recursive=True)
+        yield "gs://bench"
+        fsspec.filesystem("gs").clear_instance_cache()
+    server.stop()
+
+
+def test_from_a_google_bucket_to_a_google_bucket(run: Path, google: str) -> None:
+    campaign = Campaign(f"{google}/runs/*", f"{google}/results")
+    [first] = campaign.one()
+    assert (first["state"], first["reason"], first["run"]) == ("done", None, f"{google}/runs/run")
+    assert campaign.status()["done"] == 1
+    assert campaign.one() == [first]
+    assert campaign.retry() == []
+    found = pcitrace.open(run)
+    described = tomllib.loads((run / "run.toml").read_text())
+    results = found.results.as_dict() | {"run": first["run"]}
+    [part] = campaign.parts("constants")
+    alone = numbers.table(first["run"], results, found.network.as_dict(), described)
+    assert pq.read_table(io.BytesIO(part)).equals(alone)
+
+
 def test_the_scratch_has_a_bound(bucket: str, tmp_path: Path) -> None:
     [status] = Campaign(f"{bucket}/runs/run", tmp_path, limits=Limits(scratch_mib=0.01)).one()
     assert "need more than the 0.01 MiB of the scratch" in status["reason"]
@@ -154,15 +202,28 @@ def test_a_bucket_that_refuses_loses_nothing(
     assert store.read_all("") == {"one": b"1"}
 
 
+@pytest.mark.parametrize("requests", [0, 2, 4])
+def test_a_bucket_that_begins_to_refuse_is_gone_on_with(
+    requests: int, run: Path, bucket: str, answer: Callable[[str], None]
+) -> None:
+    campaign = Campaign(run, f"{bucket}/refused{requests}")
+    answer(str(requests))
+    with pytest.raises(CampaignError, match="access refused; do the credentials reach this place"):
+        campaign.one()
+    answer("inf")
+    assert [one["state"] for one in campaign.one()] == ["done"]
+
+
 def test_missing_credentials_are_named(
-    bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in CREDENTIALS:
         monkeypatch.delenv(name)
     fsspec.filesystem("s3").clear_instance_cache()
     try:
-        assert main(["campaign", "status", f"{bucket}/results"]) == 3
+        for step in (["status", f"{bucket}/results"], ["one", str(run), "-o", f"{bucket}/others"]):
+            assert main(["campaign", *step]) == 3
+            [line] = capsys.readouterr().err.splitlines()
+            assert "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in line
     finally:
         fsspec.filesystem("s3").clear_instance_cache()
-    [line] = capsys.readouterr().err.splitlines()
-    assert "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in line

@@ -20,11 +20,13 @@ import pcitrace
 from pcitrace.analysed import AnalysedRun
 from pcitrace.cli import main
 from pcitrace.instrument.judged import check
+from pcitrace.live import session
 from pcitrace.live.intake import Intake
 from pcitrace.live.sources import GrowingFile
 from pcitrace.records import records
 
 VCD = REPOSITORY / "fixtures" / "traces" / "nic_g_a" / "bus.vcd.gz"
+ONE_BUS = REPOSITORY / "fixtures" / "traces" / "blue33_seq1" / "bus.vcd.gz"
 PROGRAM = str(Path(sys.executable).with_name("pcitrace"))
 
 
@@ -59,9 +61,9 @@ def agrees(run: AnalysedRun, line: dict[str, Any]) -> None:
 class Recording:
     """A simulated capture as raw samples."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wires: str = "full") -> None:
         command = ["simulate", "acenic-fig3.1", "-o", str(folder / "run"), "--set", "test.count=40", "sweep.loops=2"]
-        assert main([*command, "analyser.wires=full", "test.configure=false"]) == 0
+        assert main([*command, f"analyser.wires={wires}", "test.configure=false"]) == 0
         self.session = folder / "run" / "bus.sr"
         self.run = pcitrace.open(self.session)
         [capture] = self.run.captures
@@ -81,6 +83,25 @@ class Recording:
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return Recording(tmp_path_factory.mktemp("watched"))
+
+
+def test_a_second_of_the_bus_takes_less_of_a_processor(tmp_path: Path) -> None:
+    """16 channels with rules, in pieces of 20 ms, ten views a second: as `benchmarks/watch.py` in small."""
+    recording = Recording(tmp_path, "control16")
+    [capture] = recording.run.captures
+    assert (len(capture.channels), capture.rate_hz) == (16, 100e6)
+    step = 2_000_000 * recording.unit
+    samples = recording.raw * (10 * step // len(recording.raw))
+    took = []
+    for _ in range(3):
+        watched = session.watcher(session.Samples(capture.channels, capture.rate_hz))
+        began = time.process_time()
+        for number, begin in enumerate(range(0, len(samples), step)):
+            watched.feed(samples[begin : begin + step], time.monotonic())
+            if number % 5 == 4:
+                watched.status()
+        took.append(time.process_time() - began)
+    assert min(took) < len(samples) / recording.unit / capture.rate_hz
 
 
 def last(output: str) -> dict[str, Any]:
@@ -126,6 +147,14 @@ def test_a_vcd_that_grows(tmp_path: Path) -> None:
     # The last change is seen at the next sample, which lasts as long as any: 2 ns each.
     assert line["time_us"] == pytest.approx(run.captures[0].duration_s * 1e6, abs=0.004)
     agrees(run, line)
+
+
+def test_the_only_bus_of_a_vcd_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "head.vcd"
+    path.write_bytes(gzip.decompress(ONE_BUS.read_bytes()).partition(b"#0")[0])
+    source, samples = session.open_source(str(path), session.Samples(()), 0.1)
+    list(source.blocks())  # to its end, so that it is closed
+    assert session.watcher(samples).stream.buses == tuple(pcitrace.open(ONE_BUS).buses) == ("pci",)
 
 
 def test_what_pcicap_records_while_it_records(recording: Recording, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 Generates runs, five of them poisonous (crash, hang, memory, damaged, empty), starts Dask's scheduler and two workers,
 kills a worker every few seconds and the scheduler once, runs the campaign again as its message says, then `retry`. In
 the end exactly the poisonous runs have failed, each with its reason; every other result is that of a single
-`pcitrace report --json`; and no more analyses were begun than runs and kills.
+`pcitrace report --json`; no more analyses were begun than runs and kills; and the same once more begins none.
 """
 
 from __future__ import annotations
@@ -176,6 +176,8 @@ class Trial:
         told = json.loads(campaign("status", str(self.out), "--json", environment=self.environment).communicate()[0])
         self._check(told)
         begun = len(set(self.begun.read_text().splitlines()))
+        campaign(*begin, *self.limits, environment=self.environment).communicate()
+        assert len(set(self.begun.read_text().splitlines())) == begun, "what was done was begun again"
         # The hang and the empty run have no run.toml; crash, memory and damaged are begun once more by `retry`.
         expected = self.options.runs - 2
         assert begun <= expected + self.kills + 3, (begun, expected, self.kills)
@@ -209,7 +211,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="new folder")
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--frames", type=int, default=225, help="of each run")
+    parser.add_argument("--frames", type=int, default=300, help="of each run")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between kills, or as a run needs")
     parser.add_argument("--limit", type=float, default=3.0, help="seconds a run may take")
     parser.add_argument("--compared", type=int, default=200, help="runs compared with a single report")

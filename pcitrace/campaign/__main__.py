@@ -1,8 +1,5 @@
-"""``python -m pcitrace.campaign FOLDER``: the process of one run; see :mod:`pcitrace.campaign.child`."""
+"""``python -m pcitrace.campaign``: the process that forks a child a run; see :mod:`pcitrace.campaign.forks`."""
 
-import sys
-from pathlib import Path
+from pcitrace.campaign.forks import serve
 
-from pcitrace.campaign.child import main
-
-main(Path(sys.argv[1]))
+serve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pcitrace
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Campaign"]
+
+ASKED_AT_ONCE = 16
+"""Requests to a storage."""
 
 STATES = ("pending", "running", "done", "failed")
 
@@ -173,11 +177,10 @@ class Campaign:
         """Yield the Parquet parts of a table, of runs that are done."""
         for place, found in self._places:
             markers = place.markers()
-            for source in found:
-                if markers.get(source.id, {}).get("state") == "done":
-                    part = self.store.read(place.part(table, source.id))
-                    if part is not None:
-                        yield part
+            done = [source for source in found if markers.get(source.id, {}).get("state") == "done"]
+            for part in _at_once(self.store.read, [place.part(table, one.id) for one in done]):
+                if part is not None:
+                    yield part
 
     def places(self) -> Iterator[tuple[Destination, Source]]:
         """Yield every run with the place of its results."""
@@ -197,18 +200,21 @@ class Campaign:
 
     def _todo(self, place: Destination, found: Sequence[Source]) -> list[Source]:
         markers = place.markers()
-        todo = []
-        for source in found:
-            marker = markers.get(source.id)
-            if marker is None or marker["stamp"] is None or marker["stamp"] != sources.stamp(source):
-                todo.append(source)
-        return todo
+        known = {one: markers[one.id]["stamp"] for one in found if markers.get(one.id, {}).get("stamp") is not None}
+        same = {one for one, now in zip(known, _at_once(sources.stamp, list(known)), strict=True) if known[one] == now}
+        return [one for one in found if one not in same]
 
     def _task(self, source: Source, scratch: str | None) -> Task:
         return Task(source.url, pcitrace.__version__, None, self.options, self.limits, scratch)
 
     def __repr__(self) -> str:
         return f"<Campaign of {len(self.runs)} runs in {self.store.url}>"
+
+
+def _at_once(ask: Callable[[Any], Any], each: Sequence[Any]) -> Iterator[Any]:
+    """Yield what a storage answers, in order; many are asked at once, as each answer takes its time."""
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        yield from pool.map(ask, each)
 
 
 def _noted(store: Store) -> list[tuple[Destination, list[Source]]]:

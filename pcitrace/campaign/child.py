@@ -1,7 +1,7 @@
 """The process in which one run is analysed: it may crash, hang or eat memory, and takes nothing with it.
 
-``python -m pcitrace.campaign FOLDER`` reads ``task.json`` in FOLDER, and leaves there ``outcome.json``,
-``constants.parquet``, ``results.json`` and ``page.html``. Who started it is :mod:`pcitrace.campaign.supervise`.
+It reads ``task.json`` in its folder, and leaves there ``outcome.json``, ``constants.parquet``, ``results.json`` and
+``page.html``. :mod:`pcitrace.campaign.forks` starts it, :mod:`pcitrace.campaign.supervise` watches it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PR_SET_PDEATHSIG = 1
 MEMORY = "memory"
 
 
-def main(folder: Path) -> None:
-    """Analyse the run that ``task.json`` names."""
+def main(folder: Path, parent: int) -> None:
+    """Analyse the run that ``task.json`` names, as long as the parent lives."""
     task = json.loads((folder / "task.json").read_text())
-    _die_with(task["parent"])
+    _die_with(parent)
     limits, options = Limits(**task["limits"]), Options(**task["options"])
     # The supervisor watches what is resident; this stops what grows faster than it looks.
     bound = int(limits.memory_mib * (1 << 20))

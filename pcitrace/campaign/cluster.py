@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,10 @@ GONE_S = 10.0
 
 KILLS = 3
 """Workers that may die under one run, before it is taken for the cause."""
+
+
+QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
+"""Workers wait for children: a profile of them, every 10 ms, tells nothing and takes time from these."""
 
 
 @contextmanager
@@ -50,7 +55,7 @@ def connect(scheduler: str | None, workers: int | None, say: Callable[[str], Non
     for name in ("distributed", "tornado", "asyncio", "bokeh"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     cluster = None
-    dask.config.set({"distributed.scheduler.allowed-failures": KILLS})
+    dask.config.set({"distributed.scheduler.allowed-failures": KILLS, **QUIET})
     try:
         if scheduler is None:
             # A run has a process of its own, with its own limits: Dask need not watch the memory of the worker.
@@ -60,6 +65,7 @@ def connect(scheduler: str | None, workers: int | None, say: Callable[[str], Non
                 memory_limit=0,
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
+                preload=[__name__],
             )
         client = distributed.Client(cluster or scheduler, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
@@ -78,6 +84,11 @@ def connect(scheduler: str | None, workers: int | None, say: Callable[[str], Non
         client.close(timeout=2)
         if cluster is not None:
             cluster.close(timeout=10)
+
+
+def dask_setup(worker: object) -> None:
+    """Have a worker of this machine leave Ctrl-C to who started it; Dask calls this by its name."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[dict[str, Any]]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +17,7 @@ from typing import Any
 
 from pcitrace.campaign.child import peak_mib
 from pcitrace.campaign.errors import DestinationError
+from pcitrace.campaign.forks import Forker, forker
 from pcitrace.campaign.options import Limits, Options
 
 __all__ = ["Outcome", "Task", "run"]
@@ -83,43 +82,46 @@ def run(task: Task, alive: Callable[[], None]) -> Outcome:
         Called again and again meanwhile.
     """
     with _scratch(task.scratch) as folder:
-        told = {**asdict(task), "parent": os.getpid()}
-        (folder / "task.json").write_text(json.dumps(told))
+        (folder / "task.json").write_text(json.dumps(asdict(task)))
         started = time.monotonic()
-        with (folder / "words").open("wb") as words:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pcitrace.campaign", str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=words,
-                stderr=words,
-                start_new_session=True,
-            )
-            try:
-                ended, peak = _watch(process, task.limits, alive)
-            finally:
-                _kill(process)
-        found = _outcome(folder, process.returncode, ended, task.limits)
+        ended, status, peak = _watched(folder, task.limits, alive)
+        found = _outcome(folder, status, ended, task.limits)
         found["seconds"] = time.monotonic() - started
         found["peak_mib"] = max((one for one in (peak, found.get("peak_mib")) if one is not None), default=None)
         return _collected(folder, found)
 
 
-def _watch(process: subprocess.Popen[bytes], limits: Limits, alive: Callable[[], None]) -> tuple[str, float | None]:
-    """Wait for the child; return why it was ended, if it was, and the most memory it held."""
+def _watched(folder: Path, limits: Limits, alive: Callable[[], None]) -> tuple[str, int, float | None]:
+    """Have a child analyse; return why it was ended, if it was, its exit status, and the most memory it held."""
+    try:
+        with forker() as forks:
+            return _watch(forks, forks.begin(folder), limits, alive)
+    except EOFError:
+        return "", -signal.SIGKILL, None  # its parent is gone, and so is it
+
+
+def _watch(forks: Forker, process: int, limits: Limits, alive: Callable[[], None]) -> tuple[str, int, float | None]:
+    """Wait for a child and end it where it takes too much; the same."""
     started = time.monotonic()
     peak: float | None = None
+    ended = ""
     while True:
-        peak = peak_mib(process.pid) or peak
-        if peak is not None and peak > limits.memory_mib:
-            return "memory", peak
-        if time.monotonic() - started - _waited_s(process.pid) > limits.seconds:
-            return "time", peak
+        peak = peak_mib(process) or peak
+        if not ended and (ended := _exceeded(limits, peak, time.monotonic() - started - _waited_s(process))):
+            forks.kill()
         try:
-            process.wait(LOOK_S)
-        except subprocess.TimeoutExpired:
+            status = forks.answer(LOOK_S)
+        except TimeoutError:
             alive()
             continue
-        return "", peak
+        return ended, status, peak
+
+
+def _exceeded(limits: Limits, peak_mib: float | None, seconds: float) -> str:
+    """Return which limit a child exceeds."""
+    if peak_mib is not None and peak_mib > limits.memory_mib:
+        return "memory"
+    return "time" if seconds > limits.seconds else ""
 
 
 def _waited_s(process: int) -> float:
@@ -131,12 +133,6 @@ def _waited_s(process: int) -> float:
         return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) * 1e-9
     except (OSError, IndexError, ValueError):
         return 0.0
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _outcome(folder: Path, status: int, ended: str, limits: Limits) -> dict[str, Any]:

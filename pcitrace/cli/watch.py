@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wiring", metavar="W.toml", help="which channel is which line, over what the names say")
     parser.add_argument("--bus", metavar="NAME", help="only this bus (default: all that are complete)")
     parser.add_argument("--json", action="store_true", help="a line of JSON every so often, the last one at the end")
-    parser.add_argument("--every", metavar="S", type=positive, default=0.25, help="seconds between (default: 0.25)")
+    parser.add_argument("--every", metavar="S", type=positive, default=0.2, help="seconds between (default: 0.2)")
     parser.add_argument("--seconds", metavar="S", type=positive, default=5.0, help="what is recent (default: 5)")
     parser.add_argument("--idle", metavar="S", type=positive, help="end when a file has not grown for so long")
     parser.add_argument("--bench", metavar="RUN", type=Path, help="run folder with two hosts: follow their frames")
@@ -90,7 +90,9 @@ def run(args: argparse.Namespace) -> int:
     trigger = _trigger(args)
     keep_us = trigger.pre_us + trigger.post_us + 1e6 * args.every if trigger is not None else 0.0
     keep_us = max(keep_us, _FRAMES_US) if args.bench is not None else keep_us
-    watched = session.watcher(samples, rules=not args.no_rules, keep_us=keep_us, seconds=args.seconds)
+    watched = session.watcher(
+        samples, rules=not args.no_rules, keep_us=keep_us, seconds=args.seconds, trigger=trigger is not None
+    )
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, frame: stopped.append(signum))

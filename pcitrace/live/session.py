@@ -15,7 +15,7 @@ from pcitrace.live.recent import Recent
 from pcitrace.live.sources import Command, GrowingFile, GrowingSession, Pipe
 from pcitrace.live.until import Trigger
 from pcitrace.live.vcd import GrowingVcd
-from pcitrace.live.watcher import Status, Watcher
+from pcitrace.live.watcher import COUNTED, Status, Watcher
 from pcitrace.streaming import stream
 from pcitrace.wiring import WiringSource, resolve_wiring
 
@@ -83,8 +83,10 @@ def command(line: str, repeat: bool) -> Source:
     return Command(line, repeat)
 
 
-def watcher(samples: Samples, *, rules: bool = True, keep_us: float = 0.0, seconds: float = 5.0) -> Watcher:
-    """Return what decodes and counts such samples, and keeps the last of them."""
+def watcher(
+    samples: Samples, *, rules: bool = True, keep_us: float = 0.0, seconds: float = 5.0, trigger: bool = False
+) -> Watcher:
+    """Return what decodes and counts such samples, and keeps the last of them; for a trigger all of each row."""
     names = [name or f"D{bit}" for bit, name in enumerate(samples.channels)]
     resolved = resolve_wiring([(name, 1) for name in names], samples.wiring, samples.clock_mhz)
     clock_mhz, rate_hz = resolved.clock_mhz, samples.rate_hz or resolved.rate_hz
@@ -97,6 +99,7 @@ def watcher(samples: Samples, *, rules: bool = True, keep_us: float = 0.0, secon
         bus=samples.bus,
         window_us=WINDOW_US,
         rules=rules,
+        columns=None if trigger else COUNTED,
     )
     per_second = clock_mhz * 1e6 if clock_mhz else rate_hz
     assert per_second is not None

@@ -11,7 +11,7 @@ from pcitrace import _kernel
 from pcitrace.errors import CaptureFormatError
 from pcitrace.live.sources import PIECE, Follower
 from pcitrace.run import Capture
-from pcitrace.wiring import WiringSource
+from pcitrace.wiring import Wiring, WiringSource, resolve_wiring
 from pcitrace.wiring.bitnames import bit_names
 
 __all__ = ["RATE_HZ", "GrowingVcd"]
@@ -53,7 +53,7 @@ class GrowingVcd(Follower):
         assert capture.tick_s is not None  # a VCD lists changes
         self._step = max(round(1 / (capture.tick_s * (rate_hz or RATE_HZ))), 1)
         self.rate_hz = 1 / (capture.tick_s * self._step)
-        self.channels = bit_names(capture.wiring)
+        self.channels = _names(capture.wiring)
         self.unit_size = -(-len(self.channels) // 8)
         # The names and widths of its variables, without the unit of its times.
         before, _, behind = head.partition(b"$timescale")
@@ -143,3 +143,10 @@ class GrowingVcd(Follower):
         except ValueError:
             said = os.fsdecode(text[:20])
             raise CaptureFormatError(f"{self._path}: #{said}: no time of a VCD", self._path) from None
+
+
+def _names(wiring: Wiring) -> list[str]:
+    """Return a name for every bit, from which the same buses are read again, by their own names where that can be."""
+    named = bit_names(wiring, with_bus=True)
+    again = resolve_wiring([(name, 1) for name in named])
+    return named if set(again.complete) == set(wiring.complete) else bit_names(wiring)

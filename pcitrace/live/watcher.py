@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from pcitrace.columns import Integers, floats, strings
 from pcitrace.instrument.rules import catalogue, select, why_not
 from pcitrace.live.frames import Bench
 from pcitrace.live.recent import Recent
 from pcitrace.streaming import Found, Stream
 
-__all__ = ["BusStatus", "Status", "Watcher"]
+__all__ = ["COUNTED", "BusStatus", "Status", "Watcher"]
+
+COUNTED = ("command_name", "termination", "end_us")
+"""Columns of transactions that are looked at."""
 
 CLASSES = ("total", "unknown", "idle", "address", "data", "stop", "abort", "wait", "busy", "bytes")
 """Columns of the clock accounting that are added up."""
@@ -87,6 +93,7 @@ class Watcher:
     def __init__(self, stream: Stream, recent: Recent, seconds: float = 5.0) -> None:
         self.stream, self.recent, self._span_us = stream, recent, seconds * 1e6
         self._buses = {name: BusStatus() for name in stream.buses}
+        self._judged = {name: _rules_on(stream.lines[name]) for name in stream.buses}
         self._came = time.monotonic()
         self.gaps = self.skipped = 0
         self._latency_s = 0.0
@@ -142,19 +149,16 @@ class Watcher:
     def _count_transactions(self, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
-        kinds = ["bus", "command_name", "termination"]
-        counted = rows.select([*kinds, "end_us"]).group_by(kinds).aggregate([("end_us", "max"), ([], "count_all")])
-        latest: dict[str, tuple[float, Counter[str]]] = {}
-        for row in counted.to_pylist():
-            one, count = self._buses[row["bus"]], row["count_all"]
-            command = row["command_name"] or "unknown"
-            one.transactions[command] += count
-            one.terminations[row["termination"] or "unknown"] += count
-            end_us, commands = latest.get(row["bus"], (row["end_us_max"], Counter()))
-            commands[command] += count
-            latest[row["bus"]] = max(end_us, row["end_us_max"]), commands
-        for bus, last in latest.items():
-            self._buses[bus].latest.append(last)
+        coded = {name: strings(rows, name) for name in ("bus", "command_name", "termination")}
+        ends_us = floats(rows, "end_us")
+        (bus_code, buses), (command, commands), (termination, terminations) = coded.values()
+        for code, name in enumerate(buses):
+            mine = bus_code == code
+            one, latest = self._buses[name], _counted(command[mine], commands)
+            one.transactions.update(latest)
+            one.terminations.update(_counted(termination[mine], terminations))
+            if latest:
+                one.latest.append((float(ends_us[mine].max()), latest))
 
     def _forget(self, one: BusStatus) -> None:
         since = self.recent.time_us - self._span_us
@@ -165,10 +169,9 @@ class Watcher:
 
     def _broken(self) -> dict[str, dict[str, int]]:
         """Return how often each rule was broken; not that of CLK's edges, whose limits are not known yet."""
-        found, masks = {}, select()
-        for bus, (_, told) in zip(self.stream.buses, self.stream.judged(), strict=False):
-            lines = self.stream.lines[bus]
-            judged = {id for id, rule in catalogue().items() if why_not(rule, lines, masks, "not known") is None}
+        found = {}
+        for bus, told in zip(self.stream.buses, self.stream.counted(), strict=False):
+            judged = self._judged[bus]
             found[bus] = {id: count for id, count in told["counts"].items() if count and id in judged}
         return found
 
@@ -195,6 +198,18 @@ class Watcher:
             },
             "problems": dict(sorted(one.problems.items())),
         }
+
+
+def _rules_on(lines: Sequence[str]) -> set[str]:
+    """Return the rules that can be judged on a bus with these lines."""
+    masks = select()
+    return {id for id, rule in catalogue().items() if why_not(rule, lines, masks, "not known") is None}
+
+
+def _counted(codes: Integers, names: Sequence[str]) -> Counter[str]:
+    """Count names by their codes; -1 is unknown."""
+    counts = np.bincount(codes + 1, minlength=len(names) + 1).tolist()
+    return Counter({name: count for name, count in zip(["unknown", *names], counts, strict=True) if count})
 
 
 def _share(count: float, of: float) -> float | None:
