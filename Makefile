@@ -15,11 +15,15 @@ CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(s
 # What `make test` goes through, in this order. Later parts of the project add theirs here.
 TESTS := lint types rust python capture docs package
 
-.PHONY: help demo demo-decode demo-derive demo-network demo-capture test $(TESTS) soak kills format validate bench clean
+# What `make wheel` builds for: x86_64-unknown-linux-gnu, or aarch64- after `rustup target add aarch64-unknown-linux-gnu`.
+WHEEL_FOR ?= x86_64-unknown-linux-gnu
+
+.PHONY: help demo demo-decode demo-derive demo-network demo-capture test $(TESTS) wheel soak kills format validate bench clean
 
 help:
 	@echo "make demo     decode a capture, simulate and analyse figure 3.1, record a replay; writes demo/"
 	@echo "make test     everything CI runs: $(TESTS)"
+	@echo "make wheel    a wheel for any Linux with glibc 2.28 or later: dist/"
 	@echo "make format   format Python and Rust"
 	@echo "make soak     an hour of hostile frames against framegen"
 	@echo "make kills    200 senders killed at random moments"
@@ -58,6 +62,7 @@ TRACE := fixtures/traces/blue33_seq6/bus.vcd.gz
 FAULT := fixtures/faults/missing-turnaround.sr
 
 demo: demo-decode demo-derive demo-network demo-capture
+	@echo; echo "== to look at in a browser: demo/fig3.1.html (the numbers), demo/view.html (all of the run, to zoom into)"
 
 # A capture file to transactions.
 demo-decode: .make/pcitrace
@@ -146,6 +151,12 @@ package: .make/dev
 	$(BIN)/python tools/check_package.py dist
 	PYTHON=$(BIN)/python capture/check-package.sh dist/capture
 
+# A wheel for any Linux with glibc 2.28 or later (2018), as a release has it; zig is the linker that can. It finds itself by python3.
+wheel: | .make/venv
+	$(BIN)/pip install --quiet 'maturin[zig]>=1.9,<2'
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/maturin build --release --locked --zig --compatibility manylinux_2_28 \
+	    --target $(WHEEL_FOR) --out dist
+
 # ---- the rest -------------------------------------------------------------------------------------------------------
 
 format: .make/dev
@@ -165,9 +176,14 @@ bench: .make/dev
 	$(BIN)/pip install --quiet --group bench
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/long.py
+	$(BIN)/python benchmarks/instrument.py
 	$(BIN)/python benchmarks/analysis.py
+	$(BIN)/python benchmarks/export.py
+	$(BIN)/python benchmarks/view.py
+	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/recorder.py
 	$(BIN)/python benchmarks/framegen.py --framegen $(BIN)/framegen # wants root and two free CPUs
+	$(BIN)/python benchmarks/framegen_peers.py --framegen $(BIN)/framegen # the same, and iperf3, nuttcp, trafgen, sockperf
 
 clean:
 	rm -rf .make .venv dist demo target docs/_build docs/jupyter_execute capture/*.egg-info capture/build

@@ -112,6 +112,8 @@ CHANNELS_DENSE = [
 _DENSE = Path(__file__).parent.parent / "fixtures" / "traces" / "blue33_seq6" / "ctl_100MSs.sr"
 #: FRAME# and IRDY# of these channels.
 _BUSY = 0b110
+#: Bytes of a member of a session, about as sigrok writes them.
+MEMBER = 4 << 20
 #: Samples that are made anew; longer captures repeat them. Deflate looks back 16,384 of them.
 _STRETCH = 10_000_000
 
@@ -172,6 +174,20 @@ def dense(count: int, *, idle: int | None = None, jitter: bool = False, seed: in
         lines[1:] = lines[1:] & ~late[1:] | lines[:-1] & late[1:]
     out = lines & ~np.uint16(1) | (time - clock < 0.5)
     return np.tile(out, -(-count // made))[:count]
+
+
+def write(path: Path, samples: bytes, unit: int, channels: list[str]) -> None:
+    """Samples of `unit` bytes, whose bit `k` is channel `k`, as a session of sigrok."""
+    probes = "".join(f"probe{bit + 1}={name}\n" for bit, name in enumerate(channels))
+    metadata = (
+        f"[global]\nsigrok version=0.5.2\n\n[device 1]\ncapturefile=logic-1\ntotal probes={len(channels)}\n"
+        f"samplerate=100 MHz\ntotal analog=0\n{probes}unitsize={unit}\n"
+    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as session:
+        session.writestr("version", "2")
+        session.writestr("metadata", metadata)
+        for number, start in enumerate(range(0, len(samples), MEMBER), 1):
+            session.writestr(f"logic-1-{number}", samples[start : start + MEMBER])
 
 
 def clock(count: int) -> NDArray[np.uint16]:

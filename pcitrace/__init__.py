@@ -55,7 +55,7 @@ _LAZY = {
 }
 """Public names whose modules need pandas or more, and are therefore imported when first used."""
 
-_MODULES = ("plot", "report", "results", "schema", "simulate", "timing")
+_MODULES = ("network", "plot", "report", "results", "schema", "simulate", "timing")
 """Modules that are meant to be used; imported when first used as well."""
 
 

@@ -14,10 +14,12 @@ __all__ = [
     "Wire",
     "Writer",
     "__version__",
+    "coverage",
     "decode",
     "decode_to_files",
     "from_samples",
     "lattice_bins",
+    "line_levels",
     "measure_clock",
     "open",
     "open_raw",
@@ -98,12 +100,14 @@ class Stream:
         window_us: float | None = None,
         rules: Sequence[str] | None = None,
         bus_mhz: int | None = None,
+        columns: Sequence[str] | None = None,
         portable: bool = False,
     ) -> Stream: ...
     def feed(self, samples: bytes) -> tuple[Table, Table, Table, Table, Table]: ...
     def gap(self, samples: int) -> tuple[Table, Table, Table, Table, Table]: ...
     def finish(self) -> tuple[Table, Table, Table, Table, Table]: ...
     def judged(self) -> list[tuple[Table, dict[str, Any]]]: ...
+    def counted(self) -> list[dict[str, Any]]: ...
 
 @final
 class Part:
@@ -122,8 +126,6 @@ class Part:
 class Parts:
     def __iter__(self) -> Parts: ...
     def __next__(self) -> Part: ...
-    @property
-    def summary(self) -> dict[str, Any] | None: ...
 
 @final
 class Listing:
@@ -153,7 +155,7 @@ class Listing:
 @final
 class Writer:
     def __new__(cls, path: str, table: str) -> Writer: ...
-    def write(self, table: Table) -> None: ...
+    def write(self, table: Any) -> None: ...
     def close(self) -> None: ...
 
 @final
@@ -182,6 +184,7 @@ def decode(
     bus_mhz: int | None = None,
     parameters: tuple[int, float] | None = None,
     requests: bool = False,
+    problems: bool = True,
     until: int | None = None,
     threads: int = 0,
     progress: Callable[[float], None] | None = None,
@@ -228,6 +231,8 @@ def write_vcd(
     texts: Iterable[tuple[bytes, bytes, bytes]],
     write: Callable[[bytes], object],
 ) -> None: ...
+def coverage(start: Any, end: Any, kind: Any, kinds: int, bins: tuple[int, int, int]) -> bytes: ...
+def line_levels(stamps: Any, levels: Any, bins: tuple[int, int, int]) -> bytes: ...
 def waves(capture: Capture, lines: Sequence[tuple[int, int]]) -> Table: ...
 def measure_clock(capture: Capture, clk: tuple[int, int, bool], *, rate_hz: float | None = None) -> float | None: ...
 def read_lattice(

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from pcitrace import schema
+from pcitrace.decode import to_pandas
 from pcitrace.errors import WiringError
 from pcitrace.run import Bus, Capture, Run
 from pcitrace.wiring import WiringSource
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pcitrace.estimate import Estimate
     from pcitrace.frames import Frames
     from pcitrace.instrument.search import Matches
     from pcitrace.learning import Learned
     from pcitrace.network import Network
+    from pcitrace.network.budget import BusConstants
+    from pcitrace.network.timebase import BusFrames
     from pcitrace.results import Results
     from pcitrace.traffic import Traffic
 
@@ -135,10 +141,26 @@ def bus_constants(folder: Path) -> Mapping[str, Estimate]:
     """Return the constants that the buses of a run folder tell, by name; t_nic as Equation 2.1 takes it, one for all
     lengths.
     """
+    return _constants(open(folder))
+
+
+def _constants(run: AnalysedRun) -> Mapping[str, Estimate]:
     from pcitrace.results import t_nic_of_equation
 
-    found = open(folder).results
+    found = run.results
     return {**found.constants, "t_nic_us": t_nic_of_equation(found.timing)}
+
+
+def buses() -> tuple[BusConstants, BusFrames]:
+    """Return what gives the constants that the buses of a run folder tell, and the frames that they show; both from one
+    analysis of a folder.
+    """
+    opened = lru_cache(maxsize=1)(open)
+    return (lambda folder: _constants(opened(folder))), (lambda folder: opened(folder).frames.table)
+
+
+_OF_TRAFFIC = ("bursts", "pieces", "csr_accesses")
+"""Tables of a bus that the analysis makes."""
 
 
 class AnalysedBus(Bus):
@@ -166,6 +188,45 @@ class AnalysedBus(Bus):
         from pcitrace.instrument.search import find
 
         return find(self, steps)
+
+    def where(self, condition: str, table: str = "transactions") -> pd.DataFrame:
+        """Choose rows of a table.
+
+        Parameters
+        ----------
+        condition : str
+            A Python expression over its columns, such as ``0xe8000000 <= address < 0xe8001000 and not dac``; see
+            :func:`pcitrace.instrument.conditions.condition`. Null fulfils none. Of transactions ``target`` is one, too:
+            the device that is addressed, as configuration accesses had named it by then.
+        table : str
+            ``transactions``, ``data_phases``, ``problems``, ``events``, ``bursts``, ``pieces`` or ``csr_accesses``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ConditionError
+            It is no condition on this table; the message names the place and what is allowed.
+        DecodeError
+            There is no such table.
+        """
+        from pcitrace.instrument import conditions, stream
+
+        if table in _OF_TRAFFIC and self._traffic is not None:
+            rows: pd.DataFrame = getattr(self._traffic(self.name), table)
+            return rows[conditions.condition(condition, schema.TABLES[table]).fulfilled(rows)]
+        if table != "transactions":
+            return super().where(condition, table)
+        chosen = conditions.condition(condition, stream.TRANSACTIONS)
+        transactions = self.arrow(table)
+        if stream.TARGET.name not in chosen.columns:
+            return to_pandas(chosen.filter(transactions))
+        from pcitrace.instrument.names import of_bus
+
+        targets = of_bus(self).targets(transactions).cast("string")
+        return to_pandas(chosen.filter(transactions.append_column(stream.TARGET.name, targets)))
 
 
 class AnalysedRun(Run):
@@ -214,7 +275,9 @@ class AnalysedRun(Run):
         """
         from pcitrace import network
 
-        return network.of_paths([self.path], bus_constants=bus_constants)
+        return network.of_paths(
+            [self.path], bus_constants=lambda _: _constants(self), bus_frames=lambda _: self.frames.table
+        )
 
     def view(self, *, lines: bool = True, data: bool = False) -> Any:
         """Show the run in Jupyter, to zoom into: see :func:`pcitrace.view.widget`; ``pcitrace view`` writes a page."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pcitrace.axes import contradiction, off_axis, place
+from pcitrace.bustable import BusTable
 from pcitrace.errors import FrameMatchError
 from pcitrace.estimate import Estimate
 from pcitrace.frames import Frames, build
@@ -29,7 +30,7 @@ from pcitrace.traffic.content import WireFrames, wire_frames
 from pcitrace.traffic.dma import Memory
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["frames", "learned", "offsets", "on_axis", "traffic"]
+__all__ = ["Source", "followed", "frames", "learned", "offsets", "on_axis", "sequence", "source", "traffic"]
 
 CLOCK_OFF = 0.05
 """Relative difference between the clock of a bus and what ``run.toml`` says that nominal values do not explain."""
@@ -95,8 +96,8 @@ def frames(run: Run, *, profile: Profile | str | Mapping[str, Profile] | None = 
         The run has more than two buses, or none.
     """
     if profile is None:
-        return run.once("frames", lambda: _frames(run, None))
-    return _frames(run, profile)
+        return run.once("frames", lambda: followed(run, lambda names: _whole(run, names, None)))
+    return followed(run, lambda names: _whole(run, names, profile))
 
 
 def learned(run: Run) -> Learned:
@@ -128,7 +129,8 @@ def _steps_us(run: Run, found: Frames) -> dict[str, float]:
     return {name: _wire(run, name)[1] for name in found.hosts}
 
 
-def _frames(run: Run, profile: Profile | str | Mapping[str, Profile] | None) -> Frames:
+def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTraffic], Frames]]) -> Frames:
+    """Follow the frames of a run, on its time axis, and say what contradicts them; `follow` does it between hosts."""
     names = run.folder.bus_hosts if run.folder is not None else list(run.buses)
     if not 1 <= len(names) <= 2:
         raise FrameMatchError(
@@ -136,8 +138,7 @@ def _frames(run: Run, profile: Profile | str | Mapping[str, Profile] | None) -> 
             "Name the hosts in a run.toml"
         )
     placed = offsets(run)
-    hosts = {name: _host(run, name, profile) for name in names}
-    found = _matched(run, hosts)
+    hosts, found = follow(names)
     if len(hosts) == 2:
         found = replace(found, findings=(*on_other_wire(hosts), *found.findings))
     steps_us = {name: host.step_us for name, host in hosts.items()}
@@ -150,10 +151,23 @@ def _frames(run: Run, profile: Profile | str | Mapping[str, Profile] | None) -> 
     return off_axis(with_logs(found, run.folder, found.link), run, placed)
 
 
+def _whole(
+    run: Run, names: Sequence[str], profile: Profile | str | Mapping[str, Profile] | None
+) -> tuple[dict[str, HostTraffic], Frames]:
+    """Analyse each host at once, and follow the frames between them."""
+    hosts = {name: _host(run, name, profile) for name in names}
+    return hosts, _matched(run, hosts)
+
+
 def _matched(run: Run, hosts: dict[str, HostTraffic]) -> Frames:
     """Follow the frames between hosts on the run's time axis."""
+    return build(hosts, link=_link(run), sequence=sequence(run))
+
+
+def sequence(run: Run) -> SequenceField | None:
+    """Return where the frames of a run carry their number, as far as ``run.toml`` says."""
     place = run.folder.run.get("frames", {}).get("sequence") if run.folder is not None else None
-    return build(hosts, link=_link(run), sequence=SequenceField(**place) if place else None)
+    return SequenceField(**place) if place else None
 
 
 def offsets(run: Run) -> list[Estimate]:
@@ -192,6 +206,72 @@ def _host(
     nic_grant: str | None = None,
     host_grants: Collection[str] = (),
 ) -> HostTraffic:
+    one = source(run, name, profile, nic_grant, host_grants)
+    found = analyse(
+        one.transactions,
+        one.data_phases,
+        bus=name,
+        profile=one.profile,
+        lines=one.lines,
+        nic_grant=one.nic_grant,
+        memory=one.memory,
+        sent=one.seen(one.sent),
+        received=one.seen(one.received),
+    )
+    return HostTraffic(found, one.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the analysis of one host begins with, on the run's time axis.
+
+    Attributes
+    ----------
+    transactions : BusTable
+    data_phases : Phases or None
+    profile : Profile
+    lines : tuple of str
+        PCI lines that were captured.
+    nic_grant : str or None
+        The NIC's GNT# line.
+    memory : Memory
+    sent, received : pandas.DataFrame or None
+        Frames on its own wire, and on that of the other host.
+    step_us : float
+        Sampling step of its wire.
+    begin_us : float
+        When its capture begins.
+    link : Link or None
+    """
+
+    transactions: BusTable
+    data_phases: Phases | None
+    profile: Profile
+    lines: tuple[str, ...]
+    nic_grant: str | None
+    memory: Memory
+    sent: pd.DataFrame | None
+    received: pd.DataFrame | None
+    step_us: float
+    begin_us: float
+    link: Link | None
+
+    def seen(self, wire: pd.DataFrame | None) -> WireFrames | None:
+        """Return frames on a wire as the search for their DMA needs them; None where nothing tells their lengths."""
+        if wire is None or (self.link is None and wire["bytes"].isna().all()):
+            return None
+        link = self.link
+        return wire_frames(wire, link.byte_us if link else None, link.preamble_bytes if link else 8, self.step_us)
+
+
+def source(
+    run: Run,
+    name: str,
+    profile: Profile | str | Mapping[str, Profile] | None = None,
+    nic_grant: str | None = None,
+    host_grants: Collection[str] = (),
+) -> Source:
+    """Return what the analysis of a host begins with; the parameters are those of :func:`traffic`."""
     host = run.folder.run["hosts"][name] if run.folder is not None else {}
     chosen = _profile(run, name, profile)
     bus = run[name]
@@ -204,21 +284,19 @@ def _host(
     others = [one for one in (run.folder.bus_hosts if run.folder is not None else run.buses) if one != name]
     others = [one for one in others if _same_axis(run, name, one)]
     sent, step_us = _wire(run, name)
-    received = _wire(run, others[0])[0] if len(others) == 1 else None
-    link = _link(run)
-    found = analyse(
+    return Source(
         transactions,
         data_phases,
-        bus=name,
-        profile=chosen,
-        lines=bus.lines,
-        nic_grant=nic_grant or host.get("nic_grant"),
-        memory=Memory(**host.get("memory", {})),
-        sent=_wire_frames(sent, link, step_us),
-        received=_wire_frames(received, link, step_us),
+        chosen,
+        bus.lines,
+        nic_grant or host.get("nic_grant"),
+        Memory(**host.get("memory", {})),
+        sent,
+        _wire(run, others[0])[0] if len(others) == 1 else None,
+        step_us,
+        run.folder.run_time_us(host["capture"], 0.0) if run.folder is not None else 0.0,
+        _link(run),
     )
-    begin_us = run.folder.run_time_us(host["capture"], 0.0) if run.folder is not None else 0.0
-    return HostTraffic(found, chosen, data_phases, sent, step_us, begin_us)
 
 
 def _same_axis(run: Run, one: str, other: str) -> bool:
@@ -267,9 +345,3 @@ def on_axis(run: Run, name: str, table: pd.DataFrame) -> pd.DataFrame:
     number = run.folder.run["hosts"][name]["capture"]
     moved = {column: run.folder.run_time_us(number, table[column]) for column in TIMES if column in table.columns}
     return table.assign(**moved)
-
-
-def _wire_frames(wire: pd.DataFrame | None, link: Link | None, step_us: float) -> WireFrames | None:
-    if wire is None or (link is None and wire["bytes"].isna().all()):
-        return None
-    return wire_frames(wire, link.byte_us if link else None, link.preamble_bytes if link else 8, step_us)

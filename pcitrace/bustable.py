@@ -142,6 +142,21 @@ class BusTable:
     def __len__(self) -> int:
         return len(self._columns["start_us"] if self._rows is None else self._rows)
 
+    @property
+    def rows(self) -> Integers:
+        """Which rows of the whole bus these are."""
+        return np.arange(len(self), dtype=np.int32) if self._rows is None else self._rows
+
+    def part(self, first: int, last: int) -> Self:
+        """Return the rows of the whole bus from one to before another as a bus of its own, with copies of its columns.
+
+        Their transactions are numbered from 0.
+        """
+        columns = {name: packed_if_equal(values[first:last].copy()) for name, values in self._columns.items()}
+        if "transaction" in columns:
+            columns["transaction"] = columns["transaction"] - self._columns["transaction"][first:last].min(initial=0)
+        return type(self)(columns, self.terminations, self.initiators, self.clock_us, self.bytes_exact)
+
     def take(self, rows: Integers | Booleans) -> Self:
         """Return the given rows."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -206,7 +221,7 @@ class BusTable:
     def latency_clks(self) -> Integers:
         """Clocks from the address phase to the first data; -1 where no data moved."""
         latency = np.rint((self.first_data_us - self.start_us) / self.clock_us)
-        return np.where(np.isnan(latency), -1, latency).astype(np.int64)
+        return np.where(np.isnan(latency), -1, latency).astype(np.int32)
 
 
 def _recoded(codes: Integers, texts: list[str], names: list[str]) -> Integers:

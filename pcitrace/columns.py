@@ -32,18 +32,23 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 Booleans = npt.NDArray[np.bool_]
 
 
-def _arrow(frame: pd.DataFrame | pa.RecordBatch, name: str) -> pa.Array:
+def _arrow(frame: pd.DataFrame | pa.RecordBatch | pa.Table, name: str) -> pa.Array:
     column = frame[name]
-    array = column if isinstance(column, pa.Array) else pa.array(column, from_pandas=True)
+    # A chunked array, given to pa.array, would become Python objects one by one.
+    array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column, from_pandas=True)
+    if isinstance(array, pa.ChunkedArray) and array.num_chunks == 1:
+        return array.chunk(0)
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def floats(frame: pd.DataFrame | pa.RecordBatch, name: str) -> Floats:
+def floats(frame: pd.DataFrame | pa.RecordBatch | pa.Table, name: str) -> Floats:
     """Return a column as float64; null is NaN."""
     return np.asarray(_arrow(frame, name).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def integers(frame: pd.DataFrame | pa.RecordBatch, name: str, missing: int = -1, width: int = 64) -> Integers:
+def integers(
+    frame: pd.DataFrame | pa.RecordBatch | pa.Table, name: str, missing: int = -1, width: int = 64
+) -> Integers:
     """Return a column as integers of 64, 32, 16 or 8 bits; null is `missing`, which no value may be.
 
     64-bit values from 2**63 on wrap to negative numbers.
@@ -59,17 +64,22 @@ def integers(frame: pd.DataFrame | pa.RecordBatch, name: str, missing: int = -1,
     return values
 
 
-def strings(frame: pd.DataFrame | pa.RecordBatch, name: str) -> tuple[Integers, list[str]]:
-    """Return a text column as codes and the texts they stand for; null is -1."""
+def strings(frame: pd.DataFrame | pa.RecordBatch | pa.Table, name: str) -> tuple[Integers, list[str]]:
+    """Return a text column as codes and the texts they stand for, each once; null is -1."""
     array = _arrow(frame, name)
     if pa.types.is_null(array.type):
         return np.full(len(array), -1, dtype=np.int64), []
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     codes = np.asarray(coded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False))
-    return codes, [str(text) for text in coded.dictionary.to_pylist()]
+    words = [str(text) for text in coded.dictionary.to_pylist()]
+    texts = list(dict.fromkeys(words))
+    if len(texts) < len(words):
+        # A dictionary put together of several may have a text twice.
+        codes = np.array([*map(texts.index, words), -1])[codes]
+    return codes, texts
 
 
-def booleans(frame: pd.DataFrame | pa.RecordBatch, name: str, missing: bool = False) -> Booleans:
+def booleans(frame: pd.DataFrame | pa.RecordBatch | pa.Table, name: str, missing: bool = False) -> Booleans:
     """Return a column as bool; null is `missing`."""
     return np.asarray(_arrow(frame, name).cast(pa.bool_()).fill_null(missing).to_numpy(zero_copy_only=False))
 

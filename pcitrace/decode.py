@@ -174,7 +174,8 @@ class Decoder:
     ) -> None:
         """Keep these tables of what a bus was decoded to, and those that are always there."""
         if self.strict and decoded.problems.num_rows:
-            problems = describe_problems(to_arrow(decoded.problems).to_pylist())
+            found = to_arrow(decoded.problems)
+            problems = describe_problems(found.slice(0, 1).to_pylist()[0], found.num_rows)
             raise DecodeError(f"{self.path}, bus {spec['name']}: {problems}")
         tables = ["problems", "clocks", *kept]
         # What has few columns is not kept here.
@@ -195,7 +196,7 @@ class Decoder:
     ) -> Any:
         """Decode some columns of the transactions of a bus, and judge every clock by these rules in the same pass.
 
-        With `until` no further than about this sample or tick.
+        With `until` no further than about this sample or tick. Other problems than broken rules are not kept.
         """
         with progress(f"check {self.path.name}") as report:
             [decoded] = _kernel.decode(
@@ -207,6 +208,7 @@ class Decoder:
                 bus_mhz=bus_mhz,
                 parameters=parameters,
                 until=until,
+                problems=False,
                 progress=report,
                 **self.options,
             )
@@ -235,7 +237,7 @@ class Decoder:
     ) -> dict[str, Any]:
         """Decode straight into files (CSV, Parquet or JSON lines by suffix), in bounded memory.
 
-        Returns ``transactions`` (count), ``problems`` (rows), ``clock_mhz`` and ``duration_us`` by bus.
+        Returns ``transactions`` and ``problems`` (counts), ``first_problem``, ``clock_mhz`` and ``duration_us`` by bus.
         """
         with progress(f"decode {self.path.name}") as report:
             return _kernel.decode_to_files(
@@ -250,12 +252,13 @@ class Decoder:
             )
 
 
-def describe_problems(problems: Sequence[Mapping[str, Any]]) -> str:
+def describe_problems(first: Mapping[str, Any], count: int) -> str:
     """The first of the problems of a bus in words, and how many more there are."""
-    first, more = problems[0], len(problems) - 1
+    more = count - 1
     when = "" if first["time_us"] is None else f" at {first['time_us']:.3f} us"
     often = "" if first["count"] == 1 else f" ({first['count']} times)"
-    return f"{first['kind']}{when}: {first['text']}{often}" + (f", and {more} more problems" if more else "")
+    rule = f" ({first['rule']})" if first.get("rule") not in (None, first["kind"]) else ""
+    return f"{first['kind']}{rule}{when}: {first['text']}{often}" + (f", and {more} more problems" if more else "")
 
 
 def to_arrow(table: Any) -> pa.Table:

@@ -25,6 +25,8 @@ __all__ = [
     "BROAD",
     "CONTEXTS",
     "CUT",
+    "STATES",
+    "STRAY",
     "Goals",
     "Learner",
     "Reading",
@@ -32,8 +34,11 @@ __all__ = [
     "Table",
     "Track",
     "bins",
+    "cheapest_within",
     "density",
+    "in_time",
     "read",
+    "widths",
 ]
 
 Costs = npt.NDArray[np.float32]
@@ -47,13 +52,17 @@ CONTEXTS, CUT = 14, 13
 """What was before: left over for long; inside a segment of track 0, the end of one; the same of track 1; then the first
 and the second left-over item behind each of these; one left over that was cut."""
 
-ALIKE, FITTED = 12.0, 2.5
+STRAY = 1e-7
+"""Share of segments that claim nothing, where all that there was to claim is known."""
+
+ALIKE, FITTED = 6.0, 2.5
 """Segments that differ alike count as so many; what differs in several segments is worth this part less.
 
-They are not independent evidence, and each reading has a table of costs that was fitted to it. Learned on 37 hosts of
-generated cards (`tests/cardbench`, seed 101, and ten others; control lines and AD): a reading wrong in all frames was
-cheaper than the true one by up to 0.98 nats a segment, or in short captures by up to 27 nats in all. A margin of 12 is
-therefore 1 nat a segment and 30 nats in all."""
+They are not independent evidence, and each reading has a table of costs that was fitted to it. On two hosts of network
+card RTL that send frames of one length a reading that took the descriptor before each frame for its beginning was
+cheaper than the true one by 1.2 nats a segment; on 37 hosts of generated cards (`tests/cardbench`, seed 101, and ten
+others) one wrong in all frames by up to 0.98, or in short captures by up to 27 nats in all. A margin of 12 is therefore
+2 nats a segment and 30 nats in all."""
 
 STATES, COST, BLOCK = 96, 30.0, 4096
 """Bounds of the search: states an item, nats beyond the best, items until a decision."""
@@ -73,8 +82,9 @@ class Sequence:
         Whether the other side ended it.
     place, next_place : arrays of int
         Where it begins in memory and where what follows would; -1 if unknown.
-    alone : array of float32, shape (items, 7)
-        Cost of being left over, in track 0, 1, beginning in track 0, 1, claiming no target in 0, 1.
+    alone : array of float32, shape (items, 8)
+        Cost of being left over, in track 0, 1, beginning in track 0, 1, claiming no target in 0, 1; of the time of one
+        that is left over where something else than the items tells it (else infinite).
     """
 
     begin_us: Floats
@@ -109,8 +119,8 @@ class Goals:
         Whether lags are to the beginnings of segments, or to their ends.
     whole : bool
         Whether segments and targets do not overlap in time.
-    unknown : bool
-        Whether it is not known what there was to claim; else segments that claim nothing are rare.
+    stray : float
+        Share of segments that claim nothing, among the targets; 1 where it is not known what there was to claim.
     longest_us : float
         The longest pause that is expected inside a segment.
     """
@@ -123,26 +133,30 @@ class Goals:
     after: bool
     at_begin: bool
     whole: bool = True
-    unknown: bool = False
+    stray: float = STRAY
     longest_us: float = np.inf
 
     def __len__(self) -> int:
         return len(self.time_us)
 
     @classmethod
-    def none(cls, after: bool, unknown: bool) -> Goals:
+    def none(cls, after: bool, stray: float = STRAY) -> Goals:
         """A track that has no targets, or none that are known."""
         empty = np.zeros(0, np.uint32)
-        return cls(
-            np.zeros(0), empty, empty, np.zeros(0, np.uint8), np.zeros(0, np.float32), after, after, unknown=unknown
-        )
+        return cls(np.zeros(0), empty, empty, np.zeros(0, np.uint8), np.zeros(0, np.float32), after, after, stray=stray)
 
 
 @dataclass
 class Track:
-    """Costs of one track; the shapes are those of the kernel's `TrackCosts`."""
+    """Costs of one track; the shapes are those of the kernel's `TrackCosts`.
+
+    Tables over times have shares of bins; but `resumes` is what it costs that a segment goes on so long after its last
+    item if others came between, and `after_others` says how long after these.
+    """
 
     goes_on: Costs
+    resumes: Costs
+    after_others: Costs
     begins: Costs
     lag: Costs
     excess: Costs
@@ -150,6 +164,8 @@ class Track:
     middle: Costs
     unclaimed: Costs
     places: Costs
+    claims: Costs = field(default_factory=lambda: np.zeros(0, np.float32))
+    """Lags as shares of bins, where `lag` has them in time."""
 
 
 @dataclass
@@ -207,10 +223,13 @@ class Reading:
         truth, and what is a nat too cheap in every segment is not proven by their number.
         """
         differs = self._differs(other)
-        count = len(np.unique(self.segment[differs.any(axis=1)]))
-        most = max(other.cost - self.cost, 0.0) / max(min(count, FITTED), count / ALIKE, 1.0)
-        margins = np.where(differs, np.minimum(self.margins, most), self.margins).astype(np.float32)
+        margins = np.where(differs, np.minimum(self.margins, self.against_by(other)), self.margins).astype(np.float32)
         return replace(self, margins=margins)
+
+    def against_by(self, other: Reading) -> float:
+        """Return how much more another reading costs, in nats that count: see :meth:`against`."""
+        count = len(np.unique(self.segment[self._differs(other).any(axis=1)]))
+        return max(other.cost - self.cost, 0.0) / max(min(count, FITTED), count / ALIKE, 1.0)
 
     def edges(self) -> set[tuple[int, int, int, bool]]:
         """Return all beginnings and ends of segments that claim a target: item, track, target, whether it begins."""
@@ -247,7 +266,7 @@ class Reading:
 def read(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, states: int = 0) -> Reading:
     """Read a sequence at the least cost; the search keeps so many states an item, by default `STATES`."""
     label, target, margins, cost = _kernel.read_lattice(
-        sequence, goals, table, states=states or STATES, cost=COST, block=BLOCK
+        sequence, goals, in_time(table), states=states or STATES, cost=COST, block=BLOCK
     )
     code = np.frombuffer(label, np.uint8).astype(np.int64)
     part = np.where(code > 0, (code - 1) % 4, -1)
@@ -261,9 +280,45 @@ def read(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, states: i
     )
 
 
+def in_time(table: Table) -> Table:
+    """Return the table with densities in time where it has shares of bins.
+
+    A bin is 9 % of its time, so one at 100 us says less of when something comes than one at 3 us. Each time is told
+    once, by a pause or by a lag: what tells it from nearer tells it better.
+    """
+    wide = widths()
+    tracks = tuple(
+        replace(
+            track,
+            goes_on=track.goes_on + wide,
+            after_others=track.after_others + wide,
+            begins=track.begins + wide,
+            lag=track.lag + wide,
+            claims=track.lag,
+        )
+        for track in table.tracks
+    )
+    return replace(table, tracks=(tracks[0], tracks[1]), other=table.other + wide)
+
+
 def bins(times_us: Floats) -> Integers:
     """Return the bins of times in tables over times."""
     return np.frombuffer(_kernel.lattice_bins(np.ascontiguousarray(times_us, np.float64)), np.uint16).astype(np.int64)
+
+
+def cheapest_within(table: Costs, low: Integers, high: Integers) -> Costs:
+    """Return the least entry of a table between two bins each, both included."""
+    least = [table]
+    while 2 ** len(least) <= len(table):
+        half = 2 ** (len(least) - 1)
+        least.append(np.minimum(least[-1][:-half], least[-1][half:]))
+    high = np.maximum(low, high)
+    level = np.log2(high - low + 1).astype(np.int64)
+    out = np.empty(len(low), table.dtype)
+    for one in np.unique(level):
+        rows = level == one
+        out[rows] = np.minimum(least[one][low[rows]], least[one][high[rows] - 2**one + 1])
+    return out
 
 
 KERNEL = np.array([1, 2, 3, 2, 1]) / 9
@@ -272,6 +327,9 @@ KERNEL = np.array([1, 2, 3, 2, 1]) / 9
 
 BROAD = 3.0
 """Observations that a first guess is worth."""
+
+CLOCK_US = 0.03
+"""No time is known better than this: a clock of a bus of 33 MHz. A judgement."""
 
 COARSE = 4
 """Bins of a table over times that are learned together."""
@@ -294,38 +352,56 @@ class Learner:
 
     nats: float = 0.0
 
-    def density(self, values: Integers, prior: Floats, smooth: bool = True) -> Costs:
-        """Return costs of a histogram, of which the prior is worth `BROAD` observations."""
-        counts = np.bincount(values, minlength=len(prior)).astype(float)[: len(prior)]
+    def density(self, values: Integers, prior: Floats, smooth: bool = True, weight: float = BROAD) -> Costs:
+        """Return costs of a histogram, of which the prior is worth so many observations."""
+        found: Costs = self.densities(values, np.zeros(len(values), np.int64), prior[None], smooth, weight)[0]
+        return found
+
+    def densities(
+        self, values: Integers, group: Integers, prior: Floats, smooth: bool = True, weight: float = BROAD
+    ) -> Costs:
+        """Return costs of a histogram a group of values, with a row of the prior for each group."""
+        counts = _counts(values, group, prior.shape)
         if smooth:
             # What is learned of a time is learned of its neighbours.
-            rest = -len(counts) % COARSE
-            counts, coarse = (np.pad(one, (0, rest)).reshape(-1, COARSE).sum(axis=1) for one in (counts, prior))
+            edges = np.arange(0, prior.shape[1], COARSE)
+            self.nats += _learning(
+                np.add.reduceat(counts, edges, axis=1), weight * np.add.reduceat(prior, edges, axis=1)
+            )
         else:
-            coarse = prior
-        self.nats += _learning(counts, coarse)
-        return density(values, prior, BROAD, smooth)
+            self.nats += _learning(counts, weight * prior)
+        return _costs(counts, prior, weight, smooth)
 
 
-def _learning(counts: Floats, prior: Floats) -> float:
-    """Return by how much some observations were dearer while their table was learned."""
-    some = np.flatnonzero(counts)
-    if not len(some):
-        return 0.0
-    seen, first = counts[some], BROAD * prior[some]
-    total, broad = float(seen.sum()), BROAD * float(prior.sum())
-    one_by_one = math.lgamma(broad + total) - math.lgamma(broad)
-    one_by_one -= sum(math.lgamma(n + a) - math.lgamma(a) for n, a in zip(seen, first, strict=True))
-    return one_by_one + float((seen * np.log((seen + first) / (total + broad))).sum())
+def _learning(counts: Floats, first: Floats) -> float:
+    """Return by how much some observations were dearer while their tables, a row each, were learned."""
+    some = np.nonzero(counts)
+    seen, known = counts[some], first[some]
+    total, broad = counts.sum(axis=1), first.sum(axis=1)
+    nats = sum(math.lgamma(n + a) - math.lgamma(a) for n, a in zip(total, broad, strict=True) if n)
+    nats -= sum(math.lgamma(n + a) - math.lgamma(a) for n, a in zip(seen, known, strict=True))
+    return nats + float((seen * np.log((seen + known) / (total + broad)[some[0]])).sum())
 
 
 def density(values: Integers, prior: Floats, weight: float, smooth: bool = True) -> Costs:
     """Return costs of a histogram, `weight` observations of which are the prior's."""
-    counts = np.bincount(values, minlength=len(prior)).astype(float)[: len(prior)]
+    counts = _counts(values, np.zeros(len(values), np.int64), (1, len(prior)))
+    found: Costs = _costs(counts, prior[None], weight, smooth)[0]
+    return found
+
+
+def _counts(values: Integers, group: Integers, shape: tuple[int, ...]) -> Floats:
+    counts = np.bincount(group * shape[1] + values, minlength=shape[0] * shape[1])
+    return counts.astype(float).reshape(shape)
+
+
+def _costs(counts: Floats, prior: Floats, weight: float, smooth: bool) -> Costs:
+    total = counts.sum(axis=1, keepdims=True)
     if smooth:
-        counts = np.convolve(counts, KERNEL, "same")
-    share = (counts + weight * prior) / (len(values) + weight)
-    return -np.log(np.maximum(share, 1e-12)).astype(np.float32)
+        around = np.pad(counts, ((0, 0), (len(KERNEL) // 2,) * 2))
+        counts = np.sum([share * around[:, at : at + counts.shape[1]] for at, share in enumerate(KERNEL)], axis=0)
+    found: Costs = -np.log(np.maximum((counts + weight * prior) / (total + weight), 1e-12)).astype(np.float32)
+    return found
 
 
 @cache
@@ -333,3 +409,10 @@ def centres_us() -> Floats:
     """The times at the centres of bins."""
     steps = np.arange(BINS) - ZERO
     return np.asarray(np.sign(steps) * 0.008 * 2.0 ** (np.abs(steps) / 8))
+
+
+@cache
+def widths() -> Costs:
+    """The logarithm of how much time is in each bin, in us; at least a clock."""
+    wide: Costs = np.log(np.maximum(np.abs(centres_us()) * np.log(2) / 8, CLOCK_US)).astype(np.float32)
+    return wide

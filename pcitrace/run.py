@@ -431,7 +431,8 @@ class Bus:
         from pcitrace.instrument.conditions import condition as read
 
         if table not in ("transactions", "data_phases", "problems", "events"):
-            raise DecodeError(f"where() chooses of transactions, data_phases, problems or events, not of {table!r}")
+            names = "transactions, data_phases, problems, events, bursts, pieces or csr_accesses"
+            raise DecodeError(f"where() chooses of {names}, not of {table!r}")
         chosen = read(condition, schema.TABLES[table])
         return to_pandas(chosen.filter(self.arrow(table)))
 

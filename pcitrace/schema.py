@@ -231,7 +231,8 @@ PROBLEMS = Table(
     "begun and no gap in between, or within one transaction, is one row.",
     (
         _BUS,
-        Column("kind", "string", "", "What kind of problem, such as `illegal_sequence` or `data_parity`."),
+        Column("kind", "string", "", "What kind of problem, such as `illegal_sequence` or `data_parity`; or the rule."),
+        Column("rule", "string", "", "Rule of the bus that is broken, such as `M07`, where one says the same.", True),
         Column("time_us", "double", "us", "When first, from the capture's start.", True),
         Column("transaction", "uint64", "", "Number of the transaction concerned within the bus.", True),
         Column("count", "uint64", "", "How often."),

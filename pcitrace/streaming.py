@@ -47,6 +47,7 @@ def stream(
     window_us: float | None = None,
     rules: bool = False,
     bus_mhz: int | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Stream:
     """Decode samples while they come.
 
@@ -73,6 +74,9 @@ def stream(
         kept, while the stream runs and when it is over.
     bus_mhz : int, optional
         33 or 66: whose limits CLK has to keep (rule E01); without it that rule is not evaluated.
+    columns : sequence of str, optional
+        Of the transactions only these, names as dictionaries, in less time; all by default. In which transactions rules
+        were broken is noted where ``transaction``, ``start_clk``, ``clocks`` and ``initiator`` are among them.
 
     Returns
     -------
@@ -105,7 +109,8 @@ def stream(
         raise DecodeError(f"{len(names)} channels need samples of {least} bytes, not of {unit_size}")
     options = {"rate_hz": rate_hz or resolved.rate_hz, "clock_mhz": resolved.clock_mhz, "window_us": window_us}
     judging = {"rules": list(_kernel.RULES) if rules else None, "bus_mhz": bus_mhz}
-    return Stream(buses, unit_size or least, {**options, **judging, "data_phases": data_phases})
+    wanted = None if columns is None else list(dict.fromkeys(["bus", *columns]))
+    return Stream(buses, unit_size or least, {**options, **judging, "data_phases": data_phases, "columns": wanted})
 
 
 class Stream:
@@ -124,7 +129,7 @@ class Stream:
     options : dict
         How it decodes, as the kernel takes it.
     holders : dict of str to Holders
-        Of each bus the transactions in which rules were broken first.
+        Of each bus the transactions in which rules were broken first; empty where that is not noted.
     """
 
     def __init__(self, buses: Sequence[BusWiring], unit_size: int, options: dict[str, Any]) -> None:
@@ -135,7 +140,9 @@ class Stream:
         self.lines = {bus.name: tuple(bus.pci) for bus in buses}
         self.options = options
         self._kernel = _kernel.Stream([bus.spec() for bus in buses], unit_size, **options)
-        self.holders = {bus: Holders() for bus in self.buses}
+        wanted = options["columns"]
+        holds = options["rules"] is not None and (wanted is None or set(_HOLDING) <= set(wanted))
+        self.holders = {bus: Holders() for bus in self.buses} if holds else {}
 
     def feed(self, samples: bytes | bytearray | memoryview) -> Found:
         """Take the next bytes, which may end within a sample; return the rows that are complete now."""
@@ -156,19 +163,27 @@ class Stream:
         """Of each bus the clocks so far at which rules were broken, and their counts; empty without `rules`."""
         return [(to_arrow(violations), counts) for violations, counts in self._kernel.judged()]
 
+    def counted(self) -> list[dict[str, Any]]:
+        """Of each bus how often each rule was broken so far, and over what; empty without `rules`."""
+        return self._kernel.counted()
+
     def _found(self, tables: tuple[_kernel.Table, ...]) -> Found:
         import pyarrow.compute as pc
 
         found = Found(*map(to_arrow, tables))
-        for bus, (violations, _) in zip(self.buses, self.judged(), strict=False):
-            rows = found.transactions
-            mine = rows if len(self.buses) == 1 else rows.filter(pc.equal(rows["bus"], bus))
-            self.holders[bus].see(violations, mine.select(["transaction", "start_clk", "clocks", "initiator"]))
+        if self.holders:
+            for bus, (violations, _) in zip(self.buses, self.judged(), strict=False):
+                rows = found.transactions
+                mine = rows if len(self.buses) == 1 else rows.filter(pc.equal(rows["bus"], bus))
+                self.holders[bus].see(violations, mine.select(_HOLDING))
         return found
 
     def __repr__(self) -> str:
         return f"<Stream of {', '.join(self.buses)}: samples of {self.unit_size} bytes>"
 
+
+_HOLDING = ["transaction", "start_clk", "clocks", "initiator"]
+"""What is looked at of a transaction."""
 
 _FIRST = 100
 """Places of a rule whose transactions are noted."""

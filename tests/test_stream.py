@@ -80,6 +80,23 @@ def test_pushed_equals_whole_wherever_it_is_cut(
     assert sorted(got["problems"], key=key) == sorted(wanted["problems"], key=key)
 
 
+def test_chosen_columns_are_those_of_all(sampled: waveforms.Sampled) -> None:
+    names, samples = ["termination", "end_us", "command_name"], raw(sampled)
+    tables, streams = [], []
+    for columns in (None, names):
+        live = pcitrace.stream(sampled.names, sampled.rate_hz, rules=True, columns=columns)
+        found = [live.feed(samples[:5001]), live.feed(samples[5001:])]
+        streams.append([told for _, told in live.judged()])
+        assert live.counted() == streams[-1]
+        found.append(live.finish())
+        assert live.counted() == [told for _, told in live.judged()]
+        tables.append(pa.concat_tables([part.transactions for part in found]))
+    assert tables[1].column_names == ["bus", *names]
+    assert tables[1].to_pylist() == tables[0].select(["bus", *names]).to_pylist()
+    assert streams[0] == streams[1]
+    assert sum(streams[0][0]["counts"].values()) > 0
+
+
 def test_rows_come_while_samples_come(sampled: waveforms.Sampled) -> None:
     samples, live = raw(sampled), pcitrace.stream(sampled.names, sampled.rate_hz)
     first = live.feed(samples[: len(samples) // 2]).transactions

@@ -33,6 +33,9 @@ want ethtool ethtool       # settings of their interfaces
 want unshare util-linux    # makes the namespaces
 [ "$1" = test ] && want chromium chromium # opens the report as a reader would
 [ "$1" = test ] && want tsc node-typescript # checks the types of the view's JavaScript; users need no Node
+[ "$1" = test ] && want irtt irtt # driven by pcicap ping
+[ "$1" = test ] && want nuttcp nuttcp # driven by pcicap tcp
+[ "$1" = test ] && want NPtcp netpipe-tcp # the same
 [ "$1" = test ] && want lspci pciutils # reads what `pcitrace devices --lspci` writes
 [ "$1" = test ] && want tshark tshark # reads what `pcitrace export --to pcapng` writes
 [ "$1" = test ] && want vcd2fst gtkwave # writes FST, and reads it back

@@ -9,16 +9,25 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pcitrace.cli.choice import add_choice, choice
-from pcitrace.cli.options import add_capture, add_json, add_strict, choose_buses, open_run, print_json
+from pcitrace.cli.choice import add_choice, choice, tell_why_none
+from pcitrace.cli.options import (
+    add_capture,
+    add_json,
+    add_rules,
+    add_strict,
+    choose_buses,
+    masks_of,
+    open_run,
+    print_json,
+)
 from pcitrace.cli.tables import output
-from pcitrace.cli.tables import write as write_table
 from pcitrace.decode import describe_problems
 from pcitrace.errors import WiringError
 from pcitrace.run import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.conditions import Condition
+    from pcitrace.instrument.rules import Masks
     from pcitrace.run import Bus
 
 HERE = Path("-")
@@ -32,6 +41,7 @@ examples:
   pcitrace decode state.csv --clock-mhz 33.33 -o t.csv     the analyser was clocked by the bus
   pcitrace decode bus.vcd.gz --where 'command == config_write'
   pcitrace decode bus.vcd.gz --problems -                  what was wrong, instead of the transactions
+  pcitrace decode bus.vcd.gz --problems - --rules all      by all rules of the bus (`pcitrace check`)
 
 The columns are explained in the table reference of the documentation.
 """
@@ -49,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--events", metavar="OUT", type=output, help="changes of INTA#-INTD# and LOCK#, likewise")
     add_choice(parser)
+    add_rules(parser)
     add_strict(parser)
     add_json(parser, "with -o: print the summary as JSON; without: print the transactions as JSON lines")
     parser.epilog = _EPILOG
@@ -65,9 +76,11 @@ def run(args: argparse.Namespace) -> int:
     from pcitrace.instrument.stream import TRANSACTIONS
 
     condition = choice(args, TRANSACTIONS)
-    if condition is not None and args.events is not None:
+    judged = args.rules is not None or args.ignore or args.masks is not None
+    if (condition is not None or judged) and args.events is not None:
         raise argparse.ArgumentError(
-            None, "--events are no transactions, which --where and the like choose; write them all"
+            None,
+            "--events are no transactions, which --where chooses, and no rule judges them; write them by themselves",
         )
     buses = choose_buses(open_run(args), args.bus)
     if len({id(bus.capture) for bus in buses}) > 1:
@@ -78,12 +91,12 @@ def run(args: argparse.Namespace) -> int:
         other = Path(folder) / "transactions.csv"
         problems = here if args.problems == HERE else args.problems
         transactions = args.output or (other if problems is here else here)
-        files = {"transactions": transactions, "data_phases": args.data_phases}
-        if condition is None:
+        files = {"transactions": transactions, "data_phases": args.data_phases, "problems": problems}
+        if condition is None and not judged:
             specs = [bus.spec for bus in buses]
-            summary = buses[0].capture.decoder.write(specs, **files, problems=problems, events=args.events)
+            summary = buses[0].capture.decoder.write(specs, **files, events=args.events)
         else:
-            summary = _chosen(buses, condition, files, problems)
+            summary = _chosen(buses, condition, files, masks_of(args) if judged else None)
         if here in (transactions, problems):
             with here.open("rb") as file:
                 sys.stdout.flush()
@@ -108,32 +121,34 @@ def _check_outputs(args: argparse.Namespace) -> None:
             raise argparse.ArgumentError(None, f"{option} {path} is {other} too; give it a name of its own")
 
 
-def _chosen(buses: list[Bus], condition: Condition, files: dict[str, Path], problems: Path | None) -> dict[str, Any]:
-    """The same with what fulfils a condition only."""
+def _chosen(
+    buses: list[Bus],
+    condition: Condition | None,
+    files: dict[str, Path],
+    masks: Masks | None,
+) -> dict[str, Any]:
+    """The same with what fulfils a condition only, or with what was wrong by the rules."""
     from pcitrace.instrument.chosen import write
+    from pcitrace.instrument.stream import Choice
 
-    summary = write(buses, condition, files)
-    if problems is not None:
-        import pandas as pd
-
-        from pcitrace.schema import PROBLEMS
-
-        rows = [row for bus in summary.values() for row in bus["problems"]]
-        write_table(pd.DataFrame(rows, columns=list(PROBLEMS.column_names)), problems)
-    return summary
+    choice = Choice(condition)
+    found = write(buses, choice, files, masks)
+    tell_why_none(choice)
+    return {name: vars(bus) for name, bus in found.items()}
 
 
 def _show(summary: dict[str, Any], args: argparse.Namespace) -> None:
     if args.json:
-        print_json({name: {**bus, "problems": len(bus["problems"])} for name, bus in summary.items()})
+        print_json({name: {k: v for k, v in bus.items() if k != "first_problem"} for name, bus in summary.items()})
         return
     for name, bus in summary.items():
-        found = f"{bus['transactions']} transactions, {len(bus['problems'])} problems"
+        found = f"{bus['transactions']} transactions, {bus['problems']} problems"
         print(f"bus {printable(name)}: {found} -> {args.output}")
 
 
 def _strict(summary: dict[str, Any]) -> int:
-    bad = {name: bus["problems"] for name, bus in summary.items() if bus["problems"]}
-    for name, problems in bad.items():
-        print(f"pcitrace: bus {printable(name)}: {describe_problems(problems)} (--strict)", file=sys.stderr)
+    bad = {name: bus for name, bus in summary.items() if bus["problems"]}
+    for name, bus in bad.items():
+        said = describe_problems(bus["first_problem"], bus["problems"])
+        print(f"pcitrace: bus {printable(name)}: {said} (--strict)", file=sys.stderr)
     return 1 if bad else 0

@@ -38,9 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Analyse, print, write the page."""
     from pcitrace import network
-    from pcitrace.analysed import bus_constants
+    from pcitrace.analysed import buses
 
-    found = network.of_paths(args.paths, clock_method=args.clocks, bus_constants=bus_constants)
+    bus_constants, bus_frames = buses()
+    found = network.of_paths(args.paths, clock_method=args.clocks, bus_constants=bus_constants, bus_frames=bus_frames)
     if args.output is not None:
         try:
             from pcitrace.report import network as report

@@ -106,7 +106,7 @@ def add_grants(parser: argparse.ArgumentParser) -> None:
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
     """Add which rules count."""
-    parser.add_argument("--rules", metavar="M,T07", help="only these rules: ids, or what ids begin with")
+    parser.add_argument("--rules", metavar="M,T07", help="only these rules: ids, what ids begin with, or all")
     parser.add_argument("--ignore", metavar="M10,M12", default="", help="without these rules")
     parser.add_argument("--masks", metavar="BENCH.toml", type=Path, help="rules that count on this bench")
 

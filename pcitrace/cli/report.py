@@ -6,7 +6,7 @@ import argparse
 import ctypes
 import sys
 
-from pcitrace.cli.options import add_capture, add_json, open_run, print_json
+from pcitrace.cli.options import add_capture, add_json, open_run, print_json, whole
 from pcitrace.errors import PciTraceError
 
 _EPILOG = """\
@@ -14,6 +14,7 @@ examples:
   pcitrace report RUN -o report.html       one page with figures, tables and definitions; needs no other file
   pcitrace report RUN -o report.pdf        the same, printed by Chromium or Chrome
   pcitrace report RUN --json               all numbers, each with value, sigma, n and source
+  pcitrace report RUN --json --scheduler tcp://head:8786    frames are followed in windows, on all its workers
 
 RUN is a run folder; of a bare capture the link is not known, so there is no t_nic.
 """
@@ -26,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="REPORT.html", help="write the page; as PDF where the name ends in .pdf"
     )
     add_json(parser, "print all numbers as JSON")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--scheduler", metavar="ADDRESS", help="follow the frames on the workers of this Dask scheduler")
+    where.add_argument("--workers", metavar="N", type=whole, help="the same on so many processes of this machine")
     parser.epilog = _EPILOG
 
 
@@ -41,7 +45,12 @@ def run(args: argparse.Namespace) -> int:
         print("pcitrace report: give -o REPORT.html, --json, or both", file=sys.stderr)
         return 2
     _give_back_arrays()
-    found = results.of_run(open_run(args))
+    opened = open_run(args)
+    if args.scheduler is not None or args.workers is not None:
+        from pcitrace.campaign import windows
+
+        windows.frames(opened, args.scheduler, args.workers, lambda line: print(f"pcitrace: {line}", file=sys.stderr))
+    found = results.of_run(opened)
     if args.output is not None:
         try:
             from pcitrace import report

@@ -40,7 +40,9 @@ def emit(table: pd.DataFrame, args: argparse.Namespace) -> None:
     if args.output is not None:
         write(table, args.output)
     elif args.json:
-        table.to_json(sys.stdout, orient="records", lines=True, double_precision=15)
+        # pandas writes an empty line for no rows, which is no JSON.
+        if len(table):
+            table.to_json(sys.stdout, orient="records", lines=True, double_precision=15)
     else:
         with tempfile.TemporaryDirectory(prefix="pcitrace-") as folder:
             path = Path(folder) / "table.csv"
