@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pcitrace import _kernel
 from pcitrace.columns import Floats, Integers
-from pcitrace.lattice import BINS, Costs, bins, centres_us, density
+from pcitrace.lattice import BINS, Costs, Learner, bins, centres_us
 
 __all__ = ["PLACES", "Items", "Released", "Table", "Targets", "broad", "read", "times"]
 
@@ -24,6 +24,9 @@ PLACES = 4
 
 NODES, LIMIT = 48, 40.0
 """Bounds of the search: readings kept an item, nats beyond the best; no margin is larger."""
+
+KNOWN = 4.0
+"""Observed times that a first guess is worth."""
 
 Unsigned = npt.NDArray[np.uint32]
 
@@ -68,8 +71,8 @@ class Targets:
         When each happened; when it could have, had nothing been in its way.
     free_us : array of float
         When the one before was done with: what is released sooner waits.
-    at_once, waited : arrays of float32
-        Cost of not having waited and of having waited, by what is seen of the target itself.
+    waited : array of float32
+        Cost of when it happened, where it waited for the one before.
     skip : array of float32
         Cost of not being released by anything.
     key : array of uint64
@@ -78,7 +81,6 @@ class Targets:
     time_us: Floats
     ready_us: Floats
     free_us: Floats
-    at_once: Costs
     waited: Costs
     skip: Costs
     key: npt.NDArray[np.uint64]
@@ -93,8 +95,8 @@ class Table:
 
     Attributes
     ----------
-    lag : array of float32, shape (2, BINS)
-        Time from a segment to its first target: at once, and where that waited.
+    lag : array of float32, shape (BINS,)
+        Time from a segment to its first target, where that did not wait.
     shape : array of float32
         By targets released (rows) and items (columns).
     keys : tuple of float
@@ -109,7 +111,7 @@ class Table:
     shape: Costs
     keys: tuple[float, float] = (0.0, 0.0)
     miscount: float = 12.0
-    before: float = 3.0
+    before: float = 1.0
 
     @property
     def longest(self) -> int:
@@ -154,10 +156,9 @@ def _widths_us() -> Floats:
     return np.asarray(np.maximum(widths, 0.004))
 
 
-def times(values_us: Floats, prior: Floats, weight: float) -> Costs:
-    """Return the costs of times as a density (1/us), learned from some, `weight` of which are the prior's."""
-    found = values_us[np.isfinite(values_us)]
-    return np.asarray(density(bins(found), prior, weight) + np.log(_widths_us()), np.float32)
+def times(values_us: Floats, prior: Floats, learner: Learner) -> Costs:
+    """Return the costs of times as a density (1/us), learned from some; the prior is worth `KNOWN` of them."""
+    return np.asarray(learner.density(bins(values_us), prior, weight=KNOWN) + np.log(_widths_us()), np.float32)
 
 
 def broad(least_us: float, most_us: float) -> Floats:

@@ -18,6 +18,7 @@ from pcitrace.frames import sendstart
 from pcitrace.frames.delays import freed
 from pcitrace.frames.doorbells import Doorbells, Sends, find
 from pcitrace.frames.margins import SURE as SURE_SEND
+from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import Starts
 from pcitrace.traffic.dma import Kind
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Labels", "add"]
 
-ALONE, AGAINST = 12.0, 20.0
-"""Nats from which on the reading's answer is given where the rules have none, and where they have another.
+AGREED, ALONE, AGAINST = 6.0, 12.0, 20.0
+"""Nats from which on an answer is given: where rules and reading agree on a send that is not sure itself, where the
+rules have none, and where they have another.
 
-Seen on the ten cards and one run of each family of `cardbench`, each with its own profile, with `generic` and without
-AD: of 6,262 values 1,666 were null and 269 wrong by the rules alone. Where both agree 8 of 3,999 are wrong, 3 of
-them with margins above 1. Where the rules have no answer none of 389 is wrong from 12 on, 20 of 344 between 6 and 12;
-where they have another one none of 100 from 20 on, 26 of 130 between 12 and 20.
+Seen on the ten cards (16 channels) and on `cardbench` seeds 702 and 703, each with its own profile. Where both agree
+1,319 values are right and 15 wrong: 3 below 6 nats, on sends that were not sure; 12 above, all of them the first access
+of one host's doorbells, which :func:`_as_the_other` makes null. Where the rules have no answer 2 of 399 are wrong from
+12 on, 9 of 193 between 8 and 12. Where they have another one none of 100 was wrong from 20 on, 26 of 130 between 12 and
+20 (an earlier reading).
 """
 
 OPEN, WHOLE = 2.0, 0.97
@@ -76,7 +79,24 @@ def add(ends: Mapping[str, Ends], columns: dict[str, Any]) -> dict[str, Labels]:
     """
     for name in (*TIMES, "csr_done_us", "margin_csr"):
         columns[name] = np.full(len(columns["sender"]), np.nan)
-    return {name: _of_host(name, end, columns) for name, end in ends.items()}
+    labels = {name: _of_host(name, end, columns) for name, end in ends.items()}
+    _as_the_other(ends, columns)
+    return labels
+
+
+def _as_the_other(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
+    """Make null when doorbells of several accesses began, where those of the other host are of one.
+
+    Without addresses, what an interrupt handler did just before it answered looks like a part of each doorbell. The
+    driver of the host that asks does it alone.
+    """
+    first, last = (columns[name] for name in TIMES)
+    several = {name: (columns["sender"] == name) & (first < last) for name in ends}
+    alone = {name: (columns["sender"] == name) & (first == last) for name in ends}
+    mostly = {name: several[name].sum() > alone[name].sum() for name in ends if (several[name] | alone[name]).any()}
+    for name, many in mostly.items():
+        if many and not all(mostly.values()) and not (ends[name].host.traffic.csr.address >= 0).any():
+            first[several[name]] = np.nan
 
 
 def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
@@ -86,7 +106,8 @@ def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
     first, last, margins, read = _weighed(end, rules, sends, received_us)
     rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0))
     send = columns["send_row"][rows]
-    unsure = columns["margin_send"][rows] < SURE_SEND
+    unsure = np.isnan(columns["dma_start_us"][rows])
+    unsure |= (columns["margin_send"][rows] < SURE_SEND) & (margins[send] < AGREED)
     for column, row in zip(TIMES, (first, last), strict=True):
         columns[column][rows] = np.where(unsure, np.nan, pick_us(csr.first_attempt_us, row)[send])
     # What starts a send is no update.
@@ -149,7 +170,9 @@ def _decided(rule: Integers, found: Integers, margin: Floats) -> tuple[Booleans,
     same = known & (rule == found)
     coherent = len(known) > 0 and known.mean() >= WHOLE
     kept = same | (known & ~same & (margin < OPEN) & coherent)
-    return kept, ~kept & there & (margin >= np.where(known, AGAINST, ALONE))
+    taken = ~kept & there & (margin >= np.where(known, AGAINST, ALONE))
+    # A reading that hardly knows anything has not learned this driver.
+    return kept, taken & (taken.sum() >= TOLD * np.count_nonzero(~kept))
 
 
 def _spread(read: Doorbells, count: int) -> Doorbells:

@@ -3,12 +3,13 @@
 An access begins the doorbell of some sends, goes on in it, rings, or is something else. What it costs:
 
 ==================================  ==================================================================
-time from the ring to the DMA       the card takes as long as usual; longer where it had others before
-pause between sends                 short where the card went on by itself with what was queued
-pause between accesses              so often a doorbell went on after such a pause
+time from the ring to the DMA       the card takes as long as usual
+time since the send before          a send that had to wait follows that one as usual, whatever rang for it
+time since what is nearest          an access comes as usual after the access, receive or send before it
 register, or how the access looks   so often such an access rings, goes on, or does neither
 accesses a doorbell, sends a ring   as usual
 address written                     the one from which the card reads (where AD was captured)
+what learning all this cost         as for DMA (`lattice.Learner`)
 ==================================  ==================================================================
 
 All of it is learned from the reading before. What a profile says of registers is certain.
@@ -16,7 +17,7 @@ All of it is learned from the reading before. What a profile says of registers i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ import pandas as pd
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
 from pcitrace.frames.sendstart import NOT_STARTING
+from pcitrace.lattice import Learner, bins
 from pcitrace.profiles import Profile
 from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, times
 from pcitrace.traffic.csr import CONFIGURATION, NO_DATA, Accesses
@@ -66,8 +68,15 @@ ALIKE = 8.0
 RARE = 2.5
 """What was seen so often only is no rule of the driver."""
 
-SKIP, IDLE_BELL, NEVER = 7.0, 10.0, 1e4
+SKIP, IDLE_BELL, NEVER = 20.0, 10.0, 1e4
 """Nats: a send that nothing starts; a doorbell that starts none; what cannot be."""
+
+
+LEAST_US, MOST_US = 0.01, 1e4
+"""Times between these are told apart."""
+
+ANY_TIME = broad(LEAST_US, MOST_US)
+"""A first guess at when something comes."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +195,7 @@ class _Reader:
         self.time_us, self.end_us = csr.first_attempt_us[rows], csr.end_us[rows]
         ready_us = np.maximum(csr.ready_us[rows][1:], self.end_us[:-1])
         self.pause_us = np.append(np.inf, np.maximum(np.minimum(self.time_us[1:], ready_us) - self.end_us[:-1], 0.02))
-        self.rate = len(rows) / max(self.time_us[-1] - self.time_us[0], 1.0)
+        self.since_us, self.near = self._since()
         kinds = Kinds.of(csr, len(sends))
         self.kind, self.kinds = kinds.number[rows], kinds.count
         self.named = bool((csr.address >= 0).any())
@@ -199,9 +208,21 @@ class _Reader:
         elif self.named:
             often = np.bincount(self.kind, minlength=self.kinds) * AT_MOST >= len(sends)
             self.possible[~often[self.kind], 0] = False
+        # A time is told by so much better than it is by chance.
+        self.log_rate = np.float32(np.log(len(sends) / max(sends.start_us[-1] - sends.start_us[0], 1.0)))
         self.key, self.target_key = _keys(csr, rows, sends)
         self.gap_us = np.append(np.inf, sends.start_us[1:] - sends.end_us[:-1])
         self.free_us = np.append(-np.inf, sends.end_us[:-1])
+
+    def _since(self) -> tuple[Floats, Integers]:
+        """Return how long ago the nearest of the access before (0), a receive (1) and a send (2) ended."""
+        past = [np.append(-np.inf, self.end_us[:-1])]
+        for ended_us in (self.received_us, np.sort(self.sends.end_us)):
+            ended_us = np.append(-np.inf, ended_us)
+            past.append(ended_us[np.searchsorted(ended_us, self.time_us, side="right") - 1])
+        near = np.argmax(past, axis=0)
+        since_us = np.where(near == 0, self.pause_us, self.time_us - np.max(past, axis=0))
+        return np.clip(since_us, LEAST_US, MOST_US), near
 
     def settle(self, first: Integers, last: Integers) -> Released:
         """Return the cheapest of the readings in which several starts end.
@@ -277,16 +298,20 @@ class _Reader:
         return Released(first, last, np.zeros((len(last), 2), np.float32), np.zeros(len(self.time_us), np.float32), 0.0)
 
     def _from(self, found: Released | None, shape: Floats | float) -> Released:
-        """Return the last of some readings, from one or from nothing; doorbells have a shape as guessed at first."""
+        """Return what readings settle at, from one or from nothing; doorbells have a shape as guessed at first."""
+        ends: list[Released] = []
         for number in range(ROUNDS):
-            table = self.table(found)
+            learner = Learner()
+            table = self.table(found, learner)
             if number < SETTLED:
                 table.shape -= np.log(shape, dtype=np.float32)
-            before, found = found, read(self.items(found), self.targets(found), table)
-            if number >= SETTLED and before is not None and (before.last == found.last).all():
-                break
-        assert found is not None
-        return found
+            before, found = found, read(self.items(found, learner), self.targets(found, learner), table)
+            found = replace(found, cost=found.cost + learner.nats)
+            if number >= SETTLED:
+                ends.append(found)
+                if before is not None and (before.last == found.last).all():
+                    break
+        return min(ends, key=lambda end: end.cost)
 
     def inside(self, found: Released | None) -> Integers:
         """Return the place of each access in its doorbell, from its end; -1 for others."""
@@ -296,7 +321,7 @@ class _Reader:
                 place[first : last + 1] = np.minimum(np.arange(last - first, -1, -1), PLACES - 1)
         return place
 
-    def items(self, found: Released | None) -> Items:
+    def items(self, found: Released | None, learner: Learner) -> Items:
         """Return the accesses with what they cost: how often one that looks like this, or comes so soon, is something.
 
         How well accesses predict each other counts for no label: interrupt handlers are as regular as doorbells.
@@ -304,25 +329,19 @@ class _Reader:
         place = self.inside(found)
         labels = np.minimum(place, 1) + 1 if found is not None else None
         other, last, inside = (self._share(self.kind, self.kinds, labels, label) for label in range(3))
-        cost = np.column_stack([last + np.log(self.rate), inside, inside, inside])
+        cost = np.column_stack([last, inside, inside, inside])
         if self.bell.any():
             other = np.where(self.bell, other + IDLE_BELL, other)
         cost = np.where(self.possible, cost, NEVER)
-        joins, apart = np.full(len(place), NEVER), np.zeros(len(place))
-        soon = self.pause_us <= CHAIN_US
-        if soon.any():
-            pair = np.append(0, ((place[1:] >= 0) & (place[:-1] > 0)).astype(np.int64))
-            at = np.rint(2 * np.log2(self.pause_us[soon] / 0.01)).astype(np.int64)
-            pairs = pair[soon] if found is not None else None
-            joins[soon], apart[soon] = (self._share(at, 32, pairs, label, 2) for label in (1, 0))
+        lone, begins, joins = self._times(found, learner)
+        joins = np.where(self.pause_us <= CHAIN_US, joins, NEVER)
         joins[1:][self.named & (self.kind[1:] == self.kind[:-1])] = NEVER
-        # A driver that does several accesses at once does them for one thing: a doorbell hardly begins or ends among
-        # them. Where it goes on it does not begin.
-        begins, ends = self._edges(found)
-        begins, other = begins + apart, other + apart
+        edge, ends = self._edges(found)
+        begins = begins + edge
         cost += begins[:, None]
         cost[:, 0] += ends
         joins -= begins
+        other = other + lone
         return Items(
             self.time_us,
             other.astype(np.float32),
@@ -331,6 +350,26 @@ class _Reader:
             self.count,
             self.key,
         )
+
+    def _times(self, found: Released | None, learner: Learner) -> tuple[Floats, Floats, Floats]:
+        """Return what it costs that each access comes when it does: by itself, as the first of a doorbell, as the next.
+
+        Each time is told by what is nearest: the access before, or a frame that was received or sent.
+        """
+        labels = np.zeros(len(self.time_us), np.int64)
+        if found is not None:
+            place = self.inside(found)
+            goes_on = np.append(False, (place[1:] >= 0) & (place[:-1] > 0))
+            labels = np.where(place < 0, 0, np.where(goes_on, 2, 1))
+        out = []
+        for label in range(3):
+            cost = np.zeros(len(labels))
+            for near in range(3):
+                rows = self.near == near
+                seen = self.since_us[rows & (labels == label)] if found is not None else np.zeros(0)
+                cost[rows] = times(seen, ANY_TIME, learner)[bins(self.since_us[rows])]
+            out.append(cost)
+        return out[0], out[1], out[2]
 
     @staticmethod
     def _share(kind: Integers, kinds: int, labels: Integers | None, label: int, count: int = 3) -> Floats:
@@ -355,59 +394,46 @@ class _Reader:
             out.append(np.where(there, -np.log(share / usual), -np.log((1 - share) / (1 - usual))))
         return out[0], out[1]
 
-    def targets(self, found: Released | None) -> Targets:
-        """Return the sends with what it costs that they waited for the one before, or not."""
-        pauses = _bins_of(self.gap_us)
-        prior = np.where(self.gap_us < 2.0, 0.5, 0.1)
-        waited = prior
+    def targets(self, found: Released | None, learner: Learner) -> Targets:
+        """Return the sends with what it costs that they waited for the one before: then they follow it as usual."""
+        gap_us = np.clip(self.gap_us, LEAST_US, MOST_US)
+        waited = np.zeros(0)
         if found is not None:
             known = np.flatnonzero(found.last >= 0)
             follows = np.append(False, found.last[1:] == found.last[:-1])
-            late = (follows[known]) | (self.time_us[found.last[known]] < self.free_us[known])
-            every, some = (
-                np.bincount(pauses[one], minlength=pauses.max() + 1).astype(float) for one in (known, known[late])
-            )
-            every, some = (np.convolve(one, [1, 2, 3, 2, 1], "same")[: len(every)] / 3 for one in (every, some))
-            waited = (some[pauses] + 2 * prior) / (every[pauses] + 2)
+            waits = known[follows[known] | (self.time_us[found.last[known]] < self.free_us[known])]
+            waited = gap_us[np.append(np.arange(1, known[0]) if len(known) else known, waits)]
+        cost = times(waited, ANY_TIME, learner)[bins(gap_us)] + self.log_rate
         count = len(self.sends)
         return Targets(
             self.sends.start_us,
             self.sends.ready_us,
             self.free_us,
-            -np.log(1 - waited).astype(np.float32),
-            -np.log(waited).astype(np.float32),
+            cost.astype(np.float32),
             np.full(count, SKIP, np.float32),
             self.target_key,
         )
 
-    def table(self, found: Released | None) -> Table:
+    def table(self, found: Released | None, learner: Learner) -> Table:
         """Return what doorbells cost."""
-        prior = [broad(0.05, 1e3), broad(0.05, 1e4)]
         shape = _first_shape()
-        lags = [np.zeros(0), np.zeros(0)]
+        lags = np.zeros(0)
         keys = (0.0, 0.0)
         if found is not None:
             heads = np.flatnonzero((found.last >= 0) & (np.append(-1, found.last[:-1]) != found.last))
             ring_us = self.time_us[found.last[heads]]
             waits = self.free_us[heads] > ring_us
-            lag = np.maximum(self.sends.start_us[heads] - ring_us, 0.01)
-            lags = [lag[~waits], lag[waits]]
-            many = np.diff(np.append(heads, len(found.last)))
-            many = np.minimum(
-                np.array(
-                    [int((found.last[h : h + m] == found.last[h]).sum()) for h, m in zip(heads, many, strict=True)], int
-                ),
-                MOST,
-            )
+            lags = np.maximum(self.sends.start_us[heads] - ring_us, 0.01)[~waits]
+            many = np.minimum([int((found.last == found.last[h]).sum()) for h in heads], MOST).astype(np.int64)
             size = np.minimum(found.last[heads] - found.first[heads], LONGEST - 1)
             counts = np.zeros_like(shape)
             np.add.at(counts, (many - 1, size), 1)
+            learner.density((many - 1) * LONGEST + size, shape.ravel(), smooth=False)
             counts = np.maximum(counts - RARE, 0.0)
             shape = (counts + 0.5 * shape) / (counts.sum() + 0.5)
         if self.key.any():
             keys = (0.1, 8.0)
-        lag_costs = np.stack([times(one, p, 4.0) for one, p in zip(lags, prior, strict=True)])
-        return Table(lag_costs, -np.log(shape).astype(np.float32), keys)
+        return Table(times(lags, broad(0.05, 1e3), learner) + self.log_rate, -np.log(shape).astype(np.float32), keys)
 
 
 def _shifted(found: Released, by: int) -> Released:

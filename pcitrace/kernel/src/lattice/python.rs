@@ -171,7 +171,6 @@ pub fn read_releases<'py>(
         time_us: column(goals, "time_us")?,
         ready_us: column(goals, "ready_us")?,
         free_us: column(goals, "free_us")?,
-        at_once: column(goals, "at_once")?,
         waited: column(goals, "waited")?,
         skip: column(goals, "skip")?,
         key: column(goals, "key")?,
@@ -179,7 +178,7 @@ pub fn read_releases<'py>(
     let width: usize = table.getattr("longest")?.extract()?;
     let shape: Vec<f32> = column(table, "shape")?;
     let same = [items.other.len(), items.place.len(), items.joins.len(), items.count.len(), items.key.len()];
-    let alike = [targets.ready_us.len(), targets.free_us.len(), targets.at_once.len(), targets.waited.len()];
+    let alike = [targets.ready_us.len(), targets.free_us.len(), targets.waited.len()];
     if same.iter().any(|len| *len != items.time_us.len())
         || alike.iter().chain(&[targets.skip.len(), targets.key.len()]).any(|len| *len != targets.time_us.len())
         || width == 0
@@ -188,7 +187,7 @@ pub fn read_releases<'py>(
         return Err(PyValueError::new_err("columns of items or targets differ in length, or there is no shape"));
     }
     let costs = releases::Costs {
-        lag: rows(table, "lag", BINS)?,
+        lag: times(table, "lag")?,
         shape: shape.chunks_exact(width).map(<[f32]>::to_vec).collect(),
         keys: table.getattr("keys")?.extract()?,
         miscount: table.getattr("miscount")?.extract()?,

@@ -32,8 +32,7 @@ pub struct Targets {
     pub ready_us: Vec<f64>,
     /// When the target before was done with: what is released sooner waits.
     pub free_us: Vec<f64>,
-    /// Cost of not having waited, and of having waited, by what is seen of the target itself.
-    pub at_once: Vec<f32>,
+    /// Cost of when it happened, where it waited for the target before.
     pub waited: Vec<f32>,
     /// Cost of not being released by anything.
     pub skip: Vec<f32>,
@@ -43,8 +42,8 @@ pub struct Targets {
 /// All other costs.
 #[derive(Default)]
 pub struct Costs {
-    /// Time from the end of a segment to its first target, over bins: at once, and where it waited.
-    pub lag: [Vec<f32>; 2],
+    /// Time from the end of a segment to its first target, over bins, where that did not wait.
+    pub lag: Vec<f32>,
     /// By targets released (rows) and items in the segment.
     pub shape: Vec<Vec<f32>>,
     /// A segment has the key of its target, or another one.
@@ -110,19 +109,19 @@ impl Search<'_> {
         self.layers.resize_with(count + 1, Vec::new);
         let first = self.items.time_us.first().copied().unwrap_or(f64::INFINITY);
         let passed = self.targets.time_us.partition_point(|us| *us < first);
-        let start = |queued: usize| Node {
-            dealt: (passed + queued) as u32,
-            cost: queued as f64 * f64::from(self.costs.before),
-            from: (NONE, NONE),
-            count: 0,
-        };
-        let most = (self.limits.cost / f64::from(self.costs.before.max(0.1))) as usize;
-        let most = most.min(self.targets.time_us.len() - passed).min(self.limits.nodes);
-        self.layers[0] = (0..=most).map(start).collect();
+        let most = (self.targets.time_us.len() - passed).min(self.limits.nodes);
+        let mut cost = 0.0;
+        for queued in 0..=most {
+            self.layers[0].push(Node { dealt: (passed + queued) as u32, cost, from: (NONE, NONE), count: 0 });
+            // What was queued before the first item follows what went before it.
+            let waited = self.targets.waited.get(passed + queued).copied().unwrap_or_default();
+            cost += f64::from(self.costs.before + waited);
+        }
+        let ahead = self.ahead();
         let mut steps = Vec::new();
         for at in 0..count {
             let mut layer = std::mem::take(&mut self.layers[at]);
-            prune(&mut layer, self.limits);
+            prune(&mut layer, &ahead, self.limits);
             for (number, node) in layer.iter().enumerate() {
                 self.steps(at, node.dealt, &mut steps);
                 for step in &steps {
@@ -131,7 +130,17 @@ impl Search<'_> {
             }
             self.layers[at] = layer;
         }
-        prune(&mut self.layers[count], self.limits);
+        prune(&mut self.layers[count], &ahead, self.limits);
+    }
+
+    /// What the targets from each on cost at the least, whatever releases them.
+    fn ahead(&self) -> Vec<f64> {
+        let at_once = self.costs.lag.iter().copied().fold(f32::INFINITY, f32::min);
+        let mut ahead = vec![0.0; self.targets.waited.len() + 1];
+        for (target, waited) in self.targets.waited.iter().enumerate().rev() {
+            ahead[target] = ahead[target + 1] + f64::from(waited.min(at_once));
+        }
+        ahead
     }
 
     fn arrive(&mut self, at: usize, number: usize, node: &Node, step: &Step) {
@@ -203,10 +212,9 @@ impl Search<'_> {
     fn lag(&self, last: usize, target: u32) -> f64 {
         let (now, at) = (self.items.time_us[last], target as usize);
         let waited = self.targets.free_us[at] > now;
-        let table = &self.costs.lag[usize::from(waited)];
         let (low, high) = (bin((self.targets.ready_us[at] - now).max(0.0)), bin(self.targets.time_us[at] - now));
-        let cost = table[low.min(high)..=high].iter().copied().fold(f32::INFINITY, f32::min);
-        f64::from(cost + if waited { self.targets.waited[at] } else { self.targets.at_once[at] })
+        let at_once = self.costs.lag[low.min(high)..=high].iter().copied().fold(f32::INFINITY, f32::min);
+        f64::from(if waited { at_once.min(self.targets.waited[at]) } else { at_once })
     }
 
     /// What it costs that a segment has the key of a target, or has not.
@@ -328,12 +336,13 @@ impl Search<'_> {
     }
 }
 
-/// Keeps the best nodes of an item.
-fn prune(layer: &mut Vec<Node>, limits: &Limits) {
-    let best = layer.iter().map(|node| node.cost).fold(f64::INFINITY, f64::min);
-    layer.retain(|node| node.cost <= best + limits.cost);
+/// Keeps the best nodes of an item, by what they cost and at the least will.
+fn prune(layer: &mut Vec<Node>, ahead: &[f64], limits: &Limits) {
+    let whole = |node: &Node| node.cost + ahead[node.dealt as usize];
+    let best = layer.iter().map(whole).fold(f64::INFINITY, f64::min);
+    layer.retain(|node| whole(node) <= best + limits.cost);
     if layer.len() > limits.nodes {
-        layer.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        layer.sort_by(|a, b| whole(a).total_cmp(&whole(b)));
         layer.truncate(limits.nodes);
     }
 }
