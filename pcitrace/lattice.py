@@ -53,7 +53,7 @@ CONTEXTS, CUT = 14, 13
 and the second left-over item behind each of these; one left over that was cut."""
 
 STRAY = 1e-7
-"""Share of segments that claim nothing, where all that there was to claim is known."""
+"""Share of segments that claim nothing, where all that there was to claim is known. A judgement."""
 
 ALIKE, FITTED = 6.0, 2.5
 """Segments that differ alike count as so many; what differs in several segments is worth this part less.

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from cardbench import Bench, Score, score, write
 
 import pcitrace
 from pcitrace import analysis, frames
+from pcitrace.frames import again
 from pcitrace.frames.unseen import _one_by_one
+from pcitrace.simulate import PRESETS, simulate
 
 EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
 
@@ -51,6 +54,36 @@ def test_frames_of_one_host_that_nothing_tells_are_left_out(tmp_path: Path) -> N
     [text] = [one for one in found.findings if "left out" in one]
     assert text.startswith("A: no wire and no other host was captured")
     assert "TX_EN" in text
+
+
+COMMON = {"test.kind": "request-response", "test.sizes": "64,900,1428", "test.count": 24, "analyser.wires": "control14"}
+
+
+def test_two_memories_do_not_confirm_each_other_s_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors of 16 bytes at both ends: each frame may be four data phases longer in both memories."""
+    simulate(PRESETS["pro1000-p4dp6-8us"].with_values(COMMON), tmp_path / "run", seed=1)
+    truth = pd.read_csv(tmp_path / "run" / "truth" / "frames.csv")
+    run = pcitrace.open(tmp_path / "run")
+
+    def wrong(table: pd.DataFrame) -> int:
+        found = 0
+        for name in EDGES:
+            true = np.sort(truth[f"{name}_us"].dropna().to_numpy(float))
+            given = table[f"{name}_us"].dropna().to_numpy(float)
+            found += int(sum(np.abs(true - one).min() > 0.1 for one in given))
+        return found
+
+    found = analysis.frames(run, profile="generic")
+    assert wrong(found.table) == 0
+    # Nor is a length told of which no segment is sure.
+    both = found.table[["dma_start_us", "dma_end_us"]].notna().all(axis=1)
+    either = both | found.table[["rx_dma_start_us", "rx_dma_end_us"]].notna().all(axis=1)
+    assert found.table["length_bytes"][~either].isna().all()
+    monkeypatch.setattr(again, "_no_surer", lambda hosts, readings, link, sequence: readings)
+    surer = analysis.frames(run, profile="generic")
+    assert wrong(surer.table) > 0
+    margins = [{name: host.bursts["margin"].max() for name, host in one.hosts.items()} for one in (found, surer)]
+    assert all(margins[0][name] < margins[1][name] for name in margins[0])
 
 
 def test_a_wire_takes_frames_one_by_one() -> None:

@@ -203,7 +203,8 @@ def test_on_workers_a_report_is_the_same(repeated: Callable[..., Path], capsys: 
 
 
 def test_what_no_worker_could_do_is_done_here() -> None:
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     from pcitrace.campaign import windows
 
     def result() -> None:

@@ -24,7 +24,7 @@ from pcitrace.traffic.weigh import lengthened, weigh
 __all__ = ["Readings", "read_again"]
 
 TURNS = 2
-"""Times that each of two hosts is read, at most, while what the other shows still changes."""
+"""Times that each of two hosts is read, at most, while what the other shows still changes. A judgement."""
 
 Readings = dict[str, tuple[Pieces, Reading]]
 
@@ -55,11 +55,21 @@ def read_again(
                 now = {one: _outdated(other, one in unseen, name in unseen) for one, other in now.items()}
             now[name] = _as_read(host, readings[name])
             if before is not None and before[1].same(readings[name][1]):
-                return now, _no_surer(now, readings, link, sequence)
+                return _as_sure(now, _no_surer(now, readings, link, sequence))
     if not agreed:
         nothing = {name: (pieces, replace(one, margins=one.margins * 0)) for name, (pieces, one) in readings.items()}
-        return now, nothing
+        return _as_sure(now, nothing)
     return now, readings
+
+
+def _as_sure(hosts: dict[str, HostTraffic], readings: Readings) -> tuple[dict[str, HostTraffic], Readings]:
+    """Return the hosts with bursts as sure as readings that became less sure, and these."""
+    out = dict(hosts)
+    for name, reading in readings.items():
+        traffic = hosts[name].traffic
+        margin = burst_margins(traffic.dma, *reading)
+        out[name] = replace(hosts[name], traffic=replace(traffic, burst_margin=margin))
+    return out, readings
 
 
 def _no_surer(

@@ -53,7 +53,8 @@ COLUMNS = {SEND: ("sender", "send_burst", "margin_send"), RECEIVE: ("receiver", 
 
 def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None) -> bool:
     """Return whether the frames found so far do not account for what was seen elsewhere: they are read again."""
-    if len(ends) == 1 and _untold(next(iter(ends.values()))):
+    moving = [end for end in ends.values() if moves_data(end)]
+    if moving and not in_turn(ends) and all(_untold(end) for end in moving):
         return True
     problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
     if not (all(_complete(columns, name, ends) for name in ends) and all(alike(*one) for one in problems.values())):
@@ -212,6 +213,11 @@ def judge(
         columns[COLUMNS[side][2]] = margins[side].min(axis=1)
     columns["margin_match"] = match
     if readings:
+        # Without a wire only a whole segment tells how long a frame is.
+        whole = [~np.isnan(columns[first]) & ~np.isnan(columns[last]) for first, last in EDGES.values()]
+        untold = unseen & ~np.isnan(match) & ~(whole[SEND] | whole[RECEIVE])
+        columns["length_bytes"] = np.where(untold, -1, columns["length_bytes"])
+        columns["length_exact"] = columns["length_exact"] & ~untold
         # How much of a short frame is data only its send tells.
         short = (columns["length_bytes"] >= 0) & (columns["length_bytes"] <= LEAST_USER_BYTES)
         unsure = short & ~columns["length_exact"] & ~(columns["margin_send"] >= SURE)
