@@ -88,6 +88,16 @@ impl Part {
         Ok(Part { part })
     }
 
+    /// All transactions, and the problems that are to be told, a byte each.
+    fn tell(&self, told: &[u8]) -> PyResult<Part> {
+        if told.len() != self.part.problems.num_rows() {
+            return Err(PyValueError::new_err("tell() needs a byte for each problem"));
+        }
+        let told: Vec<bool> = told.iter().map(|&byte| byte != 0).collect();
+        let part = self.part.tell(&told).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Part { part })
+    }
+
     /// Configuration accesses whose data is known: row, bus, transaction, command, address, and time, data and byte
     /// enables of each data phase.
     fn configuration(&self) -> PyResult<Vec<ConfigurationAccess>> {
