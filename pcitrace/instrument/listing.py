@@ -231,7 +231,7 @@ class _Known:
             until = _LAST if one.until is None else one.until
             described = self.registers.of_window(self.names, one) if self.registers and self.names else []
             name = f"{one.device} {one.name}"
-            windows.append((one.space == "io", one.base, one.size, name, since, until, described))
+            windows.append((one.space == "io", one.base, one.size, one.size_known, name, since, until, described))
         if windows != self.windows:
             self.windows = windows
             self.listing.set_windows(self.bus.name, windows)

@@ -126,7 +126,7 @@ impl Part {
 
 type PyField = (String, u32, u32, Vec<(u64, String)>);
 type PyRegister = (u64, u64, String, Vec<PyField>);
-type PyWindow = (bool, u64, u64, String, u64, u64, Vec<PyRegister>);
+type PyWindow = (bool, u64, u64, bool, String, u64, u64, Vec<PyRegister>);
 
 /// A capture as lines for people.
 #[pyclass(frozen, module = "pcitrace._kernel")]
@@ -174,10 +174,11 @@ impl Listing {
     }
 
     fn set_windows(&self, bus: String, windows: Vec<PyWindow>) {
-        let windows = windows.into_iter().map(|(io, base, size, name, since, until, registers)| Window {
+        let windows = windows.into_iter().map(|(io, base, size, size_known, name, since, until, registers)| Window {
             io,
             base,
             size,
+            size_known,
             name,
             since,
             until,
