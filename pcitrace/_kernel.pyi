@@ -6,6 +6,7 @@ __all__ = [
     "RULES",
     "Capture",
     "Decoded",
+    "Fst",
     "Listing",
     "Part",
     "Parts",
