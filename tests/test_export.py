@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -272,6 +273,20 @@ def texts_of(path: Path) -> list[tuple[int, str]]:
             if name == code and text:
                 found.append((tick, text.replace("\\x20", " ").replace("\\040", " ")))
     return found
+
+
+def test_a_pipe_or_device_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "pipe.vcd"
+    os.mkfifo(path)
+    assert main(["export", str(TRACE), "--to", "vcd", "-o", str(path)]) == 3
+    assert capsys.readouterr().err.endswith("pipe.vcd: is not a regular file, and cannot be replaced by one\n")
+    assert path.is_fifo()
+    assert [*tmp_path.iterdir()] == [path]
+    table = tmp_path / "pipe.csv"
+    os.mkfifo(table)
+    with pytest.raises(SystemExit, match="2"):
+        main(["decode", str(TRACE), "-o", str(table)])
+    assert table.is_fifo()
 
 
 # ---- what is said
