@@ -29,7 +29,7 @@ once; all others are counted by the clock. The first 100 places of a rule are to
 counted from the first 20,000.
 
 **Masks.** `--rules M,T07` takes only these, `--ignore M12` leaves some out, by id or by what ids begin with. A
-bench has its own in a file for `--masks`, also for one initiator or target:
+bench has its own in a file for `--masks`, also for one initiator (its GNT# line or its name) or target:
 
 ```toml
 ignore = ["M10"]

@@ -282,6 +282,9 @@ def test_the_command_line_says_it_in_one_line(capsys: pytest.CaptureFixture[str]
         assert captured.out == ""
         assert captured.err.startswith("pcitrace: ")
         assert captured.err.count("\n") == 1
-    with pytest.raises(SystemExit) as stop:
-        main(["csr", str(VCD), "--around", "1ms", "--to", "3"])
-    assert stop.value.code == 2
+    nonsense = [("csr", "--around", "1ms", "--to", "3"), ("list", "--from", "5us", "--to", "5us")]
+    for command, *arguments in [*nonsense, ("frames", "--from", "9clk", "--to", "8clk"), ("check", "--rules", ",")]:
+        with pytest.raises(SystemExit) as stop:
+            main([command, str(VCD), *arguments])
+        assert stop.value.code == 2
+    assert main(["list", str(VCD), "--from", "5us", "--to", "9clk"]) == 0

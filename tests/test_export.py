@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-import shutil
+import os
 import subprocess
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 from conftest import REPOSITORY, needed_program, shared_dir
+from test_run import write_sr
 
 import pcitrace
 from pcitrace import schema
 from pcitrace.cli import main
 from pcitrace.export import FORMATS, install
 
+CHANNELS = [
+    "CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "GNT0#", "GNT1#", "GNT2#", "GNT3#", "CBE0#", "CBE1#",
+    "CBE2#", "CBE3#", "PERR#", "SERR#",
+]  # fmt: skip
 TRACE = REPOSITORY / "fixtures" / "traces" / "blue33_seq6" / "bus.vcd.gz"
 
 
@@ -180,12 +187,71 @@ def test_vcd_has_the_lines_and_the_texts(trace: pcitrace.Run, tmp_path: Path) ->
 
 
 def test_fst_and_back_is_the_same(trace: pcitrace.Run, tmp_path: Path) -> None:
-    needed_program("vcd2fst")
-    path, back = tmp_path / "x.fst", tmp_path / "back.vcd"
+    path, back, plain = tmp_path / "x.fst", tmp_path / "back.vcd", tmp_path / "x.vcd"
     export(TRACE, "--to", "fst", "-o", path)
+    export(TRACE, "--to", "vcd", "-o", plain)
     assert pcitrace.open(path).bus.arrow("transactions").equals(trace.bus.arrow("transactions"))
     subprocess.run([needed_program("fst2vcd"), "-f", path, "-o", back], check=True, capture_output=True)
     assert texts_of(back) == expected_texts(trace)
+    assert changes_of(back) == changes_of(plain)
+
+
+@pytest.mark.parametrize("capture", ["vectors", "sections", "gaps"])
+def test_every_change_is_in_the_fst(capture: str, tmp_path: Path) -> None:
+    """Vectors and unknown levels, a file of several sections, a capture with a gap: as GTKWave reads it."""
+    if capture == "vectors":
+        source = REPOSITORY / "fixtures" / "traces" / "blue33_seq1" / "bus.vcd.gz"
+    elif capture == "sections":
+        source = write_sr(tmp_path / "long.sr", CHANNELS, np.random.default_rng(3).bytes(1_120_000), unit_size=2)
+    else:
+        source = tmp_path / "gap.vcd"
+        plain = gzip.decompress((REPOSITORY / "fixtures" / "traces" / "blue33_seq1" / "bus.vcd.gz").read_bytes())
+        head, _, rest = plain.partition(b"#5001000\n")
+        assert rest
+        source.write_bytes(head + b"#5000001\n$dumpoff\n$end\n#5000900\n$dumpon\n$end\n#5001000\n" + rest)
+    path, back, plain = tmp_path / "x.fst", tmp_path / "back.vcd", tmp_path / "x.vcd"
+    export(source, "--to", "fst", "-o", path)
+    export(source, "--to", "vcd", "-o", plain)
+    subprocess.run([needed_program("fst2vcd"), "-f", path, "-o", back], check=True, capture_output=True)
+    assert changes_of(back) == changes_of(plain)
+    assert sum(map(len, changes_of(back).values())) > 1000
+
+
+def changes_of(path: Path) -> dict[str, list[tuple[int, str]]]:
+    """Of each signal of a VCD its values with their times, read by nothing of ours; a value that stays is none."""
+    names: dict[str, tuple[str, int]] = {}
+    found: dict[str, list[tuple[int, str]]] = {}
+    scopes, tick = [], 0
+    with path.open(encoding="latin-1") as file:
+        for line in file:
+            if line.startswith("$scope"):
+                scopes.append(line.split()[2])
+            elif line.startswith("$upscope"):
+                scopes.pop()
+            elif line.startswith("$var"):
+                word = line.split()
+                name = ".".join([*scopes, "".join(word[4:-1])])
+                names[word[3]] = (name, int(word[2]))
+                found[name] = []
+            elif line[0] == "#":
+                tick = int(line[1:])
+            elif line[0] in "01xzbs":
+                value, _, code = (
+                    line[1:].rstrip("\n").rpartition(" ") if line[0] in "bs" else (line[0], "", line[1:].strip())
+                )
+                name, width = names[code]
+                if line[0] == "b":
+                    value = value.rjust(width, value[0] if value[0] in "xz" else "0")
+                elif line[0] == "s":
+                    value = value.replace("\\040", " ").replace("\\x20", " ")
+                before = found[name][-1] if found[name] else None
+                if before is not None and before[0] == tick:
+                    found[name].pop()
+                    before = found[name][-1] if found[name] else None
+                if before is None or before[1] != value:
+                    found[name].append((tick, value))
+    # What is not known at the beginning needs no change, and a text is empty there.
+    return {name: [one for n, one in enumerate(all) if n or one[1].strip("x")] for name, all in found.items()}
 
 
 def expected_texts(run: pcitrace.Run) -> list[tuple[int, str]]:
@@ -209,13 +275,18 @@ def texts_of(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-def test_a_missing_program_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    assert main(["export", str(TRACE), "--to", "fst", "-o", str(tmp_path / "x.fst")]) == 3
-    assert "apt-get install gtkwave" in capsys.readouterr().err
-    assert not any(tmp_path.iterdir())
+def test_a_pipe_or_device_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "pipe.vcd"
+    os.mkfifo(path)
+    assert main(["export", str(TRACE), "--to", "vcd", "-o", str(path)]) == 3
+    assert capsys.readouterr().err.endswith("pipe.vcd: is not a regular file, and cannot be replaced by one\n")
+    assert path.is_fifo()
+    assert [*tmp_path.iterdir()] == [path]
+    table = tmp_path / "pipe.csv"
+    os.mkfifo(table)
+    with pytest.raises(SystemExit, match="2"):
+        main(["decode", str(TRACE), "-o", str(table)])
+    assert table.is_fifo()
 
 
 # ---- what is said

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import rule_traffic
 from conftest import REPOSITORY
+from waveforms import write_sr
 
 import pcitrace
 from pcitrace.cli import main
@@ -58,6 +60,21 @@ class TestCut:
         beside = part.with_suffix(".wiring.toml")
         again = pcitrace.open(part, wiring=beside).bus
         assert again.wiring.lines["PERR#"] == pcitrace.open(SR, wiring=wiring).bus.wiring.lines["PERR#"]
+
+    def test_that_every_sample_is_a_clock_lies_beside_it(self, tmp_path: Path) -> None:
+        traffic = rule_traffic.Traffic()
+        for number in range(8):
+            traffic.put(f"read {number}", 0x6, 0x1000 + 4 * number, gap=9)
+        whole, part = tmp_path / "whole.sr", tmp_path / "part.sr"
+        write_sr(whole, rule_traffic.sampled(traffic.finish()))
+        around = ["--clock-mhz", "33", "--transaction", "3", "--around", "100ns"]
+        assert main(["cut", str(whole), *around, "-o", str(part)]) == 0
+        rows = pcitrace.open(part, wiring=part.with_suffix(".wiring.toml")).bus.transactions
+        assert 0x100C in set(rows["address"])
+        assert len(rows) < 8
+        # So is a capture of states compared with a simulation.
+        wiring = ["--wiring", str(part.with_suffix(".wiring.toml"))]
+        assert main(["diff", str(part), str(part), *wiring]) == 0
 
     @pytest.mark.parametrize(
         ("arguments", "status"),

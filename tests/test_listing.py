@@ -110,7 +110,7 @@ def test_retries_of_one_access_are_one_line(tmp_path: Path) -> None:
     assert [row["termination"] for row in bus.arrow("transactions").to_pylist()].count("retry") == 4
     text = [line for line in b"".join(lines([bus])).decode().splitlines() if not line.startswith("!")]
     assert [line.split("  ")[-1].split(" in ")[0] for line in text] == [
-        "completion", "completion after 3 attempts", "completion", "retry",
+        "completion", "completion, 4 attempts", "completion", "retry",
     ]  # fmt: skip
     assert float(text[1][:15]) == pytest.approx(bus.transactions["start_us"].iloc[4], abs=1e-3)
     raw = [line for line in b"".join(lines([bus], Settings(raw=True))).decode().splitlines() if line[0] != "!"]

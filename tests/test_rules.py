@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
+import subprocess
+import sys
+import zipfile
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -25,7 +31,8 @@ from pcitrace import _kernel
 from pcitrace.cli import main
 from pcitrace.errors import ConfigurationError, DecodeError
 from pcitrace.instrument import rules
-from pcitrace.instrument.judged import check, check_stream
+from pcitrace.instrument.causes import Look
+from pcitrace.instrument.judged import Judged, check, check_stream
 from pcitrace.wiring import resolve_wiring
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "traces"
@@ -362,6 +369,82 @@ def test_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no rule M99; the nearest are" in capsys.readouterr().err
     with pytest.raises(ConfigurationError, match="there is no rule X"):
         rules.select(["X"])
+
+
+def counted(path: Path, masks: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, int]]:
+    """Violations by rule as `check`, `decode` and `list` tell them."""
+    arguments = [str(path), "--masks", str(masks)]
+    assert main(["check", *arguments, "--json"]) == 0
+    [bus] = json.loads(capfd.readouterr().out).values()
+    checked = {one["id"]: one["count"] for one in bus["rules"] if one["state"] == "violated"}
+    assert main(["decode", *arguments, "--problems", "-"]) == 0
+    decoded, listed = Counter(), Counter()
+    for row in csv.DictReader(io.StringIO(capfd.readouterr().out)):
+        decoded[row["kind"]] += int(row["count"]) if row["kind"] in rules.catalogue() else 0
+    assert main(["list", *arguments]) == 0
+    for id, times in re.findall(r"^!.* ([A-Z]\d\d): .*?(?:\((\d+) times\) )?\[", capfd.readouterr().out, re.MULTILINE):
+        listed[id] += int(times or 1)
+    return [checked, dict(+decoded), dict(listed)]
+
+
+def test_masks_of_agents_are_heeded_everywhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, masks = FIXTURES / "blue33_seq6" / "bus.vcd.gz", tmp_path / "bench.toml"
+    masks.write_text("", encoding="utf-8")
+    [every, *others] = counted(path, masks, capfd)
+    assert others == [every, every]
+    found = {one.rule.id: one for one in check(pcitrace.open(path).bus)}
+    target = next(iter(found["P02"].targets))
+    # By GNT#, by a name, of a target, of both.
+    masks.write_text(
+        '[[except]]\nrule = "M12"\ninitiator = "GNT1#"\n[[except]]\nrule = "M18"\ninitiator = "GNT0#"\n'
+        f'[[except]]\nrule = "P02"\ntarget = "{target}"\n',
+        encoding="utf-8",
+    )
+    wanted = every | {
+        "M12": every["M12"] - found["M12"].initiators["GNT1#"],
+        "M18": every["M18"] - found["M18"].initiators["GNT0#"],
+        "P02": every["P02"] - found["P02"].targets[target],
+    }
+    assert wanted["P02"] < every["P02"]
+    assert counted(path, masks, capfd) == [wanted, wanted, wanted]
+
+
+def test_an_initiator_is_masked_by_its_name_or_its_grant(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, masks = FIXTURES.parent / "faults" / "bad-parity.sr", tmp_path / "bench.toml"
+    for name in ("host", "GNT_HOST#"):
+        masks.write_text(f'[[except]]\nrule = "P03"\ninitiator = "{name}"\n', encoding="utf-8")
+        assert counted(path, masks, capfd) == [{}, {}, {}]
+    masks.write_text('[[except]]\nrule = "P03"\ninitiator = "eth0"\n', encoding="utf-8")
+    assert [one.keys() for one in counted(path, masks, capfd)] == [{"P03"}] * 3
+
+
+def test_what_is_excepted_and_no_longer_kept_is_not_known() -> None:
+    rows = pa.table({"rule": ["M12"] * 2, "grant": ["GNT1#"] * 2, "initiator": ["GNT1#"] * 2, "target": [None] * 2})
+    judged = Judged(rows, {id: 5 if id == "M12" else 0 for id in rules.catalogue()}, Look({}, 9, 9, 0, {}), [])
+    masks = rules.Masks(frozenset(rules.catalogue()), (("M12", "GNT1#", None),))
+    found = {one.rule.id: one for one in judged.results(dict.fromkeys(rules.catalogue()), masks)}
+    assert found["M12"].state is rules.State.NOT_EVALUATED
+    assert found["M12"].reason == (
+        "the first 2 violations are all excepted, and of 3 more it is not known whose they are"
+    )
+
+
+@pytest.mark.parametrize("command", ["check", "list"])
+def test_a_pipe_is_judged(command: str, tmp_path: Path) -> None:
+    """What cannot be known of a pipe, which has no beginning to look at first, is not evaluated."""
+    file = FIXTURES.parent / "faults" / "bad-parity.sr"
+    with zipfile.ZipFile(file) as session:
+        samples = session.read("logic-1-1")
+        channels = re.findall(r"^probe\d+=(.*)", session.read("metadata").decode(), re.MULTILINE)
+    raw = ["--format", "binary", "--channels", ",".join(channels), "--rate", "200e6"]
+    arguments = [sys.executable, "-m", "pcitrace", command]
+    piped = subprocess.run([*arguments, "-", *raw], input=samples, capture_output=True, check=True).stdout.decode()
+    read = subprocess.run([*arguments, file, "--ignore", "E01"], capture_output=True, check=True).stdout.decode()
+    if command == "list":
+        assert piped == read
+    else:
+        assert [line for line in piped.splitlines() if "E01" not in line][:9] == read.splitlines()[:9]
+        assert "E01: a pipe is read once" in piped
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:

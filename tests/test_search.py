@@ -110,7 +110,7 @@ def test_control_lines_know_no_places(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["find", str(CONTROL), "--bus", "A", "clocks > 3", "initiator == 'GNT_NIC#' within 2us"]) == 0
     assert "matches" in capsys.readouterr().out
     assert main(["find", str(CONTROL), "--bus", "A", "write BAR0+0x10"]) == 3
-    assert "cannot be told: AD" in capsys.readouterr().err
+    assert "cannot be told without AD and C/BE#" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,19 @@ from random import Random
 from typing import Any
 
 import buses
+import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import waveforms
 from decoding import Tables, assert_same_rows, decode
+from test_run import write_sr
 
 from pcitrace import _kernel, schema
 from pcitrace.wiring import resolve_wiring
+
+DENSE = ["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "C/BE0#", "C/BE1#"]
 
 TABLES = {"transactions": schema.TRANSACTIONS, "data_phases": schema.DATA_PHASES, "problems": schema.PROBLEMS}
 
@@ -88,6 +93,25 @@ def test_files_of_many_chunks_equal_tables(tmp_path: Path) -> None:
     wanted = decode(path, threads=1)
     for name, file in written.items():
         assert_same_rows(read(file, TABLES[name]), getattr(wanted, name))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_numbers_go_on_where_several_decoders_share_a_capture(suffix: str, tmp_path: Path) -> None:
+    """Of a single dense bus whole blocks of rows are written as they are, with numbers that count from each block."""
+    # A clock a sample: idle, address, data.
+    block = bytes([0b111111, 0b111101, 0b100011]) * 20_000
+    path = write_sr(tmp_path / "dense.sr", DENSE, block, rate="33 MHz")
+    with zipfile.ZipFile(path, "a") as session:
+        for number in range(2, 6):
+            session.writestr(f"logic-1-{number}", block)
+    capture = _kernel.open(str(path))
+    spec = resolve_wiring(capture.channels, {"clock_mhz": 33.0}).bus().spec()
+    files = {name: tmp_path / f"{name}.{suffix}" for name in ("transactions", "data_phases")}
+    written = {name: str(path) for name, path in files.items()}
+    _kernel.decode_to_files(capture, [spec], **written, clock_mhz=33.0, threads=4)
+    for name, file in files.items():
+        numbers = pq.read_table(file) if suffix == "parquet" else pa.csv.read_csv(file)
+        assert np.array_equal(numbers["transaction"].to_numpy(), np.arange(100_000)), name
 
 
 @pytest.mark.parametrize("threads", [1, 3])

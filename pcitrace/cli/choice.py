@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pcitrace.run import Run
     from pcitrace.schema import Table
 
-__all__ = ["add_choice", "check", "choice", "chosen", "tell_why_none"]
+__all__ = ["add_choice", "check", "choice", "chosen", "limits", "tell_why_none"]
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +35,17 @@ def choice(args: argparse.Namespace, table: Table) -> Condition | None:
     """The condition that the arguments make, or None where they choose nothing: then no table is imported for it."""
     if args.where is None and args.around is None and args.start is None and args.stop is None:
         return None
+    return _choice(args, table, limits(args))
+
+
+def limits(args: argparse.Namespace) -> list[Moment | None]:
+    """What --from and --to say."""
     from pcitrace.instrument.moments import moment
 
-    limits = [moment(text) if text is not None else None for text in (args.start, args.stop)]
-    return _choice(args, table, limits)
+    start, stop = (moment(text) if text is not None else None for text in (args.start, args.stop))
+    if start is not None and stop is not None and start.unit is stop.unit and stop.value <= start.value:
+        raise argparse.ArgumentError(None, f"--to {args.stop} is not after --from {args.start}")
+    return [start, stop]
 
 
 def tell_why_none(choice: Choice) -> None:
@@ -49,21 +56,20 @@ def tell_why_none(choice: Choice) -> None:
 
 def check(args: argparse.Namespace, table: Table) -> None:
     """Say what is wrong with the arguments before any work; clocks and samples are placed later, by :func:`chosen`."""
-    from pcitrace.instrument.moments import Moment, Unit, moment
+    from pcitrace.instrument.moments import Moment, Unit
 
-    stated = [moment(text) if text is not None else None for text in (args.start, args.stop)]
-    _choice(args, table, [None if one is None else Moment(0.0, Unit.TIME) for one in stated])
+    _choice(args, table, [None if one is None else Moment(0.0, Unit.TIME) for one in limits(args)])
 
 
-def _choice(args: argparse.Namespace, table: Table, limits: list[Moment | None]) -> Condition | None:
-    if not (args.where or args.around) and limits == [None, None]:
+def _choice(args: argparse.Namespace, table: Table, stated: list[Moment | None]) -> Condition | None:
+    if not (args.where or args.around) and stated == [None, None]:
         return None
     from pcitrace.instrument.conditions import condition
     from pcitrace.instrument.moments import around, between
 
-    if args.around is not None and limits != [None, None]:
+    if args.around is not None and stated != [None, None]:
         raise argparse.ArgumentError(None, "--around says from where to where; leave out --from and --to")
-    placed = around(table, args.around) if args.around is not None else between(table, *limits)
+    placed = around(table, args.around) if args.around is not None else between(table, *stated)
     where = condition(args.where, table) if args.where is not None else None
     return where & placed if where is not None else placed
 
@@ -72,16 +78,16 @@ def chosen(rows: pd.DataFrame, args: argparse.Namespace, table: Table, run: Run 
     """The rows that were asked for; `run` tells when a clock or a sample was, where the table does not."""
     import pandas as pd
 
-    from pcitrace.instrument.moments import Unit, moment
+    from pcitrace.instrument.moments import Unit
 
-    limits = [moment(text) if text is not None else None for text in (args.start, args.stop)]
-    units = {limit.unit for limit in limits if limit is not None} - {Unit.TIME, *table.column_names}
+    stated = limits(args)
+    units = {limit.unit for limit in stated if limit is not None} - {Unit.TIME, *table.column_names}
     if run is None or not units:
-        condition = _choice(args, table, limits)
+        condition = _choice(args, table, stated)
         return rows if condition is None else rows[condition.fulfilled(rows)]
     parts = [rows[:0]]
     for name in rows["bus"].unique():
-        condition = _choice(args, table, [_when(run, name, limit) for limit in limits])
+        condition = _choice(args, table, [_when(run, name, limit) for limit in stated])
         mine = rows[rows["bus"] == name]
         parts.append(mine if condition is None else mine[condition.fulfilled(mine)])
     return pd.concat(parts)

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(matches: Matches) -> None:
-    print(f"bus {matches.bus}: {len(matches)} matches")
+    print(f"bus {matches.bus}: {len(matches)} {'match' if len(matches) == 1 else 'matches'}")
     if not len(matches):
         for step, count in zip(matches.steps, matches.fulfilled, strict=True):
             print(f"  {step.text!r} alone: {count} transactions")

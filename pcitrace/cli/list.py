@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from pcitrace.cli.choice import add_choice, choice, tell_why_none
+from pcitrace.cli.choice import add_choice, choice, limits, tell_why_none
 from pcitrace.cli.options import add_capture, add_rules, choose_buses, masks_of, open_run
 from pcitrace.errors import ConditionError
 from pcitrace.instrument.listing import Layer, Settings, lines
@@ -114,7 +114,7 @@ def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus], chosen: Choi
 def _clocks(args: argparse.Namespace, buses: list[Bus]) -> Iterator[bytes]:
     """The state listing of one bus."""
     from pcitrace.instrument.clocklist import clock_lines
-    from pcitrace.instrument.moments import Moment, Unit, limits_us, moment
+    from pcitrace.instrument.moments import Moment, Unit, limits_us
 
     names = [bus.name for bus in buses]
     if len(buses) > 1:
@@ -126,8 +126,7 @@ def _clocks(args: argparse.Namespace, buses: list[Bus]) -> Iterator[bytes]:
     if args.around is not None:
         start_us, stop_us = limits_us(None, None, args.around)
         return clock_lines(buses[0], Moment(start_us, Unit.TIME), Moment(stop_us, Unit.TIME))
-    start, stop = (None if text is None else moment(text) for text in (args.start, args.stop))
-    return clock_lines(buses[0], start, stop)
+    return clock_lines(buses[0], *limits(args))
 
 
 def grants_of(args: argparse.Namespace, buses: list[Bus]) -> dict[str, dict[str, str]]:

@@ -118,6 +118,8 @@ def masks_of(args: argparse.Namespace) -> Masks:
     def listed(text: str) -> list[str]:
         return [part.strip() for part in text.split(",") if part.strip()]
 
+    if args.rules is not None and not listed(args.rules):
+        raise argparse.ArgumentError(None, "--rules names no rule; leave it out for all")
     return select(listed(args.rules) if args.rules is not None else None, listed(args.ignore), args.masks)
 
 

@@ -22,6 +22,8 @@ def output(text: str) -> Path:
     path = Path(text)
     if path.suffix not in _SUFFIXES:
         raise argparse.ArgumentTypeError(f"{text!r} must end in {', '.join(_SUFFIXES)}")
+    if path.exists() and not path.is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a regular file, and cannot be replaced by one")
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ __all__ = ["appearing", "written"]
 @contextmanager
 def appearing(path: Path) -> Iterator[Path]:
     """Give the name of a file beside `path` to write to, which takes its place at the end, or is removed."""
+    if path.exists() and not path.is_file():
+        # A device or a pipe would be replaced by a file.
+        raise OSError(errno.EINVAL, "is not a regular file, and cannot be replaced by one", str(path))
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     except OSError as error:

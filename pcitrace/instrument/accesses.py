@@ -70,13 +70,13 @@ def _unclaimed(names: Names, transactions: pa.Table, start_us: Any) -> list[Caus
         at = f"nobody claims {int(address[row]):08x}"
         if window[row] >= 0:
             one = names.windows[window[row]]
-            text = f"{at}, though {one.device} {one.name} covers it: is the device enabled to answer?"
+            covers = "covers it" if one.size_known else "may cover it (its size was not read)"
+            text = f"{at}, though {one.device} {one.name} {covers}: is the device enabled to answer?"
         else:
             near = min(names.windows, key=lambda one: _away(one.base, one.size, int(address[row])))
-            last = near.base + near.size - 1
+            end = f"to {near.base + near.size - 1:08x}" if near.size_known else "on, of a size that was not read"
             text = (
-                f"{at}: no base address register covers it; nearest is {near.device} {near.name}, "
-                f"{near.base:08x} to {last:08x}"
+                f"{at}: no base address register covers it; nearest is {near.device} {near.name}, {near.base:08x} {end}"
             )
         found.append(Cause("unclaimed", float(start_us[row]), int(count), text))
     return found

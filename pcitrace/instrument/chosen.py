@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pcitrace import _kernel
+from pcitrace.instrument.exceptions import Exceptions
 from pcitrace.instrument.judging import judging
 from pcitrace.instrument.rules import catalogue
 from pcitrace.instrument.stream import Choice, parts
@@ -75,10 +76,12 @@ def write(
     troubles = writers.pop("problems", None)
     before: dict[str, pa.Array] = {}
     with_phases = "data_phases" in writers
+    exceptions = Exceptions(buses, masks, {}) if masks is not None and masks.excepted else None
     for part in parts(buses, None, choice=choice, data_phases=with_phases, rules=rules, bus_mhz=bus_mhz):
         for table, writer in writers.items():
             writer.write(getattr(part, table))
-        rows, found = pa.table(part.transactions), _told(pa.table(part.problems), masked)
+        told = part if exceptions is None else exceptions.out_of(part)
+        rows, found = pa.table(part.transactions), _told(pa.table(told.problems), masked)
         of_part = {name: rows["transaction"].filter(pc.equal(rows["bus"], name)).combine_chunks() for name in of_bus}
         for name, numbers in of_part.items():
             chosen = of_bus[name]
@@ -90,12 +93,12 @@ def write(
                 # A problem comes with its transaction, or with the next part.
                 near = pa.concat_arrays([numbers, before[name]]) if name in before else numbers
                 concerned = pc.and_(concerned, pc.is_in(found["transaction"], near))
-            told = found.filter(concerned)
-            if told.num_rows:
-                chosen.problems += told.num_rows
-                chosen.first_problem = chosen.first_problem or told.slice(0, 1).to_pylist()[0]
+            mine = found.filter(concerned)
+            if mine.num_rows:
+                chosen.problems += mine.num_rows
+                chosen.first_problem = chosen.first_problem or mine.slice(0, 1).to_pylist()[0]
                 if troubles is not None:
-                    troubles.write(told)
+                    troubles.write(mine)
         before = of_part
     for writer in (*writers.values(), *([] if troubles is None else [troubles])):
         writer.close()

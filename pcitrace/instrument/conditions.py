@@ -268,7 +268,7 @@ class _Reader:
             return of_column(found)
         if name in WORDS:
             return word(name, WORDS[name])
-        near = difflib.get_close_matches(name, [*self.table.column_names, *WORDS], 3, cutoff=0)
+        near = difflib.get_close_matches(name, {*self.table.column_names, *WORDS}, 3, cutoff=0)
         columns = ", ".join(self.table.column_names)
         raise self.refused(
             node, f"there is no column {name!r}; the nearest: {', '.join(near)}; the columns are {columns}"

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,7 @@ def cut(bus: Bus, start_us: float, stop_us: float, path: Path) -> Excerpt:
 
 
 def _wiring(bus: Bus, path: Path) -> Path | None:
-    """Write what the names of the channels do not say."""
+    """Write what the names of the channels do not say, and that every sample is a clock."""
     channels = bus.capture.wiring.channels
 
     def named(line: Line) -> str:
@@ -118,10 +118,14 @@ def _wiring(bus: Bus, path: Path) -> Path | None:
         for name, line in bus.wiring.lines.items()
         if line.source == "given"
     }
-    if not stated:
+    clock_mhz = bus.capture.clock_mhz
+    said: dict[str, Any] = {} if clock_mhz is None else {"clock_mhz": clock_mhz}
+    if stated:
+        said["bus"] = {bus.wiring.name: stated}
+    if not said:
         return None
     place = path.with_suffix(".wiring.toml")
-    place.write_text(tomli_w.dumps({"bus": {bus.wiring.name: stated}}), encoding="utf-8")
+    place.write_text(tomli_w.dumps(said), encoding="utf-8")
     return place
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pcitrace.columns import Integers, integers, strings
+from pcitrace.columns import Booleans, Integers, integers, strings
 from pcitrace.decode import to_arrow
 from pcitrace.errors import DecodeError
 from pcitrace.instrument.accesses import of_accesses
 from pcitrace.instrument.causes import Cause, Look
+from pcitrace.instrument.exceptions import excepted
 from pcitrace.instrument.judging import judging, no_grants
 from pcitrace.instrument.names import Names
 from pcitrace.instrument.rules import (
@@ -62,8 +63,8 @@ class Judged:
     Attributes
     ----------
     violations : pyarrow.Table
-        ``rule``, ``clk``, ``time_us``, ``asserted``, ``asserted_before``, ``value``, ``transaction``, ``initiator``,
-        ``target``.
+        ``rule``, ``clk``, ``time_us``, ``asserted``, ``asserted_before``, ``value``, ``transaction``, ``grant`` (the
+        GNT# line), ``initiator`` and ``target`` (by name).
     counts : dict of str to int
         Of each rule, also those that the table no longer has.
     seen : Look
@@ -83,29 +84,25 @@ class Judged:
             no_clock = "no idle clock was captured, so no clock can be judged"
             reasons = {id: reason or no_clock for id, reason in reasons.items()}
         reasons = {**reasons, "A03": reasons["A03"] or no_grants(self.seen)}
+        left_out = excepted(masks, self.violations)
         found = Found()
         for id, rule in catalogue().items():
-            excepted = [(initiator, target) for one, initiator, target in masks.excepted if one == id]
             reason = reasons[id]
-            left_out = Result(rule, State.NOT_EVALUATED, reason=reason)
-            found.append(self.result(rule, excepted) if reason is None else left_out)
+            not_evaluated = Result(rule, State.NOT_EVALUATED, reason=reason)
+            found.append(self._result(rule, left_out) if reason is None else not_evaluated)
         return found
 
-    def result(self, rule: Rule, excepted: Sequence[tuple[str | None, str | None]]) -> Result:
-        """What was found of one rule; `excepted` are initiators and targets whose violations do not count."""
-        if not self.counts[rule.id]:
-            return Result(rule, State.OK)
-        rows = self.violations.filter(pc.equal(self.violations["rule"], rule.id))
-        kept = rows.num_rows
-        for initiator, target in excepted:
-            mine = pa.array(np.ones(rows.num_rows, dtype=bool))
-            for name, value in (("initiator", initiator), ("target", target)):
-                if value is not None:
-                    mine = pc.and_(mine, pc.fill_null(pc.equal(rows[name], value), False))
-            rows = rows.filter(pc.invert(mine))
-        count = self.counts[rule.id] - (kept - rows.num_rows)
+    def _result(self, rule: Rule, left_out: Booleans) -> Result:
+        """What was found of one rule; violations that are left out do not count."""
+        of_rule = np.asarray(pc.equal(self.violations["rule"], rule.id), dtype=bool)
+        rows = self.violations.filter(pa.array(of_rule & ~left_out))
+        count = self.counts[rule.id] - int(np.count_nonzero(of_rule & left_out))
         if not count:
             return Result(rule, State.OK)
+        if not rows.num_rows:
+            kept = np.count_nonzero(of_rule)
+            reason = f"the first {kept} violations are all excepted, and of {count} more it is not known whose they are"
+            return Result(rule, State.NOT_EVALUATED, reason=reason)
         first = [
             Violation(
                 one["clk"],
@@ -197,6 +194,7 @@ def check_stream(live: Stream, masks: Masks | None = None) -> dict[str, Found]:
         rows = rows or [none] * violations.num_rows
         violations = (
             violations.append_column("transaction", pa.array([number for number, _ in rows], pa.int64()))
+            .append_column("grant", pa.array([grant for _, grant in rows], pa.string()))
             .append_column("initiator", pa.array([grant for _, grant in rows], pa.string()))
             .append_column("target", pa.nulls(violations.num_rows, pa.string()))
         )
@@ -226,12 +224,11 @@ def judge(
     row = _rows(integers(found, "clk"), integers(transactions, "start_clk"), integers(transactions, "clocks"))
     at = pa.array(row, mask=row < 0)
     code, lines = strings(transactions, "initiator")
-    called = pa.DictionaryArray.from_arrays(
-        pa.array(code, mask=code < 0), pa.array([names.initiator(line) for line in lines], pa.string())
-    )
+    codes = pa.array(code, mask=code < 0).take(at)
     violations = (
         found.append_column("transaction", at)
-        .append_column("initiator", called.cast(pa.string()).take(at))
+        .append_column("grant", pa.array(lines, pa.string()).take(codes))
+        .append_column("initiator", pa.array([names.initiator(line) for line in lines], pa.string()).take(codes))
         .append_column("target", names.targets(transactions, everywhere=True).cast(pa.string()).take(at))
     )
     told = decoded.judged

@@ -64,13 +64,16 @@ def judging(bus: Bus, masks: Masks | None = None, bus_mhz: int | None = None) ->
         33 or 66: whose limits CLK has to keep; default: by its period.
     """
     masks = masks or select()
+    # A pipe has no beginning to look at first.
+    once = bool(bus.capture.decoder.together)
     clock = _clock(bus)
+    if clock is None and bus_mhz is None and once:
+        clock = "a pipe is read once, and CLK is not measured before; state its limits (check --limits)"
     reasons = {id: why_not(rule, bus.lines, masks, clock) for id, rule in catalogue().items()}
-    if bus_mhz is None and bus.clock_mhz is not None:
+    if bus_mhz is None and not once and bus.clock_mhz is not None:
         bus_mhz = 33 if 1e3 / bus.clock_mhz >= _SLOWEST_66_NS else 66
     causes = []
-    if not bus.capture.decoder.together:
-        # A pipe is read once, and has no beginning to look at first.
+    if not once:
         possible = [id for id, reason in reasons.items() if reason in (None, MASKED)]
         seen = look(bus, possible, bus_mhz)
         causes = of_lines(bus, seen, possible, bus_mhz)

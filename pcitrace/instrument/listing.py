@@ -16,6 +16,7 @@ from pcitrace.instrument.stream import Choice, parts
 
 if TYPE_CHECKING:
     from pcitrace.instrument.causes import Cause
+    from pcitrace.instrument.exceptions import Exceptions
     from pcitrace.instrument.names import Names
     from pcitrace.instrument.registers import Registers
     from pcitrace.instrument.rules import Masks
@@ -62,8 +63,7 @@ class Settings:
         there.
     masks : Masks, optional
         Judge every clock by these rules: where one is broken is a line, and so is what is wrong with the lines
-        themselves. What a mask says of single initiators and targets is not heeded: a line is written before all is
-        known of them.
+        themselves.
     """
 
     layer: Layer = Layer.TRANSACTIONS
@@ -111,6 +111,7 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
     has_data = any("AD0" in bus.lines for bus in buses)
     known = {bus.name: _Known(bus, settings, listing) for bus in buses}
     rules, bus_mhz = None, None
+    exceptions = _exceptions(buses, settings)
     if settings.masks is not None:
         judged = [_Judged(bus, settings, listing) for bus in buses]
         rules = sorted({id for one in judged for id in one.how.possible})
@@ -119,7 +120,8 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
     columns = _kernel.Listing.columns()
     choice = choice or Choice()
     every = parts(buses, columns, choice=choice, data_phases=has_data, rules=rules, bus_mhz=bus_mhz, whole=True)
-    for part in every:
+    for whole in every:
+        part = whole if exceptions is None else exceptions.out_of(whole)
         wanted = choice.wanted(part)
         shown = part if wanted is None else part.choose(wanted)
         written = 0
@@ -134,6 +136,15 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
                 known[bus].learn(transaction, command, address, moved)
         yield listing.lines(shown, written, len(shown))
     yield listing.finish()
+
+
+def _exceptions(buses: Sequence[Bus], settings: Settings) -> Exceptions | None:
+    """What the masks say of single initiators and targets."""
+    if settings.masks is None or not settings.masks.excepted:
+        return None
+    from pcitrace.instrument.exceptions import Exceptions
+
+    return Exceptions(buses, settings.masks, settings.grants)
 
 
 class _Judged:
@@ -220,7 +231,7 @@ class _Known:
             until = _LAST if one.until is None else one.until
             described = self.registers.of_window(self.names, one) if self.registers and self.names else []
             name = f"{one.device} {one.name}"
-            windows.append((one.space == "io", one.base, one.size, name, since, until, described))
+            windows.append((one.space == "io", one.base, one.size, one.size_known, name, since, until, described))
         if windows != self.windows:
             self.windows = windows
             self.listing.set_windows(self.bus.name, windows)

@@ -259,12 +259,9 @@ def check_grants(stated: Sequence[str], lines: Sequence[str]) -> dict[str, str]:
     for text in stated:
         name, _, line = text.partition("=")
         if not name or line not in captured or line in named:
-            why = (
-                "is named twice"
-                if line in named
-                else f"was not captured; there are {', '.join(captured) or 'no GNT# lines'}"
-            )
-            raise WiringError(f"--grant {text}: {line or 'no line'} {why}; say it as NAME=GNT2#", [line], captured)
+            why = f"was not captured; there are {', '.join(captured) or 'no GNT# lines'}"
+            why = f"{line} {'is named twice' if line in named else why}" if name and line else "that is not NAME=GNT#"
+            raise WiringError(f"--grant {text}: {why}; say it as NAME=GNT2#", [line], captured)
         named[line] = name
     return named
 

@@ -51,7 +51,7 @@ class Registers:
             if block.base is not None and block.registers:
                 last = block.registers[-1]
                 size = last.offset + (last.size or _DWORD)
-                yield block.space == "io", block.base, size, block.name, 0, _LAST, block.as_tuples()
+                yield block.space == "io", block.base, size, True, block.name, 0, _LAST, block.as_tuples()
 
     def of_window(self, names: Names, window: Window) -> list[tuple[Any, ...]]:
         """The registers of a window, as the kernel takes them."""

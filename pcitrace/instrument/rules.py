@@ -135,7 +135,7 @@ class Masks:
     rules : frozenset of str
         The ids that are evaluated.
     excepted : tuple of (str, str or None, str or None)
-        Rule, initiator, target: violations that do not count; None for any.
+        Rule, initiator (its GNT# line or its name), target: violations that do not count; None for any.
     """
 
     rules: frozenset[str]

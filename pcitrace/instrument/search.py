@@ -166,7 +166,9 @@ def _rows(bus: Bus, needed: frozenset[str], names: Names | None, registers: Regi
     derived = needed & {TARGET.name, WINDOW.name, OFFSET.name, REGISTER.name, DMA.name}
     if derived and names is None:
         raise ConditionError(
-            f"bus {bus.name}: {', '.join(sorted(derived))} cannot be told: AD and C/BE# were not captured", bus.name
+            f"bus {bus.name}: {', '.join(sorted(derived))} cannot be told without AD and C/BE#; not all of them were "
+            "captured",
+            bus.name,
         )
     wanted = {"transaction", "start_us", *needed} - derived | ({*_FOR_PLACES} if derived else set())
     [(batches, _)] = bus.capture.decoder.transactions([bus.spec], sorted(wanted), False)

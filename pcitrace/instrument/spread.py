@@ -15,20 +15,20 @@ PERCENTILES = (10, 50, 90, 99, 99.9)
 
 def summary(values: Floats) -> dict[str, Any]:
     """Return ``n``, ``min``, ``median``, ``p99`` and ``max``; there is one value at least."""
-    return {
-        "n": len(values),
-        "min": float(values.min()),
-        "median": float(np.median(values)),
-        "p99": float(np.percentile(values, 99)),
-        "max": float(values.max()),
-    }
+    found = (values.min(), np.median(values), np.percentile(values, 99), values.max())
+    return {"n": len(values), **dict(zip(("min", "median", "p99", "max"), map(_plain, found), strict=True))}
 
 
 def percentiles(values: Floats) -> dict[str, float]:
     """Return :data:`PERCENTILES` as ``p10`` ... ``p99.9``; there is one value at least."""
     return {
-        f"p{share:g}": float(one) for share, one in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)
+        f"p{share:g}": _plain(one) for share, one in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)
     }
+
+
+def _plain(us: float) -> float:
+    """A time in us to show: its last digits are noise where it is a difference, and none is finer than 1 ps."""
+    return round(float(us), 6)
 
 
 def edges(highest: int) -> Integers:

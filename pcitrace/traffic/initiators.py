@@ -121,6 +121,7 @@ def decide(
             for i, name in enumerate(bus.initiators)
             if any(word in name.upper() for word in ("HOST", "CPU", "BRIDGE"))
         ]
+        settle((bus.initiator == code) & np.isin(bus.command, HOST_COMMANDS), Initiator.OTHER, 4)
         settle(bus.initiator == code, Initiator.NIC, 1)
         settle(np.isin(bus.initiator, hosts), Initiator.HOST, 2)
         settle(bus.initiator >= 0, Initiator.OTHER, 3)

@@ -150,9 +150,9 @@ class Wiring:
             candidates[name].require(self.channels)
             return candidates[name]
         if not candidates:
+            none = f"none of the channels {listed(names)} is" if names else "there is no channel, and so none"
             raise WiringError(
-                f"no PCI bus: none of the channels {listed(names)} is named {' '.join(MINIMUM_LINES)} or alike; "
-                "state which is which with a wiring",
+                f"no PCI bus: {none} named {' '.join(MINIMUM_LINES)} or alike; state which is which with a wiring",
                 missing=MINIMUM_LINES,
                 available=names,
             )

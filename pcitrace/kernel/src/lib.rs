@@ -10,6 +10,7 @@ pub mod cut;
 pub mod dense;
 pub mod error;
 pub mod events;
+pub mod fst;
 pub mod in_order;
 pub mod interrupt;
 pub mod keep;

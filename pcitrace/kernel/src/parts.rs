@@ -26,8 +26,8 @@ const ROWS: usize = 8192;
 const LINES: usize = 1 << 20;
 /// How long rows of a quiet bus may wait for others.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Clocks after a transaction in which what is wrong is said of it: SERR# comes 9 clocks after the address (rule P05).
-const AFTERWARDS: u64 = 9;
+/// Clocks after a transaction that still speak of it: PERR#, released lines.
+const AFTERWARDS: u64 = 2;
 /// Parts that may wait to be taken.
 const WAITING: usize = 4;
 
@@ -71,6 +71,12 @@ impl Part {
             phase_ends,
             clock_lines: self.clock_lines.clone(),
         })
+    }
+
+    /// Its transactions, and only those of its problems that are to be told.
+    pub fn tell(&self, told: &[bool]) -> std::result::Result<Part, arrow::error::ArrowError> {
+        let problems = filter_record_batch(&self.problems, &BooleanArray::from(told.to_vec()))?;
+        Ok(Part { problems, ..self.clone() })
     }
 }
 

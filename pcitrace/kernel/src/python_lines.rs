@@ -1,11 +1,13 @@
 //! Of `pcitrace._kernel`: the lines of a capture for other programs.
 
 use crate::error::{Error, Result};
+use crate::fst::FstFile;
 use crate::lines::{self, Texts};
 use crate::python::{Capture, to_python};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::cell::RefCell;
+use std::path::PathBuf;
 
 /// What a call back into Python raised, kept beside the error that ends the work.
 #[derive(Default)]
@@ -69,7 +71,31 @@ fn write_vcd(
     raised.of(py, result)
 }
 
+/// An FST file that is written from the lines of a VCD.
+#[pyclass(module = "pcitrace._kernel")]
+struct Fst {
+    file: FstFile,
+}
+
+#[pymethods]
+impl Fst {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf, declarations: &[u8]) -> PyResult<Self> {
+        FstFile::create(&path, declarations).map(|file| Fst { file }).map_err(|error| to_python(py, error))
+    }
+
+    /// Takes whole lines.
+    fn write(&mut self, py: Python<'_>, lines: &[u8]) -> PyResult<()> {
+        py.detach(|| self.file.write(lines)).map_err(|error| to_python(py, error))
+    }
+
+    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.file.close()).map_err(|error| to_python(py, error))
+    }
+}
+
 pub fn register_in(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Fst>()?;
     module.add_function(wrap_pyfunction!(write_samples, module)?)?;
     module.add_function(wrap_pyfunction!(write_vcd, module)?)
 }

@@ -88,6 +88,16 @@ impl Part {
         Ok(Part { part })
     }
 
+    /// All transactions, and the problems that are to be told, a byte each.
+    fn tell(&self, told: &[u8]) -> PyResult<Part> {
+        if told.len() != self.part.problems.num_rows() {
+            return Err(PyValueError::new_err("tell() needs a byte for each problem"));
+        }
+        let told: Vec<bool> = told.iter().map(|&byte| byte != 0).collect();
+        let part = self.part.tell(&told).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Part { part })
+    }
+
     /// Configuration accesses whose data is known: row, bus, transaction, command, address, and time, data and byte
     /// enables of each data phase.
     fn configuration(&self) -> PyResult<Vec<ConfigurationAccess>> {
@@ -116,7 +126,7 @@ impl Part {
 
 type PyField = (String, u32, u32, Vec<(u64, String)>);
 type PyRegister = (u64, u64, String, Vec<PyField>);
-type PyWindow = (bool, u64, u64, String, u64, u64, Vec<PyRegister>);
+type PyWindow = (bool, u64, u64, bool, String, u64, u64, Vec<PyRegister>);
 
 /// A capture as lines for people.
 #[pyclass(frozen, module = "pcitrace._kernel")]
@@ -164,10 +174,11 @@ impl Listing {
     }
 
     fn set_windows(&self, bus: String, windows: Vec<PyWindow>) {
-        let windows = windows.into_iter().map(|(io, base, size, name, since, until, registers)| Window {
+        let windows = windows.into_iter().map(|(io, base, size, size_known, name, since, until, registers)| Window {
             io,
             base,
             size,
+            size_known,
             name,
             since,
             until,

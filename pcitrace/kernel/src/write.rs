@@ -82,7 +82,9 @@ impl<R: Counted> Merge<R> {
         // Of a single bus they are in order as they are, and there is no need to touch each.
         self.pop();
         let mut alone = Merged::new(origin);
-        alone.runs.push(Run { bus, number: self.numbers[bus], length: rows.len() });
+        // The number of a transaction counts from `origin`, too; of other rows nobody asks for it.
+        let number = self.numbers[bus].saturating_sub(origin.transactions);
+        alone.runs.push(Run { bus, number, length: rows.len() });
         self.numbers[bus] += rows.len() as u64;
         alone.rows = rows;
         Some(alone)

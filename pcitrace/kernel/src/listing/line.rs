@@ -127,7 +127,7 @@ impl<'a> Line<'a> {
         if wide { 8 } else { 4 }
     }
 
-    /// How it ended, and after how many attempts.
+    /// How it ended, and how many attempts it took.
     fn ended(&self, writer: &mut Writer) {
         let (style, text) = match &*self.termination {
             "completion" => (Style::Plain, "completion"),
@@ -141,12 +141,11 @@ impl<'a> Line<'a> {
             other => (Style::Problem, other),
         };
         writer.text(style, text);
-        let (before, in_us) = (self.attempts - 1, self.time_us - self.first_us);
-        if before > 0 && self.termination == "retry" {
-            writer.formatted(style, format_args!(", {} times in {in_us:.3} us, not completed", self.attempts));
-        } else if before > 0 {
-            let attempts = if before == 1 { "attempt" } else { "attempts" };
-            writer.formatted(style, format_args!(" after {before} {attempts} in {in_us:.3} us"));
+        let (attempts, in_us) = (self.attempts, self.time_us - self.first_us);
+        if attempts > 1 && self.termination == "retry" {
+            writer.formatted(style, format_args!(", {attempts} times in {in_us:.3} us, not completed"));
+        } else if attempts > 1 {
+            writer.formatted(style, format_args!(", {attempts} attempts in {in_us:.3} us"));
         }
         if self.locked {
             writer.text(Style::Notable, ", locked");

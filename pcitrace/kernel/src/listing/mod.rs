@@ -16,7 +16,7 @@ use crate::parts::Part;
 use crate::problems::What;
 use joined::Joined;
 use line::{Line, Style, Writer};
-use names::Names;
+use names::{Names, Window};
 use rows::{Problem, Row, Rows, Sentences};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -202,16 +202,21 @@ impl Listing {
         }
         let Some(nearest) = self.names.nearest(row.bus, io, address, row.number) else { return };
         let text = match self.names.place(row.bus, io, address, row.number) {
-            Some(place) => format!(
-                "nobody claims {address:08x}, though {} covers it: is the device enabled to answer?",
-                place.window.name
-            ),
-            None => format!(
-                "nobody claims {address:08x}: no base address register covers it; nearest is {}, {:08x} to {:08x}",
-                nearest.name,
-                nearest.base,
-                nearest.base + (nearest.size - 1)
-            ),
+            Some(place) => {
+                let Window { name, size_known, .. } = place.window;
+                let covers = if *size_known { "covers it" } else { "may cover it (its size was not read)" };
+                format!("nobody claims {address:08x}, though {name} {covers}: is the device enabled to answer?")
+            }
+            None => {
+                let Window { name, base, size, .. } = nearest;
+                let end = match nearest.size_known {
+                    true => format!("to {:08x}", base + (size - 1)),
+                    false => "on, of a size that was not read".into(),
+                };
+                format!(
+                    "nobody claims {address:08x}: no base address register covers it; nearest is {name}, {base:08x} {end}"
+                )
+            }
         };
         self.problem(&Problem {
             bus: row.bus.into(),

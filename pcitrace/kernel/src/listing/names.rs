@@ -7,7 +7,9 @@ use std::collections::HashMap;
 pub struct Window {
     pub io: bool,
     pub base: u64,
+    /// Where it was not read, the most that it can be taken to be.
     pub size: u64,
+    pub size_known: bool,
     /// `eth0 BAR1`.
     pub name: String,
     /// Transactions in which this is so.
