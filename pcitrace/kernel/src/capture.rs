@@ -66,6 +66,11 @@ impl<'a> Chunk<'a> {
         Chunk { offset, bytes: Bytes::Load(Box::new(load)) }
     }
 
+    /// Whether it can be left out without being read.
+    pub fn is_unread(&self) -> bool {
+        matches!(self.bytes, Bytes::Load(_))
+    }
+
     /// The bytes, in `buffer` or where they are.
     pub fn bytes<'b>(self, buffer: &'b mut Vec<u8>) -> Result<Cow<'b, [u8]>>
     where

@@ -30,6 +30,7 @@ pub mod rows;
 pub mod rules;
 pub mod steady;
 pub mod stream;
+pub mod stretch;
 pub mod tables;
 pub mod waves;
 pub mod windows;
@@ -42,3 +43,5 @@ mod python;
 mod python_lines;
 #[cfg(feature = "python")]
 mod python_parts;
+#[cfg(feature = "python")]
+mod python_stretch;
