@@ -158,3 +158,21 @@ def test_a_report_by_workers_that_decode_is_the_same(
     assert main(["report", str(folder), "--json", "--workers", "1"]) == 0
     monkeypatch.setattr(_kernel, "decode", whole)
     assert json.loads(capsys.readouterr().out) == alone
+
+
+def test_members_too_large_to_hold_are_cut_between(
+    simulated: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(simulated("acenic-fig4.2a"), tmp_path / "run")
+    in_members(folder, [34 << 20 | 1], lambda samples: samples + samples[-200:] * 360_000)
+    monkeypatch.setattr(stretches, "LEAST_BYTES", 1)
+    spans: list[tuple[int, int | None]] = []
+
+    def counted(tasks: Sequence[Stretch]) -> list[Rows]:
+        spans.extend(task.span for task in tasks)
+        return here(tasks)
+
+    whole, found = tables(folder, None), tables(folder, Spread(counted, 3))
+    assert spans == [(0, 34 << 20 | 1), (34 << 20 | 1, None)]
+    for name, table in whole.items():
+        pd.testing.assert_frame_equal(found[name], table, obj=name)

@@ -39,6 +39,14 @@ pub trait Sampled: Send + Sync {
     fn total_bytes(&self) -> Option<u64>;
     /// The samples in order, as chunks that can be loaded on any thread. Chunks may cut a sample in two.
     fn chunks(&self) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_>;
+    /// Bytes at which chunks begin that can be read without those before them; none where there are no such.
+    fn starts(&self) -> Vec<u64> {
+        Vec::new()
+    }
+    /// The chunks from one of `starts` on; those before it are not read.
+    fn chunks_from(&self, start: u64) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_> {
+        Box::new(self.chunks().skip_while(move |chunk| chunk.as_ref().is_ok_and(|chunk| chunk.offset < start)))
+    }
 }
 
 /// A contiguous run of bytes of a sampled capture.
@@ -64,11 +72,6 @@ impl<'a> Chunk<'a> {
     /// `load` replaces what is in the buffer.
     pub fn load(offset: u64, load: impl FnOnce(&mut Vec<u8>) -> Result<()> + Send + 'a) -> Self {
         Chunk { offset, bytes: Bytes::Load(Box::new(load)) }
-    }
-
-    /// Whether it can be left out without being read.
-    pub fn is_unread(&self) -> bool {
-        matches!(self.bytes, Bytes::Load(_))
     }
 
     /// The bytes, in `buffer` or where they are.

@@ -23,8 +23,8 @@ struct StretchRows {
 
 /// Bytes of a capture at which stretches may begin, without the first.
 #[pyfunction]
-fn stretch_edges(py: Python<'_>, capture: &Capture, count: u64) -> PyResult<Vec<u64>> {
-    interruptible(py, || stretch::edges(&capture.opened, count))
+fn stretch_edges(capture: &Capture, count: u64) -> Vec<u64> {
+    stretch::edges(&capture.opened, count)
 }
 
 /// The rows of a stretch, numbered from its start, and the frames of its wires.

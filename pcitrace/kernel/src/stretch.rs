@@ -21,21 +21,17 @@ pub struct Span {
 }
 
 /// Where to divide a capture into about `count` equal stretches: bytes at which chunks begin, without the first. None where
-/// a chunk cannot be reached without reading those before it.
-pub fn edges(capture: &Capture, count: u64) -> Result<Vec<u64>> {
-    let Data::Sampled(sampled) = &capture.data else { return Ok(Vec::new()) };
-    let Some(total) = sampled.total_bytes() else { return Ok(Vec::new()) };
-    let (mut edges, each) = (Vec::new(), (total / count.max(1)).max(1));
-    for chunk in sampled.chunks() {
-        let chunk = chunk?;
-        if !chunk.is_unread() {
-            return Ok(Vec::new());
-        }
-        if chunk.offset >= edges.last().unwrap_or(&0) + each {
-            edges.push(chunk.offset);
-        }
-    }
-    Ok(edges)
+/// no chunk can be reached without reading those before it.
+pub fn edges(capture: &Capture, count: u64) -> Vec<u64> {
+    let Data::Sampled(sampled) = &capture.data else { return Vec::new() };
+    let each = (sampled.total_bytes().unwrap_or(0) / count.max(1)).max(1);
+    let mut last = 0;
+    let far = |start: &u64| {
+        let far = *start >= last + each;
+        last = if far { *start } else { last };
+        far
+    };
+    sampled.starts().into_iter().filter(far).collect()
 }
 
 enum State {
@@ -128,12 +124,9 @@ pub fn decode<S: Sink>(
     let unit = sampled.unit_size();
     let mut under_way: Vec<_> = wires.iter_mut().collect();
     let mut buffer = Vec::new();
-    for chunk in sampled.chunks() {
+    for chunk in sampled.chunks_from(span.from) {
         let chunk = chunk?;
         let offset = chunk.offset;
-        if offset < span.from {
-            continue;
-        }
         interrupt::check()?;
         if offset >= span.to {
             parts
