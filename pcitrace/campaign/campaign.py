@@ -120,7 +120,7 @@ class Campaign:
         progress(total - len(todo), total)
         if todo:
             tasks = [self._task(source, scratch) for source in todo]
-            with connect(scheduler, workers, say) as client:
+            with connect(scheduler, workers, say, [cluster.__name__]) as client:
                 for over, status in enumerate(cluster.gather(client, tasks, self.store.url), total - len(todo) + 1):
                     if status["state"] == "failed":
                         say(f"failed: {status['run']}: {status['reason'].removeprefix(status['run'] + ': ')}")

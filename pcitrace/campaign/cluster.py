@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pcitrace.campaign import work
+from pcitrace.campaign import forks, work
 from pcitrace.campaign.connection import KILLS
 from pcitrace.campaign.errors import CampaignError
 from pcitrace.campaign.sources import Source
@@ -20,6 +20,11 @@ __all__ = ["gather"]
 
 GONE_S = 10.0
 """How long a scheduler may be away."""
+
+
+def dask_setup(worker: object) -> None:
+    """Have a worker of this machine import what runs need while the others start; Dask calls this by its name."""
+    forks.warm()
 
 
 def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[dict[str, Any]]:

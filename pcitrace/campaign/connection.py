@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,9 @@ QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.in
 
 
 @contextmanager
-def connect(scheduler: str | None, workers: int | None, say: Callable[[str], None]) -> Iterator[Client]:
+def connect(
+    scheduler: str | None, workers: int | None, say: Callable[[str], None], preload: Sequence[str] = ()
+) -> Iterator[Client]:
     """Give a client of a scheduler, or of a cluster of this machine that lives as long.
 
     Parameters
@@ -36,6 +38,8 @@ def connect(scheduler: str | None, workers: int | None, say: Callable[[str], Non
         Processes of that; as many as the machine runs at once by default.
     say : callable
         Told where the dashboard is.
+    preload : sequence of str
+        Modules that the processes of this machine begin with.
 
     Raises
     ------
@@ -58,7 +62,7 @@ def connect(scheduler: str | None, workers: int | None, say: Callable[[str], Non
                 memory_limit=0,
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
-                preload=[__name__],
+                preload=[__name__, *preload],
             )
         client = distributed.Client(cluster or scheduler, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
