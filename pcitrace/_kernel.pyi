@@ -11,14 +11,17 @@ __all__ = [
     "Part",
     "Parts",
     "Stream",
+    "StretchRows",
     "Table",
     "Wire",
     "Writer",
     "__version__",
     "coverage",
     "decode",
+    "decode_stretch",
     "decode_to_files",
     "from_samples",
+    "join_stretches",
     "lattice_bins",
     "line_levels",
     "measure_clock",
@@ -27,6 +30,7 @@ __all__ = [
     "parts",
     "read_lattice",
     "read_releases",
+    "stretch_edges",
     "waves",
     "write_samples",
     "write_vcd",
@@ -161,6 +165,15 @@ class Writer:
     def close(self) -> None: ...
 
 @final
+class StretchRows:
+    @property
+    def transactions(self) -> Table: ...
+    @property
+    def data_phases(self) -> Table: ...
+    @property
+    def left(self) -> Sequence[int]: ...
+
+@final
 class Wire:
     def __new__(cls, capture: Capture, lines: Mapping[str, tuple[int, int, bool]]) -> Wire: ...
     @property
@@ -192,6 +205,26 @@ def decode(
     progress: Callable[[float], None] | None = None,
     wires: Sequence[Wire] = ...,
     portable: bool = False,
+) -> list[Decoded]: ...
+def stretch_edges(capture: Capture, count: int) -> list[int]: ...
+def decode_stretch(
+    capture: Capture,
+    buses: Sequence[Mapping[str, Any]],
+    span: tuple[int, int | None],
+    *,
+    columns: Sequence[str] | None = None,
+    data_phases: bool = False,
+    rate_hz: float | None = None,
+    clock_mhz: float | None = None,
+    wires: Sequence[Wire] = ...,
+) -> tuple[list[StretchRows], list[Table]]: ...
+def join_stretches(
+    capture: Capture,
+    buses: Sequence[Mapping[str, Any]],
+    left: Sequence[Sequence[bytes]],
+    *,
+    rate_hz: float | None = None,
+    clock_mhz: float | None = None,
 ) -> list[Decoded]: ...
 def decode_to_files(
     capture: Capture,

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from pcitrace import _kernel
+from pcitrace import _kernel, stretches
 from pcitrace.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ class Decoder:
         Buses that are decoded with whichever is asked for: those of a pipe, which gives its samples once.
     wires : dict
         By name the wires whose frames are read in the same pass as the transactions of an analysis.
+    wire_lines : dict
+        By name the lines of each.
+    frames : dict
+        By name the frames on wires that were read in stretches.
+    spread : pcitrace.stretches.Spread or None
+        Who decodes a long capture for an analysis, in stretches; None: this process, at once.
     """
 
     def __init__(
@@ -55,6 +62,10 @@ class Decoder:
         self.strict = strict
         self.together: Sequence[Mapping[str, Any]] = ()
         self.wires: dict[str, _kernel.Wire] = {}
+        self.wire_lines: dict[str, stretches.Lines] = {}
+        self.frames: dict[str, pa.Table] = {}
+        self.spread: stretches.Spread | None = None
+        self.device = 0
         self.options: dict[str, Any] = {
             "rate_hz": rate_hz,
             "clock_mhz": clock_mhz,
@@ -92,10 +103,13 @@ class Decoder:
         import pyarrow as pa
 
         made: dict[str, Any] = {}
+        decoded: Sequence[Any] | None
         if missing := [spec for spec in specs if (spec["name"], "transactions", None) not in self._sources]:
             # In state mode samples are clocks of the bus, not of the wire.
-            wires = [*self.wires.values()] if self.options["clock_mhz"] is None else []
-            decoded = self._decode(missing, columns, data_phases, wires=wires)
+            wires = [*self.wires] if self.options["clock_mhz"] is None else []
+            decoded = self._in_stretches(missing, columns, data_phases, wires)
+            if decoded is None:
+                decoded = self._decode(missing, columns, data_phases, wires=[self.wires[name] for name in wires])
             made = {spec["name"]: one.transactions for spec, one in zip(missing, decoded, strict=True)}
         tables = [made[spec["name"]] if spec["name"] in made else self.table(spec, "transactions") for spec in specs]
         return [(pa.RecordBatchReader.from_stream(table), table.num_rows) for table in tables]
@@ -165,10 +179,33 @@ class Decoder:
         by_name = {spec["name"]: decoded for spec, decoded in zip(specs, found, strict=True)}
         return [by_name[name] for name in asked]
 
+    def _in_stretches(
+        self, specs: Sequence[Mapping[str, Any]], columns: Sequence[str], data_phases: bool, wires: Sequence[str]
+    ) -> Sequence[Any] | None:
+        """Have a long capture decoded in stretches; None where nobody does that, or it cannot be cut."""
+        spread = self.spread
+        if spread is None or self.together or self.options["recover_clock"]:
+            return None
+        begins = stretches.edges(self.capture, spread.many)
+        if len(begins) == 1:
+            return None
+        options = {name: self.options[name] for name in ("rate_hz", "clock_mhz")}
+        lines, stamp = [self.wire_lines[name] for name in wires], stretches.stamp(self.path)
+        whole = stretches.Stretch(
+            self.path.absolute(), self.device, stamp, specs, lines, columns, data_phases, options, (0, None)
+        )
+        spans = zip(begins, [*begins[1:], None], strict=True)
+        found = list(spread.do([replace(whole, span=span) for span in spans]))
+        buses, frames = stretches.join(self.capture, specs, options, found)
+        self.frames.update(zip(wires, frames, strict=True))
+        for spec, decoded in zip(specs, buses, strict=True):
+            self._remember(spec, decoded, ["data_phases"] * data_phases, None)
+        return buses
+
     def _remember(
         self,
         spec: Mapping[str, Any],
-        decoded: _kernel.Decoded,
+        decoded: Any,
         kept: Sequence[str],
         window_us: float | None,
     ) -> None:

@@ -192,10 +192,12 @@ class Capture:
         self._rate_hz = rate_hz or self.wiring.rate_hz
         self.clock_mhz = self.wiring.clock_mhz
         self.decoder = Decoder(self._kernel, path, self._rate_hz, self.clock_mhz, recover_clock, strict, threads)
+        self.decoder.device = device
         for name, bus in self.wiring.buses.items():
             if "TXEN" in bus.lines:
                 lines = {key: (line.channel, line.bit, line.active_low) for key, line in bus.wire.items()}
                 self.decoder.wires[name] = _kernel.Wire(self._kernel, lines)
+                self.decoder.wire_lines[name] = lines
         if raw is not None and self.sample_count is None:
             self.decoder.together = [self.wiring.bus(name).spec() for name in self.wiring.complete]
 
@@ -269,7 +271,7 @@ class Capture:
             raise WiringError(f"{self.path}: no channel for TXEN of {name}", ("TXEN",), self.channels)
         if name not in self._wires:
             wire = self.decoder.wires[name]
-            frames = wire.frames or wire.read(self._kernel, rate_hz=self.rate_hz)
+            frames = self.decoder.frames.get(name) or wire.frames or wire.read(self._kernel, rate_hz=self.rate_hz)
             self._wires[name] = to_pandas(to_arrow(frames))
         return self._wires[name]
 

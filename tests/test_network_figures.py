@@ -19,6 +19,7 @@ from pcitrace import network
 from pcitrace.cli import main
 from pcitrace.errors import FitError
 from pcitrace.network.budget import slope_budget
+from pcitrace.network.delays import delay
 from pcitrace.network.hosts import widths
 from pcitrace.network.importers import _number
 from pcitrace.plot import network as draw
@@ -181,3 +182,23 @@ def test_the_page_draws_what_there_is(tmp_path: Path) -> None:
         text = html.unescape(report.page(network.of_paths([place])))
         for word in words:
             assert word in text, (place, word)
+
+
+@pytest.mark.parametrize("step_us", [0.001, 0.02, 1.0])
+def test_peaks_of_a_distribution(step_us: float) -> None:
+    """Two answers apart are two peaks, at their places and with their counts; one is one, whatever the clock."""
+    several = 0
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        begin = random.uniform(0, 1e6, 2000)
+        one = random.normal(50.0, 1.0, 2000)
+        two = np.concatenate([one[:1200], one[1200:] + 12.0])
+        for number, true in ((1, one), (2, two)):
+            read = (np.floor((begin + true) / step_us) - np.floor(begin / step_us)) * step_us
+            found = delay(read, step_us)
+            assert found is not None
+            several += len(found.peaks) != number
+            if len(found.peaks) == 2:
+                assert [peak.at_us for peak in found.peaks] == pytest.approx([50.0, 62.0], abs=0.6)
+                assert 1.2 < found.peaks[0].count / found.peaks[1].count < 1.8
+    assert several <= 2

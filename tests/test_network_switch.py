@@ -268,3 +268,43 @@ def test_a_group_is_answered_as_a_group(tmp_path: Path) -> None:
     assert abs(intercept.value - (3 + 2 + 1.5 + 0.35 + 2 * 26 * 0.008)) < 4 * intercept.sigma  # type: ignore[operator]
     copies = [row for row in truth(run) if row["action"] == "forward"]
     assert len(copies) == 50 * 2 * 2  # two ports each way
+
+
+LOAD = """[[tests]]
+kind = "background"
+steering = "C"
+peers = ["D"]
+name = "load"
+role = "background"
+sizes = [1500]
+spacing_us = 28
+seconds = 0.2
+"""
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one backplane", "ports of their own"])
+def test_a_background_shifts_latencies_where_it_is_in_the_way(
+    shared: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Frames meet on the backplane of 2.286 Gbit/s; a switch without that limit keeps them apart."""
+    fabric = SWITCH + ("backplane_mbit_s = 2286\n" if shared else "")
+    test = asked("request-response", [256, 1024], 1500, "request_bytes = 64\n")
+    alone = switch(tmp_path, "alone", hosts("ABCD", 0.2) + fabric + test)
+    beside = switch(tmp_path, "beside", hosts("ABCD", 0.2) + fabric + test + LOAD, seed=2)
+    found = network.of_paths([alone, beside])
+    table = found["shift"].tables["shift"]
+    pulls = table["shift_us"] / table["shift_sigma_us"]
+    assert table["length_bytes"].tolist() == [256, 1024]
+    assert (pulls > 10).all() if shared else (pulls.abs() < 4).all(), table
+    for row, one, two in zip(table.to_dict("records"), found.results[0].points, found.results[1].points, strict=True):
+        medians = [point.parameters["latency_us"].value for point in (one, two)]
+        assert [row["alone_us"], row["beside_us"]] == medians
+        assert row["shift_us"] == pytest.approx(medians[1] - medians[0])
+    shift = next(one for one in told(capsys, alone, beside) if one["kind"] == "shift")["parameters"]["shift_us"]
+    assert shift["value"] == table["shift_us"].loc[table["shift_us"].abs().idxmax()]
+
+
+def test_what_differs_is_not_compared(tmp_path: Path) -> None:
+    alone = switch(tmp_path, "alone", hosts("ABCD") + SWITCH + asked("ping-pong", [256], 100))
+    beside = switch(tmp_path, "beside", hosts("ABCD") + SWITCH + asked("ping-pong", [512], 100) + LOAD)
+    assert "shift" not in [one.kind for one in network.of_paths([alone, beside]).results]

@@ -214,4 +214,4 @@ def test_what_no_worker_could_do_is_done_here() -> None:
     client = SimpleNamespace(scatter=lambda one: one, submit=lambda *args, **options: future)
     said: list[str] = []
     assert list(windows._done(client, [lambda: np.int64(7)], said.append)) == [7]
-    assert said[0].startswith("window 1 of 1 is done here")
+    assert said[0].startswith("1 of 1 parts were done here: ")

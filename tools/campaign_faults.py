@@ -125,7 +125,9 @@ class Trial:
         self.folder, self.options, self.out = folder, options, folder / "results"
         self.runs = generate(folder, options.runs, options.frames)
         self.begun = folder / "begun"
-        self.environment = os.environ | {"PYTHONPATH": str(folder / "hook"), "CAMPAIGN_BEGUN": str(self.begun)}
+        self.environment = os.environ | {"CAMPAIGN_BEGUN": str(self.begun)}
+        before = os.environ.get("PYTHONPATH")
+        self.environment["PYTHONPATH"] = str(folder / "hook") + (f"{os.pathsep}{before}" if before else "")
         self.environment |= {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "20"}
         self.kills = 0
         self.limits = ["--time-limit", str(options.limit), "--memory-limit", "700"]

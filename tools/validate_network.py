@@ -16,12 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
+from pcitrace.network import clocks
+from pcitrace.network.delays import delay
 from pcitrace.network.lines import line, step
 from pcitrace.network.loss import loss_ratio
 from pcitrace.network.rates import spacing
 from pcitrace.network.sizes import quantile
 from pcitrace.network.width import width
+from pcitrace.runfolder import CLOCK_EXCHANGES
 
+NAMES = ("request_sent_ns", "request_received_ns", "reply_sent_ns", "reply_received_ns")
 SIZES = np.arange(64, 1501)
 A, B, CELL, STEP = 0.537, 0.038, 64, 0.035
 BURSTS = [(None, 0.01, 0.0), (0.002, 0.2, 1.0), (0.002, 0.2, 0.5), (0.005, 0.5, 1.0)]
@@ -44,6 +48,35 @@ def of_peak(random: np.random.Generator) -> dict[str, float]:
     start = random.random(5000) * 2
     value, sigma = width(np.floor((start + random.normal(20, 1.1, 5000)) / 2) * 2, 2.0).sigma_us
     return {"sigma, clock of 2 us": (value - 1.1) / sigma}
+
+
+def of_latency(random: np.random.Generator) -> dict[str, float]:
+    """Return the pulls of what is told of times that have no clock's step to speak of."""
+    times = random.normal(20, 1.1, 800)
+    found = delay(times, 0.001)
+    assert found is not None
+    true = {"median": 20.0, "mean": 20.0, "q10": 20 - 1.2816 * 1.1}
+    told = {name: found.statistic(name) for name in true}
+    return {f"latency, {name}": (value - true[name]) / sigma for name, (value, sigma) in told.items()}
+
+
+def of_clocks(random: np.random.Generator) -> dict[str, float]:
+    """Return the pulls of a clock that is ahead by 12 ms and gains 12.5 us a second, in the middle of the exchanges."""
+    count = 300
+    sent = np.sort(random.uniform(0, 2e9, count))
+    got = sent + 2000 + random.exponential(500, count)
+    answered = got + 1500
+    back = answered + 2000 + random.exponential(500, count)
+    peer = [at + 12e6 + 12.5e-6 * at for at in (got, answered)]
+    exchanges = np.zeros(count, CLOCK_EXCHANGES)
+    for name, times in zip(NAMES, (sent, *peer, back), strict=True):
+        exchanges[name] = np.rint(times)
+    [segment] = clocks.fit(1, exchanges).segments
+    ahead_us = 12e3 + 12.5e-9 * segment.reference_ns
+    return {
+        "clock, offset": (segment.offset_us - ahead_us) / segment.offset_sigma_us,
+        "clock, drift": (segment.drift_ppm - 12.5) / segment.drift_sigma_ppm,
+    }
 
 
 def of_spacing(random: np.random.Generator) -> dict[str, float]:
@@ -125,7 +158,8 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, help="page to write; without it, it is printed")
     args = parser.parse_args()
     pulls: dict[str, list[float]] = {}
-    makers: tuple[Callable[[np.random.Generator], dict[str, float]], ...] = (of_line, of_peak, of_spacing, of_step)
+    makers: tuple[Callable[[np.random.Generator], dict[str, float]], ...]
+    makers = (of_line, of_peak, of_latency, of_clocks, of_spacing, of_step)
     for seed in range(args.seeds):
         for make in makers:
             for name, value in make(np.random.default_rng(seed)).items():

@@ -14,39 +14,50 @@ from pcitrace.errors import PciTraceError
 if TYPE_CHECKING:
     from pcitrace.analysed import AnalysedRun
 
-__all__ = ["everything", "page"]
+__all__ = ["everything", "has_bus", "is_long", "opened", "page"]
 
 
-def everything(
-    inputs: Inputs, url: str, options: Options, scratch: Path
-) -> tuple[dict[str, Any], dict[str, Any] | None, AnalysedRun | None]:
-    """Return the numbers of the buses, those of the network, and the run.
+def opened(inputs: Inputs, options: Options, scratch: Path) -> AnalysedRun:
+    """Open the run."""
+    wiring = None
+    if options.wiring is not None and not inputs.run:
+        wiring = scratch / "wiring.toml"
+        wiring.write_text(options.wiring)
+    return analysed.open(inputs.path, wiring=wiring, threads=1, **options.opening())
+
+
+def is_long(run: AnalysedRun, samples: float) -> bool:
+    """Return whether a capture of it has more samples."""
+    return any((capture.sample_count or 0) > samples for capture in run.captures)
+
+
+def everything(run: AnalysedRun, url: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the numbers of the buses, and those of the network.
 
     Raises
     ------
     PciTraceError
         There is neither.
     """
-    wiring = None
-    if options.wiring is not None and not inputs.run:
-        wiring = scratch / "wiring.toml"
-        wiring.write_text(options.wiring)
-    run = analysed.open(inputs.path, wiring=wiring, threads=1, **options.opening())
     results: dict[str, Any] = {}
-    has_bus = run.folder is None or bool(run.folder.bus_hosts)
-    if has_bus:
+    if has_bus(run):
         results = run.results.as_dict() | {"run": url}
     network = None
     if run.folder is not None and run.folder.run.get("frame_logs"):
         try:
             network = run.network.as_dict()
         except PciTraceError as error:
-            if not has_bus:
+            if not has_bus(run):
                 raise
             network = {"results": [], "findings": [f"the frame logs tell nothing: {error}"]}
     if not results and network is None:
         raise CampaignError(f"{url}: an empty run: neither a bus nor frame logs were recorded")
-    return results, network, run if has_bus else None
+    return results, network
+
+
+def has_bus(run: AnalysedRun) -> bool:
+    """Return whether a bus was recorded."""
+    return run.folder is None or bool(run.folder.bus_hosts)
 
 
 def page(run: AnalysedRun, path: Path) -> None:

@@ -111,6 +111,7 @@ class Campaign:
             The scheduler went away or the destination refuses; what is done is kept.
         """
         from pcitrace.campaign import cluster
+        from pcitrace.campaign.connection import connect
 
         place, found = self._one_place()
         place.remember([source.url for source in found], {"version": pcitrace.__version__})
@@ -119,7 +120,7 @@ class Campaign:
         progress(total - len(todo), total)
         if todo:
             tasks = [self._task(source, scratch) for source in todo]
-            with cluster.connect(scheduler, workers, say) as client:
+            with connect(scheduler, workers, say, [cluster.__name__]) as client:
                 for over, status in enumerate(cluster.gather(client, tasks, self.store.url), total - len(todo) + 1):
                     if status["state"] == "failed":
                         say(f"failed: {status['run']}: {status['reason'].removeprefix(status['run'] + ': ')}")

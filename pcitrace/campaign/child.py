@@ -6,6 +6,7 @@ It reads ``task.json`` in its folder, and leaves there ``outcome.json``, ``const
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -14,11 +15,14 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pcitrace.campaign.inputs import Inputs
 from pcitrace.campaign.options import Limits, Options
 from pcitrace.errors import PciTraceError
+
+if TYPE_CHECKING:
+    from pcitrace.analysed import AnalysedRun
 
 __all__ = ["main"]
 
@@ -70,15 +74,29 @@ def _analyse(folder: Path, task: dict[str, Any], limits: Limits, options: Option
 
     from pcitrace.campaign import analyse, numbers
 
-    results, network, run = analyse.everything(inputs, task["url"], options, folder)
+    run = analyse.opened(inputs, options, folder)
+    if task["together"] and analyse.has_bus(run) and analyse.is_long(run, limits.long_samples):
+        if task["together"] is True:
+            return {"state": "long", "key": key}
+        _followed_by_all(run, task["together"])
+    results, network = analyse.everything(run, task["url"])
     pq.write_table(numbers.table(task["url"], results, network, inputs.run), folder / "constants.parquet")
     told = dict(results) | ({} if network is None else {"network": network})
     _leave(folder / "results.json", told)
     findings = list(dict.fromkeys([*results.get("findings", ()), *(network or {}).get("findings", ())]))
     outcome = {"state": "done", "key": key, "findings": findings, "kind": None, "reason": None}
-    if options.pages and run is not None:
+    if options.pages and analyse.has_bus(run):
         analyse.page(run, folder / "page.html")
     return outcome
+
+
+def _followed_by_all(run: AnalysedRun, scheduler: str) -> None:
+    """Have the workers of a cluster decode a run and follow its frames; what they cannot do is done here then."""
+    from pcitrace.campaign import windows
+    from pcitrace.campaign.errors import CampaignError
+
+    with contextlib.suppress(CampaignError):
+        windows.frames(run, scheduler, None)
 
 
 def _leave(path: Path, told: Any) -> None:

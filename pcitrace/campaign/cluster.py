@@ -1,98 +1,36 @@
-"""The runs of a campaign on Dask: on this machine, or on the workers of a scheduler."""
+"""The runs of a campaign as tasks of a Dask cluster."""
 
 from __future__ import annotations
 
-import logging
 import queue
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pcitrace.campaign import work
-from pcitrace.campaign.errors import CampaignError, needs
+from pcitrace.campaign import forks, work
+from pcitrace.campaign.connection import KILLS
+from pcitrace.campaign.errors import CampaignError
 from pcitrace.campaign.sources import Source
 from pcitrace.campaign.supervise import Task
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["connect", "gather"]
+__all__ = ["gather"]
 
-CONNECT_S = 10.0
 GONE_S = 10.0
 """How long a scheduler may be away."""
 
-KILLS = 3
-"""Workers that may die under one run, before it is taken for the cause."""
-
-
-QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
-"""Workers wait for children: a profile of them, every 10 ms, tells nothing and takes time from these."""
-
-
-@contextmanager
-def connect(scheduler: str | None, workers: int | None, say: Callable[[str], None]) -> Iterator[Client]:
-    """Give a client of a scheduler, or of a cluster of this machine that lives as long.
-
-    Parameters
-    ----------
-    scheduler : str or None
-        Its address, such as ``tcp://host:8786``; None: a cluster of our own.
-    workers : int or None
-        Processes of that; as many as the machine runs at once by default.
-    say : callable
-        Told where the dashboard is.
-
-    Raises
-    ------
-    CampaignError
-        The scheduler does not answer, or Dask is not installed.
-    """
-    with needs("a campaign"):
-        import dask
-        import distributed
-    for name in ("distributed", "tornado", "asyncio", "bokeh"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    cluster = None
-    dask.config.set({"distributed.scheduler.allowed-failures": KILLS, **QUIET})
-    try:
-        if scheduler is None:
-            # A run has a process of its own, with its own limits: Dask need not watch the memory of the worker.
-            cluster = distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                memory_limit=0,
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,
-                preload=[__name__],
-            )
-        client = distributed.Client(cluster or scheduler, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        if cluster is not None:
-            cluster.close()
-        raise CampaignError(
-            f"the scheduler {scheduler or 'of this machine'} does not answer ({error}); is its address right, and is "
-            "`dask scheduler` running there?"
-        ) from error
-    try:
-        say(f"dashboard: {client.dashboard_link}")
-        if scheduler is not None and not client.scheduler_info(n_workers=-1)["workers"]:
-            say(f"the scheduler {scheduler} has no workers yet: `dask worker {scheduler} --nthreads 1` starts one")
-        yield client
-    finally:
-        client.close(timeout=2)
-        if cluster is not None:
-            cluster.close(timeout=10)
-
 
 def dask_setup(worker: object) -> None:
-    """Have a worker of this machine leave Ctrl-C to who started it; Dask calls this by its name."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Have a worker of this machine import what runs need while the others start; Dask calls this by its name."""
+    forks.warm()
 
 
 def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[dict[str, Any]]:
     """Have runs analysed and yield the status of each as it comes.
+
+    A worker that finds a long one gives it back: all do it together then, one such run after the other.
 
     Raises
     ------
@@ -100,13 +38,18 @@ def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[
         The scheduler went away, a worker has another version, or the destination cannot be written.
     """
     ended: queue.Queue[Future] = queue.Queue()
-    futures = {}
-    for task in tasks:
-        name = f"pcitrace-{Source(task.url).id}-{client.id}"
+    futures: dict[str, Task] = {}
+
+    def submit(task: Task) -> None:
+        name = f"pcitrace-{Source(task.url).id}-{client.id}{'-long' * (task.together is not True)}"
         future = client.submit(work.one, task, destination, key=name, pure=False)
         futures[future.key] = task
         future.add_done_callback(ended.put)
-    left, away = len(futures), 0.0
+
+    for task in tasks:
+        submit(replace(task, together=True))
+    left, away = len(tasks), 0.0
+    long: list[Task] = []
     while left:
         try:
             future = ended.get(timeout=1.0)
@@ -117,9 +60,20 @@ def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[
             continue
         if future.status in ("cancelled", "lost"):
             raise _gone(left)
-        yield _result(future, futures[future.key], destination)
-        left -= 1
+        task = futures[future.key]
+        status = _result(future, task, destination)
         future.release()
+        if status["state"] == "long":
+            long.append(replace(task, together=client.scheduler.address))
+            if len(long) == 1:
+                submit(long[0])
+            continue
+        if task in long:
+            long.remove(task)
+            if long:
+                submit(long[0])
+        yield status
+        left -= 1
 
 
 def _result(future: Future, task: Task, destination: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The process that has everything imported and forks a child for each run: ``python -m pcitrace.campaign``.
 
-A second of imports a run is spared so: what a child imported that ended well, this process imports before the next. It
+A second of imports a run is spared so: what every run needs is imported first, and what else a child imported that
+ended well before the next. It
 has one thread (beside jemalloc's, which knows of forks) and holds no state of a run: what a child does to itself ends
 with it.
 
@@ -21,17 +22,29 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from pathlib import Path
 
 from pcitrace.campaign import child
 
-__all__ = ["Forker", "forker", "serve"]
+__all__ = ["Forker", "forker", "serve", "warm"]
 
 IMPORTED = "imported"
 """File in a child's folder: names of modules."""
+
+
+FIRST = (
+    "fastjsonschema",
+    "iminuit",
+    "pcitrace.campaign.analyse",
+    "pcitrace.campaign.numbers",
+    "pcitrace.network",
+    "pcitrace.results",
+    "pyarrow.parquet",
+)
+"""What every run needs, imported before the first."""
 
 
 class Forker:
@@ -109,6 +122,11 @@ def _close() -> None:
 atexit.register(_close)
 
 
+def warm() -> None:
+    """Have a process ready for the first run."""
+    _idle.append(Forker())
+
+
 @contextmanager
 def forker() -> Iterator[Forker]:
     """A forker for one run; one after which anything is not as it should be is not used again."""
@@ -174,6 +192,7 @@ def serve() -> None:
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    _import(FIRST)
     children = _Children(answers)
     with contextlib.suppress(BrokenPipeError), os.fdopen(asked, "rb", buffering=0) as lines:
         while True:
@@ -212,7 +231,7 @@ def _live(folder: Path, parent: int) -> None:
         os._exit(status)
 
 
-def _import(names: list[str]) -> None:
+def _import(names: Sequence[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in names:

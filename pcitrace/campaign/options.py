@@ -54,8 +54,11 @@ class Limits:
         Memory of its process.
     scratch_mib : float
         Local disk for files that come from a remote place.
+    long_samples : float
+        A run with a longer capture is analysed by all workers of a cluster, one such run at a time.
     """
 
     seconds: float = 3600.0
     memory_mib: float = 4096.0
     scratch_mib: float = 20480.0
+    long_samples: float = 4e9

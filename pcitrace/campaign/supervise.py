@@ -43,6 +43,8 @@ class Task:
     limits : Limits
     scratch : str or None
         Folder for temporary files.
+    together : bool or str
+        Whether a long run is to be left to all workers; the address of their scheduler, if they are to do it now.
     """
 
     url: str
@@ -51,6 +53,7 @@ class Task:
     options: Options
     limits: Limits
     scratch: str | None = None
+    together: bool | str = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Outcome:
     Attributes
     ----------
     told : dict
-        state (done, failed, known), kind, reason, key, findings, seconds, peak_mib.
+        state (done, failed, known, long), kind, reason, key, findings, seconds, peak_mib.
     results, page : bytes or None
     constants : object or None
         An Arrow table.

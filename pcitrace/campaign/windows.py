@@ -1,12 +1,16 @@
-"""One capture on all workers of a Dask cluster: its frames are followed in windows, each of which is a task."""
+"""One capture on all workers of a Dask cluster: decoded in stretches, its frames followed in windows: all are tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from pcitrace import windowed
-from pcitrace.campaign.cluster import connect
+from pcitrace.campaign.connection import connect
+from pcitrace.errors import CaptureFormatError
+from pcitrace.stretches import Spread
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -16,8 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["frames"]
 
+T = TypeVar("T")
+
 EACH, LEAST = 4, 20_000
-"""Windows a worker, so that all end at about the same time; and transactions below which a task is not worth it."""
+"""Tasks a worker, so that all end at about the same time; and transactions below which a window is not worth one."""
+
+FIRST = 10
+"""Priority of these tasks before those of other runs: somebody waits for them."""
 
 
 def frames(
@@ -40,23 +49,48 @@ def frames(
     CampaignError
         The scheduler does not answer, or Dask is not installed.
     """
-    transactions = sum(len(run.table(name)) for name in run.buses)
     with connect(scheduler, workers, say) as client:
         many = EACH * max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
-        return windowed.frames(run, lambda windows: _done(client, windows, say), max(transactions // many, LEAST))
+        do = partial(_done, client, say=say)
+        with _spread(run, Spread(do, many)):
+            transactions = sum(len(run.table(name, data_phases=_has_data(run, name))) for name in run.buses)
+            return windowed.frames(run, do, max(transactions // many, LEAST))
 
 
-def _done(client: Client, windows: list[windowed.Window], say: Callable[[str], None]) -> Iterator[windowed.Found]:
-    """Have windows done, in their order; here what no worker could do."""
+def _has_data(run: Run, name: str) -> bool:
+    return any(line.startswith("AD") for line in run[name].lines)
+
+
+@contextmanager
+def _spread(run: Run, spread: Spread) -> Iterator[None]:
+    """Have the captures of a run decoded in stretches."""
+    for capture in run.captures:
+        capture.decoder.spread = spread
+    try:
+        yield
+    finally:
+        for capture in run.captures:
+            capture.decoder.spread = None
+
+
+def _done(client: Client, tasks: Sequence[Callable[[], T]], say: Callable[[str], None]) -> Iterator[T]:
+    """Have stretches or windows done, in their order; here what no worker could do."""
     from distributed.client import FutureCancelledError
     from distributed.scheduler import KilledWorker
 
-    futures = [client.submit(windowed.Window.__call__, client.scatter(one), pure=False) for one in windows]
-    for number, (window, future) in enumerate(zip(windows, futures, strict=True)):
+    futures = [client.submit(_do, client.scatter(one), pure=False, priority=FIRST) for one in tasks]
+    here, why = 0, ""
+    for task, future in zip(tasks, futures, strict=True):
         try:
             found = future.result()
-        except (FutureCancelledError, KilledWorker, OSError) as error:
-            say(f"window {number + 1} of {len(windows)} is done here: {error}")
-            found = window()
+        except (FutureCancelledError, KilledWorker, OSError, CaptureFormatError) as error:
+            here, why = here + 1, str(error)
+            found = task()
         future.release()
         yield found
+    if here:
+        say(f"{here} of {len(tasks)} parts were done here: {why}")
+
+
+def _do(task: Callable[[], T]) -> T:
+    return task()

@@ -31,7 +31,8 @@ def one(task: Task, destination: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        The row of the table ``status``.
+        The row of the table ``status``. Of a run that is left to all workers the state is ``long``, and nothing is
+        written.
 
     Raises
     ------
@@ -44,6 +45,11 @@ def one(task: Task, destination: str) -> dict[str, Any]:
         raise CampaignError(
             f"a worker has pcitrace {pcitrace.__version__}, the campaign {task.version}: install the same on all"
         )
+    if isinstance(task.together, str):
+        # This worker is needed for the tasks of this run, too.
+        from distributed import secede
+
+        secede()
     place = Destination(Store(destination), task.options.by(task.version))
     source = Source(task.url)
     before = place.marker(source.id)
@@ -69,7 +75,7 @@ def one(task: Task, destination: str) -> dict[str, Any]:
             assert before is not None
             status = before | {"stamp": mark}
             place.mark(source.id, status)
-        else:
+        elif outcome.told["state"] != "long":
             names = {place.result(source.id): outcome.results, place.page(source.id): outcome.page}
             files = {name: content for name, content in names.items() if content is not None}
             place.record(source.id, status, outcome.constants, files)

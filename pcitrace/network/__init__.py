@@ -21,6 +21,7 @@ from pcitrace.network.measurement import Measurement, open_folder
 from pcitrace.network.parameter import Parameter
 from pcitrace.network.paths import subtraction
 from pcitrace.network.result import Result
+from pcitrace.network.shift import shift
 from pcitrace.network.timebase import BusFrames, with_timebase
 
 __all__ = ["Measurement", "Network", "Parameter", "Result", "analyse", "of_paths", "open_folder"]
@@ -97,7 +98,8 @@ def of_paths(
             ]
     results = importers.together(results)
     companions = [other for one in results for other in _companions(one, clock_method)]
-    compared = subtraction([one for one in results if one.latency is not None]) + blocking(results)
+    compared = subtraction([one for one in results if one.latency is not None])
+    compared += blocking(results) + shift(results)
     results += compared + companions
     findings = tuple(dict.fromkeys(text for one in results for text in one.findings))
     return Network(tuple(results), findings)

@@ -21,7 +21,7 @@ from pcitrace.network.latency import Latency, of_points
 from pcitrace.network.measurement import ASKING, Flow, Measurement, Point, Wire
 from pcitrace.network.parameter import UNITS, Parameter, counted, measured, unknown
 from pcitrace.network.result import PointResult, Result
-from pcitrace.network.width import Width
+from pcitrace.network.width import Peak, Width
 
 __all__ = ["analyse"]
 
@@ -146,7 +146,7 @@ def _asked(point: Point, flows: Sequence[FlowResult], loops: Sequence[LoopResult
         parameters["latency_us"] = measured(
             "latency_us", loops[0].delay.median_us, loops[0].delay.n, "round trip, median"
         )
-        return parameters | _widths(loops[0].width)
+        return parameters | _widths(loops[0].width, loops[0].delay.peaks)
     return parameters | _widths(
         "several nodes answer: each has its own distribution" if loops else "no loop was measured"
     )
@@ -173,7 +173,7 @@ def _streamed(
     why = f"median; may be off by {bound:.3g} us if the directions of the clock exchanges differ"
     sigma = math.hypot(flow.delay.median_us[1], flow.clock_sigma_us)
     parameters["latency_us"] = measured("latency_us", (flow.delay.median_us[0], sigma), flow.delay.n, why)
-    return parameters | _widths(flow.width)
+    return parameters | _widths(flow.width, flow.delay.peaks)
 
 
 def _refused(flow: FlowResult, compared: Mapping[int, Clock]) -> str:
@@ -225,10 +225,13 @@ def _rates(wire: Wire, point: Point, flows: Sequence[FlowResult]) -> dict[str, P
     return parameters
 
 
-def _widths(found: Width | str) -> dict[str, Parameter]:
+def _widths(found: Width | str, peaks: Sequence[Peak] = ()) -> dict[str, Parameter]:
     if isinstance(found, str):
         return {name: unknown(name, found) for name in ("fwhm_us", "sigma_us")}
     why = "" if found.normal else "the peak is not normal: this is the width of the normal one that comes nearest"
+    if len(peaks) > 1:
+        at = ", ".join(f"{one.at_us:.4g}" for one in peaks)
+        why = f"of {len(peaks)} peaks, at {at} us, that in the middle" + (f"; {why}" if why else "")
     return {
         "fwhm_us": measured("fwhm_us", found.fwhm_us, found.n, why),
         "sigma_us": measured("sigma_us", found.sigma_us, found.n, why),

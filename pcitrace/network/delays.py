@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pcitrace.network.pieces import absolute_change
 from pcitrace.network.sizes import LOW_QUANTILE, mean, quantile
+from pcitrace.network.width import Peak, peaks
 
 __all__ = ["Bins", "Delay", "Order", "delay", "order"]
 
@@ -22,6 +23,10 @@ COARSE_US = 0.01
 
 BINS = 120
 """Bins of a histogram at most; each is a whole number of the clock's steps wide."""
+
+
+PEAKED = 200_000
+"""Times in which peaks are looked for."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class Delay:
         Mean of the absolute difference between one frame's delay and the next one's (RFC 5481, section 4.1: IPDV).
     step_us : float
         Of the clock.
+    peaks : tuple of Peak
+        In their order in time; none where too few were measured.
     bins : Bins
         From below the least delay to beyond the 99 % quantile by as much as that lies above the median.
     """
@@ -70,6 +77,7 @@ class Delay:
     variation_p999_us: float
     between_us: float
     step_us: float
+    peaks: tuple[Peak, ...]
     bins: Bins
 
     def statistic(self, name: str) -> tuple[float, float]:
@@ -127,6 +135,7 @@ def delay(delays_us: Floats, step_us: float) -> Delay | None:
         higher - float(ordered[0]),
         absolute_change(delays_us),
         step_us,
+        peaks(ordered[:: max(1, n // PEAKED)], max(step_us, 0.001)),
         _bins(ordered, high, step_us),
     )
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from pcitrace.errors import ConfigurationError, FitError
@@ -14,14 +12,14 @@ from pcitrace.network.flows import FlowResult
 from pcitrace.network.measurement import Measurement, Point
 from pcitrace.network.parameter import measured, unknown
 from pcitrace.network.result import PointResult, Result
-from pcitrace.network.width import Width, peaks
+from pcitrace.network.width import Width
 
 __all__ = [
+    "alone_and_beside",
     "answers",
     "blocking",
     "flooding",
     "head_of_line",
-    "peak_separations",
     "separations",
     "shares",
     "widths",
@@ -172,17 +170,27 @@ def blocking(results: Sequence[Result]) -> list[Result]:
     list of Result
         One a pair, of the kind ``head-of-line``; none where no stream was measured both ways.
     """
-    streams = [one for one in results if one.kind in ("stream", "max-rate") and one.measurement is not None]
-    with_others = [one for one in streams if one.measurement is not None and one.measurement.companions]
-    by_itself = [one for one in streams if one.measurement is not None and not one.measurement.companions]
-    pairs = ((alone, beside) for beside in with_others for alone in by_itself if _same_stream(alone, beside))
-    return [_blocked(alone, beside) for alone, beside in pairs]
+    return [_blocked(alone, beside) for alone, beside in alone_and_beside(results, ("stream", "max-rate"))]
 
 
-def _same_stream(alone: Result, beside: Result) -> bool:
+def alone_and_beside(results: Sequence[Result], kinds: Collection[str]) -> list[tuple[Result, Result]]:
+    """Return the same test over one path by itself and with companions, in pairs."""
+    told = [(one, one.measurement) for one in results if one.kind in kinds and one.measurement is not None]
+    by_itself = [one for one, measurement in told if not measurement.companions]
+    return [
+        (alone, beside)
+        for beside, measurement in told
+        if measurement.companions
+        for alone in by_itself
+        if _same_test(alone, beside)
+    ]
+
+
+def _same_test(alone: Result, beside: Result) -> bool:
     def what(one: Result) -> tuple[object, ...]:
         assert one.measurement is not None
-        return one.kind, one.measurement.path.kind, one.path, [(p.length_bytes, p.spacing_us) for p in one.points]
+        points = [(point.length_bytes, point.spacing_us) for point in one.points]
+        return one.kind, one.measurement.path.kind, one.path, one.measurement.request_bytes, points
 
     return what(alone) == what(beside)
 
@@ -226,12 +234,6 @@ def widths(results: Sequence[Result]) -> pd.DataFrame:
 def _longest(point: PointResult) -> float | None:
     known = [flow.between.largest_us for flow in point.flows if flow.between is not None]
     return max(known, default=None)
-
-
-def peak_separations(values_us: npt.ArrayLike) -> list[float]:
-    """Return the distances between the peaks of a distribution, in us (Table 5.1)."""
-    found = peaks(values_us)
-    return [after.at_us - before.at_us for before, after in itertools.pairwise(found)]
 
 
 def _rate(one: FlowResult) -> float:

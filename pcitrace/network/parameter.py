@@ -26,6 +26,7 @@ UNITS = {
     "wire_mbit_s": "Mbit/s",
     "spacing_us": "us",
     "latency_us": "us",
+    "shift_us": "us",
     "floor_us": "us",
     "knee_us": "us",
     "buffer_frames": "frames",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pcitrace.network.flows import FlowResult, LoopResult
 from pcitrace.network.latency import Latency
 from pcitrace.network.measurement import Measurement
 from pcitrace.network.parameter import Parameter
+from pcitrace.network.width import Peak
 
 __all__ = ["PointResult", "Result"]
 
@@ -37,6 +38,12 @@ class PointResult:
     flows: tuple[FlowResult, ...]
     loops: tuple[LoopResult, ...]
     parameters: Mapping[str, Parameter]
+
+    @property
+    def peaks(self) -> tuple[Peak, ...]:
+        """Of its latencies, where they are of one stream or of one node's answers; none where there are too few."""
+        one = self.loops or self.flows
+        return one[0].delay.peaks if len(one) == 1 and one[0].delay is not None else ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,12 @@ class Result:
                 }
                 for name, line in self.latency.lines.items()
             }
+        if any(len(point.peaks) > 1 for point in self.points):
+            told["peaks"] = [
+                {"length_bytes": point.length_bytes, "spacing_us": point.spacing_us, **asdict(peak)}
+                for point in self.points
+                for peak in point.peaks
+            ]
         if len(self.points) > 1:
             told["points"] = [
                 {

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pcitrace.errors import FitError
 
-__all__ = ["FWHM", "Peak", "Width", "peaks", "shift", "width"]
+__all__ = ["FWHM", "Peak", "Width", "peaks", "width"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,7 +81,15 @@ class Width:
 
 @dataclass(frozen=True)
 class Peak:
-    """A peak of a histogram."""
+    """A peak of a histogram.
+
+    Attributes
+    ----------
+    at_us : float
+        Mean of the values in the five bins around it.
+    count : int
+        How many these are.
+    """
 
     at_us: float
     count: int
@@ -125,19 +133,6 @@ def width(values_us: npt.ArrayLike, step_us: float = 0.001, readings: int = 2) -
         raise FitError(f"all {len(values)} times are alike: the clock's step of {step_us:g} us hides the width")
     shape = _Shape(edges, counts, step_us, 2 if readings == 2 and size < 1.5 * step_us else 1)
     return _fit(shape, middle, spread, len(values))
-
-
-def shift(values_us: npt.ArrayLike, than_us: npt.ArrayLike, step_us: float = 0.0) -> tuple[float, float]:
-    """Return by how much the median of the first exceeds that of the second, and the standard uncertainty.
-
-    What a background does to a latency: the published histograms with and without one.
-    """
-    from pcitrace.network.sizes import quantile
-
-    (one, one_sigma), (two, two_sigma) = (
-        quantile(np.asarray(each, dtype=np.float64), 0.5, step_us) for each in (values_us, than_us)
-    )
-    return one - two, math.hypot(one_sigma, two_sigma)
 
 
 def peaks(values_us: npt.ArrayLike, step_us: float = 0.001) -> tuple[Peak, ...]:

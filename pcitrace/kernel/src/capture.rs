@@ -39,6 +39,14 @@ pub trait Sampled: Send + Sync {
     fn total_bytes(&self) -> Option<u64>;
     /// The samples in order, as chunks that can be loaded on any thread. Chunks may cut a sample in two.
     fn chunks(&self) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_>;
+    /// Bytes at which chunks begin that can be read without those before them; none where there are no such.
+    fn starts(&self) -> Vec<u64> {
+        Vec::new()
+    }
+    /// The chunks from one of `starts` on; those before it are not read.
+    fn chunks_from(&self, start: u64) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_> {
+        Box::new(self.chunks().skip_while(move |chunk| chunk.as_ref().is_ok_and(|chunk| chunk.offset < start)))
+    }
 }
 
 /// A contiguous run of bytes of a sampled capture.

@@ -4,6 +4,7 @@ use crate::clocking::Decoder;
 use crate::layout::Layout;
 use crate::protocol::Protocol;
 use crate::rows::TakeRows;
+use crate::wire::before_sample;
 
 /// How a chunk in the middle of a capture is decoded without knowing what came before it.
 pub struct Cut<T> {
@@ -32,19 +33,45 @@ pub fn decode_chunk<T: TakeRows>(
     make: impl FnOnce(u64, &[u8]) -> Decoder,
     mut rows: T,
 ) -> Cut<T> {
-    let unit = layout.unit;
-    let skip = (unit - (offset % unit as u64) as usize) % unit;
-    let samples = bytes.get(skip..).unwrap_or_default();
-    let Some((sync, next)) = sync_point(layout, samples) else {
+    let Some(split) = Split::of(layout, offset, bytes) else {
         return Cut { head: bytes.to_vec(), rest: None };
     };
-    let first = (offset + skip as u64) / unit as u64 + sync as u64 + 1;
-    let sample = |number: usize| &samples[number * unit..(number + 1) * unit];
-    let mut decoder = make(first, sample(sync));
-    decoder.push_all(&samples[(sync + 1) * unit..], &mut rows);
-    // The sample after the sync point shows the edge to the decoder before.
-    let head = skip + (sync + 1 + usize::from(layout.clk.is_some())) * unit;
-    Cut { head: bytes[..head].to_vec(), rest: Some(Rest { next: sample(next).to_vec(), decoder, rows }) }
+    let mut decoder = make(split.first, split.clock);
+    decoder.push_all(split.behind, &mut rows);
+    Cut { head: split.head.to_vec(), rest: Some(Rest { next: split.next.to_vec(), decoder, rows }) }
+}
+
+/// Where the first sync point divides the bytes of a chunk.
+pub struct Split<'a> {
+    /// For the decoder of what comes before.
+    pub head: &'a [u8],
+    /// The sample of the clock after the sync point: see [`Rest`].
+    pub next: &'a [u8],
+    /// The sample of the idle clock, and what follows it.
+    pub clock: &'a [u8],
+    pub behind: &'a [u8],
+    /// Number of the sample with which that begins.
+    pub first: u64,
+}
+
+impl<'a> Split<'a> {
+    /// None where the chunk, which begins at byte `offset` of the capture, has no sync point.
+    pub fn of(layout: &Layout, offset: u64, bytes: &'a [u8]) -> Option<Self> {
+        let unit = layout.unit;
+        let skip = before_sample(offset, unit);
+        let samples = bytes.get(skip..).unwrap_or_default();
+        let (sync, next) = sync_point(layout, samples)?;
+        let sample = |number: usize| &samples[number * unit..(number + 1) * unit];
+        // The sample after the sync point shows the edge to the decoder before.
+        let head = skip + (sync + 1 + usize::from(layout.clk.is_some())) * unit;
+        Some(Split {
+            head: &bytes[..head],
+            next: sample(next),
+            clock: sample(sync),
+            behind: &samples[(sync + 1) * unit..],
+            first: (offset + skip as u64) / unit as u64 + sync as u64 + 1,
+        })
+    }
 }
 
 /// An idle clock and the one after it, as sample numbers in `samples`.

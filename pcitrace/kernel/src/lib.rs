@@ -31,6 +31,7 @@ pub mod rows;
 pub mod rules;
 pub mod steady;
 pub mod stream;
+pub mod stretch;
 pub mod tables;
 pub mod waves;
 pub mod windows;
@@ -43,3 +44,5 @@ mod python;
 mod python_lines;
 #[cfg(feature = "python")]
 mod python_parts;
+#[cfg(feature = "python")]
+mod python_stretch;

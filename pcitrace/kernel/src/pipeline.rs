@@ -5,7 +5,7 @@ use crate::clocking::Decoder;
 use crate::cut::{Cut, Rest, decode_chunk};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
-use crate::layout::{BusSpec, Layout};
+use crate::layout::{BusSpec, Layout, Source};
 use crate::listing::clocks::{ClockLines, Wanted};
 use crate::problems::{Concerns, Problem, Problems, What};
 use crate::protocol::PciX;
@@ -14,6 +14,7 @@ use crate::recover::Recovery;
 use crate::rows::{Origin, Rows, TakeRows, WindowCounts, append_windows};
 use crate::rules::{ClockLimits, Findings, Parameters, Requests, RuleSet, Rules, Violation};
 use crate::windows::Windows;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The first chunk is judged in pieces of so many bytes: who waits for the first rows gets them at once.
@@ -254,6 +255,17 @@ pub(crate) struct Track<G> {
     requests: Option<Requests>,
 }
 
+/// What a stretch of the capture leaves of a bus besides its rows. Its numbers count from the start of the stretch.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Left {
+    origin: Origin,
+    problems: Vec<Problem>,
+    windows: WindowCounts,
+    first_clock: Option<u64>,
+    last_clock: Option<u64>,
+    pcix: PciX,
+}
+
 impl<G: Gather> Track<G> {
     pub(crate) fn new(bus: BusTables, empty: G, options: &Options) -> Self {
         Track {
@@ -271,6 +283,11 @@ impl<G: Gather> Track<G> {
         }
     }
 
+    /// To gather rows in.
+    pub(crate) fn empty(&self) -> G {
+        self.empty.clone()
+    }
+
     /// Passes on what the decoder has finished.
     pub(crate) fn drain(&mut self, decoder: &mut Decoder, sink: &mut impl Sink<Gathered = G>) -> Result<()> {
         let mut rows = self.empty.clone();
@@ -279,7 +296,12 @@ impl<G: Gather> Track<G> {
     }
 
     /// Passes on the rows of a decoder, and what else it has found.
-    fn pass_on<S: Sink<Gathered = G>>(&mut self, decoder: &mut Decoder, rows: G, sink: &mut S) -> Result<()> {
+    pub(crate) fn pass_on<S: Sink<Gathered = G>>(
+        &mut self,
+        decoder: &mut Decoder,
+        rows: G,
+        sink: &mut S,
+    ) -> Result<()> {
         let found = decoder.protocol.take_problems().counted_from(self.origin);
         self.tell(found, self.origin.transactions + decoder.protocol.transactions(), sink)?;
         if let Some(rules) = decoder.rules.as_mut().filter(|_| S::TAKES_VIOLATIONS) {
@@ -336,6 +358,29 @@ impl<G: Gather> Track<G> {
         self.first_clock = self.first_clock.or(decoder.first_clock);
         self.last_clock = decoder.last_clock_stamp.or(self.last_clock);
         append_windows(&mut self.windows, decoder.protocol.into_windows());
+    }
+
+    /// What is to be told of it elsewhere.
+    pub(crate) fn left(self) -> Left {
+        Left {
+            origin: self.origin,
+            problems: self.problems.rows().to_vec(),
+            windows: self.windows,
+            first_clock: self.first_clock,
+            last_clock: self.last_clock,
+            pcix: self.pcix,
+        }
+    }
+
+    /// The stretch behind this was decoded elsewhere.
+    pub(crate) fn go_on(&mut self, left: Left) {
+        self.problems.append(Problems::of(left.problems).counted_from(self.origin));
+        self.origin.clocks += left.origin.clocks;
+        self.origin.transactions += left.origin.transactions;
+        self.pcix.add(left.pcix);
+        self.first_clock = self.first_clock.or(left.first_clock);
+        self.last_clock = left.last_clock.or(self.last_clock);
+        append_windows(&mut self.windows, left.windows);
     }
 
     pub(crate) fn result(
@@ -404,14 +449,13 @@ struct Piece<G> {
     cuts: Vec<Cut<G>>,
 }
 
-fn decode_sampled<S: Sink>(
+/// The axis of a sampled capture, and where the lines of buses are in its samples.
+pub(crate) fn layouts(
     capture: &Capture,
     sampled: &dyn Sampled,
     buses: &[BusSpec],
     options: &Options,
-    sink: &mut S,
-    progress: &mut dyn FnMut(f64) -> bool,
-) -> Result<Vec<Decoded>> {
+) -> Result<(TimeBase, Vec<BusTables>)> {
     let positive = |what: &str, value: Option<f64>| match value {
         Some(value) if !(value > 0.0 && value.is_finite()) => {
             Err(Error::Decode(format!("{what} of {value} is not possible; give a positive number")))
@@ -426,19 +470,32 @@ fn decode_sampled<S: Sink>(
         )
     })?;
     let state_mode = state_rate.is_some();
-    let unit = sampled.unit_size();
     let time = TimeBase::per_second(rate);
-    let windows = windows_of(options, time)?;
-    let bits = sampled.bits();
-    let recover = options.recover_clock && !state_mode;
     let tables = buses
         .iter()
         .enumerate()
         .map(|(index, spec)| {
-            let layout = Layout::new(spec, unit, state_mode || recover, |source| bits[source.channel])?;
+            let bit = |source: Source| sampled.bits()[source.channel];
+            let layout = Layout::new(spec, sampled.unit_size(), state_mode || options.recover_clock, bit)?;
             Ok(BusTables { name: spec.name.clone(), index, layout, time })
         })
         .collect::<Result<Vec<_>>>()?;
+    Ok((time, tables))
+}
+
+fn decode_sampled<S: Sink>(
+    capture: &Capture,
+    sampled: &dyn Sampled,
+    buses: &[BusSpec],
+    options: &Options,
+    sink: &mut S,
+    progress: &mut dyn FnMut(f64) -> bool,
+) -> Result<Vec<Decoded>> {
+    let (time, tables) = layouts(capture, sampled, buses, options)?;
+    let unit = sampled.unit_size();
+    let windows = windows_of(options, time)?;
+    let bits = sampled.bits();
+    let recover = options.recover_clock && options.clock_mhz.is_none();
     let empty = sink.begin(&tables)?;
     let watched = sink.wants_samples();
 

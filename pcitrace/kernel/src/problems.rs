@@ -7,6 +7,7 @@
 use crate::layout::EVENT_LINES;
 use crate::rows::Origin;
 use crate::rules::{RULES, Rule};
+use serde::{Deserialize, Serialize};
 
 /// What a change of each of [`crate::layout::EVENT_LINES`] reads: released, asserted.
 const EVENT_TEXTS: [[&str; 2]; EVENT_LINES.len()] = [
@@ -18,7 +19,7 @@ const EVENT_TEXTS: [[&str; 2]; EVENT_LINES.len()] = [
 ];
 
 /// What can be wrong: several may be of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum What {
     Gap,
     UnknownLevel,
@@ -141,7 +142,7 @@ impl What {
 }
 
 /// Whom a problem concerns: transactions by their numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Concerns {
     Transaction(u64),
     /// None, where so many had begun.
@@ -165,7 +166,7 @@ impl Concerns {
 }
 
 /// Something wrong, once or several times in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
     /// Of the first time.
     pub stamp: u64,
@@ -224,6 +225,11 @@ impl Problems {
             problem.last_clk += origin.clocks;
         }
         self
+    }
+
+    /// Rows as [`Problems::rows`] gave them.
+    pub fn of(rows: Vec<Problem>) -> Self {
+        Problems { rows, last: [None; What::COUNT] }
     }
 
     /// Appends what was found later.

@@ -2,7 +2,7 @@
 
 use crate::capture::{Capture as Opened, Data};
 use crate::error::{Error, Result};
-use crate::keep::MemorySink;
+use crate::keep::{BusRows, MemorySink};
 use crate::layout::{BusSpec, Source};
 use crate::pipeline::{self, BusTables, Decoded as Decoding, Options};
 use crate::problems::Problem;
@@ -13,7 +13,7 @@ use crate::wire::{WireScan, WireSpec, clock_mhz as measured_mhz, frames};
 use crate::write::FileSink;
 use crate::{interrupt, memory, read, stream, tables};
 use arrow::array::{RecordBatch, RecordBatchIterator};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -222,7 +222,7 @@ impl Table {
         Self::of_batches((batch.schema(), vec![batch]))
     }
 
-    fn of_batches((schema, batches): (SchemaRef, Vec<RecordBatch>)) -> Self {
+    pub fn of_batches((schema, batches): (SchemaRef, Vec<RecordBatch>)) -> Self {
         let rows = batches.iter().map(RecordBatch::num_rows).sum();
         Table { schema, rows, batches: OnceLock::from(batches), make: Mutex::new(None) }
     }
@@ -242,7 +242,7 @@ type RequestTimes = (Histogram, Histogram, HashMap<(String, String), u64>);
 
 /// The tables of one bus.
 #[pyclass(frozen, module = "pcitrace._kernel")]
-struct Decoded {
+pub struct Decoded {
     #[pyo3(get)]
     transactions: Py<Table>,
     #[pyo3(get)]
@@ -324,7 +324,7 @@ impl Watch {
 }
 
 /// Does `work`, which may ask whether to go on, without the interpreter; Ctrl-C ends it.
-fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     let raised = Arc::new(Mutex::new(None));
     let seen = raised.clone();
     let go_on = move || {
@@ -538,33 +538,37 @@ fn decode(
         let frames = Py::new(py, Table::of_batches(scan.finish()))?;
         *wire.get().frames.lock().unwrap_or_else(PoisonError::into_inner) = Some(frames);
     }
-    decoded
-        .into_iter()
-        .zip(sink.buses)
-        .map(|(mut decoded, mut rows)| {
-            Ok(Decoded {
-                transactions: Py::new(py, Table::of_batches(rows.transactions.take()))?,
-                data_phases: Py::new(py, Table::of_batches(rows.data_phases.take()))?,
-                clocks: Py::new(py, Table::of(tables::clocks(&decoded)))?,
-                events: Py::new(py, Table::of_batches(rows.events.take()))?,
-                violations: match decoded.findings {
-                    Some(ref findings) => {
-                        Some(Py::new(py, Table::of(tables::violations(&decoded.bus, Some(findings))))?)
-                    }
-                    None => None,
-                },
-                judged: decoded.findings.as_ref().map(|findings| judged(py, findings)).transpose()?,
-                requests: decoded.requests.take().map(|requests| {
-                    let name = |agent: u8| decoded.bus.layout.grant_names[usize::from(agent)].clone();
-                    let held = requests.held.iter().map(|(&(asks, has), &clocks)| ((name(asks), name(has)), clocks));
-                    (requests.arbitration, requests.acquisition, held.collect())
-                }),
-                clock_mhz: decoded.clock_mhz,
-                duration_us: decoded.duration_us,
-                problems: Py::new(py, Table::of_problems(&mut decoded))?,
-            })
+    decoded.into_iter().zip(sink.buses).map(|(decoded, rows)| Decoded::of(py, decoded, Some(rows))).collect()
+}
+
+impl Decoded {
+    /// Without rows, where these are elsewhere.
+    pub fn of(py: Python<'_>, mut decoded: Decoding, rows: Option<BusRows>) -> PyResult<Self> {
+        let none = || (SchemaRef::from(Schema::empty()), Vec::new());
+        let (transactions, data_phases, events) = match rows {
+            Some(mut rows) => (rows.transactions.take(), rows.data_phases.take(), rows.events.take()),
+            None => (none(), none(), none()),
+        };
+        Ok(Decoded {
+            transactions: Py::new(py, Table::of_batches(transactions))?,
+            data_phases: Py::new(py, Table::of_batches(data_phases))?,
+            clocks: Py::new(py, Table::of(tables::clocks(&decoded)))?,
+            events: Py::new(py, Table::of_batches(events))?,
+            violations: match decoded.findings {
+                Some(ref findings) => Some(Py::new(py, Table::of(tables::violations(&decoded.bus, Some(findings))))?),
+                None => None,
+            },
+            judged: decoded.findings.as_ref().map(|findings| judged(py, findings)).transpose()?,
+            requests: decoded.requests.take().map(|requests| {
+                let name = |agent: u8| decoded.bus.layout.grant_names[usize::from(agent)].clone();
+                let held = requests.held.iter().map(|(&(asks, has), &clocks)| ((name(asks), name(has)), clocks));
+                (requests.arbitration, requests.acquisition, held.collect())
+            }),
+            clock_mhz: decoded.clock_mhz,
+            duration_us: decoded.duration_us,
+            problems: Py::new(py, Table::of_problems(&mut decoded))?,
         })
-        .collect()
+    }
 }
 
 /// Rules by their ids.
@@ -666,7 +670,7 @@ fn problem<'py>(py: Python<'py>, bus: &BusTables, problem: &Problem) -> PyResult
 
 /// A wire of a capture: its frames are read by themselves, or in the same pass as buses.
 #[pyclass(frozen, module = "pcitrace._kernel")]
-struct Wire {
+pub struct Wire {
     spec: WireSpec,
     frames: Mutex<Option<Py<Table>>>,
 }
@@ -689,6 +693,16 @@ impl Wire {
     #[pyo3(signature = (capture, *, rate_hz = None))]
     fn read(&self, py: Python<'_>, capture: &Capture, rate_hz: Option<f64>) -> PyResult<Table> {
         interruptible(py, || frames(&capture.opened, &self.spec, rate_hz)).map(Table::of_batches)
+    }
+}
+
+impl Wire {
+    /// To read it by, in a sampled capture.
+    pub fn scan(&self, capture: &Capture, rate_hz: Option<f64>) -> Result<WireScan> {
+        match &capture.opened.data {
+            Data::Sampled(sampled) => WireScan::new(&capture.opened, sampled.as_ref(), &self.spec, rate_hz),
+            Data::Changes(_) => Err(Error::Decode("a file of changes has no stretches".into())),
+        }
     }
 }
 
@@ -741,6 +755,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(measure_clock, module)?)?;
     crate::python_parts::register_in(module)?;
     crate::python_lines::register_in(module)?;
+    crate::python_stretch::register_in(module)?;
     crate::pyramid::python::register_in(module)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_lattice, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::lattice_bins, module)?)?;

@@ -133,7 +133,7 @@ pub struct DataPhase {
 }
 
 /// Clocks of one window by class (`pci-reference`, "Exact clock accounting").
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     pub unknown: u64,
     pub idle: u64,
@@ -183,7 +183,7 @@ impl Counts {
 }
 
 /// What transaction numbers and clocks in rows count from, in a capture that several decoders make up.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Origin {
     pub clocks: u64,
     pub transactions: u64,

@@ -194,9 +194,47 @@ impl WireScan {
         Ok(())
     }
 
+    /// The samples begin at number `stamp` of the capture.
+    pub fn begin_at(&mut self, stamp: u64) {
+        self.stamp = stamp;
+    }
+
+    /// Whether TX_EN was low once, or a frame's begin was seen.
+    pub fn is_in_step(&self) -> bool {
+        self.scan.enabled == Some(false) || self.scan.start.is_some() || !self.scan.frames.is_empty()
+    }
+
+    /// The bytes of the next chunk, up to the first of its samples in which TX_EN is low; whether there is one. The chunk begins
+    /// at byte `offset` of the capture.
+    pub fn push_to_rest(&mut self, offset: u64, bytes: &[u8]) -> Result<bool> {
+        let unit = self.pieces.unit;
+        let skip = before_sample(offset, unit).min(bytes.len());
+        let count = (bytes.len() - skip) / unit;
+        let high = run_of(&bytes[skip..], unit, self.lines.enable, true);
+        let rests = high < count;
+        self.push(if rests { &bytes[..skip + (high + 1) * unit] } else { bytes })?;
+        Ok(rests)
+    }
+
+    /// The same as `finish`, where what was under way at the begin is told elsewhere.
+    pub fn finish_in_step(mut self) -> (SchemaRef, Vec<RecordBatch>) {
+        let in_step = self.is_in_step();
+        let mut frames = std::mem::take(&mut self.scan.frames);
+        frames.extend(self.scan.finish());
+        if !in_step || frames.first().is_some_and(|frame| frame.start.is_none()) {
+            frames.drain(..1.min(frames.len()));
+        }
+        table(&frames, self.time)
+    }
+
     pub fn finish(self) -> (SchemaRef, Vec<RecordBatch>) {
         table(&self.scan.finish(), self.time)
     }
+}
+
+/// Bytes from byte `offset` of a capture to the next sample.
+pub fn before_sample(offset: u64, unit: usize) -> usize {
+    (unit - (offset % unit as u64) as usize) % unit
 }
 
 /// Where the lines of one direction are in a sample.

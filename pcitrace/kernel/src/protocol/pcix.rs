@@ -9,7 +9,7 @@ use crate::block::Word;
 const SET_UP: u32 = 4;
 
 /// What was seen of PCI-X so far.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub struct PciX {
     /// DEVSEL#, STOP# and TRDY# in the clocks of a reset so far, and in how many they were the same.
     pattern: Option<(u8, u32)>,

@@ -153,6 +153,10 @@ impl Sampled for DsView {
         Some(self.samples * self.unit_size as u64)
     }
 
+    fn starts(&self) -> Vec<u64> {
+        self.blocks.iter().map(|block| block.first_sample * self.unit_size as u64).collect()
+    }
+
     fn chunks(&self) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_> {
         let unit = self.unit_size as u64;
         Box::new(self.blocks.iter().flat_map(move |block| {

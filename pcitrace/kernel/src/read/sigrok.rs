@@ -139,6 +139,18 @@ fn sample_members(archive: &Archive, stem: &str) -> Result<Vec<Member>> {
     }
 }
 
+impl Session {
+    /// Members with the byte of the capture at which each begins.
+    fn placed(&self) -> impl Iterator<Item = (u64, &Member)> + Send {
+        let mut offset = 0;
+        self.members.iter().map(move |member| {
+            let start = offset;
+            offset += member.size;
+            (start, member)
+        })
+    }
+}
+
 impl Sampled for Session {
     fn unit_size(&self) -> usize {
         self.unit
@@ -157,10 +169,15 @@ impl Sampled for Session {
     }
 
     fn chunks(&self) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_> {
-        let mut offset = 0;
-        Box::new(self.members.iter().flat_map(move |member| {
-            let start = offset;
-            offset += member.size;
+        self.chunks_from(0)
+    }
+
+    fn starts(&self) -> Vec<u64> {
+        self.placed().map(|(start, _)| start).collect()
+    }
+
+    fn chunks_from(&self, from: u64) -> Box<dyn Iterator<Item = Result<Chunk<'_>>> + Send + '_> {
+        Box::new(self.placed().skip_while(move |&(start, _)| start < from).flat_map(move |(start, member)| {
             if member.size <= WHOLE {
                 let whole = Chunk::load(start, move |buffer| self.archive.inflate(member, buffer));
                 Box::new(std::iter::once(Ok(whole))) as Box<dyn Iterator<Item = _> + Send>

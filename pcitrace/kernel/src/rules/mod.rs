@@ -31,7 +31,7 @@ pub use requests::{Histogram, Requests};
 macro_rules! rules {
     ($($name:ident)*) => {
         /// The rules, in the order of the catalogue.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         pub enum Rule { $($name),* }
 
         pub const RULES: &[Rule] = &[$(Rule::$name),*];

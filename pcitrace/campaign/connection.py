@@ -1,0 +1,88 @@
+"""A client of a Dask cluster: of a scheduler, or of one of this machine that lives as long."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pcitrace.campaign.errors import CampaignError, needs
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["KILLS", "connect"]
+
+CONNECT_S = 10.0
+
+KILLS = 3
+"""Workers that may die under one run, before it is taken for the cause."""
+
+QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
+"""Workers wait for children: a profile of them, every 10 ms, tells nothing and takes time from these."""
+
+
+@contextmanager
+def connect(
+    scheduler: str | None, workers: int | None, say: Callable[[str], None], preload: Sequence[str] = ()
+) -> Iterator[Client]:
+    """Give a client of a scheduler, or of a cluster of this machine that lives as long.
+
+    Parameters
+    ----------
+    scheduler : str or None
+        Its address, such as ``tcp://host:8786``; None: a cluster of our own.
+    workers : int or None
+        Processes of that; as many as the machine runs at once by default.
+    say : callable
+        Told where the dashboard is.
+    preload : sequence of str
+        Modules that the processes of this machine begin with.
+
+    Raises
+    ------
+    CampaignError
+        The scheduler does not answer, or Dask is not installed.
+    """
+    with needs("a campaign"):
+        import dask
+        import distributed
+    for name in ("distributed", "tornado", "asyncio", "bokeh"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    cluster = None
+    dask.config.set({"distributed.scheduler.allowed-failures": KILLS, **QUIET})
+    try:
+        if scheduler is None:
+            # A run has a process of its own, with its own limits: Dask need not watch the memory of the worker.
+            cluster = distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=0,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+                preload=[__name__, *preload],
+            )
+        client = distributed.Client(cluster or scheduler, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        if cluster is not None:
+            cluster.close()
+        raise CampaignError(
+            f"the scheduler {scheduler or 'of this machine'} does not answer ({error}); is its address right, and is "
+            "`dask scheduler` running there?"
+        ) from error
+    try:
+        say(f"dashboard: {client.dashboard_link}")
+        if scheduler is not None and not client.scheduler_info(n_workers=-1)["workers"]:
+            say(f"the scheduler {scheduler} has no workers yet: `dask worker {scheduler} --nthreads 1` starts one")
+        yield client
+    finally:
+        client.close(timeout=2)
+        if cluster is not None:
+            cluster.close(timeout=10)
+
+
+def dask_setup(worker: object) -> None:
+    """Have a worker of this machine leave Ctrl-C to who started it; Dask calls this by its name."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
