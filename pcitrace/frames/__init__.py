@@ -15,7 +15,7 @@ from pcitrace.facts import LEAST_FRAME_BYTES
 from pcitrace.frames import csrtimes
 from pcitrace.frames.again import Readings, read_again
 from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
-from pcitrace.frames.margins import doubted, judge
+from pcitrace.frames.margins import FEW, doubted, judge
 from pcitrace.frames.matching import Ends, HostTraffic, Link, Matched, match_hosts
 from pcitrace.frames.queueing import waited
 from pcitrace.instrument.conditions import condition
@@ -120,9 +120,10 @@ def build(
         ends, columns, drops = match_hosts(hosts, link, sequence)
     judge(ends, columns, readings, by_rule)
     untold: tuple[str, ...] = ()
+    columns = _only(~_never_sent(ends, columns), columns, drops)
     if readings:
         all_rows = len(columns["sender"])
-        columns = _supported(columns, drops)
+        columns = _only(_supported(columns), columns, drops)
         untold = _untold(hosts, all_rows - len(columns["sender"]))
     names = list(hosts)
     _timing(columns, link)
@@ -163,11 +164,28 @@ def _disproved(hosts: Mapping[str, HostTraffic], link: Link) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _supported(columns: dict[str, Any], drops: list[dict[str, Any]]) -> dict[str, Any]:
-    """Leave out the rows of which nothing is sure and that are on no wire: nothing says that they are frames."""
+def _never_sent(ends: Mapping[str, Ends], columns: dict[str, Any]) -> Booleans:
+    """Return the row that a captured wire disproves: what seemed to be sent, while nothing was on it all the time.
+
+    A card that only receives reads descriptors, one after the other, as if they were one frame. It stays in the drop
+    log. Where more seem to be sent, it is the wire that is doubtful, and a finding says so.
+    """
+    silent = [
+        name for name, end in ends.items() if end.wire is not None and not len(end.wire) and len(end.sends) <= FEW
+    ]
+    return np.asarray(np.isin(columns["sender"], silent) & (columns["receive_row"] < 0))
+
+
+def _supported(columns: dict[str, Any]) -> Booleans:
+    """Return the rows of which anything is sure, or that are on a wire: of others nothing says that they are frames."""
     keep = columns["wire_row"] >= 0
     for name in ("dma_start_us", "dma_end_us", "rx_dma_start_us", "rx_dma_end_us"):
         keep |= ~np.isnan(columns[name])
+    return np.asarray(keep)
+
+
+def _only(keep: Booleans, columns: dict[str, Any], drops: list[dict[str, Any]]) -> dict[str, Any]:
+    """Leave out the other rows, in what was dropped too."""
     number = np.where(keep, np.cumsum(keep) - 1, -1)
     for dropped in drops:
         dropped["frame"] = pick(number, dropped["frame"])
