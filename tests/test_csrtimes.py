@@ -96,7 +96,7 @@ def test_the_search_does_not_drop_a_reading_whose_gain_comes_later() -> None:
     assert found.last.tolist() == list(range(30))
 
 
-@pytest.mark.parametrize(("family", "seed"), [("wide66", 501), ("mixed", 501)])
+@pytest.mark.parametrize(("family", "seed"), [("wide66", 501), ("mixed", 501), ("fcs", 801)])
 def test_what_an_interrupt_handler_did_before_it_answered_is_no_part_of_the_doorbell(
     tmp_path: Path, family: str, seed: int
 ) -> None:

@@ -85,18 +85,21 @@ def add(ends: Mapping[str, Ends], columns: dict[str, Any]) -> dict[str, Labels]:
 
 
 def _as_the_other(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
-    """Make null when doorbells of several accesses began, where those of the other host are of one.
+    """Make null when doorbells began that have more accesses than those of the other host, if that sends too.
 
     Without addresses, what an interrupt handler did just before it answered looks like a part of each doorbell. The
-    driver of the host that asks does it alone.
+    driver of the host that asks rings alone.
     """
     first, last = (columns[name] for name in TIMES)
-    several = {name: (columns["sender"] == name) & (first < last) for name in ends}
-    alone = {name: (columns["sender"] == name) & (first == last) for name in ends}
-    mostly = {name: several[name].sum() > alone[name].sum() for name in ends if (several[name] | alone[name]).any()}
-    for name, many in mostly.items():
-        if many and not all(mostly.values()) and not (ends[name].host.traffic.csr.address >= 0).any():
-            first[several[name]] = np.nan
+    rows, before = dict[str, Integers](), dict[str, Integers]()
+    for name, end in ends.items():
+        rows[name] = np.flatnonzero((columns["sender"] == name) & ~np.isnan(first) & ~np.isnan(last))
+        at, until = (np.searchsorted(end.host.traffic.csr.first_attempt_us, one[rows[name]]) for one in (first, last))
+        before[name] = until - at
+    for name, other in ((one, two) for one in ends for two in ends if one != two):
+        if (columns["sender"] == other).any() and not (ends[name].host.traffic.csr.address >= 0).any():
+            usual = np.median(before[other]) if len(before[other]) else 0.0
+            first[rows[name][before[name] > usual]] = np.nan
 
 
 def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
