@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 import peers
-import spectrum
 import traffic
 from numpy.typing import NDArray
 
@@ -145,9 +144,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=REPOSITORY / "docs" / "benchmarks.md")
     parser.add_argument("--samples", type=int, default=100_000_000, help="of the 16-bit trace (default: %(default)s)")
-    parser.add_argument(
-        "--spectrum", type=int, default=20_000_000, help="samples of each trace of the spectrum (default: %(default)s)"
-    )
     args = parser.parse_args()
     count = args.samples
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
@@ -169,7 +165,6 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        page += spectrum.page(args.spectrum, work, 15)
         whole, ten, small = work / "whole.sr", work / "ten.sr", work / "small.sr"
         write_sr(whole, u16)
         write_sr(ten, u16[:10_000_000])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 import zipfile
 from pathlib import Path
 from random import Random
@@ -49,6 +51,33 @@ def test_memory_is_bounded(members: int, suffix: str, tmp_path: Path) -> None:
     assert status == 0
     assert f": {transactions} transactions" in stdout
     assert kib < 150_000, "the samples are 200 MB"
+
+
+TRACE = Path(__file__).parent.parent / "fixtures" / "traces" / "blue33_seq6" / "bus.vcd.gz"
+
+
+def repeated(path: Path, times: int) -> int:
+    """The fixture's VCD so many times in a row; its bytes."""
+    head, body = gzip.decompress(TRACE.read_bytes()).split(b"$enddefinitions $end", 1)
+    span = int(re.findall(rb"(?m)^#(\d+)", body)[-1])
+    with path.open("wb") as out:
+        out.write(head + b"$enddefinitions $end")
+        for nth in range(times):
+            later = re.sub(rb"(?m)^#(\d+)", lambda stamp, by=nth * span: b"#%d" % (int(stamp[1]) + by), body)
+            out.write(later.rstrip() + b"\n")
+    return path.stat().st_size
+
+
+def test_a_vcd_needs_less_memory_than_it_is_long(tmp_path: Path) -> None:
+    """What is kept of the check at opening is a fraction of it; the changes themselves are never all there."""
+    needed = []
+    for times in (1, 9):
+        size = repeated(tmp_path / "bus.vcd", times)
+        status, _, kib = peak_memory(["decode", str(tmp_path / "bus.vcd"), "-o", str(tmp_path / "t.parquet")])
+        assert status == 0
+        needed.append((size, 1024 * kib))
+    (short, of_short), (long, of_long) = needed
+    assert of_long - of_short < 0.75 * (long - short)
 
 
 @pytest.fixture(scope="module")

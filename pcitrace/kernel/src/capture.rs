@@ -113,6 +113,11 @@ pub trait Changes: Send + Sync {
     fn gaps(&self) -> &[(u64, u64)];
     /// All changes of the given limbs (of channels as `Capture::channels` numbers them), in the order asked.
     fn signals(&self, limbs: &[Limb]) -> Result<Vec<Signal>>;
+    /// The same in parts, one after the other in time: what is before and behind the end of a part is never at the same time.
+    /// `take` says whether to go on.
+    fn parts(&self, limbs: &[Limb], take: &mut dyn FnMut(&[Signal]) -> Result<bool>) -> Result<()> {
+        take(&self.signals(limbs)?).map(|_| ())
+    }
 }
 
 /// The changes of 64 bits of a channel. Before the first one every bit is unknown.
@@ -137,6 +142,26 @@ impl Signal {
         }
         self.times.push(time);
         self.values.push(value);
+    }
+
+    /// Takes away the changes at `time` and later.
+    pub fn split_off(&mut self, time: u64) -> Signal {
+        let at = self.times.partition_point(|&before| before < time);
+        let behind = |bits: &mut Vec<u64>| bits.split_off(at.min(bits.len()));
+        Signal {
+            times: behind(&mut self.times),
+            values: behind(&mut self.values),
+            unknown: behind(&mut self.unknown),
+            high_z: behind(&mut self.high_z),
+        }
+    }
+
+    /// The same changes as another one, in the memory that there is.
+    pub fn set(&mut self, other: &Signal) {
+        self.times.clone_from(&other.times);
+        self.values.clone_from(&other.values);
+        self.unknown.clone_from(&other.unknown);
+        self.high_z.clone_from(&other.high_z);
     }
 
     #[inline(never)]

@@ -1,8 +1,9 @@
-//! The cells of a column, as they come: values in vectors, bits in words.
+//! The cells of a column, as they come: values in lanes, bits in words.
 
 use crate::columns::{Context, Part};
+use crate::lane::{Lane, Rooms};
 use arrow::array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::UInt8Type;
 use std::ptr::copy_nonoverlapping;
 use std::sync::Arc;
@@ -14,18 +15,27 @@ pub struct Cells {
     pub nullable: bool,
     /// The names that cells may hold, by bus.
     pub lists: Arc<Vec<Vec<Name>>>,
-    pub floats: Vec<f64>,
-    pub integers: Vec<u64>,
+    pub floats: Lane<f64>,
+    pub integers: Lane<u64>,
     /// Small numbers, or places in the list of names.
-    pub bytes: Vec<u8>,
-    pub texts: Vec<u8>,
+    pub bytes: Lane<u8>,
+    pub texts: Lane<u8>,
     /// Where in `texts` each text begins, and the last one ends.
-    pub offsets: Vec<i32>,
+    pub offsets: Lane<i32>,
     pub flags: Bits,
     pub valid: Bits,
 }
 
 impl Cells {
+    /// Room for so many rows of texts.
+    pub fn make_text_room(&mut self, rows: usize, rooms: &mut Rooms) {
+        let longest = self.lists.iter().flatten().map(|name| name.text.len()).max().unwrap_or(0);
+        // Half of what fits in one go is the mean of long names; and what is copied in one go needs room at the end.
+        let bytes = rows * longest.min(NAME_BYTES / 2) + rows.min(AT_ONCE) * longest.max(NAME_BYTES);
+        rooms.make(&mut self.texts, bytes);
+        rooms.make(&mut self.offsets, rows + 1);
+    }
+
     pub fn texts<R>(&mut self, part: &Part<R>, cell: impl for<'a> Fn(&Context<'a>, &R) -> Option<&'a str>) {
         for (context, row) in rows(part) {
             self.texts.extend_from_slice(cell(&context, row).unwrap_or_default().as_bytes());
@@ -41,20 +51,21 @@ impl Cells {
         } else {
             let names = self.lists[part.0.bus.index].as_slice();
             let count = part.1.len();
-            let mut end = self.texts.len();
+            let before = self.texts.len();
+            let mut end = before;
             // Of a name all of the padding is copied, as far as it is there; what is behind its end is written over.
             let longest = names.iter().map(|name| name.text.len()).max().unwrap_or(0).max(NAME_BYTES);
             self.texts.reserve(count * longest);
-            let texts = self.texts.as_mut_ptr();
+            let texts = self.texts.spare().as_mut_ptr().cast::<u8>();
             self.offsets.extend(rows(part).map(|(context, row)| {
                 if let Some(code) = cell(&context, row) {
                     // Safety: there is room for so many bytes of each of these rows.
-                    end += unsafe { names[usize::from(code)].write_to(texts.add(end)) };
+                    end += unsafe { names[usize::from(code)].write_to(texts.add(end - before)) };
                 }
                 end as i32
             }));
-            // Safety: everything before was written.
-            unsafe { self.texts.set_len(end) };
+            // Safety: so many were written.
+            unsafe { self.texts.wrote(end - before) };
         }
         self.validity(part, |context, row| cell(context, row).is_some());
     }
@@ -96,23 +107,22 @@ impl Cells {
         self.integers.extend_from_slice(&more.integers);
         self.bytes.extend_from_slice(&more.bytes);
         self.texts.extend_from_slice(&more.texts);
-        self.offsets.extend(more.offsets[1..].iter().map(|offset| before + offset));
+        self.offsets.extend(more.offsets.iter().skip(1).map(|offset| before + offset));
         self.flags.append(&more.flags);
         self.valid.append(&more.valid);
     }
 
     pub fn into_codes(self, bus: usize) -> ArrayRef {
         let names = StringArray::from_iter_values(self.lists[bus].iter().map(|name| name.text.as_str()));
-        let codes = PrimitiveArray::<UInt8Type>::new(self.bytes.into(), self.valid.into_nulls());
+        let codes = PrimitiveArray::<UInt8Type>::new(self.bytes.into_buffer().into(), self.valid.into_nulls());
         Arc::new(DictionaryArray::new(codes, Arc::new(names)))
     }
 
     pub fn into_texts(self) -> ArrayRef {
         // Safety: each offset is the length of the texts when it was pushed, and the texts are whole strings.
         unsafe {
-            let offsets = OffsetBuffer::new_unchecked(ScalarBuffer::from(self.offsets));
-            let texts = Buffer::from_vec(self.texts);
-            Arc::new(StringArray::new_unchecked(offsets, texts, self.valid.into_nulls()))
+            let offsets = OffsetBuffer::new_unchecked(ScalarBuffer::from(self.offsets.into_buffer()));
+            Arc::new(StringArray::new_unchecked(offsets, self.texts.into_buffer(), self.valid.into_nulls()))
         }
     }
 }
@@ -123,12 +133,14 @@ fn rows<'a, R>(&(context, rows): &Part<'a, R>) -> impl ExactSizeIterator<Item = 
     rows.iter().enumerate().map(move |(nth, row)| (Context { number: context.number + nth as u64, ..context }, row))
 }
 
-pub fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, valid: Bits) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(values.into(), valid.into_nulls()))
+pub fn primitive<T: ArrowPrimitiveType>(values: Lane<T::Native>, valid: Bits) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(values.into_buffer().into(), valid.into_nulls()))
 }
 
 /// Most names are shorter; they are copied in one go.
-pub const NAME_BYTES: usize = 24;
+const NAME_BYTES: usize = 24;
+/// Rows that are added at a time, mostly no more.
+const AT_ONCE: usize = 1024;
 
 pub struct Name {
     text: String,
@@ -164,7 +176,7 @@ impl Name {
 /// A column of bits, 64 at a time.
 #[derive(Clone, Default)]
 pub struct Bits {
-    pub words: Vec<u64>,
+    pub words: Lane<u64>,
     count: usize,
 }
 
@@ -204,7 +216,7 @@ impl Bits {
     }
 
     pub fn finish(self) -> BooleanBuffer {
-        BooleanBuffer::new(Buffer::from_vec(self.words), 0, self.count)
+        BooleanBuffer::new(self.words.into_buffer(), 0, self.count)
     }
 
     /// As validity: None where there is no null.

@@ -1,7 +1,8 @@
 //! Rows to Arrow columns, as they come: a decoder's rows are few enough to lie in the nearest cache when they are taken.
 
-use crate::cells::{Cells, NAME_BYTES, Name, primitive};
+use crate::cells::{Cells, Name, primitive};
 use crate::error::{Error, Result};
+use crate::lane::Rooms;
 use crate::layout::Layout;
 use crate::pipeline::BusTables;
 use crate::rows::Origin;
@@ -163,11 +164,13 @@ pub struct Sheet<R: 'static> {
     columns: Arc<Columns<R>>,
     cells: Vec<Cells>,
     rows: usize,
+    /// Rows that there is room for; texts may need more.
+    room: usize,
 }
 
 impl<R> Clone for Sheet<R> {
     fn clone(&self) -> Self {
-        Sheet { columns: self.columns.clone(), cells: self.cells.clone(), rows: self.rows }
+        Sheet { columns: self.columns.clone(), cells: self.cells.clone(), rows: self.rows, room: 0 }
     }
 }
 
@@ -181,43 +184,51 @@ impl<R> Sheet<R> {
                 }
                 _ => Vec::new(),
             };
-            Cells {
-                coded: columns.coded,
-                nullable: column.nullable,
-                lists: Arc::new(lists),
-                offsets: vec![0],
-                ..Cells::default()
+            let mut cells =
+                Cells { coded: columns.coded, nullable: column.nullable, lists: Arc::new(lists), ..Cells::default() };
+            if matches!(column.fill, Fill::Text(_)) || matches!(column.fill, Fill::Name(..)) && !columns.coded {
+                cells.offsets.push(0);
             }
+            cells
         };
-        Sheet { columns: columns.clone(), cells: columns.chosen.iter().map(cells).collect(), rows: 0 }
+        Sheet { columns: columns.clone(), cells: columns.chosen.iter().map(cells).collect(), rows: 0, room: 0 }
     }
 
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Makes room for so many rows more.
+    /// Makes room for so many rows in all.
     pub fn reserve(&mut self, rows: usize) {
+        if rows > self.room {
+            let mut counted = Rooms::default();
+            self.make_room(rows, &mut counted);
+            self.make_room(rows, &mut Rooms::of(counted.bytes));
+            self.room = rows;
+        }
+    }
+
+    fn make_room(&mut self, rows: usize, rooms: &mut Rooms) {
         for (column, cells) in self.columns.chosen.iter().zip(&mut self.cells) {
             match column.fill {
-                Fill::Float(_) => cells.floats.reserve(rows),
-                Fill::Integer(_) => cells.integers.reserve(rows),
-                Fill::Byte(_) => cells.bytes.reserve(rows),
-                Fill::Name(..) if self.columns.coded => cells.bytes.reserve(rows),
-                Fill::Name(..) | Fill::Text(_) => {
-                    cells.offsets.reserve(rows);
-                    cells.texts.reserve(NAME_BYTES / 2 * rows);
-                }
-                Fill::Flag(_) => cells.flags.words.reserve(rows / 64 + 1),
+                Fill::Float(_) => rooms.make(&mut cells.floats, rows),
+                Fill::Integer(_) => rooms.make(&mut cells.integers, rows),
+                Fill::Byte(_) => rooms.make(&mut cells.bytes, rows),
+                Fill::Name(..) if self.columns.coded => rooms.make(&mut cells.bytes, rows),
+                Fill::Name(..) | Fill::Text(_) => cells.make_text_room(rows, rooms),
+                Fill::Flag(_) => rooms.make(&mut cells.flags.words, rows / 64 + 1),
             }
             if column.nullable {
-                cells.valid.words.reserve(rows / 64 + 1);
+                rooms.make(&mut cells.valid.words, rows / 64 + 1);
             }
         }
     }
 
     pub fn add(&mut self, part: &Part<R>) {
         self.rows += part.1.len();
+        if self.rows > self.room {
+            self.reserve(self.rows.max(2 * self.room));
+        }
         for (column, cells) in self.columns.chosen.iter().zip(&mut self.cells) {
             match column.fill {
                 Fill::Text(fill) | Fill::Name(fill, _) => fill(part, cells),

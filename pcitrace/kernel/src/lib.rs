@@ -14,6 +14,7 @@ pub mod fst;
 pub mod in_order;
 pub mod interrupt;
 pub mod keep;
+pub mod lane;
 pub mod lattice;
 pub mod layout;
 pub mod lines;

@@ -8,7 +8,10 @@ use crate::capture::{Changes, Limb, Signal};
 use crate::clocking::Decoder;
 use crate::error::Result;
 use crate::layout::{BusSpec, EVENT_LINES, Layout, Source};
+use crate::wire::levels;
 use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::slice::Iter;
 
 /// Lines whose unknown values are noted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,56 +189,113 @@ impl Packing {
     }
 }
 
-/// Reads one signal forward in time.
+/// Reads one limb forward in time, part by part.
 struct Cursor {
     limb: Limb,
-    signal: Signal,
     next: usize,
 }
 
 impl Cursor {
     /// Goes on to the last change before `time`; the values, if there was one.
-    fn advance(&mut self, time: u64) -> Option<(u64, u64, u64)> {
-        let times = &self.signal.times;
+    fn advance(&mut self, signal: &Signal, time: u64) -> Option<(u64, u64, u64)> {
         let before = self.next;
-        while self.next < times.len() && times[self.next] < time {
+        while self.next < signal.times.len() && signal.times[self.next] < time {
             self.next += 1;
         }
         (self.next > before).then(|| {
             let at = self.next - 1;
             let of = |bits: &[u64]| bits.get(at).copied().unwrap_or(0);
-            (self.signal.values[at], of(&self.signal.unknown), of(&self.signal.high_z))
+            (signal.values[at], of(&signal.unknown), of(&signal.high_z))
         })
     }
 }
 
-/// Times at which CLK goes from 0 to 1.
-fn rises(clk: &Signal, source: Source, gaps: &[(u64, u64)]) -> Vec<u64> {
-    let level = |at: usize| {
-        let bad = |bits: &[u64]| bits.get(at).is_some_and(|bits| bits >> source.shift() & 1 != 0);
-        (!bad(&clk.unknown) && !bad(&clk.high_z))
-            .then(|| (clk.values[at] >> source.shift() & 1 != 0) ^ source.active_low)
-    };
-    let mut rises = Vec::new();
-    let mut gaps = gaps.iter().peekable();
-    let mut before = None;
-    for (at, &time) in clk.times.iter().enumerate() {
-        if clk.times.get(at + 1) == Some(&time) {
-            continue;
+/// Finds where CLK goes from 0 to 1, part by part.
+struct Rises<'a> {
+    clk: Source,
+    gaps: Peekable<Iter<'a, (u64, u64)>>,
+    before: Option<bool>,
+}
+
+impl Rises<'_> {
+    /// The times of the next ones.
+    fn of(&mut self, clk: &Signal) -> Vec<u64> {
+        let mut rises = Vec::new();
+        for (time, now) in levels(clk, &self.clk) {
+            // Both are in order of time, and gaps do not overlap.
+            while self.gaps.next_if(|&&(_, to)| to < time).is_some() {}
+            if self.before == Some(false)
+                && now == Some(true)
+                && self.gaps.peek().is_none_or(|&&(from, _)| time <= from)
+            {
+                rises.push(time);
+            }
+            self.before = now;
         }
-        let now = level(at);
-        // Both are in order of time, and gaps do not overlap.
-        while gaps.next_if(|&&(_, to)| to < time).is_some() {}
-        if before == Some(false) && now == Some(true) && gaps.peek().is_none_or(|&&(from, _)| time <= from) {
-            rises.push(time);
-        }
-        before = now;
+        rises
     }
-    rises
 }
 
 /// Records pushed at a time.
 const BATCH: usize = 4096;
+
+/// Makes records of changes.
+struct Recorder<'a> {
+    packing: Packing,
+    cursors: Vec<Cursor>,
+    /// As it stands.
+    record: Vec<u64>,
+    gaps: Peekable<Iter<'a, (u64, u64)>>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Recorder<'a> {
+    fn new(mut packing: Packing, limbs: &[Limb], gaps: &'a [(u64, u64)]) -> Self {
+        // Before its first change every line is unknown.
+        let mut record = vec![0u64; packing.words];
+        for &flag in packing.flags.values() {
+            record[flag / 64] |= 1 << (flag % 64);
+        }
+        for &limb in limbs {
+            packing.update(&mut record, limb, 0, !0, 0);
+        }
+        let cursors = limbs.iter().map(|&limb| Cursor { limb, next: 0 }).collect();
+        Recorder { packing, cursors, record, gaps: gaps.iter().peekable(), bytes: Vec::new() }
+    }
+
+    /// The changes before `time` hold.
+    fn advance(&mut self, signals: &[Signal], time: u64) {
+        for (cursor, signal) in self.cursors.iter_mut().zip(signals) {
+            if let Some((value, unknown, high_z)) = cursor.advance(signal, time) {
+                self.packing.update(&mut self.record, cursor.limb, value, unknown, high_z);
+            }
+        }
+    }
+
+    /// The clocks at these times.
+    fn push(&mut self, signals: &[Signal], times: &[u64], decoder: &mut Decoder) {
+        let mut from = 0;
+        for (index, &time) in times.iter().enumerate() {
+            if self.gaps.next_if(|&&(_, end)| end < time).is_some() {
+                while self.gaps.next_if(|&&(_, end)| end < time).is_some() {}
+                decoder.push_stamped(&self.bytes, &times[from..index]);
+                self.bytes.clear();
+                from = index;
+                decoder.gap();
+            }
+            self.advance(signals, time);
+            self.bytes.extend(self.record.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        decoder.push_stamped(&self.bytes, &times[from..]);
+        self.bytes.clear();
+    }
+
+    /// What is left of a part changes after its last clock.
+    fn end_part(&mut self, signals: &[Signal]) {
+        self.advance(signals, u64::MAX);
+        self.cursors.iter_mut().for_each(|cursor| cursor.next = 0);
+    }
+}
 
 /// Decodes one bus of a capture of changes, up to a time or all of it. `make` builds its decoder; `batch` is called after each batch of records with the
 /// share that is done.
@@ -246,54 +306,30 @@ pub fn decode(
     make: impl FnOnce(Layout) -> Decoder,
     mut batch: impl FnMut(&mut Decoder, f64) -> Result<()>,
 ) -> Result<Decoder> {
-    let mut packing = Packing::new(spec)?;
+    let packing = Packing::new(spec)?;
     let mut decoder = make(packing.layout.clone());
+    let (clk, gaps) = (packing.clk, changes.gaps());
     let limbs = packing.limbs();
     let mut wanted = limbs.clone();
-    wanted.push(packing.clk.limb());
-    let mut signals = changes.signals(&wanted)?;
-    let clk = signals.pop().unwrap_or_default();
-    if let Some(rules) = &mut decoder.rules {
-        rules.watch_changes(&clk, packing.clk, changes.gaps());
-    }
-    let mut rises = rises(&clk, packing.clk, changes.gaps());
-    if let Some(until) = until {
-        rises.truncate(rises.partition_point(|&time| time <= until));
-    }
-    let mut cursors: Vec<Cursor> =
-        limbs.iter().zip(signals).map(|(&limb, signal)| Cursor { limb, signal, next: 0 }).collect();
-
-    // Before its first change every line is unknown.
-    let mut record = vec![0u64; packing.words];
-    for &flag in packing.flags.values() {
-        record[flag / 64] |= 1 << (flag % 64);
-    }
-    for limb in limbs {
-        packing.update(&mut record, limb, 0, !0, 0);
-    }
-    let mut gaps = changes.gaps().iter().peekable();
-    let mut bytes = Vec::with_capacity(BATCH * packing.words * 8);
-    for (done, times) in rises.chunks(BATCH).enumerate() {
-        let mut from = 0;
-        for (index, &time) in times.iter().enumerate() {
-            if gaps.next_if(|&&(_, end)| end < time).is_some() {
-                while gaps.next_if(|&&(_, end)| end < time).is_some() {}
-                decoder.push_stamped(&bytes, &times[from..index]);
-                bytes.clear();
-                from = index;
-                decoder.gap();
-            }
-            for cursor in &mut cursors {
-                if let Some((value, unknown, high_z)) = cursor.advance(time) {
-                    packing.update(&mut record, cursor.limb, value, unknown, high_z);
-                }
-            }
-            bytes.extend(record.iter().flat_map(|word| word.to_le_bytes()));
+    wanted.push(clk.limb());
+    let mut rises = Rises { clk, gaps: gaps.iter().peekable(), before: None };
+    let mut recorder = Recorder::new(packing, &limbs, gaps);
+    changes.parts(&wanted, &mut |signals| {
+        let [signals @ .., clk_signal] = signals else { return Ok(false) };
+        if let Some(rules) = &mut decoder.rules {
+            rules.watch_changes(clk_signal, clk, gaps);
         }
-        decoder.push_stamped(&bytes, &times[from..]);
-        bytes.clear();
-        batch(&mut decoder, (done * BATCH + times.len()) as f64 / rises.len() as f64)?;
-    }
+        let mut times = rises.of(clk_signal);
+        let all = times.len();
+        times.truncate(until.map_or(all, |until| times.partition_point(|&time| time <= until)));
+        for times in times.chunks(BATCH) {
+            recorder.push(signals, times, &mut decoder);
+            let share = times.last().map_or(0.0, |&last| last as f64 / changes.end().max(1) as f64);
+            batch(&mut decoder, share)?;
+        }
+        recorder.end_part(signals);
+        Ok(times.len() == all)
+    })?;
     decoder.finish();
     batch(&mut decoder, 1.0)?;
     Ok(decoder)

@@ -489,17 +489,16 @@ pub fn clock_mhz(capture: &Capture, clk: Source, rate_hz: Option<f64>) -> Result
             TimeBase::per_second(rate)
         }
         Data::Changes(changes) => {
-            let signals = changes.signals(&[clk.limb()])?;
             let mut high = Some(true);
-            for (time, level) in levels(&signals[0], &clk) {
-                if high == Some(false) && level == Some(true) {
-                    rises.push(time);
-                    if rises.len() == MEASURED_RISES {
-                        break;
+            changes.parts(&[clk.limb()], &mut |signals| {
+                for (time, level) in levels(&signals[0], &clk) {
+                    if high == Some(false) && level == Some(true) && rises.len() < MEASURED_RISES {
+                        rises.push(time);
                     }
+                    high = level;
                 }
-                high = level;
-            }
+                Ok(rises.len() < MEASURED_RISES)
+            })?;
             TimeBase::ticks(changes.tick())
         }
     };

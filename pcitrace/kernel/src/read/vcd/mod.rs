@@ -47,11 +47,11 @@ pub fn open(text: Text, timescale: Option<&str>) -> Result<Capture> {
     let mut vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: None };
     // The whole body is checked now, so that a damaged file is refused by whatever opens it.
     let all = vcd.header.nets.limbs().take(MAX_KEPT_LIMBS + 1).collect::<Vec<_>>();
-    let kept = if all.len() <= MAX_KEPT_LIMBS { all } else { Vec::new() };
-    let merged = vcd.scan_body(&kept, MAX_KEPT_BYTES)?;
-    vcd.end = merged.end;
-    vcd.gaps = merged.gaps();
-    vcd.kept = merged.kept.filter(|_| !kept.is_empty()).map(|pieces| (kept, pieces));
+    let wanted = if all.len() <= MAX_KEPT_LIMBS { all } else { Vec::new() };
+    let (body, kept) = vcd.check_body(&wanted, MAX_KEPT_BYTES)?;
+    vcd.end = body.end;
+    vcd.gaps = body.gaps();
+    vcd.kept = kept.filter(|_| !wanted.is_empty()).map(|pieces| (wanted, pieces));
     Ok(Capture {
         path: vcd.text.path().into(),
         format: "vcd",
@@ -76,58 +76,94 @@ impl Changes for Vcd {
     }
 
     fn signals(&self, limbs: &[Limb]) -> Result<Vec<Signal>> {
-        let nets: Vec<NetLimb> =
-            limbs.iter().map(|limb| (self.header.channel_nets[limb.channel], limb.index)).collect();
-        let mut distinct = nets.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let mut signals = vec![Signal::default(); distinct.len()];
-        let width = |&(net, limb): &NetLimb| self.header.nets.width(net) - 64 * limb;
-        match &self.kept {
-            Some((all, pieces)) => {
-                let places: Vec<Option<usize>> = distinct.iter().map(|net| all.binary_search(net).ok()).collect();
-                for piece in pieces {
-                    let times = piece.stamps.times();
-                    for ((net, place), signal) in distinct.iter().zip(&places).zip(&mut signals) {
-                        if let Some(place) = *place {
-                            piece.signals[place].unpack(width(net), &times, signal);
-                        }
-                    }
-                }
-            }
-            None => {
-                // Each is let go when it was unpacked.
-                for piece in self.scan_body(&distinct, usize::MAX)?.kept.unwrap_or_default() {
-                    let times = piece.stamps.times();
-                    for ((net, packed), signal) in distinct.iter().zip(&piece.signals).zip(&mut signals) {
-                        packed.unpack(width(net), &times, signal);
-                    }
-                }
-            }
-        }
-        let mut uses = vec![0; distinct.len()];
-        let slots: Vec<usize> = nets.iter().map(|net| distinct.partition_point(|d| d < net)).collect();
-        slots.iter().for_each(|&slot| uses[slot] += 1);
-        Ok(slots
-            .into_iter()
-            .map(|slot| {
-                uses[slot] -= 1;
-                if uses[slot] == 0 { std::mem::take(&mut signals[slot]) } else { signals[slot].clone() }
-            })
-            .collect())
+        let nets = self.nets_of(limbs);
+        let mut signals = vec![Signal::default(); nets.len()];
+        self.for_each_piece(&nets, |piece, places| {
+            self.unpack(piece, &nets, places, &mut signals);
+            Ok(true)
+        })?;
+        Ok(signals)
+    }
+
+    fn parts(&self, limbs: &[Limb], take: &mut dyn FnMut(&[Signal]) -> Result<bool>) -> Result<()> {
+        let nets = self.nets_of(limbs);
+        let mut signals = vec![Signal::default(); nets.len()];
+        let mut goes_on = true;
+        self.for_each_piece(&nets, |piece, places| {
+            self.unpack(piece, &nets, places, &mut signals);
+            // What changes at the last time of a piece may change once more in the next.
+            let last: Vec<Signal> = signals.iter_mut().map(|signal| signal.split_off(piece.stamps.last())).collect();
+            goes_on = take(&signals)?;
+            signals.iter_mut().zip(&last).for_each(|(signal, last)| signal.set(last));
+            Ok(goes_on)
+        })?;
+        if goes_on { take(&signals).map(|_| ()) } else { Ok(()) }
     }
 }
 
 impl Vcd {
-    /// The changes of the given limbs, in order of their nets, if they take no more than `most` bytes.
-    fn scan_body(&self, wanted: &[NetLimb], most: usize) -> Result<Merged> {
+    fn nets_of(&self, limbs: &[Limb]) -> Vec<NetLimb> {
+        limbs.iter().map(|limb| (self.header.channel_nets[limb.channel], limb.index)).collect()
+    }
+
+    /// Gives the pieces in order of time, and where in them each of `nets` is; `take` says whether to go on.
+    fn for_each_piece(
+        &self,
+        nets: &[NetLimb],
+        mut take: impl FnMut(&Kept, &[Option<usize>]) -> Result<bool>,
+    ) -> Result<()> {
+        let places = |all: &[NetLimb]| -> Vec<_> { nets.iter().map(|net| all.binary_search(net).ok()).collect() };
+        if let Some((all, pieces)) = &self.kept {
+            let places = places(all);
+            for piece in pieces {
+                if !take(piece, &places)? {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let mut distinct = nets.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let places = places(&distinct);
+        self.scan_body(&distinct, &mut |piece| take(&piece, &places)).map(|_| ())
+    }
+
+    /// Appends the changes in a piece to those of each net.
+    fn unpack(&self, piece: &Kept, nets: &[NetLimb], places: &[Option<usize>], signals: &mut [Signal]) {
+        let times = piece.stamps.times();
+        for ((&(net, limb), place), signal) in nets.iter().zip(places).zip(signals) {
+            if let Some(place) = *place {
+                piece.signals[place].unpack(self.header.nets.width(net) - 64 * limb, &times, signal);
+            }
+        }
+    }
+
+    /// Checks the body and keeps the changes of some limbs, if they take no more than `most` bytes.
+    fn check_body(&self, wanted: &[NetLimb], most: usize) -> Result<(Body, Option<Vec<Kept>>)> {
+        let (mut pieces, mut bytes) = (Vec::new(), 0);
+        let body = self.scan_body(wanted, &mut |piece| {
+            bytes += piece.bytes();
+            if bytes <= most {
+                pieces.push(piece);
+            } else {
+                pieces.clear();
+            }
+            Ok(bytes <= most)
+        })?;
+        Ok((body, (bytes <= most).then_some(pieces)))
+    }
+
+    /// Gives the changes of the given limbs, which are in order of their nets, piece by piece, until `take` says that it wants
+    /// no more; all of the body is checked.
+    fn scan_body(&self, wanted: &[NetLimb], take: &mut dyn FnMut(Kept) -> Result<bool>) -> Result<Body> {
         let slots = Slots::new(&self.header.nets, wanted);
         let checked_only = Slots::new(&self.header.nets, &[]);
         let scan_piece = |piece: &Piece, keep: bool| {
             scan(&piece.text, &self.header.nets, if keep { &slots } else { &checked_only })
                 .map_err(|Wrong { at, what }| damaged(&self.text, piece.offset + at as u64, &what))
         };
-        let mut merged = Merged { kept: Some(Vec::new()), left: most, end: 0, switches: Vec::new() };
+        let mut body = Body::default();
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let mut pieces = Pieces::new(&self.text, self.body)?;
         let pieces = std::iter::from_fn(move || pieces.next().transpose());
@@ -145,14 +181,16 @@ impl Vcd {
                     return Err(self.text.wrong_at(head.offset, too_long("a comment or value")));
                 }
                 piece = head;
-                scan = scan_piece(&piece, merged.kept.is_some());
+                scan = scan_piece(&piece, keep.load(Ordering::Relaxed));
             }
             let scan = scan?;
             if scan.unfinished {
                 unfinished = Some(piece);
-            } else {
-                merged.append(scan, &piece, &self.text)?;
-                keep.store(merged.kept.is_some(), Ordering::Relaxed);
+                return Ok(());
+            }
+            let kept = body.add(scan, &piece, &self.text)?;
+            if keep.load(Ordering::Relaxed) {
+                keep.store(take(kept)?, Ordering::Relaxed);
             }
             Ok(())
         })?;
@@ -162,7 +200,7 @@ impl Vcd {
                 .text
                 .wrong_at(end, "the file is cut off within its last value or comment; record it again"));
         }
-        Ok(merged)
+        Ok(body)
     }
 }
 
@@ -172,35 +210,32 @@ struct Kept {
     signals: Vec<Packed>,
 }
 
-struct Merged {
-    /// In order of time; None once there were too many changes.
-    kept: Option<Vec<Kept>>,
-    /// How many bytes more there may be.
-    left: usize,
+impl Kept {
+    /// Bytes that it takes.
+    fn bytes(&self) -> usize {
+        self.stamps.len() + self.signals.iter().map(|signal| size_of::<Packed>() + signal.len()).sum::<usize>()
+    }
+}
+
+/// What is known of the body besides its changes.
+#[derive(Default)]
+struct Body {
     end: u64,
     switches: Vec<(u64, bool)>,
 }
 
-impl Merged {
-    fn append(&mut self, scan: Scan, piece: &Piece, text: &Text) -> Result<()> {
+impl Body {
+    /// The next piece; its changes.
+    fn add(&mut self, scan: Scan, piece: &Piece, text: &Text) -> Result<Kept> {
         if let Some(first) = scan.first_time.filter(|&first| first < self.end) {
             let what = format!("time runs backwards from {} to {first}", self.end);
             return Err(damaged(text, piece.offset, &what));
         }
         self.end = scan.last_time.unwrap_or(self.end);
-        match self.left.checked_sub(scan.bytes()) {
-            Some(left) => self.left = left,
-            None => self.kept = None,
-        }
         self.switches.extend(scan.switches);
-        if let Some(kept) = &mut self.kept {
-            kept.push(Kept { stamps: scan.stamps, signals: scan.signals });
-        }
-        Ok(())
+        Ok(Kept { stamps: scan.stamps, signals: scan.signals })
     }
-}
 
-impl Merged {
     fn gaps(&self) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
         let mut off = None;
@@ -376,13 +411,13 @@ mod tests {
         let clk = header.channel_nets[0];
         let body = header_text.len() as u64;
         let vcd = Vcd { text, header, body, end: 0, gaps: Vec::new(), kept: None };
-        let all = vcd.scan_body(&[(clk, 0)], usize::MAX).unwrap().kept.unwrap();
+        let all = vcd.check_body(&[(clk, 0)], usize::MAX).unwrap().1.unwrap();
         let bytes = all.iter().map(|piece| piece.stamps.len() + piece.signals[0].len() + size_of::<Packed>()).sum();
         assert_eq!(all.iter().map(|piece| piece.signals[0].count()).sum::<usize>(), 200_000);
         assert!(bytes < 3 * 200_000);
-        assert!(vcd.scan_body(&[(clk, 0)], bytes).unwrap().kept.is_some());
-        let merged = vcd.scan_body(&[(clk, 0)], bytes - 1).unwrap();
-        assert_eq!((merged.kept.is_some(), merged.end), (false, 1_999_990));
+        assert!(vcd.check_body(&[(clk, 0)], bytes).unwrap().1.is_some());
+        let (body, kept) = vcd.check_body(&[(clk, 0)], bytes - 1).unwrap();
+        assert_eq!((kept.is_some(), body.end), (false, 1_999_990));
     }
 
     #[test]
@@ -437,6 +472,11 @@ mod tests {
             }
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let value = u64::from(random >> 28);
+            if random >> 10 & 1 == 0 {
+                // Wherever a piece ends, some times go on in the next.
+                text += &format!("#{time}\nb1 ab\n");
+                expected.push(time, 1, 0, 0);
+            }
             text += &format!("#{time}\nb{value:b}");
             text += match random >> 8 & 3 {
                 0 => " ab\n",
@@ -452,7 +492,19 @@ mod tests {
         }
         text += "$end";
         let (file, capture) = open_text(&text).unwrap();
-        assert_eq!(changes(&capture).signals(&Limb::lowest(&[1])).unwrap(), [expected]);
+        assert_eq!(changes(&capture).signals(&Limb::lowest(&[1])).unwrap(), [expected.clone()]);
+        let mut parts: Vec<Signal> = Vec::new();
+        let mut take = |part: &[Signal]| {
+            parts.push(part[0].clone());
+            Ok(true)
+        };
+        changes(&capture).parts(&Limb::lowest(&[1]), &mut take).unwrap();
+        assert!(parts.len() > 3);
+        let times = |part: &Signal| (part.times.first().copied(), part.times.last().copied());
+        let not_empty: Vec<_> = parts.iter().map(times).filter(|(first, _)| first.is_some()).collect();
+        assert!(not_empty.windows(2).all(|pair| pair[0].1 < pair[1].0), "a time is in one part");
+        assert_eq!(parts.iter().flat_map(|part| part.times.clone()).collect::<Vec<_>>(), expected.times);
+        assert_eq!(parts.iter().flat_map(|part| part.values.clone()).collect::<Vec<_>>(), expected.values);
 
         std::fs::write(file.path(), text + "\n#0").unwrap();
         let error = open(Text::new(file.path(), false), None).map(|_| ()).unwrap_err().to_string();

@@ -58,6 +58,11 @@ impl Stamps {
         self.count
     }
 
+    /// The last one, or 0.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
     /// Bytes that they take.
     pub fn len(&self) -> usize {
         self.bytes.len()

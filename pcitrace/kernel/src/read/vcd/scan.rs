@@ -26,11 +26,6 @@ impl Scan {
         self.last_time = Some(time);
     }
 
-    /// Bytes that is kept of it.
-    pub fn bytes(&self) -> usize {
-        self.stamps.len() + self.signals.iter().map(|signal| size_of::<Packed>() + signal.len()).sum::<usize>()
-    }
-
     /// With no more memory than it needs.
     pub fn shrunk(mut self) -> Self {
         self.signals = self.signals.into_iter().map(Packed::shrunk).collect();

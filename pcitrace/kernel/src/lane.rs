@@ -1,0 +1,235 @@
+//! Columns side by side in one piece of memory, which is asked for at once: in large pages, where the system has them. To
+//! touch small pages for the first time takes longer than to fill them.
+
+use arrow::buffer::Buffer;
+use arrow::datatypes::ArrowNativeType;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+
+/// Lanes begin at multiples of it, as Arrow advises.
+const ALIGNED: usize = 64;
+/// Bytes of a large page.
+const LARGE_PAGE: usize = 2 << 20;
+
+/// Memory that lanes share; it is given back with the last of them.
+struct Slab {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// Safety: each byte belongs to one lane.
+unsafe impl Send for Slab {}
+// Safety: as above.
+unsafe impl Sync for Slab {}
+
+impl Slab {
+    /// So many bytes, one at least.
+    fn new(bytes: usize) -> Arc<Self> {
+        let aligned = if bytes < LARGE_PAGE { ALIGNED } else { LARGE_PAGE };
+        let layout = Layout::from_size_align(bytes.max(1), aligned).expect("no more bytes than can be addressed");
+        // Safety: there are some bytes.
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+        #[cfg(target_os = "linux")]
+        if aligned == LARGE_PAGE {
+            // Safety: the bytes are ours, and what is in them stays. Where it fails, pages are small.
+            unsafe { libc::madvise(start.as_ptr().cast(), bytes / LARGE_PAGE * LARGE_PAGE, libc::MADV_HUGEPAGE) };
+        }
+        Arc::new(Slab { start, layout })
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // Safety: it was allocated so.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// Makes room for lanes in one slab; without a slab it only counts how many bytes they need.
+#[derive(Default)]
+pub struct Rooms {
+    slab: Option<Arc<Slab>>,
+    pub bytes: usize,
+}
+
+impl Rooms {
+    /// Room for so many bytes in all.
+    pub fn of(bytes: usize) -> Self {
+        Rooms { slab: Some(Slab::new(bytes)), bytes: 0 }
+    }
+
+    /// Room for so many values of a lane, which moves there; no fewer than it has.
+    pub fn make<T: ArrowNativeType>(&mut self, lane: &mut Lane<T>, values: usize) {
+        let from = self.bytes;
+        let values = values.max(lane.len);
+        self.bytes += (values * size_of::<T>()).next_multiple_of(ALIGNED);
+        let Some(slab) = &self.slab else { return };
+        assert!(self.bytes <= slab.layout.size().next_multiple_of(ALIGNED), "the room was counted");
+        // Safety: these bytes of the slab were given to no other lane, and they are aligned for any number.
+        unsafe {
+            let start = slab.start.add(from).cast::<T>();
+            ptr::copy_nonoverlapping(lane.start.as_ptr(), start.as_ptr(), lane.len);
+            *lane = Lane { start, len: lane.len, room: values, slab: Some(slab.clone()) };
+        }
+    }
+}
+
+/// The values of a column as they come.
+pub struct Lane<T> {
+    start: NonNull<T>,
+    len: usize,
+    /// How many values there is room for.
+    room: usize,
+    slab: Option<Arc<Slab>>,
+}
+
+// Safety: a lane owns its values.
+unsafe impl<T: Send> Send for Lane<T> {}
+// Safety: as above.
+unsafe impl<T: Sync> Sync for Lane<T> {}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        Lane { start: NonNull::dangling(), len: 0, room: 0, slab: None }
+    }
+}
+
+impl<T: ArrowNativeType> Clone for Lane<T> {
+    fn clone(&self) -> Self {
+        let mut lane = Lane::default();
+        lane.extend_from_slice(self);
+        lane
+    }
+}
+
+impl<T> Deref for Lane<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // Safety: so many values were written.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Lane<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // Safety: so many values were written.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: ArrowNativeType> Lane<T> {
+    /// Makes room for so many more values.
+    #[inline(always)]
+    pub fn reserve(&mut self, more: usize) {
+        if self.room - self.len < more {
+            self.grow(more);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, more: usize) {
+        let values = (self.len + more).max(2 * self.room);
+        Rooms::of(values * size_of::<T>()).make(self, values);
+    }
+
+    /// The room behind the values.
+    #[inline(always)]
+    pub fn spare(&mut self) -> &mut [MaybeUninit<T>] {
+        // Safety: the room is the lane's, and nobody says that it is written.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().add(self.len).cast(), self.room - self.len) }
+    }
+
+    /// So many more values are there.
+    ///
+    /// # Safety
+    /// They were written to the room behind the others.
+    #[inline(always)]
+    pub unsafe fn wrote(&mut self, more: usize) {
+        debug_assert!(more <= self.room - self.len);
+        self.len += more;
+    }
+
+    #[inline(always)]
+    pub fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        self.reserve(values.len());
+        let mut wrote = 0;
+        for (to, value) in self.spare().iter_mut().zip(values) {
+            to.write(value);
+            wrote += 1;
+        }
+        // Safety: so many were written.
+        unsafe { self.wrote(wrote) };
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, value: T) {
+        self.extend(std::iter::once(value));
+    }
+
+    pub fn extend_from_slice(&mut self, values: &[T]) {
+        self.extend(values.iter().copied());
+    }
+
+    /// The values as Arrow has them, without a copy.
+    pub fn into_buffer(self) -> Buffer {
+        match self.slab {
+            // Safety: the slab holds these values, and nobody writes to them any more.
+            Some(slab) => unsafe { Buffer::from_custom_allocation(self.start.cast(), self.len * size_of::<T>(), slab) },
+            None => Buffer::from_vec(Vec::<T>::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However much room there was, also for lanes that share it.
+        #[test]
+        fn lanes_hold_what_was_put_in(
+            rooms in (0usize..50, 0usize..50),
+            pieces in proptest::collection::vec((proptest::collection::vec(any::<u64>(), 0..40), any::<u8>()), 0..8),
+        ) {
+            let (mut wide, mut narrow) = (Lane::<u64>::default(), Lane::<u8>::default());
+            narrow.push(7);
+            let lay_out = |made: &mut Rooms, wide: &mut _, narrow: &mut _| {
+                made.make(narrow, rooms.0);
+                made.make(wide, rooms.1);
+            };
+            let mut counted = Rooms::default();
+            lay_out(&mut counted, &mut wide, &mut narrow);
+            lay_out(&mut Rooms::of(counted.bytes), &mut wide, &mut narrow);
+            let (mut all, mut few) = (Vec::new(), vec![7]);
+            for (values, one) in &pieces {
+                wide.extend_from_slice(values);
+                narrow.push(*one);
+                all.extend_from_slice(values);
+                few.push(*one);
+            }
+            prop_assert_eq!((&*wide, &*narrow), (&*all, &*few));
+            prop_assert_eq!(&*wide.clone(), &*all);
+            let buffer = wide.into_buffer();
+            drop(narrow);
+            prop_assert_eq!(buffer.typed_data::<u64>(), &*all);
+        }
+    }
+
+    #[test]
+    fn much_room_is_in_large_pages() {
+        let mut lane = Lane::<u64>::default();
+        lane.push(1);
+        Rooms::of(3 * LARGE_PAGE).make(&mut lane, 3 * LARGE_PAGE / 8);
+        assert_eq!(
+            (lane.as_ptr() as usize % LARGE_PAGE, lane.spare().len(), &*lane),
+            (0, 3 * LARGE_PAGE / 8 - 1, &[1][..])
+        );
+    }
+}
