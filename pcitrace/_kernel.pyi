@@ -6,7 +6,6 @@ __all__ = [
     "RULES",
     "Capture",
     "Decoded",
-    "Fst",
     "Listing",
     "Part",
     "Parts",
@@ -32,6 +31,7 @@ __all__ = [
     "read_releases",
     "stretch_edges",
     "waves",
+    "write_fst",
     "write_samples",
     "write_vcd",
 ]
@@ -257,20 +257,21 @@ def parts(
     clocks: tuple[int, int, int, int] | None = None,
     threads: int = 0,
 ) -> Parts: ...
-
-@final
-class Fst:
-    def __new__(cls, path: str, declarations: bytes) -> Fst: ...
-    def write(self, lines: bytes) -> None: ...
-    def close(self) -> None: ...
-
 def write_samples(capture: Capture, rate_hz: int, write: Callable[[bytes], object]) -> tuple[int, int]: ...
+def write_fst(
+    capture: Capture,
+    path: str,
+    declarations: bytes,
+    rate_hz: float,
+    ticks_hz: float,
+    texts: Iterable[tuple[bytes, bytes, bytes, bytes]],
+) -> None: ...
 def write_vcd(
     capture: Capture,
     ids: Sequence[str],
     rate_hz: float,
     ticks_hz: float,
-    texts: Iterable[tuple[bytes, bytes, bytes]],
+    texts: Iterable[tuple[bytes, bytes, bytes, bytes]],
     write: Callable[[bytes], object],
 ) -> None: ...
 def coverage(start: Any, end: Any, kind: Any, kinds: int, bins: tuple[int, int, int]) -> bytes: ...

@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from buses import Transaction, drive, transaction
+from buses import Phase, Transaction, drive, transaction
 from conftest import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +23,10 @@ from pcitrace.instrument.compare import compare
 
 TRACES = REPOSITORY / "fixtures" / "traces"
 SEQ6 = TRACES / "blue33_seq6" / "bus.vcd.gz"
+PLAIN = Transaction(
+    command=7, address=0, dac=False, wide="no", agent=0, idle_before=3, stepping=0, devsel=1, phases=[],
+    ending="completion", burst=False, tail_clks=0, bad_address_parity=False, serr=False,
+)  # fmt: skip
 keys = st.lists(st.integers(0, 6), max_size=30)
 
 
@@ -136,11 +140,52 @@ def test_what_was_changed_is_what_is_found(seed: int, tmp_path: Path) -> None:
     other = replace(before[11], phases=[replace(phase, data=phase.data ^ 0xFFFFFFFF, enables=0), *waits])
     found = compare(a, bus_of(tmp_path / "data.sr", [*before[:11], other, *before[12:]]))
     assert [(row["a"]["transaction"], row["what"]) for row in found.changed] == [(11, ["data"])]
+    seen = found.changed[0]["phase"]
+    assert (seen["number"], seen["b"]) == (0, {"data": phase.data ^ 0xFFFFFFFF, "byte_enables": 0})
+    assert seen["a"]["byte_enables"] == phase.enables
     assert found.first == found.changed[0]
     address = before[11].address
     assert compare(
         a, bus_of(tmp_path / "data.sr", [*before[:11], other, *before[12:]]), masks=[(address, address)]
     ).equal
+
+
+def write(address: int, data: list[int], ending: str = "completion") -> Transaction:
+    """A write to memory; disconnected without data before the last word of `data`."""
+    phases = [Phase(0, 0, one, 0) for one in data]
+    return replace(PLAIN, address=address, phases=phases, ending=ending, burst=ending != "completion")
+
+
+def test_what_only_time_decides(tmp_path: Path) -> None:
+    """A burst that the target cut twice, and retried, is the burst."""
+    whole = bus_of(tmp_path / "a.sr", [write(0x1000, [1, 2, 3, 4, 5]), write(0x2000, [6])])
+    again = [write(0x1000, [1, 2], "disconnect_a"), write(0x1008, [3, 4, 0], "disconnect_without_data")]
+    cut = [*again, write(0x1010, [5], "retry"), write(0x1010, [5]), write(0x2000, [6])]
+    assert compare(whole, bus_of(tmp_path / "cut.sr", cut), ignore_time=True).equal
+    assert not compare(whole, bus_of(tmp_path / "cut.sr", cut)).equal
+    other = compare(whole, bus_of(tmp_path / "o.sr", [again[0], write(0x1008, [3, 9, 5]), cut[-1]]), ignore_time=True)
+    [changed] = other.changed
+    assert changed["phase"] == {"number": 3, "a": word(4), "b": word(9)}
+    assert [changed[side]["bytes"] for side in "ab"] == [20, 20]
+    short = compare(whole, bus_of(tmp_path / "s.sr", [again[0], cut[-1]]), ignore_time=True)
+    assert [row["phase"] for row in short.changed] == [{"number": 2, "a": word(3), "b": None}]
+
+
+def word(data: int) -> dict[str, int]:
+    return {"data": data, "byte_enables": 0}
+
+
+def test_text_says_what_was_and_what_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bus_of(tmp_path / "a.sr", [write(0x1000, [1, 2, 3]), write(0x2000, [6]), write(0x3000, [7, 8])])
+    slow = replace(write(0x3000, [7, 8]), devsel=2)
+    masked = replace(write(0x1000, [1, 2, 3]), phases=[Phase(0, 0, 1, 0), Phase(0, 0, 2, 0b1010), Phase(0, 0, 3, 0)])
+    bus_of(tmp_path / "b.sr", [masked, write(0x2000, [6, 9]), slow])
+    assert main(["diff", str(tmp_path / "a.sr"), str(tmp_path / "b.sr"), "--clock-mhz", "33"]) == 1
+    shown = capsys.readouterr().out
+    assert "first: data phase 1: 00000002 -> ..00..02\n" in shown
+    assert "  data phases 1 -> 2\n" in shown
+    assert "DEVSEL# after 1 -> 2 clocks" in shown
+    assert "memory write 00001000  12 bytes  " in shown
 
 
 def test_text_json_and_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

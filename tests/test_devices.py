@@ -143,7 +143,62 @@ def test_what_was_not_read_is_null(tmp_path: Path) -> None:
     [device] = devices.of_bus(bench.open(tmp_path)).devices
     assert (device.vendor_id, device.device_id, device.class_code, device.interrupt_pin) == (0xFEED, None, None, None)
     assert device.capabilities == ["power management"]
-    assert device.byte(2) is None
+    assert sorted(device.bytes()) == [0, 1, *range(0x34, 0x38), *range(0x40, 0x44)]
+
+
+@pytest.mark.parametrize(
+    ("written", "bar"),
+    [
+        (0xE8000000, (0xE8000000, "memory")),
+        (0x0000D001, (0xD000, "io")),
+        (0x0000D000, (0xD000, None)),  # I/O without its bit, or memory
+        (0x0000D008, (None, None)),  # 8 bytes of I/O, or prefetchable memory at d000
+    ],
+)
+def test_a_register_that_was_only_written(written: int, bar: tuple[int | None, str | None], tmp_path: Path) -> None:
+    bench = Bench()
+    bench.access(HOST, CONFIG_WRITE, 1 << 20 | 0x10, written)
+    bus = bench.open(tmp_path)
+    [one] = devices.of_bus(bus).devices[0].bars
+    assert (one.base, one.kind, one.bytes) == (*bar, None)
+    assert [window.space for window in names.of_bus(bus).windows] == ([bar[1]] if bar[1] else [])
+
+
+@pytest.mark.parametrize(
+    ("accesses", "base", "size"),
+    [
+        # Registers that are not there take nothing.
+        ([(CONFIG_READ, 0)], None, None),
+        ([(CONFIG_WRITE, 0xFFFFFFFF), (CONFIG_READ, 0), (CONFIG_WRITE, 0xE0000000)], None, None),
+        # What a register reads is where its window is: the write went elsewhere, or a reset came.
+        ([(CONFIG_WRITE, 0xE8000000), (CONFIG_READ, 0xE9000000)], 0xE9000000, None),
+        ([(CONFIG_WRITE, 0xFFFFFFFF), (CONFIG_READ, 0xFFFFF008), (CONFIG_READ, 8)], None, 4096),
+        # Nobody drives AD.
+        ([(CONFIG_WRITE, 0xE8000000), (CONFIG_READ, 0xFFFFFFFF)], 0xE8000000, None),
+        ([(CONFIG_READ, 0xE8000000), (CONFIG_WRITE, 0xFFFFFFFF), (CONFIG_WRITE, 0xE8000000)], 0xE8000000, None),
+        ([(CONFIG_WRITE, 0xFFFFFFF0), (CONFIG_READ, 0xFFFF0000), (CONFIG_WRITE, 0xD0000000)], 0xD0000000, 65536),
+    ],
+)
+def test_where_a_register_is(
+    accesses: list[tuple[int, int]], base: int | None, size: int | None, tmp_path: Path
+) -> None:
+    bench = Bench()
+    for command, value in accesses:
+        bench.access(HOST, command, 1 << 20 | 0x14, value)
+    bars = devices.of_bus(bench.open(tmp_path)).devices[0].bars
+    assert [(bar.index, bar.base, bar.bytes) for bar in bars] == ([(1, base, size)] if base or size else [])
+
+
+def test_registers_of_a_cardbus_bridge(tmp_path: Path) -> None:
+    bench = Bench()
+    registers = {0x0C: 0x00820000, 0x10: 0x68000000, 0x14: 0x020000A0, 0x18: 0x00050200, 0x1C: 0x68400000, 0xA0: 1}
+    for offset, value in registers.items():
+        bench.access(HOST, CONFIG_READ, 1 << 20 | offset, value)
+    space = devices.of_bus(bench.open(tmp_path))
+    [device] = space.devices
+    assert [(bar.name, bar.base) for bar in device.bars] == [("BAR0", 0x68000000)]
+    assert device.capabilities == ["power management"]
+    assert space.register(1 << 20 | 0x1C) == "00:09.0 memory base 0"
 
 
 def test_type_1_and_absent_devices(tmp_path: Path) -> None:
@@ -244,6 +299,40 @@ def test_lspci_reads_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture
     assert re.search(r"Region 0: Memory at e8000000 \(32-bit, non-prefetchable\)", read.stdout)
     assert "Region 1: I/O ports at d000" in read.stdout
     assert re.search(r"^00:0b\.0 .*8086:7110", read.stdout, re.MULTILINE)
+
+
+def test_lspci_shows_what_the_accesses_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = needed_program("lspci")
+    bench, address = Bench(), 1 << 20
+    sizes = ((0x10, 0xFFFFF00C), (0x14, 0xFFFFFFFF), (0x18, 0xFFFFFFC1), (0x30, 0xFFF00000))
+    for command, offset, value, enables in [
+        (CONFIG_READ, 0x00, 0x12298086, 0),
+        (CONFIG_READ, 0x04, 0x02900000, 0),
+        (CONFIG_READ, 0x08, 0x02000008, 0),
+        (CONFIG_READ, 0x3C, 0x000001FF, 0),
+        *((kind, at, value, 0) for at, one in sizes
+          for kind, value in ((CONFIG_WRITE, 0xFFFFFFFF), (CONFIG_READ, one))),
+        (CONFIG_WRITE, 0x10, 0xE8000000, 0),
+        (CONFIG_WRITE, 0x14, 0x00000012, 0),
+        (CONFIG_WRITE, 0x18, 0x0000D000, 0),
+        (CONFIG_WRITE, 0x30, 0xE9000001, 0),
+        (CONFIG_WRITE, 0x3C, 0x0000000B, 0b1110),
+        (CONFIG_WRITE, 0x04, 0x00000007, 0b1100),
+    ]:  # fmt: skip
+        bench.access(HOST, command, address | offset, value, enables=enables)
+    text, bus = tmp_path / "space.txt", bench.open(tmp_path)
+    assert main(["devices", str(bus.capture.path), "--clock-mhz", "33", "--lspci", str(text)]) == 0
+    capsys.readouterr()
+    read = subprocess.run([program, "-vv", "-F", text], capture_output=True, text=True, check=True)
+    assert "!!!" not in read.stdout  # the header type was not read
+    for line in (
+        "Region 0: Memory at 12e8000000 (64-bit, prefetchable)",
+        "Region 2: I/O ports at d000",
+        "Expansion ROM at e9000000",
+        "Interrupt: pin A routed to IRQ 11",
+        "Control: I/O+ Mem+ BusMaster+ SpecCycle-",
+    ):
+        assert line in read.stdout
 
 
 def test_without_addresses_there_are_no_devices(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,30 @@ class TestCut:
         [row] = pcitrace.open(SR).bus.where("transaction == 200")[WHAT].itertuples(index=False)
         assert str(row) in {str(one) for one in pcitrace.open(part).bus.transactions[WHAT].itertuples(index=False)}
 
+    def test_one_idle_clock_is_enough(self, tmp_path: Path) -> None:
+        traffic = rule_traffic.Traffic()
+        for number in range(60):
+            traffic.put(f"read {number}", 0x6, 0x1000 + 4 * number, gap=1)
+        whole, part = tmp_path / "whole.sr", tmp_path / "part.sr"
+        write_sr(whole, rule_traffic.sampled(traffic.finish()))
+        for number in (0, 30, 59):
+            wanted = ["--transaction", str(number), "--around", "100ns"]
+            assert main(["cut", str(whole), "--clock-mhz", "33", *wanted, "-o", str(part)]) == 0
+            bus = pcitrace.open(part, wiring=part.with_suffix(".wiring.toml")).bus
+            assert 0x1000 + 4 * number in set(bus.transactions["address"])
+            assert len(bus.transactions) <= 3
+            assert not {"starts_inside", "truncated"} & set(bus.problems["kind"])
+
+    def test_both_buses_are_idle(self, tmp_path: Path) -> None:
+        part = tmp_path / "part.sr"
+        whole = TRACES / "nic_g_a" / "control16.sr"
+        for start in range(100, 500, 40):
+            assert main(["cut", str(whole), "--from", str(start), "--to", str(start + 37), "-o", str(part)]) == 0
+            run = pcitrace.open(part)
+            assert len(run.buses) == 2
+            for bus in run.buses.values():
+                assert not {"starts_inside", "truncated"} & set(bus.problems["kind"])
+
     def test_the_wiring_that_was_stated_lies_beside_it(self, tmp_path: Path) -> None:
         wiring = tmp_path / "w.toml"
         wiring.write_text('[bus.PCI]\n"PERR#" = { channel = "SERR#", active_low = true }\n')
@@ -85,6 +109,7 @@ class TestCut:
             (["--from", "5us", "--to", "4us", "-o", "x.sr"], 3),
             (["--from", "soon", "-o", "x.sr"], 3),
             (["--from", "5us", "-o", "x.vcd"], 3),
+            (["--from", "5s", "--to", "6s", "-o", "x.sr"], 3),
         ],
     )
     def test_what_cannot_be_cut(

@@ -354,6 +354,22 @@ def test_json_of_a_violation(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(one["clk"], one["transaction"]) for one in found["first"]] == [(t.start_clk, t.transaction) for t in bad]
 
 
+def test_what_is_seen_of_lines_beside_the_control_lines() -> None:
+    bus = pcitrace.open(FIXTURES / "blue33_seq6" / "bus.vcd.gz").bus
+    phases = {round(one.time_us, 3): one for one in bus.data_phases.itertuples()}
+    found = {one.rule.id: one for one in check(bus)}
+    moved = [(one, phases[round(one.time_us, 3)]) for one in found["P02"].first if round(one.time_us, 3) in phases]
+    assert len(moved) > 50
+    for one, phase in moved:
+        even = (phase.data.bit_count() + phase.byte_enables.bit_count()) % 2
+        assert one.seen.startswith(f"PAR {1 - even} in the next clock, {even} is even; asserted: ")
+        assert "the clock before" not in one.seen, "it is not at hand a clock late"
+    for one in found["M18"].first:
+        assert one.seen.startswith(f"C/BE# {phases[round(one.time_us, 3)].byte_enables:04b}; ")
+    [grants] = [one for one in check(pcitrace.open(FIXTURES.parent / "faults" / "two-grants.sr").bus) if one.first]
+    assert grants.first[0].seen.startswith("2 GNT# asserted; ")
+
+
 def test_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(FIXTURES / "blue33_seq1" / "bus.vcd.gz")
     assert main(["check", path, "--strict"]) == 1
@@ -382,7 +398,8 @@ def counted(path: Path, masks: Path, capfd: pytest.CaptureFixture[str]) -> list[
     for row in csv.DictReader(io.StringIO(capfd.readouterr().out)):
         decoded[row["kind"]] += int(row["count"]) if row["kind"] in rules.catalogue() else 0
     assert main(["list", *arguments]) == 0
-    for id, times in re.findall(r"^!.* ([A-Z]\d\d): .*?(?:\((\d+) times\) )?\[", capfd.readouterr().out, re.MULTILINE):
+    line = r"^!.* ([A-Z]\d\d): .*?(?: \((\d+) times\))?(?: \[.*\])?$"
+    for id, times in re.findall(line, capfd.readouterr().out, re.MULTILINE):
         listed[id] += int(times or 1)
     return [checked, dict(+decoded), dict(listed)]
 

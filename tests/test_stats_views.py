@@ -53,6 +53,15 @@ def test_views_account_for_all(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_configuration_is_no_address_window(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(printed(capsys, "stats", SEQ6, "--json"))["pci"]
+    of_config = [one for one in told["views"]["places"] if one["name"] and one["name"].endswith(" configuration")]
+    commands = {one["name"]: one["transactions"] for one in told["views"]["commands"]}
+    assert sum(one["transactions"] for one in of_config) == commands["config_read"] + commands["config_write"]
+    [nowhere] = [one for one in told["views"]["places"] if one["name"] is None]
+    assert nowhere["transactions"] == commands["special_cycle"] + commands["interrupt_acknowledge"]
+
+
 def test_bursts_equal_a_slow_count() -> None:
     table = pcitrace.open(SEQ6).bus.arrow("transactions")
     wanted, last = [], {}

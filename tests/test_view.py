@@ -10,6 +10,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import rule_traffic
+import waveforms
 from browser import browse, measured, told
 
 import pcitrace
@@ -149,12 +151,32 @@ def test_the_overview_is_what_rows_and_lines_say(page: Path, tmp_path: Path) -> 
               if (states[from + bin] !== wanted) wrong.push([lane.label, wide, bin, states[from + bin], wanted]);
             }}
           }}
+          const beyond = [lane.overview.between(low - 2, low - 1), lane.overview.between(low + bins * step + 1, low + bins * step + 2)];
+          if (beyond.some(level => level !== 2)) wrong.push([lane.label, beyond]);
         }}
       }});
       return [wrong.slice(0, 5), seen];
     """)  # fmt: skip
     assert found[0] == []
     assert found[1] > 100
+
+
+def test_lines_are_seen_beyond_the_transactions(tmp_path: Path) -> None:
+    """Such as an interrupt long after the last one; without lines there is nothing to see there."""
+    traffic = rule_traffic.Traffic()
+    for number in range(8):
+        traffic.put(f"read {number}", 0x6, 0x1000 + 4 * number, gap=9)
+    clocks = traffic.finish()
+    idle = clocks[-1]
+    samples = rule_traffic.sampled([idle] * 300 + clocks + [idle] * 500)
+    capture = pcitrace.open(waveforms.write_sr(tmp_path / "x.sr", samples), clock_mhz=33.0)
+    about, _ = contents(capture)
+    [overview] = [bus["overview"] for bus in about["buses"]]
+    assert (overview["first"], overview["last"]) == (0, capture.bus.capture.sample_count)
+    without, _ = contents(capture, lines=False)
+    [overview] = [bus["overview"] for bus in without["buses"]]
+    rows = capture.bus.transactions
+    assert (overview["first"], overview["last"]) == (rows["start_sample"].min(), rows["end_sample"].max() + 1)
 
 
 def test_a_picture_is_there_before_the_rows(tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     bus = opened[args.bus] if args.bus else next(iter(opened.buses.values()), None) or opened.bus
     if args.output.resolve() == bus.capture.path.resolve():
         raise argparse.ArgumentError(None, f"-o {args.output} is the capture; give it another name")
-    made = cut(bus, *_limits_us(args, bus), args.output)
+    others = [one for one in opened.buses.values() if one is not bus]
+    made = cut([bus, *others], *_limits_us(args, bus), args.output)
     with_wiring = f", wiring in {made.wiring}" if made.wiring is not None else ""
     unit = "samples" if bus.capture.sample_count is not None else "ticks"
     print(f"{made.path}: {unit} {made.first} to {made.last}{with_wiring}")

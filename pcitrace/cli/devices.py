@@ -112,6 +112,6 @@ def _lines(device: Device) -> list[str]:
 def _bar(bar: Bar) -> str:
     place = "not placed" if bar.base is None else f"{bar.base:08x}"
     size = "size not read" if bar.bytes is None else format_bytes(bar.bytes)
-    kind = "I/O" if bar.kind == "io" else bar.kind
+    kind = "I/O" if bar.kind == "io" else bar.kind or "memory or I/O"
     width = f", {bar.bits} bit" if bar.bits else ""
     return f"{place}  {kind}, {size}{width}" + (", prefetchable" if bar.prefetchable else "")

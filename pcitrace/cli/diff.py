@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--other-bus", metavar="NAME", help="its bus, if it has several or another name")
     parser.add_argument("--other-wiring", metavar="W.toml", help="its wiring (default: --wiring)")
     parser.add_argument(
-        "--ignore-time", action="store_true", help="leave out waits, DEVSEL# speed, retries and how transactions ended"
+        "--ignore-time",
+        action="store_true",
+        help="leave out waits, DEVSEL# speed, retries, ends and where disconnects cut",
     )
     parser.add_argument(
         "--mask", metavar="FIRST-LAST", action="append", type=_range, default=[], help="addresses that are left out"
@@ -72,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"{len(found.missing)} missing, {len(found.inserted)} inserted, {len(found.changed)} changed")
         if found.first is not None:
-            print(f"first: {', '.join(found.first['what'])}")
+            print(f"first: {_what(found.first)}")
             _show(found.first)
         for title, differences in (
             ("missing in the second", [{"a": row, "b": None} for row in found.missing]),
@@ -93,19 +95,57 @@ def _list(title: str, differences: list[dict[str, Any]]) -> None:
     print(f"{title}:")
     for difference in differences[:_SHOWN]:
         if "what" in difference:
-            print(f"  {', '.join(difference['what'])}")
+            print(f"  {_what(difference)}")
         _show(difference)
     if len(differences) > _SHOWN:
         print(f"  and {len(differences) - _SHOWN} more (--json has all)")
 
 
+def _what(difference: dict[str, Any]) -> str:
+    """What differs, with both values."""
+    a, b = difference["a"], difference["b"]
+    said = []
+    for what in difference["what"]:
+        if what == "data":
+            said.append(_data(difference))
+        elif what == "waits":
+            said.append(f"waits {a['wait_clks']} -> {b['wait_clks']}")
+        elif what == "devsel":
+            said.append(f"DEVSEL# after {a['devsel_clks'] or 'no'} -> {b['devsel_clks'] or 'no'} clocks")
+        elif what == "termination":
+            said.append(f"{_words(a['termination'])} -> {_words(b['termination'])}")
+        else:
+            said.append(what)
+    return ", ".join(said)
+
+
+def _data(difference: dict[str, Any]) -> str:
+    phase = difference.get("phase")
+    if phase is None or phase["a"] is None or phase["b"] is None:
+        return f"data phases {difference['a']['data_phases']} -> {difference['b']['data_phases']}"
+    return f"data phase {phase['number']}: {_word(phase['a'])} -> {_word(phase['b'])}"
+
+
+def _word(phase: dict[str, Any]) -> str:
+    """Data of one phase, bytes that were not enabled as dots."""
+    data, enables = phase["data"], phase["byte_enables"] or 0
+    lanes = 8 if data >> 32 else 4
+    return "".join(".." if enables >> lane & 1 else f"{data >> 8 * lane & 0xFF:02x}" for lane in reversed(range(lanes)))
+
+
+def _words(name: str | None) -> str:
+    return "unknown" if name is None else name.replace("_", " ")
+
+
 def _show(difference: dict[str, Any]) -> None:
     for sign, row in (("-", difference["a"]), ("+", difference["b"])):
         if row is not None:
-            address = "" if row["address"] is None else f" {row['address']:08x}"
+            place = row["address"]
+            address = "" if place is None else f" {place:08x}" if place < 1 << 32 else f" {place:016x}"
+            what = "transaction" if row["command_name"] is None else _words(row["command_name"])
+            waits = "1 wait" if row["wait_clks"] == 1 else f"{row['wait_clks']} waits"
             who = row["initiator"] or ""
-            what = row["command_name"] or "transaction"
             print(
                 f"  {sign}{row['start_us']:14.3f} us #{row['transaction']:<7} {who:<6} {what}{address}"
-                f"  {row['bytes']} bytes  {row['wait_clks']} waits  {row['termination']}"
+                f"  {row['bytes']} bytes  {waits}  {_words(row['termination'])}"
             )

@@ -1,7 +1,8 @@
-"""FST, a compact form of VCD that GTKWave and Surfer open at once. The kernel writes it from the lines of the VCD."""
+"""FST, a compact form of VCD that GTKWave and Surfer open at once. The kernel writes it."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from pcitrace import _kernel
@@ -18,11 +19,8 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
     """Write the lines of one capture with the texts of its buses as FST, and a save file for GTKWave."""
     capture = source.only_capture()
     with appearing(path) as temporary:
-        file = _kernel.Fst(str(temporary), header(source, capture))
-        try:
-            rows = write_body(source, capture, file.write)
-        finally:
-            file.close()
+        write_lines = partial(_kernel.write_fst, capture._kernel, str(temporary), header(source, capture))
+        rows = write_body(source, capture, write_lines)
     save = path.with_suffix(".gtkw")
     with written(save) as text:
         text.write(save_file(source, capture, path).encode())

@@ -91,18 +91,24 @@ class Packed:
 
     def joined(self) -> bytes:
         """All records, one behind the other."""
-        if not self._fields or not self.count:
-            return b""
-        fields = np.concatenate([field for field, _ in self._fields], axis=1)
-        kept: Bytes = fields[np.concatenate([mask for _, mask in self._fields], axis=1)]
-        return kept.tobytes()
+        return self._joined()[0]
 
     def array(self) -> pa.LargeBinaryArray:
         """The records as an array of binary."""
-        ends = np.r_[np.int64(0), np.cumsum(self.length())]
+        content, length = self._joined()
+        ends = np.r_[np.int64(0), np.cumsum(length)]
         return pa.LargeBinaryArray.from_buffers(
-            pa.large_binary(), self.count, [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(self.joined())]
+            pa.large_binary(), self.count, [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(content)]
         )
+
+    def _joined(self) -> tuple[bytes, npt.NDArray[np.int64]]:
+        """All records, and the bytes of each."""
+        if not self._fields or not self.count:
+            return b"", np.zeros(self.count, dtype=np.int64)
+        fields = np.concatenate([field for field, _ in self._fields], axis=1)
+        mask = np.concatenate([mask for _, mask in self._fields], axis=1)
+        kept: Bytes = fields[mask]
+        return kept.tobytes(), mask.sum(axis=1, dtype=np.int64)
 
 
 def varints(numbers: npt.ArrayLike) -> tuple[Bytes, Mask]:

@@ -25,8 +25,7 @@ def add_transaction(packed: Packed, rows: pa.Table) -> Packed:
     address = values(rows, "address").astype(np.uint64)
     wide = address >> np.uint64(32) != 0
     packed.fixed(b" 0x", known)
-    packed.add(hexes(address, 16), where=known & wide)
-    packed.add(hexes(address, 8), where=known & ~wide)
+    packed.add(hexes(address, 16), wide[:, None] | (np.arange(16) >= 8), known)
     count = values(rows, "data_phases")
     packed.fixed(b": ").add(*decimals(count)).fixed(b" data phase")
     packed.fixed(b"s", count != 1).fixed(b", ")

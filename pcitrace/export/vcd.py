@@ -12,13 +12,15 @@ from pcitrace import _kernel
 from pcitrace.export.annotations import Stretches, stretches
 from pcitrace.export.gtkw import save_file
 from pcitrace.export.kinds import Exported, Options
-from pcitrace.export.packed import Packed, glued
 from pcitrace.export.source import Source
 from pcitrace.export.vcdnames import TEXTS, ranged, text_scope
 from pcitrace.export.whole import written
 from pcitrace.run import Capture
 
 __all__ = ["header", "write", "write_body"]
+
+Texts = Iterator[tuple[bytes, bytes, bytes, bytes]]
+"""Parts of the texts: ticks, signals, ends of each text, and the texts."""
 
 _MOST_TICKS_HZ = 10**12
 """Of sampled captures: no sample is further than half a picosecond from its time."""
@@ -31,7 +33,12 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
     capture = source.only_capture()
     with written(path) as file:
         file.write(header(source, capture))
-        rows = write_body(source, capture, file.write)
+        ids = [_identifier(number) for number in range(len(capture.channels) + len(source.buses) * len(TEXTS))]
+
+        def write_lines(rate_hz: float, ticks_hz: float, texts: Texts) -> None:
+            _kernel.write_vcd(capture._kernel, ids, rate_hz, ticks_hz, texts, file.write)
+
+        rows = write_body(source, capture, write_lines)
     save = path.with_suffix(".gtkw")
     with written(save) as file:
         file.write(save_file(source, capture, path).encode())
@@ -60,13 +67,14 @@ def header(source: Source, capture: Capture) -> bytes:
     return ("\n".join([*lines, "$enddefinitions $end"]) + "\n").encode()
 
 
-def write_body(source: Source, capture: Capture, write: Callable[[bytes], Any]) -> dict[str, int]:
-    """Write the changes of the lines, and the texts among them; return how many texts of what there are."""
+def write_body(source: Source, capture: Capture, write: Callable[[float, float, Texts], None]) -> dict[str, int]:
+    """Write the changes of the lines, and the texts among them; return how many texts of what there are.
+
+    `write` takes the samples and the ticks a second, and the texts as the kernel takes them.
+    """
     counts = dict.fromkeys(TEXTS, 0)
-    ids = [_identifier(number) for number in range(len(capture.channels))]
-    texts = _Texts(source, len(ids), 1e6 * _tick_s(capture))
-    rate, ticks = _rate_hz(capture), _ticks_hz(capture)
-    _kernel.write_vcd(capture._kernel, ids, rate, ticks, texts.all(capture, counts), write)
+    texts = _Texts(source, len(capture.channels), 1e6 * _tick_s(capture))
+    write(_rate_hz(capture), _ticks_hz(capture), texts.all(capture, counts))
     source.say_without_bus()
     return counts
 
@@ -79,39 +87,34 @@ class _Texts:
         self._tick_us = tick_us
         self._clock_us = np.array([1 / (bus.clock_mhz or 33.3) for bus in source.buses])
         count = len(source.buses) * len(TEXTS)
-        self._ids = [_identifier(channels + number).encode() for number in range(count)]
+        self._first = channels
         # Of each text: the tick at which the last stretch ends, which was not yet written.
         self._open = np.full(count, np.iinfo(np.int64).max)
 
-    def all(self, capture: Capture, counts: dict[str, int]) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Ticks, ends and texts, as :func:`pcitrace._kernel.write_vcd` takes them."""
-        zero = Packed(len(self._ids)).fixed(b"s ").text(self._ids, np.arange(len(self._ids))).fixed(b"\n")
-        if self._ids:
-            yield _batch(np.zeros(len(self._ids), dtype=np.int64), zero.array())
-        for some in stretches(self._source, capture) if self._ids else ():
+    def all(self, capture: Capture, counts: dict[str, int]) -> Texts:
+        """All texts, in order of their ticks."""
+        every = np.arange(len(self._open))
+        if len(every):
+            yield self._batch(np.zeros_like(every), every, _empty(len(every)))
+        for some in stretches(self._source, capture) if len(every) else ():
             for kind, count in zip(*np.unique(some.kind, return_counts=True), strict=True):
                 counts[TEXTS[kind]] += int(count)
             yield self._of(some)
         yield self._rest(np.iinfo(np.int64).max - 1)
 
-    def _of(self, some: Stretches) -> tuple[bytes, bytes, bytes]:
+    def _of(self, some: Stretches) -> tuple[bytes, bytes, bytes, bytes]:
         """The texts of some stretches, and their ends where nothing else begins there."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         begin = np.rint(some.start_us / self._tick_us).astype(np.int64)
         end = np.rint((some.end_us + self._clock_us[some.bus]) / self._tick_us).astype(np.int64)
         which = some.bus.astype(np.int64) * len(TEXTS) + some.kind
         ends, ended = self._ends(begin, end, which)
-        # Blanks would end a value.
-        words = pc.replace_substring(some.text.cast(pa.large_string()), " ", r"\x20").cast(pa.large_binary())
-        tail = Packed(len(some)).fixed(b" ").text(self._ids, which).fixed(b"\n")
-        texts = glued(b"s", words, tail.array())
-        clear = Packed(len(ended)).fixed(b"s ").text(self._ids, ended).fixed(b"\n")
         ticks = np.r_[ends, begin]
         # An end comes before what begins at the same time.
         order = np.argsort(ticks, kind="stable")
-        return _batch(ticks[order], pa.concat_arrays([clear.array(), texts]).take(pa.array(order)))
+        texts = pa.concat_arrays([_empty(len(ended)), some.text]).take(pa.array(order))
+        return self._batch(ticks[order], np.r_[ended, which][order], texts)
 
     def _ends(self, begin: Any, end: Any, which: Any) -> tuple[Any, Any]:
         """Where texts end before the next of their kind begins: ticks, and which text."""
@@ -134,16 +137,22 @@ class _Texts:
         self._open[late] = np.iinfo(np.int64).max
         return np.concatenate(ends), np.concatenate(ended)
 
-    def _rest(self, until: int) -> tuple[bytes, bytes, bytes]:
+    def _rest(self, until: int) -> tuple[bytes, bytes, bytes, bytes]:
         late = np.flatnonzero(self._open < until)
         order = late[np.argsort(self._open[late], kind="stable")]
-        return _batch(self._open[order], Packed(len(order)).fixed(b"s ").text(self._ids, order).fixed(b"\n").array())
+        return self._batch(self._open[order], order, _empty(len(order)))
+
+    def _batch(self, ticks: Any, which: Any, texts: Any) -> tuple[bytes, bytes, bytes, bytes]:
+        ends = np.frombuffer(texts.buffers()[1], dtype="<i8")[texts.offset :][: len(texts) + 1]
+        content = (texts.buffers()[2] or b"") if len(texts) else b""
+        signals = (self._first + which).astype("<u8")
+        return ticks.astype("<u8").tobytes(), signals.tobytes(), ends[1:].tobytes(), bytes(content)
 
 
-def _batch(ticks: Any, texts: Any) -> tuple[bytes, bytes, bytes]:
-    ends = np.frombuffer(texts.buffers()[1], dtype="<i8")[texts.offset :][: len(texts) + 1]
-    content = (texts.buffers()[2] or b"") if len(texts) else b""
-    return ticks.astype("<u8").tobytes(), ends[1:].tobytes(), bytes(content)
+def _empty(count: int) -> Any:
+    import pyarrow as pa
+
+    return pa.array([b""] * count, pa.large_binary())
 
 
 def _identifier(number: int) -> str:

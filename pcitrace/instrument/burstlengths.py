@@ -11,13 +11,13 @@ import pyarrow as pa
 from pcitrace.columns import Integers, integers, strings
 from pcitrace.instrument import spread
 
-__all__ = ["burst_lengths", "logical"]
+__all__ = ["burst_lengths", "joined", "logical"]
 
 _WRITES = (0x3, 0x7, 0xB, 0xF)
 _DISCONNECTS = ("disconnect_with_data", "disconnect_without_data")
 
 
-def logical(table: pa.Table) -> tuple[Integers, Integers]:
+def joined(table: pa.Table) -> tuple[Integers, Integers]:
     """Put together what disconnects cut.
 
     A transaction goes on with the one before if that is the last of the same initiator that moved data, goes in the
@@ -30,14 +30,13 @@ def logical(table: pa.Table) -> tuple[Integers, Integers]:
 
     Returns
     -------
-    data_phases, bytes : arrays of int
-        Of each logical burst that moved data.
+    rows, begins : arrays of int
+        Rows that moved data, of each initiator in order of time; places among them at which a logical burst begins.
     """
-    phases, size = integers(table, "data_phases"), integers(table, "bytes")
-    moved = np.flatnonzero(phases > 0)
+    moved = np.flatnonzero(integers(table, "data_phases") > 0)
     who, _ = strings(table, "initiator")
     order = moved[np.argsort(who[moved], kind="stable")]
-    address, phases, size = integers(table, "address")[order], phases[order], size[order]
+    address, phases, size = (integers(table, name)[order] for name in ("address", "data_phases", "bytes"))
     ended, names = strings(table, "termination")
     cut = np.isin(ended[order], [n for n, name in enumerate(names) if name in _DISCONNECTS])
     write = np.isin(integers(table, "command")[order], _WRITES)
@@ -51,9 +50,14 @@ def logical(table: pa.Table) -> tuple[Integers, Integers]:
         & (address[1:] >= 0)
     )
     begins = np.flatnonzero(np.concatenate([[True], ~goes_on])) if len(order) else np.zeros(0, dtype=np.int64)
-    if not len(begins):
-        return phases, size
-    return np.add.reduceat(phases, begins), np.add.reduceat(size, begins)
+    return order, begins
+
+
+def logical(table: pa.Table) -> tuple[Integers, Integers]:
+    """Count what each logical burst moved: ``data_phases`` and ``bytes``; parameters are those of :func:`joined`."""
+    order, begins = joined(table)
+    phases, size = integers(table, "data_phases")[order], integers(table, "bytes")[order]
+    return (np.add.reduceat(phases, begins), np.add.reduceat(size, begins)) if len(begins) else (phases, size)
 
 
 def burst_lengths(table: pa.Table) -> list[dict[str, Any]]:

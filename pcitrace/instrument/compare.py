@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pcitrace.columns import integers, strings
 from pcitrace.errors import WiringError
 from pcitrace.instrument.alignment import align, refined
+from pcitrace.instrument.burstlengths import joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,9 +30,12 @@ _COLUMNS = (
     "transaction", "start_us", "clocks", "command", "command_name", "dac", "address", "data_phases", "bytes",
     "wait_clks", "devsel_clks", "termination", "initiator",
 )  # fmt: skip
+_TOLD = (
+    "transaction", "start_us", "command_name", "address", "data_phases", "bytes", "wait_clks", "devsel_clks",
+    "termination", "initiator",
+)  # fmt: skip
 _NEEDED = ("AD0", "AD32", "CBE0#", "CBE4#", "STOP#", "DEVSEL#")
 """Lines that say what happened, one for each group: both captures have to have the same."""
-_TIMED = ("retry", "disconnect_with_data", "disconnect_without_data")
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -47,7 +51,9 @@ class Comparison:
     inserted, missing : list of dict
         Transactions of B without a counterpart in A, and of A without one in B.
     changed : list of dict
-        ``a``, ``b`` and ``what``: of ``data``, ``termination``, ``waits``, ``devsel``.
+        ``a``, ``b`` and ``what``: of ``data``, ``termination``, ``waits``, ``devsel``. Where data differ and AD was
+        captured, ``phase``: the first data phase that does, with its ``number`` and ``data`` and ``byte_enables`` in
+        ``a`` and ``b``, None where there was none.
     """
 
     inserted: list[dict[str, Any]]
@@ -78,7 +84,8 @@ def compare(a: Bus, b: Bus, *, ignore_time: bool = False, masks: Sequence[tuple[
     ----------
     a, b : pcitrace.Bus
     ignore_time : bool
-        Leave out what only time decides: waits, DEVSEL# speed, retries, and where disconnects cut.
+        Leave out what only time decides: waits, DEVSEL# speed, retries, how transactions ended, and where disconnects
+        cut: what they cut is one transaction then.
     masks : sequence of (int, int)
         Addresses, first and last, whose transactions are left out.
 
@@ -107,6 +114,11 @@ def compare(a: Bus, b: Bus, *, ignore_time: bool = False, masks: Sequence[tuple[
             sides[0].told(rows_a[any_differs]), sides[1].told(rows_b[any_differs]), which, strict=True
         )
     ]
+    if sides[0].phases is not None and sides[1].phases is not None:
+        others = differs["data"]
+        phases = _first_phases(sides[0].phases, sides[1].phases, rows_a[others], rows_b[others])
+        for one, phase in zip((one for one in changed if "data" in one["what"]), phases, strict=True):
+            one["phase"] = phase
     missing, inserted = (
         side.told(side.kept[_others(len(side.kept), of)]) for side, of in zip(sides, pairs.T, strict=True)
     )
@@ -135,9 +147,12 @@ class _Side:
         import pyarrow as pa
 
         self.rows: pa.Table = pa.Table.from_batches(batches)
+        # The row with which each one counts: its own, or the first of those that disconnects cut.
+        self.head: Integers = _heads(self.rows) if ignore_time else np.arange(len(self.rows))
+        self.phases = _Phases(bus, self.rows, self.head) if "AD0" in bus.lines and len(self.rows) else None
         self.ends, lines = _texts(self.rows, "termination")
         address = integers(self.rows, "address")
-        keep = ~_masked(address, masks)
+        keep = ~_masked(address, masks) & (self.head == np.arange(len(self.head)))
         if ignore_time:
             keep &= ~np.isin(self.ends, [lines.get(name, -2) for name in ("retry",)])
         self.kept: Integers = np.flatnonzero(keep)
@@ -146,7 +161,7 @@ class _Side:
             codes, grants = strings(self.rows, "initiator")
             key = _mixed(key, _stable(grants)[codes] if grants else codes)
         keys: Hashes = key[self.kept].astype(np.uint64)
-        self.values = self._values(bus, ignore_time, _stable(list(lines)))
+        self.values = self._values(ignore_time, _stable(list(lines)))
         # What moved the same data goes together before what only has the same address, and where no address tells
         # anything, what took as long.
         with_data = _mixed(keys, self.values["data"][self.kept])
@@ -157,36 +172,86 @@ class _Side:
                 whole = _mixed(whole, values[self.kept])
             self.by.insert(0, whole)
 
-    def _values(self, bus: Bus, ignore_time: bool, ends: Hashes) -> dict[str, npt.NDArray[Any]]:
-        values: dict[str, npt.NDArray[Any]] = {"data": self._data(bus)}
+    def _values(self, ignore_time: bool, ends: Hashes) -> dict[str, npt.NDArray[Any]]:
+        # Without AD how many data phases there were.
+        data = integers(self.rows, "data_phases") if self.phases is None else self.phases.hashes()
+        values: dict[str, npt.NDArray[Any]] = {"data": data}
         if not ignore_time:
             values["termination"] = ends[self.ends]
             values["waits"] = integers(self.rows, "wait_clks")
             values["devsel"] = integers(self.rows, "devsel_clks")
         return values
 
-    def _data(self, bus: Bus) -> npt.NDArray[Any]:
-        """A hash of the data phases of each transaction; without AD how many there were."""
-        counts = integers(self.rows, "data_phases")
-        if "AD0" not in bus.lines or not len(counts):
-            return counts
-        phases = bus.arrow("data_phases")
-        transaction = integers(phases, "transaction")
-        enables = integers(phases, "byte_enables")
-        data = integers(phases, "data").view(np.uint64) & _enabled(enables)
-        first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        nth = np.arange(len(transaction)) - first[transaction]
-        each = _mixed(_mixed(data, enables), nth).astype(np.uint64)
-        # Sums of what was mixed with its place: the same in the same order only.
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(each, dtype=np.uint64)])
-        whole: Hashes = sums[first + counts] - sums[first]
-        return whole
-
     def told(self, rows: Integers) -> list[dict[str, Any]]:
         """Transactions, as people see them."""
-        names = ("transaction", "start_us", "command_name", "address", "bytes", "wait_clks", "termination", "initiator")
-        columns = [self.rows[name].take(rows).to_pylist() for name in names]
-        return [dict(zip(names, one, strict=True)) for one in zip(*columns, strict=True)]
+        columns = [self.rows[name].take(rows).to_pylist() for name in _TOLD]
+        told = [dict(zip(_TOLD, one, strict=True)) for one in zip(*columns, strict=True)]
+        for name in ("data_phases", "bytes"):
+            whole = np.zeros(len(self.head), dtype=np.int64)
+            np.add.at(whole, self.head, integers(self.rows, name))
+            for one, value in zip(told, whole[rows].tolist(), strict=True):
+                one[name] = value
+        return told
+
+
+class _Phases:
+    """The data phases of one capture, those of each transaction together.
+
+    Attributes
+    ----------
+    data, enables : array of uint64, of int
+        Disabled bytes are 0; -1 for byte enables that are not known.
+    first, counts : array of int, of each row
+        Where the data phases of the transactions begin of which this row is the first, and how many there are.
+    """
+
+    def __init__(self, bus: Bus, rows: pa.Table, head: Integers) -> None:
+        phases = bus.arrow("data_phases")
+        of_row = head[integers(phases, "transaction")]
+        order = np.argsort(of_row, kind="stable")
+        self.enables: Integers = integers(phases, "byte_enables")[order]
+        self.data: Hashes = integers(phases, "data").view(np.uint64)[order] & _enabled(self.enables)
+        self.counts: Integers = np.bincount(of_row, minlength=len(rows))
+        self.first: Integers = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
+        self._nth = np.arange(len(order)) - self.first[of_row[order]]
+
+    def hashes(self) -> Hashes:
+        """A number for the data phases of each row: the same for the same ones in the same order."""
+        each = _mixed(_mixed(self.data, self.enables), self._nth).astype(np.uint64)
+        sums = np.concatenate([[np.uint64(0)], np.cumsum(each, dtype=np.uint64)])
+        whole: Hashes = sums[self.first + self.counts] - sums[self.first]
+        return whole
+
+    def at(self, row: int, number: int) -> dict[str, int | None] | None:
+        """A data phase of a row; None if it has fewer."""
+        if number >= self.counts[row]:
+            return None
+        place = self.first[row] + number
+        enables = int(self.enables[place])
+        return {"data": int(self.data[place]), "byte_enables": None if enables < 0 else enables}
+
+
+def _heads(rows: pa.Table) -> Integers:
+    head = np.arange(len(rows))
+    order, begins = joined(rows)
+    head[order] = np.repeat(order[begins], np.diff(np.append(begins, len(order))))
+    return head
+
+
+def _first_phases(a: _Phases, b: _Phases, rows_a: Integers, rows_b: Integers) -> list[dict[str, Any]]:
+    """The first data phase in which each of these pairs differs."""
+    number = np.zeros(len(rows_a), dtype=np.int64)
+    shorter = np.minimum(a.counts[rows_a], b.counts[rows_b])
+    equal = np.flatnonzero(shorter > 0)
+    while len(equal):
+        in_a, in_b = a.first[rows_a[equal]] + number[equal], b.first[rows_b[equal]] + number[equal]
+        equal = equal[(a.data[in_a] == b.data[in_b]) & (a.enables[in_a] == b.enables[in_b])]
+        number[equal] += 1
+        equal = equal[number[equal] < shorter[equal]]
+    return [
+        {"number": n, "a": a.at(row_a, n), "b": b.at(row_b, n)}
+        for n, row_a, row_b in zip(number.tolist(), rows_a.tolist(), rows_b.tolist(), strict=True)
+    ]
 
 
 def _others(count: int, some: Integers) -> Integers:

@@ -1,17 +1,31 @@
 """Facts about configuration space: where an address leads, what each register is called, which capabilities there are.
 
 Ref: PCI Local Bus Specification 2.3, section 3.2.2.3 (configuration addresses) and chapter 6 (the header; appendix H:
-the capabilities); PCI-to-PCI Bridge Architecture Specification 1.1, chapter 3 (header type 1).
+the capabilities); PCI-to-PCI Bridge Architecture Specification 1.1, chapter 3 (header type 1); PC Card Standard,
+PCI-to-CardBus bridges (header type 2).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BRIDGE", "CAPABILITIES", "CLASSES", "COMMAND_BITS", "STATUS_BITS", "Place", "bars_of", "register_name"]
+__all__ = [
+    "BRIDGE",
+    "CAPABILITIES",
+    "CARDBUS",
+    "CLASSES",
+    "COMMAND_BITS",
+    "STATUS_BITS",
+    "Place",
+    "bars_of",
+    "register_name",
+]
 
 BRIDGE = 1
 """Header type of a PCI-to-PCI bridge."""
+
+CARDBUS = 2
+"""Header type of a PCI-to-CardBus bridge."""
 
 _FIRST_IDSEL = 11
 # AD[31:11] may carry IDSEL, and host bridges of the time drove AD[11 + n] for device n (Intel 440BX datasheet, 3.2.2).
@@ -44,6 +58,19 @@ _BRIDGE = {
     0x30: "I/O window, upper halves",
     0x38: "expansion ROM",
 }
+_CARDBUS = {
+    **{offset: name for offset, name in _COMMON.items() if offset != 0x34},
+    0x10: "BAR0",
+    0x14: "capabilities pointer/secondary status",
+    0x18: "bus numbers",
+    **{0x1C + 8 * n: f"memory base {n}" for n in range(2)},
+    **{0x20 + 8 * n: f"memory limit {n}" for n in range(2)},
+    **{0x2C + 8 * n: f"I/O base {n}" for n in range(2)},
+    **{0x30 + 8 * n: f"I/O limit {n}" for n in range(2)},
+    0x40: "subsystem ID",
+    0x44: "legacy mode base",
+}
+_REGISTERS = {BRIDGE: _BRIDGE, CARDBUS: _CARDBUS}
 
 CAPABILITIES = {
     0x01: "power management",
@@ -123,11 +150,13 @@ def bars_of(header_type: int | None) -> dict[int, int]:
     """Offsets of the base address registers and the expansion ROM (index 6) -> index."""
     if header_type == BRIDGE:
         return {0x10: 0, 0x14: 1, 0x38: 6}
+    if header_type == CARDBUS:
+        return {0x10: 0}
     return {**{0x10 + 4 * n: n for n in range(6)}, 0x30: 6}
 
 
 def register_name(offset: int, header_type: int | None = None) -> str:
     """Name of the configuration register at a byte offset: ``BAR0``, or ``config+0x40`` beyond the header."""
     dword = offset & 0xFC
-    names = _BRIDGE if header_type == BRIDGE else _DEVICE
+    names = _DEVICE if header_type is None else _REGISTERS.get(header_type, _DEVICE)
     return names.get(dword, f"config+0x{dword:02x}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pcitrace.instrument.configspace import CAPABILITIES, CLASSES, Place, bars_of, register_name
+from pcitrace.instrument.configspace import CAPABILITIES, CARDBUS, CLASSES, Place, bars_of, register_name
 from pcitrace.instrument.pciids import class_name, device_name, vendor_name
 
 if TYPE_CHECKING:
@@ -14,12 +14,19 @@ if TYPE_CHECKING:
 
     from pcitrace.run import Bus
 
-__all__ = ["Bar", "ConfigAccess", "ConfigurationSpace", "Device", "access_of", "accesses", "of_bus"]
+__all__ = ["HEADER_TYPE", "Bar", "ConfigAccess", "ConfigurationSpace", "Device", "access_of", "accesses", "of_bus"]
 
 _ONES = 0xFFFFFFFF
 _CONFIG_READ, _CONFIG_WRITE = 0xA, 0xB
+HEADER_TYPE = 0x0E
+"""Offset of its byte."""
+
 _COMMAND, _REVISION, _HEADER, _SUBSYSTEM, _CAPABILITIES, _INTERRUPT = 0x04, 0x08, 0x0C, 0x2C, 0x34, 0x3C
+_CARDBUS_CAPABILITIES = 0x14
 _ROM = 6
+_IO_SPACE = 1 << 16
+# Bits that software sets and a read gives back: command; cache line size and latency timer; interrupt line.
+_SETTABLE = {_COMMAND: 0xFFFF, _HEADER: 0xFFFF, _INTERRUPT: 0xFF}
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,8 @@ class Bar:
         Where it was placed; None if that was not seen.
     bytes : int or None
         From the sizing sequence (all ones written, then read: PCI 2.3, 6.2.5.1); None where none was seen.
-    kind : str
-        ``memory``, ``io`` or ``rom``.
+    kind : str or None
+        ``memory``, ``io`` or ``rom``; None where the register was written only, with what may be a place of either.
     bits : int or None
         Width of a memory address, 32 or 64; None where the register was never read.
     prefetchable : bool or None
@@ -77,7 +84,7 @@ class Bar:
     index: int
     base: int | None
     bytes: int | None
-    kind: str
+    kind: str | None
     bits: int | None
     prefetchable: bool | None
     transaction: int
@@ -96,6 +103,8 @@ class _Register:
     read_known: int = 0
     written: int = 0
     written_known: int = 0
+    # As last read, or written since.
+    left: int = 0
     # A base address register: what it read while all ones stood in it, and what it held otherwise.
     sizing: bool = False
     size_read: int | None = None
@@ -213,7 +222,7 @@ class Device:
     def capabilities(self) -> list[str]:
         """Names of the capabilities in the linked list, as far as it was read."""
         found: list[str] = []
-        pointer = self._field(_CAPABILITIES, 0, 8)
+        pointer = self._field(_CARDBUS_CAPABILITIES if self.header_type == CARDBUS else _CAPABILITIES, 0, 8)
         seen: set[int] = set()
         while pointer and pointer >= 0x40 and pointer not in seen:
             seen.add(pointer)
@@ -225,9 +234,31 @@ class Device:
             pointer = self._field(at, 8, 8)
         return found
 
-    def byte(self, offset: int) -> int | None:
-        """Return a byte of configuration space as last read; None where it was never read."""
-        return self._field(offset & ~3, 8 * (offset & 3), 8)
+    def bytes(self) -> dict[int, int]:
+        """The bytes of configuration space that were read, by offset, as the accesses left them.
+
+        What software sets and did not read again is as it was written; a base address register holds its place, also
+        where its size was read last.
+        """
+        placed = self._placed()
+        return {
+            at + lane: placed.get(at, register.left) >> 8 * lane & 0xFF
+            for at, register in self._registers.items()
+            for lane in range(4)
+            if register.read_known >> 8 * lane & 0xFF
+        }
+
+    def _placed(self) -> dict[int, int]:
+        """What the base address registers hold, by offset."""
+        offsets = {index: offset for offset, index in bars_of(self.header_type).items()}
+        held = {}
+        for bar in self.bars:
+            register, base = self._registers[offsets[bar.index]], bar.base or 0
+            flags = (register.base or 0) & 1 if bar.index == _ROM else register.type_read or 0
+            held[offsets[bar.index]] = base & _ONES | flags
+            if bar.bits == 64:
+                held[offsets[bar.index] + 4] = base >> 32
+        return held
 
     def see(self, access: ConfigAccess) -> None:
         """Take note of an access."""
@@ -241,9 +272,12 @@ class Device:
         if access.write:
             register.written = register.written & ~access.mask | access.data & access.mask
             register.written_known |= access.mask
+            settable = access.mask & _SETTABLE.get(access.offset, 0)
         else:
+            settable = access.mask
             register.read = register.read & ~access.mask | access.data & access.mask
             register.read_known |= access.mask
+        register.left = register.left & ~settable | access.data & settable
         index = bars_of(self.header_type).get(access.offset)
         if index is not None:
             self._see_bar(register, access, 0x7FF if index == _ROM else 0xF)
@@ -255,22 +289,27 @@ class Device:
                 register.sizing = register.written | low == _ONES
                 if not register.sizing:
                     register.base, register.base_transaction = register.written, access.transaction
-        elif access.mask == _ONES:
+        elif access.mask == _ONES and register.sizing and register.size_read in (None, access.data):
+            register.type_read, register.size_read = access.data & 0xF, access.data
+        # All ones here are what nobody drives: a register never holds them. Another size than before was a reset.
+        elif access.mask == _ONES and access.data != _ONES:
             register.type_read = access.data & 0xF
-            if register.sizing:
-                register.size_read = access.data
-            elif register.base is None:
+            if register.base is None or (register.base ^ access.data) & ~low:
                 register.base, register.base_transaction = access.data, access.transaction
 
     def _bar(self, offset: int, index: int) -> Bar | None:
         register = self._registers[offset]
-        if register.size_read == 0 or (register.size_read is None and register.base is None):
-            return None
+        if register.size_read == 0 or (register.size_read is None and not register.base and not register.type_read):
+            return None  # not implemented, as far as accesses tell
         shown = register.type_read if register.type_read is not None else register.base or 0
+        kind: str | None
         if index == _ROM:
             kind, flags = "rom", 0x7FF
+        elif shown & 1:
+            kind, flags = "io", 0x3
         else:
-            kind, flags = ("io", 0x3) if shown & 1 else ("memory", 0xF)
+            told = register.type_read is not None or shown >= _IO_SPACE
+            kind, flags = "memory" if told else None, 0xF
         bits = prefetchable = None
         if kind == "memory" and register.type_read is not None:
             bits = 64 if register.type_read & 0x6 == 0x4 else 32
@@ -283,7 +322,10 @@ class Device:
             base = None if base is None else base | high << 32
             if mask == 0:
                 mask = None if upper.size_read is None else upper.size_read << 32
-        return Bar(index, base or None, mask and mask & -mask, kind, bits, prefetchable, register.base_transaction)
+        if kind is None and shown & flags:
+            base = None
+        size = mask & -mask if mask else None
+        return Bar(index, base or None, size, kind, bits, prefetchable, register.base_transaction)
 
     def _field(self, offset: int, shift: int, width: int) -> int | None:
         """Bits of a register as last read; None where one of them was not."""

@@ -6,6 +6,7 @@ A sampled capture (sigrok, DSView, sigrok's CSV) becomes a sigrok file with the 
 from __future__ import annotations
 
 import gzip
+import math
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tomli_w
 
-from pcitrace.errors import CaptureFormatError
+from pcitrace.errors import CaptureFormatError, DecodeError
 from pcitrace.wiring import Line
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ __all__ = ["Excerpt", "cut", "idle_limits", "write_session"]
 _MEMBER = 4 << 20  # bytes of samples in a member, as sigrok itself writes them
 _PIECE = 256 << 20  # bytes of samples that are in memory at once: each goes over what is before it again
 _IDLE_CLKS = 3
-"""Clocks that are kept on either side: a decoder is in step after one idle clock, and parity comes one clock late."""
+"""Clocks that are kept on either side where there are so many: a decoder is in step after one idle clock, and PERR#
+comes two clocks late."""
+_ROUNDS = 100
 
 
 @dataclass(frozen=True)
@@ -41,41 +44,68 @@ class Excerpt:
     last: int
 
 
-def idle_limits(bus: Bus, start_us: float, stop_us: float) -> tuple[float, float]:
-    """Widen a time to where the bus is idle.
+def idle_limits(buses: Sequence[Bus], start_us: float, stop_us: float) -> tuple[float, float]:
+    """Widen a time to where the buses are idle.
 
     Parameters
     ----------
-    bus : pcitrace.Bus
+    buses : sequence of pcitrace.Bus
     start_us, stop_us : float
 
     Returns
     -------
     float, float
-        In us: no transaction goes on at either.
+        In us: no transaction goes on at either, and an idle clock comes before the first one. Of buses that are hardly
+        ever idle together, the later ones may be cut elsewhere.
     """
-    rows = bus.arrow("transactions", columns=["start_us", "end_us"])
-    clock_us = 1 / (bus.clock_mhz or 33.3)
-    margin = _IDLE_CLKS * clock_us
-    starts, ends = rows["start_us"].to_numpy(), rows["end_us"].to_numpy()
-    # To before the transaction that goes on, and before those that it follows without enough idle clocks.
-    row = int(np.searchsorted(starts, start_us + margin)) - 1
-    while row >= 0 and ends[row] + margin > start_us:
-        start_us = min(start_us, starts[row] - margin)
-        row -= 1
-    row = int(np.searchsorted(ends, stop_us - margin))
-    while row < len(starts) and starts[row] - margin < stop_us:
-        stop_us = max(stop_us, ends[row] + margin)
-        row += 1
+    gaps = [_Gaps(bus) for bus in buses]
+    for _ in range(_ROUNDS):
+        before = start_us, stop_us
+        for one in reversed(gaps):
+            start_us, stop_us = one.start(start_us), one.stop(stop_us)
+        if (start_us, stop_us) == before:
+            break
     return max(start_us, 0.0), stop_us
 
 
-def cut(bus: Bus, start_us: float, stop_us: float, path: Path) -> Excerpt:
-    """Write a part of a bus's capture, with all its channels, cut where the bus is idle.
+class _Gaps:
+    """Where the transactions of a bus lie."""
+
+    def __init__(self, bus: Bus) -> None:
+        rows = bus.arrow("transactions", columns=["start_us", "end_us"])
+        self.starts, self.ends = rows["start_us"].to_numpy(), rows["end_us"].to_numpy()
+        self.clock_us = 1 / (bus.mean_clock_mhz or bus.clock_mhz or 33.3)
+
+    def start(self, wanted_us: float) -> float:
+        """To half a clock before idle clocks, before the transaction that goes on and those that it follows at once."""
+        row = int(np.searchsorted(self.ends, wanted_us - self.clock_us / 4))
+        while 0 < row < len(self.starts) and not self._apart(row):
+            row -= 1
+        first = self.starts[row] if row < len(self.starts) else np.inf
+        last = self.ends[row - 1] if row else -np.inf
+        return max(min(wanted_us, first - (_IDLE_CLKS + 0.5) * self.clock_us), last + self.clock_us / 2)
+
+    def stop(self, wanted_us: float) -> float:
+        """To half a clock before the next transaction that does not follow at once."""
+        row = int(np.searchsorted(self.starts, wanted_us + self.clock_us / 4))
+        while 0 < row < len(self.starts) and not self._apart(row):
+            row += 1
+        first = self.starts[row] if row < len(self.starts) else np.inf
+        last = self.ends[row - 1] if row else -np.inf
+        return min(max(wanted_us, last + (_IDLE_CLKS + 0.5) * self.clock_us), first - self.clock_us / 2)
+
+    def _apart(self, row: int) -> bool:
+        """Whether there is an idle clock before a transaction."""
+        return bool(self.starts[row] - self.ends[row - 1] > 1.75 * self.clock_us)
+
+
+def cut(buses: Sequence[Bus], start_us: float, stop_us: float, path: Path) -> Excerpt:
+    """Write a part of a capture, with all its channels, cut where its buses are idle.
 
     Parameters
     ----------
-    bus : pcitrace.Bus
+    buses : sequence of pcitrace.Bus
+        Of one capture; the first is the one that matters most.
     start_us, stop_us : float
         What has to be in it.
     path : pathlib.Path
@@ -90,19 +120,26 @@ def cut(bus: Bus, start_us: float, stop_us: float, path: Path) -> Excerpt:
     ------
     CaptureFormatError
         The format cannot be cut, or the suffix is another one.
+    DecodeError
+        The capture ends before.
     """
-    capture = bus.capture
-    start_us, stop_us = idle_limits(bus, start_us, stop_us)
+    capture = buses[0].capture
     sampled = capture.sample_count is not None
     if not sampled and capture.format != "vcd":
         raise CaptureFormatError(
-            f"{capture.path}: a {capture.format} capture cannot be cut; convert it to VCD first", capture.path
+            f"{capture.path}: a {capture.format} capture cannot be cut; make one that can be of it: "
+            f"pcitrace export {capture.path} --to sigrok -o whole.sr",
+            capture.path,
         )
     suffix = ".sr" if sampled else ".vcd"
     if path.suffix != suffix:
         raise CaptureFormatError(f"{path}: a part of a {capture.format} capture is a {suffix} file", path)
+    end_us = (capture.duration_s or np.inf) * 1e6
+    if start_us >= end_us:
+        raise DecodeError(f"{capture.path}: nothing to cut from {start_us:g} us on, the capture ends at {end_us:g} us")
+    start_us, stop_us = idle_limits(buses, start_us, min(stop_us, end_us))
     first, last = _sr(capture, start_us, stop_us, path) if sampled else _vcd(capture, start_us, stop_us, path)
-    return Excerpt(path, _wiring(bus, path), first, last)
+    return Excerpt(path, _wiring(buses[0], path), first, last)
 
 
 def _wiring(bus: Bus, path: Path) -> Path | None:
@@ -134,7 +171,7 @@ def _sr(capture: Capture, start_us: float, stop_us: float, path: Path) -> tuple[
     rate_hz = capture.clock_mhz * 1e6 if capture.clock_mhz else capture.rate_hz
     if rate_hz is None or capture.sample_count is None:
         raise CaptureFormatError(f"{capture.path}: states no sample rate; give it with --rate", capture.path)
-    first = max(int(start_us * rate_hz / 1e6), 0)
+    first = math.ceil(start_us * rate_hz / 1e6)
     last = min(int(stop_us * rate_hz / 1e6) + 1, capture.sample_count)
     unit = capture.samples(first, first).shape[1]
     step = _PIECE // unit

@@ -1,32 +1,31 @@
 """Configuration space as text that ``lspci -vv -F FILE`` takes.
 
 Ref: pciutils 3.9, lib/dump.c: a line ``00:09.0 text``, then lines ``00: xx xx ...`` of the bytes from an offset on,
-then an empty line. A byte that was never read is left out; lspci shows it as ff.
+then an empty line. A byte that was never read is left out; lspci shows it as ff, but of a header type of ff nothing
+more: without one it is 00, a device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pcitrace.instrument.devices import Device
+from pcitrace.instrument.devices import HEADER_TYPE, Device
 from pcitrace.instrument.pciids import class_name
 
 __all__ = ["dump"]
 
 
 def dump(devices: Iterable[Device]) -> str:
-    """Write the bytes of configuration space that were read; devices without a number are left out."""
+    """Write the bytes of configuration space that were read, as accesses left them; without those of unknown place."""
     return "\n".join(_device(device) for device in devices if device.bdf is not None)
 
 
 def _device(device: Device) -> str:
     # Without a text after the place lspci shows nothing.
     lines = [f"{device.bdf} {class_name(device.class_code) or 'seen on the bus'}"]
-    for offset in range(256):
-        value = device.byte(offset)
-        if value is None:
-            continue
-        if offset % 16 == 0 or device.byte(offset - 1) is None:
+    known = device.bytes()
+    for offset, value in sorted({HEADER_TYPE: 0, **known}.items()):
+        if offset % 16 == 0 or offset - 1 not in known:
             lines.append(f"{offset:02x}:")
         lines[-1] += f" {value:02x}"
     return "\n".join(lines) + "\n"

@@ -110,7 +110,7 @@ class Names:
         wanted: dict[tuple[Place, str], Window] = {}
         for device in self.space.devices:
             for bar in device.bars:
-                if bar.base is not None:
+                if bar.base is not None and bar.kind is not None:
                     space = "io" if bar.kind == "io" else "memory"
                     size = bar.bytes or min(bar.base & -bar.base, _LARGEST_GUESSED[space])
                     key = (device.place, bar.name)

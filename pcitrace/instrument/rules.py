@@ -27,6 +27,7 @@ FIRST = 100
 MASKED = "masked"
 """Why a rule is not evaluated that nobody asked for."""
 
+_NOT_KNOWN = 1 << 7
 _LINES = ("FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#")
 
 
@@ -234,13 +235,17 @@ def seen(asserted: int, before: int, value: int | None, rule: str) -> str:
     )
     if rule == "E01":
         return f"{value} samples or ticks between edges of CLK"
-    text = f"asserted: {now}; the clock before: {then}"
-    if rule == "M14" and value is not None:
+    text = f"asserted: {now}" if before & _NOT_KNOWN else f"asserted: {now}; the clock before: {then}"
+    if value is None:
+        return text
+    if rule == "M14":
         return f"C/BE# {value >> 4:04b} -> {value & 15:04b}; {text}"
-    if rule == "M19" and value is not None:
+    if rule in ("M18", "M19"):
         return f"C/BE# {value:04b}; {text}"
-    if rule in ("M15", "T14") and value is not None:
+    if rule in ("M15", "T14"):
         return f"bits {value:08x} of AD changed; {text}"
-    if rule in ("P01", "P02", "P03") and value is not None:
-        return f"PAR{value} of the upper half; {text}"
+    if rule in ("P01", "P02", "P03"):
+        return f"{'PAR64' if value >> 1 else 'PAR'} {value & 1} in the next clock, {~value & 1} is even; {text}"
+    if rule == "A01":
+        return f"{value.bit_count()} GNT# asserted; {text}"
     return text

@@ -24,6 +24,7 @@ ORDERS = ("clocks", "transactions", "bytes", "wait_clks", "retries")
 """What the rows of a view may be ordered by."""
 
 _PAGE = 4096
+_INTERRUPT_ACKNOWLEDGE, _SPECIAL_CYCLE, _CONFIG = 0x0, 0x1, (0xA, 0xB)
 
 
 def named(bus: Bus, table: pa.Table, grants: Mapping[str, str] | None = None) -> pa.Table:
@@ -48,20 +49,24 @@ def named(bus: Bus, table: pa.Table, grants: Mapping[str, str] | None = None) ->
     return (
         table.append_column("initiator_name", initiator)
         .append_column("target", target)
-        .append_column("place", _places(names, table))
+        .append_column("place", _places(names, table, target))
     )
 
 
-def _places(names: Names, table: pa.Table) -> pa.Array:
-    """The window of each address, ``eth0 BAR0``; where none is known the page, ``00300000``."""
+def _places(names: Names, table: pa.Table, target: pa.Array) -> pa.Array:
+    """The window of each address, ``eth0 BAR0``; where none is known the page, ``00300000``; ``eth0 configuration``."""
     window, _ = names.locate(table, everywhere=True)
-    address = integers(table, "address")
-    page = np.where(address >= 0, address & ~(_PAGE - 1), -1)
+    address, command = integers(table, "address"), integers(table, "command")
+    # What AD carries in their address phase means nothing (PCI 2.3, section 3.2.2).
+    nowhere = np.isin(command, (_INTERRUPT_ACKNOWLEDGE, _SPECIAL_CYCLE))
+    page = np.where((address >= 0) & ~nowhere, address & ~(_PAGE - 1), -1)
     unique, number = np.unique(page, return_inverse=True)
     pages = [None if one < 0 else f"{int(one):08x}" for one in unique]
     windows = [f"{one.device} {one.name}" for one in names.windows]
     code = np.where(window >= 0, window, len(windows) + number)
-    return pa.array([*windows, *pages], pa.string()).take(pa.array(code))
+    places = pa.array([*windows, *pages], pa.string()).take(pa.array(code))
+    configuration = pc.binary_join_element_wise(target, "configuration", " ")
+    return pc.if_else(pa.array(np.isin(command, _CONFIG)), configuration, places)
 
 
 def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dict[str, list[dict[str, Any]]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,9 @@ _NOT_SHOWN = ("bus", "command_name")
 
 _DRAWN = ("start_sample", "clocks", "end_sample", "command", "termination")
 """What of transactions is drawn before their details are there."""
+
+Waves = dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]
+"""Of each line the samples at which it changes, and its levels from there on."""
 
 _ROWS_A_BIN = 32
 _BINS = (11, 17)
@@ -84,7 +88,8 @@ def contents(run: Run, *, lines: bool = True, data: bool = False) -> tuple[dict[
     notes: list[str] = []
     # The frames come first: they put captures without a stated offset on the run's axis.
     frames = _or_reason(lambda: frames_of(run), "frames, DMA bursts and register accesses", notes)
-    buses = [_bus(run, bus, packer, data) for bus in run.buses.values()]
+    waves = {bus.name: _waves(bus, notes) for bus in run.buses.values()} if lines else {}
+    buses = [_bus(run, bus, packer, data, waves.get(bus.name, {})) for bus in run.buses.values()]
     notes += [
         f"On {bus['name']} there is no transaction in this capture." for bus in buses if bus["transactions"]["n"] == 0
     ]
@@ -95,7 +100,7 @@ def contents(run: Run, *, lines: bool = True, data: bool = False) -> tuple[dict[
             bus["pieces"] = _frame(packer, traffic.pieces[["burst", "transaction"]], schema.PIECES)
             bus["csr_accesses"] = _frame(packer, traffic.csr_accesses, schema.CSR_ACCESSES)
         if lines:
-            bus["waves"] = _waves(run[bus["name"]], bus["overview"], packer, notes)
+            bus["waves"] = _packed_waves(waves[bus["name"]], bus["overview"], packer)
     about = {
         "format": 1,
         "version": __version__,
@@ -120,7 +125,7 @@ def _or_reason(make: Callable[[], Any], what: str, notes: list[str]) -> Any:
         return None
 
 
-def _bus(run: Run, bus: Bus, packer: Packer, data: bool) -> dict[str, Any]:
+def _bus(run: Run, bus: Bus, packer: Packer, data: bool, waves: Waves) -> dict[str, Any]:
     """Return what is shown of one bus whether or not a NIC is known on it."""
     table = bus.arrow("transactions")
     us_per_sample = _us_per_sample(bus)
@@ -129,7 +134,7 @@ def _bus(run: Run, bus: Bus, packer: Packer, data: bool) -> dict[str, Any]:
     stored = table.drop_columns([*_NOT_SHOWN, "transaction", "start_us", "end_us", "first_data_us", "last_data_us"])
     order = ["start_sample", "start_clk", "clocks", "end_sample", "data_phases"]
     stored = stored.select([*order, *(name for name in stored.column_names if name not in order)])
-    overview = _overview(bus, table, packer)
+    overview = _overview(bus, table, waves, packer)
     clock_samples = 1 / (bus.mean_clock_mhz * us_per_sample) if bus.mean_clock_mhz else 1.0
     described = replace(
         schema.TRANSACTIONS,
@@ -172,14 +177,16 @@ def _samples(times_us: pa.ChunkedArray, us_per_sample: float) -> pa.Array:
     return pc.round(pc.divide(times_us.combine_chunks(), us_per_sample)).cast(pa.int64())
 
 
-def _overview(bus: Bus, table: pa.Table, packer: Packer) -> dict[str, Any]:
-    """Return the time that transactions cover, of each kind, in equal bins from the first to the last of them."""
+def _overview(bus: Bus, table: pa.Table, waves: Waves, packer: Packer) -> dict[str, Any]:
+    """Return the time that transactions cover, of each kind, in equal bins of all the time that is shown."""
     start, end = (np.asarray(table[name]).astype(np.uint64) for name in ("start_sample", "end_sample"))
-    if len(start):
-        first, last = int(start[0]), int(end.max()) + 1
+    whole = max(round((bus.capture.duration_s or 0) * 1e6 / _us_per_sample(bus)), 1)
+    begins = [int(stamps[0]) for stamps, _ in waves.values() if len(stamps)]
+    if begins or not len(start):
+        # What lines do before the first transaction and after the last one is shown, too.
+        first, last = min(begins, default=0), max(whole, *(int(one.max(initial=0)) + 1 for one in (start, end)))
     else:
-        # Of a bus on which nothing happened, the whole capture.
-        first, last = 0, max(round((bus.capture.duration_s or 0) * 1e6 / _us_per_sample(bus)), 1)
+        first, last = int(start[0]), int(end.max()) + 1
     count = 1 << min(max((len(start) // _ROWS_A_BIN).bit_length(), _BINS[0]), _BINS[1])
     kind = np.append(KINDS, _NO_COMMAND)[table["command"].fill_null(len(KINDS)).to_numpy()].astype(np.uint8)
     covered = _kernel.coverage(start, end, kind, _NO_COMMAND + 1, (first, last, count))
@@ -187,8 +194,8 @@ def _overview(bus: Bus, table: pa.Table, packer: Packer) -> dict[str, Any]:
     return {"first": first, "last": last, "bins": count, "at": packer.take(planes, Part.OVERVIEW)}
 
 
-def _waves(bus: Bus, overview: dict[str, Any], packer: Packer, notes: list[str]) -> list[dict[str, Any]]:
-    """Return the lines that are drawn: all but AD, C/BE# and PAR, whose words are in the tables."""
+def _waves(bus: Bus, notes: list[str]) -> Waves:
+    """Return the changes of the lines that are drawn: all but AD, C/BE# and PAR, whose words are in the tables."""
     wiring = bus.wiring
     shown = [name for name in bus.lines if name in wiring.lines and not _WORDS.fullmatch(name)]
     if bus.clock_mhz is not None and bus.capture.clock_mhz is None:
@@ -196,7 +203,10 @@ def _waves(bus: Bus, overview: dict[str, Any], packer: Packer, notes: list[str])
         if edges > _MOST_EDGES:
             shown.remove("CLK")
             notes.append(f"Not shown: {bus.name}'s CLK, which changes more than {_MOST_EDGES:,} times.")
-    waves = bus.capture.waves(wiring, shown)
+    return dict(zip(shown, bus.capture.waves(wiring, shown), strict=True))
+
+
+def _packed_waves(waves: Waves, overview: dict[str, Any], packer: Packer) -> list[dict[str, Any]]:
     bins = overview["first"], overview["last"], overview["bins"]
     return [
         {
@@ -205,7 +215,7 @@ def _waves(bus: Bus, overview: dict[str, Any], packer: Packer, notes: list[str])
             "changes": packer.column(pa.array(stamps), Part.LINES),
             "levels": packer.column(pa.array(levels), Part.LINES),
         }
-        for name, (stamps, levels) in zip(shown, waves, strict=True)
+        for name, (stamps, levels) in waves.items()
     ]
 
 

@@ -1,4 +1,4 @@
-//! FST, the compact form of VCD that GTKWave and Surfer open at once, written from the lines of a VCD as they come.
+//! FST, the compact form of VCD that GTKWave and Surfer open at once, written as the changes come.
 //!
 //! - A file is a header, sections of changes, the widths of the signals, their names, and where the capture has gaps.
 //! - A section is complete in itself: the values at its begin, a chain of changes a signal, and its times.
@@ -6,11 +6,10 @@
 //! Ref: the FST chapter of GTKWave's manual, and `block_format.txt` beside its `fstapi.c`.
 
 use crate::error::{Error, Result};
+use crate::lines::Sink;
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
 
 const HEADER: u8 = 0;
 const BLACKOUT: u8 = 2;
@@ -29,63 +28,66 @@ const HEADER_BYTES: u64 = 329;
 const E: f64 = std::f64::consts::E;
 /// Bytes of changes and times after which a section is written.
 const SECTION: usize = 4 << 20;
-/// Pieces of VCD that may wait.
-const WAITING: usize = 4;
 const LEVEL: i32 = 1;
 
-/// A file that is being written, on a thread of its own.
+/// A file that is being written.
 pub struct FstFile {
     path: PathBuf,
-    sender: Option<SyncSender<Vec<u8>>>,
-    thread: Option<JoinHandle<Result<()>>>,
+    body: Body<BufWriter<File>>,
 }
 
 impl FstFile {
     /// `declarations` are those of the VCD, up to `$enddefinitions`.
     pub fn create(path: &Path, declarations: &[u8]) -> Result<Self> {
+        let declared = Declared::read(declarations)?;
         let file = File::create(path).map_err(|source| Error::Write { path: path.into(), source })?;
-        let mut body = Body::new(BufWriter::new(file), Declared::read(declarations)?);
-        let (sender, pieces): (_, Receiver<Vec<u8>>) = sync_channel(WAITING);
-        let own = path.to_path_buf();
-        let thread = std::thread::Builder::new().name("fst".into()).spawn(move || {
-            let mut work = || {
-                body.header()?;
-                for piece in &pieces {
-                    body.lines(&piece)?;
-                }
-                body.finish()
-            };
-            work().map_err(|source| Error::Write { path: own, source })
-        });
-        let thread = thread.map_err(|source| Error::Write { path: path.into(), source })?;
-        Ok(FstFile { path: path.into(), sender: Some(sender), thread: Some(thread) })
+        let mut file = FstFile { path: path.into(), body: Body::new(BufWriter::new(file), declared) };
+        file.body.header().map_err(|source| file.error(source))?;
+        Ok(file)
     }
 
-    /// Takes whole lines of the VCD.
-    pub fn write(&mut self, lines: &[u8]) -> Result<()> {
-        match self.sender.as_ref().map(|sender| sender.send(lines.to_vec())) {
-            Some(Ok(())) => Ok(()),
-            // The thread ended, and says why.
-            _ => self.close().and(Err(Error::Decode(format!("{} is closed", self.path.display())))),
-        }
+    /// The identifiers of the signals, in their order.
+    pub fn ids(&self) -> &[String] {
+        &self.body.declared.ids
     }
 
-    /// Writes what is left.
-    pub fn close(&mut self) -> Result<()> {
-        self.sender = None;
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(result)) => result,
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Ok(()),
-        }
+    fn error(&self, source: std::io::Error) -> Error {
+        Error::Write { path: self.path.clone(), source }
+    }
+}
+
+impl Sink for FstFile {
+    #[inline]
+    fn time(&mut self, tick: u64) -> Result<()> {
+        self.body.time(tick).map_err(|source| self.error(source))
+    }
+
+    #[inline]
+    fn bit(&mut self, channel: usize, high: bool) {
+        self.body.bit(channel, b'0' + u8::from(high));
+    }
+
+    fn text(&mut self, signal: usize, text: &[u8]) {
+        self.body.text(signal, text);
+    }
+
+    fn lines(&mut self, text: &[u8]) -> Result<()> {
+        self.body.lines(text);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.body.finish().map_err(|source| self.error(source))
     }
 }
 
 /// What the declarations say.
+#[derive(Default)]
 struct Declared {
     version: String,
     /// Power of ten of a second.
     timescale: i8,
+    ids: Vec<String>,
     /// Bits of each signal; None for texts.
     widths: Vec<Option<usize>>,
     scopes: u64,
@@ -94,8 +96,7 @@ struct Declared {
 
 impl Declared {
     fn read(text: &[u8]) -> Result<Self> {
-        let mut found =
-            Declared { version: String::new(), timescale: 0, widths: Vec::new(), scopes: 0, names: Vec::new() };
+        let mut found = Declared::default();
         for line in String::from_utf8_lossy(text).lines() {
             let words: Vec<&str> = line.split_ascii_whitespace().filter(|&word| word != "$end").collect();
             match words[..] {
@@ -110,10 +111,11 @@ impl Declared {
                     found.text("");
                 }
                 ["$upscope"] => found.names.push(UP),
-                ["$var", kind, width, _, ..] if words.len() > 4 => {
+                ["$var", kind, width, id, ..] if words.len() > 4 => {
                     let bits = width.parse().ok().filter(|&bits| bits > 0).ok_or_else(|| unreadable(line))?;
                     let bits = (kind != "string").then_some(bits);
                     found.widths.push(bits);
+                    found.ids.push(id.into());
                     found.names.extend([if bits.is_some() { WIRE } else { STRING }, 0]);
                     found.text(&words[4..].join(" "));
                     varint(&mut found.names, bits.unwrap_or(0) as u64);
@@ -211,36 +213,26 @@ impl<W: Write + Seek> Body<W> {
         self.out.write_all(&[0; 119 + 1 + 8])
     }
 
-    fn lines(&mut self, text: &[u8]) -> std::io::Result<()> {
+    fn lines(&mut self, text: &[u8]) {
         let mut from = 0;
         for end in memchr::memchr_iter(b'\n', text) {
-            self.line(&text[from..end])?;
+            self.line(&text[from..end]);
             from = end + 1;
         }
-        Ok(())
     }
 
-    fn line(&mut self, line: &[u8]) -> std::io::Result<()> {
+    fn line(&mut self, line: &[u8]) {
         match line {
-            [b'#', digits @ ..] => {
-                self.time(digits.iter().fold(0, |time, &digit| 10 * time + u64::from(digit - b'0')))?
-            }
             [value @ (b'0' | b'1' | b'x' | b'z'), id @ ..] => self.bit(signal(id), *value),
             [b'b', rest @ ..] => {
                 if let Some(space) = memchr::memchr(b' ', rest) {
                     self.bits(signal(&rest[space + 1..]), &rest[..space]);
                 }
             }
-            [b's', rest @ ..] => {
-                if let Some(space) = memchr::memchr(b' ', rest) {
-                    self.text(signal(&rest[space + 1..]), &rest[..space]);
-                }
-            }
             b"$dumpoff" => self.gaps.push((false, self.now)),
             b"$dumpon" => self.gaps.push((true, self.now)),
             _ => {}
         }
-        Ok(())
     }
 
     fn time(&mut self, time: u64) -> std::io::Result<()> {
@@ -305,21 +297,12 @@ impl<W: Write + Seek> Body<W> {
         *held += chain.changes.len() - before;
     }
 
-    /// A text, in which a VCD has blanks as `\x20`.
     fn text(&mut self, signal: usize, text: &[u8]) {
         let Some((chain, later, held)) = self.change(signal) else { return };
         let before = chain.changes.len();
-        let mut plain = Vec::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(at) = memchr::memmem::find(rest, br"\x20") {
-            plain.extend_from_slice(&rest[..at]);
-            plain.push(b' ');
-            rest = &rest[at + 4..];
-        }
-        plain.extend_from_slice(rest);
         varint(&mut chain.changes, later << 1);
-        varint(&mut chain.changes, plain.len() as u64);
-        chain.changes.extend_from_slice(&plain);
+        varint(&mut chain.changes, text.len() as u64);
+        chain.changes.extend_from_slice(text);
         *held += chain.changes.len() - before;
     }
 

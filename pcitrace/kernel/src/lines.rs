@@ -13,10 +13,11 @@ pub type Write<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 /// Gives texts to put among the changes, in order of their ticks; None at the end.
 pub type MoreTexts<'a> = &'a mut dyn FnMut() -> Result<Option<Texts>>;
 
-/// Some texts, each whole lines of a VCD: when, where each ends in `text`.
+/// Some texts: when, of which signal, where each ends in `text`. Signals are numbered from the first channel on.
 #[derive(Debug, Default)]
 pub struct Texts {
     pub ticks: Vec<u64>,
+    pub signals: Vec<usize>,
     pub ends: Vec<usize>,
     pub text: Vec<u8>,
 }
@@ -132,58 +133,116 @@ fn limbs(capture: &Capture) -> Vec<Limb> {
     capture.channels.iter().map(|channel| channel.width).enumerate().flat_map(of).collect()
 }
 
-/// Writes the changes of all channels as the body of a VCD, each channel under its identifier, and texts among them.
-///
-/// `ticks_hz` is the unit of the times of a sampled capture; those of changes keep their own.
-pub fn vcd(
-    capture: &Capture,
-    ids: &[String],
-    rate_hz: f64,
-    ticks_hz: f64,
-    texts: MoreTexts,
-    write: Write,
-) -> Result<()> {
-    let mut body = Body::new(texts, write);
-    match &capture.data {
-        Data::Sampled(sampled) => {
-            sampled_lines(
-                sampled.as_ref(),
-                ids,
-                |sample| (sample as f64 * ticks_hz / rate_hz).round() as u64,
-                &mut body,
-            )?;
-        }
-        Data::Changes(changes) => changing_lines(capture, changes.as_ref(), ids, &mut body)?,
-    }
-    body.finish()
+/// Takes changes in order of time.
+pub trait Sink {
+    /// Begins a time, later than the one before.
+    fn time(&mut self, tick: u64) -> Result<()>;
+    /// The level of a channel of one bit.
+    fn bit(&mut self, channel: usize, high: bool);
+    /// The value of a signal that is a text.
+    fn text(&mut self, signal: usize, text: &[u8]);
+    /// Changes as whole lines of a VCD.
+    fn lines(&mut self, text: &[u8]) -> Result<()>;
+    fn finish(&mut self) -> Result<()>;
 }
 
-/// What is written: changes and texts in order of time.
-struct Body<'a> {
+/// The body of a VCD.
+pub struct Vcd<'a> {
     out: Vec<u8>,
-    last: Option<u64>,
-    texts: Option<Texts>,
-    next: usize,
-    more: MoreTexts<'a>,
+    /// What stands behind the value of each signal.
+    ends: Vec<Vec<u8>>,
     write: Write<'a>,
 }
 
-impl<'a> Body<'a> {
-    fn new(more: MoreTexts<'a>, write: Write<'a>) -> Self {
-        Body { out: Vec::new(), last: None, texts: Some(Texts::default()), next: 0, more, write }
+impl<'a> Vcd<'a> {
+    pub fn new(ids: &[String], write: Write<'a>) -> Self {
+        Vcd { out: Vec::new(), ends: ids.iter().map(|id| format!("{id}\n").into_bytes()).collect(), write }
     }
+}
 
-    /// Begins a time, after the texts before it.
-    fn begin(&mut self, tick: u64) -> Result<()> {
-        self.texts_before(tick)?;
-        if self.last != Some(tick) {
-            self.last = Some(tick);
-            stamp(&mut self.out, tick);
-        }
+impl Sink for Vcd<'_> {
+    #[inline]
+    fn time(&mut self, tick: u64) -> Result<()> {
         if self.out.len() >= BLOCK {
             interrupt::check()?;
             (self.write)(&self.out)?;
             self.out.clear();
+        }
+        stamp(&mut self.out, tick);
+        Ok(())
+    }
+
+    #[inline]
+    fn bit(&mut self, channel: usize, high: bool) {
+        self.out.push(b'0' + u8::from(high));
+        self.out.extend_from_slice(&self.ends[channel]);
+    }
+
+    /// Blanks would end the value.
+    fn text(&mut self, signal: usize, text: &[u8]) {
+        self.out.push(b's');
+        let mut from = 0;
+        for blank in memchr::memchr_iter(b' ', text) {
+            self.out.extend_from_slice(&text[from..blank]);
+            self.out.extend_from_slice(br"\x20");
+            from = blank + 1;
+        }
+        self.out.extend_from_slice(&text[from..]);
+        self.out.push(b' ');
+        self.out.extend_from_slice(&self.ends[signal]);
+    }
+
+    fn lines(&mut self, text: &[u8]) -> Result<()> {
+        self.out.extend_from_slice(text);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        (self.write)(&self.out)
+    }
+}
+
+/// How long a sample of a sampled capture is in the ticks that are written; those of changes keep their own.
+#[derive(Debug, Clone, Copy)]
+pub struct Rates {
+    pub samples_hz: f64,
+    pub ticks_hz: f64,
+}
+
+/// Writes the changes of all channels, and texts among them; `ids` are the identifiers of all signals in a VCD.
+pub fn changes(capture: &Capture, ids: &[String], rates: Rates, texts: MoreTexts, sink: &mut impl Sink) -> Result<()> {
+    if ids.len() < capture.channels.len() {
+        return Err(Error::Decode(format!("{} identifiers for {} channels", ids.len(), capture.channels.len())));
+    }
+    let mut body = Body { last: None, texts: Some(Texts::default()), next: 0, more: texts, sink };
+    match &capture.data {
+        Data::Sampled(sampled) => {
+            let tick_of = |sample| (sample as f64 * rates.ticks_hz / rates.samples_hz).round() as u64;
+            sampled_lines(sampled.as_ref(), tick_of, &mut body)?;
+        }
+        Data::Changes(changes) => changing_lines(capture, changes.as_ref(), ids, &mut body)?,
+    }
+    body.texts_before(u64::MAX)?;
+    body.sink.finish()
+}
+
+/// What is written: changes and texts in order of time.
+struct Body<'a, S> {
+    last: Option<u64>,
+    texts: Option<Texts>,
+    next: usize,
+    more: MoreTexts<'a>,
+    sink: &'a mut S,
+}
+
+impl<S: Sink> Body<'_, S> {
+    /// Begins a time, after the texts before it.
+    #[inline]
+    fn begin(&mut self, tick: u64) -> Result<()> {
+        self.texts_before(tick)?;
+        if self.last != Some(tick) {
+            self.last = Some(tick);
+            self.sink.time(tick)?;
         }
         Ok(())
     }
@@ -203,19 +262,14 @@ impl<'a> Body<'a> {
                     let at = at.max(self.last.unwrap_or(0));
                     if self.last != Some(at) {
                         self.last = Some(at);
-                        stamp(&mut self.out, at);
+                        self.sink.time(at)?;
                     }
-                    self.out.extend_from_slice(&texts.text[range]);
+                    self.sink.text(texts.signals[self.next], &texts.text[range]);
                     self.next += 1;
                 }
                 Some(_) => return Ok(()),
             }
         }
-    }
-
-    fn finish(mut self) -> Result<()> {
-        self.texts_before(u64::MAX)?;
-        (self.write)(&self.out)
     }
 }
 
@@ -232,64 +286,46 @@ fn stamp(out: &mut Vec<u8>, tick: u64) {
     out.push(b'\n');
 }
 
-/// The channels of a sample, 64 bits at a time: which bits are channels, and what stands behind the value of each.
-struct Lines {
-    masks: Vec<u64>,
-    ends: Vec<Vec<u8>>,
-}
-
-impl Lines {
-    fn new(bits: &[usize], ids: &[String], unit: usize) -> Self {
-        let words = unit.div_ceil(8);
-        let mut lines = Lines { masks: vec![0; words], ends: vec![Vec::new(); 64 * words] };
-        for (&bit, id) in bits.iter().zip(ids) {
-            lines.masks[bit / 64] |= 1 << (bit % 64);
-            lines.ends[bit] = format!("{id}\n").into_bytes();
-        }
-        lines
-    }
-
-    /// Writes the values of the bits in `changed` of a word.
-    fn write(&self, out: &mut Vec<u8>, word: usize, now: u64, mut changed: u64) {
-        while changed != 0 {
-            let bit = changed.trailing_zeros() as usize;
-            out.push(b'0' + (now >> bit & 1) as u8);
-            out.extend_from_slice(&self.ends[64 * word + bit]);
-            changed &= changed - 1;
-        }
-    }
-}
-
-fn sampled_lines(sampled: &dyn Sampled, ids: &[String], tick_of: impl Fn(u64) -> u64, body: &mut Body) -> Result<()> {
+fn sampled_lines<S: Sink>(sampled: &dyn Sampled, tick_of: impl Fn(u64) -> u64, body: &mut Body<S>) -> Result<()> {
     let unit = sampled.unit_size();
-    let lines = Lines::new(sampled.bits(), ids, unit);
-    let mut before = vec![0; lines.masks.len()];
+    // The channels of a sample, 64 bits at a time.
+    let mut masks = vec![0u64; unit.div_ceil(8)];
+    let mut channels = vec![0; 64 * masks.len()];
+    for (channel, &bit) in sampled.bits().iter().enumerate() {
+        masks[bit / 64] |= 1 << (bit % 64);
+        channels[bit] = channel;
+    }
+    let mut before = vec![0; masks.len()];
     let mut sample = 0;
-    let mut result = Ok(());
-    for_each_sample(sampled, |samples| {
+    let mut write = |samples: &[u8]| {
+        interrupt::check()?;
         for now in samples.chunks_exact(unit) {
             let mut begun = false;
             for (word, bytes) in now.chunks(8).enumerate() {
                 let mut eight = [0; 8];
                 eight[..bytes.len()].copy_from_slice(bytes);
-                let now = u64::from_le_bytes(eight) & lines.masks[word];
+                let now = u64::from_le_bytes(eight) & masks[word];
                 // Of the first sample all are written.
-                let changed = if sample == 0 { lines.masks[word] } else { now ^ before[word] };
-                if changed != 0 {
-                    if !begun {
-                        result = body.begin(tick_of(sample));
-                        begun = true;
-                    }
-                    lines.write(&mut body.out, word, now, changed);
-                    before[word] = now;
+                let mut changed = if sample == 0 { masks[word] } else { now ^ before[word] };
+                before[word] = now;
+                if changed != 0 && !begun {
+                    body.begin(tick_of(sample))?;
+                    begun = true;
                 }
-            }
-            if result.is_err() {
-                return false;
+                while changed != 0 {
+                    let bit = changed.trailing_zeros() as usize;
+                    body.sink.bit(channels[64 * word + bit], now >> bit & 1 != 0);
+                    changed &= changed - 1;
+                }
             }
             sample += 1;
         }
-        true
+        Ok(())
+    };
+    let mut result = Ok(());
+    for_each_sample(sampled, |samples| {
+        result = write(samples);
+        result.is_ok()
     })?;
     result?;
     body.begin(tick_of(sample.saturating_sub(1)))
@@ -303,7 +339,7 @@ struct Now {
     high_z: u64,
 }
 
-fn changing_lines(capture: &Capture, changes: &dyn Changes, ids: &[String], body: &mut Body) -> Result<()> {
+fn changing_lines<S: Sink>(capture: &Capture, changes: &dyn Changes, ids: &[String], body: &mut Body<S>) -> Result<()> {
     let limbs = limbs(capture);
     let signals = changes.signals(&limbs)?;
     let mut now: Vec<Vec<Now>> = capture
@@ -316,11 +352,11 @@ fn changing_lines(capture: &Capture, changes: &dyn Changes, ids: &[String], body
         signals.iter().enumerate().filter_map(|(nth, signal)| Some(Reverse((*signal.times.first()?, nth)))).collect();
     let of_gap = |&(from, to): &(u64, u64)| [(from, b"$dumpoff\n$end\n".as_slice()), (to, b"$dumpon\n$end\n")];
     let mut switches = changes.gaps().iter().flat_map(of_gap).peekable();
-    let mut touched: Vec<usize> = Vec::new();
+    let (mut touched, mut text) = (Vec::new(), Vec::new());
     while let Some(&Reverse((tick, _))) = coming.peek() {
         while let Some((at, switch)) = switches.next_if(|&(at, _)| at <= tick) {
             body.begin(at)?;
-            body.out.extend_from_slice(switch);
+            body.sink.lines(switch)?;
         }
         touched.clear();
         while let Some(&Reverse((time, nth))) = coming.peek()
@@ -340,15 +376,17 @@ fn changing_lines(capture: &Capture, changes: &dyn Changes, ids: &[String], body
         touched.sort_unstable();
         touched.dedup();
         body.begin(tick)?;
+        text.clear();
         for &channel in &touched {
-            value(&mut body.out, capture.channels[channel].width, &now[channel]);
-            body.out.extend_from_slice(ids[channel].as_bytes());
-            body.out.push(b'\n');
+            value(&mut text, capture.channels[channel].width, &now[channel]);
+            text.extend_from_slice(ids[channel].as_bytes());
+            text.push(b'\n');
         }
+        body.sink.lines(&text)?;
     }
     for (at, switch) in switches {
         body.begin(at)?;
-        body.out.extend_from_slice(switch);
+        body.sink.lines(switch)?;
     }
     body.begin(changes.end())
 }
@@ -375,12 +413,4 @@ fn value(out: &mut Vec<u8>, width: u32, now: &[Now]) {
     let digits = highest.map_or(1, |(nth, limb)| 64 * nth as u32 + 64 - limb.value.leading_zeros());
     out.extend((0..if known { digits.min(width) } else { width }).rev().map(digit));
     out.push(b' ');
-}
-
-/// An error for a number of identifiers that is not that of the channels.
-pub fn check_ids(capture: &Capture, ids: &[String]) -> Result<()> {
-    match ids.len() == capture.channels.len() {
-        true => Ok(()),
-        false => Err(Error::Decode(format!("{} identifiers for {} channels", ids.len(), capture.channels.len()))),
-    }
 }

@@ -2,12 +2,23 @@
 
 use crate::error::{Error, Result};
 use crate::fst::FstFile;
-use crate::lines::{self, Texts};
+use crate::interrupt;
+use crate::lines::{self, MoreTexts, Rates, Texts, Vcd};
 use crate::python::{Capture, to_python};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Parts of the texts that may wait to be written.
+const WAITING: usize = 2;
+/// How often Ctrl-C is looked for when all texts are made.
+const POLL: Duration = Duration::from_millis(5);
 
 /// What a call back into Python raised, kept beside the error that ends the work.
 #[derive(Default)]
@@ -37,8 +48,55 @@ fn write_samples(py: Python<'_>, capture: &Capture, rate_hz: u64, write: Bound<'
     raised.of(py, result).map(|released| (released.unknown, released.high_z))
 }
 
-/// Little-endian ticks, little-endian ends of the texts, and the texts.
-type PyTexts = (Vec<u8>, Vec<u8>, Vec<u8>);
+/// Ticks, signals, and ends of the texts, each of 8 bytes, little-endian; the texts.
+type PyTexts = (PyBackedBytes, PyBackedBytes, PyBackedBytes, Vec<u8>);
+
+/// Does `work` on a thread of its own, with the texts that Python makes meanwhile.
+fn with_texts(
+    py: Python<'_>,
+    texts: &Bound<'_, PyAny>,
+    work: impl FnOnce(MoreTexts) -> PyResult<()> + Send,
+) -> PyResult<()> {
+    let (sender, receiver) = sync_channel(WAITING);
+    let failed = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let goes_on = failed.clone();
+        let writer = scope.spawn(move || {
+            let mut more = || Ok(receiver.recv().ok());
+            interrupt::asking(move || !goes_on.load(Ordering::Relaxed), || work(&mut more))
+        });
+        let result = feed(py, texts, sender, &failed).and_then(|()| {
+            while !writer.is_finished() {
+                py.check_signals()?;
+                py.detach(|| std::thread::sleep(POLL));
+            }
+            Ok(())
+        });
+        failed.store(result.is_err(), Ordering::Relaxed);
+        let written = py.detach(|| writer.join());
+        result.and_then(|()| written.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+/// Sends the texts to the thread that writes, until that has ended.
+fn feed(py: Python<'_>, texts: &Bound<'_, PyAny>, sender: SyncSender<Texts>, failed: &AtomicBool) -> PyResult<()> {
+    for item in texts.try_iter()? {
+        let some = item.and_then(|item| item.extract::<PyTexts>()).inspect_err(|_| {
+            // Before the sender is gone, which ends the texts.
+            failed.store(true, Ordering::Relaxed);
+        });
+        let (ticks, signals, ends, text) = some?;
+        let numbers = |bytes: &[u8]| bytes.as_chunks::<8>().0.iter().map(|&eight| u64::from_le_bytes(eight)).collect();
+        let places = |bytes: &[u8]| -> Vec<usize> {
+            bytes.as_chunks::<8>().0.iter().map(|&eight| u64::from_le_bytes(eight) as usize).collect()
+        };
+        let texts = Texts { ticks: numbers(&ticks), signals: places(&signals), ends: places(&ends), text };
+        if py.detach(|| sender.send(texts)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
 
 /// Writes all channels as the body of a VCD, with texts among the changes.
 #[pyfunction]
@@ -49,53 +107,41 @@ fn write_vcd(
     rate_hz: f64,
     ticks_hz: f64,
     texts: Bound<'_, PyAny>,
-    write: Bound<'_, PyAny>,
+    write: Py<PyAny>,
 ) -> PyResult<()> {
-    let raised = Raised::default();
-    let mut texts = texts.try_iter()?;
-    let mut more = || {
-        let next = texts.next().map(|item| item?.extract::<PyTexts>()).transpose();
-        Ok(raised.catch(next)?.map(|(ticks, ends, text)| {
-            let numbers = |bytes: &[u8]| -> Vec<u64> {
-                bytes.as_chunks::<8>().0.iter().map(|&eight| u64::from_le_bytes(eight)).collect()
-            };
-            let ends = numbers(&ends).into_iter().map(|end| end as usize).collect();
-            Texts { ticks: numbers(&ticks), ends, text }
-        }))
-    };
-    let mut out = |bytes: &[u8]| {
-        raised.catch(py.check_signals().and_then(|()| write.call1((PyBytes::new(py, bytes),)).map(drop)))
-    };
-    let result = lines::check_ids(&capture.opened, &ids)
-        .and_then(|()| lines::vcd(&capture.opened, &ids, rate_hz, ticks_hz, &mut more, &mut out));
-    raised.of(py, result)
+    let (opened, rates) = (&capture.opened, Rates { samples_hz: rate_hz, ticks_hz });
+    with_texts(py, &texts, |more| {
+        let raised = Raised::default();
+        let mut out =
+            |bytes: &[u8]| Python::attach(|py| raised.catch(write.call1(py, (PyBytes::new(py, bytes),)).map(drop)));
+        let result = lines::changes(opened, &ids, rates, more, &mut Vcd::new(&ids, &mut out));
+        Python::attach(|py| raised.of(py, result))
+    })
 }
 
-/// An FST file that is written from the lines of a VCD.
-#[pyclass(module = "pcitrace._kernel")]
-struct Fst {
-    file: FstFile,
-}
-
-#[pymethods]
-impl Fst {
-    #[new]
-    fn new(py: Python<'_>, path: PathBuf, declarations: &[u8]) -> PyResult<Self> {
-        FstFile::create(&path, declarations).map(|file| Fst { file }).map_err(|error| to_python(py, error))
-    }
-
-    /// Takes whole lines.
-    fn write(&mut self, py: Python<'_>, lines: &[u8]) -> PyResult<()> {
-        py.detach(|| self.file.write(lines)).map_err(|error| to_python(py, error))
-    }
-
-    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.file.close()).map_err(|error| to_python(py, error))
-    }
+/// Writes all channels as an FST file, with texts among the changes; the declarations are those of the VCD.
+#[pyfunction]
+fn write_fst(
+    py: Python<'_>,
+    capture: &Capture,
+    path: PathBuf,
+    declarations: &[u8],
+    rate_hz: f64,
+    ticks_hz: f64,
+    texts: Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let (opened, rates) = (&capture.opened, Rates { samples_hz: rate_hz, ticks_hz });
+    with_texts(py, &texts, |more| {
+        let result = FstFile::create(&path, declarations).and_then(|mut file| {
+            let ids = file.ids().to_vec();
+            lines::changes(opened, &ids, rates, more, &mut file)
+        });
+        result.map_err(|error| Python::attach(|py| to_python(py, error)))
+    })
 }
 
 pub fn register_in(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Fst>()?;
     module.add_function(wrap_pyfunction!(write_samples, module)?)?;
+    module.add_function(wrap_pyfunction!(write_fst, module)?)?;
     module.add_function(wrap_pyfunction!(write_vcd, module)?)
 }

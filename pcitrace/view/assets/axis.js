@@ -7,7 +7,9 @@ export class Axis {
    * @param {number} last
    */
   constructor(first, last) {
-    const margin = 0.01 * (last - first) || 1;
+    /** us, without margins */
+    this.whole = last - first;
+    const margin = 0.01 * this.whole || 1;
     this.first = first - margin;
     this.last = last + margin;
     this.low = this.first;

@@ -45,8 +45,8 @@ export class Coverage {
   }
 }
 
-/** A line that changes within a bin. */
-export const CHANGES = 3;
+/** A line whose level is not known, and one that changes within a bin. */
+export const UNKNOWN = 2, CHANGES = 3;
 
 /** What a line is at in bins, in bins of twice their length, and so on to one for all. */
 export class Levels {
@@ -64,12 +64,13 @@ export class Levels {
   }
 
   /**
-   * What the line is at from `low` to `high`, which are about `high - low` apart: some bins are looked at, never many.
+   * What the line is at from `low` to `high`: some bins are looked at, never many. Nothing is known beyond the capture.
    * @param {number} low
    * @param {number} high
    */
   between(low, high) {
     let { step, bins } = this, from = 0;
+    if (high <= this.low || low >= this.low + bins * step) return UNKNOWN;
     while (2 * step <= high - low && bins > 1) {
       from += bins;
       bins /= 2;

@@ -135,9 +135,9 @@ export class View {
       bar.insertBefore(button("lines", "lines as waveforms (l)", () => { this.waves = !this.waves; this.placeLanes(); }), this.query);
     }
     const legend = element("p", { class: "legend" }, [
-      ...["read", "write", "other", "plain"].flatMap((kind, n) => [element("i", { class: kind }), ["reads, upper half ", "writes, lower half ", "I/O and configuration ", "command not captured "][n]]),
-      "↻ retry  | disconnect  ✕ abort  ▲ problem",
-    ]);
+      ...["read", "write", "other", "plain"].map((kind, n) => [element("i", { class: kind }), ["reads, upper half", "writes, lower half", "I/O and configuration", "command not captured"][n]]),
+      ...["↻ retry", "| disconnect", "✕ abort", "▲ problem"].map(mark => [mark]),
+    ].flatMap(parts => [element("span", {}, parts), " "]));
     const notes = [...about.findings, ...about.notes].map(text => element("li", {}, [text]));
     const many = `${notes.length} note${notes.length === 1 ? "" : "s"}`;
     // What is empty says why at once.
@@ -158,7 +158,7 @@ export class View {
   summary() {
     const rows = this.buses.map(bus => `${bus.name}: ${bus.transactions.n.toLocaleString("en")} transactions` + (bus.about.clock_mhz ? ` at ${bus.about.clock_mhz.toPrecision(4)} MHz` : ""));
     if (this.frames) rows.push(`${this.frames.n.toLocaleString("en")} frames`);
-    return `${rows.join(" · ")} · ${durationText(this.axis.last - this.axis.first)} · pcitrace ${this.about.version}`;
+    return `${rows.join(" · ")} · ${durationText(this.axis.whole)} · pcitrace ${this.about.version}`;
   }
 
   placeLanes() {

@@ -171,6 +171,9 @@ pub struct Problem {
     pub is_event: bool,
 }
 
+/// In `asserted_before`: what was before is not known.
+const NOT_KNOWN: u8 = 1 << 7;
+
 /// The problems of a part; of broken rules those that `sentences` has, by bus and id, in its words.
 pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>> {
     let texts = |name: &str| column(batch, name)?.as_string_opt::<i32>().ok_or_else(|| name.to_string());
@@ -197,10 +200,15 @@ pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>
     let is_told = |row: &usize| !text.value(*row).is_empty() || sentence(*row).is_some();
     let said = |row: usize| match (sentence(row), lines) {
         (Some(sentence), Some((now, before))) => {
-            let (now, before) =
-                (&asserted[usize::from(now.value(row) & 31)], &asserted[usize::from(before.value(row) & 31)]);
+            let (now, before) = (now.value(row), before.value(row));
             let (id, times) = (kind.value(row), times(row));
-            [id, ": ", sentence, &times, " [asserted: ", now, "; before: ", before, "]"].concat()
+            let lines = match (&asserted[usize::from(now & 31)], &asserted[usize::from(before & 31)]) {
+                // Other lines than these broke it.
+                _ if now == 0 && before & 31 == 0 => String::new(),
+                (now, _) if before & NOT_KNOWN != 0 => format!(" [asserted: {now}]"),
+                (now, before) => format!(" [asserted: {now}; before: {before}]"),
+            };
+            [id, ": ", sentence, &times, &lines].concat()
         }
         _ if kind.value(row) == What::EVENT => text.value(row).to_string(),
         _ => format!("{}: {}{}", named(row), text.value(row), times(row)),

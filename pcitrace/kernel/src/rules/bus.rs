@@ -193,7 +193,12 @@ impl Rules {
         let idle = !m.busy & m.all;
         let idle_before = self.grants.idle.back(idle, 1);
         self.grants.idle.advance(idle, stretch.clocks);
-        self.say_once(Rule::A01, many & !unknown & m.all, stretch, m);
+        let many = Self::first(&mut self.broken[Rule::A01 as usize], many & !unknown & m.all, stretch.clocks);
+        if many != 0 {
+            let granted =
+                |clock: u32| (0..agents).fold(0, |all, agent| all | (words[GNT + agent] >> clock & 1) << agent);
+            self.say_each(Rule::A01, many, 0, stretch, m, |clock| Some(granted(clock)));
+        }
         self.say(Rule::A02, idle & idle_before & fell & rose & !unknown & known_before, stretch, m);
         let ungranted = m.address & !any_before & known_before;
         self.findings.ungranted += u64::from(ungranted.count_ones());
@@ -288,10 +293,14 @@ impl Rules {
         let (bad_write, bad_read) = (bad_write | high.write, bad_read | high.read);
         if bad_address | bad_write | bad_read != 0 {
             let told = high.address | high.write | high.read;
-            let half = |clock: u32| (told >> clock & 1 != 0).then_some(64);
-            self.say_each(Rule::P01, bad_address, 1, stretch, m, half);
-            self.say_each(Rule::P02, bad_write, 1, stretch, m, half);
-            self.say_each(Rule::P03, bad_read, 1, stretch, m, half);
+            let seen = |clock: u32| {
+                let upper = told >> clock & 1;
+                let parity = words[if upper != 0 { line::PAR64 } else { line::PAR }] >> clock & 1;
+                Some(upper << 1 | parity)
+            };
+            self.say_each(Rule::P01, bad_address, 1, stretch, m, seen);
+            self.say_each(Rule::P02, bad_write, 1, stretch, m, seen);
+            self.say_each(Rule::P03, bad_read, 1, stretch, m, seen);
         }
         let bad_data = bad_write | bad_read;
         let (unsure, unsure_address) = (unsure | high.unsure_data, unsure_address | high.unsure_address);

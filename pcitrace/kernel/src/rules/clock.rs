@@ -5,6 +5,7 @@ use crate::bits::Backend;
 use crate::block::Span;
 use crate::capture::Signal;
 use crate::layout::Source;
+use crate::wire::levels;
 
 /// The shortest times that are allowed, in stamps. A time may be longer than measured by less than a stamp: a sample, or
 /// the unit in which a file rounds.
@@ -81,31 +82,29 @@ impl ClockWatch {
             from += count as usize;
         }
     }
-}
 
-/// The same of a capture of changes.
-pub fn of_changes(clk: &Signal, source: Source, gaps: &[(u64, u64)], limits: ClockLimits) -> Vec<Violation> {
-    let (bit, inverted) = (source.bit % 64, source.active_low);
-    let mut watch = ClockWatch::default();
-    let mut found = Vec::new();
-    for (at, &time) in clk.times.iter().enumerate() {
-        if clk.times.get(at + 1) == Some(&time) {
-            continue;
-        }
-        let bad = |bits: &[u64]| bits.get(at).is_some_and(|bits| bits >> bit & 1 != 0);
-        if bad(&clk.unknown) || bad(&clk.high_z) {
-            watch = ClockWatch { rises: watch.rises, ..ClockWatch::default() };
-            continue;
-        }
-        let high = (clk.values[at] >> bit & 1 != 0) ^ inverted;
-        if watch.changed.is_some_and(|before| gaps.iter().any(|&(from, to)| before < to && from < time)) {
-            watch = ClockWatch { rises: watch.rises, ..ClockWatch::default() };
-        }
-        match watch.level {
-            None => watch.level = Some(high),
-            Some(level) if level != high => watch.change(time, high, limits, &mut found),
-            Some(_) => {}
+    /// The next changes of a capture that lists these.
+    pub fn watch_changes(
+        &mut self,
+        clk: &Signal,
+        source: Source,
+        gaps: &[(u64, u64)],
+        limits: ClockLimits,
+        found: &mut Vec<Violation>,
+    ) {
+        for (time, level) in levels(clk, &source) {
+            let Some(high) = level else {
+                *self = ClockWatch { rises: self.rises, ..ClockWatch::default() };
+                continue;
+            };
+            if self.changed.is_some_and(|before| gaps.iter().any(|&(from, to)| before < to && from < time)) {
+                *self = ClockWatch { rises: self.rises, ..ClockWatch::default() };
+            }
+            match self.level {
+                None => self.level = Some(high),
+                Some(level) if level != high => self.change(time, high, limits, found),
+                Some(_) => {}
+            }
         }
     }
-    found
 }

@@ -90,9 +90,10 @@ pub struct Violation {
     pub rule: Rule,
     pub clk: u64,
     pub stamp: u64,
-    /// F I T S D asserted at this clock (bits 0 to 4) and at the one before (bits 8 to 12), where that is known.
+    /// F I T S D asserted at this clock (bits 0 to 4) and at the one before (bits 8 to 12; bit 15: not known).
     pub lines: u16,
-    /// What was seen, where a number says it: C/BE#, the bits of AD that changed, a time in stamps.
+    /// What was seen, where a number says it: C/BE#, the bits of AD that changed, PAR (bit 1: PAR64), which GNT#, a
+    /// time in stamps.
     pub value: Option<u64>,
 }
 
@@ -112,6 +113,9 @@ pub struct Findings {
     /// So many places are kept of one rule; the others are counted.
     most: u64,
 }
+
+/// Of a violation that is told a clock late only the lines at its own clock are at hand.
+const BEFORE_UNKNOWN: u16 = 1 << 15;
 
 /// So many places of one rule are kept where nobody takes them while they are found.
 const KEPT: u64 = 20_000;
@@ -225,7 +229,8 @@ impl Rules {
     /// The same of a capture of changes, all of it.
     pub fn watch_changes(&mut self, clk: &Signal, source: Source, gaps: &[(u64, u64)]) {
         let Some(limits) = self.limits() else { return };
-        let found = clock::of_changes(clk, source, gaps, limits);
+        let mut found = Vec::new();
+        self.clock.watch_changes(clk, source, gaps, limits, &mut found);
         found.into_iter().for_each(|violation| self.findings.add(violation));
     }
 
@@ -342,10 +347,16 @@ impl Rules {
     /// The same, where a breach of several clocks in a row counts once.
     #[inline(always)]
     fn say_once<B: Backend>(&mut self, rule: Rule, at: u64, stretch: &Stretch<B>, masks: &Masks) {
-        let past = &mut self.broken[rule as usize];
-        let new = at & !past.back(at, 1);
-        past.advance(at, stretch.clocks);
+        let new = Self::first(&mut self.broken[rule as usize], at, stretch.clocks);
         self.say(rule, new, stretch, masks);
+    }
+
+    /// The first clocks of breaches of several clocks.
+    #[inline(always)]
+    fn first(past: &mut Past, at: u64, clocks: u32) -> u64 {
+        let new = at & !past.back(at, 1);
+        past.advance(at, clocks);
+        new
     }
 
     /// Broken `earlier` clocks (0 or 1) before each of the clocks `at`; `value` says what was seen.
@@ -368,8 +379,10 @@ impl Rules {
                 Some(clock) => stretch.block.stamp(stretch.from + clock),
                 None => self.last_stamp,
             };
-            // Of the clock before there is no more to tell.
-            let lines = masks.lines(clock) >> (8 * earlier);
+            let lines = match earlier {
+                0 => masks.lines(clock),
+                _ => masks.lines(clock) >> 8 | BEFORE_UNKNOWN,
+            };
             let clk = self.clk + u64::from(clock) - u64::from(earlier);
             self.findings.add(Violation { rule, clk, stamp, lines, value: value(clock) });
         }

@@ -80,7 +80,10 @@ impl Rules {
             self.say(Rule::M21, reserved, stretch, m);
             self.say_once(Rule::M20, special & m.devsel & m.body, stretch, m);
             let disabled = (c0 | c1 | c2 | c3) & !words[line::CBE_UNKNOWN] | self.upper.disabled(words);
-            self.say(Rule::M18, commands.invalidates & m.body & m.irdy & m.trdy & disabled, stretch, m);
+            let partial = commands.invalidates & m.body & m.irdy & m.trdy & disabled;
+            if partial != 0 {
+                self.say_each(Rule::M18, partial, 0, stretch, m, |clock| Some(Self::enables(words, clock)));
+            }
             let turn = self.past.last_address.back(last & !c0 & !reserved, 1);
             let turnaround = turn & commands.reads & m.trdy & m.body;
             self.say(Rule::T10, turnaround, stretch, m);
