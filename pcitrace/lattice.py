@@ -117,12 +117,12 @@ class Goals:
         Whether segments come after their targets.
     at_begin : bool
         Whether lags are to the beginnings of segments, or to their ends.
-    whole : bool
-        Whether segments and targets do not overlap in time.
     stray : float
         Share of segments that claim nothing, among the targets; 1 where it is not known what there was to claim.
     longest_us : float
         The longest pause that is expected inside a segment.
+    again : bool
+        Whether what goes on after a cut begins where the item that was cut began.
     """
 
     time_us: Floats
@@ -132,9 +132,9 @@ class Goals:
     skip: Costs
     after: bool
     at_begin: bool
-    whole: bool = True
     stray: float = STRAY
     longest_us: float = np.inf
+    again: bool = False
 
     def __len__(self) -> int:
         return len(self.time_us)
@@ -325,6 +325,9 @@ KERNEL = np.array([1, 2, 3, 2, 1]) / 9
 """How one observed time speaks for its neighbours: bins are 9 % wide, so up to about 20 %."""
 
 
+HALF = 0.5
+"""Share of what was seen that is kept where a learner forgets: as much is told without each observation as with it."""
+
 BROAD = 3.0
 """Observations that a first guess is worth."""
 
@@ -348,9 +351,12 @@ class Learner:
         What learning cost so far: by so much were the observations dearer while the tables were not known (the
         marginal likelihood under a Dirichlet prior against the learned table: MacKay, Information Theory, Inference and
         Learning Algorithms, 2003, chapter 28).
+    forgets : random generator, optional
+        Forgets half of all that was seen: what a reading says of few pieces then has to hold without them.
     """
 
     nats: float = 0.0
+    forgets: np.random.Generator | None = None
 
     def density(self, values: Integers, prior: Floats, smooth: bool = True, weight: float = BROAD) -> Costs:
         """Return costs of a histogram, of which the prior is worth so many observations."""
@@ -370,6 +376,8 @@ class Learner:
             )
         else:
             self.nats += _learning(counts, weight * prior)
+        if self.forgets is not None:
+            counts *= self.forgets.random(counts.shape) < HALF
         return _costs(counts, prior, weight, smooth)
 
 

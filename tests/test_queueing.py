@@ -122,7 +122,7 @@ def test_a_frame_that_may_have_waited_is_part_of_the_uncertainty(tmp_path: Path)
 @pytest.mark.parametrize(
     ("seed", "wires", "name"),
     [
-        (90008, SHOWN, "t_nic_us"),  # a receive that may be another frame's
+        (90009, SHOWN, "t_nic_us"),  # receives that may be another frame's
         (
             95035,
             ("control16",),

@@ -82,8 +82,23 @@ def test_each_is_a_reading(labels: str) -> None:
         (".Sss.", 5, ".Ss.."),
         (".Ssss", 6, ".Ss.s"),
         (".S.s.", 7, ".Sss."),
+        (".Ss..S.", 8, "..Sss.S"),
+        (".Ss..S.", 9, "..Ss..S"),
+        ("..Ss.", 10, ".Ss.."),
     ],
-    ids=["stretched", "longer before", "shorter before", "hollow", "longer", "shorter", "hollow at the end", "filled"],
+    ids=[
+        "stretched",
+        "longer before",
+        "shorter before",
+        "hollow",
+        "longer",
+        "shorter",
+        "hollow at the end",
+        "filled",
+        "later and longer",
+        "later",
+        "earlier",
+    ],
 )
 def test_each_by_itself(labels: str, number: int, expected: str) -> None:
     pause_us = np.full(len(labels), 0.1)
@@ -93,6 +108,16 @@ def test_each_by_itself(labels: str, number: int, expected: str) -> None:
 
 def test_another_frame() -> None:
     first = reading("Ss.S.")
-    later, earlier = (one.target.tolist() for one in reversed(list(shifts(first, 0, TARGETS))))
+    earlier, later, *_ = (one.target.tolist() for one in shifts(first, 0, TARGETS))
     assert later == [1, 1, -1, 2, -1]
     assert earlier == [-1, -1, -1, 0, -1]
+
+
+def test_another_frame_was_lost() -> None:
+    """Of five frames the third got lost; it may have been the first, the second, the fourth or the last."""
+    first = reading("SSSS")
+    first.target[2:] += 1
+    found = [one.target.tolist() for one in shifts(first, 0, 5)][2:]
+    assert [1, 2, 3, 4] in found
+    assert [0, 1, 2, 3] in found
+    assert all(len(set(one)) == 4 for one in found)

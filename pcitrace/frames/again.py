@@ -42,15 +42,15 @@ def read_again(
     together = in_turn(ends)
     if together and not len(columns["sender"]):
         # Where nothing that is sent was found in either memory, there is nothing to hold the other against.
-        bare = {name: problem(name, ends, columns, link)[:2] for name in hosts}
-        return now, {name: weigh(*found, (None, None)) for name, found in bare.items()}
+        bare = {name: problem(name, ends, columns, link) for name in hosts}
+        return now, {name: weigh(replace(one, targets=(None, None))) for name, one in bare.items()}
     agreed = not together
     for _ in range(TURNS if together else 1):
         for name, host in hosts.items():
             ends, columns, _ = match_hosts(now if together else hosts, link, sequence)
             if not moves_data(ends[name]):
                 continue
-            before, readings[name] = readings.get(name), weigh(*problem(name, ends, columns, link))
+            before, readings[name] = readings.get(name), weigh(problem(name, ends, columns, link))
             if together:
                 now = {one: _outdated(other, one in unseen, name in unseen) for one, other in now.items()}
             now[name] = _as_read(host, readings[name])
@@ -81,7 +81,7 @@ def _no_surer(
     would confirm the other. What speaks against it in both is not counted twice: costs are wrong alike in both.
     """
     ends, columns, _ = match_hosts(hosts, link, sequence)
-    longer = {name: lengthened(*problem(name, ends, columns, link)) for name in readings}
+    longer = {name: lengthened(problem(name, ends, columns, link)) for name in readings}
     out = dict(readings)
     for sender in readings:
         receiver = next(name for name in ends if name != sender)

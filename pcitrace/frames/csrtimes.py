@@ -21,6 +21,7 @@ from pcitrace.frames.margins import SURE as SURE_SEND
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import Starts
+from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.dma import Kind
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Labels", "add"]
 
 AGREED, ALONE, AGAINST = 6.0, 12.0, 20.0
-"""Nats from which on an answer is given: where rules and reading agree on a send that is not sure itself, where the
-rules have none, and where they have another.
+"""Nats from which on an answer is given: where rules and reading agree on a send that is not sure itself, or the rules
+have no answer for many others; where they have none; and where they have another.
 
 Seen on the ten cards (16 channels) and on `cardbench` seeds 702 and 703, each with its own profile. Where both agree
 1,319 values are right and 15 wrong: 3 below 6 nats, on sends that were not sure; 12 above, all of them the first access
@@ -47,6 +48,11 @@ CHECKED = 2000
 
 CUT = 16
 """Sends before the end of that part whose accesses it may cut."""
+
+BELLS, AT_ONCE = 5, 2
+"""Doorbells from which on it is learned what one looks like, where no line shows registers; or fewer of which half, and
+at least so many, were answered at once. On `cardbench` seeds 901 and 902 a host with one such doorbell of three and one
+with one of four had wrong ones; their other sends waited."""
 
 TIMES = ("csr_first_us", "csr_last_us")
 
@@ -152,12 +158,14 @@ def _weighed(
         received_us[received_us < reach_us],
         *(np.where(one[:seen] < len(accesses), one[:seen], -1) for one in (rules.first, rules.last)),
     )
+    registers = bool((csr.address[accesses] >= 0).any())
+    learned = registers or _learned(read, csr, sends)
     # What the end of the part cuts is judged as what lies beyond it.
     seen = seen if len(csr) <= CHECKED else max(seen - CUT, 0)
     out, margins = [], np.full(count, np.nan)
     for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, read.last[:seen]))):
         mine, margin = rule[:seen], read.margins[:seen, at]
-        kept, taken = _decided(mine, found, margin)
+        kept, taken = _decided(mine, found, np.where(learned, margin, 0.0), registers)
         whole = np.where(kept, mine, np.where(taken, found, -1))
         # Beyond what was read the rules stand if they did before.
         stands = np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
@@ -167,12 +175,23 @@ def _weighed(
     return out[0], out[1], margins, _spread(read, len(csr))
 
 
-def _decided(rule: Integers, found: Integers, margin: Floats) -> tuple[Booleans, Booleans]:
-    """Return for which sends the rules' answer is given, and for which the reading's."""
+def _learned(read: Doorbells, csr: Accesses, sends: Sends) -> bool:
+    """Return whether there are enough doorbells, or enough that a send answered which did not wait for another one."""
+    heads = np.flatnonzero((read.last >= 0) & (np.append(-1, read.last[:-1]) != read.last))
+    free_us = np.append(-np.inf, sends.end_us)[heads]
+    at_once = np.count_nonzero(csr.first_attempt_us[read.last[heads]] >= free_us)
+    return bool(len(heads) >= BELLS or at_once >= max(AT_ONCE, len(heads) / 2))
+
+
+def _decided(rule: Integers, found: Integers, margin: Floats, registers: bool) -> tuple[Booleans, Booleans]:
+    """Return for which sends the rules' answer is given, and for which the reading's.
+
+    Where no line shows registers, and the rules do not know all sends, that both agree says less.
+    """
     known, there = rule >= 0, found >= 0
     same = known & (rule == found)
     coherent = len(known) > 0 and known.mean() >= WHOLE
-    kept = same | (known & ~same & (margin < OPEN) & coherent)
+    kept = (same & (coherent | registers | (margin >= AGREED))) | (known & ~same & (margin < OPEN) & coherent)
     taken = ~kept & there & (margin >= np.where(known, AGAINST, ALONE))
     # A reading that hardly knows anything has not learned this driver.
     return kept, taken & (taken.sum() >= TOLD * np.count_nonzero(~kept))

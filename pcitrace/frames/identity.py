@@ -10,7 +10,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Integers, pick
 from pcitrace.facts import LARGEST_LENGTH_FIELD as LARGEST_LENGTH
 from pcitrace.facts import LEAST_USER_BYTES
-from pcitrace.traffic.content import FCS, HEADER, Heads, WireFrames, numbers
+from pcitrace.traffic.content import FCS, HEADER, Heads, WireFrames, fcs_in_memory, numbers
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
 
 __all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
@@ -62,7 +62,7 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
         bounds.narrow(length >= 0, pick(wire.least, at), pick(wire.most, at))
     if theirs is not None:
         size, written = rows["receive_bytes"], rows["receive_bytes"] > 0
-        least, most = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[theirs.host.profile.receive_fcs]
+        least, most = fcs_in_memory(theirs.host.profile)
         if theirs.host.traffic.dma.bus.bytes_exact:
             # Written with byte enables: exact, but for the check sequence where nobody says whether it is written.
             for fcs in {least, most}:

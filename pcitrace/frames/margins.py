@@ -8,6 +8,7 @@ is null: another reading is about as likely.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from pcitrace.traffic.content import Keys, keys, own_keys
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.weigh import Found, alike, confirmed
+from pcitrace.traffic.weigh import Found, Problem, alike, confirmed
 
 if TYPE_CHECKING:
     from pcitrace.frames.matching import Ends, HostTraffic, Link
@@ -57,13 +58,13 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
     if moving and not in_turn(ends) and all(_untold(end) for end in moving):
         return True
     problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
-    if not (all(_complete(columns, name, ends) for name in ends) and all(alike(*one) for one in problems.values())):
+    if not (all(_complete(columns, name, ends) for name in ends) and all(map(alike, problems.values()))):
         return True
-    for name, (dma, found, targets) in problems.items():
-        described = _described(ends[name].host)
+    for name, one in problems.items():
         # Addresses tell the rules more than these costs know; without a wire a profile does.
-        knows = dma.bus.has_address or (described and in_turn(ends))
-        if not (knows or confirmed(dma, found, targets, described=described)):
+        described = _described(ends[name].host)
+        knows = one.dma.bus.has_address or (in_turn(ends) and described)
+        if not (knows or confirmed(one, described)):
             return True
     return False
 
@@ -90,9 +91,7 @@ def _described(host: HostTraffic) -> bool:
     return host.profile != host.profile.registers_only()
 
 
-def problem(
-    name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
-) -> tuple[Dma, tuple[Found, Found], tuple[Target | None, Target | None]]:
+def problem(name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None) -> Problem:
     """Return a host's DMA, the frames found in it so far, and what they are elsewhere."""
     found: list[Found] = []
     targets: list[Target | None] = []
@@ -110,7 +109,11 @@ def problem(
             shown = shown_by(ends[other], side, link) if other is not None and in_turn(ends) else None
             # Where nothing was found yet it is not known what there is to find.
             targets.append(shown if shown is not None and len(shown) else None)
-    return dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE])
+    profile = ends[name].host.profile
+    problem_ = Problem(dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]))
+    if profile.descriptors != "host_memory":
+        return problem_
+    return replace(problem_, fetched=(profile.send_descriptor, profile.receive_descriptor))
 
 
 def _target(ends: Mapping[str, Ends], columns: dict[str, Any], side: int) -> Integers:

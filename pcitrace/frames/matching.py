@@ -19,7 +19,7 @@ from pcitrace.frames.strays import cut_off, due, undisturbed
 from pcitrace.frames.turns import PAUSE_US, bus_busy, receives_first
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Bursts, Traffic
-from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, heads, keys, own_keys, wire_frames
+from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, fcs_in_memory, heads, keys, own_keys, wire_frames
 from pcitrace.traffic.csr import CONFIGURATION
 from pcitrace.traffic.dma import NO_ROOM, SHORTEST_RECEIVED, Kind
 from pcitrace.traffic.phases import Phases
@@ -195,8 +195,7 @@ def one_direction(
     receive_of_send = np.full(n_send, -1)
     receive_of_wire = np.full(n_wire, -1)
     if theirs is not None:
-        fcs_least, fcs_most = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[theirs.host.profile.receive_fcs]
-        receive = _memory_side(theirs.host.traffic.joined, theirs.receives, fcs_least, fcs_most)
+        receive = _memory_side(theirs.host.traffic.joined, theirs.receives, *fcs_in_memory(theirs.host.profile))
         known = np.union1d(send.key, wire_side.key) if wire_side is not None else send.key
         receive = replace(receive, key=own_keys(theirs.receive_head, known, n_receive))
         after_end = theirs.host.profile.receive == "store_and_forward"

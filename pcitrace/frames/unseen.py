@@ -12,7 +12,7 @@ import numpy as np
 
 from pcitrace.columns import Floats
 from pcitrace.facts import LEAST_FRAME_BYTES
-from pcitrace.traffic.content import FCS
+from pcitrace.traffic.content import FCS, UNALIGNED, fcs_in_memory
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from pcitrace.frames.matching import Ends, Link
 
 __all__ = ["shown_by"]
-
-UNALIGNED = 3
-"""Bytes before a frame in its first word, at most."""
 
 
 def shown_by(other: Ends, side: int, link: Link | None) -> Target:
@@ -41,9 +38,9 @@ def shown_by(other: Ends, side: int, link: Link | None) -> Target:
     bursts = other.receives if side == SEND else other.sends
     size = joined.bytes[bursts].astype(np.int64)
     unit = np.where(size > 4 * joined.data_phases[bursts], 8, 4)
-    fcs = FCS if side == SEND and other.host.profile.receive_fcs is not False else 0
-    least = np.maximum(size - unit + 1 - UNALIGNED - fcs, SHORTEST_RECEIVED)
-    most = np.maximum(size - (FCS if other.host.profile.receive_fcs and side == SEND else 0), SHORTEST_RECEIVED)
+    fcs_least, fcs_most = fcs_in_memory(other.host.profile) if side == SEND else (0, 0)
+    least = np.maximum(size - unit + 1 - UNALIGNED - fcs_most, SHORTEST_RECEIVED)
+    most = np.maximum(size - fcs_least, SHORTEST_RECEIVED)
     if link is None:
         lasts_us = gap_us = np.zeros(len(bursts))
     else:

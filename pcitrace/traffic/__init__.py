@@ -16,7 +16,7 @@ from pcitrace.schema import BURSTS, COMMAND_NAMES, CSR_ACCESSES, PIECES
 from pcitrace.traffic import csr as csr_module
 from pcitrace.traffic import dma as dma_module
 from pcitrace.traffic import initiators
-from pcitrace.traffic.content import WireFrames
+from pcitrace.traffic.content import WireFrames, fcs_in_memory
 from pcitrace.traffic.csr import Accesses, accesses
 from pcitrace.traffic.dma import KINDS, Dma, Kind, Memory
 from pcitrace.traffic.initiators import Initiator
@@ -258,7 +258,7 @@ class Agents:
         if not self.addressed:
             return by_lengths(self.nics, profile, sent, received, write)
         dma = dma_module.by_address(self.nics, self.phases, profile, self.csr, memory, write)
-        return over_buffers(dma, received, profile.receive_fcs)
+        return over_buffers(dma, received, fcs_in_memory(profile))
 
     def traffic(self, bus: str, dma: Dma) -> Traffic:
         """Return it all together."""

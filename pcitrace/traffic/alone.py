@@ -89,6 +89,7 @@ class _Since:
     nearest: Booleans
     low: Integers
     high: Integers
+    pause: Integers
 
     @classmethod
     def of(cls, pieces: Pieces, target: Target) -> _Since:
@@ -99,18 +100,24 @@ class _Since:
         nearest = last_us > before_us
         since = np.where(nearest, last_us, pieces.begin_us)
         ready_us = np.maximum(pieces.ready_us, since)
-        return cls(nearest, bins(ready_us - since), bins(pieces.begin_us - since))
+        pause_us = np.where(np.isfinite(before_us), pieces.begin_us - before_us, 0.0)
+        return cls(nearest, bins(ready_us - since), bins(pieces.begin_us - since), bins(pause_us))
 
     def costs(self, size: Integers, left_over: Booleans, learner: Learner) -> Floats:
-        """Learn them for what is left over, by its size."""
-        rows = left_over & self.nearest
+        """Learn them for what is left over, by its size; infinite for sizes that the pause before tells better."""
         wide = np.full(BINS, 1 / BINS)
-        usual = np.exp(-learner.density(self.high[rows], wide).astype(float))
-        tables = learner.densities(self.high[rows], size[rows], np.tile(usual, (LARGE + 1, 1))) + widths()
+        usual = np.exp(-Learner().density(self.pause[left_over], wide).astype(float))
         out = np.full(len(size), np.inf)
-        for one in np.unique(size[self.nearest]):
-            mine = self.nearest & (size == one)
-            out[mine] = cheapest_within(tables[one], self.low[mine], self.high[mine])
+        rows = left_over & self.nearest
+        for one in np.unique(size[rows]):
+            mine = rows & (size == one)
+            since, pause = Learner(), Learner()
+            table = since.density(self.high[mine], wide) + widths()
+            other = pause.density(self.pause[mine], usual) + widths()
+            if since.nats + table[self.high[mine]].sum() < pause.nats + other[self.pause[mine]].sum():
+                learner.nats += since.nats
+                same = self.nearest & (size == one)
+                out[same] = cheapest_within(table, self.low[same], self.high[same])
         return out
 
 

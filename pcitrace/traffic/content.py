@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pcitrace.columns import Booleans, Floats, Integers, floats
 from pcitrace.facts import FCS_BYTES as FCS
 from pcitrace.facts import HEADER_BYTES as HEADER
+from pcitrace.profiles import Profile
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.phases import Phases
 
@@ -42,6 +43,11 @@ Keys = npt.NDArray[np.uint64]
 
 UNALIGNED = 3
 """Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
+
+
+def fcs_in_memory(profile: Profile) -> tuple[int, int]:
+    """Return the least and the most bytes of frame check sequence that a card writes behind a received frame."""
+    return FCS if profile.receive_fcs else 0, 0 if profile.receive_fcs is False else FCS
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,9 @@ SIZES = 1024
 EXCESS_BELOW, EXCESS = 6, 264
 """Data phases by which a segment may fall short of its target, and by which it may exceed it and be counted."""
 
+LINE = 16
+"""Data phases up to which a card may move again after a cut, from the beginning of a line of 64 bytes; seldom more."""
+
 EARLY = 1e-4
 """Share of times that are negative where they should not be: two clocks of two captures, a sample's rounding."""
 
@@ -126,6 +129,7 @@ def _excess(cut: bool) -> Floats:
     share[EXCESS_BELOW : EXCESS_BELOW + 3] = (0.93, 0.03, 0.001)
     if cut:
         share[EXCESS_BELOW:] += 0.1 / EXCESS
+        share[EXCESS_BELOW : EXCESS_BELOW + LINE] += 0.3 / LINE
     return np.asarray(share / share.sum())
 
 
@@ -247,7 +251,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     later = np.flatnonzero(~begins)
     gap = bins(sequence.begin_us[rows[later]] - sequence.end_us[rows[later - 1]])
     after_cut, between = cut[later - 1].astype(np.int64), rows[later] > rows[later - 1] + 1
-    whole = _Segments.of(sequence, rows, begins)
+    whole = _Segments.of(sequence, rows, begins, goals.again)
     target = reading.target[whole.head]
     some = np.flatnonzero(target >= 0)
     off = _excess_of(whole.units[some], goals, target[some])
@@ -305,14 +309,15 @@ class _Segments:
     was_cut: Booleans
 
     @classmethod
-    def of(cls, sequence: Sequence, rows: Integers, begins: Booleans) -> _Segments:
+    def of(cls, sequence: Sequence, rows: Integers, begins: Booleans, again: bool) -> _Segments:
         at = np.flatnonzero(begins)
         count = len(at)
         tail = np.concatenate([at[1:] - 1, [len(rows) - 1]])[:count].astype(np.int64)
         number = np.cumsum(begins) - 1
         is_tail = np.zeros(len(rows), dtype=bool)
         is_tail[tail] = True
-        units = np.bincount(number, weights=sequence.units[rows], minlength=count).astype(np.int64)
+        once = is_tail | (sequence.cut[rows] == 0) if again else np.ones(len(rows), dtype=bool)
+        units = np.bincount(number[once], weights=sequence.units[rows[once]], minlength=count).astype(np.int64)
         cuts = np.bincount(number[~is_tail], weights=sequence.cut[rows[~is_tail]], minlength=count) > 0
         return cls(rows[at], rows[tail], units, cuts)
 

@@ -41,9 +41,10 @@ LOST, FIRM, LEAST_SKIP = 0.02, 30.0, 0.1
 """Share of frames that are expected to get lost on their way, and how many observations that is worth; what the loss of
 one costs at least, in nats. Judgements: no captures were counted for them."""
 
-ODD, BLOCKS, OVERLAPS, MISFIT = 7.0, 3.0, 5.0, 4.0
-"""Nats that rare layouts cost: a buffer at an odd byte, reading on to the end of a block, wire and DMA that overlap;
-and each frame that is in none. Judgements: no captures were counted for them."""
+ODD, BLOCKS, AGAIN, OVERLAPS, MISFIT = 7.0, 3.0, 3.0, 5.0, 4.0
+"""Nats that rare layouts cost: a buffer at an odd byte, reading on to the end of a block, reading again from the
+beginning of a piece that was cut, wire and DMA that overlap; and each frame that is in none. Judgements: no captures
+were counted for them."""
 
 BLOCK = (8, 16, 32)
 """Bytes of the blocks to whose end a card may read on."""
@@ -104,29 +105,34 @@ class Layout:
         Store and forward; else wire and DMA overlap.
     block : int
         The card moves on to the end of a block of so many bytes of memory; 0: of a data phase.
+    again : bool
+        The card reads a piece that was cut again from its beginning.
     """
 
     added: int
     spare: int
     whole: bool
     block: int = 0
+    again: bool = False
 
     @property
     def cost(self) -> float:
         """Nats by which such a layout is rarer than the usual ones."""
         blocks = BLOCKS + float(np.log(self.block)) if self.block else 0.0
-        return (ODD if self.added % 2 else 0.0) + blocks + (0.0 if self.whole else OVERLAPS)
+        odd = ODD if self.added % 2 else 0.0
+        return odd + blocks + (AGAIN if self.again else 0.0) + (0.0 if self.whole else OVERLAPS)
 
 
-def unknown_layout(side: int, whole: bool, unit: int) -> Layout:
-    """Return the layout of which only this is known."""
-    return Layout(0, unit - 1 + FCS_BYTES[side][-1], whole)
+def unknown_layout(side: int, whole: bool, unit: int, block: int = 0) -> Layout:
+    """Return the layout of which only this is known, and that the card may read on to the end of a block."""
+    return Layout(0, max(unit - 1, 2 * (block - 1)) + FCS_BYTES[side][-1], whole)
 
 
 def layouts(side: int, whole: bool, unit: int) -> list[Layout]:
     """Return all that can be: in a buffer that begins at any byte of a word, with a check sequence or without."""
     found = [Layout(added, 0, whole) for added in range(unit + FCS_BYTES[side][-1])]
     if side == SEND:
+        found += [replace(layout, again=True) for layout in found]
         found += [Layout(added, 0, whole, block) for block in BLOCK if block > unit for added in range(block)]
     return found
 
@@ -152,7 +158,9 @@ def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, layout:
     """Return which segments of a track have the data phases of their targets in a layout."""
     head = np.flatnonzero((reading.track == side) & (reading.target >= 0) & reading.begins)
     inside = reading.segment >= 0
-    units = np.bincount(reading.segment[inside], weights=pieces.bus.data_phases[inside])
+    if layout.again:
+        inside &= ~pieces.bus.cut | reading.ends
+    units = np.bincount(reading.segment[inside], weights=pieces.bus.data_phases[inside], minlength=len(pieces))
     seen, claimed = units[reading.segment[head]], reading.target[head]
     least, most = _units(side, target, layout, unit)
     return (seen >= least[claimed]) & (seen <= most[claimed])
@@ -178,9 +186,9 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
         skip,
         after,
         at_begin=after or not whole,
-        whole=whole,
         stray=STRAY if target.seen else LOST,
         longest_us=LONGEST_US if whole else max(LONGEST_US, _longest(target.end_us - target.start_us)),
+        again=layout.again,
     )
 
 

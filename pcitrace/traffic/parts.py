@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pcitrace.traffic.content import FCS, WireFrames
+from pcitrace.traffic.content import WireFrames
 from pcitrace.traffic.dma import Dma, Kind
 
 __all__ = ["over_buffers"]
@@ -15,7 +15,7 @@ ROUNDED = 7
 """Bytes by which whole data phases can exceed a frame at its end."""
 
 
-def over_buffers(dma: Dma, received: WireFrames | None, receive_fcs: bool | None) -> Dma:
+def over_buffers(dma: Dma, received: WireFrames | None, fcs_bytes: tuple[int, int]) -> Dma:
     """Join receive bursts in different buffers that the frames on the wire show to be one frame.
 
     A card goes on in another buffer only where one is full, so that all parts but the last are as long as any burst is.
@@ -29,7 +29,7 @@ def over_buffers(dma: Dma, received: WireFrames | None, receive_fcs: bool | None
     bursts = np.flatnonzero(size)
     size = size[bursts]
     known = received.length >= 0
-    fcs_least, fcs_most = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[receive_fcs]
+    fcs_least, fcs_most = fcs_bytes
     least, most = np.sort(received.least[known] + fcs_least), np.sort(received.most[known] + fcs_most)
     if not (least > size.max()).any():
         return dma

@@ -10,7 +10,7 @@ from pcitrace.bustable import BusTable
 from pcitrace.columns import Integers
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic.ahead import Expected
-from pcitrace.traffic.content import FCS, HEADER, WireFrames
+from pcitrace.traffic.content import FCS, HEADER, WireFrames, fcs_in_memory
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 
 __all__ = ["Plan", "phase_widths"]
@@ -73,8 +73,7 @@ def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> Expec
 
 def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> Expected:
     """Return what the receives of these frames must look like: written after, or during, the wire."""
-    fcs = {True: (FCS, FCS), False: (0, 0), None: (0, FCS)}[profile.receive_fcs]
-    least, most = _phases(wire, per_phase, *fcs)
+    least, most = _phases(wire, per_phase, *fcs_in_memory(profile))
     after = np.where(np.isnan(wire.end_us), np.inf, wire.end_us)
     # No word is written before it has come.
     byte_us = (wire.end_us - wire.start_us) / np.maximum(wire.length + wire.preamble_bytes + FCS, 1)

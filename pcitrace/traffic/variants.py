@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pcitrace.columns import Floats
+from pcitrace.columns import Booleans, Floats
 from pcitrace.lattice import Reading
 
 __all__ = ["shifts", "variants"]
@@ -22,7 +22,7 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Ite
     """Give the readings in which all segments of a track are longer or shorter, have no gaps, or are another frame.
 
     Longer by a piece, or by all that come as soon as pieces do inside them; without their second piece or their last
-    but one; another frame: the one before or after.
+    but one; longer at one end and shorter at the other; another frame: the one before or after.
 
     Parameters
     ----------
@@ -42,15 +42,35 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Ite
         yield _shorter(reading, side, at_end)
         yield _hollow(reading, side, at_end)
     yield _filled(reading, side)
+    later = _shorter(_stretched(reading, side, pause_us), side, at_end=False)
+    yield later
+    yield _shorter(later, side, at_end=True)
+    yield _longer(_shorter(reading, side, at_end=True), side, at_end=False)
     yield from shifts(reading, side, targets)
 
 
 def shifts(reading: Reading, side: int, targets: int) -> Iterator[Reading]:
-    """Give the readings in which all segments of a track are the frame before or after, if it has any."""
-    if (reading.track == side).any():
-        for by in (-1, 1):
-            yield _shifted(reading, side, by, targets)
+    """Give the readings in which segments of a track are the frame before or after: all, or those next to a lost one.
 
+    Where frames of one length got lost it is hardly told which.
+    """
+    mine = (reading.track == side) & (reading.target >= 0)
+    if not (reading.track == side).any():
+        return
+    for by in (-1, 1):
+        yield _shifted(reading, mine, by, targets)
+    lost = np.setdiff1d(np.arange(targets), reading.target[mine])
+    edges = np.concatenate([[-1], lost, [targets]])
+    longest = np.argsort(-np.maximum(np.diff(edges)[:-1], np.diff(edges)[1:]), kind="stable")[:STRETCHES]
+    for before, at, after in zip(edges[longest], lost[longest], edges[longest + 2], strict=True):
+        for by, low, high in ((1, before, at), (1, -1, at), (-1, at, after), (-1, at, targets)):
+            some = mine & (reading.target > low) & (reading.target < high)
+            if some.any():
+                yield _shifted(reading, some, by, targets)
+
+
+STRETCHES = 2
+"""Lost frames beside which this is tried: those with most frames between them and the next lost one."""
 
 USUAL = 0.9
 """Share of the pauses inside segments that are not longer than usual."""
@@ -133,9 +153,8 @@ def _filled(reading: Reading, side: int) -> Reading:
     return replace(reading, track=track, target=target, segment=segment, cost=np.inf)
 
 
-def _shifted(reading: Reading, side: int, by: int, targets: int) -> Reading:
-    """Let each segment be a later frame, or an earlier one."""
-    mine = (reading.track == side) & (reading.target >= 0)
+def _shifted(reading: Reading, mine: Booleans, by: int, targets: int) -> Reading:
+    """Let each of some segments be a later frame, or an earlier one."""
     target = np.where(mine, reading.target + by, reading.target)
     gone = mine & ((target < 0) | (target >= targets))
     keep = ~gone

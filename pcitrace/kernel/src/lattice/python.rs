@@ -68,6 +68,7 @@ fn targets(from: Any<'_, '_>) -> PyResult<Targets> {
         skip: column(from, "skip")?,
         after: from.getattr("after")?.extract()?,
         at_begin: from.getattr("at_begin")?.extract()?,
+        again: from.getattr("again")?.extract()?,
     };
     let count = targets.time_us.len();
     let same = [targets.least.len(), targets.most.len(), targets.held.len(), targets.skip.len()];

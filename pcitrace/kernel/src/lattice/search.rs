@@ -413,7 +413,7 @@ fn expand(
             let last = track.last as usize;
             let cut = usize::from(items.cut[last]);
             let since_us = items.end_us[last];
-            let (place, added) = going_on(items, costs, t, last, item);
+            let (place, added) = going_on(items, costs, t, targets[t].again, last, item);
             let paused = |table: &[f32]| within(table, ready_us.max(since_us) - since_us, begin_us - since_us);
             let told = if last + 1 < item {
                 paused(&mine.resumes[cut]) + pause(&mine.after_others)
@@ -455,11 +455,12 @@ fn expand(
 }
 
 /// What it costs that an item goes on where another ended, and how many units it adds.
-fn going_on(items: &Items, costs: &Costs, track: usize, last: usize, item: usize) -> (f32, i64) {
+fn going_on(items: &Items, costs: &Costs, track: usize, again: bool, last: usize, item: usize) -> (f32, i64) {
     let units = i64::from(items.units[item]);
     let (expected, place) = (items.next_place[last], items.place[item]);
     if expected < 0 || place < 0 {
-        return (0.0, units);
+        let moved = if again && items.cut[last] { i64::from(items.units[last]) } else { 0 };
+        return (0.0, units - moved);
     }
     let places = &costs.tracks[track].places;
     match expected - place {
