@@ -191,3 +191,101 @@ def test_a_histogram_says_what_logs_say(tmp_path: Path) -> None:
     assert [from_bins[name].value for name in ("sent", "received", "lost")] == [900, 900, 0]
     for name in ("intercept_us", "slope_us_per_byte"):
         assert from_bins[name].value == pytest.approx(from_logs[name].value, abs=4 * from_logs[name].sigma)
+
+
+def _stepped(path: Path, step_ns: int, between_ns: int) -> Path:
+    """A stream of 400 frames every 40 us, 30 us under way, during which the receiver's clock steps; exchanges every
+    `between_ns`.
+    """
+    folder = netlogs.stream(path, [netlogs.Stream(1000, 40.0, 400)])
+    at = netlogs.START_NS + 8_000_000
+    log = folder / "p000-node1-received.npy"
+    frames = np.load(log)
+    frames["receive_ns"] += np.where(frames["receive_ns"] >= at, step_ns, 0)
+    np.save(log, frames)
+    exchanges = netlogs.exchanges(np.random.default_rng(2), 2_000_000_000 // between_ns, (0.0, 0.0))
+    for name, after_ns in zip(exchanges.dtype.names or (), (0, 2000, 3500, 5500), strict=True):
+        exchanges[name][0] = netlogs.START_NS + after_ns
+    for name in ("request_received_ns", "reply_sent_ns"):
+        exchanges[name] += np.where(exchanges[name] >= at, step_ns, 0)
+    np.save(folder / "node1-clock.npy", exchanges)
+    return folder
+
+
+@pytest.mark.parametrize("step_ns", [100_000, -100_000, 10**9, -(10**9)])
+def test_frames_on_either_side_of_a_step_have_their_times(step_ns: int, tmp_path: Path) -> None:
+    """Also of a clock that steps back and shows every time twice; what was under way while it stepped has none."""
+    [result] = network.of_paths([_stepped(tmp_path / "often", step_ns, 200_000)]).results
+    found = result.parameters["latency_us"]
+    assert found.value == pytest.approx(30, abs=4 * found.sigma)
+    assert found.sigma < 0.5
+    assert any("the clock of node 1 steps by" in text for text in result.findings)
+    [result] = network.of_paths([_stepped(tmp_path / "seldom", step_ns, 100_000_000)]).results
+    for name in ("latency_us", "sigma_us", "floor_us"):
+        assert result.parameters[name].value is None, name
+
+
+def test_clocks_that_run_apart_are_not_compared(tmp_path: Path) -> None:
+    folder = netlogs.stream(tmp_path / "run", [netlogs.Stream(1000, 40.0, 400)], clock=(0.0, 700.0))
+    [result] = network.of_paths([folder]).results
+    assert result.parameters["latency_us"].value is None
+    assert sum("runs apart" in text for text in result.findings) == 1
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63) + 1, 2**61])
+def test_times_that_no_clock_shows_are_not_known(value: int, tmp_path: Path) -> None:
+    folder = netlogs.stream(tmp_path / "run", [netlogs.Stream(1000, 40.0, 400)])
+    log = folder / "p000-node1-received.npy"
+    frames = np.load(log)
+    frames["receive_ns"] = value
+    np.save(log, frames)
+    exchanges = np.load(folder / "node1-clock.npy")
+    exchanges["reply_sent_ns"][::2] = value
+    np.save(folder / "node1-clock.npy", exchanges)
+    [result] = network.of_paths([folder]).results
+    assert any("400 times (receive_ns) that no clock shows" in text for text in result.findings)
+    assert [result.parameters[name].value for name in ("received", "latency_us", "spacing_us")] == [400, None, None]
+
+
+def test_frames_that_arrive_before_they_were_sent_have_no_times(tmp_path: Path) -> None:
+    folder = netlogs.stream(tmp_path / "run", [netlogs.Stream(1000, 40.0, 400)])
+    log = folder / "p000-node1-received.npy"
+    frames = np.load(log)
+    frames["receive_ns"] -= 10**9
+    np.save(log, frames)
+    [result] = network.of_paths([folder]).results
+    for name in ("latency_us", "sigma_us", "fwhm_us"):
+        assert "before they were sent" in result.parameters[name].reason
+    assert result.parameters["floor_us"].value is None
+
+
+def test_a_frame_is_sent_once(tmp_path: Path) -> None:
+    folder = netlogs.stream(tmp_path / "run", [netlogs.Stream(1000, 40.0, 400)])
+    log = folder / "p000-node0-sent.npy"
+    frames = np.load(log)
+    np.save(log, np.concatenate([frames, frames[:10]]))
+    [result] = network.of_paths([folder]).results
+    assert [result.parameters[name].value for name in ("sent", "received", "lost")] == [400, 400, 0]
+    assert any("10 records of frames sent have the number of another" in text for text in result.findings)
+
+
+def test_what_was_logged_as_nothing_is_none_and_what_was_not_logged_is_unknown(tmp_path: Path) -> None:
+    for kind in ("ping-pong", "stream"):
+        folder = netlogs.Folder(tmp_path / kind, {"kind": kind, "sizes": [64, 500]})
+        for point in range(2):
+            folder.log(point, 0, "sent", netlogs.records(0, 64))
+            folder.log(point, 0 if kind == "ping-pong" else 1, "received", netlogs.records(0, 64))
+        [result] = network.of_paths([folder.write()]).results
+        assert [result.parameters[name].value for name in ("sent", "received", "lost")] == [0, 0, 0], kind
+        empty = netlogs.Folder(tmp_path / f"{kind}-unlogged", {"kind": kind, "sizes": [64, 500]}).write()
+        [result] = network.of_paths([empty]).results
+        assert [result.parameters[name].value for name in ("sent", "received", "lost")] == [None] * 3
+        assert any("nothing was measured" in text for text in result.findings)
+
+
+def test_frames_of_another_size_than_planned_are_told(tmp_path: Path) -> None:
+    folder = netlogs.stream(tmp_path / "run", [netlogs.Stream(1000, 40.0, 400)])
+    run = folder / "run.toml"
+    run.write_text(run.read_text().replace("1000,", "900,", 1))
+    [result] = network.of_paths([folder]).results
+    assert any("of 1000 bytes, not of 900 as planned" in text for text in result.findings)

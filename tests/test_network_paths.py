@@ -88,8 +88,9 @@ def test_a_buffer_is_told_in_frames_and_in_bytes(frames: int, room: int) -> None
 
 def test_one_size_tells_no_frames_from_bytes() -> None:
     found = depth([Held(1500, 690, 0, True, 0)])
-    assert found["buffer_frames"].value is None
-    assert found["buffer_bytes"].value is not None
+    for name in ("buffer_frames", "buffer_bytes"):
+        assert found[name].value is None
+        assert "690 frames of 1500 bytes, the only size" in found[name].reason
     assert depth([Held(64, 10, 0, False, 0)])["buffer_frames"].value is None
 
 
@@ -380,3 +381,87 @@ def test_one_analyser_shows_how_far_clocks_are_off(tmp_path: Path, asymmetry_us:
     assert off.value is not None
     assert off.value == pytest.approx(-asymmetry_us / 2, abs=max(4 * (off.sigma or 0), 0.5))
     assert off.n > 100
+
+
+def test_a_change_of_slope_is_no_step(tmp_path: Path) -> None:
+    """Its line is that of the shorter frames; a step down, which explains a bend a little, is none."""
+    sizes = range(64, 1501, 40)
+    bent = netlogs.loops(tmp_path / "run", "ping-pong", sizes, lambda x: 10 + 0.02 * x + 0.03 * max(0, x - 680))
+    [result] = network.of_paths([bent]).results
+    found = result.parameters
+    assert found["step_bytes"].value is None
+    for name, true in (("intercept_us", 10.0), ("slope_us_per_byte", 0.02)):
+        assert found[name].value == pytest.approx(true, abs=4 * found[name].sigma), name
+        assert found[name].sigma < 0.01 * true, name
+    assert result.latency is not None
+    assert result.latency.bend is not None
+    for value, true in ((result.latency.bend.at_bytes, 680.0), (result.latency.bend.change_us_per_byte, 0.03)):
+        assert value.nominal_value == pytest.approx(true, abs=4 * value.std_dev)
+        assert value.std_dev < 0.01 * true
+    assert any("the slope changes by" in text for text in result.findings)
+
+
+def test_a_padded_request_takes_the_time_of_its_padding(tmp_path: Path) -> None:
+    folder = netlogs.loops(
+        tmp_path / "run", "request-response", [64, 400, 1500], lambda x: 10 + 0.1 * max(x, 46), request=36
+    )
+    found = network.of_paths([folder]).results[0].parameters["intercept_us"]
+    assert found.value == pytest.approx(10, abs=4 * found.sigma)
+    assert found.sigma < 0.05
+
+
+def test_requests_at_regular_times_tell_no_step_of_the_clock(tmp_path: Path) -> None:
+    """Nor need it be known when the other host sent its answers."""
+    folder = netlogs.Folder(tmp_path / "run", {"kind": "ping-pong", "sizes": [64, 1500]})
+    random = np.random.default_rng(1)
+    for point, size in enumerate((64, 1500)):
+        out, back = netlogs.records(200, size), netlogs.records(200, size, node=1)
+        out["send_ns"] = netlogs.START_NS + 1_000_000 * np.arange(200)
+        back["send_ns"] = netlogs.UNKNOWN_NS
+        back["receive_ns"] = out["send_ns"] + np.rint(20_000 + 40 * size + random.normal(0, 100, 200)).astype(np.int64)
+        folder.log(point, 0, "sent", out)
+        folder.log(point, 0, "received", back)
+    found = network.of_paths([folder.write()]).results[0].parameters
+    for name, true in (("intercept_us", 10.0), ("slope_us_per_byte", 0.02)):
+        assert found[name].value == pytest.approx(true, abs=4 * found[name].sigma), name
+        assert found[name].sigma < 0.01 * true, name
+
+
+@pytest.mark.parametrize("arrivals", ["regular", "poisson"])
+def test_the_floor_is_that_of_frames_that_wait_for_no_other(arrivals: str, tmp_path: Path) -> None:
+    """Frames every 19.9 us come nearly as they were sent, and wait in a queue that grows all the time."""
+    for spacing in (12.0, 16.0, 19.9, 24.0, 50.0, 100.0, 200.0):
+        one = netlogs.Stream(1000, spacing, 1500, least_us=20.0, arrivals=arrivals)
+        netlogs.stream(tmp_path / "sweep" / f"s{spacing}", [one], seed=int(spacing))
+    [result] = network.of_paths([tmp_path / "sweep"]).results
+    for name, true, most in (("floor_us", 30.0, 0.05), ("knee_us", 20.0, 0.01)):
+        found = result.parameters[name]
+        assert found.value == pytest.approx(true, abs=4 * found.sigma), name
+        assert found.sigma < most, name
+
+
+def test_times_without_noise_are_a_line_with_its_steps(tmp_path: Path) -> None:
+    """Nothing is left to compare the steps with but what rounding makes of the times."""
+    steps = netlogs.loops(
+        tmp_path / "run",
+        "ping-pong",
+        range(64, 1501, 5),
+        lambda x: netlogs.one_way_us(x, 10, 0.02, 64, 0.035),
+        count=10,
+        sigma_us=0.0,
+    )
+    found = network.of_paths([steps]).results[0].parameters
+    assert found["step_bytes"].value == 64
+    for name, true in (("intercept_us", 10.0), ("slope_us_per_byte", 0.02), ("step_us", 0.035)):
+        assert found[name].value == pytest.approx(true, rel=1e-3), name
+
+
+def test_two_peaks_have_no_width_of_one(tmp_path: Path) -> None:
+    folder = netlogs.stream(tmp_path / "run", [netlogs.Stream(1000, 60.0, 2000)])
+    log = folder / "p000-node1-received.npy"
+    frames = np.load(log)
+    frames["receive_ns"] += np.where(np.random.default_rng(1).random(2000) < 0.3, 15_000, 0)
+    np.save(log, frames)
+    found = network.of_paths([folder]).results[0].parameters["fwhm_us"]
+    assert "of 2 peaks" in found.reason
+    assert "as if they were one" in found.reason

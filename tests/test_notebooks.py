@@ -107,7 +107,7 @@ def test_equation_2_1(executed: Executed) -> None:
 
 def test_what_is_wrong(executed: Executed) -> None:
     book, broken = executed("9-what-is-wrong.ipynb")
-    assert figures(book) == 0
+    assert figures(book) == 1
     assert broken == {"bad-parity": ["P03"], "missing-turnaround": ["T10"], "two-grants": ["A01"]}
 
 

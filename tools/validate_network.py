@@ -11,19 +11,21 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from pcitrace import network
 from pcitrace.network import clocks
 from pcitrace.network.delays import delay
-from pcitrace.network.lines import line, step
+from pcitrace.network.lines import bend, line, step
 from pcitrace.network.loss import loss_ratio
 from pcitrace.network.rates import spacing
 from pcitrace.network.sizes import quantile
 from pcitrace.network.width import width
-from pcitrace.runfolder import CLOCK_EXCHANGES
+from pcitrace.runfolder import CLOCK_EXCHANGES, FRAME_LOG
 
 NAMES = ("request_sent_ns", "request_received_ns", "reply_sent_ns", "reply_received_ns")
 SIZES = np.arange(64, 1501)
@@ -85,6 +87,98 @@ def of_spacing(random: np.random.Generator) -> dict[str, float]:
     poisson = np.cumsum(random.exponential(22_000, 2000)).astype(np.int64)
     one, two = spacing(regular), spacing(poisson, "poisson")
     return {"spacing": (one.mean_us - 22) / one.sigma_us, "spacing, Poisson": (two.mean_us - 22) / two.sigma_us}
+
+
+def of_bend(random: np.random.Generator) -> dict[str, float]:
+    """Return the pulls of a line whose slope changes."""
+    sizes = np.arange(64, 1501, 40)
+    times = 10 + 0.02 * sizes + 0.01 * np.maximum(sizes - 650, 0) + random.normal(0, 0.05, len(sizes))
+    found = bend(sizes, times, np.full(len(sizes), 0.05))
+    assert found is not None
+    pulls = {"change of slope": (found.change_us_per_byte, 0.01), "change of slope, where": (found.at_bytes, 650)}
+    pulls |= {"slope below it": (found.line.slope_us_per_byte, 0.02)}
+    return {name: (value.nominal_value - true) / value.std_dev for name, (value, true) in pulls.items()}
+
+
+def of_subtraction(random: np.random.Generator) -> dict[str, float]:
+    """Return the pulls of a switch by subtraction of a cable from the path through it."""
+    with tempfile.TemporaryDirectory() as name:
+        folders = []
+        for kind, a, b in (("direct", 26.32, 0.0235), ("switch", 32.439, 0.035)):
+            test = 'kind = "ping-pong"\nsizes = [64, 300, 600, 900, 1200, 1500]\n[path]\n' + f'kind = "{kind}"\n'
+            logs = {}
+            for point, size in enumerate((64, 300, 600, 900, 1200, 1500)):
+                out, back = _frames(100, size, 0), _frames(100, size, 1)
+                out["send_ns"] = 10**12 + 10**6 * np.arange(100)
+                back["receive_ns"] = out["send_ns"] + np.rint(2000 * (a + b * size) + random.normal(0, 300, 100))
+                logs |= {(point, "node0", "sent"): out, (point, "node0", "received"): back}
+            folders.append(_folder(Path(name) / kind, test, logs))
+        [found] = [one.parameters for one in network.of_paths(folders).results if one.kind == "subtraction"]
+    true = {"intercept_us": 6.119, "slope_us_per_byte": 0.0115}
+    return {
+        f"switch by subtraction, {name.split('_')[0]}": (found[name].value - value) / found[name].sigma
+        for name, value in true.items()
+    }
+
+
+def of_sweep(random: np.random.Generator) -> dict[str, float]:
+    """Return the pulls of the floor of a latency and the least time between frames: 30 us and 20 us."""
+    pulls = {}
+    for arrivals, label in (("regular", ""), ("poisson", ", Poisson")):
+        with tempfile.TemporaryDirectory() as name:
+            for spacing_us in (12, 16, 24, 50, 200):
+                gaps = random.exponential(spacing_us, 1000) if arrivals == "poisson" else np.full(1000, spacing_us)
+                out = _frames(1000, 1000, 0)
+                out["send_ns"] = 10**12 + np.rint(1000 * np.cumsum(gaps))
+                queue = 20_000.0 * np.arange(1000)
+                leaves = np.maximum.accumulate(out["send_ns"] - queue) + queue
+                came = out.copy()
+                came["receive_ns"] = np.rint(leaves + random.normal(30_000, 300, 1000))
+                came["receive_ns"] = np.maximum.accumulate(came["receive_ns"])
+                test = f'kind = "stream"\nsizes = [1000]\nspacing_us = {spacing_us}\narrivals = "{arrivals}"\n'
+                logs = {(0, "node0", "sent"): out, (0, "node1", "received"): came}
+                _folder(Path(name) / f"s{spacing_us}", test, logs, _exchanges(random, 10**12))
+            [result] = network.of_paths([name]).results
+        for key, true in (("floor_us", 30.0), ("knee_us", 20.0)):
+            found = result.parameters[key]
+            pulls[f"{key.removesuffix('_us')} of a sweep{label}"] = (found.value - true) / found.sigma
+    return pulls
+
+
+def _frames(count: int, length: int, node: int) -> np.ndarray:
+    """Return records of frames without times."""
+    frames = np.zeros(count, FRAME_LOG)
+    frames["sequence"], frames["length_bytes"], frames["stream"], frames["node"] = np.arange(count), length, 1, node
+    frames["send_ns"] = frames["receive_ns"] = np.iinfo(np.int64).min
+    return frames
+
+
+def _exchanges(random: np.random.Generator, begin_ns: int) -> np.ndarray:
+    """Return exchanges between two clocks that are alike."""
+    times = np.sort(random.uniform(0, 1e9, 300))
+    exchanges = np.zeros(300, CLOCK_EXCHANGES)
+    for name, after in zip(NAMES, (0, 2000, 1500, 2000), strict=True):
+        times = times + after + (random.exponential(500, 300) if after == 2000 else 0)
+        exchanges[name] = begin_ns + np.rint(times).astype(np.int64)
+    return exchanges
+
+
+def _folder(
+    path: Path, test: str, logs: dict[tuple[int, str, str], np.ndarray], exchanges: np.ndarray | None = None
+) -> Path:
+    """Write a run folder of two hosts."""
+    path.mkdir()
+    run = 'format = 2\norigin = "simulated"\n[simulation]\npreset = "validate"\nseed = 0\n[simulation.parameters]\n'
+    run += f"[hosts.node0]\nnode = 0\n[hosts.node1]\nnode = 1\n[test]\n{test}"
+    for (point, host, kind), records in logs.items():
+        file = f"p{point:03}-{host}-{kind}.npy"
+        np.save(path / file, records)
+        run += f'[[frame_logs]]\nfile = "{file}"\nhost = "{host}"\nkind = "{kind}"\npoint = {point}\n'
+    if exchanges is not None:
+        np.save(path / "clock.npy", exchanges)
+        run += '[[clock_exchanges]]\nfile = "clock.npy"\nhost = "node1"\nreference = "node0"\n'
+    (path / "run.toml").write_text(run, encoding="utf-8")
+    return path
 
 
 def of_step(random: np.random.Generator) -> dict[str, float]:
@@ -159,7 +253,7 @@ def main() -> int:
     args = parser.parse_args()
     pulls: dict[str, list[float]] = {}
     makers: tuple[Callable[[np.random.Generator], dict[str, float]], ...]
-    makers = (of_line, of_peak, of_latency, of_clocks, of_spacing, of_step)
+    makers = (of_line, of_bend, of_subtraction, of_peak, of_latency, of_clocks, of_spacing, of_sweep, of_step)
     for seed in range(args.seeds):
         for make in makers:
             for name, value in make(np.random.default_rng(seed)).items():

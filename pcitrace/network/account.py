@@ -90,6 +90,10 @@ def account(sent: Log | None, received: Log | None, name: str = "") -> Account:
     overtaken = _overtaken(first.sequence)
     lost_at = none
     if sent is not None:
+        twice = _repeated(sent.sequence)
+        if twice is not None:
+            findings.append(f"{name}: {int(twice.sum())} records of frames sent have the number of another; left out")
+            sent = sent[~twice]
         lost_at, strange = _missing(sent.sequence, first.sequence)
         if strange:
             findings.append(f"{name}: {strange} frames were received that the sender's log does not have")

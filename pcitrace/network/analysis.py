@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,9 @@ from pcitrace.network.result import PointResult, Result
 from pcitrace.network.width import Peak, Width
 
 __all__ = ["analyse"]
+
+MEASURED = (*ASKING, "stream", "bidirectional", "max-rate", "many-to-one")
+"""Tests that leave logs."""
 
 IMPOSSIBLE = 5.0
 """Standard deviations below zero from which on a slope is no chance."""
@@ -51,6 +55,10 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
         points += tuple(_point(part, point, compared, findings) for point in part.points)
     latency = _latency(one, points)
     parameters = _whole(one, points)
+    if not points and one.kind in MEASURED:
+        why = "no frame log and no summary: nothing was measured"
+        findings.append(f"{one.folder}: {why}")
+        parameters = {name: unknown(name, why) for name in COUNTS}
     if one.points and one.points[0].requests is not None:
         parameters |= _of_all_sizes(one.points[0], parameters["received"])
     if latency is not None:
@@ -118,8 +126,9 @@ def _point(one: Measurement, point: Point, compared: Mapping[int, Clock], findin
     findings += [f"{one.folder}: {point.length_bytes} bytes: {text}" for flow in flows for text in flow.findings]
     loops: tuple[LoopResult, ...] = ()
     if one.kind in ASKING:
-        nodes = sorted({flow.source for flow in point.flows if flow.to == 0} | set(point.counts))
-        loops = tuple(loop_result(point, node) for node in nodes)
+        nodes = {flow.source for flow in point.flows if flow.to == 0} | set(point.counts)
+        nodes = nodes or {flow.to for flow in point.flows if flow.source == 0}
+        loops = tuple(loop_result(point, node) for node in sorted(nodes))
         parameters = _asked(point, flows, loops)
     else:
         parameters = _streamed(one.wire, point, flows, compared)
@@ -168,9 +177,8 @@ def _streamed(
     refused = _refused(flow, compared)
     if refused or flow.delay is None:
         parameters["latency_us"] = unknown("latency_us", refused or flow.undelayed)
-        return parameters | _widths(flow.width)
-    bound = max(compared[node].bound_us for node in (flow.flow.source, flow.flow.to) if node != 0)
-    why = f"median; may be off by {bound:.3g} us if the directions of the clock exchanges differ"
+        return parameters | _widths(refused if _before_sent(flow, compared) else flow.width)
+    why = f"median; may be off by {_bound_us(flow, compared):.3g} us if the directions of the clock exchanges differ"
     sigma = math.hypot(flow.delay.median_us[1], flow.clock_sigma_us)
     parameters["latency_us"] = measured("latency_us", (flow.delay.median_us[0], sigma), flow.delay.n, why)
     return parameters | _widths(flow.width, flow.delay.peaks)
@@ -178,18 +186,31 @@ def _streamed(
 
 def _refused(flow: FlowResult, compared: Mapping[int, Clock]) -> str:
     """Return why a one-way latency is not given: it is smaller than what the clocks' comparison may be off by."""
-    nodes = [node for node in (flow.flow.source, flow.flow.to) if node != 0]
-    if flow.delay is None or any(node not in compared for node in nodes):
+    if flow.delay is None or flow.delay.median_us[0] >= (bound := _bound_us(flow, compared)):
         return ""
-    bound = max(compared[node].bound_us for node in nodes)
-    if flow.delay.median_us[0] >= bound:
-        return ""
+    if _before_sent(flow, compared):
+        return (
+            f"frames arrive {-flow.delay.median_us[0]:.3g} us before they were sent: these are not times of the clocks "
+            "that were compared"
+        )
     return f"{flow.delay.median_us[0]:.3g} us is below the {bound:.3g} us that the clocks may be apart unseen"
+
+
+def _before_sent(flow: FlowResult, compared: Mapping[int, Clock]) -> bool:
+    """Return whether frames arrive before they were sent, and no asymmetry of the clocks' comparison explains it."""
+    return flow.delay is not None and flow.delay.median_us[0] < -_bound_us(flow, compared)
+
+
+def _bound_us(flow: FlowResult, compared: Mapping[int, Clock]) -> float:
+    """Return by how much the one-way times of a flow may be off because directions differ."""
+    return max((compared[node].bound_us for node in (flow.flow.source, flow.flow.to) if node != 0), default=0.0)
 
 
 def _loss_ratio(flows: Sequence[FlowResult], counts: Mapping[str, int | None]) -> Parameter:
     """Return the probability of a loss, of all flows together."""
-    if not flows or any(flow.losses is None for flow in flows) or not counts["sent"]:
+    if counts["sent"] == 0:
+        return unknown("loss_ratio", "no frame was sent")
+    if not flows or any(flow.losses is None for flow in flows):
         return unknown(
             "loss_ratio", "the places of the losses are not known: sent or received log missing, cut or full"
         )
@@ -231,7 +252,9 @@ def _widths(found: Width | str, peaks: Sequence[Peak] = ()) -> dict[str, Paramet
     why = "" if found.normal else "the peak is not normal: this is the width of the normal one that comes nearest"
     if len(peaks) > 1:
         at = ", ".join(f"{one.at_us:.4g}" for one in peaks)
-        why = f"of {len(peaks)} peaks, at {at} us, that in the middle" + (f"; {why}" if why else "")
+        apart = min(after.at_us - before.at_us for before, after in itertools.pairwise(peaks))
+        which = "that in the middle" if found.fwhm_us[0] < apart else "as if they were one"
+        why = f"of {len(peaks)} peaks, at {at} us, {which}" + (f"; {why}" if why else "")
     return {
         "fwhm_us": measured("fwhm_us", found.fwhm_us, found.n, why),
         "sigma_us": measured("sigma_us", found.sigma_us, found.n, why),
@@ -242,14 +265,14 @@ def _latency(one: Measurement, points: Sequence[PointResult]) -> Latency | None:
     """Return latency against size; None for a test that has none."""
     if one.kind in ASKING:
         first = [(point.length_bytes, point.loops[0]) for point in points if point.loops]
-        return of_points(one.kind, one.request_bytes, first)
+        return of_points(one.kind, one.request_bytes, first, one.wire.header_bytes)
     single = [(point.length_bytes, point.flows[0]) for point in points if len(point.flows) == 1]
     spacings = {point.spacing_us for point in points}
     if len({length for length, _ in single}) < 2 or len(spacings) > 1:
         return None
     if one.run.get("pauses") or any(point.parameters["latency_us"].value is None for point in points):
         return None
-    return of_points(one.kind, None, single)
+    return of_points(one.kind, None, single, one.wire.header_bytes)
 
 
 def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Parameter]:
@@ -274,7 +297,11 @@ def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Paramet
             "the line's errors are widened by that"
         )
     if latency.bend is not None:
-        findings.append(f"the slope changes by {latency.bend[1]:.3g} us/byte at {latency.bend[0]:g} bytes")
+        at, change = latency.bend.at_bytes, latency.bend.change_us_per_byte
+        findings.append(
+            f"the slope changes by {change:.2uS} us/byte at {at:.2uS} bytes: intercept and slope are those of shorter "
+            "frames"
+        )
     why = f"one way, {latency.one_way}; through medians"
     parameters = {
         "intercept_us": measured("intercept_us", best.intercept_us, best.n, why),

@@ -141,6 +141,9 @@ def depth(bursts: Sequence[Held]) -> dict[str, Parameter]:
             f"{limit} frames of {user[same][0]:g} bytes at most: two sizes of which as many fit tell frames from bytes"
         )
         parameters["buffer_frames"] = unknown("buffer_frames", why, n)
+    if len(set(user.tolist())) == 1:
+        why = f"{limit} frames of {user[0]:g} bytes, the only size: several tell frames from bytes"
+        return {name: unknown(name, why, n) for name in ("buffer_frames", "buffer_bytes")}
     fewer = ~same if parameters["buffer_frames"].value is not None else np.ones(len(user), np.bool_)
     parameters["buffer_bytes"] = _bytes(user[fewer], kept[fewer], others[fewer], n)
     return parameters

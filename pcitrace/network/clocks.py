@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcitrace.errors import FitError
+from pcitrace.network.logs import FARTHEST_NS
 
 __all__ = ["LARGEST_DRIFT_PPM", "Clock", "Segment", "fit", "of_summary"]
 
@@ -32,6 +33,9 @@ LARGEST_DRIFT_PPM = 200.0
 
 LEAST_SPAN_NS = 50e6
 """Exchanges over less time tell no drift."""
+
+OFTEN, SEVERAL = 20, 5
+"""Exchanges for each step, and steps, from which on it is no clock that steps but one that runs differently."""
 
 HALVES = 24
 """Random halves of the exchanges: how far their fits are from that of all shows how far that one is from the truth."""
@@ -53,8 +57,8 @@ class Segment:
 
     Attributes
     ----------
-    start_ns : int
-        First time of ours that it is for.
+    start_ns, end_ns : int
+        First and last time of ours at which it was seen to be so.
     reference_ns : int
     offset_us, offset_sigma_us : float
     drift_ppm, drift_sigma_ppm : float
@@ -64,6 +68,7 @@ class Segment:
     """
 
     start_ns: int
+    end_ns: int
     reference_ns: int
     offset_us: float
     offset_sigma_us: float
@@ -105,11 +110,26 @@ class Clock:
             for before, after in zip(self.segments, self.segments[1:], strict=False)
         )
 
-    def minus_ours_ns(self, peer_ns: Integers) -> Floats:
-        """Return by how much the peer's clock is ahead when it shows these times, in ns."""
-        starts = np.array([one.start_ns + _at(one, one.start_ns) * 1e3 for one in self.segments[1:]])
-        which = np.searchsorted(starts, peer_ns, side="right") if len(starts) else np.zeros(len(peer_ns), np.int64)
-        out = np.empty(len(peer_ns))
+    def minus_ours_ns(self, peer_ns: Integers, ours_ns: Integers | None = None) -> Floats:
+        """Return by how much the peer's clock is ahead when it shows these times, in ns.
+
+        Parameters
+        ----------
+        peer_ns : array of int64, shape (n,)
+        ours_ns : array of int64, shape (n,), optional
+            Our clock at nearly the same times, where it is known: what the peer's shows is not enough where it stepped
+            back. NaN is returned between the last exchange before a step and the first one after it.
+        """
+        if len(self.segments) == 1:
+            which = np.zeros(len(peer_ns), np.int64)
+        elif ours_ns is None:
+            starts = np.array([one.start_ns + _at(one, one.start_ns) * 1e3 for one in self.segments[1:]])
+            which = np.searchsorted(starts, peer_ns, side="right")
+        else:
+            which = np.searchsorted([one.start_ns for one in self.segments[1:]], ours_ns, side="right")
+            ends = np.array([*(one.end_ns for one in self.segments[:-1]), FARTHEST_NS])
+            which[ours_ns > ends[which]] = -1
+        out = np.full(len(peer_ns), np.nan)
         for number, one in enumerate(self.segments):
             mine = which == number
             drift = one.drift_ppm * 1e-6
@@ -142,10 +162,11 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
     Raises
     ------
     FitError
-        There is no exchange that two clocks can have made.
+        There is no exchange that two clocks can have made, or they run apart by more than clocks do.
     """
     names = ("request_sent_ns", "request_received_ns", "reply_sent_ns", "reply_received_ns")
     times = np.stack([exchanges[name] for name in names]).astype(np.int64)
+    times = times[:, ((times > -FARTHEST_NS) & (times < FARTHEST_NS)).all(axis=0)]
     times = times[:, np.argsort(times[0], kind="stable")]
     possible = (times[3] - times[0]) - (times[2] - times[1]) >= 0
     times = times[:, possible & (times[3] >= times[0])]
@@ -153,7 +174,13 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
         raise FitError(
             f"node {node}: no exchange of clocks that is possible, of {len(exchanges)}: one-way times are not known"
         )
-    cuts = [0, *_steps(times), times.shape[1]]
+    steps = _steps(times)
+    if len(steps) >= max(SEVERAL, times.shape[1] / OFTEN):
+        raise FitError(
+            f"node {node}: its clock steps {len(steps)} times in {times.shape[1]} exchanges, or runs apart from that "
+            f"of node 0 by more than {LARGEST_DRIFT_PPM:g} ppm: one-way times are not known"
+        )
+    cuts = [0, *steps, times.shape[1]]
     make = _hull if method == "hull" else _midpoints
     segments = tuple(_segment(times[:, a:b], make) for a, b in itertools.pairwise(cuts))
     return Clock(node, method, segments, len(exchanges))
@@ -163,7 +190,8 @@ def of_summary(said: Mapping[str, Any]) -> Clock:
     """Return the fit that the sender made, where the exchanges themselves were not kept."""
     drift, sigma = said.get("drift_ppm"), said.get("drift_sigma_ppm")
     segment = Segment(
-        np.iinfo(np.int64).min,
+        -FARTHEST_NS,
+        FARTHEST_NS,
         int(said["reference_ns"]),
         float(said["offset_us"]),
         float(said["offset_sigma_us"]),
@@ -213,6 +241,7 @@ def _segment(times: Integers, make: Any) -> Segment:
         offset_sigma, drift_sigma = (float(one) / TOUCHING for one in np.sqrt((parts**2).mean(axis=0)))
     return Segment(
         origin,
+        int(times[0, -1]),
         origin + int(middle),
         (base + offset) / 1e3,
         offset_sigma / 1e3,

@@ -18,6 +18,13 @@ __all__ = ["calculated_minimum_us", "family", "knees"]
 LATE = 0.01
 """By how much, relatively, frames must arrive farther apart than they were planned to be held up."""
 
+CLEARLY = 1.1
+"""How much farther apart than planned frames are that wait in a queue which never empties, also where they are sent at
+random."""
+
+FAR = 2.0
+"""Times the least spacing from which on no frame waits for the one before."""
+
 SURELY = 3.0
 """Standard deviations by which they must, besides: Poisson frames are farther apart by chance."""
 
@@ -33,7 +40,9 @@ def family(points: Sequence[PointResult]) -> pd.DataFrame:
     pandas.DataFrame
         ``length_bytes``, ``spacing_us`` (planned), ``stream``, ``source``, ``to``, ``received_spacing_us`` and its
         sigma, ``next_spacing_us`` (of frames that were sent one after the other: lost ones do not lengthen it),
-        ``user_mbit_s``, ``latency_us`` (median) and its sigma, ``sent``, ``received``, ``lost``, ``duplicated``,
+        ``busy_spacing_us`` (of the later half) and its sigma,
+        ``user_mbit_s``, ``latency_us`` (median) and its sigma, ``rested_us`` (of frames that wait for no other) and its
+        sigma, ``sent``, ``received``, ``lost``, ``duplicated``,
         ``reordered``,
         ``loss_ratio``, ``loss_low``, ``loss_high`` (95 %), ``ipdv_us``, ``pdv_p999_us``.
     """
@@ -46,15 +55,20 @@ def family(points: Sequence[PointResult]) -> pd.DataFrame:
             if one.spacing is not None:
                 row |= {"received_spacing_us": one.spacing.mean_us, "received_spacing_sigma_us": one.spacing.sigma_us}
                 row["next_spacing_us"] = one.next_us
+                busy = one.busy or one.spacing
+                row |= {"busy_spacing_us": busy.mean_us, "busy_spacing_sigma_us": busy.sigma_us}
                 row["user_mbit_s"] = one.flow.length_bytes * 8 / one.spacing.mean_us
             if one.losses is not None:
                 ratio = one.losses.ratio
                 row |= {"loss_ratio": ratio.value, "loss_low": ratio.low, "loss_high": ratio.high}
-            if one.delay is not None:
+            refused = len(point.flows) == 1 and point.parameters["latency_us"].value is None
+            if one.delay is not None and not refused:
                 row |= {
                     "latency_us": one.delay.median_us[0],
                     "latency_sigma_us": math.hypot(one.delay.median_us[1], one.clock_sigma_us),
                 }
+                value, sigma = one.rested_us or one.delay.median_us
+                row |= {"rested_us": value, "rested_sigma_us": math.hypot(sigma, one.clock_sigma_us)}
                 row |= {"ipdv_us": one.delay.between_us, "pdv_p999_us": one.delay.variation_p999_us}
             rows.append(row)
     return pd.DataFrame(rows)
@@ -84,12 +98,16 @@ def knees(table: pd.DataFrame) -> pd.DataFrame:
         row: dict[str, Any] = {"length_bytes": length, "points": len(mine), "reason": ""}
         if held.any():
             each = mine[held]
-            row |= _weighted("least_spacing", each["received_spacing_us"], each["received_spacing_sigma_us"])
+            clear = each["busy_spacing_us"] > CLEARLY * each["spacing_us"]
+            each = each[clear] if clear.any() else each
+            row |= _weighted("least_spacing", each["busy_spacing_us"], each["busy_spacing_sigma_us"])
         else:
             row["reason"] = f"frames every {mine['spacing_us'].min():g} us still came as they were sent: send faster"
         if "latency_us" in mine and (~held).any():
-            free = mine[~held].dropna(subset=["latency_us"])
-            row |= _weighted("floor", free["latency_us"], free["latency_sigma_us"]) if len(free) else {}
+            free = mine[~held].dropna(subset=["rested_us"])
+            far = free["spacing_us"] >= FAR * row.get("least_spacing_us", 0.0)
+            free = free[far] if far.any() else free
+            row |= _weighted("floor", free["rested_us"], free["rested_sigma_us"]) if len(free) else {}
         rows.append(row)
     columns = [
         "length_bytes",
@@ -115,7 +133,8 @@ def knee_parameters(table: pd.DataFrame) -> dict[str, Parameter]:
     n, parameters = int(row["points"]), {}
     for name, column in (("knee_us", "least_spacing"), ("floor_us", "floor")):
         if pd.isna(row[f"{column}_us"]):
-            parameters[name] = unknown(name, row["reason"] or "no latency is known", n)
+            slower = "no latency is known of frames that come as they were sent"
+            parameters[name] = unknown(name, row["reason"] if name == "knee_us" else slower, n)
         else:
             parameters[name] = measured(name, (row[f"{column}_us"], row[f"{column}_sigma_us"]), n)
     return parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from pcitrace.network.loss import Losses, of_places
 from pcitrace.network.measurement import Flow, Point
 from pcitrace.network.pieces import differences_us, pieces
 from pcitrace.network.rates import Spacing, spacing
-from pcitrace.network.sizes import clock_step
+from pcitrace.network.sizes import clock_step, quantile
 from pcitrace.network.steps import clock_jump
 from pcitrace.network.width import Width, width
 
@@ -32,6 +32,11 @@ COUNTS = ("sent", "received", "lost", "duplicated", "reordered")
 
 SAMPLE = 1_000_000
 """Frames from which on a width is fitted to every so many of them: its error is far below the clock's step then."""
+
+LEAST_RESTED = 100
+"""Frames of which a tenth tells a median."""
+
+STEPPED = "a clock stepped while these frames were under way"
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,16 @@ class FlowResult:
         None where the places of the losses are not known.
     spacing : Spacing or None
         Between frames as they arrived; in node 0's time where clocks were compared.
+    busy : Spacing or None
+        Between the later half of them, taken as regular: what comes as fast as it can waits in a queue by then.
     next_us : float or None
         Mean time between the arrivals of frames that were sent one after the other: losses do not lengthen it.
     sent_spacing : Spacing or None
     delay : Delay or None
         One way; None where clocks were not compared.
+    rested_us : (float, float) or None
+        Median and its standard error of the delays of those that left longest after the one before, where frames
+        are not regular: they wait for no other.
     clock_sigma_us : float
         Standard uncertainty that all delays share: of the comparison of the clocks.
     width : Width or str
@@ -72,9 +82,11 @@ class FlowResult:
     counts: Mapping[str, int | None]
     losses: Losses | None
     spacing: Spacing | None
+    busy: Spacing | None
     next_us: float | None
     sent_spacing: Spacing | None
     delay: Delay | None
+    rested_us: tuple[float, float] | None
     clock_sigma_us: float
     width: Width | str
     order: Order | None
@@ -127,23 +139,32 @@ def flow_result(
     findings += found.findings
     counts, places = _counts(found, flow, sent, received, findings)
     losses = of_places(found.lost_at, found.sent) if places and found.sent else None
-    delays, why = _delays_us(found, flow, clocks)
-    untimed = _clock_fault(found, delays, point.spacing_us is not None, flow)
+    timed, delays, why = _delays_us(found, flow, clocks)
+    untimed = _clock_fault(timed, delays, point.spacing_us is not None, flow)
     if untimed.startswith("one-way"):
         findings.append(f"{flow.name}: {untimed}")
         delays, why = None, untimed
+    if len(timed.arrival_ns) < len(found.arrival_ns):
+        untimed = untimed or STEPPED
     arrived = None if untimed else _spacing(found.arrival_ns, arrivals)
     step = max(clock_step(found.arrival_ns), 1) / 1e3
     return FlowResult(
         flow,
         counts,
         losses,
-        _on_reference(arrived, found.arrival_ns, clocks.get(flow.to)),
+        _on_reference(arrived, timed, flow, clocks.get(flow.to)),
+        _on_reference(
+            None if untimed else _spacing(found.arrival_ns[len(found.arrival_ns) // 2 :], "regular"),
+            timed,
+            flow,
+            clocks.get(flow.to),
+        ),
         _next_us(found),
         None if sent is None else _spacing(sent.send_ns, arrivals),
         None if delays is None else delay(delays, step),
-        0.0 if delays is None else _clock_sigma_us(found, flow, clocks),
-        why or _width(delays, step, found, arrivals),
+        None if delays is None or arrivals in (None, "regular") else _rested(delays, timed),
+        0.0 if delays is None else _clock_sigma_us(timed, flow, clocks),
+        why or _width(delays, step, timed, arrivals),
         None if received is None else order(found.sequence, found.extents),
         None if untimed else delay(differences_us(found.arrival_ns), step),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
@@ -165,12 +186,13 @@ def loop_result(point: Point, node: int) -> LoopResult:
         return LoopResult(node, delay(loops, step), _tried(loops, step, 1), asked, len(loops))
     findings: list[str] = []
     requests = None if out is None else _log(point, 0, "sent", out, findings)
-    answers = None if back is None else _log(point, 0, "received", back, findings)
+    answers = _log(point, 0, "received", back or Flow(0, node, 0, point.length_bytes), findings)
     if requests is None or answers is None:
         why = f"no log of requests and answers of node {node}"
         stated = [None if one is None else one.stated.get(name) for one, name in ((out, "sent"), (back, "received"))]
         return LoopResult(node, None, why, *stated)
-    found = account(None, answers)
+    # When the other host sent its answer need not be known: the clock of a loop is that of the host that asks.
+    found = account(None, replace(answers, send_ns=answers.receive_ns))
     at = _found(requests.sequence, found.sequence)
     known = at >= 0
     loops_ns = found.arrival_ns[known] - requests.send_ns[at[known]]
@@ -249,12 +271,13 @@ def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str | None) -> Spacing |
         return None
 
 
-def _on_reference(spacing: Spacing | None, times_ns: npt.NDArray[np.int64], clock: Clock | None) -> Spacing | None:
+def _on_reference(spacing: Spacing | None, found: Account, flow: Flow, clock: Clock | None) -> Spacing | None:
     """Return a time between frames in node 0's time: clocks run apart by more than such a mean is uncertain by."""
-    if spacing is None or clock is None:
+    if spacing is None or clock is None or len(found.arrival_ns) < 2:
         return spacing
-    ends = times_ns[[0, -1]]
-    slower = 1 - float(np.diff(clock.minus_ours_ns(ends))[0]) / float(ends[1] - ends[0])
+    ends = found.arrival_ns[[0, -1]]
+    ours = found.departure_ns[[0, -1]] if flow.source == 0 else None
+    slower = 1 - float(np.diff(clock.minus_ours_ns(ends, ours))[0]) / float(ends[1] - ends[0])
     drift = 1e-6 * max(segment.drift_sigma_ppm for segment in clock.segments)
     sigma = math.hypot(spacing.sigma_us * slower, spacing.mean_us * drift)
     return Spacing(spacing.mean_us * slower, sigma, spacing.intervals)
@@ -273,21 +296,41 @@ def _next_us(found: Account) -> float | None:
     return total / count / 1e3 if count else None
 
 
-def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[Floats | None, str]:
-    """Return one-way delays with both clocks brought to node 0's; None where a clock is not known, and why."""
+def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[Account, Floats | None, str]:
+    """Return one-way delays with both clocks brought to node 0's; None where a clock is not known, and why.
+
+    Frames that were under way while a clock stepped have none, and are left out of the account that is returned.
+    """
     if any(node not in clocks for node in (flow.source, flow.to) if node != 0):
-        return None, "the clocks of both hosts were not compared"
+        return found, None, "the clocks of both hosts were not compared"
     if not len(found.delay_ns):
-        return None, "of no frame that arrived both times are logged"
+        return found, None, "of no frame that arrived both times are logged"
     delays = np.empty(len(found.delay_ns))
     for here in pieces(len(delays)):
         part = found.delay_ns[here].astype(np.float64)
         if flow.to != 0:
-            part -= clocks[flow.to].minus_ours_ns(found.arrival_ns[here])
+            ours = found.departure_ns[here] if flow.source == 0 else None
+            part -= clocks[flow.to].minus_ours_ns(found.arrival_ns[here], ours)
         if flow.source != 0:
-            part += clocks[flow.source].minus_ours_ns(found.departure_ns[here])
+            ours = found.arrival_ns[here] if flow.to == 0 else None
+            part += clocks[flow.source].minus_ours_ns(found.departure_ns[here], ours)
         delays[here] = part / 1e3
-    return delays, ""
+    known = ~np.isnan(delays)
+    if known.all():
+        return found, delays, ""
+    if not known.any():
+        return found, None, STEPPED
+    names = ("arrival_ns", "delay_ns", "departure_ns", "sequence")
+    return replace(found, **{name: getattr(found, name)[known] for name in names}), delays[known], ""
+
+
+def _rested(delays_us: Floats, found: Account) -> tuple[float, float] | None:
+    """Return the median delay of the tenth of the frames that left longest after the one before."""
+    order = np.argsort(found.departure_ns, kind="stable")
+    apart = np.diff(found.departure_ns[order])
+    if len(apart) < LEAST_RESTED:
+        return None
+    return quantile(delays_us[order][1:][apart >= np.quantile(apart, 0.9)], 0.5)
 
 
 def _clock_fault(found: Account, delays_us: Floats | None, planned: bool, flow: Flow) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pcitrace.errors import FitError
 from pcitrace.network.flows import FlowResult, LoopResult
-from pcitrace.network.lines import LatencyLine, Step, bend, line, step
+from pcitrace.network.lines import Bend, LatencyLine, Step, bend, line, step
 from pcitrace.network.sizes import STATISTICS
 
 __all__ = ["Latency", "of_points"]
@@ -22,7 +22,7 @@ NEIGHBOURS = 10
 """Sizes on either side whose standard errors are averaged."""
 
 LEAST_USER_BYTES = 46
-"""Shorter frames are padded on the wire: they do not lie on the line of the longer ones."""
+"""Shorter frames are padded on the wire: they do not lie on the line of the longer ones. Requests count as so long."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Latency:
     lines : dict of str to LatencyLine
         One-way lines through ``median``, ``mean`` and ``q10``; each says which.
     step : Step or None
-    bend : (float, float) or None
-        Where the slope changes, and by how much.
+    bend : Bend or None
+        Where the slope changes, and by how much; None where steps explain the times better.
     one_way : str
         How one way follows from what was measured.
     reason : str
@@ -51,7 +51,7 @@ class Latency:
     legs: Floats
     lines: Mapping[str, LatencyLine]
     step: Step | None
-    bend: tuple[float, float] | None
+    bend: Bend | None
     one_way: str
     reason: str = ""
 
@@ -62,13 +62,17 @@ class Latency:
 
     @property
     def best(self) -> LatencyLine | None:
-        """The line through the medians; with its step where there is one."""
+        """The line through the medians; with its step where there is one, of the shorter frames where it bends."""
         if self.step is not None and self.step.line is not None:
             return self.step.line
+        if self.bend is not None:
+            return self.bend.line
         return self.lines.get("median")
 
 
-def of_points(kind: str, request_bytes: int | None, found: Sequence[tuple[int, FlowResult | LoopResult]]) -> Latency:
+def of_points(
+    kind: str, request_bytes: int | None, found: Sequence[tuple[int, FlowResult | LoopResult]], header_bytes: int = 0
+) -> Latency:
     """Lay lines through the latencies of many sizes.
 
     Parameters
@@ -79,6 +83,8 @@ def of_points(kind: str, request_bytes: int | None, found: Sequence[tuple[int, F
         Size of the requests; None: as long as the answers.
     found : sequence of (int, FlowResult or LoopResult)
         Size and what was measured with it.
+    header_bytes : int
+        Between Ethernet header and user data.
 
     Returns
     -------
@@ -94,6 +100,7 @@ def of_points(kind: str, request_bytes: int | None, found: Sequence[tuple[int, F
         row |= {"least_us": one.delay.least_us, "p999_us": one.delay.p999_us}
         rows.append(row)
         legs.append(_legs(kind, request_bytes, length))
+    padded = max(0, LEAST_USER_BYTES - header_bytes)
     columns = [
         "length_bytes",
         "n",
@@ -103,7 +110,7 @@ def of_points(kind: str, request_bytes: int | None, found: Sequence[tuple[int, F
     ]
     table = pd.DataFrame(rows, columns=columns)
     sizes = np.array(legs, dtype=np.float64).reshape(len(rows), len(_legs(kind, request_bytes, 0)))
-    return _fitted(table, sizes, _how(kind, request_bytes))
+    return _fitted(table, np.maximum(sizes, padded), padded, _how(kind, request_bytes))
 
 
 def _smooth(sigma: Floats) -> Floats:
@@ -134,8 +141,8 @@ def _how(kind: str, request_bytes: int | None) -> str:
     return "arrival minus departure, clocks compared"
 
 
-def _fitted(table: pd.DataFrame, legs: Floats, how: str) -> Latency:
-    long = table["length_bytes"].to_numpy(np.float64) >= LEAST_USER_BYTES
+def _fitted(table: pd.DataFrame, legs: Floats, padded: int, how: str) -> Latency:
+    long = table["length_bytes"].to_numpy(np.float64) >= padded
     sizes = legs[long]
     lines: dict[str, LatencyLine] = {}
     reason = "" if len(table) else "no time of any loop or frame is known"
@@ -150,7 +157,15 @@ def _fitted(table: pd.DataFrame, legs: Floats, how: str) -> Latency:
                 reason = str(error)
                 continue
             if name == STATISTICS[0]:
-                stepped, bent = step(sizes, values, sigma), bend(sizes, values, sigma)
-    if stepped is not None and stepped.found:
-        bent = None
+                stepped, bent = _one_of(step(sizes, values, sigma), bend(sizes, values, sigma))
     return Latency(table, legs, lines, stepped, bent, how, reason)
+
+
+def _one_of(stepped: Step, bent: Bend | None) -> tuple[Step, Bend | None]:
+    """Return the step or the change of slope, whichever leaves less of chi-square."""
+    if bent is None or stepped.line is None:
+        return stepped, bent
+    if stepped.line.chi2 <= bent.line.chi2:
+        return stepped, None
+    why = f"no step: that the slope changes at {bent.at_bytes.nominal_value:.4g} bytes explains these times better"
+    return Step(False, stepped.p_value, why, gain=stepped.gain), bent

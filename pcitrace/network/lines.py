@@ -20,12 +20,15 @@ from pcitrace.errors import FitError
 from pcitrace.latency import Points
 from pcitrace.network.scan import Scan, scan
 
-__all__ = ["LARGEST_STEP", "LatencyLine", "Step", "bend", "line", "step"]
+__all__ = ["LARGEST_STEP", "Bend", "LatencyLine", "Step", "bend", "line", "step"]
 
 Floats = npt.NDArray[np.float64]
 
 SMALLEST_STEP, LARGEST_STEP = 2, 512
 """Bytes of a cell that are tried."""
+
+ROUNDS = 20
+"""Of the search for the size at which the slope changes; a few are enough."""
 
 POOR = 0.01
 """Probability of a larger chi-square below which points are taken to scatter more than their errors say."""
@@ -91,6 +94,25 @@ class Step:
     line: LatencyLine | None = None
     alike: tuple[int, ...] = ()
     gain: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Bend:
+    """A line whose slope changes.
+
+    Attributes
+    ----------
+    at_bytes : uncertainties.UFloat
+        Size beyond which it does.
+    change_us_per_byte : uncertainties.UFloat
+        By how much the slope is larger beyond.
+    line : LatencyLine
+        Of the shorter frames.
+    """
+
+    at_bytes: UFloat
+    change_us_per_byte: UFloat
+    line: LatencyLine
 
 
 def line(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike) -> LatencyLine:
@@ -169,24 +191,24 @@ def _step(
     at = float(lengths[tried.best])
     scatter = float(np.sqrt((tried.weights * (lengths - at) ** 2).sum()))
     every = ufloat(at, max(scatter, 1e-9))
+    if found[2].nominal_value < 0:
+        return Step(False, tried.p_value, "the clearest step is one down, which no cell makes", gain=tried.gain)
     if len(same) > 1:
         reason = f"these sizes tell no difference between steps every {_few(np.array(same))} bytes"
         return Step(True, tried.p_value, reason, None, None, fitted, same, tried.gain)
     return Step(True, tried.p_value, "", every, found[2], fitted, same, tried.gain)
 
 
-def bend(
-    legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, *, seed: int = 1
-) -> tuple[float, float] | None:
-    """Look for a size at which the slope changes.
+def bend(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, *, seed: int = 1) -> Bend | None:
+    """Look for a size at which the slope changes; None where no change is seen.
 
-    Returns
-    -------
-    (float, float) or None
-        Size in bytes and by how much the slope is larger beyond it, in us/byte; None where no change is seen.
+    The best of the measured sizes is where the search for the place begins: a further column, 1 beyond the place, tells
+    how far it must move.
+
+    Source: V. M. R. Muggeo, Statistics in Medicine 22 (2003) 3055, for the search.
     """
     sizes = _legs(legs)
-    inner = np.unique(sizes)[1:-1]
+    inner = np.unique(sizes)[1:-2]
     if len(inner) < 2:
         return None
     y, sigma = np.asarray(loop_us, dtype=np.float64), np.asarray(sigma_us, dtype=np.float64)
@@ -194,8 +216,17 @@ def bend(
     tried = scan(_base(sizes), columns, y, sigma, seed)
     if tried is None or not tried.found:
         return None
-    _, found = _fitted(np.column_stack([_base(sizes), columns[tried.best]]), y, sigma, ("intercept", "slope", "change"))
-    return float(inner[tried.best]), float(found[2].nominal_value)
+    at = float(inner[tried.best])
+    for _ in range(ROUNDS):
+        bent = np.column_stack([_base(sizes), np.maximum(sizes - at, 0.0).sum(axis=1), (sizes > at).sum(axis=1)])
+        fitted, found = _fitted(bent, y, sigma, ("intercept", "slope", "change", "moved"))
+        place = at - found[3] / found[2].nominal_value
+        # Between two measured sizes the fit is the same wherever it begins.
+        below = float(inner[max(0, int(np.searchsorted(inner, place.nominal_value, side="right")) - 1)])
+        if below == at:
+            break
+        at = below
+    return Bend(place, found[2], fitted)
 
 
 def _legs(legs: npt.ArrayLike) -> Floats:

@@ -14,10 +14,25 @@ import numpy.typing as npt
 from pcitrace.errors import ConfigurationError
 from pcitrace.runfolder import CLOCK_EXCHANGES, FRAME_LOG
 
-__all__ = ["CORRUPT", "DUPLICATE", "UNKNOWN_NS", "Log", "empty", "read", "read_exchanges", "streams", "untimed"]
+__all__ = [
+    "CORRUPT",
+    "DUPLICATE",
+    "FARTHEST_NS",
+    "UNKNOWN_NS",
+    "Log",
+    "empty",
+    "read",
+    "read_exchanges",
+    "streams",
+    "untimed",
+]
 
 UNKNOWN_NS = np.iinfo(np.int64).min
 """A time that is not known."""
+
+FARTHEST_NS = 1 << 61
+"""73 years: no clock that starts with its host, or in 1970, shows more; differences of what is nearer to 0 do not
+overflow."""
 
 CORRUPT, DUPLICATE = 1, 2
 """Flags of a record: the frame was damaged on the way; it is a copy of one already received."""
@@ -111,13 +126,25 @@ def read(path: Path) -> Log:
     """
     start, rows = _head(path)
     whole = max(0, path.stat().st_size - start) // FRAME_LOG.itemsize
-    findings = () if whole >= rows else (f"{path}: cut off: {whole} of {rows} records are whole",)
+    findings = [] if whole >= rows else [f"{path}: cut off: {whole} of {rows} records are whole"]
     count = min(rows, whole)
     columns: dict[str, Any] = {name: np.empty(0, READ[name]) for name in COLUMNS}
     for at, records in _chunks(path, start, count):
         for name, column in columns.items():
             columns[name] = _filled(column, at, records.view(READ)[name], count)
-    return Log(path, findings=findings, **columns)
+    for name in ("send_ns", "receive_ns"):
+        columns[name], strange = _possible(columns[name])
+        if strange:
+            findings.append(f"{path}: {strange} times ({name}) that no clock shows: taken as not known")
+    return Log(path, findings=tuple(findings), **columns)
+
+
+def _possible(times_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+    """Return times with those that no clock shows as not known, and how many these are."""
+    if times_ns.max(initial=0) < FARTHEST_NS and times_ns.min(initial=0) > -FARTHEST_NS:
+        return times_ns, 0
+    strange = ((times_ns >= FARTHEST_NS) | (times_ns <= -FARTHEST_NS)) & (times_ns != UNKNOWN_NS)
+    return (np.where(strange, UNKNOWN_NS, times_ns) if strange.any() else times_ns), int(strange.sum())
 
 
 def _filled(column: npt.NDArray[Any], at: int, values: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:

@@ -290,6 +290,12 @@ def _assembled(
     wire = Wire(run.get("link", {}).get("rate_mbit_s"), int(test.get("header_bytes") or 0))
     points = _stated(summary, test, files) if summary is not None else _logged(test, files, hosts)
     findings += [f"{folder}: {point.length_bytes} bytes: suspect: {point.suspect}" for point in points if point.suspect]
+    findings += [
+        f"{folder}: {flow.name}: its frames are of {flow.length_bytes} bytes, not of {point.length_bytes} as planned"
+        for point in points
+        for flow in point.flows
+        if (test.get("kind") not in ASKING or flow.to == 0) and flow.length_bytes not in (0, point.length_bytes)
+    ]
     clocks = tuple((summary or {}).get("clocks", ()))
     path = _path(run, folder)
     return Measurement(

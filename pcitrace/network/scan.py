@@ -136,4 +136,6 @@ def _p_value(unit: Floats, around: Floats, here: float, seed: int) -> float:
 
 def _ratio(gain: npt.ArrayLike, chi2: npt.ArrayLike, free: int) -> Floats:
     taken = np.asarray(gain, dtype=np.float64)
-    return np.asarray(taken / np.maximum((np.asarray(chi2) - taken) / free, np.finfo(float).tiny))
+    # Of data without noise nothing is left but what rounding makes of them.
+    left = np.maximum(np.asarray(chi2) - taken, np.finfo(float).eps * taken + np.finfo(float).tiny)
+    return np.asarray(taken * free / left)

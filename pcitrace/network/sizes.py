@@ -71,6 +71,8 @@ def quantile(values: Floats, q: float, step: float = 0.0, *, ordered: bool = Fal
 def clock_step(times_ns: npt.NDArray[np.int64]) -> int:
     """Return the step of a clock in ns: the largest number that divides all differences of its readings.
 
+    Readings that are all equally far apart are those of frames that were planned so, and tell no step: 1.
+
     Examples
     --------
     >>> clock_step(np.array([1000, 3000, 9000]))
@@ -79,7 +81,8 @@ def clock_step(times_ns: npt.NDArray[np.int64]) -> int:
     if len(times_ns) < 2:
         return 1
     some = times_ns[:: max(1, len(times_ns) // 4096)]
-    return max(1, int(np.gcd.reduce(np.abs(some - some[0]))))
+    apart = np.diff(some)
+    return 1 if (apart == apart[0]).all() else max(1, int(np.gcd.reduce(np.abs(apart))))
 
 
 def _at(rising: Floats, place: float, step: float) -> float:
