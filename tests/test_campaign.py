@@ -99,6 +99,49 @@ def test_what_is_done_is_not_done_again_and_what_changed_is(runs: Path, tmp_path
     assert {path.name for path in out.rglob("*") if path.is_file() and path.name.startswith(".")} == set()
 
 
+def test_two_campaigns_at_once_do_each_run_once(base: Path, tmp_path: Path) -> None:
+    """Who comes to a run that the other is at waits for its result; both are told the same, and the table is whole."""
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    for name in "abcdef":
+        shutil.copytree(base, runs / name)
+        text = (base / "run.toml").read_text()
+        (runs / name / "run.toml").write_text(text.replace('title = "', f'title = "{name} ', 1))
+    program = (
+        "import sys, pcitrace.campaign as c, pcitrace.campaign.work as w\n"
+        "real = w.supervise.run\n"
+        "def counted(task, alive):\n"
+        f"    open({str(tmp_path / 'begun')!r}, 'a').write(task.url + '\\n')\n"
+        "    return real(task, alive)\n"
+        "w.supervise.run = counted\n"
+        "print(sorted((one['run'], one['state'], one['key']) for one in c.Campaign(sys.argv[1], sys.argv[2]).one()))\n"
+    )
+    first = subprocess.Popen([sys.executable, "-c", program, runs, out], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(out.glob("leases/*/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    second = subprocess.run([sys.executable, "-c", program, runs, out], capture_output=True, text=True, timeout=120)
+    told = first.communicate(timeout=120)[0]
+    assert second.returncode == first.returncode == 0, second.stderr
+    assert second.stdout == told
+    assert told.count("'done'") == 6
+    begun = (tmp_path / "begun").read_text().splitlines()
+    assert sorted(Path(one).name for one in begun) == list("abcdef")
+    table = pd.read_parquet(out / "status")
+    assert sorted(Path(one).name for one in table["run"]) == list("abcdef")
+    assert not list(out.glob("leases/*/*.json"))
+
+
+def test_a_run_that_another_campaign_left_is_done_when_its_lease_ends(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    campaign = Campaign(runs / "a", out)
+    [(place, [source])] = campaign._places
+    place.lease(source.id, 2.0, "another")
+    ends = time.time() + 2.0
+    [status] = campaign.one()
+    assert status["state"] == "done"
+    assert status["started"] > ends - 0.1
+
+
 def test_other_options_have_a_place_of_their_own(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     Campaign(runs / "a", out).one()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,7 @@ class Campaign:
         if not str(destination):
             raise CampaignError("a campaign needs a destination for its results")
         self.limits = limits or Limits()
+        self._name = uuid.uuid4().hex
         self.store = Store(os.fspath(destination))
         self.options = options or Options()
         listed = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
@@ -206,7 +208,7 @@ class Campaign:
         return [one for one in found if one not in same]
 
     def _task(self, source: Source, scratch: str | None) -> Task:
-        return Task(source.url, pcitrace.__version__, None, self.options, self.limits, scratch)
+        return Task(source.url, pcitrace.__version__, None, self.options, self.limits, scratch, campaign=self._name)
 
     def __repr__(self) -> str:
         return f"<Campaign of {len(self.runs)} runs in {self.store.url}>"

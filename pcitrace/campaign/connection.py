@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["KILLS", "connect"]
 
 CONNECT_S = 10.0
+"""How long a scheduler may take to answer, before it is taken for absent."""
 
 KILLS = 3
 """Workers that may die under one run, before it is taken for the cause."""

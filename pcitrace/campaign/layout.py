@@ -72,9 +72,15 @@ class Destination:
             run: one for run, one in _by_run(self.store.read_all(f"leases/{self.by}")).items() if one["until"] > now
         }
 
-    def lease(self, run: str, seconds: float) -> None:
-        """Say that somebody is at a run, for so long."""
-        self.store.write(f"leases/{self.by}/{run}.json", json.dumps({"until": time.time() + seconds}).encode())
+    def taken(self, run: str, campaign: str) -> bool:
+        """Return whether another campaign is at a run now."""
+        lease = _json(self.store.read(f"leases/{self.by}/{run}.json"))
+        return lease is not None and lease["until"] > time.time() and lease.get("campaign") != campaign
+
+    def lease(self, run: str, seconds: float, campaign: str) -> None:
+        """Say that a campaign is at a run, for so long."""
+        told = {"until": time.time() + seconds, "campaign": campaign}
+        self.store.write(f"leases/{self.by}/{run}.json", json.dumps(told).encode())
 
     def release(self, run: str) -> None:
         """Take the lease back."""

@@ -45,6 +45,8 @@ class Task:
         Folder for temporary files.
     together : bool or str
         Whether a long run is to be left to all workers; the address of their scheduler, if they are to do it now.
+    campaign : str
+        Which campaign does it: another one that comes to the same run waits for this one.
     """
 
     url: str
@@ -54,6 +56,7 @@ class Task:
     limits: Limits
     scratch: str | None = None
     together: bool | str = False
+    campaign: str = ""
 
 
 @dataclass(frozen=True)

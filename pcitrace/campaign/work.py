@@ -18,6 +18,8 @@ __all__ = ["lost", "one"]
 
 LEASE_S = 15.0
 RENEW_S = 5.0
+LOOK_S = 0.5
+"""Time after which is looked again whether another campaign is still at a run."""
 
 
 def one(task: Task, destination: str) -> dict[str, Any]:
@@ -52,10 +54,14 @@ def one(task: Task, destination: str) -> dict[str, Any]:
         secede()
     place = Destination(Store(destination), task.options.by(task.version))
     source = Source(task.url)
-    before = place.marker(source.id)
     mark, trouble = _stamp(source)
-    if before is not None and mark is not None and before["stamp"] == mark:
-        return before
+    while True:
+        before = place.marker(source.id)
+        if before is not None and mark is not None and before["stamp"] == mark:
+            return before
+        if not place.taken(source.id, task.campaign):
+            break
+        time.sleep(LOOK_S)
     started = time.time()
     if trouble:
         return _failed(place, task, {"kind": "input", "reason": trouble, "started": started, "stamp": None})
@@ -65,7 +71,7 @@ def one(task: Task, destination: str) -> dict[str, Any]:
     def alive() -> None:
         if time.monotonic() - renewed[0] > RENEW_S:
             renewed[0] = time.monotonic()
-            place.lease(source.id, LEASE_S)
+            place.lease(source.id, LEASE_S, task.campaign)
 
     alive()
     try:
