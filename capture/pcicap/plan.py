@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pcicap.analysers.base import AnalyserSpec
 from pcicap.companions import CompanionPlan, check_names, read_companion
@@ -18,6 +18,9 @@ from pcicap.fields import Fields
 from pcicap.plan_analysers import AnalyserPlan, read_analyser
 from pcicap.plan_frames import FrameTest, check_host_address, is_ipv4, read_test
 from pcicap.plan_path import read_path
+
+_Part = TypeVar("_Part")
+_Read = TypeVar("_Read")
 
 _MINIMUM = ("CLK", "FRAME#", "IRDY#", "TRDY#")
 
@@ -203,19 +206,13 @@ def _check(values: Mapping[str, Any], text: str, folder: Path) -> Plan:
         # of another format nothing else can be said
         raise PlanError("format", f"is {values['format']}", "this pcicap reads format 1; install a newer one")
     title = fields.text("title", "")
-    tables = fields.tables("analysers")
-    analysers: list[AnalyserPlan] = []
-    for index, table in enumerate(tables):
-        with _section(faults):
-            analysers.append(read_analyser(table, index, folder))
+    tables = enumerate(fields.tables("analysers"))
+    analysers = _each(faults, tables, lambda one: read_analyser(one[1], one[0], folder))
     names = [analyser.spec.name for analyser in analysers]
     for index, name in enumerate(names):
         if name in names[:index]:
             fields.refuse(f"analysers[{index}].name", f"{name!r} is taken", "give every analyser a name of its own")
-    hosts: list[HostPlan] = []
-    for name, table in fields.named_tables("hosts"):
-        with _section(faults):
-            hosts.append(_host(table, name, names))
+    hosts = _each(faults, fields.named_tables("hosts"), lambda one: _host(one[1], one[0], names))
     link: dict[str, Any] = {}
     test = sweep = sync_line = None
     with _section(faults):
@@ -225,25 +222,31 @@ def _check(values: Mapping[str, Any], text: str, folder: Path) -> Plan:
     with _section(faults):
         sweep = _sweep(fields.table("sweep")) if fields.has("sweep") else None
     path = read_path(fields.table("path")) if fields.has("path") else {}
-    companions: list[CompanionPlan] = []
-    for index, table in enumerate(fields.tables("companions")):
-        with _section(faults):
-            companions.append(read_companion(table, index, folder))
+    tables = enumerate(fields.tables("companions"))
+    companions = tuple(_each(faults, tables, lambda one: read_companion(one[1], one[0], folder)))
     with _section(faults):
         sync_line = _sync_line(fields.table("sync"), tuple(analysers)) if fields.has("sync") else None
     fields.end()
-    beside = tuple(companions)
-    plan = Plan(text, title, tuple(analysers), tuple(hosts), link, path, test, beside, sweep, sync_line, ())
+    plan = Plan(text, title, tuple(analysers), tuple(hosts), link, path, test, companions, sweep, sync_line, ())
     if not faults:
         with _section(faults):
             _check_ends(plan)
-            check_names(beside)
+            check_names(companions)
     if faults:
         raise faults[0] if len(faults) == 1 else PlanFaultsError(faults)
     warnings = [warning for host in hosts for warning in _check_bus(host, plan.analysers)]
     if len(analysers) > 1 and sync_line is None:
         warnings.append("several analysers and no [sync]: their times will be known to 0.1 s of each other")
     return dataclasses.replace(plan, warnings=tuple(warnings))
+
+
+def _each(faults: list[PlanError], parts: Iterable[_Part], read: Callable[[_Part], _Read]) -> list[_Read]:
+    """Read each of several parts of the plan; what one raises is collected, and the others are read all the same."""
+    found = []
+    for part in parts:
+        with _section(faults):
+            found.append(read(part))
+    return found
 
 
 @contextmanager

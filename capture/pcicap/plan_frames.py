@@ -49,6 +49,7 @@ _INTEGERS = (
     "max_rate_mbit",
 )
 _NUMBERS = ("seconds", "spacing_us", "timeout_ms", "drain_ms", "max_seconds")
+_FILES = {"key": "give a file that every host has", "times": "give a file with one time in µs a line"}
 _CPUS = re.compile(r"\d+(,\d+)?")
 _SIZES = re.compile(r"\d+(,\d+)*|\d+:\d+(:\d+)?|\d+\+-\d+")
 
@@ -130,15 +131,11 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
     if fields.has("group"):
         group = fields.text("group")
         options["group"] = group if options.get("udp") and is_ipv4(group) else _address(fields, "group", group)
-    if fields.has("key"):
-        options["key"] = (folder / fields.text("key")).resolve()
-        if not options["key"].is_file():
-            fields.refuse("key", f"{options['key']} does not exist", "give a file that every host has")
-    if fields.has("times"):
-        times = (folder / fields.text("times")).resolve()
-        if not times.is_file():
-            fields.refuse("times", f"{times} does not exist", "give a file with one time in µs a line")
-        options["times"] = times
+    for key, wanted in _FILES.items():
+        if fields.has(key):
+            options[key] = (folder / fields.text(key)).resolve()
+            if not options[key].is_file():
+                fields.refuse(key, f"{options[key]} does not exist", wanted)
     if "count" in options and "seconds" in options:
         fields.refuse("seconds", "given beside count", "give one of them")
     if (options.get("arrivals") == "file") != ("times" in options):
