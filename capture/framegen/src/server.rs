@@ -19,9 +19,12 @@ use crate::random::Random;
 const OFFER_NS: i64 = 8_000_000_000;
 /// Pieces of a log sent for one request.
 const MAX_PIECES: u16 = 64;
-/// Answers a second to hosts that hold no session; who floods takes them from few others only.
+/// Answers a second to the hosts of a group that hold no session.
 const STRANGERS_PER_S: u32 = 50;
 const GROUPS: usize = 64;
+/// A host is in one group of each division. It is answered while one of its groups is, so a flood from few addresses takes
+/// nothing from others: they would have to share all their groups with it.
+const DIVISIONS: usize = 4;
 
 /// What does the work. Separate, so that the protocol can be tested without frames on a wire.
 pub trait Workshop {
@@ -80,7 +83,7 @@ pub struct Server<W> {
     kept: Option<Kept>,
     /// Bytes of a control frame that a signature takes.
     pub signature: usize,
-    strangers: [u32; GROUPS],
+    strangers: [[u32; GROUPS]; DIVISIONS],
     second: i64,
     pub events: Vec<Event>,
 }
@@ -96,7 +99,7 @@ impl<W: Workshop> Server<W> {
             session: None,
             kept: None,
             signature: 0,
-            strangers: [0; GROUPS],
+            strangers: [[0; GROUPS]; DIVISIONS],
             second: 0,
             events: Vec::new(),
         }
@@ -175,12 +178,15 @@ impl<W: Workshop> Server<W> {
     pub fn admit_stranger(&mut self, source: Mac, now: i64) -> bool {
         let second = now.div_euclid(1_000_000_000);
         if second != self.second {
-            (self.second, self.strangers) = (second, [0; GROUPS]);
+            (self.second, self.strangers) = (second, [[0; GROUPS]; DIVISIONS]);
         }
-        let [group] = digest::<1>(&self.secret, &[&source.0]);
-        let count = &mut self.strangers[usize::from(group) % GROUPS];
-        *count += 1;
-        *count <= STRANGERS_PER_S
+        let places = digest::<DIVISIONS>(&self.secret, &[&source.0]);
+        let counts = self.strangers.iter_mut().zip(places).map(|(groups, place)| {
+            let count = &mut groups[usize::from(place) % GROUPS];
+            *count += 1;
+            *count
+        });
+        counts.min() <= Some(STRANGERS_PER_S)
     }
 
     /// The session number that a host is offered now, or was offered `earlier` periods ago.

@@ -283,3 +283,24 @@ fn a_flood_of_hellos_is_answered_in_bounds() {
     let answered: usize = (0..100_000).map(|i| deliver(&mut server, MASTERS[0], &hello, i * 10_000).len()).sum();
     assert!((1..=1001).contains(&answered), "{answered} in one second");
 }
+
+#[test]
+fn a_flood_from_few_addresses_takes_no_answer_from_others() {
+    let hello = request(0, 1, &Request::Hello { program: "x".into() });
+    for seed in 0..50 {
+        let mut server = Server::new(Fake::default(), identity(), Random::new(seed));
+        for number in 0..480_u32 {
+            deliver(&mut server, Mac([2, 0, 0, 0, 1, (number % 8) as u8]), &hello, 1);
+        }
+        assert_eq!(deliver(&mut server, MASTERS[0], &hello, 2).len(), 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn answers_to_a_flood_from_all_addresses_are_bounded() {
+    let mut server = Server::new(Fake::default(), identity(), Random::new(1));
+    let hello = request(0, 1, &Request::Hello { program: "x".into() });
+    let from = |number: u32| Mac([2, 0, 0, 0, (number >> 8) as u8, number as u8]);
+    let answered: usize = (0..40_000).map(|i| deliver(&mut server, from(i), &hello, 1).len()).sum();
+    assert!((1..=4 * 64 * 50).contains(&answered), "{answered} in one second");
+}
