@@ -38,6 +38,7 @@ __all__ = [
     "density",
     "in_time",
     "read",
+    "segment_units",
     "widths",
 ]
 
@@ -121,8 +122,9 @@ class Goals:
         Share of segments that claim nothing, among the targets; 1 where it is not known what there was to claim.
     longest_us : float
         The longest pause that is expected inside a segment.
-    again : bool
-        Whether what goes on after a cut begins where the item that was cut began.
+    again : int
+        What goes on after a cut begins at the last multiple of so many units of its segment, but not before the item
+        that was cut; 0: at the cut.
     """
 
     time_us: Floats
@@ -134,7 +136,7 @@ class Goals:
     at_begin: bool
     stray: float = STRAY
     longest_us: float = np.inf
-    again: bool = False
+    again: int = 0
 
     def __len__(self) -> int:
         return len(self.time_us)
@@ -299,6 +301,31 @@ def in_time(table: Table) -> Table:
         for track in table.tracks
     )
     return replace(table, tracks=(tracks[0], tracks[1]), other=table.other + wide)
+
+
+def segment_units(units: Integers, cut: Booleans, begins: Booleans, again: int) -> Integers:
+    """Return the units of segments whose items lie one behind the other, without what was moved again after cuts.
+
+    Parameters
+    ----------
+    units, cut, begins : arrays
+        Of each item.
+    again : int
+        As `Goals.again`.
+    """
+    head = np.flatnonzero(begins)
+    count = np.diff(np.append(head, len(units)))
+    if not again or not cut.any():
+        return np.add.reduceat(units.astype(np.int64), head) if len(head) else count
+    reached = np.zeros(len(head), np.int64)
+    for at in range(int(count.max(initial=0))):
+        some = np.flatnonzero(count > at)
+        item = head[some] + at
+        if at:
+            moved = np.minimum(reached[some] % again, units[item - 1])
+            reached[some] -= np.where(cut[item - 1], moved, 0)
+        reached[some] += units[item]
+    return reached
 
 
 def bins(times_us: Floats) -> Integers:

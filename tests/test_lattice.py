@@ -92,7 +92,7 @@ def problem(seed: int) -> Problem:
     )
     if seed >= 4:
         sequence.place[:] = sequence.next_place[:] = -1
-        goals[0].again = True
+        goals[0].again = (2, 3, 1 << 20)[seed % 3]
     return Problem(sequence, (goals[0], goals[1]), table)
 
 
@@ -172,7 +172,7 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
             if s.place[item] >= 0:
                 total += costs.places[0 if back == 0 else 1 if 0 < back <= 8 else 2]
             elif goals.again and cut:
-                gone = int(s.units[before])
+                gone = min(units % goals.again, int(s.units[before]))
             open_[t] = (max(units + int(s.units[item]) - gone, 1), was_cut or bool(cut), target)
         last[t] = item
         context = 1 + 2 * t

@@ -104,11 +104,14 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     rows["length_exact"] = exact
 
 
-def other_lengths(rows: dict[str, Any], wire: WireFrames, inside: Integers, writes: Dma) -> tuple[Booleans, Booleans]:
+def other_lengths(
+    rows: dict[str, Any], wire: WireFrames, inside: Integers, reads: Dma, writes: Dma
+) -> tuple[Booleans, Booleans]:
     """Return which frames were written with other data phases than what was read tells, and which edges that moves.
 
     Frames lie in memory alike on both sides, so that what is written has as many data phases as what is read, or always
-    some more: how many is seen where the wire leaves only one number. What differs was given a status word at either
+    some more: how many is seen where the wire leaves only one number. Short frames are padded to be written, and what
+    was cut may have been read twice: such a frame tells nothing. What differs was given a status word at either
     end, or a word of it was taken for status; not one in its middle, where that moves no edge: of the `inside` data
     phases that were left out, or, if neither end is as short, a piece of its own.
     """
@@ -116,7 +119,8 @@ def other_lengths(rows: dict[str, Any], wire: WireFrames, inside: Integers, writ
     width = np.where(rows["receive_bytes"] > 4 * written, 8, 4)
     least, most = (-(-pick(bound, rows["wire_row"]) // width) for bound in (wire.least, wire.most))
     both = (read > 0) & (written > 0) & (pick(wire.length, rows["wire_row"]) >= 0)
-    more = written - read
+    both &= ~np.isin(rows["send_burst"], reads.burst[reads.bus.cut])
+    more = written - np.maximum(read, -(-SHORTEST_RECEIVED // width))
     one = both & (least == most)
     # The check sequence, a word, is written of all frames or of none.
     alike = np.flatnonzero(one & (width == FCS) & (pick(wire.least, rows["wire_row"]) > SHORTEST_RECEIVED))

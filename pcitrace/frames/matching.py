@@ -249,7 +249,7 @@ def one_direction(
     if wire is not None and theirs is not None and not theirs.host.traffic.dma.bus.has_address:
         total = np.append(0, np.cumsum(bursts.data_phases[loose]))
         since, until = (total[np.searchsorted(loose_us, rows[f"rx_dma_{edge}_us"])] for edge in ("start", "end"))
-        other, rows["open"] = other_lengths(rows, wire, until - since, theirs.host.traffic.dma)
+        other, rows["open"] = other_lengths(rows, wire, until - since, mine.host.traffic.dma, theirs.host.traffic.dma)
         for name in ("receive_bytes", "receive_phases"):
             rows[name] = np.where(other, -1, rows[name])
         for name in ("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us"):

@@ -25,6 +25,7 @@ from pcitrace.lattice import (
     Track,
     bins,
     centres_us,
+    segment_units,
 )
 
 __all__ = ["SIZES", "first", "learned", "pausing"]
@@ -309,15 +310,14 @@ class _Segments:
     was_cut: Booleans
 
     @classmethod
-    def of(cls, sequence: Sequence, rows: Integers, begins: Booleans, again: bool) -> _Segments:
+    def of(cls, sequence: Sequence, rows: Integers, begins: Booleans, again: int) -> _Segments:
         at = np.flatnonzero(begins)
         count = len(at)
         tail = np.concatenate([at[1:] - 1, [len(rows) - 1]])[:count].astype(np.int64)
         number = np.cumsum(begins) - 1
         is_tail = np.zeros(len(rows), dtype=bool)
         is_tail[tail] = True
-        once = is_tail | (sequence.cut[rows] == 0) if again else np.ones(len(rows), dtype=bool)
-        units = np.bincount(number[once], weights=sequence.units[rows[once]], minlength=count).astype(np.int64)
+        units = segment_units(sequence.units[rows].astype(np.int64), sequence.cut[rows] > 0, begins, again)
         cuts = np.bincount(number[~is_tail], weights=sequence.cut[rows[~is_tail]], minlength=count) > 0
         return cls(rows[at], rows[tail], units, cuts)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.lattice import STRAY, Goals, Learner, Reading
+from pcitrace.lattice import STRAY, Goals, Learner, Reading, segment_units
 from pcitrace.traffic.content import FCS, HEADER, WireFrames
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.pieces import Pieces
@@ -42,12 +42,15 @@ LOST, FIRM, LEAST_SKIP = 0.02, 30.0, 0.1
 one costs at least, in nats. Judgements: no captures were counted for them."""
 
 ODD, BLOCKS, AGAIN, OVERLAPS, MISFIT = 7.0, 3.0, 3.0, 5.0, 4.0
-"""Nats that rare layouts cost: a buffer at an odd byte, reading on to the end of a block, reading again from the
-beginning of a piece that was cut, wire and DMA that overlap; and each frame that is in none. Judgements: no captures
-were counted for them."""
+"""Nats that rare layouts cost: a buffer at an odd byte, reading on to the end of a block, reading again after a cut,
+wire and DMA that overlap; and each frame that is in none. Judgements: no captures were counted for them."""
 
 BLOCK = (8, 16, 32)
 """Bytes of the blocks to whose end a card may read on."""
+
+LINES, PIECE = (16, 32, 64), 1 << 20
+"""Bytes of the lines from whose beginning a card may read again what was cut; longer than any frame: from the beginning
+of the piece."""
 
 BACK_TO_BACK = 1.5
 """Gaps up to so many times the shortest: the frame waited for the wire, not for its data."""
@@ -105,15 +108,16 @@ class Layout:
         Store and forward; else wire and DMA overlap.
     block : int
         The card moves on to the end of a block of so many bytes of memory; 0: of a data phase.
-    again : bool
-        The card reads a piece that was cut again from its beginning.
+    again : int
+        The card reads a piece that was cut again from the beginning of a line of so many bytes, but not what was before
+        the piece; 0: it goes on at the cut.
     """
 
     added: int
     spare: int
     whole: bool
     block: int = 0
-    again: bool = False
+    again: int = 0
 
     @property
     def cost(self) -> float:
@@ -132,7 +136,7 @@ def layouts(side: int, whole: bool, unit: int) -> list[Layout]:
     """Return all that can be: in a buffer that begins at any byte of a word, with a check sequence or without."""
     found = [Layout(added, 0, whole) for added in range(unit + FCS_BYTES[side][-1])]
     if side == SEND:
-        found += [replace(layout, again=True) for layout in found]
+        found += [replace(layout, again=line) for layout in found for line in (*LINES, PIECE)]
         found += [Layout(added, 0, whole, block) for block in BLOCK if block > unit for added in range(block)]
     return found
 
@@ -156,12 +160,11 @@ def layout_of(side: int, pieces: Pieces, reading: Reading, target: Target | None
 
 def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, layout: Layout, unit: int) -> Booleans:
     """Return which segments of a track have the data phases of their targets in a layout."""
-    head = np.flatnonzero((reading.track == side) & (reading.target >= 0) & reading.begins)
-    inside = reading.segment >= 0
-    if layout.again:
-        inside &= ~pieces.bus.cut | reading.ends
-    units = np.bincount(reading.segment[inside], weights=pieces.bus.data_phases[inside], minlength=len(pieces))
-    seen, claimed = units[reading.segment[head]], reading.target[head]
+    rows = np.flatnonzero((reading.track == side) & (reading.target >= 0))
+    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
+    begins = reading.begins[rows]
+    seen = segment_units(pieces.bus.data_phases[rows], pieces.bus.cut[rows], begins, layout.again // unit)
+    claimed = reading.target[rows[begins]]
     least, most = _units(side, target, layout, unit)
     return (seen >= least[claimed]) & (seen <= most[claimed])
 
@@ -188,7 +191,7 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
         at_begin=after or not whole,
         stray=STRAY if target.seen else LOST,
         longest_us=LONGEST_US if whole else max(LONGEST_US, _longest(target.end_us - target.start_us)),
-        again=layout.again,
+        again=layout.again // unit,
     )
 
 

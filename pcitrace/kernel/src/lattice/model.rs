@@ -65,8 +65,9 @@ pub struct Targets {
     pub after: bool,
     /// Whether the lag is to the beginning of the segment, or to its end.
     pub at_begin: bool,
-    /// Whether what goes on after a cut begins where the item that was cut began.
-    pub again: bool,
+    /// What goes on after a cut begins at the last multiple of so many units, but not before the item that was cut; 0: at
+    /// the cut.
+    pub again: u32,
 }
 
 /// What was before an item: left over for long; inside a segment, the end of one, of either track; the first and the

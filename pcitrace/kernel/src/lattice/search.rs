@@ -413,7 +413,7 @@ fn expand(
             let last = track.last as usize;
             let cut = usize::from(items.cut[last]);
             let since_us = items.end_us[last];
-            let (place, added) = going_on(items, costs, t, targets[t].again, last, item);
+            let (place, added) = going_on(items, costs, t, targets[t].again, &track, item);
             let paused = |table: &[f32]| within(table, ready_us.max(since_us) - since_us, begin_us - since_us);
             let told = if last + 1 < item {
                 paused(&mine.resumes[cut]) + pause(&mine.after_others)
@@ -455,14 +455,15 @@ fn expand(
 }
 
 /// What it costs that an item goes on where another ended, and how many units it adds.
-fn going_on(items: &Items, costs: &Costs, track: usize, again: bool, last: usize, item: usize) -> (f32, i64) {
+fn going_on(items: &Items, costs: &Costs, t: usize, again: u32, track: &Track, item: usize) -> (f32, i64) {
+    let last = track.last as usize;
     let units = i64::from(items.units[item]);
     let (expected, place) = (items.next_place[last], items.place[item]);
     if expected < 0 || place < 0 {
-        let moved = if again && items.cut[last] { i64::from(items.units[last]) } else { 0 };
-        return (0.0, units - moved);
+        let moved = if again > 0 && items.cut[last] { (track.units % again).min(items.units[last]) } else { 0 };
+        return (0.0, units - i64::from(moved));
     }
-    let places = &costs.tracks[track].places;
+    let places = &costs.tracks[t].places;
     match expected - place {
         0 => (places[0], units),
         back if back > 0 && back <= costs.back => (places[1], units - back / costs.unit),
