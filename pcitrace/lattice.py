@@ -65,6 +65,9 @@ cheaper than the true one by 1.2 nats a segment; on 37 hosts of generated cards 
 others) one wrong in all frames by up to 0.98, or in short captures by up to 27 nats in all. A margin of 12 is therefore
 2 nats a segment and 30 nats in all."""
 
+SEVERAL = 3
+"""Segments from which on a reading that differs in them is another way to explain everything, and no single doubt."""
+
 STATES, COST, BLOCK = 96, 30.0, 4096
 """Bounds of the search: states an item, nats beyond the best, items until a decision."""
 
@@ -207,8 +210,12 @@ class Reading:
     cost: float
     segment: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Number of the segment; -1 for what is left over."""
+    rivals: Costs = field(default_factory=lambda: np.zeros((0, 3), np.float32))
+    """Of the margins, those against other ways to explain everything: readings that differ in `SEVERAL` segments."""
 
     def __post_init__(self) -> None:
+        if len(self.rivals) != len(self.track):
+            self.rivals = np.full((len(self.track), 3), np.inf, np.float32)
         if len(self.segment) == len(self.track):
             return
         self.segment = np.full(len(self.track), -1)
@@ -224,13 +231,16 @@ class Reading:
         Where that differs in many segments, what counts is how much more it costs a segment: a table of costs is no
         truth, and what is a nat too cheap in every segment is not proven by their number.
         """
-        differs = self._differs(other)
-        margins = np.where(differs, np.minimum(self.margins, self.against_by(other)), self.margins).astype(np.float32)
-        return replace(self, margins=margins)
+        differs, nats = self._differs(other), self.against_by(other)
+        margins, rivals = (
+            np.where(differs, np.minimum(one, nats), one).astype(np.float32) for one in (self.margins, self.rivals)
+        )
+        alone = self._segments_of(differs) < SEVERAL
+        return replace(self, margins=margins, rivals=self.rivals if alone else rivals)
 
     def against_by(self, other: Reading) -> float:
         """Return how much more another reading costs, in nats that count: see :meth:`against`."""
-        count = len(np.unique(self.segment[self._differs(other).any(axis=1)]))
+        count = self._segments_of(self._differs(other))
         return max(other.cost - self.cost, 0.0) / max(min(count, FITTED), count / ALIKE, 1.0)
 
     def edges(self) -> set[tuple[int, int, int, bool]]:
@@ -260,6 +270,9 @@ class Reading:
             ],
             axis=1,
         )
+
+    def _segments_of(self, differs: Booleans) -> int:
+        return len(np.unique(self.segment[differs.any(axis=1)]))
 
     def _edges(self, there: Booleans) -> Integers:
         return np.where(there & (self.track >= 0), 2 * self.target + self.track, -3)

@@ -123,7 +123,7 @@ def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
     first, last, margins, read = _weighed(end, rules, sends, received_us)
     rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0))
     send = columns["send_row"][rows]
-    unsure = np.isnan(columns["dma_start_us"][rows])
+    unsure = np.isnan(columns["dma_start_us"][rows]) & np.isnan(columns["dma_end_us"][rows])
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (margins[send] < AGREED)
     for column, row in zip(TIMES, (first, last), strict=True):
         columns[column][rows] = np.where(unsure, np.nan, pick_us(csr.first_attempt_us, row)[send])

@@ -30,7 +30,8 @@ __all__ = ["SURE", "burst_margins", "doubted", "in_turn", "judge", "moves_data",
 
 SURE, AGREED = 12.0, 6.0
 """Nats by which any other reading must be dearer, else an edge is null; and where the rules, which know nothing of
-these costs, had found the same edge.
+these costs, had found the same edge. That they agree says of one frame whose it is, not which of two ways to explain
+everything is right: they follow one of them everywhere.
 
 Learned on generated cards (`tests/cardbench`, control lines, `generic`; all families but cut-through, seeds 402, 403):
 of 1,165 edges with margins of 12 and more 3 were wrong (two of frames of one byte, one beside another device's DMA); of
@@ -194,11 +195,14 @@ def judge(
     """
     count = len(columns["sender"])
     was = _rows_before(before, columns) if readings else np.zeros(0, np.int64)
-    margins = {side: np.full((count, 2), np.nan) for side in EDGES}
+    margins, rivals = ({side: np.full((count, 2), np.nan) for side in EDGES} for _ in range(2))
     for side in EDGES:
-        for name, reading in readings.items():
+        for name, (pieces, reading) in readings.items():
             rows = _rows(columns, name, side)
-            margins[side][rows] = _of_host(ends[name], columns, rows, _target(ends, columns, side)[rows], reading, side)
+            target = _target(ends, columns, side)[rows]
+            margins[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, reading), side)
+            others = replace(reading, margins=reading.rivals)
+            rivals[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, others), side)
     # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
     match = np.fmin(*(margins[side].max(axis=1) for side in EDGES))
     unseen = ~np.isin(columns["sender"], _wired(ends))
@@ -208,6 +212,7 @@ def judge(
         least = np.full((count, 2), SURE)
         for edge, column in enumerate(EDGES[side]):
             same = columns[column][was >= 0] == before[column][was[was >= 0]]
+            same &= ~(rivals[side][was >= 0, edge] < SURE)
             least[np.flatnonzero(was >= 0)[same], edge] = AGREED
         for name in readings:
             _only_where_told(margins[side], least, _rows(columns, name, side))

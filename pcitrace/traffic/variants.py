@@ -45,7 +45,10 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Ite
     later = _shorter(_stretched(reading, side, pause_us), side, at_end=False)
     yield later
     yield _shorter(later, side, at_end=True)
-    yield _longer(_shorter(reading, side, at_end=True), side, at_end=False)
+    for at_end in (False, True):
+        # What is nearest to a segment of one piece is there for it to move to before it leaves its own.
+        yield _shorter(_longer(reading, side, at_end), side, not at_end)
+        yield _longer(_shorter(reading, side, not at_end), side, at_end)
     yield from shifts(reading, side, targets)
 
 
