@@ -12,6 +12,7 @@ from pcitrace.facts import LARGEST_LENGTH_FIELD as LARGEST_LENGTH
 from pcitrace.facts import LEAST_USER_BYTES
 from pcitrace.traffic.content import FCS, HEADER, Heads, WireFrames, fcs_in_memory, numbers
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
+from pcitrace.traffic.goals import BLOCK
 
 __all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
 
@@ -76,7 +77,7 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
         low = np.maximum(size - _rounded(size, rows["send_phases"]), SHORTEST_RECEIVED)
         bounds.narrow(read, low, np.maximum(size, SHORTEST_RECEIVED))
     else:
-        bounds.hold(read, size, rows["send_phases"], (0, 0))
+        bounds.hold(read, size, rows["send_phases"], (0, 0), BLOCK)
     best = bounds.high
     if mine.wire is not None:
         best = np.where(length >= 0, np.clip(length, bounds.low, bounds.high), best)
@@ -169,22 +170,27 @@ class _Bounds:
         self.high = np.where(rows, np.minimum(self.high, high), self.high)
         self.seen |= rows
 
-    def hold(self, rows: Booleans, size: Integers, phases: Integers, fcs: tuple[int, int]) -> None:
+    def hold(
+        self, rows: Booleans, size: Integers, phases: Integers, fcs: tuple[int, int], blocks: tuple[int, ...] = ()
+    ) -> None:
         """Take what data phases say, whose bytes are not known: up to all of them.
 
-        Frames of one card begin at the same byte of a word, with a check sequence or without: what nearly all of them
-        on the wire leave possible.
+        Frames of one card begin at the same byte of a word, with a check sequence or without, and go on to the end of
+        a word, or all to the end of a block: what nearly all of them on the wire leave possible.
         """
-        width = np.where(size > 4 * phases, 8, 4)
-        more = np.arange(fcs[0], fcs[1] + int(width.max(initial=4)))
+        width = int(np.where(size > 4 * phases, 8, 4)[rows].max(initial=4))
         seen = rows & self.seen & (self.low > SHORTEST_RECEIVED)
-        if seen.any():
-            most = size[seen, None] - more
-            fits = (most >= self.low[seen, None]) & (most - width[seen, None] < self.high[seen, None])
-            more = more[fits.mean(axis=0) >= 1 - FEW]
-        if len(more):
-            low = np.maximum(size - more[-1] - width + 1, SHORTEST_RECEIVED)
-            self.narrow(rows, low, np.maximum(size - more[0], SHORTEST_RECEIVED))
+        alike = (block for block in blocks if block > width and len(np.unique(size[seen] % block)) == 1)
+        low, high = size, np.zeros_like(size)
+        for block in (width, *alike):
+            more = np.arange(fcs[0], fcs[1] + width)
+            if seen.any():
+                most = size[seen, None] - more
+                fits = (most >= self.low[seen, None]) & (most - block < self.high[seen, None])
+                more = more[fits.mean(axis=0) >= 1 - FEW]
+            if len(more):
+                low, high = np.minimum(low, size - more[-1] - block + 1), np.maximum(high, size - more[0])
+        self.narrow(rows & (low <= high), *(np.maximum(bound, SHORTEST_RECEIVED) for bound in (low, high)))
 
 
 def _rounded(size: Integers, phases: Integers) -> Integers:

@@ -13,6 +13,7 @@ from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = [
+    "BLOCK",
     "RECEIVE",
     "SEND",
     "Layout",
