@@ -77,7 +77,11 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
         low = np.maximum(size - _rounded(size, rows["send_phases"]), SHORTEST_RECEIVED)
         bounds.narrow(read, low, np.maximum(size, SHORTEST_RECEIVED))
     else:
-        bounds.hold(read, size, rows["send_phases"], (0, 0), BLOCK)
+        # Of what was cut some may have been read twice.
+        reads = mine.host.traffic.dma
+        cut = np.isin(rows["send_burst"], reads.burst[reads.bus.cut])
+        bounds.hold(read & ~cut, size, rows["send_phases"], (0, 0), BLOCK)
+        bounds.narrow(read & cut, np.zeros_like(size), np.maximum(size, SHORTEST_RECEIVED))
     best = bounds.high
     if mine.wire is not None:
         best = np.where(length >= 0, np.clip(length, bounds.low, bounds.high), best)
@@ -111,16 +115,16 @@ def other_lengths(
     """Return which frames were written with other data phases than what was read tells, and which edges that moves.
 
     Frames lie in memory alike on both sides, so that what is written has as many data phases as what is read, or always
-    some more: how many is seen where the wire leaves only one number. Short frames are padded to be written, and what
-    was cut may have been read twice: such a frame tells nothing. What differs was given a status word at either
-    end, or a word of it was taken for status; not one in its middle, where that moves no edge: of the `inside` data
-    phases that were left out, or, if neither end is as short, a piece of its own.
+    some more: how many is seen where the wire leaves only one number. Short frames are padded to be written; where a
+    read was cut and is longer than its frame some of it was read twice, and tells nothing. What differs was given a
+    status word at either end, or a word of it was taken for status; not one in its middle, where that moves no edge: of
+    the `inside` data phases that were left out, or, if neither end is as short, a piece of its own.
     """
     read, written = rows["send_phases"], rows["receive_phases"]
     width = np.where(rows["receive_bytes"] > 4 * written, 8, 4)
     least, most = (-(-pick(bound, rows["wire_row"]) // width) for bound in (wire.least, wire.most))
     both = (read > 0) & (written > 0) & (pick(wire.length, rows["wire_row"]) >= 0)
-    both &= ~np.isin(rows["send_burst"], reads.burst[reads.bus.cut])
+    both &= (read <= most) | ~np.isin(rows["send_burst"], reads.burst[reads.bus.cut])
     more = written - np.maximum(read, -(-SHORTEST_RECEIVED // width))
     one = both & (least == most)
     # The check sequence, a word, is written of all frames or of none.
