@@ -114,6 +114,7 @@ def _as_the_other(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         if (columns["sender"] == other).any() and not (ends[name].host.traffic.csr.address >= 0).any():
             usual = np.median(before[other]) if len(before[other]) else 0.0
             first[rows[name][before[name] > usual]] = np.nan
+            first[(columns["sender"] == name) & np.isnan(last)] = np.nan
 
 
 def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
