@@ -22,6 +22,13 @@ SLOWEST_CLKS = 40
 LARGE = 32
 """Data phases of left-over pieces that are told apart; the last stands for all larger."""
 
+OCTAVES = 32
+"""Bins of pauses, so many together, that are told apart where it is learned which way left-over pieces go: 4 octaves."""
+
+RARE = 6
+"""Pieces of one size and pause from which on they count by themselves. With one or two each taught the way that it was
+taken to go: one edge of the tiny frames among the ten cards was wrong."""
+
 PAGE_BITS = 12
 """Pages of 4 KiB: rings, status blocks and buffers lie in pages of their own."""
 
@@ -37,6 +44,8 @@ class Alone:
         self.clocks = np.clip(pieces.bus.latency_clks, 0, SLOWEST_CLKS - 1)
         self.size = np.minimum(pieces.bus.data_phases, LARGE)
         self.write, self.begin_us = write, pieces.begin_us
+        pause_us = pieces.begin_us - np.append(pieces.begin_us[:1], pieces.bus.last_data_us[:-1])[: len(pieces)]
+        self.kind = _kinds(self.size, bins(pause_us) // OCTAVES)
         page = np.where(pieces.bus.address >= 0, pieces.bus.address >> PAGE_BITS, -1)
         _, self.page = np.unique(page, return_inverse=True)
         self.pages = int(self.page.max(initial=0)) + 1
@@ -51,8 +60,11 @@ class Alone:
         first = np.stack([self._first_data(ways == way, learner)[self.clocks] for way in (SEND, RECEIVE)], axis=1)
         out[:, 1:3] = first
         mine = (reading.track < 0) & (ways >= 0) & known
-        way = learner.densities(ways[mine], self.size[mine], np.full((LARGE + 1, 2), 0.5), smooth=False)
-        out[:, 0] = (first + way[self.size]).min(axis=1)
+        by_size = learner.densities(ways[mine], self.size[mine], np.full((LARGE + 1, 2), 0.5), smooth=False)
+        prior = np.zeros((int(self.kind.max(initial=0)) + 1, 2))
+        prior[self.kind] = np.exp(-by_size[self.size].astype(float))
+        way = learner.densities(ways[mine], self.kind[mine], prior, smooth=False)
+        out[:, 0] = (first + way[self.kind]).min(axis=1)
         pages = np.full(self.pages, 1 / self.pages)
         for column, track in enumerate((-1, SEND, RECEIVE)):
             mine = (reading.track == track) & known
@@ -68,18 +80,27 @@ class Alone:
     def _ways(self, reading: Reading) -> Integers:
         """Return which way each piece goes: 0 for reads, 1 for writes.
 
-        What is left over and tells nothing goes the way whose first data usually comes as late, all of one size
-        together.
+        What is left over and tells nothing goes the way whose first data usually comes as late, all of one size that
+        come as soon together.
         """
         ways = np.where(self.write >= 0, self.write, reading.track)
         usual = np.stack([self._first_data(ways == way, Learner()) for way in (SEND, RECEIVE)])
-        for size in np.unique(self.size[ways < 0]):
-            rows = (self.size == size) & (ways < 0)
+        for kind in np.unique(self.kind[ways < 0]):
+            rows = (self.kind == kind) & (ways < 0)
             ways[rows] = int(np.argmin(usual[:, self.clocks[rows]].sum(axis=1)))
         return ways
 
     def _first_data(self, rows: Booleans, learner: Learner) -> Costs:
         return learner.density(self.clocks[rows], np.full(SLOWEST_CLKS, 1 / SLOWEST_CLKS), smooth=False)
+
+
+def _kinds(size: Integers, pause: Integers) -> Integers:
+    """Number pieces by their size and how soon they come: what follows a frame may be as long and go the other way.
+
+    Of a size and a pause that are rare only the size counts.
+    """
+    _, kind, count = np.unique(size.astype(np.int64) * BINS + pause, return_inverse=True, return_counts=True)
+    return np.unique(np.where(count[kind] < RARE, size, LARGE + 1 + kind), return_inverse=True)[1]
 
 
 @dataclass(frozen=True)
