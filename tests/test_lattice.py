@@ -24,6 +24,7 @@ from pcitrace.lattice import (
     cheapest_within,
     in_time,
     read,
+    segment_units,
 )
 from pcitrace.traffic import costs
 
@@ -310,6 +311,25 @@ def test_the_least_of_a_span(values: list[float], spans: list[tuple[int, int]]) 
     low, high = (np.array([min(one[at], len(table) - 1) for one in spans], np.int64) for at in (0, 1))
     expected = [table[a : max(a, b) + 1].min() for a, b in zip(low, high, strict=True)]
     assert cheapest_within(table, low, high).tolist() == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.booleans()), min_size=1, max_size=60),
+    st.sampled_from([0, 4, 8, 1 << 18]),
+)
+def test_units_of_segments_that_were_moved_again(items: list[tuple[int, bool, bool]], again: int) -> None:
+    units, cut, begins = (np.array(column) for column in zip(*items, strict=True))
+    begins[0] = True
+    wanted: list[int] = []
+    for at, (count, _, _) in enumerate(items):
+        if begins[at]:
+            wanted.append(count)
+            continue
+        if again and cut[at - 1]:
+            # From the beginning of the line that the cut is in, or of the item that was cut.
+            wanted[-1] = max(wanted[-1] - units[at - 1], wanted[-1] // again * again)
+        wanted[-1] += count
+    assert segment_units(units, cut, begins, again).tolist() == wanted
 
 
 def test_a_time_is_dearer_where_a_bin_is_wider() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from test_traffic import CLOCK_US, NIC, READ, WRITE, Bus
 
 from pcitrace import profiles
 from pcitrace.frames import Frames, HostTraffic, Link, build
+from pcitrace.frames.identity import other_lengths
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.ahead import Ahead, Bounds, Train
@@ -459,6 +461,36 @@ def test_an_edge_that_what_was_read_contradicts_is_null(tmp_path: Path) -> None:
     assert frames.drop_log["reason"].tolist() == [
         "a status word beside it may be its own, or one of its words a status"
     ]
+
+
+@pytest.mark.parametrize(
+    ("read", "cut", "written", "other"),
+    [
+        (84, False, 84, False),
+        (84, False, 85, True),
+        (88, True, 84, False),
+        (84, True, 85, True),
+        (12, False, 15, False),
+    ],
+    ids=["alike", "a status word more", "read again after a cut", "cut and gone on", "padded"],
+)
+def test_what_says_how_long_a_write_is(read: int, cut: bool, written: int, other: bool) -> None:
+    """Nine frames of 84 words, and one whose read and write are these."""
+    on_wire = min(read, 84) * 4 if read > 15 else 60
+    rows = {
+        "send_phases": np.array([84] * 9 + [read]),
+        "receive_phases": np.array([84] * 9 + [written]),
+        "receive_bytes": np.array([84] * 9 + [written]) * 4,
+        "wire_row": np.arange(10),
+        "send_burst": np.arange(10),
+        "receive_burst": np.arange(10),
+    }
+    least = np.array([84 * 4] * 9 + [on_wire - 1])
+    wire = SimpleNamespace(least=least, most=np.array([84 * 4] * 9 + [on_wire + 1]), length=least)
+    none = SimpleNamespace(data_phases=np.ones(10, np.int64), cut=np.append(np.zeros(9, bool), cut))
+    dma = SimpleNamespace(burst=np.arange(10), bus=none)
+    found, _ = other_lengths(rows, wire, np.zeros(10, np.int64), dma, dma)
+    assert found.tolist() == [False] * 9 + [other]
 
 
 def test_a_check_sequence_that_no_other_frame_has_is_a_status(tmp_path: Path) -> None:

@@ -84,7 +84,10 @@ def test_each_is_a_reading(labels: str) -> None:
         (".S.s.", 7, ".Sss."),
         (".Ss..S.", 8, "..Sss.S"),
         (".Ss..S.", 9, "..Ss..S"),
-        ("..Ss.", 10, ".Ss.."),
+        ("..S..", 10, ".S..."),
+        ("..Ss.", 11, ".Ss.."),
+        ("..S..", 12, "...S."),
+        (".Ss..", 13, "..Ss."),
     ],
     ids=[
         "stretched",
@@ -97,7 +100,10 @@ def test_each_is_a_reading(labels: str) -> None:
         "filled",
         "later and longer",
         "later",
+        "a single piece earlier",
         "earlier",
+        "a single piece later",
+        "later by one",
     ],
 )
 def test_each_by_itself(labels: str, number: int, expected: str) -> None:

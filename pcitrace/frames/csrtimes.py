@@ -31,8 +31,8 @@ __all__ = ["Labels", "add"]
 
 AGREED, BACKED, ALONE, AGAINST = 6.0, 8.0, 12.0, 20.0
 """Nats from which on an answer is given: where rules and reading agree on a send that is not sure itself, or the rules
-have no answer for many others; where they have none, and agree on other sends; where they have none; and where they have
-another.
+have no answer for many others; where they have none, but agree on other sends; where they have none; and where they
+have another.
 
 Seen on the ten cards (16 channels) and on `cardbench` seeds 702 and 703, each with its own profile. Where both agree
 1,319 values are right and 15 wrong: 3 below 6 nats, on sends that were not sure; 12 above, all of them the first access

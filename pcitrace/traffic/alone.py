@@ -23,7 +23,7 @@ LARGE = 32
 """Data phases of left-over pieces that are told apart; the last stands for all larger."""
 
 OCTAVES = 32
-"""Bins of pauses, so many together, that are told apart where it is learned which way left-over pieces go: 4 octaves."""
+"""Bins of pauses, so many together, told apart where it is learned which way left-over pieces go: 4 octaves."""
 
 RARE = 6
 """Pieces of one size and pause from which on they count by themselves. With one or two each taught the way that it was
