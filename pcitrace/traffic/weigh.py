@@ -49,9 +49,9 @@ TRIED = ((True, PEAKS, 0), (False, FEW, 0), (True, 1, BLOCK[-1]))
 last are sends' alone: their frames are longer in memory than is looked for else."""
 
 HALVES, TURNS, TINY = 8, 3, 400
-"""Readings that begin with half of what the cheapest teaches, how often, and the pieces up to which there are any: where
-more was seen, few pieces do not make themselves likely. On the host of which `by_halves` speaks two of eight found the
-truth; on one whose frames overlap and are cut anywhere the first eight found nothing, the second eight 17 nats."""
+"""Readings that begin with half of what the cheapest teaches, how often, and the pieces up to which there are any:
+where more was seen, few pieces do not make themselves likely. On the host of which `by_halves` speaks two of eight
+found the truth; on one whose frames overlap and are cut anywhere the first eight found nothing, the second 17 nats."""
 
 WIDE, SMALL = 256, 800
 """States an item where little is known yet and where margins count, and the pieces up to which so many are kept."""
