@@ -79,6 +79,15 @@ def test_cards_on_which_nothing_was_tuned(family: str, seed: int, profile: str, 
     assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)
 
 
+def test_the_rules_are_held_against_readings_that_forget_half_of_what_is_alike(tmp_path: Path) -> None:
+    """Each descriptor made the next one look like a frame's end: 24 edges were wrong, with the card's own profile."""
+    bench = Bench("overload", 921, frames=24)
+    scored = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
+    assert scored.total(*EDGES)["wrong"] == 0
+    assert scored.total("wire_start", "wire_end")["right"] == 2 * scored.frames
+    assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)
+
+
 def test_a_card_that_reads_on_to_the_end_of_a_block_says_less_of_lengths(tmp_path: Path) -> None:
     """All its reads have one rest by eight bytes: frames that end at any byte of a block are read alike."""
     bench = Bench("padding", 914, frames=24)
