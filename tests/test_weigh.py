@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,12 @@ from pcitrace import analysis, frames
 from pcitrace.frames import margins
 from pcitrace.frames.margins import SURE
 from pcitrace.lattice import Reading
-from pcitrace.profiles import Descriptor
+from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import weigh
+from pcitrace.traffic.content import FCS
+from pcitrace.traffic.goals import RECEIVE, SEND, Layout
 from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
 from pcitrace.traffic.weigh import Found, Problem
 
 EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
@@ -121,9 +125,13 @@ def test_a_profile_says_what_is_no_part_of_a_frame(tmp_path: Path) -> None:
     dma = analysis.traffic(run, "A").dma
     pieces = Pieces.of(dma.bus)
     nothing = Found(*(np.zeros(0, kind) for kind in (np.int64, np.int64, bool)))
-    fetched = Descriptor(size_bytes=16), None
-    first, reader = weigh._started(pieces, Problem(dma, (nothing, nothing), (None, None), fetched))
-    assert reader.unfetched(first) == 0.0
+    stated = Profile("own", "", (), descriptors="host_memory", send_descriptor=Descriptor(size_bytes=16))
+    first, reader = weigh._started(pieces, Problem(dma, (nothing, nothing), (None, None), stated))
+
+    def missing(reading: Reading) -> float:
+        return reader.stated.missing(reading, pieces.bus.data_phases, reader.write, 4)
+
+    assert missing(first) == 0.0
     everything = Reading(
         track=np.zeros(len(pieces), np.int64),
         begins=np.ones(len(pieces), bool),
@@ -132,7 +140,29 @@ def test_a_profile_says_what_is_no_part_of_a_frame(tmp_path: Path) -> None:
         margins=first.margins,
         cost=0.0,
     )
-    assert reader.unfetched(everything) == weigh.MISSING * (len(pieces) - 1)
+    assert missing(everything) == MISSING * (len(pieces) - 1)
+    # No frame of these is received: of status that is written for those nothing is missing.
+    reader = replace(reader, stated=Stated(Profile("own", "", (), status_bytes=(4,))))
+    assert missing(everything) == 0.0
+    assert missing(replace(everything, track=np.ones(len(pieces), np.int64))) == MISSING * len(pieces)
+    left = np.ones(len(pieces), np.int64)
+    left[np.flatnonzero(reader.write != 0)[0]] = -1
+    assert missing(replace(everything, track=left)) == 0.0
+
+
+def test_a_layout_that_the_profile_does_not_state_is_rare() -> None:
+    plain, checked, overlapping = Layout(0, 0, True), Layout(FCS, 0, True), Layout(0, 0, False)
+
+    def cost(sends: Layout, receives: Layout, **says: object) -> float:
+        stated = Stated(Profile("own", "", (), **says))
+        return stated.otherwise(SEND, sends) + stated.otherwise(RECEIVE, receives)
+
+    assert cost(plain, checked) == cost(overlapping, plain) == 0.0
+    assert cost(plain, checked, receive_fcs=True) == cost(plain, plain, receive_fcs=False) == 0.0
+    assert cost(plain, plain, receive_fcs=True) == cost(plain, checked, receive_fcs=False) == OTHERWISE
+    assert cost(overlapping, plain, send="store_and_forward") == cost(plain, plain, send="cut_through") == OTHERWISE
+    # What a profile states is not rare.
+    assert cost(overlapping, plain, send="cut_through") + overlapping.cost == 0.0
 
 
 def test_an_edge_below_the_threshold_is_null(tmp_path: Path) -> None:

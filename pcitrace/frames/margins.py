@@ -111,10 +111,7 @@ def problem(name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: 
             # Where nothing was found yet it is not known what there is to find.
             targets.append(shown if shown is not None and len(shown) else None)
     profile = ends[name].host.profile
-    problem_ = Problem(dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]))
-    if profile.descriptors != "host_memory":
-        return problem_
-    return replace(problem_, fetched=(profile.send_descriptor, profile.receive_descriptor))
+    return Problem(dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]), profile)
 
 
 def _target(ends: Mapping[str, Ends], columns: dict[str, Any], side: int) -> Integers:

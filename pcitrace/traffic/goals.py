@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -142,8 +143,13 @@ def layouts(side: int, whole: bool, unit: int) -> list[Layout]:
     return found
 
 
-def layout_of(side: int, pieces: Pieces, reading: Reading, target: Target | None, unit: int) -> Layout:
-    """Return the layout with which most of the segments agree that a reading has."""
+def layout_of(
+    side: int, pieces: Pieces, reading: Reading, target: Target | None, unit: int, otherwise: Callable[[Layout], float]
+) -> Layout:
+    """Return the layout with which most of the segments agree that a reading has.
+
+    `otherwise` says what it costs that the profile states another one.
+    """
     if target is None or not len(target):
         return Layout(0, 0, True)
     mine = (reading.track == side) & (reading.target >= 0)
@@ -155,7 +161,11 @@ def layout_of(side: int, pieces: Pieces, reading: Reading, target: Target | None
         whole = _mostly(pieces.bus.last_data_us[tail] <= target.start_us[reading.target[tail]])
     return min(
         layouts(side, whole, unit),
-        key=lambda layout: MISFIT * int((~fitting(side, pieces, reading, target, layout, unit)).sum()) + layout.cost,
+        key=lambda layout: (
+            MISFIT * int((~fitting(side, pieces, reading, target, layout, unit)).sum())
+            + layout.cost
+            + otherwise(layout)
+        ),
     )
 
 

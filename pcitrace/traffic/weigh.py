@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers
 from pcitrace.lattice import STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
-from pcitrace.profiles import Descriptor
+from pcitrace.profiles import Profile
 from pcitrace.traffic import costs
 from pcitrace.traffic.alone import Alone
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma, directions
@@ -34,6 +34,7 @@ from pcitrace.traffic.goals import (
 from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reading import claiming
+from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import shifts, variants
 
 __all__ = ["Found", "Problem", "alike", "confirmed", "lengthened", "weigh"]
@@ -62,10 +63,6 @@ take turns piece by piece."""
 
 RARELY, LEAST_VALLEY_US = 0.05, 0.2
 """Share of the shortest and of the longest pauses that tell no valley, and the shortest that may."""
-
-MISSING = 3.0
-"""Nats for each descriptor that is read, so the profile, and that a reading has no room for. A judgement: a profile may
-be of another card, so it is no more than a rare layout costs."""
 
 NEVER = 1e4
 """Nats for what is not to be."""
@@ -133,14 +130,14 @@ class Problem:
         The frames that it sends and receives, as far as they were found.
     targets : pair of Target or None
         What its sends come before, and what its receives come after; None where nothing tells.
-    fetched : pair of Descriptor or None
-        What the card reads for each frame that it sends or receives, where its profile says so.
+    profile : Profile or None
+        What is known of the card.
     """
 
     dma: Dma
     found: tuple[Found, Found]
     targets: tuple[Target | None, Target | None]
-    fetched: tuple[Descriptor | None, Descriptor | None] = (None, None)
+    profile: Profile | None = None
 
     @property
     def told(self) -> bool:
@@ -219,7 +216,7 @@ def _started(pieces: Pieces, problem: Problem) -> tuple[Reading, _Reader]:
     """Return what was found so far as a reading, and what reads on from it."""
     first = _first_reading(pieces, problem)
     unit = _width(problem.dma, pieces, first, problem.targets)
-    return first, _Reader(pieces, directions(pieces.bus), problem.targets, unit, problem.fetched)
+    return first, _Reader(pieces, directions(pieces.bus), problem.targets, unit, Stated(problem.profile))
 
 
 def _width(dma: Dma, pieces: Pieces, reading: Reading, targets: tuple[Target | None, Target | None]) -> int:
@@ -255,7 +252,7 @@ class _Reader:
     write: Integers
     targets: tuple[Target | None, Target | None]
     unit: int
-    fetched: tuple[Descriptor | None, Descriptor | None] = (None, None)
+    stated: Stated
 
     @cached_property
     def alone(self) -> Alone:
@@ -458,25 +455,12 @@ class _Reader:
                 now = _read_on(*taught, now, states)
             else:
                 now = read(*taught, states)
-            now.cost += learner.nats + sum(layout.cost for layout in lie) + self.unfetched(now)
+            now.cost += learner.nats + sum(layout.cost for layout in lie)
+            now.cost += sum(self.stated.otherwise(side, lie[side]) for side in (SEND, RECEIVE))
+            now.cost += self.stated.missing(now, self.pieces.bus.data_phases, self.write, self.unit)
             if now.same(before):
                 break
         return now
-
-    def unfetched(self, now: Reading) -> float:
-        """Return what it costs that a reading has no room for descriptors that the card reads, so its profile."""
-        sends, receives = (int(((now.track == side) & now.begins).sum()) for side in (SEND, RECEIVE))
-        fetched, posted = self.fetched
-        if fetched is None or not sends:
-            return 0.0
-        # Some may have been read before the capture began.
-        wanted, size = max(sends - fetched.fetch_max, 0), fetched.size_bytes
-        if posted is not None and posted.size_bytes == size:
-            # Those of frames to come are as long.
-            wanted += max(receives - posted.fetch_max, 0)
-        each, units = max(size // self.unit, 1), self.pieces.bus.data_phases
-        there = int(units[(now.track < 0) & (self.write != 1) & (units % each == 0)].sum()) // each
-        return MISSING * max(wanted - there, 0)
 
     def by_halves(self, best: Reading, first: int) -> list[Reading]:
         """Return what comes of the cheapest reading where half of what it teaches is forgotten.
@@ -514,7 +498,8 @@ class _Reader:
 
     def layout(self, side: int, reading: Reading) -> Layout:
         """Return the layout in which most frames of a track agree with the wire."""
-        return layout_of(side, self.pieces, reading, self.targets[side], self.unit)
+        otherwise = partial(self.stated.otherwise, side)
+        return layout_of(side, self.pieces, reading, self.targets[side], self.unit, otherwise)
 
 
 def _read_on(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, before: Reading, states: int) -> Reading:
