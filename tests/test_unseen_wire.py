@@ -12,6 +12,7 @@ from cardbench import Bench, Score, score, write
 import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import again
+from pcitrace.frames.margins import SURE
 from pcitrace.frames.unseen import _one_by_one
 from pcitrace.simulate import PRESETS, simulate
 
@@ -28,15 +29,13 @@ def analysed(bench: Bench, folder: Path) -> tuple[Score, analysis.Frames]:
     return score(bench, found.table, "control14"), found
 
 
-@pytest.mark.parametrize(("family", "least"), [("ring", 20), ("cacheline", 0)])
-def test_one_memory_tells_what_is_in_the_other(
-    family: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("family", ["ring", "cacheline"])
+def test_two_memories_alone_tell_nothing_that_is_wrong(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(family, 601, frames=18)
     scored, found = analysed(bench, tmp_path)
-    edges = scored.total(*EDGES)
-    assert edges["wrong"] == 0
-    assert edges["right"] >= least
+    assert scored.total(*EDGES)["wrong"] == 0
     assert scored.total("length")["wrong"] == 0
     assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)
     assert any("possible frames are left out" in text for text in found.findings)
@@ -79,11 +78,10 @@ def test_two_memories_do_not_confirm_each_other_s_mistake(tmp_path: Path, monkey
     both = found.table[["dma_start_us", "dma_end_us"]].notna().all(axis=1)
     either = both | found.table[["rx_dma_start_us", "rx_dma_end_us"]].notna().all(axis=1)
     assert found.table["length_bytes"][~either].isna().all()
-    monkeypatch.setattr(again, "_no_surer", lambda hosts, readings, link, sequence: readings)
-    surer = analysis.frames(run, profile="generic")
-    assert wrong(surer.table) > 0
-    margins = [{name: host.bursts["margin"].max() for name, host in one.hosts.items()} for one in (found, surer)]
-    assert all(margins[0][name] < margins[1][name] for name in margins[0])
+    # What speaks against four more in one memory counts, not the sum: here neither is sure any more.
+    monkeypatch.setattr(again, "lengthened", lambda one: ({4: SURE - 1}, {4: 3.0}))
+    assert found.table["dma_start_us"].notna().any()
+    assert len(analysis.frames(run, profile="generic").table) == 0
 
 
 def test_a_wire_takes_frames_one_by_one() -> None:

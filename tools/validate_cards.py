@@ -55,7 +55,7 @@ PULL_MEAN, PULL_WIDTH, PULL_LARGEST, PULLS = 0.2, (0.8, 1.2), 5.0, 10
 """Limits of the pulls of a family, judged from so many on."""
 
 LONGEST_S = 60
-"""Seconds after which an analysis of a capture of a few milliseconds is given up, and counts as not analysed."""
+"""Seconds of processor after which an analysis of a capture of a few milliseconds is given up: it was not analysed."""
 
 WIRE = ("wire_start", "wire_end")
 HEADING = "\n## Families of cards\n"
@@ -134,8 +134,8 @@ def _as_card(row: dict[str, Any]) -> dict[str, Any]:
 def analysed(case: Case, run: Any, profile: str | None, bench: Any, kind: str) -> Case:
     """Analyse a capture with a profile, and compare with the truth."""
     begin = time.perf_counter()
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(LONGEST_S)
+    signal.signal(signal.SIGPROF, _too_long)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
     try:
         frames = analysis.frames(run, profile=profile)
         case.seconds = time.perf_counter() - begin
@@ -146,7 +146,7 @@ def analysed(case: Case, run: Any, profile: str | None, bench: Any, kind: str) -
     except Exception as error:  # that a run cannot be analysed is a result, and the others go on
         case.failed = f"{type(error).__name__}: {error}"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return case
 
 

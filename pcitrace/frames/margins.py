@@ -56,7 +56,8 @@ COLUMNS = {SEND: ("sender", "send_burst", "margin_send"), RECEIVE: ("receiver", 
 def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None) -> bool:
     """Return whether the frames found so far do not account for what was seen elsewhere: they are read again."""
     moving = [end for end in ends.values() if moves_data(end)]
-    if moving and not in_turn(ends) and all(_untold(end) for end in moving):
+    if moving and all(_untold(end) for end in moving):
+        # Two memories may confirm each other's mistake.
         return True
     problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
     if not (all(_complete(columns, name, ends) for name in ends) and all(map(alike, problems.values()))):
