@@ -7,7 +7,7 @@ themselves, and where little is right the bus is judged once more with each of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Look:
         Clocks that were judged; transactions, and those without any GNT#.
     census : mapping
         ``clocks``, and by control line ``asserted`` and ``changes``.
+    unjudged : mapping of str to int
+        Places of a rule that could not be judged, because whose they are or whether it asked is not known.
     """
 
     counts: Mapping[str, int]
@@ -81,6 +83,7 @@ class Look:
     address_phases: int
     ungranted: int
     census: Mapping[str, Any]
+    unjudged: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def broken(self) -> float:

@@ -180,7 +180,7 @@ def why_not(rule: Rule, captured: Sequence[str], masks: Masks, clock: str | None
         missing.remove("REQ#")
     if missing:
         return f"{', '.join(missing)} not captured"
-    if rule.id == "A03" and len(grants) == 1:
+    if rule.id in ("A01", "A02", "A03") and len(grants) == 1:
         return f"only {grants[0]} was captured, not those of the others"
     return None
 
