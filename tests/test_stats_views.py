@@ -10,8 +10,11 @@ import pytest
 
 import pcitrace
 from pcitrace.cli import main
+from pcitrace.cli.statslines import view_lines
 from pcitrace.instrument.burstlengths import burst_lengths, logical
 from pcitrace.instrument.judged import check, check_stream
+from pcitrace.instrument.latencies import KINDS
+from pcitrace.schema import Termination
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SEQ6 = FIXTURES / "traces" / "blue33_seq6" / "bus.vcd.gz"
@@ -31,6 +34,26 @@ def test_it_fits_100_columns(options: tuple[str, ...], capsys: pytest.CaptureFix
     for title in ("initiator ", "target ", "command ", "address window", "ended, at target", "latency us",
                   "latency clocks", "bursts of", "waits of", "retried", "over time"):  # fmt: skip
         assert any(line.startswith(f"  {title}") for line in lines), title
+
+
+def test_no_column_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    """All six latencies, and more kinds of endings than there is room for."""
+    told = {
+        "views": {"initiators": [], "targets": [], "commands": [], "places": [], "slowest": []},
+        "terminations_by": {"initiators": {"a": dict(zip(Termination, range(10, 19), strict=True))}, "targets": {}},
+        "latency_us": {kind: {"n": 0} for kind in KINDS},
+        "latency_histogram": [{"from_clks": 1, "to_clks": 2, **dict.fromkeys(KINDS, 1234567)}],
+        "burst_lengths": [],
+        "waits": {"pairs": [], "held_up": None},
+        "delayed": None,
+    }
+    lines = view_lines(told, 10, False)
+    [counts] = [line for line in lines if line.startswith("    1 to 2")]
+    assert counts.count("1234567") == len(KINDS)
+    head, ended = lines[:2]
+    assert head.split()[-1] == "others"
+    assert sum(map(int, ended.split()[1:])) == sum(range(10, 19))
+    assert max(map(len, lines)) <= 100
 
 
 def test_views_account_for_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,8 @@ from pcitrace.run import printable
 __all__ = ["view_lines"]
 
 _WIDTH = 100
+_COLUMNS = 7
+"""Kinds of endings beside each other."""
 _TERMINATIONS = {
     "completion": "completed",
     "disconnect_with_data": "disc data",
@@ -27,7 +29,7 @@ _KINDS = {
     "acquisition": "acquisition",
     "first_data": "first data",
     "next_data": "next data",
-    "retry_to_completion": "retry to end",
+    "retry_to_completion": "retried",
     "doorbell_to_dma": "doorbell",
 }
 
@@ -88,13 +90,17 @@ def _more(count: int, top: int) -> Iterable[str]:
 def _terminations(by: Mapping[str, Mapping[str, Mapping[str, int]]], top: int) -> Iterable[str]:
     for view, title in (("initiators", "ended, of initiator"), ("targets", "ended, at target")):
         rows = by[view]
-        kinds = [kind for kind in _TERMINATIONS if any(kind in ended for ended in rows.values())][:7]
+        kinds = [kind for kind in _TERMINATIONS if any(kind in ended for ended in rows.values())]
+        shown = kinds if len(kinds) <= _COLUMNS else kinds[: _COLUMNS - 1]
         if not rows:
             continue
-        yield f"  {title:<22}" + "".join(f"{_TERMINATIONS[kind]:>10}" for kind in kinds)
+        heads = [_TERMINATIONS[kind] for kind in shown] + ["others"] * (len(shown) < len(kinds))
+        yield f"  {title:<22}" + "".join(f"{head:>10}" for head in heads)
         order = sorted(rows, key=lambda name: -sum(rows[name].values()))
         for name in order[:top]:
-            yield f"    {_name(name, 20)}" + "".join(f"{rows[name].get(kind, 0):>10}" for kind in kinds)
+            counts = [rows[name].get(kind, 0) for kind in shown]
+            counts += [sum(rows[name].values()) - sum(counts)] * (len(shown) < len(kinds))
+            yield f"    {_name(name, 20)}" + "".join(f"{count:>10}" for count in counts)
         yield from _more(len(order), top)
 
 
@@ -118,10 +124,10 @@ def _histogram(rows: Sequence[Mapping[str, int]]) -> Iterable[str]:
     if not rows:
         return
     kinds = [kind for kind in _KINDS if kind in rows[0]]
-    yield f"  {'latency clocks':<22}" + "".join(f"{_KINDS[kind]:>13}" for kind in kinds)
+    yield f"  {'latency clocks':<22}" + "".join(f"{_KINDS[kind]:>12}" for kind in kinds)
     for row in rows:
         yield f"    {_range(row['from_clks'], row['to_clks']):<20}" + "".join(
-            f"{row[kind] or '-':>13}" for kind in kinds
+            f"{row[kind] or '-':>12}" for kind in kinds
         )
 
 
