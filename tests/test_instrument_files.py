@@ -261,6 +261,29 @@ class TestSql:
         assert main(["sql", str(SEQ6), "select (select count(*) from problems), total from clocks"]) == 0
         assert capsys.readouterr().out.splitlines()[1] == f"{len(bus.problems)},{bus.clocks()['total'].iloc[0]}"
 
+    def test_names_are_as_in_sql_of_any_case(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["sql", str(SEQ6), "SELECT COUNT(*) AS n FROM Transactions"]) == 0
+        assert capsys.readouterr().out.splitlines() == ['"n"', "5976"]
+
+    @pytest.mark.parametrize(
+        "table", ["transactions", "data_phases", "events", "clocks", "problems", "bursts", "csr_accesses"]
+    )
+    def test_one_bus_is_asked(self, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+        capture, query = str(SEQ6.parents[1] / "nic_g_a" / "bus.vcd.gz"), f"select distinct bus from {table}"
+        assert main(["sql", capture, "--bus", "B", query]) == 0
+        assert set(capsys.readouterr().out.splitlines()[1:]) <= {'"B"'}
+        assert main(["sql", capture, "--bus", "C", query]) == 3
+        assert "no bus C" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(("table", "each"), [("bursts", 1), ("pieces", 1), ("csr_accesses", 0)])
+    def test_whose_traffic_is_told_as_by_the_commands(
+        self, table: str, each: int, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Several GNT# of a bare capture: of each agent, or of those that are named."""
+        for more, agents in ((), 2), (("--grant", "disk=GNT1#"), 1):
+            assert main(["sql", str(SEQ6), f"select bus, count(*) n from {table} group by 1", *more]) == 0
+            assert len(capsys.readouterr().out.splitlines()) == 1 + agents * each
+
     def test_a_wrong_query_is_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         for query in ("selekt", "select nothing from transactions", "select * from nowhere"):
             assert main(["sql", str(SEQ6), query]) == 3
