@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Matches", "find", "sequences"]
 
 _MEMORY = (0x6, 0x7, 0xC, 0xE, 0xF)
+_ROUNDING_US = 1e-6
 _FOR_PLACES = ("transaction", "command", "address", "initiator")
 
 
@@ -62,8 +63,14 @@ class Matches:
         return np.diff(self.start_us, axis=1)
 
     def histogram(self, number: int, bins: int = 10) -> tuple[Integers, Floats]:
-        """Count the times from the step before to step `number` (from 1): counts, and edges in us."""
-        return np.histogram(self.times_us[:, number - 1], bins)
+        """Count the times from the step before to step `number` (from 1): counts, and edges in us.
+
+        Times that are all the same are one bin.
+        """
+        times = self.times_us[:, number - 1]
+        if len(times) and np.ptp(times) <= 1e-6 * times.max():
+            return np.array([len(times)]), np.array([times.min(), times.max()])
+        return np.histogram(times, bins)
 
     def as_list(self) -> list[dict[str, Any]]:
         """As ``--json`` has them."""
@@ -115,7 +122,9 @@ def find(
     rows = _rows(bus, needed, names, registers)
     fulfilled = [one.condition.fulfilled(rows) for one in read]
     start_us = floats(rows, "start_us")
-    found = sequences(fulfilled, start_us, [one.within_us for one in read])
+    # Exactly so long is within: what the differences of two times are wrong by does not count.
+    within_us = [None if one.within_us is None else one.within_us + _ROUNDING_US for one in read]
+    found = sequences(fulfilled, start_us, within_us)
     numbers = rows["transaction"].to_numpy().astype(np.int64)
     return Matches(bus.name, read, numbers[found], start_us[found], tuple(int(one.sum()) for one in fulfilled))
 
