@@ -530,3 +530,16 @@ def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert "IRDY# is released in the clock after the last data phase." in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
         main(["check"])
+
+
+def test_frame_is_not_said_to_come_back_where_it_was_not_there(tmp_path: Path) -> None:
+    """M04 is about one transaction: IRDY# from before the address phase on is M03 and M02."""
+    bus = rule_traffic.Traffic()
+    bus.put("read", 0x6, 0x1000, 2)
+    clocks = bus.finish()
+    for n in (-1, 0):
+        clocks[bus.marks["read"] + n].i = True
+    found = judged(waveforms.write_sr(tmp_path / "early.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+    assert {"M02", "M03"} <= {id for id, _ in found}
+    assert "M04" not in {id for id, _ in found}
+    assert_equal(found, of_oracle(clocks))
