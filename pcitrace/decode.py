@@ -94,7 +94,7 @@ class Decoder:
 
     def transactions(
         self, specs: Sequence[Mapping[str, Any]], columns: Sequence[str], data_phases: bool
-    ) -> list[tuple[Iterator[pa.RecordBatch], int]]:
+    ) -> list[tuple[pa.RecordBatchReader, int]]:
         """Some columns of the transactions of buses in parts that are not kept, and how many rows there are of each.
 
         All come from one pass through the capture, and so do the frames on its wires. Text is dictionary encoded. With

@@ -170,8 +170,6 @@ def sequences(fulfilled: Sequence[Booleans], start_us: Floats, within_us: Sequen
 
 def _rows(bus: Bus, needed: frozenset[str], names: Names | None, registers: Registers | None) -> pa.Table:
     """The columns of the transactions that the steps look at."""
-    import pyarrow as pa
-
     derived = needed & {TARGET.name, WINDOW.name, OFFSET.name, REGISTER.name, DMA.name}
     if derived and names is None:
         raise ConditionError(
@@ -181,7 +179,7 @@ def _rows(bus: Bus, needed: frozenset[str], names: Names | None, registers: Regi
         )
     wanted = {"transaction", "start_us", *needed} - derived | ({*_FOR_PLACES} if derived else set())
     [(batches, _)] = bus.capture.decoder.transactions([bus.spec], sorted(wanted), False)
-    rows = pa.Table.from_batches(batches)
+    rows = batches.read_all()
     if derived and names is not None:
         for name, values in _places(rows, names, registers).items():
             if name in derived:
