@@ -33,6 +33,7 @@ from pcitrace.errors import ConfigurationError, DecodeError
 from pcitrace.instrument import rules
 from pcitrace.instrument.causes import Look
 from pcitrace.instrument.judged import Judged, check, check_stream
+from pcitrace.instrument.judging import not_kept
 from pcitrace.wiring import resolve_wiring
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "traces"
@@ -464,6 +465,7 @@ def several_agents() -> rule_traffic.Traffic:
         ((), set()),
         (("GNT2#", "REQ2#"), set()),
         (("REQ1#",), {"M16", "A06"}),
+        (("REQ0#", "REQ1#", "REQ2#"), {"M16", "A06"}),
         (("GNT1#", "REQ1#", "GNT2#", "REQ2#"), {"A01", "A02", "A03", "M13", "M16", "M23"}),
         (("GNT1#", "REQ1#"), {"A01", "A02", "A03", "M13", "M16", "M23"}),
     ],
@@ -487,7 +489,19 @@ def test_what_a_missing_agent_hides(without: tuple[str, ...], unknown: set[str],
     assert all(found[id].reason for id in unknown)
 
 
-def test_every_violation_is_counted_whose_initiator_may_be_excepted(tmp_path: Path) -> None:
+def test_only_rules_about_requests_need_them() -> None:
+    """M23 could not be judged at one place, because two had GNT#, not because of a missing REQ#."""
+    seen = Look({}, 9, 9, 0, {}, {"M13": 0, "M16": 2, "M23": 1, "A06": 0})
+    lines = ["GNT0#", "GNT1#", "REQ0#"]
+    text = "could not be judged: GNT# or REQ# of whose they are was not captured"
+    assert not_kept(seen, lines) == {"M16": f"2 places {text}"}
+    assert not_kept(seen, [*lines, "REQ1#"]) == {}
+    assert not_kept(seen, ["GNT0#", "REQ0#"]) == {"M16": f"2 places {text}", "M23": f"1 place {text}"}
+
+
+def test_every_violation_is_counted_whose_initiator_may_be_excepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """More than are kept of a rule that nobody excepts from."""
     bus = rule_traffic.Traffic()
     for agent in (0, 1, 1):
@@ -503,6 +517,10 @@ def test_every_violation_is_counted_whose_initiator_may_be_excepted(tmp_path: Pa
         masks = rules.Masks(frozenset(rules.catalogue()), (("P02", excepted, None),))
         found = {one.rule.id: one for one in check(opened, masks)}["P02"]
         assert (found.state, found.count, found.initiators) == ("violated", sum(left.values()), left)
+    whole = {one.rule.id: one for one in check(opened)}["P02"]
+    assert (whole.count, whole.kept, sum(whole.initiators.values())) == (3 * times, 20_000, 20_000)
+    assert main(["check", str(opened.capture.path), "--clock-mhz", "33"]) == 0
+    assert "initiators of the first 20000: GNT1# 13333, GNT0# 6667" in capsys.readouterr().out
     masks = rules.Masks(frozenset(rules.catalogue()), (("P02", None, None),))
     assert {one.rule.id: one for one in check(opened, masks)}["P02"].state == "ok"
 

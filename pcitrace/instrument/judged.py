@@ -126,7 +126,8 @@ class Judged:
             )
             for one in rows.slice(0, FIRST).to_pylist()
         ]
-        return Result(rule, State.VIOLATED, count, reason, first, _counted(rows["initiator"]), _counted(rows["target"]))
+        initiators, targets = _counted(rows["initiator"]), _counted(rows["target"])
+        return Result(rule, State.VIOLATED, count, reason, first, initiators, targets, rows.num_rows)
 
 
 def check(

@@ -102,7 +102,9 @@ def not_kept(seen: Look, lines: Sequence[str]) -> dict[str, str]:
     silent = any(line.replace("GNT", "REQ", 1) not in lines for line in grants)
     missing = no_grants(seen)
     found = {} if missing is None else dict.fromkeys(("A01", "A02"), missing)
-    if silent or missing or len(grants) == 1:
-        text = "could not be judged: GNT# or REQ# of whose they are was not captured"
-        found |= {id: f"{count} place{'s' * (count > 1)} {text}" for id, count in seen.unjudged.items() if count}
+    for id, count in seen.unjudged.items():
+        of_requests = silent and "REQ#" in catalogue()[id].needs
+        if count and (of_requests or missing or len(grants) == 1):
+            text = "could not be judged: GNT# or REQ# of whose they are was not captured"
+            found[id] = f"{count} place{'s' * (count > 1)} {text}"
     return found
