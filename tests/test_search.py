@@ -166,3 +166,18 @@ def test_times_that_are_all_the_same_are_one_bin(capsys: pytest.CaptureFixture[s
     assert (counts.tolist(), edges.tolist()) == ([len(found)], [found.times_us.min(), found.times_us.max()])
     assert main(["find", capture, "0xe8000008", "read BAR0+0x14 within 1us"]) == 0
     assert "-" not in capsys.readouterr().out.split("times to")[1]
+
+
+def test_beside_config_a_register_of_configuration_is_meant() -> None:
+    """Not the window that it places: `config write BAR0` and `write BAR0`."""
+    bus = pcitrace.open(REPOSITORY / "fixtures" / "faults" / "missing-turnaround.sr").bus
+    rows = bus.transactions
+    writes = [n for n, row in rows.iterrows() if row["command_name"] == "config_write" and row["address"] % 256 == 0x10]
+    assert len(writes) == 2
+    assert bus.find("config write BAR0").transactions[:, 0].tolist() == writes
+    assert bus.find("config_write eth0.BAR0").transactions[:, 0].tolist() == writes
+    assert bus.find("config write BAR1").transactions[:, 0].tolist() == []
+    assert bus.find("register == 'command/status'").transactions[:, 0].tolist() == [8]
+    windows = bus.find("write BAR0").transactions[:, 0]
+    assert len(windows) > 2
+    assert set(rows.loc[windows, "command_name"]) == {"memory_write"}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Matches", "find", "sequences"]
 
+_CONFIGURATION = (0xA, 0xB)
 _MEMORY = (0x6, 0x7, 0xC, 0xE, 0xF)
 _ROUNDING_US = 1e-6
 _FOR_PLACES = ("transaction", "command", "address", "initiator")
@@ -203,14 +204,19 @@ def _places(rows: pa.Table, names: Names, registers: Registers | None) -> dict[s
         TARGET.name: names.targets(rows).cast(pa.string()),
         WINDOW.name: windows.take(pa.array(window, mask=outside)),
         OFFSET.name: pa.array(offset.astype(np.uint64), mask=outside),
-        REGISTER.name: _registers(window, offset, names, registers),
+        REGISTER.name: _registers(rows, window, offset, names, registers),
         DMA.name: pa.array(memory & outside & ~np.isin(code, host)),
     }
 
 
-def _registers(window: Integers, offset: Integers, names: Names, registers: Registers | None) -> pa.Array:
+def _registers(
+    rows: pa.Table, window: Integers, offset: Integers, names: Names, registers: Registers | None
+) -> pa.Array:
     """The register of each transaction."""
     import pyarrow as pa
+
+    from pcitrace.columns import integers
+    from pcitrace.instrument.configspace import Place, register_name
 
     found = np.full(len(window), -1)
     labels: list[str] = []
@@ -218,4 +224,11 @@ def _registers(window: Integers, offset: Integers, names: Names, registers: Regi
         for at, size, name, _ in registers.of_window(names, one) if registers else ():
             found[(window == n) & (offset >= at) & (offset < at + size)] = len(labels)
             labels.append(name)
+    address = integers(rows, "address")
+    configuring = np.isin(integers(rows, "command"), _CONFIGURATION)
+    for one in np.unique(address[configuring]).tolist():
+        if (place := Place.of(one)) is not None:
+            device = names.space.device(place)
+            found[configuring & (address == one)] = len(labels)
+            labels.append(register_name(one, device.header_type if device else None))
     return pa.array(labels, pa.string()).take(pa.array(found, mask=found < 0))
