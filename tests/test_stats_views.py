@@ -56,6 +56,33 @@ def test_no_column_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, lines)) <= 100
 
 
+def test_a_share_is_not_torn(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "stats", SEQ6.parents[1] / "nic_g_a" / "control16.sr").splitlines()
+    assert not any(line.lstrip().startswith("%") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("small", "large"), [(1.5e-1, 12), (0.00003971, 123_456_789), (0.0009932, 98_765_432_109), (1.234567e-9, 10**14)]
+)
+def test_no_two_numbers_run_together(small: float, large: int) -> None:
+    row = {"name": "config_read", "transactions": 3, "throughput_mb_s": small, "utilisation": small / 100}
+    row |= {"efficiency": small, **dict.fromkeys(("bytes", "clocks", "wait_clks", "retries"), large)}
+    told = {
+        "views": {"initiators": [], "targets": [], "commands": [row], "places": [], "slowest": []},
+        "terminations_by": {"initiators": {}, "targets": {}},
+        "latency_us": {},
+        "latency_histogram": [],
+        "burst_lengths": [],
+        "waits": {"pairs": [], "held_up": None},
+        "delayed": None,
+    }
+    _, line = view_lines(told, 10, False)
+    name, *numbers = line.replace(" %", "").split()
+    assert name == "config_read"
+    wanted = (3, large, small, large, small, 100 * small, large, large)
+    assert [float(number) for number in numbers] == [pytest.approx(one, rel=0.35) for one in wanted]
+
+
 def test_views_account_for_all(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(printed(capsys, "stats", SEQ6, "--json"))["pci"]
     for view in ("initiators", "targets", "commands", "places", "terminations"):

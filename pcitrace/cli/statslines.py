@@ -70,13 +70,13 @@ def _shares(told: Mapping[str, Any], top: int) -> Iterable[str]:
         for one in rows[:top]:
             cells = (
                 f"{one['transactions']:>10}",
-                f"{one['bytes']:>9}",
+                f"{_count(one['bytes']):>9}",
                 f"{_figure(one['throughput_mb_s']):>9}",
-                f"{one['clocks']:>9}",
+                f"{_count(one['clocks']):>9}",
                 f"{_percent(one['utilisation']):>9}",
                 f"{_percent(one['efficiency']):>9}",
-                f"{one['wait_clks']:>9}",
-                f"{one['retries']:>9}",
+                f"{_count(one['wait_clks']):>9}",
+                f"{_count(one['retries']):>9}",
             )
             yield f"    {_name(one['name'], 20)}" + "".join(cells)
         yield from _more(len(rows), top)
@@ -196,8 +196,19 @@ def _over_time(windows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.3g} %"
+    return "-" if value is None else f"{_rounded(100 * value, 3, 6)} %"
 
 
 def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else _rounded(value, 4, 8)
+
+
+def _count(value: int) -> str:
+    """A whole number that leaves a space free in a column of nine."""
+    return str(value) if value < 10**8 else f"{value:.3g}"
+
+
+def _rounded(value: float, digits: int, width: int) -> str:
+    """A number of so many digits, of fewer where it would be wider than that."""
+    text = f"{value:.{digits}g}"
+    return text if len(text) <= width else f"{value:.1g}"
