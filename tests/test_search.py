@@ -148,6 +148,11 @@ def test_registers_of_a_profile_are_words(tmp_path: Path) -> None:
     assert found.transactions.tolist() == bus.find("write BAR0+0x2c").transactions.tolist()
 
 
+def test_the_first_step_is_within_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["find", str(NIC), "--bus", "A", "write within 5us", "read"]) == 3
+    assert "'write within 5us' is the first" in capsys.readouterr().err
+
+
 def test_exactly_so_long_is_within() -> None:
     """The clock has 30 ns, so many times are exactly as long as a limit that people write."""
     bus = pcitrace.open(NIC)["A"]

@@ -119,6 +119,10 @@ def find(
     devices = sorted({one.device for one in names.windows} | {d.name for d in names.space.devices}) if names else []
     known = [one.name for block in registers.blocks for one in block.registers] if registers else []
     read = tuple(step(text, devices, known) for text in steps)
+    if read[0].within_us is not None:
+        raise ConditionError(
+            f"step {read[0].text!r} is the first: there is none before it to be `within` a time of", steps[0]
+        )
     needed = frozenset().union(*(one.condition.columns for one in read))
     rows = _rows(bus, needed, names, registers)
     fulfilled = [one.condition.fulfilled(rows) for one in read]
