@@ -46,6 +46,19 @@ class TestCut:
         kinds = set(bus.problems["kind"])
         assert not kinds & {"starts_inside", "truncated"}, "it is cut where the bus is idle"
 
+    @pytest.mark.parametrize(("capture", "name"), [(SR, "part.sr"), (SEQ6, "part.vcd")])
+    def test_every_command_reads_a_part(
+        self, capture: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A VCD keeps its times: CLK does not run in the first 1.5 ms of this one."""
+        part = tmp_path / name
+        assert main(["cut", str(capture), "--from", "1500us", "--to", "1510us", "-o", str(part)]) == 0
+        for command in ("info", "decode", "list", "check", "stats", "devices", "bursts"):
+            assert main([command, str(part)]) == 0
+        for command, *more in (("find", "retry"), ("sql", "select count(*) from transactions"), ("diff", str(part))):
+            assert main([command, str(part), *more]) == 0
+        assert not capsys.readouterr().err.strip().startswith("pcitrace: /")
+
     def test_around_a_transaction(self, tmp_path: Path) -> None:
         part = tmp_path / "part.sr"
         assert main(["cut", str(SR), "--transaction", "200", "--around", "2us", "-o", str(part)]) == 0

@@ -561,3 +561,19 @@ def test_frame_is_not_said_to_come_back_where_it_was_not_there(tmp_path: Path) -
     assert {"M02", "M03"} <= {id for id, _ in found}
     assert "M04" not in {id for id, _ in found}
     assert_equal(found, of_oracle(clocks))
+
+
+@pytest.mark.parametrize("quiet", [0, 70_000, 1_500_000])
+def test_a_clock_that_begins_late_is_judged(quiet: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine that is switched on while the analyser records: the first look goes on until CLK runs."""
+    bus = rule_traffic.Traffic()
+    for number in range(40):
+        bus.put(f"{number}", 0x6, 0x1000, 2)
+    capture = rule_traffic.sampled(bus.finish(), Random(1))
+    # DEVSEL# is stuck.
+    capture.bits[:, capture.names.index("DEVSEL#")] = 0
+    capture.bits = np.concatenate([np.zeros((quiet, len(capture.names)), np.uint8), capture.bits])
+    path = waveforms.write_sr(tmp_path / "late.sr", capture)
+    for command in ("check", "list"):
+        assert main([command, str(path)]) == 0
+        assert "DEVSEL# is asserted in every clock" in capsys.readouterr().out
