@@ -21,12 +21,13 @@ $ pcitrace check fixtures/traces/blue33_seq1/bus.vcd.gz --ignore P,M10
 
 **What is judged.** Each rising edge of CLK by itself, from the first idle clock on; rules rest after a gap, while
 RST# is asserted, and where a control line has no known level. A rule whose lines were not captured is *not
-evaluated*, never kept. Sections are those of the PCI Local Bus Specification 2.3; where it says otherwise than a
-sentence here, it counts.
+evaluated*, never kept. Where only some agents' GNT# and REQ# were captured, what these agents broke is told, and a
+rule that they kept is not evaluated if there was a place where another agent may have broken it. Sections are those
+of the PCI Local Bus Specification 2.3; where it says otherwise than a sentence here, it counts.
 
 **What counts.** A breach of M10, T02, T03, T13, A01, M20, P04, T15, W01 or W02 that lasts for several clocks counts
 once; all others are counted by the clock. The first 100 places of a rule are told; initiators and targets are
-counted from the first 20,000.
+counted from the first 20,000 (`kept` in `--json`), of a rule with exceptions from all.
 
 **Masks.** `--rules M,T07` takes only these, `--ignore M12` leaves some out, by id or by what ids begin with. A
 bench has its own in a file for `--masks`, also for one initiator (its GNT# line or its name) or target:

@@ -196,6 +196,7 @@ def decode(
     events: bool = False,
     window_us: float | None = None,
     rules: Sequence[str] | None = None,
+    every: Sequence[str] | None = None,
     bus_mhz: int | None = None,
     parameters: tuple[int, float] | None = None,
     requests: bool = False,

@@ -94,7 +94,7 @@ class Decoder:
 
     def transactions(
         self, specs: Sequence[Mapping[str, Any]], columns: Sequence[str], data_phases: bool
-    ) -> list[tuple[Iterator[pa.RecordBatch], int]]:
+    ) -> list[tuple[pa.RecordBatchReader, int]]:
         """Some columns of the transactions of buses in parts that are not kept, and how many rows there are of each.
 
         All come from one pass through the capture, and so do the frames on its wires. Text is dictionary encoded. With
@@ -229,11 +229,13 @@ class Decoder:
         *,
         data_phases: bool,
         parameters: tuple[int, float] | None = None,
+        every: Sequence[str] = (),
         until: int | None = None,
     ) -> Any:
         """Decode some columns of the transactions of a bus, and judge every clock by these rules in the same pass.
 
-        With `until` no further than about this sample or tick. Other problems than broken rules are not kept.
+        The first 20,000 violations of a rule are kept, of the rules in `every` all. With `until` no further than about
+        this sample or tick. Other problems than broken rules are not kept.
         """
         with progress(f"check {self.path.name}") as report:
             [decoded] = _kernel.decode(
@@ -242,6 +244,7 @@ class Decoder:
                 columns=columns,
                 data_phases=data_phases,
                 rules=rules,
+                every=every,
                 bus_mhz=bus_mhz,
                 parameters=parameters,
                 until=until,

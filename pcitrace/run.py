@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -109,7 +109,7 @@ class Run:
         return self._tables[name]
 
     @staticmethod
-    def _read(buses: list[Bus], data_phases: bool) -> list[tuple[Iterator[pa.RecordBatch], int]]:
+    def _read(buses: list[Bus], data_phases: bool) -> list[tuple[pa.RecordBatchReader, int]]:
         """The columns that the analysis reads, of buses of one capture."""
         from pcitrace.bustable import wanted
 

@@ -71,13 +71,14 @@ def window_records(bus: Bus, window_us: float) -> list[dict[str, Any]]:
 
 
 def over_time(bus: Bus) -> list[dict[str, Any]]:
-    """The clock accounting of about ten windows of a bus; none of a pipe, which is read once."""
+    """The clock accounting of about ten windows of a bus, of a clock at least; none of a pipe, which is read once."""
     [whole] = records(bus.clocks())
     span = whole["end_us"] - whole["start_us"]
-    if bus.capture.decoder.together or span <= 0:
+    windows = min(_WINDOWS, whole["total"])
+    if bus.capture.decoder.together or span <= 0 or not windows:
         return []
     # A little longer: the last clock is no window of its own.
-    return window_records(bus, span / _WINDOWS * (1 + 1e-9))
+    return window_records(bus, span / windows * (1 + 1e-9))
 
 
 def traffic_statistics(traffic: Traffic) -> dict[str, Any]:

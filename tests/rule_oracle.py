@@ -225,7 +225,7 @@ def control(bus: Bus) -> dict[str, list[int]]:
         "M01": hits(bus, lambda n, c, p: p.f and not c.f and not c.i),
         "M02": hits(bus, lambda n, c, p: c.f and not p.f and c.i),
         "M03": hits(bus, lambda n, c, p: c.i and not p.i and not p.f),
-        "M04": hits(bus, lambda n, c, p: c.f and not p.f and p.i and (bus.tx[n] is None or bus.tx[n].first != n)),
+        "M04": hits(bus, lambda n, c, p: c.f and not p.f and p.i and bus.after[n] is not None),
         "M05": hits(bus, lambda n, c, p: moving(n, p) and c.f != p.f),
         "M06": hits(bus, lambda n, c, p: moving(n, p) and not c.i),
         "M07": hits(bus, lambda n, c, p: last_before(n) and c.i),

@@ -46,6 +46,19 @@ class TestCut:
         kinds = set(bus.problems["kind"])
         assert not kinds & {"starts_inside", "truncated"}, "it is cut where the bus is idle"
 
+    @pytest.mark.parametrize(("capture", "name"), [(SR, "part.sr"), (SEQ6, "part.vcd")])
+    def test_every_command_reads_a_part(
+        self, capture: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A VCD keeps its times: CLK does not run in the first 1.5 ms of this one."""
+        part = tmp_path / name
+        assert main(["cut", str(capture), "--from", "1500us", "--to", "1510us", "-o", str(part)]) == 0
+        for command in ("info", "decode", "list", "check", "stats", "devices", "bursts"):
+            assert main([command, str(part)]) == 0
+        for command, *more in (("find", "retry"), ("sql", "select count(*) from transactions"), ("diff", str(part))):
+            assert main([command, str(part), *more]) == 0
+        assert not capsys.readouterr().err.strip().startswith("pcitrace: /")
+
     def test_around_a_transaction(self, tmp_path: Path) -> None:
         part = tmp_path / "part.sr"
         assert main(["cut", str(SR), "--transaction", "200", "--around", "2us", "-o", str(part)]) == 0
@@ -260,6 +273,29 @@ class TestSql:
         assert {row["command_name"]: row["n"] for row in told} == joined["command_name"].value_counts().to_dict()
         assert main(["sql", str(SEQ6), "select (select count(*) from problems), total from clocks"]) == 0
         assert capsys.readouterr().out.splitlines()[1] == f"{len(bus.problems)},{bus.clocks()['total'].iloc[0]}"
+
+    def test_names_are_as_in_sql_of_any_case(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["sql", str(SEQ6), "SELECT COUNT(*) AS n FROM Transactions"]) == 0
+        assert capsys.readouterr().out.splitlines() == ['"n"', "5976"]
+
+    @pytest.mark.parametrize(
+        "table", ["transactions", "data_phases", "events", "clocks", "problems", "bursts", "csr_accesses"]
+    )
+    def test_one_bus_is_asked(self, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+        capture, query = str(SEQ6.parents[1] / "nic_g_a" / "bus.vcd.gz"), f"select distinct bus from {table}"
+        assert main(["sql", capture, "--bus", "B", query]) == 0
+        assert set(capsys.readouterr().out.splitlines()[1:]) <= {'"B"'}
+        assert main(["sql", capture, "--bus", "C", query]) == 3
+        assert "no bus C" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(("table", "each"), [("bursts", 1), ("pieces", 1), ("csr_accesses", 0)])
+    def test_whose_traffic_is_told_as_by_the_commands(
+        self, table: str, each: int, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Several GNT# of a bare capture: of each agent, or of those that are named."""
+        for more, agents in ((), 2), (("--grant", "disk=GNT1#"), 1):
+            assert main(["sql", str(SEQ6), f"select bus, count(*) n from {table} group by 1", *more]) == 0
+            assert len(capsys.readouterr().out.splitlines()) == 1 + agents * each
 
     def test_a_wrong_query_is_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         for query in ("selekt", "select nothing from transactions", "select * from nowhere"):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import waveforms
 
 from pcitrace import _kernel
+from pcitrace.cli import main
 from pcitrace.errors import DecodeError
 from pcitrace.wiring import resolve_wiring
 
@@ -65,6 +68,14 @@ def test_both_halves_of_a_64_bit_phase_have_their_parity(wrong: str, ok: bool, d
 def test_without_par64_half_of_it_is_not_known(wrong: str, ok: bool | None) -> None:
     [phase] = decode(write64(wrong, 3), [*CONTROL, *DATA[:-1]])["data_phases"]
     assert phase["parity_ok"] is ok
+
+
+def test_a_clock_shows_par64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capture = waveforms.Sampled([*CONTROL, *DATA], np.array(write64("par64", 3), np.uint8), None)
+    path = waveforms.write_sr(tmp_path / "wide.sr", capture)
+    assert main(["list", str(path), "--layer", "clocks", "--clock-mhz", "33"]) == 0
+    told = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [line[2] for line in told if "PAR64" in line] == ["6"]
 
 
 PCI_WRITE = [clock(asserted) for asserted in ("F", "FID", "FITD", "ITD", "", "")]

@@ -146,3 +146,43 @@ def test_registers_of_a_profile_are_words(tmp_path: Path) -> None:
     bus = pcitrace.open(NIC)["A"]
     found = find(bus, ["write DOORBELL"], registers=Registers.load(None, [str(file)]))
     assert found.transactions.tolist() == bus.find("write BAR0+0x2c").transactions.tolist()
+
+
+def test_the_first_step_is_within_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["find", str(NIC), "--bus", "A", "write within 5us", "read"]) == 3
+    assert "'write within 5us' is the first" in capsys.readouterr().err
+
+
+def test_exactly_so_long_is_within() -> None:
+    """The clock has 30 ns, so many times are exactly as long as a limit that people write."""
+    bus = pcitrace.open(NIC)["A"]
+    rows = bus.transactions
+    for clocks in (5, 7, 9, 11, 13):
+        found = bus.find("command is not None", f"command is not None within {30 * clocks}ns")
+        after = rows["start_clk"].diff().iloc[1:]
+        assert len(found) == (after <= clocks).sum()
+
+
+def test_times_that_are_all_the_same_are_one_bin(capsys: pytest.CaptureFixture[str]) -> None:
+    capture = str(REPOSITORY / "fixtures" / "faults" / "missing-turnaround.sr")
+    found = pcitrace.open(capture).bus.find("0xe8000008", "read BAR0+0x14 within 1us")
+    assert len(found) == 1
+    counts, edges = found.histogram(1)
+    assert (counts.tolist(), edges.tolist()) == ([len(found)], [found.times_us.min(), found.times_us.max()])
+    assert main(["find", capture, "0xe8000008", "read BAR0+0x14 within 1us"]) == 0
+    assert "-" not in capsys.readouterr().out.split("times to")[1]
+
+
+def test_beside_config_a_register_of_configuration_is_meant() -> None:
+    """Not the window that it places: `config write BAR0` and `write BAR0`."""
+    bus = pcitrace.open(REPOSITORY / "fixtures" / "faults" / "missing-turnaround.sr").bus
+    rows = bus.transactions
+    writes = [n for n, row in rows.iterrows() if row["command_name"] == "config_write" and row["address"] % 256 == 0x10]
+    assert len(writes) == 2
+    assert bus.find("config write BAR0").transactions[:, 0].tolist() == writes
+    assert bus.find("config_write eth0.BAR0").transactions[:, 0].tolist() == writes
+    assert bus.find("config write BAR1").transactions[:, 0].tolist() == []
+    assert bus.find("register == 'command/status'").transactions[:, 0].tolist() == [8]
+    windows = bus.find("write BAR0").transactions[:, 0]
+    assert len(windows) > 2
+    assert set(rows.loc[windows, "command_name"]) == {"memory_write"}

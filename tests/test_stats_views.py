@@ -10,8 +10,11 @@ import pytest
 
 import pcitrace
 from pcitrace.cli import main
+from pcitrace.cli.statslines import view_lines
 from pcitrace.instrument.burstlengths import burst_lengths, logical
 from pcitrace.instrument.judged import check, check_stream
+from pcitrace.instrument.latencies import KINDS
+from pcitrace.schema import Termination
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 SEQ6 = FIXTURES / "traces" / "blue33_seq6" / "bus.vcd.gz"
@@ -31,6 +34,53 @@ def test_it_fits_100_columns(options: tuple[str, ...], capsys: pytest.CaptureFix
     for title in ("initiator ", "target ", "command ", "address window", "ended, at target", "latency us",
                   "latency clocks", "bursts of", "waits of", "retried", "over time"):  # fmt: skip
         assert any(line.startswith(f"  {title}") for line in lines), title
+
+
+def test_no_column_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    """All six latencies, and more kinds of endings than there is room for."""
+    told = {
+        "views": {"initiators": [], "targets": [], "commands": [], "places": [], "slowest": []},
+        "terminations_by": {"initiators": {"a": dict(zip(Termination, range(10, 19), strict=True))}, "targets": {}},
+        "latency_us": {kind: {"n": 0} for kind in KINDS},
+        "latency_histogram": [{"from_clks": 1, "to_clks": 2, **dict.fromkeys(KINDS, 1234567)}],
+        "burst_lengths": [],
+        "waits": {"pairs": [], "held_up": None},
+        "delayed": None,
+    }
+    lines = view_lines(told, 10, False)
+    [counts] = [line for line in lines if line.startswith("    1 to 2")]
+    assert counts.count("1234567") == len(KINDS)
+    head, ended = lines[:2]
+    assert head.split()[-1] == "others"
+    assert sum(map(int, ended.split()[1:])) == sum(range(10, 19))
+    assert max(map(len, lines)) <= 100
+
+
+def test_a_share_is_not_torn(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "stats", SEQ6.parents[1] / "nic_g_a" / "control16.sr").splitlines()
+    assert not any(line.lstrip().startswith("%") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("small", "large"), [(1.5e-1, 12), (0.00003971, 123_456_789), (0.0009932, 98_765_432_109), (1.234567e-9, 10**14)]
+)
+def test_no_two_numbers_run_together(small: float, large: int) -> None:
+    row = {"name": "config_read", "transactions": 3, "throughput_mb_s": small, "utilisation": small / 100}
+    row |= {"efficiency": small, **dict.fromkeys(("bytes", "clocks", "wait_clks", "retries"), large)}
+    told = {
+        "views": {"initiators": [], "targets": [], "commands": [row], "places": [], "slowest": []},
+        "terminations_by": {"initiators": {}, "targets": {}},
+        "latency_us": {},
+        "latency_histogram": [],
+        "burst_lengths": [],
+        "waits": {"pairs": [], "held_up": None},
+        "delayed": None,
+    }
+    _, line = view_lines(told, 10, False)
+    name, *numbers = line.replace(" %", "").split()
+    assert name == "config_read"
+    wanted = (3, large, small, large, small, 100 * small, large, large)
+    assert [float(number) for number in numbers] == [pytest.approx(one, rel=0.35) for one in wanted]
 
 
 def test_views_account_for_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,11 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import slow_vcd
+import waveforms
 from conftest import REPOSITORY
 
 import pcitrace
@@ -18,6 +20,7 @@ from pcitrace.cli import main
 TRACES = REPOSITORY / "fixtures" / "traces"
 SEQ1, SEQ6, NIC = (TRACES / name / "bus.vcd.gz" for name in ("blue33_seq1", "blue33_seq6", "nic_g_a"))
 FAULTS = REPOSITORY / "fixtures" / "faults"
+CONTROL_LINES = ["FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#"]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -163,3 +166,15 @@ def test_latencies_of_the_arbiter(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["acquisition"]["min"] >= 0.03 - 1e-3
     missing = json.loads(printed(capsys, "stats", NIC, "--bus", "A", "--json"))["A"]["latency_us"]["arbitration"]
     assert missing["n"] or "not captured" in missing["reason"]
+
+
+@pytest.mark.parametrize("clocks", [1, 5, 40])
+def test_a_capture_in_which_nothing_happens(clocks: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told so; none of the commands stops at it."""
+    capture = waveforms.Sampled(CONTROL_LINES, np.ones((clocks, len(CONTROL_LINES)), np.uint8), None)
+    path = waveforms.write_sr(tmp_path / "idle.sr", capture)
+    state = ("--clock-mhz", "33")
+    for command in ("stats", "list", "check", "devices", "decode", "bursts"):
+        printed(capsys, command, path, *state)
+    assert printed(capsys, "find", path, "retry", *state).startswith("bus PCI: 0 matches")
+    assert printed(capsys, "diff", path, path, *state).startswith("equal")

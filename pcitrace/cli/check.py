@@ -159,7 +159,9 @@ def _lines(found: Found) -> list[str]:
             lines.append(f"                        {place.seen}")
         for what, counts in (("initiators", one.initiators), ("targets", one.targets)):
             if len(counts) > 1:
-                text = f"       {what}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
+                # Not all are kept of a rule that is broken very often.
+                some = "" if one.count <= one.kept else f" of the first {one.kept}"
+                text = f"       {what}{some}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
                 lines.append(textwrap.fill(text, 98, subsequent_indent=" " * 9))
     tell(float("inf"))
     kept = [one.rule.id for one in found if one.state is State.OK]

@@ -18,8 +18,9 @@ examples:
   pcitrace find bus.vcd.gz 'config write' --json
 
 A step is words (read, write, config, io, memory, dma, a command, a termination, a device, a register, an address, a
-place such as BAR0+0x18 or eth0.BAR0), or a condition on the columns; `within TIME` limits the time since the step
-before. A match takes the earliest transactions that fulfil the steps in order.
+place such as BAR0+0x18 or eth0.BAR0; beside config BAR0 is the register itself), or a condition on the columns;
+`within TIME` limits the time since the step before. A match takes the earliest transactions that fulfil the steps in
+order.
 """
 _BINS = 10
 _BAR = 40

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from functools import cache
+from typing import TYPE_CHECKING
 
-from pcitrace.cli.options import add_capture, open_run
+from pcitrace.cli.options import add_capture, add_grants, choose_buses, open_run
 from pcitrace.cli.tables import add_output, emit
+from pcitrace.cli.traffic import of_buses, rows
+
+if TYPE_CHECKING:
+    from pcitrace.traffic import Traffic
 
 _EPILOG = """\
 examples:
@@ -22,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     parser.add_argument("query", metavar="QUERY", help="in DuckDB's SQL")
     parser.add_argument("--profile", metavar="NIC", help="NIC profile, for bursts, csr_accesses and frames")
+    add_grants(parser)
     add_output(parser, "the answer")
     parser.epilog = _EPILOG
 
@@ -32,12 +39,24 @@ def run(args: argparse.Namespace) -> int:
     from pcitrace.errors import ConditionError
     from pcitrace.instrument.sql import query
 
-    answer = query(open_run(args), args.query, profile=args.profile)
+    run = open_run(args)
+
+    @cache
+    def traffic() -> dict[str, Traffic]:
+        return of_buses(run, args)
+
+    answer = query(
+        run,
+        args.query,
+        profile=args.profile,
+        buses=choose_buses(run, args.bus),
+        traffic=lambda table: rows(traffic(), table),
+    )
     import duckdb  # is there: query() has asked it
 
     try:
-        rows = answer.to_arrow_table()
+        found = answer.to_arrow_table()
     except duckdb.Error as error:
         raise ConditionError(f"{args.query!r} fails: {str(error).splitlines()[0]}", args.query) from error
-    emit(to_pandas(rows), args)
+    emit(to_pandas(found), args)
     return 0

@@ -145,7 +145,10 @@ def _wrapped(line: str) -> str:
     """The line within 100 columns; what goes on stands below what it is said of."""
     if len(line) <= _COLUMNS:
         return line
-    return textwrap.fill(line, _COLUMNS, subsequent_indent=" " * 16, drop_whitespace=True, break_on_hyphens=False)
+    # A share stays whole.
+    joined = line.replace(" %", "\N{NO-BREAK SPACE}%")
+    whole = textwrap.fill(joined, _COLUMNS, subsequent_indent=" " * 16, drop_whitespace=True, break_on_hyphens=False)
+    return whole.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _lines(statistics: dict[str, Any], top: int | None) -> list[str]:

@@ -10,6 +10,8 @@ from pcitrace.run import printable
 __all__ = ["view_lines"]
 
 _WIDTH = 100
+_COLUMNS = 7
+"""Kinds of endings beside each other."""
 _TERMINATIONS = {
     "completion": "completed",
     "disconnect_with_data": "disc data",
@@ -27,7 +29,7 @@ _KINDS = {
     "acquisition": "acquisition",
     "first_data": "first data",
     "next_data": "next data",
-    "retry_to_completion": "retry to end",
+    "retry_to_completion": "retried",
     "doorbell_to_dma": "doorbell",
 }
 
@@ -68,13 +70,13 @@ def _shares(told: Mapping[str, Any], top: int) -> Iterable[str]:
         for one in rows[:top]:
             cells = (
                 f"{one['transactions']:>10}",
-                f"{one['bytes']:>9}",
+                f"{_count(one['bytes']):>9}",
                 f"{_figure(one['throughput_mb_s']):>9}",
-                f"{one['clocks']:>9}",
+                f"{_count(one['clocks']):>9}",
                 f"{_percent(one['utilisation']):>9}",
                 f"{_percent(one['efficiency']):>9}",
-                f"{one['wait_clks']:>9}",
-                f"{one['retries']:>9}",
+                f"{_count(one['wait_clks']):>9}",
+                f"{_count(one['retries']):>9}",
             )
             yield f"    {_name(one['name'], 20)}" + "".join(cells)
         yield from _more(len(rows), top)
@@ -88,13 +90,17 @@ def _more(count: int, top: int) -> Iterable[str]:
 def _terminations(by: Mapping[str, Mapping[str, Mapping[str, int]]], top: int) -> Iterable[str]:
     for view, title in (("initiators", "ended, of initiator"), ("targets", "ended, at target")):
         rows = by[view]
-        kinds = [kind for kind in _TERMINATIONS if any(kind in ended for ended in rows.values())][:7]
+        kinds = [kind for kind in _TERMINATIONS if any(kind in ended for ended in rows.values())]
+        shown = kinds if len(kinds) <= _COLUMNS else kinds[: _COLUMNS - 1]
         if not rows:
             continue
-        yield f"  {title:<22}" + "".join(f"{_TERMINATIONS[kind]:>10}" for kind in kinds)
+        heads = [_TERMINATIONS[kind] for kind in shown] + ["others"] * (len(shown) < len(kinds))
+        yield f"  {title:<22}" + "".join(f"{head:>10}" for head in heads)
         order = sorted(rows, key=lambda name: -sum(rows[name].values()))
         for name in order[:top]:
-            yield f"    {_name(name, 20)}" + "".join(f"{rows[name].get(kind, 0):>10}" for kind in kinds)
+            counts = [rows[name].get(kind, 0) for kind in shown]
+            counts += [sum(rows[name].values()) - sum(counts)] * (len(shown) < len(kinds))
+            yield f"    {_name(name, 20)}" + "".join(f"{count:>10}" for count in counts)
         yield from _more(len(order), top)
 
 
@@ -118,10 +124,10 @@ def _histogram(rows: Sequence[Mapping[str, int]]) -> Iterable[str]:
     if not rows:
         return
     kinds = [kind for kind in _KINDS if kind in rows[0]]
-    yield f"  {'latency clocks':<22}" + "".join(f"{_KINDS[kind]:>13}" for kind in kinds)
+    yield f"  {'latency clocks':<22}" + "".join(f"{_KINDS[kind]:>12}" for kind in kinds)
     for row in rows:
         yield f"    {_range(row['from_clks'], row['to_clks']):<20}" + "".join(
-            f"{row[kind] or '-':>13}" for kind in kinds
+            f"{row[kind] or '-':>12}" for kind in kinds
         )
 
 
@@ -190,8 +196,19 @@ def _over_time(windows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.3g} %"
+    return "-" if value is None else f"{_rounded(100 * value, 3, 6)} %"
 
 
 def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else _rounded(value, 4, 8)
+
+
+def _count(value: int) -> str:
+    """A whole number that leaves a space free in a column of nine."""
+    return str(value) if value < 10**8 else f"{value:.3g}"
+
+
+def _rounded(value: float, digits: int, width: int) -> str:
+    """A number of so many digits, of fewer where it would be wider than that."""
+    text = f"{value:.{digits}g}"
+    return text if len(text) <= width else f"{value:.1g}"

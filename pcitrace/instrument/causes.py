@@ -7,8 +7,10 @@ themselves, and where little is right the bus is judged once more with each of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from pcitrace.errors import DecodeError
 
 if TYPE_CHECKING:
     from pcitrace.run import Bus
@@ -21,6 +23,9 @@ CONTROL = ("FRAME#", "IRDY#", "TRDY#", "STOP#", "DEVSEL#")
 _SAMPLES = 1 << 16
 _US = 200.0
 """How far a first look goes: so many samples, or so much time of a capture of changes; milliseconds of work."""
+
+_FURTHER = 16
+"""So many times as far where CLK does not run yet."""
 
 _FEW = 64
 """Clocks; of fewer nothing is said about a line."""
@@ -74,6 +79,8 @@ class Look:
         Clocks that were judged; transactions, and those without any GNT#.
     census : mapping
         ``clocks``, and by control line ``asserted`` and ``changes``.
+    unjudged : mapping of str to int
+        Places of a rule that could not be judged, because whose they are or whether it asked is not known.
     """
 
     counts: Mapping[str, int]
@@ -81,6 +88,7 @@ class Look:
     address_phases: int
     ungranted: int
     census: Mapping[str, Any]
+    unjudged: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def broken(self) -> float:
@@ -95,11 +103,28 @@ class Look:
 
 
 def look(bus: Bus, rules: Sequence[str], bus_mhz: int | None, spec: Mapping[str, Any] | None = None) -> Look:
-    """Judge the beginning of a capture; `spec` is another wiring than the bus has."""
+    """Judge the beginning of a capture; `spec` is another wiring than the bus has.
+
+    Where CLK does not run yet, as of a machine that is switched on, or of a part of a capture with the times of the
+    whole, it looks on until it does.
+    """
     capture = bus.capture
-    until = _SAMPLES if capture.sample_count is not None else int(_US * 1e-6 / (capture.tick_s or 1e-12))
-    decoded = capture.decoder.judge(spec or bus.spec, rules, bus_mhz, ["transaction"], data_phases=False, until=until)
-    return Look(**decoded.judged)
+    tick_s = capture.tick_s or 1e-12
+    until = _SAMPLES if capture.sample_count is not None else int(_US * 1e-6 / tick_s)
+    end = capture.sample_count or int((capture.duration_s or 0.0) / tick_s)
+    while True:
+        try:
+            decoded = capture.decoder.judge(
+                spec or bus.spec, rules, bus_mhz, ["transaction"], data_phases=False, until=until
+            )
+        except DecodeError:
+            if until >= end:
+                raise
+        else:
+            seen = Look(**decoded.judged)
+            if until >= end or seen.census["clocks"] >= _FEW:
+                return seen
+        until *= _FURTHER
 
 
 def of_lines(bus: Bus, seen: Look, rules: Sequence[str], bus_mhz: int | None) -> list[Cause]:

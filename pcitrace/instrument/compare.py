@@ -144,9 +144,8 @@ class _Side:
 
     def __init__(self, bus: Bus, ignore_time: bool, masks: Sequence[tuple[int, int]], with_grants: bool) -> None:
         [(batches, _)] = bus.capture.decoder.transactions([bus.spec], _COLUMNS, "AD0" in bus.lines)
-        import pyarrow as pa
 
-        self.rows: pa.Table = pa.Table.from_batches(batches)
+        self.rows: pa.Table = batches.read_all()
         # The row with which each one counts: its own, or the first of those that disconnects cut.
         self.head: Integers = _heads(self.rows) if ignore_time else np.arange(len(self.rows))
         self.phases = _Phases(bus, self.rows, self.head) if "AD0" in bus.lines and len(self.rows) else None

@@ -137,7 +137,7 @@ def changed_transactions(bus: Bus) -> Integers | None:
     if bus.capture.decoder.together or why_not(catalogue()["M23"], bus.lines, select(["M23"]), None) is not None:
         return None
     judged = bus.capture.decoder.judge(
-        bus.spec, ["M23"], None, ["transaction", "start_clk"], data_phases=False, parameters=None
+        bus.spec, ["M23"], None, ["transaction", "start_clk"], data_phases=False, every=["M23"]
     )
     begun = integers(to_arrow(judged.transactions), "start_clk")
     clk = integers(to_arrow(judged.violations), "clk")

@@ -133,7 +133,8 @@ def cut(buses: Sequence[Bus], start_us: float, stop_us: float, path: Path) -> Ex
         )
     suffix = ".sr" if sampled else ".vcd"
     if path.suffix != suffix:
-        raise CaptureFormatError(f"{path}: a part of a {capture.format} capture is a {suffix} file", path)
+        hint = "" if sampled else "; pcitrace export part.vcd --to sigrok makes a .sr of it"
+        raise CaptureFormatError(f"{path}: a part of a {capture.format} capture is a {suffix} file{hint}", path)
     end_us = (capture.duration_s or np.inf) * 1e6
     if start_us >= end_us:
         raise DecodeError(f"{capture.path}: nothing to cut from {start_us:g} us on, the capture ends at {end_us:g} us")

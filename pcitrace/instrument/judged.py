@@ -16,7 +16,7 @@ from pcitrace.errors import DecodeError
 from pcitrace.instrument.accesses import of_accesses
 from pcitrace.instrument.causes import Cause, Look
 from pcitrace.instrument.exceptions import excepted
-from pcitrace.instrument.judging import judging, no_grants
+from pcitrace.instrument.judging import judging, no_grants, not_kept
 from pcitrace.instrument.names import Names
 from pcitrace.instrument.rules import (
     FIRST,
@@ -78,31 +78,42 @@ class Judged:
     seen: Look
     causes: list[Cause]
 
-    def results(self, reasons: Mapping[str, str | None], masks: Masks) -> Found:
-        """What was found of all rules; `reasons` say why some are not evaluated."""
+    def results(self, reasons: Mapping[str, str | None], masks: Masks, lines: Sequence[str]) -> Found:
+        """What was found of all rules on a bus with these lines; `reasons` say why some are not evaluated."""
         if self.seen.clocks == 0:
             no_clock = "no idle clock was captured, so no clock can be judged"
             reasons = {id: reason or no_clock for id, reason in reasons.items()}
         reasons = {**reasons, "A03": reasons["A03"] or no_grants(self.seen)}
+        unknowable = not_kept(self.seen, lines)
         left_out = excepted(masks, self.violations)
+        with_exceptions = {id for id, *_ in masks.excepted}
         found = Found()
         for id, rule in catalogue().items():
             reason = reasons[id]
-            not_evaluated = Result(rule, State.NOT_EVALUATED, reason=reason)
-            found.append(self._result(rule, left_out) if reason is None else not_evaluated)
+            if reason is not None:
+                found.append(Result(rule, State.NOT_EVALUATED, reason=reason))
+                continue
+            result = self._result(rule, left_out, id in with_exceptions)
+            if result.state is State.OK and id in unknowable:
+                result = Result(rule, State.NOT_EVALUATED, reason=unknowable[id])
+            found.append(result)
         return found
 
-    def _result(self, rule: Rule, left_out: Booleans) -> Result:
+    def _result(self, rule: Rule, left_out: Booleans, with_exceptions: bool) -> Result:
         """What was found of one rule; violations that are left out do not count."""
         of_rule = np.asarray(pc.equal(self.violations["rule"], rule.id), dtype=bool)
         rows = self.violations.filter(pa.array(of_rule & ~left_out))
-        count = self.counts[rule.id] - int(np.count_nonzero(of_rule & left_out))
+        kept = np.count_nonzero(of_rule)
+        count, reason = rows.num_rows, None
+        if more := self.counts[rule.id] - kept:
+            # Of a stream: its masks are not known while violations come.
+            if with_exceptions:
+                left = f"{kept - count} of the first {kept} violations are excepted"
+                reason = f"{left}, and of {more} more it is not known whose they are"
+            else:
+                count += more
         if not count:
-            return Result(rule, State.OK)
-        if not rows.num_rows:
-            kept = np.count_nonzero(of_rule)
-            reason = f"the first {kept} violations are all excepted, and of {count} more it is not known whose they are"
-            return Result(rule, State.NOT_EVALUATED, reason=reason)
+            return Result(rule, State.OK if reason is None else State.NOT_EVALUATED, reason=reason)
         first = [
             Violation(
                 one["clk"],
@@ -115,7 +126,8 @@ class Judged:
             )
             for one in rows.slice(0, FIRST).to_pylist()
         ]
-        return Result(rule, State.VIOLATED, count, None, first, _counted(rows["initiator"]), _counted(rows["target"]))
+        initiators, targets = _counted(rows["initiator"]), _counted(rows["target"])
+        return Result(rule, State.VIOLATED, count, reason, first, initiators, targets, rows.num_rows)
 
 
 def check(
@@ -151,8 +163,10 @@ def check(
     """
     masks = masks or select()
     how = judging(bus, masks, bus_mhz)
-    found = judge(bus, how.wanted, how.bus_mhz, grants, parameters)
-    results = found.results(how.rules, masks)
+    # Whose violations are left out has to be known of each of them.
+    every = sorted({id for id, *_ in masks.excepted})
+    found = judge(bus, how.wanted, how.bus_mhz, grants, parameters, every)
+    results = found.results(how.rules, masks, bus.lines)
     # Where a line lies, so does everything that is read by it.
     results.causes = how.causes or sorted(found.causes, key=lambda cause: cause.time_us)
     return results
@@ -199,7 +213,7 @@ def check_stream(live: Stream, masks: Masks | None = None) -> dict[str, Found]:
             .append_column("target", pa.nulls(violations.num_rows, pa.string()))
         )
         reasons = {id: why_not(rule, live.lines[bus], masks, clock) for id, rule in catalogue().items()}
-        found[bus] = Judged(violations, counts["counts"], Look(**counts), []).results(reasons, masks)
+        found[bus] = Judged(violations, counts["counts"], Look(**counts), []).results(reasons, masks, live.lines[bus])
     return found
 
 
@@ -209,13 +223,17 @@ def judge(
     bus_mhz: int | None,
     grants: Mapping[str, str] | None,
     parameters: Parameters | None = None,
+    every: Sequence[str] = (),
 ) -> Judged:
-    """Evaluate rules in the pass that decodes; a rule's violations get the transaction in which they lie."""
+    """Evaluate rules in the pass that decodes; a rule's violations get the transaction in which they lie.
+
+    The first 20,000 of a rule are kept, of the rules in `every` all.
+    """
     decoder = bus.capture.decoder
     has_address = any(line.startswith("AD") for line in bus.lines)
     columns = ["transaction", "start_us", "start_clk", "clocks", "command", "address", "initiator", "termination"]
     stated = None if parameters is None else (parameters.repeat_within, parameters.clock_tolerance)
-    decoded = decoder.judge(bus.spec, rules, bus_mhz, columns, data_phases=has_address, parameters=stated)
+    decoded = decoder.judge(bus.spec, rules, bus_mhz, columns, data_phases=has_address, parameters=stated, every=every)
     transactions = to_arrow(decoded.transactions)
     names = Names(grants)
     if has_address:

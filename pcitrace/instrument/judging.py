@@ -5,6 +5,7 @@ Imports neither numpy nor pyarrow: a listing begins with it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from pcitrace.instrument.rules import MASKED, Masks, catalogue, select, why_not
 if TYPE_CHECKING:
     from pcitrace.run import Bus
 
-__all__ = ["Judging", "judging", "no_grants"]
+__all__ = ["Judging", "judging", "no_grants", "not_kept"]
 
 _UNGRANTED = 0.1
 """From this share of transactions without any GNT# on, that of an agent is taken to be missing (rule A03)."""
@@ -93,3 +94,17 @@ def no_grants(seen: Look) -> str | None:
     if seen.ungranted < max(3, _UNGRANTED * seen.address_phases):
         return None
     return f"{seen.ungranted} of {seen.address_phases} transactions have no GNT#: that of an agent was not captured"
+
+
+def not_kept(seen: Look, lines: Sequence[str]) -> dict[str, str]:
+    """Rules that were broken nowhere and yet may have been, with the reason: lines of some agents were not captured."""
+    grants = [line for line in lines if line.startswith("GNT")]
+    silent = any(line.replace("GNT", "REQ", 1) not in lines for line in grants)
+    missing = no_grants(seen)
+    found = {} if missing is None else dict.fromkeys(("A01", "A02"), missing)
+    for id, count in seen.unjudged.items():
+        of_requests = silent and "REQ#" in catalogue()[id].needs
+        if count and (of_requests or missing or len(grants) == 1):
+            text = "could not be judged: GNT# or REQ# of whose they are was not captured"
+            found[id] = f"{count} place{'s' * (count > 1)} {text}"
+    return found

@@ -102,7 +102,9 @@ class Result:
     first : list of Violation
         The first of them, 100 at most.
     initiators, targets : dict of str to int
-        How many violations each has, as far as they were kept (20,000 of a rule); unknown ones are left out.
+        How many violations each has, of those that were kept; unknown ones are left out.
+    kept : int
+        Of so many of them it is known whose they are: of the first 20,000, of a rule with exceptions of all.
     """
 
     rule: Rule
@@ -112,6 +114,7 @@ class Result:
     first: list[Violation] = field(default_factory=list)
     initiators: dict[str, int] = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
+    kept: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """As ``--json`` has it."""
@@ -123,6 +126,7 @@ class Result:
             "needs": list(self.rule.needs),
             "initiators": self.initiators,
             "targets": self.targets,
+            "kept": self.kept,
             "first": [vars(one) for one in self.first],
         }
 
@@ -180,7 +184,7 @@ def why_not(rule: Rule, captured: Sequence[str], masks: Masks, clock: str | None
         missing.remove("REQ#")
     if missing:
         return f"{', '.join(missing)} not captured"
-    if rule.id == "A03" and len(grants) == 1:
+    if rule.id in ("A01", "A02", "A03") and len(grants) == 1:
         return f"only {grants[0]} was captured, not those of the others"
     return None
 

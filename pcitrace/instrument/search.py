@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Matches", "find", "sequences"]
 
+_CONFIGURATION = (0xA, 0xB)
 _MEMORY = (0x6, 0x7, 0xC, 0xE, 0xF)
+_ROUNDING_US = 1e-6
 _FOR_PLACES = ("transaction", "command", "address", "initiator")
 
 
@@ -62,8 +64,14 @@ class Matches:
         return np.diff(self.start_us, axis=1)
 
     def histogram(self, number: int, bins: int = 10) -> tuple[Integers, Floats]:
-        """Count the times from the step before to step `number` (from 1): counts, and edges in us."""
-        return np.histogram(self.times_us[:, number - 1], bins)
+        """Count the times from the step before to step `number` (from 1): counts, and edges in us.
+
+        Times that are all the same are one bin.
+        """
+        times = self.times_us[:, number - 1]
+        if len(times) and np.ptp(times) <= 1e-6 * times.max():
+            return np.array([len(times)]), np.array([times.min(), times.max()])
+        return np.histogram(times, bins)
 
     def as_list(self) -> list[dict[str, Any]]:
         """As ``--json`` has them."""
@@ -111,11 +119,17 @@ def find(
     devices = sorted({one.device for one in names.windows} | {d.name for d in names.space.devices}) if names else []
     known = [one.name for block in registers.blocks for one in block.registers] if registers else []
     read = tuple(step(text, devices, known) for text in steps)
+    if read[0].within_us is not None:
+        raise ConditionError(
+            f"step {read[0].text!r} is the first: there is none before it to be `within` a time of", steps[0]
+        )
     needed = frozenset().union(*(one.condition.columns for one in read))
     rows = _rows(bus, needed, names, registers)
     fulfilled = [one.condition.fulfilled(rows) for one in read]
     start_us = floats(rows, "start_us")
-    found = sequences(fulfilled, start_us, [one.within_us for one in read])
+    # Exactly so long is within: what the differences of two times are wrong by does not count.
+    within_us = [None if one.within_us is None else one.within_us + _ROUNDING_US for one in read]
+    found = sequences(fulfilled, start_us, within_us)
     numbers = rows["transaction"].to_numpy().astype(np.int64)
     return Matches(bus.name, read, numbers[found], start_us[found], tuple(int(one.sum()) for one in fulfilled))
 
@@ -161,8 +175,6 @@ def sequences(fulfilled: Sequence[Booleans], start_us: Floats, within_us: Sequen
 
 def _rows(bus: Bus, needed: frozenset[str], names: Names | None, registers: Registers | None) -> pa.Table:
     """The columns of the transactions that the steps look at."""
-    import pyarrow as pa
-
     derived = needed & {TARGET.name, WINDOW.name, OFFSET.name, REGISTER.name, DMA.name}
     if derived and names is None:
         raise ConditionError(
@@ -172,7 +184,7 @@ def _rows(bus: Bus, needed: frozenset[str], names: Names | None, registers: Regi
         )
     wanted = {"transaction", "start_us", *needed} - derived | ({*_FOR_PLACES} if derived else set())
     [(batches, _)] = bus.capture.decoder.transactions([bus.spec], sorted(wanted), False)
-    rows = pa.Table.from_batches(batches)
+    rows = batches.read_all()
     if derived and names is not None:
         for name, values in _places(rows, names, registers).items():
             if name in derived:
@@ -196,14 +208,19 @@ def _places(rows: pa.Table, names: Names, registers: Registers | None) -> dict[s
         TARGET.name: names.targets(rows).cast(pa.string()),
         WINDOW.name: windows.take(pa.array(window, mask=outside)),
         OFFSET.name: pa.array(offset.astype(np.uint64), mask=outside),
-        REGISTER.name: _registers(window, offset, names, registers),
+        REGISTER.name: _registers(rows, window, offset, names, registers),
         DMA.name: pa.array(memory & outside & ~np.isin(code, host)),
     }
 
 
-def _registers(window: Integers, offset: Integers, names: Names, registers: Registers | None) -> pa.Array:
+def _registers(
+    rows: pa.Table, window: Integers, offset: Integers, names: Names, registers: Registers | None
+) -> pa.Array:
     """The register of each transaction."""
     import pyarrow as pa
+
+    from pcitrace.columns import integers
+    from pcitrace.instrument.configspace import Place, register_name
 
     found = np.full(len(window), -1)
     labels: list[str] = []
@@ -211,4 +228,11 @@ def _registers(window: Integers, offset: Integers, names: Names, registers: Regi
         for at, size, name, _ in registers.of_window(names, one) if registers else ():
             found[(window == n) & (offset >= at) & (offset < at + size)] = len(labels)
             labels.append(name)
+    address = integers(rows, "address")
+    configuring = np.isin(integers(rows, "command"), _CONFIGURATION)
+    for one in np.unique(address[configuring]).tolist():
+        if (place := Place.of(one)) is not None:
+            device = names.space.device(place)
+            found[configuring & (address == one)] = len(labels)
+            labels.append(register_name(one, device.header_type if device else None))
     return pa.array(labels, pa.string()).take(pa.array(found, mask=found < 0))

@@ -7,7 +7,7 @@ reads them, so memory does not grow with the capture; tables of the analysis nee
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pcitrace import schema
@@ -15,11 +15,14 @@ from pcitrace.errors import ConditionError, ConfigurationError
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas as pd
     import pyarrow as pa
 
     from pcitrace.run import Bus, Run
 
 __all__ = ["query"]
+
+_BY_INITIATOR = ("bursts", "pieces", "csr_accesses")
 
 
 class _Streamed:
@@ -32,7 +35,14 @@ class _Streamed:
         return self._read().__arrow_c_stream__(requested_schema)
 
 
-def query(run: Run, text: str, *, profile: str | None = None) -> duckdb.DuckDBPyRelation:
+def query(
+    run: Run,
+    text: str,
+    *,
+    profile: str | None = None,
+    buses: Sequence[Bus] | None = None,
+    traffic: Callable[[str], pd.DataFrame] | None = None,
+) -> duckdb.DuckDBPyRelation:
     """Ask a question about a run in SQL.
 
     Parameters
@@ -43,6 +53,10 @@ def query(run: Run, text: str, *, profile: str | None = None) -> duckdb.DuckDBPy
         `pieces`, `csr_accesses`, `frames` and `drop_log`.
     profile : str, optional
         NIC profile for the tables of the analysis.
+    buses : sequence of pcitrace.Bus, optional
+        Whose tables these are; default: all of the run. Frames are those of all.
+    traffic : callable, optional
+        Makes `bursts`, `pieces` and `csr_accesses`, of one initiator or several; default: of each bus's card.
 
     Returns
     -------
@@ -56,16 +70,23 @@ def query(run: Run, text: str, *, profile: str | None = None) -> duckdb.DuckDBPy
     ConditionError
         It is no query that DuckDB can answer.
     """
+    import pyarrow as pa
+
     try:
         import duckdb
     except ImportError as error:
         raise ConfigurationError("sql needs DuckDB, which is not installed: pip install duckdb", run.path) from error
+    buses = buses or list(run.buses.values()) or [run.bus]
     connection = duckdb.connect()
     try:
         # A table is made where its name stands in the query: the analysis takes its time.
         for name in schema.TABLES:
-            if re.search(rf"\b{name}\b", text):
-                connection.register(name, _table(run, name, profile))
+            if not re.search(rf"\b{name}\b", text, re.IGNORECASE):
+                continue
+            if name in _BY_INITIATOR and traffic is not None:
+                connection.register(name, pa.Table.from_pandas(traffic(name), preserve_index=False))
+            else:
+                connection.register(name, _table(run, buses, name, profile))
         answer = connection.sql(text)
     except duckdb.Error as error:
         first = str(error).splitlines()[0]
@@ -77,10 +98,9 @@ def query(run: Run, text: str, *, profile: str | None = None) -> duckdb.DuckDBPy
     return answer
 
 
-def _table(run: Run, name: str, profile: str | None) -> Any:
+def _table(run: Run, buses: Sequence[Bus], name: str, profile: str | None) -> Any:
     import pyarrow as pa
 
-    buses = list(run.buses.values()) or [run.bus]
     if name in ("transactions", "data_phases"):
         return _Streamed(lambda: _reader(buses, name))
     if name in ("problems", "events", "clocks"):
@@ -94,7 +114,7 @@ def _table(run: Run, name: str, profile: str | None) -> Any:
     return pa.concat_tables([pa.Table.from_pandas(getattr(one, name), preserve_index=False) for one in traffic])
 
 
-def _reader(buses: list[Bus], name: str) -> pa.RecordBatchReader:
+def _reader(buses: Sequence[Bus], name: str) -> pa.RecordBatchReader:
     """The rows of some buses, capture by capture, as they are decoded."""
     import pyarrow as pa
 

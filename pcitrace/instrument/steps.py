@@ -25,7 +25,9 @@ __all__ = ["PLACED", "Step", "step"]
 
 WINDOW = Column("window", "string", "", "Base address register that holds the address: `BAR0`.", True)
 OFFSET = Column("offset", "uint64", "bytes", "From where that register places its window.", True)
-REGISTER = Column("register", "string", "", "Register there, as a profile or register file names it.", True)
+REGISTER = Column(
+    "register", "string", "", "Register there, as a profile or register file names it; of configuration, its own.", True
+)
 DMA = Column("dma", "bool", "", "Whether it goes to memory outside all windows, and not from the host.", True)
 
 PLACED = Table("transactions", TRANSACTIONS.row, (*TRANSACTIONS.columns, WINDOW, OFFSET, REGISTER, DMA))
@@ -39,6 +41,7 @@ _KINDS = {
     "memory": "command in (memory_read, memory_write, memory_read_multiple, memory_read_line, memory_write_invalidate)",
     "dma": "dma",
 }
+_CONFIGURATION = frozenset({"config", "config_read", "config_write"})
 _WITHIN = re.compile(r"(.*?)\s+within\s+(\S+\s*[a-zµ]*)\s*", re.DOTALL)
 _PLACE = re.compile(r"(?:(\w[\w:.]*)[.:])?(BAR[0-5]|ROM)(?:\+(0[xX][0-9a-fA-F]+|\d+))?")
 _ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
@@ -81,13 +84,14 @@ def step(text: str, devices: Sequence[str] = (), registers: Sequence[str] = ()) 
     """
     found = _WITHIN.fullmatch(text)
     what, within_us = (found[1], duration_us(found[2])) if found else (text, None)
-    parts = [_word(word, devices, registers) for word in what.split()]
+    words = what.split()
+    configuring = not _CONFIGURATION.isdisjoint(words)
+    parts = [_word(word, devices, registers, configuring) for word in words]
     if parts and None not in parts:
         return Step(text, condition(" and ".join(f"({part})" for part in parts), PLACED), within_us)
     try:
         return Step(text, condition(what, PLACED), within_us)
     except ConditionError as error:
-        words = what.split()
         strange = [word for word, part in zip(words, parts, strict=True) if part is None]
         if len(strange) == len(words) or any(not _WORD.fullmatch(word) for word in words):
             raise
@@ -99,8 +103,11 @@ def step(text: str, devices: Sequence[str] = (), registers: Sequence[str] = ()) 
         ) from error
 
 
-def _word(word: str, devices: Sequence[str], registers: Sequence[str]) -> str | None:
-    """The condition that one word stands for; None if it is no such word."""
+def _word(word: str, devices: Sequence[str], registers: Sequence[str], configuring: bool) -> str | None:
+    """The condition that one word stands for; None if it is no such word.
+
+    Beside `config` a base address register is meant itself, not its window.
+    """
     if word in _KINDS:
         return _KINDS[word]
     if word in COMMAND_NAMES:
@@ -116,7 +123,7 @@ def _word(word: str, devices: Sequence[str], registers: Sequence[str]) -> str | 
     place = _PLACE.fullmatch(word)
     if place is None or (place[1] is not None and place[1] not in devices):
         return None
-    parts = [f"window == '{place[2]}'"]
+    parts = [f"{'register' if configuring else 'window'} == '{place[2]}'"]
     if place[3] is not None:
         parts.append(f"offset == {int(place[3], 0)}")
     if place[1] is not None:

@@ -34,6 +34,8 @@ pub struct Options {
     pub window_us: Option<f64>,
     /// Judge every clock by these rules.
     pub rules: Option<RuleSet>,
+    /// Of these rules every violation is kept, also where nobody takes them while they are found.
+    pub every: RuleSet,
     /// Whose limits CLK has to keep, 33 or 66 MHz.
     pub bus_mhz: Option<u32>,
     pub parameters: Parameters,
@@ -56,6 +58,7 @@ impl Options {
     pub(crate) fn judge(&self, layout: &Layout, time: TimeBase) -> Option<Box<Rules>> {
         let limits = self.bus_mhz.map(|mhz| ClockLimits::new(mhz, time.us(1), self.parameters.clock_tolerance));
         let mut rules = Rules::new(layout.clone(), self.rules?, limits, self.parameters);
+        rules.findings.every = self.every;
         let lines = |wanted: &Wanted| ClockLines::new(layout.clone(), time, wanted.clone());
         rules.lines = self.clock_lines.as_ref().map(lines);
         rules.requests = self.requests.then(Requests::default);

@@ -474,8 +474,8 @@ fn from_samples(
 
 #[pyfunction]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None, coded = true,
-                    data_phases = false, events = false, window_us = None, rules = None, bus_mhz = None, parameters = None,
-                    requests = false, problems = true, until = None, threads = 0, progress = None, wires = Vec::new(),
+                    data_phases = false, events = false, window_us = None, rules = None, every = None, bus_mhz = None,
+                    parameters = None, requests = false, problems = true, until = None, threads = 0, progress = None, wires = Vec::new(),
                     portable = false))]
 #[allow(clippy::too_many_arguments)]
 fn decode(
@@ -491,6 +491,7 @@ fn decode(
     events: bool,
     window_us: Option<f64>,
     rules: Option<Vec<String>>,
+    every: Option<Vec<String>>,
     bus_mhz: Option<u32>,
     parameters: Option<(u64, f64)>,
     requests: bool,
@@ -510,6 +511,7 @@ fn decode(
         events,
         window_us,
         rules,
+        every: rule_set(every)?.unwrap_or_default(),
         bus_mhz,
         parameters: self::parameters(parameters),
         requests,
@@ -585,12 +587,16 @@ fn parameters(given: Option<(u64, f64)>) -> Parameters {
 
 /// How often each rule was broken, and over what.
 fn judged(py: Python<'_>, findings: &Findings) -> PyResult<Py<PyDict>> {
-    let counts = PyDict::new(py);
-    for (rule, count) in RULES.iter().zip(findings.counts) {
-        counts.set_item(rule.id(), count)?;
-    }
+    let of_rules = |counts: &[u64]| {
+        let told = PyDict::new(py);
+        for (rule, count) in RULES.iter().zip(counts) {
+            told.set_item(rule.id(), count)?;
+        }
+        PyResult::Ok(told)
+    };
     let judged = PyDict::new(py);
-    judged.set_item("counts", counts)?;
+    judged.set_item("counts", of_rules(&findings.counts)?)?;
+    judged.set_item("unjudged", of_rules(&findings.unjudged)?)?;
     judged.set_item("clocks", findings.clocks)?;
     judged.set_item("address_phases", findings.address_phases)?;
     judged.set_item("ungranted", findings.ungranted)?;

@@ -30,6 +30,7 @@ impl ClockLines {
     pub fn new(layout: Layout, time: TimeBase, wanted: Wanted) -> Self {
         let named = |name: &str, bit: Option<Bit>| bit.map(|bit| (name.to_string(), bit));
         let mut rare: Vec<_> = [
+            named("PAR64", layout.par64),
             named("PERR#", layout.perr),
             named("SERR#", layout.serr),
             named("LOCK#", layout.lock),

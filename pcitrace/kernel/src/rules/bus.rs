@@ -152,18 +152,21 @@ impl Rules {
     fn latency_timer<B: Backend>(&mut self, stretch: &Stretch<B>, m: &Masks, words: &Words) {
         let limit = self.grants.since + LATENCY_TIMER;
         let first = m.address.trailing_zeros().min(stretch.clocks);
-        if let Some(owner) = self.grants.owner.filter(|_| !self.grants.kept) {
-            let granted = words[GNT + usize::from(owner)];
-            let until = limit.saturating_sub(self.clk).min(64) as u32;
-            if until < first && limit >= self.clk {
-                let held = m.frame & below(until + 1) == below(until + 1);
-                let clear = granted & below(until + 1) == 0 && m.body >> until & 1 != 0;
-                if held && clear && self.commands.invalidates >> until & 1 == 0 {
-                    self.say(Rule::M17, 1 << until, stretch, m);
+        let granted = self.grants.owner.map(|owner| words[GNT + usize::from(owner)]);
+        let until = limit.saturating_sub(self.clk).min(64) as u32;
+        if until < first && limit >= self.clk {
+            let held = m.frame & below(until + 1) == below(until + 1) && m.body >> until & 1 != 0;
+            if held && self.commands.invalidates >> until & 1 == 0 {
+                match granted {
+                    Some(granted) if !self.grants.kept && granted & below(until + 1) == 0 => {
+                        self.say(Rule::M17, 1 << until, stretch, m);
+                    }
+                    Some(_) => {}
+                    None => self.findings.unjudged[Rule::M17 as usize] += 1,
                 }
             }
-            self.grants.kept |= granted & below(first) != 0;
         }
+        self.grants.kept |= granted.is_some_and(|granted| granted & below(first) != 0);
         if let Some(&(clock, owner)) = self.grants.owners.last() {
             self.grants.since = self.clk + u64::from(clock);
             let later = m.all & !below(clock + 1);
@@ -214,16 +217,22 @@ impl Rules {
         if self.wanted.has(Rule::A06) {
             let mut late = 0;
             for agent in 0..self.grants.agents {
-                let waiting = idle & words[GNT + agent] & words[REQ + agent];
+                let asks = self.layout.agents[agent].request.is_some();
+                let waiting = idle & words[GNT + agent] & if asks { words[REQ + agent] } else { !0 };
                 let past = &mut self.grants.waiting[agent];
                 if waiting | past.0 != 0 {
                     // The seventeenth clock in a row, and no later one.
                     let (_, sixteen) = past.runs(waiting);
-                    late |= sixteen & past.back(waiting, 16) & !past.back(waiting, 17);
+                    let seventeen = sixteen & past.back(waiting, 16) & !past.back(waiting, 17) & m.all;
                     past.advance(waiting, n);
+                    if asks {
+                        late |= seventeen;
+                    } else {
+                        self.findings.unjudged[Rule::A06 as usize] += u64::from(seventeen.count_ones());
+                    }
                 }
             }
-            self.say(Rule::A06, late & m.all, stretch, m);
+            self.say(Rule::A06, late, stretch, m);
         }
         // The first idle clock after a transaction that STOP# ended.
         let ends = self.past.last_stopped.back(m.last & m.refused, 1) & idle;
@@ -231,7 +240,11 @@ impl Rules {
         self.grants.stopped_idle.advance(ends, n);
         let mut kept = 0;
         for clock in ones(after) {
-            let Some(owner) = self.grants.owner_at(clock.checked_sub(2)).map(usize::from) else { continue };
+            let owner = self.grants.owner_at(clock.checked_sub(2)).map(usize::from);
+            let Some(owner) = owner.filter(|&owner| self.layout.agents[owner].request.is_some()) else {
+                self.findings.unjudged[Rule::M16 as usize] += 1;
+                continue;
+            };
             let request = words[REQ + owner];
             let at = |by: u32| match by {
                 0 => request >> clock & 1,
@@ -255,7 +268,10 @@ impl Rules {
         let mut bad = begins & self.commands.known_before & !writes;
         for clock in ones(begins & writes) {
             let owners = self.grants.owner_at(clock.checked_sub(1)).zip(self.grants.owner_at(Some(clock)));
-            bad |= u64::from(owners.is_some_and(|(before, now)| before != now)) << clock;
+            match owners {
+                Some((before, now)) => bad |= u64::from(before != now) << clock,
+                None => self.findings.unjudged[Rule::M13 as usize] += 1,
+            }
         }
         self.say(Rule::M13, bad, stretch, m);
     }

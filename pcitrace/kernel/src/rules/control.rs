@@ -31,7 +31,7 @@ impl Rules {
         let m01 = was.frame & !m.frame & !m.irdy & m.all;
         let m02 = m.begins & m.irdy;
         let m03 = m.irdy & !was.irdy & !was.frame & m.all;
-        let m04 = m.again & was.irdy;
+        let m04 = m.again & was.irdy & m.after;
         // Once IRDY# is asserted, neither changes until the data phase ends.
         let m05 = moving & (m.frame ^ was.frame);
         let m06 = moving & !m.irdy;

@@ -106,12 +106,16 @@ pub struct Findings {
     /// Address phases, and those without any captured GNT# in the clock before.
     pub address_phases: u64,
     pub ungranted: u64,
+    /// Of each rule, places that could not be judged, because whose they are or whether it asked is not known.
+    pub unjudged: [u64; RULES.len()],
     /// Clocks that were judged.
     pub clocks: u64,
     /// How the control lines were over all clocks, those before the first idle one included.
     pub census: Census,
     /// So many places are kept of one rule; the others are counted.
     most: u64,
+    /// Of these all are kept.
+    pub every: RuleSet,
 }
 
 /// Of a violation that is told a clock late only the lines at its own clock are at hand.
@@ -127,9 +131,11 @@ impl Findings {
             counts: [0; RULES.len()],
             address_phases: 0,
             ungranted: 0,
+            unjudged: [0; RULES.len()],
             clocks: 0,
             census: Census::default(),
             most: KEPT,
+            every: RuleSet::default(),
         }
     }
 
@@ -142,7 +148,7 @@ impl Findings {
     fn add(&mut self, violation: Violation) {
         let count = &mut self.counts[violation.rule as usize];
         *count += 1;
-        if *count <= self.most {
+        if *count <= self.most || self.every.has(violation.rule) {
             self.violations.push(violation);
         }
     }

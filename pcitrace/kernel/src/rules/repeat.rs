@@ -52,6 +52,9 @@ impl Rules {
             if is(first) && self.repeat.current.is_some() {
                 changed |= u64::from(!self.is_repeated(stretch, words, clock)) << clock;
             }
+            if is(retry) && self.repeat.current.is_none() {
+                self.findings.unjudged[Rule::M23 as usize] += 1;
+            }
             if is(retry)
                 && let Some(access) = self.repeat.current.filter(|access| access.first.is_some())
             {
