@@ -141,6 +141,35 @@ def test_times_of_csv_in_other_forms(form: str, sampled: waveforms.Sampled, tmp_
     )
 
 
+def test_a_clock_that_is_put_on_within_a_capture_takes_no_hour(sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    """Local times jump where summer time begins; how far they are ahead of UTC is written beside them."""
+    path = waveforms.write_saleae_csv(tmp_path / "a.csv", sampled)
+    wanted = decode(path)
+    head, *lines = path.read_text().splitlines()
+    first = float(lines[0].split(",")[0])
+    middle = float(lines[len(lines) // 2].split(",")[0])
+    out = []
+    for line in lines:
+        time, cells = line.split(",", 1)
+        ps = round((float(time) - middle) * 1e12)
+        local = f"01:59:59.{10**12 + ps:012}+01:00" if ps < 0 else f"03:00:00.{ps:012}+0200"
+        out.append(f"2026-03-29T{local},{cells}")
+    assert first < middle < first + 1
+    path.write_text("\n".join([head, *out]) + "\n")
+    starts = [[row["start_us"] for row in tables.transactions] for tables in (decode(path), wanted)]
+    apart = [[later - times[0] for later in times] for times in starts]
+    assert apart[0] == pytest.approx(apart[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("time", ["2026-02-29T12:00:00Z", "2026-02-28T12:00:61Z", "2026-02-28T12:00:00+0é0"])
+def test_a_time_that_there_is_not_is_refused(time: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bad_files.written(tmp_path / "a.csv", f"Time [s],A\n2026-02-28T00:00:00Z,0\n{time},1\n")
+    assert main(["info", str(path)]) == 3
+    error = capsys.readouterr().err
+    assert "line 3" in error
+    assert "is not a time" in error
+
+
 def test_a_vcd_without_timescale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = bad_files.good_vcd(tmp_path)
     whole = bad_files.written(tmp_path / "whole.vcd", text)
