@@ -156,6 +156,31 @@ def chunk_missing(folder: Path) -> Path:
     return archive(path, parts)
 
 
+@case("holds samples, and so does logic-1; which of them count cannot be told")
+def samples_whole_and_in_chunks(folder: Path) -> Path:
+    parts = members(waveforms.write_sr(folder / "bad.sr", sampled(), chunk_bytes=[500, 500]))
+    return archive(folder / "bad.sr", parts | {"logic-1": parts["logic-1-1"]})
+
+
+@case("holds samples, and so does logic-1-1; which of them count cannot be told")
+def chunk_numbered_twice(folder: Path) -> Path:
+    parts = members(waveforms.write_sr(folder / "bad.sr", sampled()))
+    return archive(folder / "bad.sr", parts | {"logic-1-01": parts["logic-1-1"]})
+
+
+@case("several devices have the same capturefile=logic-1")
+def devices_share_their_samples(folder: Path) -> Path:
+    parts = members(waveforms.write_sr(folder / "bad.sr", sampled()))
+    device = parts["metadata"].split(b"[device 1]")[1]
+    return archive(folder / "bad.sr", parts | {"metadata": parts["metadata"] + b"\n[device 2]" + device})
+
+
+@case("probe-1=STOP# does not fit into samples")
+def probe_without_a_place(folder: Path) -> Path:
+    parts = members(waveforms.write_sr(folder / "bad.sr", sampled()))
+    return archive(folder / "bad.sr", parts | {"metadata": parts["metadata"] + b"\nprobe-1=STOP#\n"})
+
+
 @case("metadata")
 def metadata_missing(folder: Path) -> Path:
     path = waveforms.write_sr(folder / "bad.sr", sampled())
