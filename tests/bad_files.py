@@ -292,6 +292,13 @@ def vcd_without_timescale(folder: Path) -> Path:
     return written(folder / "bad.vcd", good_vcd(folder).replace("$timescale 1 ps $end\n", ""))
 
 
+@case("names of its nets, with their scopes, take more than 128 MiB")
+def vcd_with_long_names(folder: Path) -> Path:
+    scopes = f"$scope module {1000 * 's'} $end\n" * 1000
+    nets = "".join(f"$var wire 1 n{net} n $end\n" for net in range(200))
+    return written(folder / "bad.vcd", f"$timescale 1 ns $end\n{scopes}{nets}$enddefinitions $end\n#0\n")
+
+
 @case("declar|unknown|identifier|code")
 def vcd_undeclared_code(folder: Path) -> Path:
     text = good_vcd(folder)

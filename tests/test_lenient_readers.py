@@ -180,12 +180,40 @@ def test_a_vcd_without_timescale(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "--timescale" in capsys.readouterr().err
     assert main(["info", str(bare), "--timescale", "1ps"]) == 0
     assert main(["info", str(bare), "--timescale", "soon"]) == 3
+    capsys.readouterr()
+    assert main(["info", str(whole), "--timescale", "1ps"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["info", str(whole), "--timescale", "1ns"]) == 0
+    assert "`$timescale` is 1/1000000000000 s, but 1ns was given: that was taken" in capsys.readouterr().err
+
+
+def test_a_rate_over_that_of_the_file_is_said(sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    samples = waveforms.write_sr(tmp_path / "a.sr", sampled)
+    changes = waveforms.write_saleae_csv(tmp_path / "a.csv", sampled)
+    for path, rate_hz, said in (
+        (samples, sampled.rate_hz, []),
+        (samples, 1e6, [f"its rate is {sampled.rate_hz:.10g} Hz, but 1000000 Hz was given: that was taken"]),
+        (changes, 1e6, ["a rate of 1000000 Hz was given; the file says itself when lines change, so it was not used"]),
+    ):
+        [capture] = pcitrace.open(path, rate_hz=rate_hz).captures
+        assert capture.notes == said
+
+
+def test_only_a_vcd_takes_a_timescale(
+    sampled: waveforms.Sampled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marked = bad_files.written(tmp_path / "a.csv", "\ufeffTime [s],A\n0,1\n1,0\n")
+    for path in (waveforms.write_sr(tmp_path / "a.sr", sampled), marked):
+        assert main(["info", str(path), "--timescale", "1ns"]) == 3
+        assert "only of a VCD the timescale can be given" in capsys.readouterr().err
 
 
 def test_spellings_of_other_vcd_writers(tmp_path: Path) -> None:
     text = bad_files.good_vcd(tmp_path)
     wanted = decode(bad_files.written(tmp_path / "a.vcd", text))
     text = text.replace("\nb", "\nb0b").replace("$upscope", "$var wire 0 ~~ nothing $end\n$upscope", 1)
+    for value in ("b ~~", "b0 ~~", "0~~", "bx ~~"):
+        text = text.replace("\n#", f"\n{value}\n#", 2)
     assert_same_rows(decode(bad_files.written(tmp_path / "b.vcd", text)).transactions, wanted.transactions)
 
 

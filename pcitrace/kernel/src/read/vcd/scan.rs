@@ -115,6 +115,10 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
                     return Err(Wrong { at: id_start, what: unknown_id(&text[start..tokens.at], id) });
                 };
                 let width = nets.width(net);
+                // A net of no width has no value; some write `b` for it, others `b0`.
+                if width == 0 && digits.len() <= 1 {
+                    continue;
+                }
                 if digits.is_empty() || digits.len() > width as usize {
                     return wrong(format!(
                         "`{}` is {} bits for a net of {width}",
