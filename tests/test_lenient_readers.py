@@ -12,6 +12,7 @@ import bad_files
 import numpy as np
 import pytest
 import waveforms
+from conftest import REPOSITORY
 from decoding import assert_same_rows, decode
 
 import pcitrace
@@ -215,6 +216,33 @@ def test_spellings_of_other_vcd_writers(tmp_path: Path) -> None:
     for value in ("b ~~", "b0 ~~", "0~~", "bx ~~"):
         text = text.replace("\n#", f"\n{value}\n#", 2)
     assert_same_rows(decode(bad_files.written(tmp_path / "b.vcd", text)).transactions, wanted.transactions)
+
+
+def varint_end(data: bytes, at: int) -> int:
+    """Behind the variable-length number at a place."""
+    while data[at] & 0x80:
+        at += 1
+    return at + 1
+
+
+def test_an_fst_as_nvc_writes_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It says of each frame of values that it has one net; nothing that the library below prints of it is seen."""
+    source = REPOSITORY / "fixtures" / "readers" / "bus.fst"
+    data = bytearray(source.read_bytes())
+    at, patched = 0, 0
+    while at < len(data):
+        kind, length = data[at], int.from_bytes(data[at + 1 : at + 9], "big")
+        if kind in {1, 5, 8}:  # Value changes: begin, end, memory; lengths of the frame, then its nets.
+            nets = varint_end(data, varint_end(data, at + 9 + 24))
+            end = varint_end(data, nets)
+            data[nets:end] = bytes([0x81, *[0x80] * (end - nets - 2), 0]) if end - nets > 1 else b"\x01"
+            patched += 1
+        at += 1 + length
+    assert patched
+    assert data != source.read_bytes()
+    changed = bad_files.written(tmp_path / "a.fst", bytes(data))
+    assert_same_rows(decode(changed).transactions, decode(source).transactions)
+    assert capfd.readouterr().out == ""
 
 
 def test_several_devices_are_several_captures(sampled: waveforms.Sampled, tmp_path: Path) -> None:
