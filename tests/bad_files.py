@@ -299,6 +299,20 @@ def vcd_with_long_names(folder: Path) -> Path:
     return written(folder / "bad.vcd", f"$timescale 1 ns $end\n{scopes}{nets}$enddefinitions $end\n#0\n")
 
 
+@case("byte [0-9]+: zeros stand here instead of text")
+def vcd_with_a_hole(folder: Path) -> Path:
+    """As a file system leaves it that lost a block of the file: between two times, so that all the rest makes sense."""
+    text = good_vcd(folder).encode()
+    middle = text.index(b"\n#", len(text) // 2)
+    end = text.index(b"\n#", middle + 1)
+    return written(folder / "bad.vcd", text[:middle] + bytes(end - middle) + text[end:])
+
+
+@case("byte [0-9]+: zeros stand here instead of text")
+def vcd_with_a_hole_in_the_header(folder: Path) -> Path:
+    return written(folder / "bad.vcd", good_vcd(folder).replace("$upscope", 8 * "\0" + "$upscope", 1))
+
+
 @case("declar|unknown|identifier|code")
 def vcd_undeclared_code(folder: Path) -> Path:
     text = good_vcd(folder)

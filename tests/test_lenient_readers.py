@@ -264,9 +264,10 @@ def test_several_devices_are_several_captures(sampled: waveforms.Sampled, tmp_pa
         assert bus.transactions.drop(columns="bus").equals(wanted)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "without a mark"])
 def test_utf16_is_refused_with_the_way_out(encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mark = b"" if encoding == "utf-16" else b"\xfe\xff"
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    encoding = "utf-16-le" if encoding == "without a mark" else encoding
     (tmp_path / "a.csv").write_bytes(mark + "A,B\n0,1\n".encode(encoding))
     assert main(["info", str(tmp_path / "a.csv")]) == 3
     assert "UTF-16; save it as UTF-8" in capsys.readouterr().err

@@ -85,7 +85,7 @@ fn open_file(path: &Path, how: &How) -> Result<Capture> {
     }
     if head.is_empty() {
         wrong("is empty")
-    } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+    } else if is_utf16(&head) {
         wrong("is text in UTF-16; save it as UTF-8")
     } else if head.starts_with(UTF8_MARK) {
         let text = text.skipping(UTF8_MARK.len() as u64);
@@ -101,6 +101,14 @@ fn open_file(path: &Path, how: &How) -> Result<Capture> {
     } else {
         csv::open(text)
     }
+}
+
+/// It says so, or every other byte of its begin is 0.
+fn is_utf16(head: &[u8]) -> bool {
+    let begin = head.as_chunks::<2>().0;
+    let begin = &begin[..begin.len().min(16)];
+    let is_ascii = |high: usize| !begin.is_empty() && begin.iter().all(|pair| pair[high] == 0 && pair[1 - high] != 0);
+    head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") || is_ascii(0) || is_ascii(1)
 }
 
 /// The first bytes of a file.

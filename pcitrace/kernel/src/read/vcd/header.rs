@@ -1,7 +1,7 @@
 //! The declarations of a VCD: time unit, nets and the names they have.
 //! Ref: IEEE Std 1364-2005 section 18.2.3.
 
-use super::scan::{NetLimb, Tokens, Wrong, show};
+use super::scan::{NetLimb, Tokens, Wrong, refuse_zeros, show};
 use crate::capture::Channel;
 use crate::read::names::{count_bytes, number_repeated};
 use std::collections::HashMap;
@@ -83,6 +83,7 @@ impl Nets {
 
 /// Parses `text`, which ends with `$enddefinitions $end`. A time unit that is given (like `10 ns`) wins over the file's.
 pub fn parse(text: &[u8], timescale: Option<&str>) -> Result<Header, Wrong> {
+    refuse_zeros(text)?;
     let mut tick = None;
     let mut scopes: Vec<String> = Vec::new();
     let mut channels = Vec::new();

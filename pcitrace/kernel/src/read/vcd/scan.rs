@@ -68,8 +68,15 @@ impl Slots {
     }
 }
 
+/// A file system that lost a part of a file leaves zeros there, which are no white space.
+pub fn refuse_zeros(text: &[u8]) -> Result<(), Wrong> {
+    let zero = memchr::memchr(0, text);
+    zero.map_or(Ok(()), |at| Err(Wrong { at, what: "zeros stand here instead of text".into() }))
+}
+
 /// Scans `text`, which begins between two statements. Changes before the first time stamp are at time 0.
 pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
+    refuse_zeros(text)?;
     let mut out = Scan { signals: vec![Packed::default(); slots.limbs.len()], ..Scan::default() };
     let mut tokens = Tokens { text, at: 0 };
     loop {
