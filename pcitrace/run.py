@@ -190,6 +190,7 @@ class Capture:
         except WiringError as error:
             raise WiringError(f"{path}: {error}", error.missing, error.available) from None
         self._rate_hz = rate_hz or self.wiring.rate_hz
+        self.notes += self._notes_on_rate()
         self.clock_mhz = self.wiring.clock_mhz
         self.decoder = Decoder(self._kernel, path, self._rate_hz, self.clock_mhz, recover_clock, strict, threads)
         self.decoder.device = device
@@ -200,6 +201,15 @@ class Capture:
                 self.decoder.wire_lines[name] = lines
         if raw is not None and self.sample_count is None:
             self.decoder.together = [self.wiring.bus(name).spec() for name in self.wiring.complete]
+
+    def _notes_on_rate(self) -> list[str]:
+        """Say where a rate was given over that of the file."""
+        given, stated = self._rate_hz, self._kernel.rate_hz
+        if given and self._kernel.unit_size is None:
+            return [f"a rate of {given:.10g} Hz was given; the file says itself when lines change, so it was not used"]
+        if given and stated and given != stated:
+            return [f"its rate is {stated:.10g} Hz, but {given:.10g} Hz was given: that was taken"]
+        return []
 
     @property
     def format(self) -> str:

@@ -156,6 +156,31 @@ def chunk_missing(folder: Path) -> Path:
     return archive(path, parts)
 
 
+@case("holds samples, and so does logic-1; which of them count cannot be told")
+def samples_whole_and_in_chunks(folder: Path) -> Path:
+    parts = members(waveforms.write_sr(folder / "bad.sr", sampled(), chunk_bytes=[500, 500]))
+    return archive(folder / "bad.sr", parts | {"logic-1": parts["logic-1-1"]})
+
+
+@case("holds samples, and so does logic-1-1; which of them count cannot be told")
+def chunk_numbered_twice(folder: Path) -> Path:
+    parts = members(waveforms.write_sr(folder / "bad.sr", sampled()))
+    return archive(folder / "bad.sr", parts | {"logic-1-01": parts["logic-1-1"]})
+
+
+@case("several devices have the same capturefile=logic-1")
+def devices_share_their_samples(folder: Path) -> Path:
+    parts = members(waveforms.write_sr(folder / "bad.sr", sampled()))
+    device = parts["metadata"].split(b"[device 1]")[1]
+    return archive(folder / "bad.sr", parts | {"metadata": parts["metadata"] + b"\n[device 2]" + device})
+
+
+@case("probe-1=STOP# does not fit into samples")
+def probe_without_a_place(folder: Path) -> Path:
+    parts = members(waveforms.write_sr(folder / "bad.sr", sampled()))
+    return archive(folder / "bad.sr", parts | {"metadata": parts["metadata"] + b"\nprobe-1=STOP#\n"})
+
+
 @case("metadata")
 def metadata_missing(folder: Path) -> Path:
     path = waveforms.write_sr(folder / "bad.sr", sampled())
@@ -265,6 +290,27 @@ def vcd_cut_off_in_a_value(folder: Path) -> Path:
 @case("timescale")
 def vcd_without_timescale(folder: Path) -> Path:
     return written(folder / "bad.vcd", good_vcd(folder).replace("$timescale 1 ps $end\n", ""))
+
+
+@case("names of its nets, with their scopes, take more than 128 MiB")
+def vcd_with_long_names(folder: Path) -> Path:
+    scopes = f"$scope module {1000 * 's'} $end\n" * 1000
+    nets = "".join(f"$var wire 1 n{net} n $end\n" for net in range(200))
+    return written(folder / "bad.vcd", f"$timescale 1 ns $end\n{scopes}{nets}$enddefinitions $end\n#0\n")
+
+
+@case("byte [0-9]+: zeros stand here instead of text")
+def vcd_with_a_hole(folder: Path) -> Path:
+    """As a file system leaves it that lost a block of the file: between two times, so that all the rest makes sense."""
+    text = good_vcd(folder).encode()
+    middle = text.index(b"\n#", len(text) // 2)
+    end = text.index(b"\n#", middle + 1)
+    return written(folder / "bad.vcd", text[:middle] + bytes(end - middle) + text[end:])
+
+
+@case("byte [0-9]+: zeros stand here instead of text")
+def vcd_with_a_hole_in_the_header(folder: Path) -> Path:
+    return written(folder / "bad.vcd", good_vcd(folder).replace("$upscope", 8 * "\0" + "$upscope", 1))
 
 
 @case("declar|unknown|identifier|code")

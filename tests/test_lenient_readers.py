@@ -12,6 +12,7 @@ import bad_files
 import numpy as np
 import pytest
 import waveforms
+from conftest import REPOSITORY
 from decoding import assert_same_rows, decode
 
 import pcitrace
@@ -141,6 +142,35 @@ def test_times_of_csv_in_other_forms(form: str, sampled: waveforms.Sampled, tmp_
     )
 
 
+def test_a_clock_that_is_put_on_within_a_capture_takes_no_hour(sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    """Local times jump where summer time begins; how far they are ahead of UTC is written beside them."""
+    path = waveforms.write_saleae_csv(tmp_path / "a.csv", sampled)
+    wanted = decode(path)
+    head, *lines = path.read_text().splitlines()
+    first = float(lines[0].split(",")[0])
+    middle = float(lines[len(lines) // 2].split(",")[0])
+    out = []
+    for line in lines:
+        time, cells = line.split(",", 1)
+        ps = round((float(time) - middle) * 1e12)
+        local = f"01:59:59.{10**12 + ps:012}+01:00" if ps < 0 else f"03:00:00.{ps:012}+0200"
+        out.append(f"2026-03-29T{local},{cells}")
+    assert first < middle < first + 1
+    path.write_text("\n".join([head, *out]) + "\n")
+    starts = [[row["start_us"] for row in tables.transactions] for tables in (decode(path), wanted)]
+    apart = [[later - times[0] for later in times] for times in starts]
+    assert apart[0] == pytest.approx(apart[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("time", ["2026-02-29T12:00:00Z", "2026-02-28T12:00:61Z", "2026-02-28T12:00:00+0é0"])
+def test_a_time_that_there_is_not_is_refused(time: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bad_files.written(tmp_path / "a.csv", f"Time [s],A\n2026-02-28T00:00:00Z,0\n{time},1\n")
+    assert main(["info", str(path)]) == 3
+    error = capsys.readouterr().err
+    assert "line 3" in error
+    assert "is not a time" in error
+
+
 def test_a_vcd_without_timescale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = bad_files.good_vcd(tmp_path)
     whole = bad_files.written(tmp_path / "whole.vcd", text)
@@ -151,13 +181,68 @@ def test_a_vcd_without_timescale(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "--timescale" in capsys.readouterr().err
     assert main(["info", str(bare), "--timescale", "1ps"]) == 0
     assert main(["info", str(bare), "--timescale", "soon"]) == 3
+    capsys.readouterr()
+    assert main(["info", str(whole), "--timescale", "1ps"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["info", str(whole), "--timescale", "1ns"]) == 0
+    assert "`$timescale` is 1/1000000000000 s, but 1ns was given: that was taken" in capsys.readouterr().err
+
+
+def test_a_rate_over_that_of_the_file_is_said(sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    samples = waveforms.write_sr(tmp_path / "a.sr", sampled)
+    changes = waveforms.write_saleae_csv(tmp_path / "a.csv", sampled)
+    for path, rate_hz, said in (
+        (samples, sampled.rate_hz, []),
+        (samples, 1e6, [f"its rate is {sampled.rate_hz:.10g} Hz, but 1000000 Hz was given: that was taken"]),
+        (changes, 1e6, ["a rate of 1000000 Hz was given; the file says itself when lines change, so it was not used"]),
+    ):
+        [capture] = pcitrace.open(path, rate_hz=rate_hz).captures
+        assert capture.notes == said
+
+
+def test_only_a_vcd_takes_a_timescale(
+    sampled: waveforms.Sampled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marked = bad_files.written(tmp_path / "a.csv", "\ufeffTime [s],A\n0,1\n1,0\n")
+    for path in (waveforms.write_sr(tmp_path / "a.sr", sampled), marked):
+        assert main(["info", str(path), "--timescale", "1ns"]) == 3
+        assert "only of a VCD the timescale can be given" in capsys.readouterr().err
 
 
 def test_spellings_of_other_vcd_writers(tmp_path: Path) -> None:
     text = bad_files.good_vcd(tmp_path)
     wanted = decode(bad_files.written(tmp_path / "a.vcd", text))
     text = text.replace("\nb", "\nb0b").replace("$upscope", "$var wire 0 ~~ nothing $end\n$upscope", 1)
+    for value in ("b ~~", "b0 ~~", "0~~", "bx ~~"):
+        text = text.replace("\n#", f"\n{value}\n#", 2)
     assert_same_rows(decode(bad_files.written(tmp_path / "b.vcd", text)).transactions, wanted.transactions)
+
+
+def varint_end(data: bytes, at: int) -> int:
+    """Behind the variable-length number at a place."""
+    while data[at] & 0x80:
+        at += 1
+    return at + 1
+
+
+def test_an_fst_as_nvc_writes_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It says of each frame of values that it has one net; nothing that the library below prints of it is seen."""
+    source = REPOSITORY / "fixtures" / "readers" / "bus.fst"
+    data = bytearray(source.read_bytes())
+    at, patched = 0, 0
+    while at < len(data):
+        kind, length = data[at], int.from_bytes(data[at + 1 : at + 9], "big")
+        if kind in {1, 5, 8}:  # Value changes: begin, end, memory; lengths of the frame, then its nets.
+            nets = varint_end(data, varint_end(data, at + 9 + 24))
+            end = varint_end(data, nets)
+            data[nets:end] = bytes([0x81, *[0x80] * (end - nets - 2), 0]) if end - nets > 1 else b"\x01"
+            patched += 1
+        at += 1 + length
+    assert patched
+    assert data != source.read_bytes()
+    changed = bad_files.written(tmp_path / "a.fst", bytes(data))
+    assert_same_rows(decode(changed).transactions, decode(source).transactions)
+    assert capfd.readouterr().out == ""
 
 
 def test_several_devices_are_several_captures(sampled: waveforms.Sampled, tmp_path: Path) -> None:
@@ -179,9 +264,10 @@ def test_several_devices_are_several_captures(sampled: waveforms.Sampled, tmp_pa
         assert bus.transactions.drop(columns="bus").equals(wanted)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "without a mark"])
 def test_utf16_is_refused_with_the_way_out(encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mark = b"" if encoding == "utf-16" else b"\xfe\xff"
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    encoding = "utf-16-le" if encoding == "without a mark" else encoding
     (tmp_path / "a.csv").write_bytes(mark + "A,B\n0,1\n".encode(encoding))
     assert main(["info", str(tmp_path / "a.csv")]) == 3
     assert "UTF-16; save it as UTF-8" in capsys.readouterr().err

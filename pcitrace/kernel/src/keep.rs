@@ -17,8 +17,6 @@ pub struct MemorySink {
     transactions: Arc<Columns<Transaction>>,
     data_phases: Arc<Columns<DataPhase>>,
     events: Arc<Columns<Event>>,
-    /// Batches of fewer rows are put together.
-    few: usize,
     pub buses: Vec<BusRows>,
     /// What is read of the same samples besides.
     pub wires: Vec<WireScan>,
@@ -79,7 +77,6 @@ impl MemorySink {
             transactions: Arc::new(tables::transactions(wanted)?),
             data_phases: Arc::new(tables::data_phases()),
             events: Arc::new(tables::events()),
-            few: if wanted.columns.is_some() { Batches::<Transaction>::WHOLE } else { Batches::<Transaction>::FEW },
             buses: Vec::new(),
             wires: Vec::new(),
         })
@@ -91,9 +88,9 @@ impl Sink for MemorySink {
 
     fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Sheets>> {
         let new = |_: &BusTables| BusRows {
-            transactions: Batches::new(&self.transactions, self.few),
-            data_phases: Batches::new(&self.data_phases, self.few),
-            events: Batches::new(&self.events, self.few),
+            transactions: Batches::new(&self.transactions),
+            data_phases: Batches::new(&self.data_phases),
+            events: Batches::new(&self.events),
             last: None,
         };
         self.buses = buses.iter().map(new).collect();
@@ -167,37 +164,36 @@ impl BusRows {
 /// A table in batches, of which small ones are put together.
 pub struct Batches<R: 'static> {
     columns: Arc<Columns<R>>,
-    few: usize,
     batches: Vec<RecordBatch>,
     small: Vec<RecordBatch>,
-    /// Rows of the small ones.
-    rows: usize,
+    /// Bytes of the small ones.
+    bytes: usize,
 }
 
 impl<R> Batches<R> {
-    const FEW: usize = 8192;
-    /// Rows of few columns that are put together: what is that large goes back to the system when it is let go.
-    const WHOLE: usize = 1 << 20;
+    /// Bytes of a batch that stays as it is: to put it together with others is to copy it into fresh memory.
+    const LARGE: usize = 1 << 20;
 
-    fn new(columns: &Arc<Columns<R>>, few: usize) -> Self {
-        Batches { columns: columns.clone(), few, batches: Vec::new(), small: Vec::new(), rows: 0 }
+    fn new(columns: &Arc<Columns<R>>) -> Self {
+        Batches { columns: columns.clone(), batches: Vec::new(), small: Vec::new(), bytes: 0 }
     }
 
     fn push(&mut self, batch: RecordBatch) {
-        if batch.num_rows() >= self.few {
+        let bytes = batch.get_array_memory_size();
+        if bytes >= Self::LARGE {
             self.put_together();
             self.batches.push(batch);
         } else if batch.num_rows() > 0 {
-            self.rows += batch.num_rows();
+            self.bytes += bytes;
             self.small.push(batch);
-            if self.rows >= self.few {
+            if self.bytes >= Self::LARGE {
                 self.put_together();
             }
         }
     }
 
     fn put_together(&mut self) {
-        self.rows = 0;
+        self.bytes = 0;
         match self.small.len() {
             0 => {}
             1 => self.batches.append(&mut self.small),

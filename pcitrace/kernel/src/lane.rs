@@ -2,8 +2,8 @@
 //! touch small pages for the first time takes longer than to fill them.
 
 use arrow::buffer::Buffer;
-use arrow::datatypes::ArrowNativeType;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::fmt::{self, Debug, Formatter};
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
@@ -31,7 +31,7 @@ impl Slab {
     fn new(bytes: usize) -> Arc<Self> {
         // A fault for each small page of the rest takes longer than to clear a large one, if it wastes little.
         let whole = bytes.next_multiple_of(LARGE_PAGE);
-        let bytes = if whole - bytes <= bytes / 8 { whole } else { bytes };
+        let bytes = if whole - bytes <= bytes / 4 { whole } else { bytes };
         let aligned = if bytes < LARGE_PAGE { ALIGNED } else { LARGE_PAGE };
         let layout = Layout::from_size_align(bytes.max(1), aligned).expect("no more bytes than can be addressed");
         // Safety: there are some bytes.
@@ -66,13 +66,13 @@ impl Rooms {
     }
 
     /// Room for so many values of a lane, which moves there; no fewer than it has.
-    pub fn make<T: ArrowNativeType>(&mut self, lane: &mut Lane<T>, values: usize) {
+    pub fn make<T: Copy>(&mut self, lane: &mut Lane<T>, values: usize) {
         let from = self.bytes;
         let values = values.max(lane.len);
         self.bytes += (values * size_of::<T>()).next_multiple_of(ALIGNED);
         let Some(slab) = &self.slab else { return };
         assert!(self.bytes <= slab.layout.size().next_multiple_of(ALIGNED), "the room was counted");
-        // Safety: these bytes of the slab were given to no other lane, and they are aligned for any number.
+        // Safety: these bytes of the slab were given to no other lane, and they are aligned for anything of a few numbers.
         unsafe {
             let start = slab.start.add(from).cast::<T>();
             ptr::copy_nonoverlapping(lane.start.as_ptr(), start.as_ptr(), lane.len);
@@ -101,10 +101,30 @@ impl<T> Default for Lane<T> {
     }
 }
 
-impl<T: ArrowNativeType> Clone for Lane<T> {
+impl<T: Copy> Clone for Lane<T> {
     fn clone(&self) -> Self {
         let mut lane = Lane::default();
         lane.extend_from_slice(self);
+        lane
+    }
+}
+
+impl<T: PartialEq> PartialEq for Lane<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Debug> Debug for Lane<T> {
+    fn fmt(&self, to: &mut Formatter) -> fmt::Result {
+        (**self).fmt(to)
+    }
+}
+
+impl<T: Copy> FromIterator<T> for Lane<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut lane = Lane::default();
+        values.into_iter().for_each(|value| lane.push(value));
         lane
     }
 }
@@ -125,7 +145,7 @@ impl<T> DerefMut for Lane<T> {
     }
 }
 
-impl<T: ArrowNativeType> Lane<T> {
+impl<T: Copy> Lane<T> {
     /// Makes room for so many more values.
     #[inline(always)]
     pub fn reserve(&mut self, more: usize) {
@@ -175,6 +195,11 @@ impl<T: ArrowNativeType> Lane<T> {
         self.extend(std::iter::once(value));
     }
 
+    /// Forgets the values; the room stays.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
     pub fn extend_from_slice(&mut self, values: &[T]) {
         self.extend(values.iter().copied());
     }
@@ -184,7 +209,7 @@ impl<T: ArrowNativeType> Lane<T> {
         match self.slab {
             // Safety: the slab holds these values, and nobody writes to them any more.
             Some(slab) => unsafe { Buffer::from_custom_allocation(self.start.cast(), self.len * size_of::<T>(), slab) },
-            None => Buffer::from_vec(Vec::<T>::new()),
+            None => Buffer::from_vec(Vec::<u64>::new()),
         }
     }
 }

@@ -305,8 +305,11 @@ impl<G: Gather> Track<G> {
         rows: G,
         sink: &mut S,
     ) -> Result<()> {
-        let found = decoder.protocol.take_problems().counted_from(self.origin);
-        self.tell(found, self.origin.transactions + decoder.protocol.transactions(), sink)?;
+        let begun = self.origin.transactions + decoder.protocol.transactions();
+        let found = &mut decoder.protocol.rows.problems;
+        found.count_from(self.origin);
+        self.tell(found, begun, sink)?;
+        found.clear();
         if let Some(rules) = decoder.rules.as_mut().filter(|_| S::TAKES_VIOLATIONS) {
             sink.violations(self.bus.index, rules.findings.take())?;
             if let Some(lines) = &mut rules.lines {
@@ -320,7 +323,7 @@ impl<G: Gather> Track<G> {
     }
 
     /// Gives on or keeps what was wrong where so many transactions had begun.
-    fn tell<S: Sink>(&mut self, found: Problems, begun: u64, sink: &mut S) -> Result<()> {
+    fn tell<S: Sink>(&mut self, found: &Problems, begun: u64, sink: &mut S) -> Result<()> {
         if S::TAKES_PROBLEMS {
             return sink.problems(self.bus.index, found.rows(), begun);
         }
@@ -348,7 +351,7 @@ impl<G: Gather> Track<G> {
             last_clk: last,
             count: 1,
         });
-        self.tell(found, self.origin.transactions, sink)
+        self.tell(&found, self.origin.transactions, sink)
     }
 
     /// The present decoder is over; the next one counts from here.
@@ -377,7 +380,9 @@ impl<G: Gather> Track<G> {
 
     /// The stretch behind this was decoded elsewhere.
     pub(crate) fn go_on(&mut self, left: Left) {
-        self.problems.append(Problems::of(left.problems).counted_from(self.origin));
+        let mut found = Problems::of(left.problems);
+        found.count_from(self.origin);
+        self.problems.append(&found);
         self.origin.clocks += left.origin.clocks;
         self.origin.transactions += left.origin.transactions;
         self.pcix.add(left.pcix);

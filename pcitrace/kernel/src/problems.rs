@@ -4,6 +4,7 @@
 //! how often, from which clock to which. A row ends where a transaction begins or the capture has a gap, so the rows
 //! are bounded by those, and they are the same however the capture is cut.
 
+use crate::lane::Lane;
 use crate::layout::EVENT_LINES;
 use crate::rows::Origin;
 use crate::rules::{RULES, Rule};
@@ -183,14 +184,14 @@ pub struct Problem {
 /// The problems of one bus, in the order in which they were found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problems {
-    rows: Vec<Problem>,
+    rows: Lane<Problem>,
     /// The last row of each kind, which may go on; none since a gap.
     last: [Option<u32>; What::COUNT],
 }
 
 impl Default for Problems {
     fn default() -> Self {
-        Problems { rows: Vec::new(), last: [None; What::COUNT] }
+        Problems { rows: Lane::default(), last: [None; What::COUNT] }
     }
 }
 
@@ -217,25 +218,30 @@ impl Problems {
         self.rows.push(problem);
     }
 
-    /// The same, with numbers that count from the start of the capture.
-    pub fn counted_from(mut self, origin: Origin) -> Self {
-        for problem in &mut self.rows {
+    /// Their numbers count from the start of the capture now.
+    pub fn count_from(&mut self, origin: Origin) {
+        for problem in self.rows.iter_mut() {
             problem.concerns = problem.concerns.counted_from(origin);
             problem.first_clk += origin.clocks;
             problem.last_clk += origin.clocks;
         }
-        self
     }
 
     /// Rows as [`Problems::rows`] gave them.
     pub fn of(rows: Vec<Problem>) -> Self {
-        Problems { rows, last: [None; What::COUNT] }
+        Problems { rows: rows.into_iter().collect(), last: [None; What::COUNT] }
+    }
+
+    /// Forgets them, but not the memory that they were in.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.last = [None; What::COUNT];
     }
 
     /// Appends what was found later.
-    pub fn append(&mut self, more: Problems) {
+    pub fn append(&mut self, more: &Problems) {
         let mut began = [false; What::COUNT];
-        for problem in more.rows {
+        for &problem in more.rows.iter() {
             // Only the first of its kind may go on from a row here; what follows it was put together already.
             let place = problem.what.place();
             if problem.what == What::Gap || !std::mem::replace(&mut began[place], true) {
@@ -252,7 +258,7 @@ impl Problems {
         let over = |row: &Problem| match row.concerns {
             Concerns::Transaction(number) | Concerns::NoneAfter(number) => number < transaction,
         };
-        let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.rows).into_iter().partition(over);
+        let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.rows).iter().copied().partition(over);
         self.last = [None; What::COUNT];
         left.into_iter().for_each(|row| self.push(row));
         taken
@@ -279,8 +285,8 @@ impl Problems {
             Concerns::NoneAfter(before) => begun == before,
         };
         let last = std::mem::replace(&mut self.last, [None; What::COUNT]);
-        let (mut closed, mut kept) = (Vec::new(), Vec::new());
-        for (index, row) in std::mem::take(&mut self.rows).into_iter().enumerate() {
+        let (mut closed, mut kept) = (Vec::new(), Lane::default());
+        for (index, &row) in std::mem::take(&mut self.rows).iter().enumerate() {
             let place = row.what.place();
             if last[place] == Some(index as u32) && is_open(&row) {
                 self.last[place] = Some(kept.len() as u32);
@@ -296,7 +302,7 @@ impl Problems {
 
     /// All rows in order of time.
     pub fn in_order(self) -> Vec<Problem> {
-        let mut rows = self.rows;
+        let mut rows = self.rows.to_vec();
         if !rows.is_sorted() {
             rows.sort();
         }
@@ -353,7 +359,7 @@ mod tests {
             for end in ends {
                 let mut piece = Problems::default();
                 found[from..end].iter().for_each(|&problem| piece.push(problem));
-                pieces.append(piece.counted_from(Origin::default()));
+                pieces.append(&piece);
                 from = end;
             }
             prop_assert_eq!(pieces.in_order(), whole.in_order());

@@ -15,7 +15,7 @@ mod whole;
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, first};
 use crate::layout::Layout;
-use crate::problems::{Concerns, Problem, Problems, What};
+use crate::problems::{Concerns, Problem, What};
 use crate::rows::{Counts, DataPhase, Rows, TakeRows, Termination, Transaction, WindowCounts};
 use beside::Beside;
 pub use pcix::PciX;
@@ -439,11 +439,6 @@ impl Protocol {
         let because = (self.state != State::Done).then_some(Termination::Truncated);
         self.close(self.last_stamp, self.clk, self.last_clock_in_window_before, because);
         self.forget_pending();
-    }
-
-    /// The problems found since this was last asked for.
-    pub fn take_problems(&mut self) -> Problems {
-        std::mem::take(&mut self.rows.problems)
     }
 
     /// Gives away the rows that will not change any more; how many bytes they were.

@@ -16,8 +16,6 @@ pub(super) struct Beside {
     pub serr_unknown: u64,
     /// C/BE# high: the lane is disabled in a data phase.
     disabled: [u64; 8],
-    /// Any of them.
-    some_disabled: u64,
 }
 
 impl Beside {
@@ -39,7 +37,6 @@ impl Beside {
                     plane = block.plane(byte);
                 }
                 *disabled = block.line_of(plane, bit.mask.leading_zeros(), bit.flip);
-                beside.some_disabled |= *disabled;
             }
         }
         beside
@@ -54,9 +51,6 @@ impl Beside {
     /// Byte lanes that are disabled in the data phases `low`, of the upper four in those of `high`.
     #[inline(always)]
     pub fn disabled_lanes(&self, low: u64, high: u64) -> u64 {
-        if (low | high) & self.some_disabled == 0 {
-            return 0;
-        }
         let (lower, upper) = self.disabled.split_at(4);
         let count = |lanes: &[u64], phases: u64| -> u32 { lanes.iter().map(|lane| (lane & phases).count_ones()).sum() };
         u64::from(count(lower, low) + if high == 0 { 0 } else { count(upper, high) })

@@ -124,22 +124,20 @@ impl Protocol {
         let undecoded = if has_devsel { before_claim } else { 0 };
         row.devsel_clks = (claim != 0 && !claim_unknown).then(|| claim.trailing_zeros() - start);
 
+        // How it ends is different from one to the next: to guess the way takes longer than to go all of them.
         let stopped = irdy & word.stop;
-        row.termination = if stopped != 0 {
-            let clock = stopped.trailing_zeros();
-            let at = |map: u64| map >> clock & 1 != 0;
-            let devsel_known = has_devsel && !at(block.maybe(layout.devsel_unknown));
-            how_stopped(at(trdy), devsel_known, at(word.devsel), data & below(clock) != 0)
-        } else if ends_well {
-            if layout.stop.is_some() { Termination::Completion } else { Termination::Unknown }
-        } else {
-            let unclaimed = match (has_devsel, layout.stop.is_some()) {
-                (true, _) => claim == 0 && !claim_unknown,
-                (false, true) => trdy | word.stop & mask == 0,
-                (false, false) => false,
-            };
-            if unclaimed { Termination::MasterAbort } else { Termination::Unknown }
+        let clock = stopped.trailing_zeros() % 64;
+        let at = |map: u64| map >> clock & 1 != 0;
+        let devsel_known = has_devsel && !at(block.maybe(layout.devsel_unknown));
+        let by_target = how_stopped(at(trdy), devsel_known, at(word.devsel), data & below(clock) != 0);
+        let completed = if layout.stop.is_some() { Termination::Completion } else { Termination::Unknown };
+        let unclaimed = match (has_devsel, layout.stop.is_some()) {
+            (true, _) => claim == 0 && !claim_unknown,
+            (false, true) => trdy | word.stop & mask == 0,
+            (false, false) => false,
         };
+        let left = if unclaimed { Termination::MasterAbort } else { Termination::Unknown };
+        row.termination = [[left, completed], [by_target; 2]][usize::from(stopped != 0)][usize::from(ends_well)];
         let gave_up = row.termination == Termination::Unknown && stopped == 0 && !ends_well && layout.stop.is_some();
 
         let stop = stopped & !trdy;

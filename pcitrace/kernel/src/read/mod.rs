@@ -56,8 +56,19 @@ fn open_file(path: &Path, how: &How) -> Result<Capture> {
     let wrong = |what: &str| Err(Error::format(path, format!("{what}; {FORMATS}")));
     let plain = Text::new(path, false);
     let head = begin(&plain)?;
-    let is_text = |head: &[u8]| head.starts_with(UTF8_MARK) || head.trim_ascii_start().starts_with(b"$");
-    if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+    let is_zip = head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06");
+    let (text, head) = if head.starts_with(GZIP_MAGIC) {
+        let text = Text::new(path, true);
+        let head = begin(&text)?;
+        (text, head)
+    } else {
+        (plain, head)
+    };
+    let is_vcd = head.strip_prefix(UTF8_MARK).unwrap_or(&head).trim_ascii_start().starts_with(b"$");
+    if how.timescale.is_some() && !is_vcd {
+        return wrong("is no VCD; only of a VCD the timescale can be given");
+    }
+    if is_zip {
         let archive = Archive::open(path)?;
         if archive.member("version").is_some() || archive.member("metadata").is_some() {
             return sigrok::open(archive, how.device);
@@ -72,34 +83,32 @@ fn open_file(path: &Path, how: &How) -> Result<Capture> {
         }
         return wrong("is a zip, but holds neither sigrok's `metadata` nor DSView's `header`");
     }
-    let (text, head) = if head.starts_with(GZIP_MAGIC) {
-        let text = Text::new(path, true);
-        let head = begin(&text)?;
-        (text, head)
-    } else {
-        (plain, head)
-    };
-    if how.timescale.is_some() && !is_text(&head) {
-        return wrong("is no VCD; only of a VCD the timescale can be given");
-    }
     if head.is_empty() {
         wrong("is empty")
-    } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+    } else if is_utf16(&head) {
         wrong("is text in UTF-16; save it as UTF-8")
-    } else if let Some(rest) = head.strip_prefix(UTF8_MARK) {
+    } else if head.starts_with(UTF8_MARK) {
         let text = text.skipping(UTF8_MARK.len() as u64);
-        if rest.trim_ascii_start().starts_with(b"$") { vcd::open(text, how.timescale) } else { csv::open(text) }
+        if is_vcd { vcd::open(text, how.timescale) } else { csv::open(text) }
     } else if head.starts_with(saleae::MAGIC) {
         saleae::open(path)
     } else if waveform::is_fst(&head) || waveform::is_ghw(&head) {
         waveform::open(text)
-    } else if head.trim_ascii_start().starts_with(b"$") {
+    } else if is_vcd {
         vcd::open(text, how.timescale)
     } else if head.iter().any(|&c| c < b' ' && !c.is_ascii_whitespace()) {
         wrong("is not a capture")
     } else {
         csv::open(text)
     }
+}
+
+/// It says so, or every other byte of its begin is 0.
+fn is_utf16(head: &[u8]) -> bool {
+    let begin = head.as_chunks::<2>().0;
+    let begin = &begin[..begin.len().min(16)];
+    let is_ascii = |high: usize| !begin.is_empty() && begin.iter().all(|pair| pair[high] == 0 && pair[1 - high] != 0);
+    head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") || is_ascii(0) || is_ascii(1)
 }
 
 /// The first bytes of a file.

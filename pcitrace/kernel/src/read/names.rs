@@ -5,6 +5,18 @@ use std::collections::{HashMap, HashSet};
 /// Notes on names, at most; the last one says how many more there would be.
 const MOST_NOTES: usize = 8;
 
+/// Bytes of the names of all nets: those of a small file are long where long scopes are nested deep.
+const MOST_BYTES: usize = 128 << 20;
+
+/// Adds to the bytes of all names so far; what is wrong where they are too many.
+pub fn count_bytes(so_far: &mut usize, name: &str) -> Result<(), String> {
+    *so_far += name.len();
+    if *so_far <= MOST_BYTES {
+        return Ok(());
+    }
+    Err(format!("the names of its nets, with their scopes, take more than {} MiB", MOST_BYTES >> 20))
+}
+
 /// Numbers the names that repeat, `NC@1`, `NC@2`, in the order of the channels, and says so. None of them keeps its name:
 /// of two channels called `FRAME#` nobody can tell which one is meant.
 pub fn number_repeated<'a>(names: impl IntoIterator<Item = &'a mut String>) -> Vec<String> {

@@ -44,8 +44,11 @@ pub fn open(archive: Archive, wanted: usize) -> Result<Capture> {
     let device = devices.clone().nth(wanted).ok_or_else(|| {
         wrong("metadata", "no logic channels (no capturefile); an analog-only session holds no bus".into())
     })?;
-    let captures = devices.count();
     let stem = device.get("capturefile").unwrap_or_default();
+    if devices.clone().filter(|other| other.get("capturefile") == Some(stem)).count() > 1 {
+        return Err(wrong("metadata", format!("several devices have the same capturefile={stem}; save it again")));
+    }
+    let captures = devices.count();
 
     let unit: usize = match device.get("unitsize").map(|text| text.trim().parse()) {
         Some(Ok(unit @ 1..=4096)) => unit,
@@ -66,9 +69,9 @@ pub fn open(archive: Archive, wanted: usize) -> Result<Capture> {
     // Channels without a bit in the samples: sigrok shows them without values, too.
     let mut beyond = Vec::new();
     for (key, name) in device.entries() {
-        let Some(number) = key.strip_prefix("probe").and_then(|digits| digits.parse::<usize>().ok()) else {
-            continue;
-        };
+        let Some(digits) = key.strip_prefix("probe") else { continue };
+        // What is no number fits nowhere.
+        let number = digits.parse().unwrap_or(usize::MAX);
         if number > 8 * unit && is_unnamed(name) {
             beyond.push(name.to_owned());
             continue;
@@ -116,16 +119,19 @@ fn is_unnamed(name: &str) -> bool {
 
 /// `stem`, or `stem-1`, `stem-2` ... without a hole.
 fn sample_members(archive: &Archive, stem: &str) -> Result<Vec<Member>> {
-    if let Some(whole) = archive.member(stem) {
-        return Ok(vec![whole.clone()]);
-    }
     let mut numbered: BTreeMap<u64, &Member> = BTreeMap::new();
     for member in archive.members() {
         let number =
             member.name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')).and_then(|n| n.parse().ok());
-        if let Some(number) = number {
-            numbered.insert(number, member);
+        if let Some(number) = number
+            && let Some(other) = numbered.insert(number, member).or(archive.member(stem))
+        {
+            let what = format!("holds samples, and so does {}; which of them count cannot be told", other.name);
+            return Err(Error::format(archive.path(), what).within(&member.name));
         }
+    }
+    if let Some(whole) = archive.member(stem) {
+        return Ok(vec![whole.clone()]);
     }
     let missing = (1..).zip(numbered.keys()).find(|(expected, found)| expected != *found);
     match (numbered.is_empty(), missing) {

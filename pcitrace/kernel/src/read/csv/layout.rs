@@ -7,6 +7,7 @@ use super::rows::cells;
 use super::timed;
 use crate::read::ini;
 use crate::read::names::number_repeated;
+use std::collections::BTreeSet;
 
 #[derive(Debug, PartialEq)]
 pub struct Layout {
@@ -58,11 +59,17 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
             if let Some((key, value)) = comment.split_once(':') {
                 let key = key.trim().to_ascii_lowercase();
                 if key.starts_with("channels (") {
-                    names = Some(value.split(',').map(|name| name.trim().into()).collect());
+                    let stated = value.split(',').map(|name| name.trim().into()).collect();
+                    if names.replace(stated).is_some_and(|before| Some(before) != names) {
+                        return wrong("the channels are stated twice, and not the same; export the file again".into());
+                    }
                 } else if key == "samplerate" || key == "sample rate" {
                     let rate = ini::parse_rate(value).filter(|&hz| hz > 0.0);
                     if rate.is_none() {
                         return wrong(format!("`{}` is not a positive rate", value.trim()));
+                    }
+                    if rate_hz.is_some_and(|before| Some(before) != rate) {
+                        return wrong("the rate is stated twice, and not the same; export the file again".into());
                     }
                     rate_hz = rate;
                 }
@@ -112,6 +119,15 @@ fn finish(
         None => None,
     };
     let first = usize::from(time.is_some());
+    if let (Some(names), Some(labels)) = (&names, &labels) {
+        // Labels may be types; where they are the names, who moves columns about moves them, and the comment stays.
+        let labels = || labels[first..].iter().take(names.len());
+        let are_names = labels().collect::<BTreeSet<_>>() == names.iter().collect();
+        let moved = labels().zip(names).find(|(label, name)| are_names && label != name);
+        if let Some((label, name)) = moved {
+            return Err(format!("the column `{label}` stands where the comment has `{name}`; correct the comment"));
+        }
+    }
     let names = match (names, labels) {
         (Some(names), _) => names,
         (None, Some(labels)) => labels[first..].to_vec(),
@@ -209,6 +225,15 @@ mod tests {
         assert!(wrong("Time,A\n0,1\n").1.contains("has no unit"));
         assert!(wrong("samples,A\n1,1\n").1.contains("holds sample numbers"));
         assert!(wrong("A,B\n0,1,1\n").1.starts_with("3 cells"));
+        let stated = "; Channels (2/2): A, B\n; Samplerate: 1 MHz\n";
+        assert_eq!(
+            wrong(&format!("{stated}B,A\n0,1\n")),
+            (4, "the column `B` stands where the comment has `A`; correct the comment".into())
+        );
+        assert!(wrong(&format!("{stated}; Samplerate: 2 MHz\nA,B\n0,1\n")).1.contains("rate is stated twice"));
+        assert!(wrong(&format!("{stated}; Channels (2/2): B, A\n0,1\n")).1.contains("channels are stated twice"));
+        assert!(find(format!("{}logic,logic\n0,1\n", stated.replace('B', "logic")).as_bytes(), true).is_ok());
+        assert!(find(format!("{stated}{stated}A,B\n0,1\n").as_bytes(), true).is_ok());
         assert!(wrong("; Samplerate: 0 Hz\nA\n1\n").1.contains("not a positive rate"));
         assert_eq!(wrong("hello\nworld\n"), (2, "`world` is not a row of samples; is this a capture?".into()));
     }

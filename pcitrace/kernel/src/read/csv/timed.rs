@@ -171,31 +171,58 @@ impl Times {
     }
 }
 
-/// `2026-11-21T15:00:00.123456789+00:00` as seconds since 1970 and picoseconds. Ref: ISO 8601; days as in the Gregorian
-/// calendar.
+/// `2026-11-21T15:00:00.123456789+00:00` as seconds since 1970 and picoseconds, of UTC where it says how far it is ahead: that
+/// may change within a capture. Ref: ISO 8601; days as in the Gregorian calendar.
 fn parse_date(cell: &[u8]) -> Option<(i64, i64)> {
     let text = std::str::from_utf8(cell).ok()?;
     let (date, time) = text.split_once(['T', ' '])?;
     let mut fields = date.splitn(3, '-').map(|field| field.parse::<u32>().ok());
     let (year, month, day) = (i64::from(fields.next()??), i64::from(fields.next()??), i64::from(fields.next()??));
-    // What is behind the time of day is `Z` or how far the local time is ahead; it is the same in all rows.
-    let zone = time.find(['Z', '+', '-']).unwrap_or(time.len());
-    let mut fields = time[..zone].splitn(3, ':');
+    let (time, zone) = time.split_at(time.find(['Z', '+', '-']).unwrap_or(time.len()));
+    let mut fields = time.splitn(3, ':');
     let (hour, minute) = (fields.next()?.parse::<u8>().ok()?, fields.next()?.parse::<u8>().ok()?);
     let second = parse_time(fields.next()?.as_bytes(), PS_PER_SECOND as i64)?;
+    let ps = PS_PER_SECOND as i64;
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    // Of a leap second there is one more.
     if !(1970..=9999).contains(&year)
         || !(1..=12).contains(&month)
-        || !(1..=31).contains(&day)
+        || !(1..=days).contains(&day)
         || hour > 23
         || minute > 59
+        || second >= 61 * ps
     {
         return None;
     }
     // Years begin in March here, so that the leap day is the last of one.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 719_469;
-    let ps = PS_PER_SECOND as i64;
-    Some((days * 86_400 + i64::from(hour) * 3600 + i64::from(minute) * 60 + second / ps, second % ps))
+    let local = days * 86_400 + i64::from(hour) * 3600 + i64::from(minute) * 60 + second / ps;
+    Some((local - parse_zone(zone)?, second % ps))
+}
+
+/// How many seconds `+01:00`, `+0100` or `+01` is ahead of UTC; 0 for `Z`, and where nothing is said.
+fn parse_zone(text: &str) -> Option<i64> {
+    let (sign, ahead) = match text.as_bytes() {
+        [] | [b'Z'] => return Some(0),
+        [b'-', ahead @ ..] => (-1, ahead),
+        [_, ahead @ ..] => (1, ahead),
+    };
+    let (hours, minutes) = match *ahead {
+        [a, b] => ([a, b], [b'0'; 2]),
+        [a, b, c, d] | [a, b, b':', c, d] => ([a, b], [c, d]),
+        _ => return None,
+    };
+    let two = |[a, b]: [u8; 2]| {
+        (a.is_ascii_digit() && b.is_ascii_digit()).then(|| i64::from(a - b'0') * 10 + i64::from(b - b'0'))
+    };
+    let (hours, minutes) = (two(hours)?, two(minutes)?);
+    (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
 /// A decimal number times `scale`, rounded; exact where written without an exponent.
@@ -262,9 +289,28 @@ mod tests {
         assert_eq!(read(b'.', &dates), [Some(0), Some(1_000), Some(day + 1_000)]);
         assert_eq!(parse_date(b"1970-01-01T00:00:00Z"), Some((0, 0)));
         assert_eq!(parse_date(b"2026-11-21T15:00:00.5Z"), Some((1_795_273_200, 500_000_000_000)));
-        for bad in ["2026-13-01T00:00:00Z", "2026-11-21", "15:00:00", "2026-11-21Tnoon"] {
+        for bad in ["2026-13-01T00:00:00Z", "2026-11-21", "15:00:00", "2026-11-21Tnoon", "2026-02-29T00:00:00Z"] {
             assert_eq!(parse_date(bad.as_bytes()), None, "{bad}");
         }
+        for bad in
+            ["2026-11-21T00:00:61Z", "2026-11-21T00:00:00+1", "2026-11-21T00:00:00+24:00", "2026-11-21T00:00:00+0é0"]
+        {
+            assert_eq!(parse_date(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_put_on_within_a_capture_says_so() {
+        let mut times = Times { scale: 1_000_000_000_000, decimal: b'.', first: None };
+        let cells = [
+            "2026-03-29T01:59:59.9+01:00",
+            "2026-03-29T03:00:00+0200",
+            "2026-03-28T20:30:00.5-04:30",
+            "2026-03-29T01:00:01Z",
+        ];
+        let read: Vec<_> = cells.iter().map(|cell| times.read(cell.as_bytes())).collect();
+        let tenth = 100_000_000_000;
+        assert_eq!(read, [Some(0), Some(tenth), Some(6 * tenth), Some(11 * tenth)]);
     }
 
     #[test]

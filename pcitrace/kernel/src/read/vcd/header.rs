@@ -1,9 +1,9 @@
 //! The declarations of a VCD: time unit, nets and the names they have.
 //! Ref: IEEE Std 1364-2005 section 18.2.3.
 
-use super::scan::{NetLimb, Tokens, Wrong, show};
+use super::scan::{NetLimb, Tokens, Wrong, refuse_zeros, show};
 use crate::capture::Channel;
-use crate::read::names::number_repeated;
+use crate::read::names::{count_bytes, number_repeated};
 use std::collections::HashMap;
 
 /// Far deeper than any design, and names stay short.
@@ -83,12 +83,14 @@ impl Nets {
 
 /// Parses `text`, which ends with `$enddefinitions $end`. A time unit that is given (like `10 ns`) wins over the file's.
 pub fn parse(text: &[u8], timescale: Option<&str>) -> Result<Header, Wrong> {
+    refuse_zeros(text)?;
     let mut tick = None;
     let mut scopes: Vec<String> = Vec::new();
     let mut channels = Vec::new();
     let mut channel_nets = Vec::new();
     let mut nets = Nets::new();
     let mut by_name: HashMap<String, usize> = HashMap::new();
+    let mut name_bytes = 0;
     let mut tokens = Tokens { text, at: 0 };
     while let Some(at) = tokens.next_start() {
         let wrong = |what: String| Wrong { at, what };
@@ -132,6 +134,7 @@ pub fn parse(text: &[u8], timescale: Option<&str>) -> Result<Header, Wrong> {
                     continue;
                 }
                 let name = full_name(&scopes, &var.name);
+                count_bytes(&mut name_bytes, &name).map_err(wrong)?;
                 // One net may be declared under one name again.
                 if by_name.insert(name.clone(), net) != Some(net) {
                     channels.push(Channel { name, width: var.width });
@@ -142,21 +145,24 @@ pub fn parse(text: &[u8], timescale: Option<&str>) -> Result<Header, Wrong> {
             _ => {}
         }
     }
+    let mut notes = number_repeated(channels.iter_mut().map(|channel: &mut Channel| &mut channel.name));
     if let Some(given) = timescale {
-        let unit = parse_timescale(given.replace(' ', "").as_bytes());
-        tick = Some(unit.ok_or_else(|| Wrong {
+        let unit = parse_timescale(given.replace(' ', "").as_bytes()).ok_or_else(|| Wrong {
             at: 0,
             what: format!(
                 "the timescale {given:?} that was given is not a number and a unit from s to as, like `1 ns`"
             ),
-        })?);
+        })?;
+        if let Some((number, parts)) = tick.filter(|&stated| stated != unit) {
+            notes.push(format!("its `$timescale` is {number}/{parts} s, but {given} was given: that was taken"));
+        }
+        tick = Some(unit);
     }
     let tick = tick.ok_or_else(|| Wrong {
         at: 0,
         what: "there is no `$timescale` (like `$timescale 1 ns $end`), so times have no unit; give it with --timescale"
             .into(),
     })?;
-    let notes = number_repeated(channels.iter_mut().map(|channel: &mut Channel| &mut channel.name));
     Ok(Header { tick, channels, channel_nets, nets, notes })
 }
 

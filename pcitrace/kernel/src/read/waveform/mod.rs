@@ -10,12 +10,13 @@ mod guard;
 use super::text::Text;
 use crate::capture::{Capture, Changes, Channel, Data, Limb, Signal};
 use crate::error::{Error, Result};
-use crate::read::names::number_repeated;
+use crate::read::names::{count_bytes, number_repeated};
 use flate2::bufread::MultiGzDecoder;
 use guard::{aside, guarded};
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use wellen::{Hierarchy, ItemRef, LoadOptions, SignalEncoding, SignalRef, SignalSource, SignalValueRef, viewers};
 
@@ -117,8 +118,9 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
     let mut channels = Vec::new();
     let mut signals = Vec::new();
     let mut by_name = HashMap::new();
+    let mut name_bytes = 0;
     // Depth first, in the order of the file: what is still to be seen, and the path to it.
-    let mut items: Vec<(ItemRef, String, usize)> = hierarchy.items().map(|item| (item, String::new(), 0)).collect();
+    let mut items: Vec<(ItemRef, Rc<str>, usize)> = hierarchy.items().map(|item| (item, "".into(), 0)).collect();
     items.reverse();
     while let Some((item, path, depth)) = items.pop() {
         let var = match item {
@@ -130,7 +132,7 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
                     ));
                 }
                 let scope = &hierarchy[scope];
-                let path = join(&path, scope.name(hierarchy));
+                let path: Rc<str> = join(&path, scope.name(hierarchy)).into();
                 let first = items.len();
                 items.extend(scope.items(hierarchy).map(|item| (item, path.clone(), depth + 1)));
                 items[first..].reverse();
@@ -145,6 +147,7 @@ fn channels(hierarchy: &Hierarchy) -> std::result::Result<(Vec<Channel>, Vec<Sig
             let (msb, lsb) = (index.msb(), index.lsb());
             name += &if msb == lsb { format!("[{msb}]") } else { format!("[{msb}:{lsb}]") };
         }
+        count_bytes(&mut name_bytes, &name)?;
         let signal = var.signal_ref();
         // One net may be declared under one name again.
         if by_name.insert(name.clone(), signal) != Some(signal) {
