@@ -175,7 +175,7 @@ def test_a_clock_that_steps_is_two_lines() -> None:
         ("nuttcp-udp.txt", "nuttcp", "sent", 8392),
         ("np.out", "nptcp", "latency_us", 11.5),
         ("ping-64.txt", "ping", "latency_us", 7.0),
-        ("ping-D.txt", "ping", "latency_us", 45.0),
+        ("ping-D.txt", "ping", "received", 5),
         ("irtt.json.gz", "irtt", "sent", 99),
     ],
 )
@@ -183,6 +183,15 @@ def test_what_other_programs_wrote(file: str, kind: str, name: str, value: float
     [result] = network.of_paths([OUTPUTS / file]).results
     assert result.kind == kind
     assert result.parameters[name].value == pytest.approx(value, rel=0.02)
+
+
+def test_five_pings_tell_no_latency_six_do(tmp_path: Path) -> None:
+    text = (OUTPUTS / "ping-D.txt").read_text()
+    assert network.of_paths([OUTPUTS / "ping-D.txt"])["ping"].parameters["latency_us"].value is None
+    line = "[1795353902.999198] 64 bytes from 10.9.9.2: icmp_seq=6 ttl=64 time=0.045 ms\n"
+    (tmp_path / "six.txt").write_text(text.replace("\n\n---", f"\n{line}\n---"))
+    found = network.of_paths([tmp_path / "six.txt"])["ping"].parameters["latency_us"]
+    assert found.value == pytest.approx(45, abs=0.5)
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in OUTPUTS.iterdir()))

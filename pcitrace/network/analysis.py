@@ -128,7 +128,8 @@ def _point(one: Measurement, point: Point, compared: Mapping[int, Clock], findin
     if one.kind in ASKING:
         nodes = {flow.source for flow in point.flows if flow.to == 0} | set(point.counts)
         nodes = nodes or {flow.to for flow in point.flows if flow.source == 0}
-        loops = tuple(loop_result(point, node) for node in sorted(nodes))
+        step = next((clock.ours_step_ns for clock in compared.values()), None)
+        loops = tuple(loop_result(point, node, step) for node in sorted(nodes))
         parameters = _asked(point, flows, loops)
     else:
         parameters = _streamed(one.wire, point, flows, compared)
@@ -156,9 +157,10 @@ def _asked(point: Point, flows: Sequence[FlowResult], loops: Sequence[LoopResult
             "latency_us", loops[0].delay.median_us, loops[0].delay.n, "round trip, median"
         )
         return parameters | _widths(loops[0].width, loops[0].delay.peaks)
-    return parameters | _widths(
-        "several nodes answer: each has its own distribution" if loops else "no loop was measured"
-    )
+    why = "several nodes answer: each has its own distribution" if len(loops) > 1 else "no loop was measured"
+    if len(loops) == 1:
+        why = loops[0].undelayed
+    return parameters | {"latency_us": unknown("latency_us", why)} | _widths(why)
 
 
 def _streamed(
@@ -291,9 +293,9 @@ def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Paramet
         findings.append(why)
         names = ("intercept_us", "slope_us_per_byte", "step_bytes", "step_us")
         return {name: unknown(name, why, best.n) for name in names}
-    if best.widened > 1:
+    if best.scatter > 1:
         findings.append(
-            f"the medians scatter {best.widened:.3g} times as much about the line as their errors say; "
+            f"the medians scatter {best.scatter:.3g} times as much about the line as their errors say; "
             "the line's errors are widened by that"
         )
     if latency.bend is not None:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from pcitrace.errors import FitError
 from pcitrace.network.logs import FARTHEST_NS
+from pcitrace.network.sizes import clock_step
 
 __all__ = ["LARGEST_DRIFT_PPM", "Clock", "Segment", "fit", "of_summary"]
 
@@ -89,12 +90,16 @@ class Clock:
     segments : tuple of Segment
         One, or one more than steps were seen.
     exchanges : int
+    ours_step_ns, step_ns : int or None
+        Steps in which our clock and the peer's are read; None where nothing tells them.
     """
 
     node: int
     method: str
     segments: tuple[Segment, ...]
     exchanges: int
+    ours_step_ns: int | None = None
+    step_ns: int | None = None
 
     @property
     def bound_us(self) -> float:
@@ -183,7 +188,8 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
     cuts = [0, *steps, times.shape[1]]
     make = _hull if method == "hull" else _midpoints
     segments = tuple(_segment(times[:, a:b], make) for a, b in itertools.pairwise(cuts))
-    return Clock(node, method, segments, len(exchanges))
+    ours, theirs = (clock_step(np.concatenate([times[a], times[b]])) for a, b in ((0, 3), (1, 2)))
+    return Clock(node, method, segments, len(exchanges), ours, theirs)
 
 
 def of_summary(said: Mapping[str, Any]) -> Clock:

@@ -108,6 +108,8 @@ class LoopResult:
         Of whole loops, the asking host's clock.
     width : Width or str
     asked, answered : int or None
+    undelayed : str
+        Why there is no delay, where there is none.
     """
 
     node: int
@@ -115,6 +117,7 @@ class LoopResult:
     width: Width | str
     asked: int | None
     answered: int | None
+    undelayed: str = ""
 
 
 def flow_result(
@@ -147,7 +150,7 @@ def flow_result(
     if len(timed.arrival_ns) < len(found.arrival_ns):
         untimed = untimed or STEPPED
     arrived = None if untimed else _spacing(found.arrival_ns, arrivals)
-    step = max(clock_step(found.arrival_ns), 1) / 1e3
+    step, shared, readings = _step_us(found, flow, clocks)
     return FlowResult(
         flow,
         counts,
@@ -161,21 +164,24 @@ def flow_result(
         ),
         _next_us(found),
         None if sent is None else _spacing(sent.send_ns, arrivals),
-        None if delays is None else delay(delays, step),
+        None if delays is None else delay(delays, step, shared_us=shared),
         None if delays is None or arrivals in (None, "regular") else _rested(delays, timed),
         0.0 if delays is None else _clock_sigma_us(timed, flow, clocks),
-        why or _width(delays, step, timed, arrivals),
+        why or _width(delays, step, readings, arrivals),
         None if received is None else order(found.sequence, found.extents),
         None if untimed else delay(differences_us(found.arrival_ns), step),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
         "" if arrived is not None else untimed or "fewer than two frames of a stream have a time of arrival",
-        why or f"{len(found.delay_ns)} frames arrived: a latency needs three",
+        why or f"{len(found.delay_ns)} frames arrived: a latency needs six",
         tuple(findings),
     )
 
 
-def loop_result(point: Point, node: int) -> LoopResult:
-    """Return the round trips between node 0 and one that answers."""
+def loop_result(point: Point, node: int, step_ns: int | None = None) -> LoopResult:
+    """Return the round trips between node 0 and one that answers.
+
+    `step_ns` is that of the clock of node 0, where anything else tells it than the loops.
+    """
     out = point.requests or next((flow for flow in point.flows if flow.source == 0 and flow.to == node), None)
     back = next((flow for flow in point.flows if flow.source == node and flow.to == 0), None)
     if node in point.counts:
@@ -183,23 +189,31 @@ def loop_result(point: Point, node: int) -> LoopResult:
         loops = np.repeat(low + point.bin_ns / 2, count) / 1e3
         asked = None if out is None else out.stated.get("sent")
         step = point.bin_ns / 1e3
-        return LoopResult(node, delay(loops, step), _tried(loops, step, 1), asked, len(loops))
+        few = f"{len(loops)} loops: a latency needs six"
+        wide = _tried(loops, step, 1, in_order=False)
+        return LoopResult(node, delay(loops, step, in_order=False), wide, asked, len(loops), few)
     findings: list[str] = []
     requests = None if out is None else _log(point, 0, "sent", out, findings)
     answers = _log(point, 0, "received", back or Flow(0, node, 0, point.length_bytes), findings)
     if requests is None or answers is None:
         why = f"no log of requests and answers of node {node}"
-        stated = [None if one is None else one.stated.get(name) for one, name in ((out, "sent"), (back, "received"))]
-        return LoopResult(node, None, why, *stated)
+        asked, answered = (
+            None if one is None else one.stated.get(name) for one, name in ((out, "sent"), (back, "received"))
+        )
+        return LoopResult(node, None, why, asked, answered, why)
     # When the other host sent its answer need not be known: the clock of a loop is that of the host that asks.
     found = account(None, replace(answers, send_ns=answers.receive_ns))
     at = _found(requests.sequence, found.sequence)
     known = at >= 0
     loops_ns = found.arrival_ns[known] - requests.send_ns[at[known]]
-    step_sent, step_received = clock_step(requests.send_ns), clock_step(found.arrival_ns)
-    step = max(step_sent, step_received) / 1e3
+    left, came = clock_step(requests.send_ns), clock_step(found.arrival_ns)
+    if left is None and came is None and step_ns is None and len(loops_ns):
+        # Loops that are all alike, at regular times: the clock may be as coarse as all of these allow.
+        step_ns = math.gcd(int(loops_ns[0]), *np.abs(np.diff(requests.send_ns[:2])).tolist())
+    step = (max(left or 1, came or 1) if left or came else step_ns or 1) / 1e3
+    shared = 0.0 if left else step / math.sqrt(12)
     loops = loops_ns / 1e3
-    readings = 2 if step_sent == step_received else 1
+    readings = 2 if left == came else 1
     asked, answered = len(requests), int(known.sum())
     if out is not None and back is not None:
         # A damaged log hides loops that there were; the summary counted them.
@@ -207,7 +221,9 @@ def loop_result(point: Point, node: int) -> LoopResult:
         answered = max(answered, int(back.stated.get("received") or 0))
     # A request does not say which size it asked for.
     all_asked = asked if point.requests is None else None
-    return LoopResult(node, delay(loops, step), _tried(loops, step, readings), all_asked, answered)
+    few = f"{len(loops)} loops: a latency needs six"
+    wide = _tried(loops, step, readings)
+    return LoopResult(node, delay(loops, step, shared_us=shared), wide, all_asked, answered, few)
 
 
 def _log(point: Point, node: int, kind: str, flow: Flow, findings: list[str]) -> Log | None:
@@ -353,15 +369,30 @@ def _clock_sigma_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> 
     return math.hypot(*(clocks[node].sigma_us(at) for node in (flow.source, flow.to) if node != 0))
 
 
-def _width(delays: Floats | None, step: float, found: Account, arrivals: str | None) -> Width | str:
+def _step_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[float, float, int]:
+    """Return the coarser step of both clocks, what all delays share of it, and how many of the two readings of a delay
+    are spread over it.
+
+    Where the readings themselves do not tell a step, those that compared the clocks do. Frames that leave at regular
+    times all lie alike in the step of their clock: that spreads no delay, and moves them all.
+    """
+    ours = next((clock.ours_step_ns for clock in clocks.values() if clock.ours_step_ns is not None), None)
+    known = {0: ours} | {node: clock.step_ns for node, clock in clocks.items()}
+    came, left = clock_step(found.arrival_ns), clock_step(found.departure_ns)
+    left_at = left or known.get(flow.source) or 1
+    step = max(came or known.get(flow.to) or 1, left_at)
+    shared = left_at / math.sqrt(12) if left is None else 0.0
+    return step / 1e3, shared / 1e3, 2 if min(came or 1, left or 1) >= step / 2 else 1
+
+
+def _width(delays: Floats | None, step: float, readings: int, arrivals: str | None) -> Width | str:
     if arrivals is None or delays is None:
         return "round trips: the width is that of the loops"
-    readings = 2 if clock_step(found.departure_ns) >= 1000 * step / 2 else 1
     return _tried(delays, step, readings)
 
 
-def _tried(values: Floats, step: float, readings: int) -> Width | str:
+def _tried(values: Floats, step: float, readings: int, *, in_order: bool = True) -> Width | str:
     try:
-        return width(values[:: max(1, len(values) // SAMPLE)], max(step, 0.001), readings)
+        return width(values[:: max(1, len(values) // SAMPLE)], max(step, 0.001), readings, in_order=in_order)
     except FitError as error:
         return str(error)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pcitrace.errors import FitError
+from pcitrace.network.delays import COARSE_US
 from pcitrace.network.flows import FlowResult, LoopResult
 from pcitrace.network.lines import Bend, LatencyLine, Step, bend, line, step
 from pcitrace.network.sizes import STATISTICS
@@ -90,7 +91,7 @@ def of_points(
     -------
     Latency
     """
-    rows, legs = [], []
+    rows, legs, coarse_us = [], [], 0.0
     for length, one in found:
         if one.delay is None:
             continue
@@ -98,6 +99,7 @@ def of_points(
         for name in STATISTICS:
             row[f"{name}_us"], row[f"{name}_sigma_us"] = one.delay.statistic(name)
         row |= {"least_us": one.delay.least_us, "p999_us": one.delay.p999_us}
+        coarse_us = max(coarse_us, one.delay.step_us if one.delay.alike else 0.0)
         rows.append(row)
         legs.append(_legs(kind, request_bytes, length))
     padded = max(0, LEAST_USER_BYTES - header_bytes)
@@ -110,7 +112,7 @@ def of_points(
     ]
     table = pd.DataFrame(rows, columns=columns)
     sizes = np.array(legs, dtype=np.float64).reshape(len(rows), len(_legs(kind, request_bytes, 0)))
-    return _fitted(table, np.maximum(sizes, padded), padded, _how(kind, request_bytes))
+    return _fitted(table, np.maximum(sizes, padded), padded, _how(kind, request_bytes), coarse_us)
 
 
 def _smooth(sigma: Floats) -> Floats:
@@ -141,22 +143,26 @@ def _how(kind: str, request_bytes: int | None) -> str:
     return "arrival minus departure, clocks compared"
 
 
-def _fitted(table: pd.DataFrame, legs: Floats, padded: int, how: str) -> Latency:
+def _fitted(table: pd.DataFrame, legs: Floats, padded: int, how: str, coarse_us: float) -> Latency:
     long = table["length_bytes"].to_numpy(np.float64) >= padded
-    sizes = legs[long]
     lines: dict[str, LatencyLine] = {}
     reason = "" if len(table) else "no time of any loop or frame is known"
     stepped, bent = None, None
     if not reason:
         for name in STATISTICS:
             values = table[f"{name}_us"].to_numpy(np.float64)[long]
-            sigma = _smooth(table[f"{name}_sigma_us"].to_numpy(np.float64)[long])
+            sigma = table[f"{name}_sigma_us"].to_numpy(np.float64)[long]
+            told = np.isfinite(sigma)
+            sizes, values, sigma = legs[long][told], values[told], _smooth(sigma[told])
             try:
                 lines[name] = line(sizes, values, sigma)
             except FitError as error:
                 reason = str(error)
                 continue
-            if name == STATISTICS[0]:
+            if name == STATISTICS[0] and coarse_us > COARSE_US:
+                why = f"the clock's own step of {coarse_us:g} us, over which the times do not scatter, looks like one"
+                stepped = Step(False, None, why)
+            elif name == STATISTICS[0]:
                 stepped, bent = _one_of(step(sizes, values, sigma), bend(sizes, values, sigma))
     return Latency(table, legs, lines, stepped, bent, how, reason)
 
