@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pcitrace.network import of_paths
 from pcitrace.network.delays import delay
 from pcitrace.network.lines import line
+from pcitrace.network.loss import loss_ratio
 from pcitrace.network.sizes import quantile
 from pcitrace.network.width import width
 
@@ -127,3 +128,32 @@ def test_the_width_is_that_of_the_peak_whichever_clock_is_coarse(coarse: str) ->
         pulls.append((found.sigma_us[0] - 0.4) / found.sigma_us[1])
     assert abs(np.mean(pulls)) < 0.35
     assert 0.7 < np.std(pulls) < 1.3
+
+
+def test_the_least_spacing_of_many_alike_is_no_less_than_theirs(tmp_path: Path) -> None:
+    """Of ten points that differ by chance alone the least one is too small."""
+    pulls = []
+    for seed in range(30):
+        points = [netlogs.Stream(100, 50.0, count=300) for _ in range(10)]
+        found = of_paths([netlogs.stream(tmp_path / str(seed), points, seed=seed)])["stream"].parameters["spacing_us"]
+        assert found.value is not None
+        pulls.append((found.value - 50) / (found.sigma or 0))
+    assert abs(np.mean(pulls)) < 0.6
+
+
+def test_the_least_spacing_of_different_ones_is_the_least(tmp_path: Path) -> None:
+    points = [netlogs.Stream(100, spacing, count=300) for spacing in (50.0, 20.0, 30.0)]
+    found = of_paths([netlogs.stream(tmp_path / "run", points)])["stream"].parameters["spacing_us"]
+    assert found.value == pytest.approx(20, abs=3 * (found.sigma or 0))
+    assert found.reason == "least of 3 points: 100 bytes every 50 us"
+
+
+def test_the_error_of_few_losses_is_that_of_their_interval() -> None:
+    """The root of a small count is too small an error: of one loss the truth may well be five."""
+    random = np.random.default_rng(2)
+    pulls = []
+    for _ in range(SEEDS):
+        lost = np.flatnonzero(random.random(10_000) < 3e-4)
+        found = loss_ratio(lost, 10_000)
+        pulls.append((found.value - 3e-4) / found.sigma)
+    assert np.std(pulls) < 1.2
