@@ -140,12 +140,12 @@ def _point(one: Measurement, point: Point, compared: Mapping[int, Clock], findin
 
 
 def _compared(one: Measurement, flow: Flow) -> npt.NDArray[np.int64] | None:
-    """Return when frames that compare clocks went the way of a flow; None where no port was paused."""
+    """Return when frames that compare clocks left and arrived on the way of a flow; None where no port was paused."""
     if not one.run.get("pauses"):
         return None
     if flow.source == 0 and flow.to in one.exchanges:
-        return np.asarray(one.exchanges[flow.to]["request_sent_ns"])
-    return np.empty(0, np.int64)
+        return np.stack([one.exchanges[flow.to][name] for name in ("request_sent_ns", "request_received_ns")])
+    return np.empty((2, 0), np.int64)
 
 
 def _asked(point: Point, flows: Sequence[FlowResult], loops: Sequence[LoopResult]) -> dict[str, Parameter]:

@@ -131,8 +131,8 @@ def flow_result(
 
     `arrivals` is how frames were planned; None in a test of round trips, whose width is that of the loops: fitting both
     ways as well would take most of the time.
-    `compared_ns`, where the port that it leaves by was paused: when frames that compare clocks were sent by the same
-    way.
+    `compared_ns`, where the port that it leaves by was paused: when frames that compare clocks left and arrived by the
+    same way.
     """
     findings: list[str] = []
     sent, received = (
