@@ -157,3 +157,97 @@ def test_the_error_of_few_losses_is_that_of_their_interval() -> None:
         found = loss_ratio(lost, 10_000)
         pulls.append((found.value - 3e-4) / found.sigma)
     assert np.std(pulls) < 1.2
+
+
+def test_clocks_that_are_decades_apart_lose_no_ns(tmp_path: Path) -> None:
+    """One counts from 1970, the other from when its host was started: a float of that difference is 256 ns off."""
+    points = [netlogs.Stream(100, 50.0, latency_us=30.0, sigma_us=0.01)]
+    folder = netlogs.stream(tmp_path / "run", points, clock=(1e4, 5.0))
+    near = of_paths([folder])["stream"]
+    far = of_paths([decades_later(folder)])["stream"]
+    for name in ("latency_us", "sigma_us", "spacing_us"):
+        one, other = near.parameters[name], far.parameters[name]
+        assert other.value == pytest.approx(one.value, abs=2e-3), name
+        assert other.sigma == pytest.approx(one.sigma, rel=0.2), name
+
+
+def decades_later(folder: Path) -> Path:
+    """Set the clock of node 1 to 1.7e18 ns later."""
+    for name, columns in (
+        ("p000-node1-received.npy", ("receive_ns",)),
+        ("node1-clock.npy", ("request_received_ns", "reply_sent_ns")),
+    ):
+        records = np.load(folder / name)
+        for column in columns:
+            records[column] += 1_700_000_000_000_000_123
+        np.save(folder / name, records)
+    return folder
+
+
+def test_a_clock_that_runs_apart_makes_no_steps(tmp_path: Path) -> None:
+    """300 ppm: seen in exchanges before and after, of which too few are apart to look like many steps."""
+    random = np.random.default_rng(4)
+    folder = netlogs.Folder(tmp_path / "run", {"kind": "stream", "sizes": [100], "spacing_us": 50.0})
+    sent, came = netlogs.sent_and_received(netlogs.Stream(100, 50.0), random)
+    came["receive_ns"] += netlogs.ahead_ns(came["receive_ns"], (0.0, 300.0))
+    folder.log(0, 0, "sent", sent)
+    folder.log(0, 1, "received", came)
+    folder.compare(1, netlogs.exchanges(random, 400, (0.0, 300.0), seconds=0.3))
+    found = of_paths([folder.write()])["stream"]
+    assert found.parameters["latency_us"].value is None
+    assert "runs apart" in found.findings[0]
+    assert "compared with no other" in found.parameters["spacing_us"].reason
+
+
+def test_where_a_clock_stepped_no_width_is_given(tmp_path: Path) -> None:
+    """Between two steps lie two exchanges: how far their comparison is off would be in the width."""
+    random = np.random.default_rng(4)
+    folder = netlogs.Folder(tmp_path / "run", {"kind": "stream", "sizes": [100], "spacing_us": 50.0})
+    sent, came = netlogs.sent_and_received(netlogs.Stream(100, 50.0, 4000, sigma_us=0.1), random)
+    exchanges = netlogs.exchanges(random, 40, (0.0, 0.0), seconds=0.2)
+    for times in (came["receive_ns"], exchanges["request_received_ns"], exchanges["reply_sent_ns"]):
+        times += 10**6 * (times > netlogs.START_NS + 10**8)
+    folder.log(0, 0, "sent", sent)
+    folder.log(0, 1, "received", came)
+    folder.compare(1, exchanges)
+    found = of_paths([folder.write()])["stream"].parameters
+    assert found["latency_us"].value == pytest.approx(30, abs=2 * (found["latency_us"].sigma or 0))
+    assert "stepped" in found["sigma_us"].reason
+    assert found["sigma_us"].value is None
+
+
+def test_one_late_frame_of_a_regular_stream_makes_no_coarse_clock(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    folder = netlogs.Folder(tmp_path / "run", {"kind": "stream", "sizes": [100], "spacing_us": 50.0})
+    sent, came = netlogs.sent_and_received(netlogs.Stream(100, 50.0, sigma_us=0.1), random)
+    for log, columns in ((sent, ("send_ns",)), (came, ("send_ns", "receive_ns"))):
+        for column in columns:
+            log[column][500:] += 50_000
+    folder.log(0, 0, "sent", sent)
+    folder.log(0, 1, "received", came)
+    folder.compare(1, netlogs.exchanges(random, 400, (0.0, 0.0)))
+    found = of_paths([folder.write()])["stream"].parameters
+    assert found["sigma_us"].value == pytest.approx(0.1, abs=0.01)
+    assert (found["latency_us"].sigma or 0) < 0.1
+
+
+def test_the_line_of_a_multicast_is_that_of_one_node(tmp_path: Path) -> None:
+    """Node 1 answers the first size only; without a summary, requests are those of every node."""
+    test = {"kind": "one-to-many", "sizes": [64, 512, 1500], "request_bytes": 64}
+    folder = netlogs.Folder(tmp_path / "run", test, hosts=3)
+    random = np.random.default_rng(1)
+    for point, size in enumerate((64, 512, 1500)):
+        out = netlogs.records(100, 64)
+        out["send_ns"] = netlogs.START_NS + np.cumsum(random.integers(200_000, 300_000, 100))
+        answers = []
+        for node in (1, 2) if point == 0 else (2,):
+            back = netlogs.records(100, size, stream=100 + node, node=node)
+            back["receive_ns"] = out["send_ns"] + 1000 * (20 * node + 0.02 * (64 + size)) + random.normal(0, 100, 100)
+            answers.append(back)
+        came = np.concatenate(answers)
+        folder.log(point, 0, "sent", out)
+        folder.log(point, 0, "received", came[np.argsort(came["receive_ns"], kind="stable")])
+    found = of_paths([folder.write()])["one-to-many"].parameters
+    assert found["slope_us_per_byte"].value == pytest.approx(0.02, abs=3 * (found["slope_us_per_byte"].sigma or 0))
+    assert "of node 2" in found["slope_us_per_byte"].reason
+    assert [found[name].value for name in ("sent", "received", "lost")] == [400, 400, 0]

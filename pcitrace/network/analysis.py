@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -174,7 +175,7 @@ def _streamed(
     n = counts["sent"] or 0
     parameters = {name: counted(name, counts[name], n, "no log and no summary tells it") for name in COUNTS}
     parameters["loss_ratio"] = _loss_ratio(flows, counts)
-    parameters |= _rates(wire, point, flows)
+    parameters |= _rates(wire, flows, compared)
     if len(flows) != 1:
         why = f"{len(flows)} streams: each has its own"
         return parameters | {"latency_us": unknown("latency_us", why)} | _widths(why)
@@ -231,21 +232,23 @@ def _loss_ratio(flows: Sequence[FlowResult], counts: Mapping[str, int | None]) -
     return measured("loss_ratio", (value, sigma), n, why)
 
 
-def _rates(wire: Wire, point: Point, flows: Sequence[FlowResult]) -> dict[str, Parameter]:
+def _rates(wire: Wire, flows: Sequence[FlowResult], compared: Mapping[int, Clock]) -> dict[str, Parameter]:
     """Return the throughput of all flows together, and the time between frames of a single one."""
     known = [(flow.spacing, flow.flow.length_bytes) for flow in flows if flow.spacing is not None]
     if not flows or len(known) < len(flows):
         why = next((flow.untimed for flow in flows if flow.untimed), "the stream is not described")
         return {name: unknown(name, why) for name in ("user_mbit_s", "wire_mbit_s", "spacing_us")}
     n = sum(one.intervals for one, _ in known)
+    own = any(flow.flow.to not in (0, *compared) for flow in flows)
+    why = "by the clock of the host that received, which was compared with no other" if own else ""
     user = [one.mbit_s(length) for one, length in known]
     taken = [one.mbit_s(float(wire.frame_bytes(length))) for one, length in known]
     parameters = {
-        name: measured(name, (sum(value for value, _ in parts), math.hypot(*(sigma for _, sigma in parts))), n)
+        name: measured(name, (sum(value for value, _ in parts), math.hypot(*(sigma for _, sigma in parts))), n, why)
         for name, parts in (("user_mbit_s", user), ("wire_mbit_s", taken))
     }
     if len(known) == 1:
-        parameters["spacing_us"] = measured("spacing_us", (known[0][0].mean_us, known[0][0].sigma_us), n)
+        parameters["spacing_us"] = measured("spacing_us", (known[0][0].mean_us, known[0][0].sigma_us), n, why)
     else:
         parameters["spacing_us"] = unknown("spacing_us", f"{len(known)} streams: each has its own", n)
     return parameters
@@ -269,8 +272,12 @@ def _widths(found: Width | str, peaks: Sequence[Peak] = ()) -> dict[str, Paramet
 def _latency(one: Measurement, points: Sequence[PointResult]) -> Latency | None:
     """Return latency against size; None for a test that has none."""
     if one.kind in ASKING:
-        first = [(point.length_bytes, point.loops[0]) for point in points if point.loops]
-        return of_points(one.kind, one.request_bytes, first, one.wire.header_bytes)
+        loops = [(point.length_bytes, loop) for point in points for loop in point.loops]
+        many = Counter(loop.node for _, loop in loops if loop.delay is not None)
+        node = max(sorted(many), key=lambda each: many[each], default=0)
+        mine = [(length, loop) for length, loop in loops if loop.node == node]
+        found = of_points(one.kind, one.request_bytes, mine, one.wire.header_bytes)
+        return found if len(many) < 2 else replace(found, one_way=f"of node {node}, {found.one_way}")
     single = [(point.length_bytes, point.flows[0]) for point in points if len(point.flows) == 1]
     spacings = {point.spacing_us for point in points}
     if len({length for length, _ in single}) < 2 or len(spacings) > 1:

@@ -54,14 +54,16 @@ GROUP, KEEP = 40, 4
 
 @dataclass(frozen=True)
 class Segment:
-    """Peer's clock = t + offset + drift (t - reference), t on ours, from a time on.
+    """Peer's clock = t + base + beside + drift (t - reference), t on ours, from a time on.
 
     Attributes
     ----------
     start_ns, end_ns : int
         First and last time of ours at which it was seen to be so.
     reference_ns : int
-    offset_us, offset_sigma_us : float
+    base_ns : int
+        Of all segments alike: clocks may be decades apart, of which a float tells no ns.
+    beside_us, offset_sigma_us : float
     drift_ppm, drift_sigma_ppm : float
         0 where the exchanges span too little time.
     bound_us : float
@@ -71,11 +73,17 @@ class Segment:
     start_ns: int
     end_ns: int
     reference_ns: int
-    offset_us: float
+    base_ns: int
+    beside_us: float
     offset_sigma_us: float
     drift_ppm: float
     drift_sigma_ppm: float
     bound_us: float
+
+    @property
+    def offset_us(self) -> float:
+        """By how much the peer's clock is ahead at the reference, as far as a float tells it."""
+        return self.base_ns / 1e3 + self.beside_us
 
 
 @dataclass(frozen=True)
@@ -110,13 +118,18 @@ class Clock:
     def findings(self) -> tuple[str, ...]:
         """The clock's steps, each by how much and when."""
         return tuple(
-            f"the clock of node {self.node} steps by {after.offset_us - _at(before, after.reference_ns):.3f} us "
+            f"the clock of node {self.node} steps by {after.beside_us - _at(before, after.reference_ns):.3f} us "
             f"at {(after.start_ns - self.segments[0].start_ns) / 1e9:.3f} s"
             for before, after in zip(self.segments, self.segments[1:], strict=False)
         )
 
+    @property
+    def base_ns(self) -> int:
+        """By how much the peer's clock is ahead of ours, roughly."""
+        return self.segments[0].base_ns
+
     def minus_ours_ns(self, peer_ns: Integers, ours_ns: Integers | None = None) -> Floats:
-        """Return by how much the peer's clock is ahead when it shows these times, in ns.
+        """Return by how much more than :attr:`base_ns` the peer's clock is ahead when it shows these times, in ns.
 
         Parameters
         ----------
@@ -125,11 +138,12 @@ class Clock:
             Our clock at nearly the same times, where it is known: what the peer's shows is not enough where it stepped
             back. NaN is returned between the last exchange before a step and the first one after it.
         """
+        like_ours_ns = peer_ns - np.int64(self.base_ns)
         if len(self.segments) == 1:
             which = np.zeros(len(peer_ns), np.int64)
         elif ours_ns is None:
             starts = np.array([one.start_ns + _at(one, one.start_ns) * 1e3 for one in self.segments[1:]])
-            which = np.searchsorted(starts, peer_ns, side="right")
+            which = np.searchsorted(starts, like_ours_ns, side="right")
         else:
             which = np.searchsorted([one.start_ns for one in self.segments[1:]], ours_ns, side="right")
             ends = np.array([*(one.end_ns for one in self.segments[:-1]), FARTHEST_NS])
@@ -138,8 +152,8 @@ class Clock:
         for number, one in enumerate(self.segments):
             mine = which == number
             drift = one.drift_ppm * 1e-6
-            since = (peer_ns[mine] - np.int64(one.reference_ns)).astype(np.float64) - one.offset_us * 1e3
-            out[mine] = one.offset_us * 1e3 + drift / (1 + drift) * since
+            since = (like_ours_ns[mine] - np.int64(one.reference_ns)).astype(np.float64) - one.beside_us * 1e3
+            out[mine] = one.beside_us * 1e3 + drift / (1 + drift) * since
         return out
 
     def sigma_us(self, at_ns: float) -> float:
@@ -180,14 +194,16 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
             f"node {node}: no exchange of clocks that is possible, of {len(exchanges)}: one-way times are not known"
         )
     steps = _steps(times)
-    if len(steps) >= max(SEVERAL, times.shape[1] / OFTEN):
+    if len(steps) >= max(SEVERAL, times.shape[1] / OFTEN) or (len(steps) > 1 and _apart(times)):
         raise FitError(
             f"node {node}: its clock steps {len(steps)} times in {times.shape[1]} exchanges, or runs apart from that "
             f"of node 0 by more than {LARGEST_DRIFT_PPM:g} ppm: one-way times are not known"
         )
     cuts = [0, *steps, times.shape[1]]
     make = _hull if method == "hull" else _midpoints
-    segments = tuple(_segment(times[:, a:b], make) for a, b in itertools.pairwise(cuts))
+    base = int(times[1, 0] - times[0, 0])
+    times[1:3] -= base
+    segments = tuple(_segment(times[:, a:b], base, make) for a, b in itertools.pairwise(cuts))
     ours, theirs = (clock_step(np.concatenate([times[a], times[b]])) for a, b in ((0, 3), (1, 2)))
     return Clock(node, method, segments, len(exchanges), ours, theirs)
 
@@ -199,6 +215,7 @@ def of_summary(said: Mapping[str, Any]) -> Clock:
         -FARTHEST_NS,
         FARTHEST_NS,
         int(said["reference_ns"]),
+        0,
         float(said["offset_us"]),
         float(said["offset_sigma_us"]),
         float(drift or 0.0),
@@ -209,8 +226,8 @@ def of_summary(said: Mapping[str, Any]) -> Clock:
 
 
 def _at(segment: Segment, ours_ns: float) -> float:
-    """Return the offset at a time of ours, in us."""
-    return segment.offset_us + segment.drift_ppm * (ours_ns - segment.reference_ns) * 1e-9
+    """Return the offset beside the base at a time of ours, in us."""
+    return segment.beside_us + segment.drift_ppm * (ours_ns - segment.reference_ns) * 1e-9
 
 
 def _steps(times: Integers) -> list[int]:
@@ -229,8 +246,23 @@ def _steps(times: Integers) -> list[int]:
     return steps
 
 
-def _segment(times: Integers, make: Any) -> Segment:
-    """Fit one stretch without steps, and its scatter from interleaved parts of it."""
+def _apart(times: Integers) -> bool:
+    """Return whether one line explains all exchanges, at whatever drift: no steps, but a clock that runs apart."""
+    origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
+    upper, lower = _sides(times, origin, base)
+    slope = _widest(upper, lower, math.inf)
+    return bool((upper[:, 1] - slope * upper[:, 0]).min() >= (lower[:, 1] - slope * lower[:, 0]).max())
+
+
+def _sides(times: Integers, origin: int, base: int) -> tuple[Floats, Floats]:
+    """Return the points between which the line of a clock must pass: those below which, and those above which."""
+    above = np.column_stack([times[0] - origin, times[1] - times[0] - base]).astype(np.float64)
+    below = np.column_stack([times[3] - origin, times[2] - times[3] - base]).astype(np.float64)
+    return _chain(above, lower=True), _chain(below, lower=False)
+
+
+def _segment(times: Integers, base_ns: int, make: Any) -> Segment:
+    """Fit one stretch without steps, the base taken off already, and its scatter from interleaved parts of it."""
     origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
     n = times.shape[1]
     offset, drift, bound = make(times, origin, base)
@@ -249,6 +281,7 @@ def _segment(times: Integers, make: Any) -> Segment:
         origin,
         int(times[0, -1]),
         origin + int(middle),
+        base_ns,
         (base + offset) / 1e3,
         offset_sigma / 1e3,
         drift * 1e6,
@@ -259,12 +292,10 @@ def _segment(times: Integers, make: Any) -> Segment:
 
 def _hull(times: Integers, origin: int, base: int) -> tuple[float, float, float]:
     """Return offset (ns, at the origin) and drift of the line between both sides, and half their distance."""
-    above = np.column_stack([times[0] - origin, times[1] - times[0] - base]).astype(np.float64)
-    below = np.column_stack([times[3] - origin, times[2] - times[3] - base]).astype(np.float64)
-    upper, lower = _chain(above, lower=True), _chain(below, lower=False)
+    upper, lower = _sides(times, origin, base)
     slope = 0.0
     if times[3, -1] - times[0, 0] >= LEAST_SPAN_NS:
-        slope = _widest(upper, lower)
+        slope = _widest(upper, lower, LARGEST_DRIFT_PPM * 1e-6)
     top = float((upper[:, 1] - slope * upper[:, 0]).min())
     bottom = float((lower[:, 1] - slope * lower[:, 0]).max())
     return (top + bottom) / 2, slope, max(0.0, (top - bottom) / 2)
@@ -289,12 +320,11 @@ def _turns(first: tuple[float, float], middle: tuple[float, float], last: tuple[
     return (middle[1] - first[1]) * (last[0] - first[0]) >= (last[1] - first[1]) * (middle[0] - first[0])
 
 
-def _widest(upper: Floats, lower: Floats) -> float:
+def _widest(upper: Floats, lower: Floats, limit: float) -> float:
     """Return the slope for which the two sides are farthest apart: the distance is concave, its corners the chains'
     edges.
     """
     corners = np.concatenate([np.diff(one[:, 1]) / np.diff(one[:, 0]) for one in (upper, lower) if len(one) > 1])
-    limit = LARGEST_DRIFT_PPM * 1e-6
     corners = np.unique(np.concatenate([corners[np.abs(corners) < limit], [0.0]]))
     top = (upper[:, 1] - np.outer(corners, upper[:, 0])).min(axis=1)
     bottom = (lower[:, 1] - np.outer(corners, lower[:, 0])).max(axis=1)

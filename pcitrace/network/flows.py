@@ -15,7 +15,7 @@ from pcitrace.network.account import Account, account
 from pcitrace.network.buffers import Held, held
 from pcitrace.network.clocks import Clock
 from pcitrace.network.delays import Delay, Order, delay, order
-from pcitrace.network.logs import UNKNOWN_NS, Log, empty, untimed
+from pcitrace.network.logs import FARTHEST_NS, UNKNOWN_NS, Log, empty, untimed
 from pcitrace.network.loss import Losses, of_places
 from pcitrace.network.measurement import Flow, Point
 from pcitrace.network.pieces import differences_us, pieces
@@ -151,6 +151,7 @@ def flow_result(
         untimed = untimed or STEPPED
     arrived = None if untimed else _spacing(found.arrival_ns, arrivals)
     step, shared, readings = _step_us(found, flow, clocks)
+    stepped = delays is not None and _steps(timed, flow, clocks)
     return FlowResult(
         flow,
         counts,
@@ -167,7 +168,7 @@ def flow_result(
         None if delays is None else delay(delays, step, shared_us=shared),
         None if delays is None or arrivals in (None, "regular") else _rested(delays, timed),
         0.0 if delays is None else _clock_sigma_us(timed, flow, clocks),
-        why or _width(delays, step, readings, arrivals),
+        why or _width(delays, step, readings, arrivals, stepped),
         None if received is None else order(found.sequence, found.extents),
         None if untimed else delay(differences_us(found.arrival_ns), step),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
@@ -182,7 +183,9 @@ def loop_result(point: Point, node: int, step_ns: int | None = None) -> LoopResu
 
     `step_ns` is that of the clock of node 0, where anything else tells it than the loops.
     """
-    out = point.requests or next((flow for flow in point.flows if flow.source == 0 and flow.to == node), None)
+    asking = sorted((flow for flow in point.flows if flow.source == 0), key=lambda flow: flow.to != node)
+    # A request to a group is one frame, of which a log without a summary does not tell who gets it.
+    out = point.requests or next(iter(asking), None)
     back = next((flow for flow in point.flows if flow.source == node and flow.to == 0), None)
     if node in point.counts:
         low, count = point.counts[node]
@@ -210,7 +213,8 @@ def loop_result(point: Point, node: int, step_ns: int | None = None) -> LoopResu
     if left is None and came is None and step_ns is None and len(loops_ns):
         # Loops that are all alike, at regular times: the clock may be as coarse as all of these allow.
         step_ns = math.gcd(int(loops_ns[0]), *np.abs(np.diff(requests.send_ns[:2])).tolist())
-    step = (max(left or 1, came or 1) if left or came else step_ns or 1) / 1e3
+    # Requests at nearly regular times look like those of a clock as coarse as their spacing.
+    step = (came or left or step_ns or 1) / 1e3
     shared = 0.0 if left else step / math.sqrt(12)
     loops = loops_ns / 1e3
     readings = 2 if left == came else 1
@@ -322,8 +326,9 @@ def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple
     if not len(found.delay_ns):
         return found, None, "of no frame that arrived both times are logged"
     delays = np.empty(len(found.delay_ns))
+    bases = {node: clock.base_ns for node, clock in clocks.items()} | {0: 0}
     for here in pieces(len(delays)):
-        part = found.delay_ns[here].astype(np.float64)
+        part = (found.delay_ns[here] - np.int64(bases[flow.to] - bases[flow.source])).astype(np.float64)
         if flow.to != 0:
             ours = found.departure_ns[here] if flow.source == 0 else None
             part -= clocks[flow.to].minus_ours_ns(found.arrival_ns[here], ours)
@@ -365,8 +370,29 @@ def _clock_fault(found: Account, delays_us: Floats | None, planned: bool, flow: 
 
 
 def _clock_sigma_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> float:
-    at = float(found.departure_ns[len(found.departure_ns) // 2])
-    return math.hypot(*(clocks[node].sigma_us(at) for node in (flow.source, flow.to) if node != 0))
+    """Return how uncertain the comparison is in the middle of the frames, or at most where a clock stepped."""
+    n = len(found.departure_ns)
+    at = (0, n // 2, n - 1) if _steps(found, flow, clocks) else (n // 2,)
+    times = [_ours_ns(found, flow)[place] for place in at]
+    return max(
+        math.hypot(*(clocks[node].sigma_us(float(time)) for node in (flow.source, flow.to) if node != 0))
+        for time in times
+    )
+
+
+def _ours_ns(found: Account, flow: Flow) -> npt.NDArray[np.int64]:
+    """Return when the frames passed by the clock of node 0, where one end of the flow has it."""
+    return found.arrival_ns if flow.to == 0 else found.departure_ns
+
+
+def _steps(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> bool:
+    """Return whether a clock stepped while the frames were under way; between two others than node 0 whether it ever
+    did.
+    """
+    ours = _ours_ns(found, flow)
+    first, last = (-FARTHEST_NS, FARTHEST_NS) if 0 not in (flow.source, flow.to) else (ours[0], ours[-1])
+    nodes = [clocks[node] for node in (flow.source, flow.to) if node in clocks]
+    return any(first < segment.start_ns <= last for clock in nodes for segment in clock.segments[1:])
 
 
 def _step_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[float, float, int]:
@@ -379,15 +405,21 @@ def _step_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[f
     ours = next((clock.ours_step_ns for clock in clocks.values() if clock.ours_step_ns is not None), None)
     known = {0: ours} | {node: clock.step_ns for node, clock in clocks.items()}
     came, left = clock_step(found.arrival_ns), clock_step(found.departure_ns)
-    left_at = left or known.get(flow.source) or 1
-    step = max(came or known.get(flow.to) or 1, left_at)
-    shared = left_at / math.sqrt(12) if left is None else 0.0
-    return step / 1e3, shared / 1e3, 2 if min(came or 1, left or 1) >= step / 2 else 1
+    # Frames at nearly regular times look like those of a clock as coarse as their spacing.
+    came_at, left_at = (
+        math.gcd(one or 0, known.get(node) or 0) or 1 for one, node in ((came, flow.to), (left, flow.source))
+    )
+    regular = left is None or left > left_at
+    step = max(came_at, left_at)
+    shared = left_at / math.sqrt(12) if regular else 0.0
+    return step / 1e3, shared / 1e3, 2 if not regular and min(came_at, left_at) >= step / 2 else 1
 
 
-def _width(delays: Floats | None, step: float, readings: int, arrivals: str | None) -> Width | str:
+def _width(delays: Floats | None, step: float, readings: int, arrivals: str | None, stepped: bool) -> Width | str:
     if arrivals is None or delays is None:
         return "round trips: the width is that of the loops"
+    if stepped:
+        return f"{STEPPED}: what the comparison before and after is off by is in the width"
     return _tried(delays, step, readings)
 
 
