@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pcitrace.network import of_paths
+from pcitrace.network import clocks, of_paths
 from pcitrace.network.delays import delay
 from pcitrace.network.lines import line
 from pcitrace.network.loss import loss_ratio
@@ -251,3 +251,44 @@ def test_the_line_of_a_multicast_is_that_of_one_node(tmp_path: Path) -> None:
     assert found["slope_us_per_byte"].value == pytest.approx(0.02, abs=3 * (found["slope_us_per_byte"].sigma or 0))
     assert "of node 2" in found["slope_us_per_byte"].reason
     assert [found[name].value for name in ("sent", "received", "lost")] == [400, 400, 0]
+
+
+def test_exchanges_that_no_path_allows_do_not_set_the_clock() -> None:
+    """Three of 400 readings are 4 us early: the line between both sides would touch these three."""
+    exchanges = netlogs.exchanges(np.random.default_rng(1), 400, (100.0, 5.0))
+    exchanges["request_received_ns"][[50, 200, 350]] -= 4000
+    found = clocks.fit(1, exchanges)
+    [one] = found.segments
+    truth = 100 + 5e-6 * (one.reference_ns - netlogs.START_NS) / 1e3
+    assert abs(one.offset_us - truth) < 0.1
+    assert "3 exchanges were quicker than the path allows" in found.findings[0]
+
+
+def test_a_drift_that_was_not_measured_is_uncertain(tmp_path: Path) -> None:
+    """All exchanges within 10 ms, 20 ppm, frames for a second: times and rates are off by that."""
+    random = np.random.default_rng(4)
+    folder = netlogs.Folder(tmp_path / "run", {"kind": "stream", "sizes": [100], "spacing_us": 50.0})
+    sent, came = netlogs.sent_and_received(netlogs.Stream(100, 50.0, 20_000, sigma_us=0.1), random)
+    came["receive_ns"] += netlogs.ahead_ns(came["receive_ns"], (0.0, 20.0))
+    folder.log(0, 0, "sent", sent)
+    folder.log(0, 1, "received", came)
+    folder.compare(1, netlogs.exchanges(random, 400, (0.0, 20.0), seconds=0.01))
+    found = of_paths([folder.write()])["stream"].parameters
+    for name, truth in (("latency_us", 30), ("spacing_us", 50), ("sigma_us", 0.1)):
+        assert found[name].value is None or found[name].value == pytest.approx(truth, abs=2 * (found[name].sigma or 0))
+    assert (found["spacing_us"].sigma or 0) > 50e-6 * 20
+
+
+@pytest.mark.parametrize("how", ["cut", "short"])
+def test_a_log_that_lacks_frames_tells_no_number_of_them(how: str, tmp_path: Path) -> None:
+    folder = netlogs.stream(tmp_path / "run", [netlogs.Stream(100, 50.0, 1000, lost=[5, 600])])
+    file = folder / "p000-node0-sent.npy"
+    if how == "cut":
+        file.write_bytes(file.read_bytes()[:20_000])
+    else:
+        np.save(file, np.load(file)[:500])
+    found = of_paths([folder])["stream"]
+    assert found.parameters["received"].value == 998
+    for name in ("sent", "lost", "loss_ratio"):
+        assert found.parameters[name].value is None, name
+    assert any("sender's log does not have" in text for text in found.findings)

@@ -48,6 +48,11 @@ between."""
 LEAST_FOR_SCATTER = 32
 """Exchanges below which only the bound is known."""
 
+QUICKER = 3.0
+"""Times by how much a tenth of the exchanges is quicker than half of them that none can be quicker than these."""
+
+FEW = 0.05
+
 GROUP, KEEP = 40, 4
 """The papers' method: of 40 exchanges in a row the quarter with the shortest round trips."""
 
@@ -65,7 +70,7 @@ class Segment:
         Of all segments alike: clocks may be decades apart, of which a float tells no ns.
     beside_us, offset_sigma_us : float
     drift_ppm, drift_sigma_ppm : float
-        0 where the exchanges span too little time.
+        0, and all that it may be, where the exchanges span too little time.
     bound_us : float
         The offset is off by this at most, if all of the way's time were in one direction.
     """
@@ -100,6 +105,8 @@ class Clock:
     exchanges : int
     ours_step_ns, step_ns : int or None
         Steps in which our clock and the peer's are read; None where nothing tells them.
+    too_quick : int
+        Exchanges that were left out, for no path is suddenly so much shorter.
     """
 
     node: int
@@ -108,6 +115,7 @@ class Clock:
     exchanges: int
     ours_step_ns: int | None = None
     step_ns: int | None = None
+    too_quick: int = 0
 
     @property
     def bound_us(self) -> float:
@@ -116,8 +124,9 @@ class Clock:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The clock's steps, each by how much and when."""
-        return tuple(
+        """The clock's steps, each by how much and when, and what was left out."""
+        quick = f"the clock of node {self.node}: {self.too_quick} exchanges were quicker than the path allows; left out"
+        return ((quick,) if self.too_quick else ()) + tuple(
             f"the clock of node {self.node} steps by {after.beside_us - _at(before, after.reference_ns):.3f} us "
             f"at {(after.start_ns - self.segments[0].start_ns) / 1e9:.3f} s"
             for before, after in zip(self.segments, self.segments[1:], strict=False)
@@ -193,6 +202,9 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
         raise FitError(
             f"node {node}: no exchange of clocks that is possible, of {len(exchanges)}: one-way times are not known"
         )
+    ours, theirs = (clock_step(np.concatenate([times[a], times[b]])) for a, b in ((0, 3), (1, 2)))
+    quick = _too_quick(times, 2 * ((ours or 1) + (theirs or 1)))
+    times = times[:, ~quick]
     steps = _steps(times)
     if len(steps) >= max(SEVERAL, times.shape[1] / OFTEN) or (len(steps) > 1 and _apart(times)):
         raise FitError(
@@ -204,8 +216,7 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
     base = int(times[1, 0] - times[0, 0])
     times[1:3] -= base
     segments = tuple(_segment(times[:, a:b], base, make) for a, b in itertools.pairwise(cuts))
-    ours, theirs = (clock_step(np.concatenate([times[a], times[b]])) for a, b in ((0, 3), (1, 2)))
-    return Clock(node, method, segments, len(exchanges), ours, theirs)
+    return Clock(node, method, segments, len(exchanges), ours, theirs, int(quick.sum()))
 
 
 def of_summary(said: Mapping[str, Any]) -> Clock:
@@ -219,7 +230,7 @@ def of_summary(said: Mapping[str, Any]) -> Clock:
         float(said["offset_us"]),
         float(said["offset_sigma_us"]),
         float(drift or 0.0),
-        float(sigma or 0.0),
+        LARGEST_DRIFT_PPM / math.sqrt(3) if drift is None else float(sigma or 0.0),
         float(said["asymmetry_bound_us"]),
     )
     return Clock(int(said["node"]), "summary", (segment,), int(said.get("exchanges", 0)))
@@ -246,6 +257,16 @@ def _steps(times: Integers) -> list[int]:
     return steps
 
 
+def _too_quick(times: Integers, reading_ns: int) -> npt.NDArray[np.bool_]:
+    """Return which exchanges took less time than the others by far: of these some reading is wrong, and the line would
+    rest on them alone. Where there are many of them the path is as short as that.
+    """
+    trip = (times[3] - times[0]) - (times[2] - times[1])
+    low, middle = np.quantile(trip, [0.1, 0.5])
+    quick = trip < low - max(QUICKER * (middle - low), reading_ns)
+    return quick if quick.sum() < FEW * len(trip) else np.zeros(len(trip), np.bool_)
+
+
 def _apart(times: Integers) -> bool:
     """Return whether one line explains all exchanges, at whatever drift: no steps, but a clock that runs apart."""
     origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
@@ -269,14 +290,17 @@ def _segment(times: Integers, base_ns: int, make: Any) -> Segment:
     middle = float((times[0, 0] + times[3, -1]) / 2 - origin)
     offset += drift * middle
     bare = bound / math.sqrt(3)
-    offset_sigma, drift_sigma = bare, 0.0 if drift == 0 else bare / max(middle, 1.0)
+    unknown = LARGEST_DRIFT_PPM * 1e-6 / math.sqrt(3)
+    told = times[3, -1] - times[0, 0] >= LEAST_SPAN_NS
+    offset_sigma, drift_sigma = bare, min(bare / max(middle, 1.0), unknown) if told else unknown
     if n >= LEAST_FOR_SCATTER:
         random = np.random.default_rng(n)
         halves = (np.sort(random.permutation(n)[: n // 2]) for _ in range(HALVES))
         parts = np.array([make(times[:, rows], origin, base)[:2] for rows in halves])
         parts[:, 0] += parts[:, 1] * middle - offset
         parts[:, 1] -= drift
-        offset_sigma, drift_sigma = (float(one) / TOUCHING for one in np.sqrt((parts**2).mean(axis=0)))
+        offset_sigma, scatter = (float(one) / TOUCHING for one in np.sqrt((parts**2).mean(axis=0)))
+        drift_sigma = scatter if told else unknown
     return Segment(
         origin,
         int(times[0, -1]),

@@ -22,7 +22,7 @@ from pcitrace.network.pieces import differences_us, pieces
 from pcitrace.network.rates import Spacing, spacing
 from pcitrace.network.sizes import clock_step, quantile
 from pcitrace.network.steps import clock_jump
-from pcitrace.network.width import Width, width
+from pcitrace.network.width import FWHM, Width, width
 
 __all__ = ["FlowResult", "LoopResult", "flow_result", "loop_result"]
 
@@ -168,7 +168,7 @@ def flow_result(
         None if delays is None else delay(delays, step, shared_us=shared),
         None if delays is None or arrivals in (None, "regular") else _rested(delays, timed),
         0.0 if delays is None else _clock_sigma_us(timed, flow, clocks),
-        why or _width(delays, step, readings, arrivals, stepped),
+        why or _width(delays, step, readings, arrivals, stepped, _drifted_us(timed, flow, clocks)),
         None if received is None else order(found.sequence, found.extents),
         None if untimed else delay(differences_us(found.arrival_ns), step),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
@@ -280,6 +280,13 @@ def _counts(
             counts[name] = flow.stated.get(name, counts[name])
         known = counts["sent"] is not None and counts["received"] is not None and "sent" in flow.stated
         counts["lost"] = max(0, int(counts["sent"] or 0) - int(counts["received"] or 0)) if known else None
+    # What a log that was cut held is not known without a summary, nor what one did that lacks frames that arrived.
+    for log, name in ((sent, "sent"), (received, "received")):
+        if log is not None and log.findings and "cut off" in log.findings[0] and name not in flow.stated:
+            counts[name] = counts["lost"] = None
+    if found.strange and "sent" not in flow.stated:
+        counts["sent"] = counts["lost"] = None
+        whole = False
     return counts, whole and found.lost is not None
 
 
@@ -415,12 +422,30 @@ def _step_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[f
     return step / 1e3, shared / 1e3, 2 if not regular and min(came_at, left_at) >= step / 2 else 1
 
 
-def _width(delays: Floats | None, step: float, readings: int, arrivals: str | None, stepped: bool) -> Width | str:
+def _drifted_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> float:
+    """Return how far the frames' times may be spread because the clocks' drift is not known better: a standard
+    deviation.
+    """
+    if len(found.arrival_ns) < 2:
+        return 0.0
+    span_us = float(found.arrival_ns[-1] - found.arrival_ns[0]) / 1e3
+    ppm = [one.drift_sigma_ppm for node in (flow.source, flow.to) if node in clocks for one in clocks[node].segments]
+    return math.hypot(*ppm) * 1e-6 * span_us / math.sqrt(12)
+
+
+def _width(
+    delays: Floats | None, step: float, readings: int, arrivals: str | None, stepped: bool, drifted_us: float
+) -> Width | str:
     if arrivals is None or delays is None:
         return "round trips: the width is that of the loops"
     if stepped:
         return f"{STEPPED}: what the comparison before and after is off by is in the width"
-    return _tried(delays, step, readings)
+    found = _tried(delays, step, readings)
+    if isinstance(found, str):
+        return found
+    value, sigma = found.sigma_us
+    sigma = math.hypot(sigma, math.hypot(value, drifted_us) - value)
+    return replace(found, sigma_us=(value, sigma), fwhm_us=(FWHM * value, FWHM * sigma))
 
 
 def _tried(values: Floats, step: float, readings: int, *, in_order: bool = True) -> Width | str:
