@@ -135,7 +135,7 @@ def delay(delays_us: Floats, step_us: float, *, shared_us: float = 0.0, in_order
         n,
         float(ordered[0]),
         float(ordered[-1]),
-        _at_least(mean(delays_us, correlation(delays_us) if in_order else 1.0), least),
+        _at_least(mean(delays_us, in_order=in_order), least),
         middle,
         low,
         high,

@@ -81,20 +81,20 @@ class FlowResult:
     flow: Flow
     counts: Mapping[str, int | None]
     losses: Losses | None
-    spacing: Spacing | None
-    busy: Spacing | None
-    next_us: float | None
-    sent_spacing: Spacing | None
-    delay: Delay | None
-    rested_us: tuple[float, float] | None
-    clock_sigma_us: float
-    width: Width | str
-    order: Order | None
-    between: Delay | None
-    held: Held | None
-    untimed: str
-    undelayed: str
-    findings: tuple[str, ...]
+    spacing: Spacing | None = None
+    busy: Spacing | None = None
+    next_us: float | None = None
+    sent_spacing: Spacing | None = None
+    delay: Delay | None = None
+    rested_us: tuple[float, float] | None = None
+    clock_sigma_us: float = 0.0
+    width: Width | str = ""
+    order: Order | None = None
+    between: Delay | None = None
+    held: Held | None = None
+    untimed: str = ""
+    undelayed: str = ""
+    findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def flow_result(
 ) -> FlowResult:
     """Return what became of a flow.
 
-    `arrivals` is how frames were planned; None in a test of round trips, whose width is that of the loops: fitting both
-    ways as well would take most of the time.
+    `arrivals` is how frames were planned; None in a test of round trips, of which each way is only counted: its times
+    are those of the loops.
     `compared_ns`, where the port that it leaves by was paused: when frames that compare clocks left and arrived by the
     same way.
     """
@@ -142,6 +142,12 @@ def flow_result(
     findings += found.findings
     counts, places = _counts(found, flow, sent, received, findings)
     losses = of_places(found.lost_at, found.sent) if places and found.sent else None
+    in_order = None if received is None else order(found.sequence, found.extents)
+    if arrivals is None:
+        trips = "round trips: their times are those of the loops"
+        return FlowResult(
+            flow, counts, losses, width=trips, order=in_order, untimed=trips, undelayed=trips, findings=tuple(findings)
+        )
     timed, delays, why = _delays_us(found, flow, clocks)
     untimed = _clock_fault(timed, delays, point.spacing_us is not None, flow)
     if untimed.startswith("one-way"):
@@ -166,11 +172,11 @@ def flow_result(
         _next_us(found),
         None if sent is None else _spacing(sent.send_ns, arrivals),
         None if delays is None else delay(delays, step, shared_us=shared),
-        None if delays is None or arrivals in (None, "regular") else _rested(delays, timed),
+        None if delays is None or arrivals == "regular" else _rested(delays, timed),
         0.0 if delays is None else _clock_sigma_us(timed, flow, clocks),
-        why or _width(delays, step, readings, arrivals, stepped, _drifted_us(timed, flow, clocks)),
-        None if received is None else order(found.sequence, found.extents),
-        None if untimed else delay(differences_us(found.arrival_ns), step),
+        why if delays is None else _width(delays, step, readings, stepped, _drifted_us(timed, flow, clocks)),
+        in_order,
+        None if untimed else delay(differences_us(found.arrival_ns), step, in_order=False),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
         "" if arrived is not None else untimed or "fewer than two frames of a stream have a time of arrival",
         why or f"{len(found.delay_ns)} frames arrived: a latency needs six",
@@ -290,10 +296,10 @@ def _counts(
     return counts, whole and found.lost is not None
 
 
-def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str | None) -> Spacing | None:
+def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str) -> Spacing | None:
     known = times_ns[times_ns != UNKNOWN_NS] if untimed(times_ns) else times_ns
     try:
-        return spacing(known, arrivals or "regular")
+        return spacing(known, arrivals)
     except FitError:
         return None
 
@@ -433,11 +439,7 @@ def _drifted_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> floa
     return math.hypot(*ppm) * 1e-6 * span_us / math.sqrt(12)
 
 
-def _width(
-    delays: Floats | None, step: float, readings: int, arrivals: str | None, stepped: bool, drifted_us: float
-) -> Width | str:
-    if arrivals is None or delays is None:
-        return "round trips: the width is that of the loops"
+def _width(delays: Floats, step: float, readings: int, stepped: bool, drifted_us: float) -> Width | str:
     if stepped:
         return f"{STEPPED}: what the comparison before and after is off by is in the width"
     found = _tried(delays, step, readings)

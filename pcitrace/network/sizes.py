@@ -53,11 +53,12 @@ def statistic(name: str, values: Floats, step: float = 0.0) -> tuple[float, floa
     return mean(values) if name == "mean" else quantile(values, 0.5 if name == "median" else LOW_QUANTILE, step)
 
 
-def mean(values: Floats, effect: float = 1.0) -> tuple[float, float]:
-    """Return the mean and its standard error; `effect` is their :func:`correlation`."""
+def mean(values: Floats, *, in_order: bool = False) -> tuple[float, float]:
+    """Return the mean and its standard error; `in_order`: widened by the values' :func:`correlation`."""
     _enough(values)
     n, average = len(values), float(values.mean())
-    return average, math.sqrt(effect * squares(values, average) / (n - 1) / n)
+    variance = squares(values, average) / n
+    return average, math.sqrt((correlation(values, variance) if in_order else 1.0) * variance / (n - 1))
 
 
 def quantile(
@@ -87,7 +88,7 @@ def quantile(
     return middle, max(sigma, step / math.sqrt(12 * n), float(np.spacing(abs(middle))))
 
 
-def correlation(values: npt.NDArray[Any]) -> float:
+def correlation(values: npt.NDArray[Any], variance: float | None = None) -> float:
     """Return by what factor the variance of a mean exceeds that of a mean of independent values; 1 or more.
 
     From means of batches of b values in a row, with Student's factor for as many as they are: b is doubled until
@@ -104,8 +105,9 @@ def correlation(values: npt.NDArray[Any]) -> float:
     n = len(values)
     if n < LEAST_IN_ORDER:
         return 1.0
-    average = float(values.mean())
-    variance = average * (1 - average) if values.dtype == np.bool_ else squares(values, average) / n
+    if variance is None:
+        average = float(values.mean())
+        variance = average * (1 - average) if values.dtype == np.bool_ else squares(values, average) / n
     size = 2 ** math.ceil(math.log2(2 * n) / 3)
     batches = n // size
     together = values[: batches * size].reshape(batches, size)
