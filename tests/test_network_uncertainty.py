@@ -292,3 +292,25 @@ def test_a_log_that_lacks_frames_tells_no_number_of_them(how: str, tmp_path: Pat
     for name in ("sent", "lost", "loss_ratio"):
         assert found.parameters[name].value is None, name
     assert any("sender's log does not have" in text for text in found.findings)
+
+
+def test_sizes_whose_times_follow_one_another_make_no_bend(tmp_path: Path) -> None:
+    """How much they do is not known of 200 loops of one size; of all sizes together it is."""
+    pulls, bends = [], 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        folder = netlogs.Folder(tmp_path / str(seed), {"kind": "ping-pong", "sizes": list(SIZES), "count": 200})
+        for point, size in enumerate(SIZES):
+            out, back = netlogs.records(200, size), netlogs.records(200, size, node=1)
+            out["send_ns"] = netlogs.START_NS + np.cumsum(random.integers(200_000, 300_000, 200))
+            trip_us = 40 + 0.04 * size + 0.2 * lasting(random, 200)
+            back["receive_ns"] = out["send_ns"] + np.rint(1000 * trip_us)
+            folder.log(point, 0, "sent", out)
+            folder.log(point, 0, "received", back)
+        found = of_paths([folder.write()])["ping-pong"]
+        slope = found.parameters["slope_us_per_byte"]
+        assert slope.value is not None
+        pulls.append((slope.value - 0.02) / (slope.sigma or 0))
+        bends += "shorter frames" in " ".join(found.findings)
+    assert np.std(pulls) < 1.3
+    assert bends <= 3

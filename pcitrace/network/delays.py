@@ -62,6 +62,8 @@ class Delay:
         Of the clock.
     alike : bool
         They scatter over less than two steps of the clock, so that it hides how long they were.
+    effect : float
+        By what factor the median's variance is larger because they follow one another.
     peaks : tuple of Peak
         In their order in time; none where too few were measured.
     bins : Bins
@@ -80,6 +82,7 @@ class Delay:
     between_us: float
     step_us: float
     alike: bool
+    effect: float
     peaks: tuple[Peak, ...]
     bins: Bins
 
@@ -130,7 +133,12 @@ def delay(delays_us: Floats, step_us: float, *, shared_us: float = 0.0, in_order
     alike = bool(_of(ordered, 0.9) - _of(ordered, 0.1) < 2 * step_us)
     least = math.hypot(shared_us, step_us / math.sqrt(12.0 if alike else 12.0 * n))
     high, higher = _of(ordered, 0.99), _of(ordered, 0.999)
-    low, middle = (_at_least(_quantile(ordered, q, step_us, delays_us, in_order), least) for q in (LOW_QUANTILE, 0.5))
+    quantiles = (LOW_QUANTILE, 0.5)
+    effects = [correlation(delays_us <= _of(ordered, q)) if in_order else 1.0 for q in quantiles]
+    low, middle = (
+        _at_least(quantile(ordered, q, _tied(ordered, q, step_us), ordered=True, effect=effect), least)
+        for q, effect in zip(quantiles, effects, strict=True)
+    )
     return Delay(
         n,
         float(ordered[0]),
@@ -144,14 +152,10 @@ def delay(delays_us: Floats, step_us: float, *, shared_us: float = 0.0, in_order
         absolute_change(delays_us),
         step_us,
         alike,
+        effects[1],
         peaks(ordered[:: max(1, n // PEAKED)], max(step_us, 0.001)),
         _bins(ordered, high, step_us),
     )
-
-
-def _quantile(ordered: Floats, q: float, step_us: float, delays_us: Floats, in_order: bool) -> tuple[float, float]:
-    effect = correlation(delays_us <= _of(ordered, q)) if in_order else 1.0
-    return quantile(ordered, q, _tied(ordered, q, step_us), ordered=True, effect=effect)
 
 
 def _tied(ordered: Floats, q: float, step_us: float) -> float:
