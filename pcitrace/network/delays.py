@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcitrace.network.pieces import absolute_change
-from pcitrace.network.sizes import LEAST, LOW_QUANTILE, correlation, mean, quantile
+from pcitrace.network.sizes import LEAST, LOW_QUANTILE, batched, mean, quantile, taken
 from pcitrace.network.width import Peak, peaks
 
 __all__ = ["COARSE_US", "Bins", "Delay", "Order", "delay", "order"]
@@ -62,8 +62,9 @@ class Delay:
         Of the clock.
     alike : bool
         They scatter over less than two steps of the clock, so that it hides how long they were.
-    effect : float
-        By what factor the median's variance is larger because they follow one another.
+    effect, batched : float
+        By what factor the median's variance is taken to be larger because they follow one another; and by what it was
+        in batches of them, less than 1 by chance.
     peaks : tuple of Peak
         In their order in time; none where too few were measured.
     bins : Bins
@@ -83,6 +84,7 @@ class Delay:
     step_us: float
     alike: bool
     effect: float
+    batched: float
     peaks: tuple[Peak, ...]
     bins: Bins
 
@@ -134,7 +136,8 @@ def delay(delays_us: Floats, step_us: float, *, shared_us: float = 0.0, in_order
     least = math.hypot(shared_us, step_us / math.sqrt(12.0 if alike else 12.0 * n))
     high, higher = _of(ordered, 0.99), _of(ordered, 0.999)
     quantiles = (LOW_QUANTILE, 0.5)
-    effects = [correlation(delays_us <= _of(ordered, q)) if in_order else 1.0 for q in quantiles]
+    batches = [batched(delays_us <= _of(ordered, q)) if in_order else (1.0, n) for q in quantiles]
+    effects = [taken(*one) for one in batches]
     low, middle = (
         _at_least(quantile(ordered, q, _tied(ordered, q, step_us), ordered=True, effect=effect), least)
         for q, effect in zip(quantiles, effects, strict=True)
@@ -153,6 +156,7 @@ def delay(delays_us: Floats, step_us: float, *, shared_us: float = 0.0, in_order
         step_us,
         alike,
         effects[1],
+        batches[1][0],
         peaks(ordered[:: max(1, n // PEAKED)], max(step_us, 0.001)),
         _bins(ordered, high, step_us),
     )

@@ -94,7 +94,7 @@ def of_points(
     -------
     Latency
     """
-    rows, legs, effects, coarse_us = [], [], [], 0.0
+    rows, legs, effects, batched, coarse_us = [], [], [], [], 0.0
     for length, one in found:
         if one.delay is None:
             continue
@@ -105,6 +105,7 @@ def of_points(
         coarse_us = max(coarse_us, one.delay.step_us if one.delay.alike else 0.0)
         rows.append(row)
         effects.append(1.0 if one.delay.alike else one.delay.effect)
+        batched.append(1.0 if one.delay.alike else one.delay.batched)
         legs.append(_legs(kind, request_bytes, length))
     padded = max(0, LEAST_USER_BYTES - header_bytes)
     columns = [
@@ -115,21 +116,21 @@ def of_points(
         "p999_us",
     ]
     table = pd.DataFrame(rows, columns=columns)
-    table["median_sigma_us"] *= _together(np.array(effects))
+    table["median_sigma_us"] *= _together(np.array(effects), np.array(batched))
     sizes = np.array(legs, dtype=np.float64).reshape(len(rows), len(_legs(kind, request_bytes, 0)))
     return _fitted(table, np.maximum(sizes, padded), padded, _how(kind, request_bytes), coarse_us)
 
 
-def _together(effects: Floats) -> Floats:
+def _together(effects: Floats, batched: Floats) -> Floats:
     """Return by what errors are multiplied for all sizes to share how much their times follow one another.
 
     Of one size that is known to a third or worse, and a size that seems far more certain than it is looks like a step
     or a bend. A size with far more of it than the others was disturbed: it keeps its own.
     """
-    if not len(effects):
-        return effects
-    usual = effects <= DISTURBED * np.median(effects)
-    return np.where(usual, np.sqrt(effects[usual].mean() / effects), 1.0)
+    if len(effects) < 2:
+        return np.ones(len(effects))
+    usual = batched <= DISTURBED * np.median(batched)
+    return np.where(usual, np.sqrt(max(1.0, float(batched[usual].mean())) / effects), 1.0)
 
 
 def _smooth(sigma: Floats) -> Floats:

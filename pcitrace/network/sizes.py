@@ -11,7 +11,18 @@ import numpy.typing as npt
 from pcitrace.errors import FitError
 from pcitrace.network.pieces import squares
 
-__all__ = ["LEAST", "LOW_QUANTILE", "STATISTICS", "WIDE", "clock_step", "correlation", "mean", "quantile", "statistic"]
+__all__ = [
+    "LEAST",
+    "LOW_QUANTILE",
+    "STATISTICS",
+    "WIDE",
+    "batched",
+    "clock_step",
+    "correlation",
+    "mean",
+    "quantile",
+    "statistic",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -89,38 +100,49 @@ def quantile(
 
 
 def correlation(values: npt.NDArray[Any], variance: float | None = None) -> float:
-    """Return by what factor the variance of a mean exceeds that of a mean of independent values; 1 or more.
+    """Return by what factor the variance of a mean is taken to exceed that of a mean of independent values: 1 or more.
 
-    From means of batches of b values in a row, with Student's factor for as many as they are: b is doubled until
-    ``b^3 > 2 n effect^2``, where what batches still share is as small as the uncertainty of their scatter. Source:
-    R. M. Lee et al., Phys. Rev. E 83 (2011) 066706.
+    Student's factor for as many batches as there are is in it.
 
     Examples
     --------
     >>> correlation(np.tile([0.0, 1.0], 50)), correlation(np.repeat([0.0, 1.0, 1.0, 0.0] * 10, 10)) > 5
     (1.0, True)
     """
+    return taken(*batched(values, variance))
+
+
+def taken(effect: float, batches: int) -> float:
+    """Return what is taken for the factor that so many batches show."""
     from scipy.special import stdtrit
 
+    return effect * (float(stdtrit(batches - 1, 0.975)) / WIDE) ** 2 if effect > 1 else 1.0
+
+
+def batched(values: npt.NDArray[Any], variance: float | None = None) -> tuple[float, int]:
+    """Return by what factor the variance of a mean exceeds that of independent values, and how many batches show it.
+
+    From means of batches of b values in a row: b is doubled until ``b^3 > 2 n effect^2``, where what batches still
+    share is as small as the uncertainty of their scatter. Source: R. M. Lee et al., Phys. Rev. E 83 (2011) 066706.
+    """
     n = len(values)
     if n < LEAST_IN_ORDER:
-        return 1.0
+        return 1.0, n
     if variance is None:
         average = float(values.mean())
         variance = average * (1 - average) if values.dtype == np.bool_ else squares(values, average) / n
+    if variance == 0:
+        return 1.0, n
     size = 2 ** math.ceil(math.log2(2 * n) / 3)
     batches = n // size
     together = values[: batches * size].reshape(batches, size)
     means = np.count_nonzero(together, axis=1) / size if values.dtype == np.bool_ else together.mean(axis=1)
-    effect = 1.0
-    while variance > 0:
-        effect = max(1.0, size * float(means.var(ddof=1)) / variance)
-        if size**3 > 2 * n * effect**2 or len(means) < 2 * LEAST_BATCHES:
-            break
+    while True:
+        effect = size * float(means.var(ddof=1)) / variance
+        if size**3 > 2 * n * max(effect, 1.0) ** 2 or len(means) < 2 * LEAST_BATCHES:
+            return effect, len(means)
         size *= 2
         means = means[: len(means) // 2 * 2].reshape(-1, 2).mean(axis=1)
-    few = float(stdtrit(len(means) - 1, 0.975)) / WIDE
-    return effect * few**2 if effect > 1 else effect
 
 
 def clock_step(times_ns: npt.NDArray[np.int64]) -> int | None:
