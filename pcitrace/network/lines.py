@@ -142,7 +142,7 @@ def line(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike) -
     --------
     >>> found = line([[64, 64], [64, 512], [64, 1500]], [55.648, 66.176, 89.394], [0.01] * 3)
     >>> print(f"{found.intercept_us:.1uS} + {found.slope_us_per_byte:.1uS} b")
-    26.320(4) + 0.023500(7) b
+    26.320(5) + 0.02350(1) b
     """
     sizes = _legs(legs)
     lengths = len(np.unique(sizes, axis=0))
