@@ -25,6 +25,9 @@ NEIGHBOURS = 10
 DISTURBED = 4.0
 """How many times as much as usual the times of a size follow one another where something else went on."""
 
+LASTING = 2.0
+"""Effect from which on batches are too short rather than too few: then Student's factor stays in it."""
+
 LEAST_USER_BYTES = 46
 """Shorter frames are padded on the wire: they do not lie on the line of the longer ones. Requests count as so long."""
 
@@ -130,7 +133,10 @@ def _together(effects: Floats, batched: Floats) -> Floats:
     if len(effects) < 2:
         return np.ones(len(effects))
     usual = batched <= DISTURBED * np.median(batched)
-    return np.where(usual, np.sqrt(max(1.0, float(batched[usual].mean())) / effects), 1.0)
+    shared = max(1.0, float(batched[usual].mean()))
+    if shared > LASTING:
+        shared = float(effects[usual].mean())
+    return np.where(usual, np.sqrt(shared / effects), 1.0)
 
 
 def _smooth(sigma: Floats) -> Floats:
