@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -69,8 +70,8 @@ def test_latencies_against_spacing_and_their_probability(tmp_path: Path) -> None
     assert (image.sum(axis=0) < 1 + 1e-9).all()
     medians = (image.cumsum(axis=0) < 0.5).sum(axis=0)
     assert medians[0] > medians[1] > medians[2] - 1
-    both = draw.latency_against_spacing(result, [result])
-    assert len(both.get_legend_handles_labels()[1]) == 2
+    both = draw.latency_against_spacing(result, [replace(result, path="two pairs")])
+    assert both.get_legend_handles_labels()[1] == ["1000 bytes, stream, switch", "1000 bytes, stream, two pairs"]
     with pytest.raises(FitError, match="1 spacings"):
         draw.probability(network.of_paths([tmp_path / "sweep" / "0"]).results[0])
     with pytest.raises(FitError, match="the hosts of no sweep"):

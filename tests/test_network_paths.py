@@ -23,12 +23,14 @@ from pcitrace.analysed import bus_constants, buses
 from pcitrace.cli import main
 from pcitrace.errors import ConfigurationError, FitError
 from pcitrace.network import constants
+from pcitrace.network.account import account
 from pcitrace.network.budget import slope_budget
-from pcitrace.network.buffers import Held, depth
+from pcitrace.network.buffers import Held, depth, held
 from pcitrace.network.clocks import fit as fit_clocks
 from pcitrace.network.constants import bench, render
 from pcitrace.network.families import calculated_minimum_us
 from pcitrace.network.hosts import separations
+from pcitrace.network.logs import read
 from pcitrace.plot import network as draw
 from pcitrace.report.network import page as report_page
 from pcitrace.simulate import simulate
@@ -92,6 +94,28 @@ def test_one_size_tells_no_frames_from_bytes() -> None:
         assert found[name].value is None
         assert "690 frames of 1500 bytes, the only size" in found[name].reason
     assert depth([Held(64, 10, 0, False, 0)])["buffer_frames"].value is None
+
+
+@pytest.mark.parametrize(
+    ("left_us", "came_us", "counted"), [(999, 9999, 1), (1995, 11_005, 1), (900, 903, 0), (9e3, 12e3, 0)]
+)
+def test_a_frame_that_compares_clocks_waits_also_as_the_first_or_the_last(
+    left_us: float, came_us: float, counted: int, tmp_path: Path
+) -> None:
+    """It fills the last place between the last frame that was kept and the first that was lost."""
+    sent = netlogs.records(1000, 64)
+    sent["send_ns"] = 10_000 * np.arange(1000)
+    sent["receive_ns"] = sent["send_ns"] + 3000
+    waits = (sent["sequence"] >= 100) & (sent["sequence"] < 200)
+    sent["receive_ns"][waits] = 10_000_000 + 10_000 * (sent["sequence"][waits].astype(np.int64) - 99)
+    came = sent[waits | (sent["sequence"] < 100)]
+    for name, records in (("sent", sent), ("came", came)):
+        np.save(tmp_path / f"{name}.npy", records)
+    found = account(read(tmp_path / "sent.npy"), read(tmp_path / "came.npy"))
+    compared = (1000 * np.array([[left_us], [came_us]])).astype(np.int64)
+    one = held(found, 64, compared)
+    assert one is not None
+    assert (one.frames, one.others) == (100 + counted, counted)
 
 
 def test_what_waits_while_a_port_is_paused_is_counted(tmp_path: Path) -> None:
@@ -175,7 +199,7 @@ def test_a_clock_that_steps_is_two_lines() -> None:
         ("nuttcp-udp.txt", "nuttcp", "sent", 8392),
         ("np.out", "nptcp", "latency_us", 11.5),
         ("ping-64.txt", "ping", "latency_us", 7.0),
-        ("ping-D.txt", "ping", "latency_us", 45.0),
+        ("ping-D.txt", "ping", "received", 5),
         ("irtt.json.gz", "irtt", "sent", 99),
     ],
 )
@@ -183,6 +207,15 @@ def test_what_other_programs_wrote(file: str, kind: str, name: str, value: float
     [result] = network.of_paths([OUTPUTS / file]).results
     assert result.kind == kind
     assert result.parameters[name].value == pytest.approx(value, rel=0.02)
+
+
+def test_five_pings_tell_no_latency_six_do(tmp_path: Path) -> None:
+    text = (OUTPUTS / "ping-D.txt").read_text()
+    assert network.of_paths([OUTPUTS / "ping-D.txt"])["ping"].parameters["latency_us"].value is None
+    line = "[1795353902.999198] 64 bytes from 10.9.9.2: icmp_seq=6 ttl=64 time=0.045 ms\n"
+    (tmp_path / "six.txt").write_text(text.replace("\n\n---", f"\n{line}\n---"))
+    found = network.of_paths([tmp_path / "six.txt"])["ping"].parameters["latency_us"]
+    assert found.value == pytest.approx(45, abs=0.5)
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in OUTPUTS.iterdir()))

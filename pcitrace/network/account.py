@@ -38,6 +38,8 @@ class Account:
         Of the same frames: when they were sent, the sender's clock.
     sequence : array of uint32
         Of the same frames.
+    strange : int
+        Frames that were received and that the sender's log does not have.
     findings : tuple of str
         What cannot be.
     """
@@ -54,6 +56,7 @@ class Account:
     delay_ns: Integers
     departure_ns: Integers
     sequence: npt.NDArray[np.uint32]
+    strange: int = 0
     findings: tuple[str, ...] = ()
 
 
@@ -76,7 +79,20 @@ def account(sent: Log | None, received: Log | None, name: str = "") -> Account:
     if received is None:
         count = None if sent is None else len(sent)
         return Account(
-            count, None, None, None, None, None, none, none, none, none, none, none.astype(np.uint32), tuple(findings)
+            count,
+            None,
+            None,
+            None,
+            None,
+            None,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none.astype(np.uint32),
+            0,
+            tuple(findings),
         )
     first, corrupt, copies_seen = received, 0, 0
     if received.flags.any():
@@ -88,7 +104,7 @@ def account(sent: Log | None, received: Log | None, name: str = "") -> Account:
         first = first[~again]
         copies_seen += int(again.sum())
     overtaken = _overtaken(first.sequence)
-    lost_at = none
+    lost_at, strange = none, 0
     if sent is not None:
         twice = _repeated(sent.sequence)
         if twice is not None:
@@ -114,6 +130,7 @@ def account(sent: Log | None, received: Log | None, name: str = "") -> Account:
         delay_ns=kept.receive_ns - kept.send_ns,
         departure_ns=kept.send_ns,
         sequence=kept.sequence,
+        strange=strange,
         findings=tuple(findings),
     )
 

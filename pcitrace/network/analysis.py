@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,6 +32,9 @@ MEASURED = (*ASKING, "stream", "bidirectional", "max-rate", "many-to-one")
 
 IMPOSSIBLE = 5.0
 """Standard deviations below zero from which on a slope is no chance."""
+
+ALIKE = 0.05
+"""Probability of a larger scatter from which on points differ by chance alone."""
 
 
 def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
@@ -128,7 +132,8 @@ def _point(one: Measurement, point: Point, compared: Mapping[int, Clock], findin
     if one.kind in ASKING:
         nodes = {flow.source for flow in point.flows if flow.to == 0} | set(point.counts)
         nodes = nodes or {flow.to for flow in point.flows if flow.source == 0}
-        loops = tuple(loop_result(point, node) for node in sorted(nodes))
+        step = next((clock.ours_step_ns for clock in compared.values()), None)
+        loops = tuple(loop_result(point, node, step) for node in sorted(nodes))
         parameters = _asked(point, flows, loops)
     else:
         parameters = _streamed(one.wire, point, flows, compared)
@@ -136,12 +141,12 @@ def _point(one: Measurement, point: Point, compared: Mapping[int, Clock], findin
 
 
 def _compared(one: Measurement, flow: Flow) -> npt.NDArray[np.int64] | None:
-    """Return when frames that compare clocks went the way of a flow; None where no port was paused."""
+    """Return when frames that compare clocks left and arrived on the way of a flow; None where no port was paused."""
     if not one.run.get("pauses"):
         return None
     if flow.source == 0 and flow.to in one.exchanges:
-        return np.asarray(one.exchanges[flow.to]["request_sent_ns"])
-    return np.empty(0, np.int64)
+        return np.stack([one.exchanges[flow.to][name] for name in ("request_sent_ns", "request_received_ns")])
+    return np.empty((2, 0), np.int64)
 
 
 def _asked(point: Point, flows: Sequence[FlowResult], loops: Sequence[LoopResult]) -> dict[str, Parameter]:
@@ -156,9 +161,10 @@ def _asked(point: Point, flows: Sequence[FlowResult], loops: Sequence[LoopResult
             "latency_us", loops[0].delay.median_us, loops[0].delay.n, "round trip, median"
         )
         return parameters | _widths(loops[0].width, loops[0].delay.peaks)
-    return parameters | _widths(
-        "several nodes answer: each has its own distribution" if loops else "no loop was measured"
-    )
+    why = "several nodes answer: each has its own distribution" if len(loops) > 1 else "no loop was measured"
+    if len(loops) == 1:
+        why = loops[0].undelayed
+    return parameters | {"latency_us": unknown("latency_us", why)} | _widths(why)
 
 
 def _streamed(
@@ -169,7 +175,7 @@ def _streamed(
     n = counts["sent"] or 0
     parameters = {name: counted(name, counts[name], n, "no log and no summary tells it") for name in COUNTS}
     parameters["loss_ratio"] = _loss_ratio(flows, counts)
-    parameters |= _rates(wire, point, flows)
+    parameters |= _rates(wire, flows, compared)
     if len(flows) != 1:
         why = f"{len(flows)} streams: each has its own"
         return parameters | {"latency_us": unknown("latency_us", why)} | _widths(why)
@@ -226,21 +232,23 @@ def _loss_ratio(flows: Sequence[FlowResult], counts: Mapping[str, int | None]) -
     return measured("loss_ratio", (value, sigma), n, why)
 
 
-def _rates(wire: Wire, point: Point, flows: Sequence[FlowResult]) -> dict[str, Parameter]:
+def _rates(wire: Wire, flows: Sequence[FlowResult], compared: Mapping[int, Clock]) -> dict[str, Parameter]:
     """Return the throughput of all flows together, and the time between frames of a single one."""
     known = [(flow.spacing, flow.flow.length_bytes) for flow in flows if flow.spacing is not None]
     if not flows or len(known) < len(flows):
         why = next((flow.untimed for flow in flows if flow.untimed), "the stream is not described")
         return {name: unknown(name, why) for name in ("user_mbit_s", "wire_mbit_s", "spacing_us")}
     n = sum(one.intervals for one, _ in known)
+    own = any(flow.flow.to not in (0, *compared) for flow in flows)
+    why = "by the clock of the host that received, which was compared with no other" if own else ""
     user = [one.mbit_s(length) for one, length in known]
     taken = [one.mbit_s(float(wire.frame_bytes(length))) for one, length in known]
     parameters = {
-        name: measured(name, (sum(value for value, _ in parts), math.hypot(*(sigma for _, sigma in parts))), n)
+        name: measured(name, (sum(value for value, _ in parts), math.hypot(*(sigma for _, sigma in parts))), n, why)
         for name, parts in (("user_mbit_s", user), ("wire_mbit_s", taken))
     }
     if len(known) == 1:
-        parameters["spacing_us"] = measured("spacing_us", (known[0][0].mean_us, known[0][0].sigma_us), n)
+        parameters["spacing_us"] = measured("spacing_us", (known[0][0].mean_us, known[0][0].sigma_us), n, why)
     else:
         parameters["spacing_us"] = unknown("spacing_us", f"{len(known)} streams: each has its own", n)
     return parameters
@@ -264,8 +272,12 @@ def _widths(found: Width | str, peaks: Sequence[Peak] = ()) -> dict[str, Paramet
 def _latency(one: Measurement, points: Sequence[PointResult]) -> Latency | None:
     """Return latency against size; None for a test that has none."""
     if one.kind in ASKING:
-        first = [(point.length_bytes, point.loops[0]) for point in points if point.loops]
-        return of_points(one.kind, one.request_bytes, first, one.wire.header_bytes)
+        loops = [(point.length_bytes, loop) for point in points for loop in point.loops]
+        many = Counter(loop.node for _, loop in loops if loop.delay is not None)
+        node = max(sorted(many), key=lambda each: many[each], default=0)
+        mine = [(length, loop) for length, loop in loops if loop.node == node]
+        found = of_points(one.kind, one.request_bytes, mine, one.wire.header_bytes)
+        return found if len(many) < 2 else replace(found, one_way=f"of node {node}, {found.one_way}")
     single = [(point.length_bytes, point.flows[0]) for point in points if len(point.flows) == 1]
     spacings = {point.spacing_us for point in points}
     if len({length for length, _ in single}) < 2 or len(spacings) > 1:
@@ -291,9 +303,9 @@ def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Paramet
         findings.append(why)
         names = ("intercept_us", "slope_us_per_byte", "step_bytes", "step_us")
         return {name: unknown(name, why, best.n) for name in names}
-    if best.widened > 1:
+    if best.scatter > 1:
         findings.append(
-            f"the medians scatter {best.widened:.3g} times as much about the line as their errors say; "
+            f"the medians scatter {best.scatter:.3g} times as much about the line as their errors say; "
             "the line's errors are widened by that"
         )
     if latency.bend is not None:
@@ -357,17 +369,36 @@ def _whole(one: Measurement, points: Sequence[PointResult]) -> dict[str, Paramet
 
 
 def _extreme(name: str, points: Sequence[PointResult]) -> Parameter:
-    """Return the largest throughput or the least spacing, and where it was."""
+    """Return the largest throughput or the least spacing, and where it was.
+
+    The best of several that differ by chance alone is better than they are, so of those that are alike it is the mean.
+    """
+    from scipy.special import chdtrc
+
     known = [point for point in points if point.parameters[name].value is not None]
     if not known:
         return points[0].parameters[name]
     sign = 1 if name == "spacing_us" else -1
-    best = min(known, key=lambda point: sign * (point.parameters[name].value or 0.0))
-    found = best.parameters[name]
-    where = f"{'least' if sign > 0 else 'largest'} of {len(known)} points: {best.length_bytes} bytes"
-    if best.spacing_us is not None:
-        where += f" every {best.spacing_us:g} us"
-    return Parameter(found.value, found.sigma, UNITS[name], found.n, where)
+    known.sort(key=lambda point: sign * (point.parameters[name].value or 0.0))
+    values, sigma = (
+        np.array([getattr(point.parameters[name], part) for point in known]) for part in ("value", "sigma")
+    )
+    weight = 1 / np.maximum(sigma, np.spacing(np.abs(values))) ** 2
+    many = 1
+    for some in range(2, len(known) + 1):
+        mean = np.average(values[:some], weights=weight[:some])
+        if chdtrc(some - 1, (weight[:some] * (values[:some] - mean) ** 2).sum()) < ALIKE:
+            break
+        many = some
+    where = f"{'least' if sign > 0 else 'largest'} of {len(known)} points: {known[0].length_bytes} bytes"
+    if known[0].spacing_us is not None:
+        where += f" every {known[0].spacing_us:g} us"
+    if many == 1:
+        found = known[0].parameters[name]
+        return Parameter(found.value, found.sigma, UNITS[name], found.n, where)
+    where += f", and {many - 1} that {'are' if many > 2 else 'is'} no different: their mean"
+    mean, n = np.average(values[:many], weights=weight[:many]), sum(point.parameters[name].n for point in known[:many])
+    return measured(name, (float(mean), float(1 / np.sqrt(weight[:many].sum()))), n, where)
 
 
 def _clock_parameters(compared: Sequence[Clock]) -> dict[str, Parameter]:

@@ -66,14 +66,16 @@ def held(found: Account, length_bytes: int, compared_ns: npt.NDArray[np.int64]) 
         With the sender's log.
     length_bytes : int
         User bytes.
-    compared_ns : array of int64
-        When the sender sent frames to the same host that compare clocks, its own clock.
+    compared_ns : array of int64, shape (2, n)
+        When the sender sent frames to the same host that compare clocks, its own clock, and when they arrived, that
+        host's.
     """
     if len(found.arrival_ns) < 3 or found.sent is None:
         return None
-    first = _first_that_waited(found)
-    if first is None:
+    waited = _first_that_waited(found)
+    if waited is None:
         return None
+    first, silent_ns = waited
     behind = found.sequence[first:].astype(np.int64)
     lost = found.lost_at[found.lost_at > behind.min()]
     before = int(found.sequence[:first].max(initial=0)) if first else -1
@@ -86,13 +88,15 @@ def held(found: Account, length_bytes: int, compared_ns: npt.NDArray[np.int64]) 
     first_lost = int(lost[starts[int(lengths.argmax())]])
     kept = int((behind < first_lost).sum())
     early += int((found.lost_at < first_lost).sum()) - int((found.lost_at < behind.min()).sum())
-    begin, end = found.departure_ns[first], found.departure_ns[first + kept - 1] + 1
-    others = int(((compared_ns > begin) & (compared_ns < end)).sum())
+    # They may be the first that waited, or what filled the buffer: before the next frame left, the first one lost.
+    end = found.departure_ns[first + kept - 1] + np.median(np.diff(found.departure_ns))
+    others = int(((compared_ns[1] > found.arrival_ns[first] - silent_ns // 2) & (compared_ns[0] < end)).sum())
     return Held(length_bytes, kept + others, others, True, early)
 
 
-def _first_that_waited(found: Account) -> int | None:
-    """Return the place, in the order of arrival, of the first frame that a pause held; None where none shows.
+def _first_that_waited(found: Account) -> tuple[int, int] | None:
+    """Return the place, in the order of arrival, of the first frame that a pause held, and for how many ns nothing came
+    before it; None where none shows.
 
     It follows a silence and was under way longer than the frame before it: a silence that only lost frames leave delays
     nothing. Where the port was paused before the first frame there is no frame before; those that waited then came
@@ -102,9 +106,9 @@ def _first_that_waited(found: Account) -> int | None:
     usual = max(float(np.median(silent)), 1.0)
     at = int(silent.argmax())
     if silent[at] >= SILENCE * usual and found.delay_ns[at + 1] - found.delay_ns[at] > silent[at] / 2:
-        return at + 1
+        return at + 1, int(silent[at])
     waited = int(found.delay_ns[0]) - int(found.delay_ns.min())
-    return 0 if waited > SILENCE * usual and found.delay_ns[0] == found.delay_ns.max() else None
+    return (0, waited) if waited > SILENCE * usual and found.delay_ns[0] == found.delay_ns.max() else None
 
 
 def depth(bursts: Sequence[Held]) -> dict[str, Parameter]:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from pcitrace.errors import FitError
 from pcitrace.network.logs import FARTHEST_NS
+from pcitrace.network.sizes import clock_step
 
 __all__ = ["LARGEST_DRIFT_PPM", "Clock", "Segment", "fit", "of_summary"]
 
@@ -47,22 +48,29 @@ between."""
 LEAST_FOR_SCATTER = 32
 """Exchanges below which only the bound is known."""
 
+QUICKER = 3.0
+"""Times by how much a tenth of the exchanges is quicker than half of them that none can be quicker than these."""
+
+FEW = 0.05
+
 GROUP, KEEP = 40, 4
 """The papers' method: of 40 exchanges in a row the quarter with the shortest round trips."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Peer's clock = t + offset + drift (t - reference), t on ours, from a time on.
+    """Peer's clock = t + base + beside + drift (t - reference), t on ours, from a time on.
 
     Attributes
     ----------
     start_ns, end_ns : int
         First and last time of ours at which it was seen to be so.
     reference_ns : int
-    offset_us, offset_sigma_us : float
+    base_ns : int
+        Of all segments alike: clocks may be decades apart, of which a float tells no ns.
+    beside_us, offset_sigma_us : float
     drift_ppm, drift_sigma_ppm : float
-        0 where the exchanges span too little time.
+        0, and all that it may be, where the exchanges span too little time.
     bound_us : float
         The offset is off by this at most, if all of the way's time were in one direction.
     """
@@ -70,11 +78,17 @@ class Segment:
     start_ns: int
     end_ns: int
     reference_ns: int
-    offset_us: float
+    base_ns: int
+    beside_us: float
     offset_sigma_us: float
     drift_ppm: float
     drift_sigma_ppm: float
     bound_us: float
+
+    @property
+    def offset_us(self) -> float:
+        """By how much the peer's clock is ahead at the reference, as far as a float tells it."""
+        return self.base_ns / 1e3 + self.beside_us
 
 
 @dataclass(frozen=True)
@@ -89,12 +103,19 @@ class Clock:
     segments : tuple of Segment
         One, or one more than steps were seen.
     exchanges : int
+    ours_step_ns, step_ns : int or None
+        Steps in which our clock and the peer's are read; None where nothing tells them.
+    too_quick : int
+        Exchanges that were left out, for no path is suddenly so much shorter.
     """
 
     node: int
     method: str
     segments: tuple[Segment, ...]
     exchanges: int
+    ours_step_ns: int | None = None
+    step_ns: int | None = None
+    too_quick: int = 0
 
     @property
     def bound_us(self) -> float:
@@ -103,15 +124,21 @@ class Clock:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The clock's steps, each by how much and when."""
-        return tuple(
-            f"the clock of node {self.node} steps by {after.offset_us - _at(before, after.reference_ns):.3f} us "
+        """The clock's steps, each by how much and when, and what was left out."""
+        quick = f"the clock of node {self.node}: {self.too_quick} exchanges were quicker than the path allows; left out"
+        return ((quick,) if self.too_quick else ()) + tuple(
+            f"the clock of node {self.node} steps by {after.beside_us - _at(before, after.reference_ns):.3f} us "
             f"at {(after.start_ns - self.segments[0].start_ns) / 1e9:.3f} s"
             for before, after in zip(self.segments, self.segments[1:], strict=False)
         )
 
+    @property
+    def base_ns(self) -> int:
+        """By how much the peer's clock is ahead of ours, roughly."""
+        return self.segments[0].base_ns
+
     def minus_ours_ns(self, peer_ns: Integers, ours_ns: Integers | None = None) -> Floats:
-        """Return by how much the peer's clock is ahead when it shows these times, in ns.
+        """Return by how much more than :attr:`base_ns` the peer's clock is ahead when it shows these times, in ns.
 
         Parameters
         ----------
@@ -120,11 +147,12 @@ class Clock:
             Our clock at nearly the same times, where it is known: what the peer's shows is not enough where it stepped
             back. NaN is returned between the last exchange before a step and the first one after it.
         """
+        like_ours_ns = peer_ns - np.int64(self.base_ns)
         if len(self.segments) == 1:
             which = np.zeros(len(peer_ns), np.int64)
         elif ours_ns is None:
             starts = np.array([one.start_ns + _at(one, one.start_ns) * 1e3 for one in self.segments[1:]])
-            which = np.searchsorted(starts, peer_ns, side="right")
+            which = np.searchsorted(starts, like_ours_ns, side="right")
         else:
             which = np.searchsorted([one.start_ns for one in self.segments[1:]], ours_ns, side="right")
             ends = np.array([*(one.end_ns for one in self.segments[:-1]), FARTHEST_NS])
@@ -133,8 +161,8 @@ class Clock:
         for number, one in enumerate(self.segments):
             mine = which == number
             drift = one.drift_ppm * 1e-6
-            since = (peer_ns[mine] - np.int64(one.reference_ns)).astype(np.float64) - one.offset_us * 1e3
-            out[mine] = one.offset_us * 1e3 + drift / (1 + drift) * since
+            since = (like_ours_ns[mine] - np.int64(one.reference_ns)).astype(np.float64) - one.beside_us * 1e3
+            out[mine] = one.beside_us * 1e3 + drift / (1 + drift) * since
         return out
 
     def sigma_us(self, at_ns: float) -> float:
@@ -174,16 +202,21 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
         raise FitError(
             f"node {node}: no exchange of clocks that is possible, of {len(exchanges)}: one-way times are not known"
         )
+    ours, theirs = (clock_step(np.concatenate([times[a], times[b]])) for a, b in ((0, 3), (1, 2)))
+    quick = _too_quick(times, 2 * ((ours or 1) + (theirs or 1)))
+    times = times[:, ~quick]
     steps = _steps(times)
-    if len(steps) >= max(SEVERAL, times.shape[1] / OFTEN):
+    if len(steps) >= max(SEVERAL, times.shape[1] / OFTEN) or (len(steps) > 1 and _apart(times)):
         raise FitError(
             f"node {node}: its clock steps {len(steps)} times in {times.shape[1]} exchanges, or runs apart from that "
             f"of node 0 by more than {LARGEST_DRIFT_PPM:g} ppm: one-way times are not known"
         )
     cuts = [0, *steps, times.shape[1]]
     make = _hull if method == "hull" else _midpoints
-    segments = tuple(_segment(times[:, a:b], make) for a, b in itertools.pairwise(cuts))
-    return Clock(node, method, segments, len(exchanges))
+    base = int(times[1, 0] - times[0, 0])
+    times[1:3] -= base
+    segments = tuple(_segment(times[:, a:b], base, make) for a, b in itertools.pairwise(cuts))
+    return Clock(node, method, segments, len(exchanges), ours, theirs, int(quick.sum()))
 
 
 def of_summary(said: Mapping[str, Any]) -> Clock:
@@ -193,18 +226,19 @@ def of_summary(said: Mapping[str, Any]) -> Clock:
         -FARTHEST_NS,
         FARTHEST_NS,
         int(said["reference_ns"]),
+        0,
         float(said["offset_us"]),
         float(said["offset_sigma_us"]),
         float(drift or 0.0),
-        float(sigma or 0.0),
+        LARGEST_DRIFT_PPM / math.sqrt(3) if drift is None else float(sigma or 0.0),
         float(said["asymmetry_bound_us"]),
     )
     return Clock(int(said["node"]), "summary", (segment,), int(said.get("exchanges", 0)))
 
 
 def _at(segment: Segment, ours_ns: float) -> float:
-    """Return the offset at a time of ours, in us."""
-    return segment.offset_us + segment.drift_ppm * (ours_ns - segment.reference_ns) * 1e-9
+    """Return the offset beside the base at a time of ours, in us."""
+    return segment.beside_us + segment.drift_ppm * (ours_ns - segment.reference_ns) * 1e-9
 
 
 def _steps(times: Integers) -> list[int]:
@@ -223,26 +257,55 @@ def _steps(times: Integers) -> list[int]:
     return steps
 
 
-def _segment(times: Integers, make: Any) -> Segment:
-    """Fit one stretch without steps, and its scatter from interleaved parts of it."""
+def _too_quick(times: Integers, reading_ns: int) -> npt.NDArray[np.bool_]:
+    """Return which exchanges took less time than the others by far: of these some reading is wrong, and the line would
+    rest on them alone. Where there are many of them the path is as short as that.
+    """
+    trip = (times[3] - times[0]) - (times[2] - times[1])
+    low, middle = np.quantile(trip, [0.1, 0.5])
+    quick = trip < low - max(QUICKER * (middle - low), reading_ns)
+    return quick if quick.sum() < FEW * len(trip) else np.zeros(len(trip), np.bool_)
+
+
+def _apart(times: Integers) -> bool:
+    """Return whether one line explains all exchanges, at whatever drift: no steps, but a clock that runs apart."""
+    origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
+    upper, lower = _sides(times, origin, base)
+    slope = _widest(upper, lower, math.inf)
+    return bool((upper[:, 1] - slope * upper[:, 0]).min() >= (lower[:, 1] - slope * lower[:, 0]).max())
+
+
+def _sides(times: Integers, origin: int, base: int) -> tuple[Floats, Floats]:
+    """Return the points between which the line of a clock must pass: those below which, and those above which."""
+    above = np.column_stack([times[0] - origin, times[1] - times[0] - base]).astype(np.float64)
+    below = np.column_stack([times[3] - origin, times[2] - times[3] - base]).astype(np.float64)
+    return _chain(above, lower=True), _chain(below, lower=False)
+
+
+def _segment(times: Integers, base_ns: int, make: Any) -> Segment:
+    """Fit one stretch without steps, the base taken off already, and its scatter from interleaved parts of it."""
     origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
     n = times.shape[1]
     offset, drift, bound = make(times, origin, base)
     middle = float((times[0, 0] + times[3, -1]) / 2 - origin)
     offset += drift * middle
     bare = bound / math.sqrt(3)
-    offset_sigma, drift_sigma = bare, 0.0 if drift == 0 else bare / max(middle, 1.0)
+    unknown = LARGEST_DRIFT_PPM * 1e-6 / math.sqrt(3)
+    told = times[3, -1] - times[0, 0] >= LEAST_SPAN_NS
+    offset_sigma, drift_sigma = bare, min(bare / max(middle, 1.0), unknown) if told else unknown
     if n >= LEAST_FOR_SCATTER:
         random = np.random.default_rng(n)
         halves = (np.sort(random.permutation(n)[: n // 2]) for _ in range(HALVES))
         parts = np.array([make(times[:, rows], origin, base)[:2] for rows in halves])
         parts[:, 0] += parts[:, 1] * middle - offset
         parts[:, 1] -= drift
-        offset_sigma, drift_sigma = (float(one) / TOUCHING for one in np.sqrt((parts**2).mean(axis=0)))
+        offset_sigma, scatter = (float(one) / TOUCHING for one in np.sqrt((parts**2).mean(axis=0)))
+        drift_sigma = scatter if told else unknown
     return Segment(
         origin,
         int(times[0, -1]),
         origin + int(middle),
+        base_ns,
         (base + offset) / 1e3,
         offset_sigma / 1e3,
         drift * 1e6,
@@ -253,12 +316,10 @@ def _segment(times: Integers, make: Any) -> Segment:
 
 def _hull(times: Integers, origin: int, base: int) -> tuple[float, float, float]:
     """Return offset (ns, at the origin) and drift of the line between both sides, and half their distance."""
-    above = np.column_stack([times[0] - origin, times[1] - times[0] - base]).astype(np.float64)
-    below = np.column_stack([times[3] - origin, times[2] - times[3] - base]).astype(np.float64)
-    upper, lower = _chain(above, lower=True), _chain(below, lower=False)
+    upper, lower = _sides(times, origin, base)
     slope = 0.0
     if times[3, -1] - times[0, 0] >= LEAST_SPAN_NS:
-        slope = _widest(upper, lower)
+        slope = _widest(upper, lower, LARGEST_DRIFT_PPM * 1e-6)
     top = float((upper[:, 1] - slope * upper[:, 0]).min())
     bottom = float((lower[:, 1] - slope * lower[:, 0]).max())
     return (top + bottom) / 2, slope, max(0.0, (top - bottom) / 2)
@@ -283,12 +344,11 @@ def _turns(first: tuple[float, float], middle: tuple[float, float], last: tuple[
     return (middle[1] - first[1]) * (last[0] - first[0]) >= (last[1] - first[1]) * (middle[0] - first[0])
 
 
-def _widest(upper: Floats, lower: Floats) -> float:
+def _widest(upper: Floats, lower: Floats, limit: float) -> float:
     """Return the slope for which the two sides are farthest apart: the distance is concave, its corners the chains'
     edges.
     """
     corners = np.concatenate([np.diff(one[:, 1]) / np.diff(one[:, 0]) for one in (upper, lower) if len(one) > 1])
-    limit = LARGEST_DRIFT_PPM * 1e-6
     corners = np.unique(np.concatenate([corners[np.abs(corners) < limit], [0.0]]))
     top = (upper[:, 1] - np.outer(corners, upper[:, 0])).min(axis=1)
     bottom = (lower[:, 1] - np.outer(corners, lower[:, 0])).max(axis=1)

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pcitrace.network.pieces import absolute_change
-from pcitrace.network.sizes import LOW_QUANTILE, mean, quantile
+from pcitrace.network.sizes import LEAST, LOW_QUANTILE, batched, mean, quantile, taken
 from pcitrace.network.width import Peak, peaks
 
-__all__ = ["Bins", "Delay", "Order", "delay", "order"]
+__all__ = ["COARSE_US", "Bins", "Delay", "Order", "delay", "order"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ class Delay:
     n : int
     least_us, largest_us : float
     mean_us, median_us, low_us : (float, float)
-        Mean, median and 10 % quantile, each with its standard error.
+        Mean, median and 10 % quantile, each with its standard error; NaN where the delays are too few for one.
     p99_us, p999_us : float
     variation_p999_us : float
         99.9 % of delay minus least delay (RFC 5481, section 4.2: PDV).
@@ -60,6 +60,11 @@ class Delay:
         Mean of the absolute difference between one frame's delay and the next one's (RFC 5481, section 4.1: IPDV).
     step_us : float
         Of the clock.
+    alike : bool
+        They scatter over less than two steps of the clock, so that it hides how long they were.
+    effect, batched : float
+        By what factor the median's variance is taken to be larger because they follow one another; and by what it was
+        in batches of them, less than 1 by chance.
     peaks : tuple of Peak
         In their order in time; none where too few were measured.
     bins : Bins
@@ -77,6 +82,9 @@ class Delay:
     variation_p999_us: float
     between_us: float
     step_us: float
+    alike: bool
+    effect: float
+    batched: float
     peaks: tuple[Peak, ...]
     bins: Bins
 
@@ -105,8 +113,8 @@ class Order:
     n_reordering: dict[int, int]
 
 
-def delay(delays_us: Floats, step_us: float) -> Delay | None:
-    """Return what describes the delays; None for fewer than three.
+def delay(delays_us: Floats, step_us: float, *, shared_us: float = 0.0, in_order: bool = True) -> Delay | None:
+    """Return what describes the delays; None for fewer than six.
 
     Parameters
     ----------
@@ -114,27 +122,41 @@ def delay(delays_us: Floats, step_us: float) -> Delay | None:
         In the order of arrival.
     step_us : float
         Of the clock.
+    shared_us : float
+        Standard uncertainty that all of them share: of readings that lie alike in the clock's step.
+    in_order : bool
+        False: in no order, so that whether they follow one another is not seen.
     """
     n = len(delays_us)
-    if n < 3:
+    if n < LEAST:
         return None
     ordered = np.sort(delays_us)
     # Many times average the clock's step only where they scatter over it: those that are all alike are all wrong alike.
-    alike = _of(ordered, 0.9) - _of(ordered, 0.1) < 2 * step_us
-    least = step_us / np.sqrt(12.0 if alike else 12.0 * n)
+    alike = bool(_of(ordered, 0.9) - _of(ordered, 0.1) < 2 * step_us)
+    least = math.hypot(shared_us, step_us / math.sqrt(12.0 if alike else 12.0 * n))
     high, higher = _of(ordered, 0.99), _of(ordered, 0.999)
+    quantiles = (LOW_QUANTILE, 0.5)
+    batches = [batched(delays_us <= _of(ordered, q)) if in_order else (1.0, n) for q in quantiles]
+    effects = [taken(*one) for one in batches]
+    low, middle = (
+        _at_least(quantile(ordered, q, _tied(ordered, q, step_us), ordered=True, effect=effect), least)
+        for q, effect in zip(quantiles, effects, strict=True)
+    )
     return Delay(
         n,
         float(ordered[0]),
         float(ordered[-1]),
-        _at_least(mean(delays_us), least),
-        _at_least(quantile(ordered, 0.5, _tied(ordered, 0.5, step_us), ordered=True), least),
-        _at_least(quantile(ordered, LOW_QUANTILE, _tied(ordered, LOW_QUANTILE, step_us), ordered=True), least),
+        _at_least(mean(delays_us, in_order=in_order), least),
+        middle,
+        low,
         high,
         higher,
         higher - float(ordered[0]),
         absolute_change(delays_us),
         step_us,
+        alike,
+        effects[1],
+        batches[1][0],
         peaks(ordered[:: max(1, n // PEAKED)], max(step_us, 0.001)),
         _bins(ordered, high, step_us),
     )
@@ -163,7 +185,7 @@ def _bins(ordered: Floats, high: float, step_us: float) -> Bins:
 
 
 def _at_least(number: tuple[float, float], sigma: float) -> tuple[float, float]:
-    return number[0], max(number[1], float(sigma))
+    return number[0], number[1] if math.isnan(number[1]) else max(number[1], float(sigma))
 
 
 def order(sequence: npt.NDArray[np.uint32], extents: Integers) -> Order:

@@ -15,14 +15,14 @@ from pcitrace.network.account import Account, account
 from pcitrace.network.buffers import Held, held
 from pcitrace.network.clocks import Clock
 from pcitrace.network.delays import Delay, Order, delay, order
-from pcitrace.network.logs import UNKNOWN_NS, Log, empty, untimed
+from pcitrace.network.logs import FARTHEST_NS, UNKNOWN_NS, Log, empty, untimed
 from pcitrace.network.loss import Losses, of_places
 from pcitrace.network.measurement import Flow, Point
 from pcitrace.network.pieces import differences_us, pieces
 from pcitrace.network.rates import Spacing, spacing
 from pcitrace.network.sizes import clock_step, quantile
 from pcitrace.network.steps import clock_jump
-from pcitrace.network.width import Width, width
+from pcitrace.network.width import FWHM, Width, width
 
 __all__ = ["FlowResult", "LoopResult", "flow_result", "loop_result"]
 
@@ -81,20 +81,20 @@ class FlowResult:
     flow: Flow
     counts: Mapping[str, int | None]
     losses: Losses | None
-    spacing: Spacing | None
-    busy: Spacing | None
-    next_us: float | None
-    sent_spacing: Spacing | None
-    delay: Delay | None
-    rested_us: tuple[float, float] | None
-    clock_sigma_us: float
-    width: Width | str
-    order: Order | None
-    between: Delay | None
-    held: Held | None
-    untimed: str
-    undelayed: str
-    findings: tuple[str, ...]
+    spacing: Spacing | None = None
+    busy: Spacing | None = None
+    next_us: float | None = None
+    sent_spacing: Spacing | None = None
+    delay: Delay | None = None
+    rested_us: tuple[float, float] | None = None
+    clock_sigma_us: float = 0.0
+    width: Width | str = ""
+    order: Order | None = None
+    between: Delay | None = None
+    held: Held | None = None
+    untimed: str = ""
+    undelayed: str = ""
+    findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,8 @@ class LoopResult:
         Of whole loops, the asking host's clock.
     width : Width or str
     asked, answered : int or None
+    undelayed : str
+        Why there is no delay, where there is none.
     """
 
     node: int
@@ -115,6 +117,7 @@ class LoopResult:
     width: Width | str
     asked: int | None
     answered: int | None
+    undelayed: str = ""
 
 
 def flow_result(
@@ -126,10 +129,10 @@ def flow_result(
 ) -> FlowResult:
     """Return what became of a flow.
 
-    `arrivals` is how frames were planned; None in a test of round trips, whose width is that of the loops: fitting both
-    ways as well would take most of the time.
-    `compared_ns`, where the port that it leaves by was paused: when frames that compare clocks were sent by the same
-    way.
+    `arrivals` is how frames were planned; None in a test of round trips, of which each way is only counted: its times
+    are those of the loops.
+    `compared_ns`, where the port that it leaves by was paused: when frames that compare clocks left and arrived by the
+    same way.
     """
     findings: list[str] = []
     sent, received = (
@@ -139,6 +142,12 @@ def flow_result(
     findings += found.findings
     counts, places = _counts(found, flow, sent, received, findings)
     losses = of_places(found.lost_at, found.sent) if places and found.sent else None
+    in_order = None if received is None else order(found.sequence, found.extents)
+    if arrivals is None:
+        trips = "round trips: their times are those of the loops"
+        return FlowResult(
+            flow, counts, losses, width=trips, order=in_order, untimed=trips, undelayed=trips, findings=tuple(findings)
+        )
     timed, delays, why = _delays_us(found, flow, clocks)
     untimed = _clock_fault(timed, delays, point.spacing_us is not None, flow)
     if untimed.startswith("one-way"):
@@ -147,7 +156,8 @@ def flow_result(
     if len(timed.arrival_ns) < len(found.arrival_ns):
         untimed = untimed or STEPPED
     arrived = None if untimed else _spacing(found.arrival_ns, arrivals)
-    step = max(clock_step(found.arrival_ns), 1) / 1e3
+    step, shared, readings = _step_us(found, flow, clocks)
+    stepped = delays is not None and _steps(timed, flow, clocks)
     return FlowResult(
         flow,
         counts,
@@ -161,45 +171,59 @@ def flow_result(
         ),
         _next_us(found),
         None if sent is None else _spacing(sent.send_ns, arrivals),
-        None if delays is None else delay(delays, step),
-        None if delays is None or arrivals in (None, "regular") else _rested(delays, timed),
+        None if delays is None else delay(delays, step, shared_us=shared),
+        None if delays is None or arrivals == "regular" else _rested(delays, timed),
         0.0 if delays is None else _clock_sigma_us(timed, flow, clocks),
-        why or _width(delays, step, timed, arrivals),
-        None if received is None else order(found.sequence, found.extents),
-        None if untimed else delay(differences_us(found.arrival_ns), step),
+        why if delays is None else _width(delays, step, readings, stepped, _drifted_us(timed, flow, clocks)),
+        in_order,
+        None if untimed else delay(differences_us(found.arrival_ns), step, in_order=False),
         held(found, flow.length_bytes, compared_ns) if compared_ns is not None and places else None,
         "" if arrived is not None else untimed or "fewer than two frames of a stream have a time of arrival",
-        why or f"{len(found.delay_ns)} frames arrived: a latency needs three",
+        why or f"{len(found.delay_ns)} frames arrived: a latency needs six",
         tuple(findings),
     )
 
 
-def loop_result(point: Point, node: int) -> LoopResult:
-    """Return the round trips between node 0 and one that answers."""
-    out = point.requests or next((flow for flow in point.flows if flow.source == 0 and flow.to == node), None)
+def loop_result(point: Point, node: int, step_ns: int | None = None) -> LoopResult:
+    """Return the round trips between node 0 and one that answers.
+
+    `step_ns` is that of the clock of node 0, where anything else tells it than the loops.
+    """
+    asking = sorted((flow for flow in point.flows if flow.source == 0), key=lambda flow: flow.to != node)
+    # A request to a group is one frame, of which a log without a summary does not tell who gets it.
+    out = point.requests or next(iter(asking), None)
     back = next((flow for flow in point.flows if flow.source == node and flow.to == 0), None)
     if node in point.counts:
         low, count = point.counts[node]
         loops = np.repeat(low + point.bin_ns / 2, count) / 1e3
         asked = None if out is None else out.stated.get("sent")
         step = point.bin_ns / 1e3
-        return LoopResult(node, delay(loops, step), _tried(loops, step, 1), asked, len(loops))
+        few = f"{len(loops)} loops: a latency needs six"
+        wide = _tried(loops, step, 1, in_order=False)
+        return LoopResult(node, delay(loops, step, in_order=False), wide, asked, len(loops), few)
     findings: list[str] = []
     requests = None if out is None else _log(point, 0, "sent", out, findings)
     answers = _log(point, 0, "received", back or Flow(0, node, 0, point.length_bytes), findings)
     if requests is None or answers is None:
         why = f"no log of requests and answers of node {node}"
-        stated = [None if one is None else one.stated.get(name) for one, name in ((out, "sent"), (back, "received"))]
-        return LoopResult(node, None, why, *stated)
+        asked, answered = (
+            None if one is None else one.stated.get(name) for one, name in ((out, "sent"), (back, "received"))
+        )
+        return LoopResult(node, None, why, asked, answered, why)
     # When the other host sent its answer need not be known: the clock of a loop is that of the host that asks.
     found = account(None, replace(answers, send_ns=answers.receive_ns))
     at = _found(requests.sequence, found.sequence)
     known = at >= 0
     loops_ns = found.arrival_ns[known] - requests.send_ns[at[known]]
-    step_sent, step_received = clock_step(requests.send_ns), clock_step(found.arrival_ns)
-    step = max(step_sent, step_received) / 1e3
+    left, came = clock_step(requests.send_ns), clock_step(found.arrival_ns)
+    if left is None and came is None and step_ns is None and len(loops_ns):
+        # Loops that are all alike, at regular times: the clock may be as coarse as all of these allow.
+        step_ns = math.gcd(int(loops_ns[0]), *np.abs(np.diff(requests.send_ns[:2])).tolist())
+    # Requests at nearly regular times look like those of a clock as coarse as their spacing.
+    step = (came or left or step_ns or 1) / 1e3
+    shared = 0.0 if left else step / math.sqrt(12)
     loops = loops_ns / 1e3
-    readings = 2 if step_sent == step_received else 1
+    readings = 2 if left == came else 1
     asked, answered = len(requests), int(known.sum())
     if out is not None and back is not None:
         # A damaged log hides loops that there were; the summary counted them.
@@ -207,7 +231,9 @@ def loop_result(point: Point, node: int) -> LoopResult:
         answered = max(answered, int(back.stated.get("received") or 0))
     # A request does not say which size it asked for.
     all_asked = asked if point.requests is None else None
-    return LoopResult(node, delay(loops, step), _tried(loops, step, readings), all_asked, answered)
+    few = f"{len(loops)} loops: a latency needs six"
+    wide = _tried(loops, step, readings)
+    return LoopResult(node, delay(loops, step, shared_us=shared), wide, all_asked, answered, few)
 
 
 def _log(point: Point, node: int, kind: str, flow: Flow, findings: list[str]) -> Log | None:
@@ -260,13 +286,20 @@ def _counts(
             counts[name] = flow.stated.get(name, counts[name])
         known = counts["sent"] is not None and counts["received"] is not None and "sent" in flow.stated
         counts["lost"] = max(0, int(counts["sent"] or 0) - int(counts["received"] or 0)) if known else None
+    # What a log that was cut held is not known without a summary, nor what one did that lacks frames that arrived.
+    for log, name in ((sent, "sent"), (received, "received")):
+        if log is not None and log.findings and "cut off" in log.findings[0] and name not in flow.stated:
+            counts[name] = counts["lost"] = None
+    if found.strange and "sent" not in flow.stated:
+        counts["sent"] = counts["lost"] = None
+        whole = False
     return counts, whole and found.lost is not None
 
 
-def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str | None) -> Spacing | None:
+def _spacing(times_ns: npt.NDArray[np.int64], arrivals: str) -> Spacing | None:
     known = times_ns[times_ns != UNKNOWN_NS] if untimed(times_ns) else times_ns
     try:
-        return spacing(known, arrivals or "regular")
+        return spacing(known, arrivals)
     except FitError:
         return None
 
@@ -306,8 +339,9 @@ def _delays_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple
     if not len(found.delay_ns):
         return found, None, "of no frame that arrived both times are logged"
     delays = np.empty(len(found.delay_ns))
+    bases = {node: clock.base_ns for node, clock in clocks.items()} | {0: 0}
     for here in pieces(len(delays)):
-        part = found.delay_ns[here].astype(np.float64)
+        part = (found.delay_ns[here] - np.int64(bases[flow.to] - bases[flow.source])).astype(np.float64)
         if flow.to != 0:
             ours = found.departure_ns[here] if flow.source == 0 else None
             part -= clocks[flow.to].minus_ours_ns(found.arrival_ns[here], ours)
@@ -349,19 +383,75 @@ def _clock_fault(found: Account, delays_us: Floats | None, planned: bool, flow: 
 
 
 def _clock_sigma_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> float:
-    at = float(found.departure_ns[len(found.departure_ns) // 2])
-    return math.hypot(*(clocks[node].sigma_us(at) for node in (flow.source, flow.to) if node != 0))
+    """Return how uncertain the comparison is in the middle of the frames, or at most where a clock stepped."""
+    n = len(found.departure_ns)
+    at = (0, n // 2, n - 1) if _steps(found, flow, clocks) else (n // 2,)
+    times = [_ours_ns(found, flow)[place] for place in at]
+    return max(
+        math.hypot(*(clocks[node].sigma_us(float(time)) for node in (flow.source, flow.to) if node != 0))
+        for time in times
+    )
 
 
-def _width(delays: Floats | None, step: float, found: Account, arrivals: str | None) -> Width | str:
-    if arrivals is None or delays is None:
-        return "round trips: the width is that of the loops"
-    readings = 2 if clock_step(found.departure_ns) >= 1000 * step / 2 else 1
-    return _tried(delays, step, readings)
+def _ours_ns(found: Account, flow: Flow) -> npt.NDArray[np.int64]:
+    """Return when the frames passed by the clock of node 0, where one end of the flow has it."""
+    return found.arrival_ns if flow.to == 0 else found.departure_ns
 
 
-def _tried(values: Floats, step: float, readings: int) -> Width | str:
+def _steps(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> bool:
+    """Return whether a clock stepped while the frames were under way; between two others than node 0 whether it ever
+    did.
+    """
+    ours = _ours_ns(found, flow)
+    first, last = (-FARTHEST_NS, FARTHEST_NS) if 0 not in (flow.source, flow.to) else (ours[0], ours[-1])
+    nodes = [clocks[node] for node in (flow.source, flow.to) if node in clocks]
+    return any(first < segment.start_ns <= last for clock in nodes for segment in clock.segments[1:])
+
+
+def _step_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[float, float, int]:
+    """Return the coarser step of both clocks, what all delays share of it, and how many of the two readings of a delay
+    are spread over it.
+
+    Where the readings themselves do not tell a step, those that compared the clocks do. Frames that leave at regular
+    times all lie alike in the step of their clock: that spreads no delay, and moves them all.
+    """
+    ours = next((clock.ours_step_ns for clock in clocks.values() if clock.ours_step_ns is not None), None)
+    known = {0: ours} | {node: clock.step_ns for node, clock in clocks.items()}
+    came, left = clock_step(found.arrival_ns), clock_step(found.departure_ns)
+    # Frames at nearly regular times look like those of a clock as coarse as their spacing.
+    came_at, left_at = (
+        math.gcd(one or 0, known.get(node) or 0) or 1 for one, node in ((came, flow.to), (left, flow.source))
+    )
+    regular = left is None or left > left_at
+    step = max(came_at, left_at)
+    shared = left_at / math.sqrt(12) if regular else 0.0
+    return step / 1e3, shared / 1e3, 2 if not regular and min(came_at, left_at) >= step / 2 else 1
+
+
+def _drifted_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> float:
+    """Return how far the frames' times may be spread because the clocks' drift is not known better: a standard
+    deviation.
+    """
+    if len(found.arrival_ns) < 2:
+        return 0.0
+    span_us = float(found.arrival_ns[-1] - found.arrival_ns[0]) / 1e3
+    ppm = [one.drift_sigma_ppm for node in (flow.source, flow.to) if node in clocks for one in clocks[node].segments]
+    return math.hypot(*ppm) * 1e-6 * span_us / math.sqrt(12)
+
+
+def _width(delays: Floats, step: float, readings: int, stepped: bool, drifted_us: float) -> Width | str:
+    if stepped:
+        return f"{STEPPED}: what the comparison before and after is off by is in the width"
+    found = _tried(delays, step, readings)
+    if isinstance(found, str):
+        return found
+    value, sigma = found.sigma_us
+    sigma = math.hypot(sigma, math.hypot(value, drifted_us) - value)
+    return replace(found, sigma_us=(value, sigma), fwhm_us=(FWHM * value, FWHM * sigma))
+
+
+def _tried(values: Floats, step: float, readings: int, *, in_order: bool = True) -> Width | str:
     try:
-        return width(values[:: max(1, len(values) // SAMPLE)], max(step, 0.001), readings)
+        return width(values[:: max(1, len(values) // SAMPLE)], max(step, 0.001), readings, in_order=in_order)
     except FitError as error:
         return str(error)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pcitrace.errors import FitError
+from pcitrace.network.delays import COARSE_US
 from pcitrace.network.flows import FlowResult, LoopResult
 from pcitrace.network.lines import Bend, LatencyLine, Step, bend, line, step
 from pcitrace.network.sizes import STATISTICS
@@ -20,6 +21,12 @@ Floats = npt.NDArray[np.float64]
 
 NEIGHBOURS = 10
 """Sizes on either side whose standard errors are averaged."""
+
+DISTURBED = 4.0
+"""How many times as much as usual the times of a size follow one another where something else went on."""
+
+LASTING = 2.0
+"""Effect from which on batches are too short rather than too few: then Student's factor stays in it."""
 
 LEAST_USER_BYTES = 46
 """Shorter frames are padded on the wire: they do not lie on the line of the longer ones. Requests count as so long."""
@@ -90,7 +97,7 @@ def of_points(
     -------
     Latency
     """
-    rows, legs = [], []
+    rows, legs, effects, batched, coarse_us = [], [], [], [], 0.0
     for length, one in found:
         if one.delay is None:
             continue
@@ -98,7 +105,10 @@ def of_points(
         for name in STATISTICS:
             row[f"{name}_us"], row[f"{name}_sigma_us"] = one.delay.statistic(name)
         row |= {"least_us": one.delay.least_us, "p999_us": one.delay.p999_us}
+        coarse_us = max(coarse_us, one.delay.step_us if one.delay.alike else 0.0)
         rows.append(row)
+        effects.append(1.0 if one.delay.alike else one.delay.effect)
+        batched.append(1.0 if one.delay.alike else one.delay.batched)
         legs.append(_legs(kind, request_bytes, length))
     padded = max(0, LEAST_USER_BYTES - header_bytes)
     columns = [
@@ -109,8 +119,24 @@ def of_points(
         "p999_us",
     ]
     table = pd.DataFrame(rows, columns=columns)
+    table["median_sigma_us"] *= _together(np.array(effects), np.array(batched))
     sizes = np.array(legs, dtype=np.float64).reshape(len(rows), len(_legs(kind, request_bytes, 0)))
-    return _fitted(table, np.maximum(sizes, padded), padded, _how(kind, request_bytes))
+    return _fitted(table, np.maximum(sizes, padded), padded, _how(kind, request_bytes), coarse_us)
+
+
+def _together(effects: Floats, batched: Floats) -> Floats:
+    """Return by what errors are multiplied for all sizes to share how much their times follow one another.
+
+    Of one size that is known to a third or worse, and a size that seems far more certain than it is looks like a step
+    or a bend. A size with far more of it than the others was disturbed: it keeps its own.
+    """
+    if len(effects) < 2:
+        return np.ones(len(effects))
+    usual = batched <= DISTURBED * np.median(batched)
+    shared = max(1.0, float(batched[usual].mean()))
+    if shared > LASTING:
+        shared = float(effects[usual].mean())
+    return np.where(usual, np.sqrt(shared / effects), 1.0)
 
 
 def _smooth(sigma: Floats) -> Floats:
@@ -141,22 +167,26 @@ def _how(kind: str, request_bytes: int | None) -> str:
     return "arrival minus departure, clocks compared"
 
 
-def _fitted(table: pd.DataFrame, legs: Floats, padded: int, how: str) -> Latency:
+def _fitted(table: pd.DataFrame, legs: Floats, padded: int, how: str, coarse_us: float) -> Latency:
     long = table["length_bytes"].to_numpy(np.float64) >= padded
-    sizes = legs[long]
     lines: dict[str, LatencyLine] = {}
     reason = "" if len(table) else "no time of any loop or frame is known"
     stepped, bent = None, None
     if not reason:
         for name in STATISTICS:
             values = table[f"{name}_us"].to_numpy(np.float64)[long]
-            sigma = _smooth(table[f"{name}_sigma_us"].to_numpy(np.float64)[long])
+            sigma = table[f"{name}_sigma_us"].to_numpy(np.float64)[long]
+            told = np.isfinite(sigma)
+            sizes, values, sigma = legs[long][told], values[told], _smooth(sigma[told])
             try:
                 lines[name] = line(sizes, values, sigma)
             except FitError as error:
                 reason = str(error)
                 continue
-            if name == STATISTICS[0]:
+            if name == STATISTICS[0] and coarse_us > COARSE_US:
+                why = f"the clock's own step of {coarse_us:g} us, over which the times do not scatter, looks like one"
+                stepped = Step(False, None, why)
+            elif name == STATISTICS[0]:
                 stepped, bent = _one_of(step(sizes, values, sigma), bend(sizes, values, sigma))
     return Latency(table, legs, lines, stepped, bent, how, reason)
 

@@ -19,8 +19,9 @@ from uncertainties import UFloat
 from pcitrace.errors import FitError
 from pcitrace.latency import Points
 from pcitrace.network.scan import Scan, scan
+from pcitrace.network.sizes import WIDE
 
-__all__ = ["LARGEST_STEP", "Bend", "LatencyLine", "Step", "bend", "line", "step"]
+__all__ = ["LARGEST_STEP", "Bend", "LatencyLine", "Step", "bend", "line", "step", "widening"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,7 +32,7 @@ ROUNDS = 20
 """Of the search for the size at which the slope changes; a few are enough."""
 
 POOR = 0.01
-"""Probability of a larger chi-square below which points are taken to scatter more than their errors say."""
+"""Probability of a larger chi-square below which it is no chance that points scatter more than their errors say."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class LatencyLine:
     p_value : float or None
         Probability of a larger chi-square; None without degrees of freedom.
     widened : float
-        Factor by which the errors of the points were enlarged because they scatter more; 1 where they do not.
+        Factor by which the errors were enlarged because the points scatter more; 1 where they do not.
+    scatter : float
+        How many times as much as their errors say they scatter, where that is no chance; else 1.
     n : int
         Sizes.
     """
@@ -57,6 +60,7 @@ class LatencyLine:
     ndof: int
     p_value: float | None
     widened: float
+    scatter: float
     n: int
 
     def at(self, length_bytes: float) -> UFloat:
@@ -138,7 +142,7 @@ def line(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike) -
     --------
     >>> found = line([[64, 64], [64, 512], [64, 1500]], [55.648, 66.176, 89.394], [0.01] * 3)
     >>> print(f"{found.intercept_us:.1uS} + {found.slope_us_per_byte:.1uS} b")
-    26.320(4) + 0.023500(7) b
+    26.320(5) + 0.02350(1) b
     """
     sizes = _legs(legs)
     lengths = len(np.unique(sizes, axis=0))
@@ -246,11 +250,27 @@ def _fitted(
     found, chi2, _ = points.fit(columns, names)
     ndof = len(points.length) - len(names)
     p_value = points.p_value(chi2, ndof)
-    widened = 1.0
-    if p_value is not None and p_value < POOR:
-        widened = float(np.sqrt(chi2 / ndof))
-        found, _, _ = Points.of(columns[:, 1], loop_us, points.errors * widened).fit(columns, names)
-    return LatencyLine(found[0], found[1], chi2, ndof, p_value, widened, len(points.length)), found
+    widened, scatter = widening(chi2, ndof)
+    found = tuple(one.nominal_value + widened * (one - one.nominal_value) for one in found)
+    return LatencyLine(found[0], found[1], chi2, ndof, p_value, widened, scatter, len(points.length)), found
+
+
+def widening(chi2: float, ndof: int) -> tuple[float, float]:
+    """Return by what the errors of a fit are multiplied because its points scatter, and by how much they scatter more
+    than their errors say where that is no chance.
+
+    By the points' scatter where that exceeds their errors (Particle Data Group, Review of Particle Physics, section
+    5.2.2). Where it clearly does, the errors rest on the scatter alone, and few points tell that badly: Student's
+    factor for 95 %.
+    """
+    from scipy.special import chdtrc, stdtrit
+
+    if ndof < 1:
+        return 1.0, 1.0
+    scale = max(1.0, float(np.sqrt(chi2 / ndof)))
+    if chdtrc(ndof, chi2) >= POOR:
+        return scale, 1.0
+    return scale * float(stdtrit(ndof, 0.975)) / WIDE, scale
 
 
 def _few(numbers: npt.NDArray[np.int64]) -> str:

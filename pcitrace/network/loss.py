@@ -6,13 +6,13 @@ and E. O. Elliott, 42 (1963) 1977; E. L. Korn and B. I. Graubard, Survey Methodo
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from pcitrace.errors import FitError
+from pcitrace.network.sizes import WIDE
 
 __all__ = ["GilbertElliott", "LossRatio", "Losses", "gilbert_elliott", "independence", "loss_ratio", "of_places"]
 
@@ -70,7 +70,7 @@ class LossRatio:
     value, low, high : float
         With its interval of 95 %.
     sigma : float
-        Standard uncertainty.
+        Standard uncertainty: half of the interval over 1.96.
     method : str
         ``exact binomial`` or ``blocks``.
     independent_p : float
@@ -177,15 +177,14 @@ def loss_ratio(lost_at: Integers, frames: int) -> LossRatio:
     lost = len(lost_at)
     value = lost / frames
     p_value = independence(lost_at, frames)
-    plain = math.sqrt(value * (1 - value) / frames)
     if p_value >= DEPENDENT or lost in (0, frames):
         low, high = _exact(lost, frames)
-        return LossRatio(value, low, high, plain or (high - low) / 4, "exact binomial", p_value, 1.0)
+        return LossRatio(value, low, high, (high - low) / 2 / WIDE, "exact binomial", p_value, 1.0)
     effect, blocks = _design_effect(lost_at, frames)
     few = float(stdtrit(blocks - 1, (1 + CONFIDENCE) / 2) / stdtrit(frames, (1 + CONFIDENCE) / 2))
     size = max(frames / effect / few**2, 1.0)
     low, high = _exact(value * size, size)
-    return LossRatio(value, low, high, plain * math.sqrt(effect), "blocks", p_value, effect)
+    return LossRatio(value, low, high, (high - low) / 2 / WIDE, "blocks", p_value, effect)
 
 
 def gilbert_elliott(lost_at: Integers, frames: int) -> GilbertElliott | None:

@@ -17,7 +17,7 @@ from uncertainties import UFloat
 
 from pcitrace.errors import FitError
 from pcitrace.latency import Points
-from pcitrace.network.lines import POOR, step
+from pcitrace.network.lines import step, widening
 from pcitrace.network.measurement import Wire
 from pcitrace.network.parameter import Parameter, measured, unknown
 from pcitrace.network.result import Result
@@ -102,9 +102,7 @@ def _of_paths(same: Sequence[Result]) -> list[Result]:
         found, chi2, _ = points.fit(columns, titles)
     except FitError as error:
         return [_unknown(name, str(error)) for name in names]
-    ndof = len(values) - len(titles)
-    p_value = points.p_value(chi2, ndof)
-    widened = float(np.sqrt(chi2 / ndof)) if p_value is not None and p_value < POOR else 1.0
+    widened, _ = widening(chi2, len(values) - len(titles))
     terms = [one.nominal_value + widened * (one - one.nominal_value) for one in found[-len(told) :]]
     how = f"{len(same)} paths in one fit, hosts {'free at each size' if shared else 'a line'}"
     return [_result(name, same, terms[2 * i], terms[2 * i + 1], how) for i, name in enumerate(names)]

@@ -56,7 +56,7 @@ def with_timebase(one: Result, bus_frames: BusFrames | None, method: str) -> Res
     lag = ours_ns / 1e3 - ours_us
     rate, base = np.polyfit(ours_us - middle, lag, 1)
     rest = lag - base - rate * (ours_us - middle)
-    brought = (theirs_ns - clock.minus_ours_ns(theirs_ns)) / 1e3 - theirs_us
+    brought = (theirs_ns - np.int64(clock.base_ns) - clock.minus_ours_ns(theirs_ns)) / 1e3 - theirs_us
     off = brought - base - rate * (theirs_us - middle)
     value, sigma = quantile(off, 0.5)
     sigma = math.hypot(sigma, float(rest.std(ddof=2)) / math.sqrt(len(rest)))

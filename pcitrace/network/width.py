@@ -8,12 +8,13 @@ Half of the height of such a histogram says more of the clock than of the peak: 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from pcitrace.errors import FitError
+from pcitrace.network.sizes import correlation
 
 __all__ = ["FWHM", "Peak", "Width", "peaks", "width"]
 
@@ -40,6 +41,9 @@ DOUBTFUL = 0.1
 """Probability of the peak alone below which a background is tried."""
 
 LEAST_IN_BIN = 5.0
+
+PLACES = 16
+"""Places between two steps of a clock that are told apart."""
 
 CLEAR = 5.0
 """Standard deviations by which a peak must stand above the dip beside it."""
@@ -95,7 +99,7 @@ class Peak:
     count: int
 
 
-def width(values_us: npt.ArrayLike, step_us: float = 0.001, readings: int = 2) -> Width:
+def width(values_us: npt.ArrayLike, step_us: float = 0.001, readings: int = 2, *, in_order: bool = True) -> Width:
     """Fit the main peak.
 
     Parameters
@@ -106,6 +110,8 @@ def width(values_us: npt.ArrayLike, step_us: float = 0.001, readings: int = 2) -
     readings : int
         2: each value is the difference of two readings of a clock that runs by itself (frame logs); 1: one reading, of
         a counter that was started with the frame, or a value that was rounded.
+    in_order : bool
+        False: the values are in no order, so that whether they follow one another is not seen.
 
     Returns
     -------
@@ -125,14 +131,38 @@ def width(values_us: npt.ArrayLike, step_us: float = 0.001, readings: int = 2) -
     inside = values[np.abs(values - middle) <= REACH * spread + step_us]
     bins = min(BINS, max(LEAST_BINS, len(inside) // 5))
     size = max(1, math.ceil(2 * REACH * spread / bins / step_us)) * step_us
+    coarse = size < 1.5 * step_us
     first = math.floor((middle - REACH * spread) / size) * size - size / 2
-    bins = math.ceil((inside.max() - first) / size + 1e-9)
-    edges = first + size * np.arange(bins + 1)
-    counts = np.histogram(inside, edges)[0].astype(np.float64)
-    if (counts > 0).sum() < 2:
+    edges = first + size * np.arange(math.ceil((inside.max() - first) / size + 1e-9) + 1)
+    places, counts = _by_place(inside, edges, PLACES if coarse else 1)
+    if (counts.sum(axis=0) > 0).sum() < 2:
         raise FitError(f"all {len(values)} times are alike: the clock's step of {step_us:g} us hides the width")
-    shape = _Shape(edges, counts, step_us, 2 if readings == 2 and size < 1.5 * step_us else 1)
-    return _fit(shape, middle, spread, len(values))
+    found = _fit(_Shape(edges, places, counts, step_us, readings, coarse), middle, spread, len(values))
+    if not in_order:
+        return found
+    off = inside - found.centre_us[0]
+    centre, wide = (math.sqrt(correlation(one)) for one in (off, off**2))
+    return replace(
+        found,
+        centre_us=(found.centre_us[0], centre * found.centre_us[1]),
+        sigma_us=(found.sigma_us[0], wide * found.sigma_us[1]),
+        fwhm_us=(found.fwhm_us[0], wide * found.fwhm_us[1]),
+    )
+
+
+def _by_place(values: Floats, edges: Floats, kinds: int) -> tuple[Floats, Floats]:
+    """Return where in a bin values lie, and how many of each such kind are in each bin.
+
+    Times that were corrected for the drift of a clock lie no longer all alike between the steps of it.
+    """
+    size = edges[1] - edges[0]
+    bins = np.clip(((values - edges[0]) / size).astype(np.int64), 0, len(edges) - 2)
+    places = (values - edges[bins]) / size
+    kind = np.clip((places * kinds).astype(np.int64), 0, kinds - 1)
+    table = np.bincount(kind * (len(edges) - 1) + bins, minlength=kinds * (len(edges) - 1))
+    many = np.bincount(kind, minlength=kinds)
+    means = np.bincount(kind, places, minlength=kinds) / np.maximum(many, 1)
+    return means[many > 0], table.reshape(kinds, -1)[many > 0].astype(np.float64)
 
 
 def peaks(values_us: npt.ArrayLike, step_us: float = 0.001) -> tuple[Peak, ...]:
@@ -173,32 +203,44 @@ def _core(values: Floats) -> tuple[float, float, float]:
 @dataclass(frozen=True)
 class _Shape:
     edges: Floats
+    places: Floats
     counts: Floats
     step: float
     readings: int
+    coarse: bool
 
     def shares(self, centre: float, sigma: float, background: float) -> Floats:
-        """Return the probability of each bin."""
+        """Return the probability of each bin, in a row for each place in a bin."""
         from scipy.special import ndtr
 
-        if self.readings == 2:
-            # A bin holds the values whose triangle of readings falls on its centre: the second difference of the
-            # integral of the normal distribution function.
-            centres = (self.edges[:-1] + self.edges[1:]) / 2
-            z = (centres[:, None] + self.step * np.array([-1.0, 0.0, 1.0]) - centre) / sigma
-            whole = sigma * (z * ndtr(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
-            peak = (whole[:, 0] - 2 * whole[:, 1] + whole[:, 2]) / self.step
+        if self.coarse:
+            # A value stands for all that the clock reads so: one step around it, or a triangle of two readings, which
+            # is the second difference of the integral of the normal distribution function.
+            values = self.edges[:-1] + (self.edges[1] - self.edges[0]) * self.places[:, None]
+            ends = np.array([-1.0, 0.0, 1.0]) if self.readings == 2 else np.array([-0.5, 0.5])
+            z = (values[..., None] + self.step * ends - centre) / sigma
+            if self.readings == 2:
+                whole = sigma * (z * ndtr(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)) / self.step
+                peak = whole[..., 0] - 2 * whole[..., 1] + whole[..., 2]
+            else:
+                peak = ndtr(z[..., 1]) - ndtr(z[..., 0])
         else:
-            peak = np.diff(ndtr((self.edges - centre) / sigma))
-        share = np.maximum(peak, 0.0) / max(float(peak.sum()), 1e-12)
-        return np.asarray((1 - background) * share + background / len(share))
+            # Readings of a step that is much finer than a bin widen the peak by no more than its own variance.
+            wide = math.sqrt(sigma**2 + self.readings * self.step**2 / 12)
+            peak = np.diff(ndtr((self.edges - centre) / wide))[None, :]
+        share = np.maximum(peak, 0.0) / np.maximum(peak.sum(axis=1, keepdims=True), 1e-12)
+        return np.asarray((1 - background) * share + background / share.shape[1])
+
+    def expected(self, centre: float, sigma: float, background: float) -> Floats:
+        """Return how many are expected in each bin, in a row for each place in a bin."""
+        return np.asarray(self.counts.sum(axis=1, keepdims=True) * self.shares(centre, sigma, background))
 
 
 def _fit(shape: _Shape, middle: float, spread: float, n: int) -> Width:
     from iminuit import Minuit
 
     def cost(centre: float, sigma: float, background: float) -> float:
-        expected = np.maximum(shape.counts.sum() * shape.shares(centre, sigma, background), 1e-12)
+        expected = np.maximum(shape.expected(centre, sigma, background), 1e-12)
         seen = shape.counts > 0
         terms = expected - shape.counts
         terms[seen] += shape.counts[seen] * np.log(shape.counts[seen] / expected[seen])
@@ -212,7 +254,7 @@ def _fit(shape: _Shape, middle: float, spread: float, n: int) -> Width:
     minimum.fixed["background"] = True
     minimum.migrad()
     alone, found = minimum.fval or 0.0, minimum.values.to_dict()
-    if _goodness(shape.counts, shape.counts.sum() * shape.shares(found["centre"], found["sigma"], 0.0)) < DOUBTFUL:
+    if _goodness(shape.counts, shape.expected(found["centre"], found["sigma"], 0.0)) < DOUBTFUL:
         minimum.fixed["background"] = False
         minimum.values["background"] = 0.01
         minimum.migrad()
@@ -226,7 +268,7 @@ def _fit(shape: _Shape, middle: float, spread: float, n: int) -> Width:
         raise FitError("the width of the peak cannot be told: the fit of a normal peak does not converge")
     values, errors = minimum.values, minimum.errors
     inside = shape.counts.sum()
-    expected = inside * shape.shares(values["centre"], values["sigma"], values["background"])
+    expected = shape.expected(values["centre"], values["sigma"], values["background"])
     return Width(
         (values["centre"], errors["centre"]),
         (values["sigma"], errors["sigma"]),
@@ -243,6 +285,7 @@ def _goodness(counts: Floats, expected: Floats) -> float:
     """Return the probability of a larger chi-square, bins joined until five are expected in each."""
     from scipy.special import chdtrc
 
+    counts, expected = counts.sum(axis=0), expected.sum(axis=0)
     group = np.floor(np.cumsum(expected) / LEAST_IN_BIN).astype(np.int64)
     group = np.unique(group, return_inverse=True)[1]
     seen, wanted = np.bincount(group, counts), np.bincount(group, expected)

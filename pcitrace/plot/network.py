@@ -453,8 +453,9 @@ def _family(one: Result, column: str, against: str, label: str, ax: Axes | None,
 
 
 def _way(one: Result) -> str:
-    """Return what a curve is called: by the devices on its path where they have names."""
-    named = () if one.measurement is None else one.measurement.path.devices
+    """Return what a curve is called: as its path, or by the devices on it where the path has no name of its own."""
+    way = None if one.measurement is None else one.measurement.path
+    named = way.devices if way is not None and one.path == way.kind else ()
     how = one.kind
     if one.measurement is not None and how == "one-to-many":
         test = one.measurement.test

@@ -12,12 +12,15 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.errors import ConfigurationError, FitError
+from pcitrace.network.delays import delay
 from pcitrace.network.parameter import counted, measured, unknown
 from pcitrace.network.result import Result
-from pcitrace.network.sizes import quantile
 from pcitrace.network.width import width
 
 __all__ = ["result"]
+
+STEP_US = 0.001
+"""irtt writes ns."""
 
 
 def result(path: Path, content: Any) -> Result:
@@ -38,14 +41,18 @@ def result(path: Path, content: Any) -> Result:
         "duplicated": counted("duplicated", copies, sent),
         "reordered": counted("reordered", int(stats["late_packets"]), sent, "irtt calls them late"),
     }
+    trip = delay(times, STEP_US)
+    parameters["latency_us"] = (
+        unknown("latency_us", f"{len(times)} answers: a latency needs six", len(times))
+        if trip is None
+        else measured("latency_us", trip.median_us, trip.n, "round trip, median")
+    )
     try:
-        parameters["latency_us"] = measured("latency_us", quantile(times, 0.5), len(times), "round trip, median")
         found = width(times)
         parameters["fwhm_us"] = measured("fwhm_us", found.fwhm_us, found.n)
         parameters["sigma_us"] = measured("sigma_us", found.sigma_us, found.n)
     except FitError as error:
-        for name in ("latency_us", "fwhm_us", "sigma_us"):
-            parameters.setdefault(name, unknown(name, str(error), len(times)))
+        parameters |= {name: unknown(name, str(error), len(times)) for name in ("fwhm_us", "sigma_us")}
     table = pd.DataFrame({"length_bytes": length, "round_trip_us": times})
     remote = str(config["remote_address"]).rpartition(":")[0]
     return Result("irtt", remote, path, parameters, tables={"round_trips": table})

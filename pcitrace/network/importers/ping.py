@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.errors import ConfigurationError, FitError
+from pcitrace.network.delays import delay
 from pcitrace.network.lines import line as fit_line
 from pcitrace.network.parameter import Parameter, counted, measured, unknown
 from pcitrace.network.result import Result
-from pcitrace.network.sizes import quantile
+from pcitrace.network.sizes import LEAST
 
 __all__ = ["line", "result"]
 
@@ -68,10 +69,13 @@ def line(same: Sequence[Result]) -> Result:
 
 def _latency(text: str, received: int) -> Parameter:
     times = np.array(re.findall(r"time=([\d.]+) ms", text), dtype=np.float64) * 1e3
-    if len(times) > 2:
-        return measured("latency_us", quantile(times, 0.5, STEP_US), len(times), "round trip, median")
+    found = delay(times, STEP_US)
+    if found is not None:
+        return measured("latency_us", found.median_us, found.n, "round trip, median")
     said = re.search(r"= [\d.]+/([\d.]+)/[\d.]+/([\d.]+) ms", text)
     if said is None or received < 1:
         return unknown("latency_us", "no answer came, or ping was stopped before it said how long they took", received)
+    if received < LEAST:
+        return unknown("latency_us", f"{received} answers: a latency needs six", received)
     sigma = math.hypot(float(said[2]) * 1e3, STEP_US / math.sqrt(12)) / math.sqrt(received)
     return measured("latency_us", (float(said[1]) * 1e3, sigma), received, "round trip, mean")
