@@ -182,34 +182,47 @@ def alike(problem: Problem) -> bool:
 def confirmed(problem: Problem, described: bool) -> bool:
     """Return whether no reading near what was found so far is as likely that says something else of the first pieces.
 
+    Of few pieces also none that forgets half. On a host that fetched descriptors two at a time, as long as its frames
+    of one length, the rules took two fetches for frames, and each frame behind them for the one before: no reading that
+    differs alike in every frame was cheaper, three that forgot half were. Of many pieces the rules are not doubted for
+    that: of an overloaded card that sends and receives at once half of what is learned leads the reading astray.
+
     Where a profile describes the card the rules know more than these costs: then only one that is clearly cheaper
     counts against them.
     """
     pieces = Pieces.of(problem.dma.bus)
-    head = pieces.take(np.arange(min(len(pieces), LOOKED_AT)))
-    if not len(head) or not problem.told:
+    if not len(pieces) or not problem.told:
         return True
-    first = _first_reading(head, problem)
-    until_us = float(head.bus.last_data_us[-1])
-    near = [
-        None
-        if one is None
-        else one.first(max(int(np.searchsorted(one.start_us, until_us)), first.last_target(side) + 1))
-        for side, one in enumerate(problem.targets)
-    ]
-    first, reader = _started(head, replace(problem, targets=(near[SEND], near[RECEIVE])))
+    head, first, reader = _head(pieces, problem)
     edges = first.edges()
     if len(head) < len(pieces):
         # What is cut off there tells nothing.
         last = min(np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE))
         edges = {edge for edge in edges if edge[0] < last} if last else edges
-    others = [one for one in reader.near(first) if len(edges & one.edges()) < CONFIRMED * len(edges)]
+    near = reader.near(first)
+    if len(pieces) <= TINY:
+        near += reader.by_halves(near[0], 0)
+    others = [one for one in near if len(edges & one.edges()) < CONFIRMED * len(edges)]
     if not others:
         return True
     cheapest, itself = min(others, key=_cost), reader.as_it_is(first)
     if described:
         return cheapest.against_by(itself) < CLEARLY
     return itself.against_by(cheapest) > NOTHING
+
+
+def _head(pieces: Pieces, problem: Problem) -> tuple[Pieces, Reading, _Reader]:
+    """Return the pieces that are looked at, what was found of them so far, and what reads on from it."""
+    head = pieces.take(np.arange(min(len(pieces), LOOKED_AT)))
+    first = _first_reading(head, problem)
+    until_us = float(head.bus.last_data_us[-1])
+    sends, receives = (
+        None
+        if one is None
+        else one.first(max(int(np.searchsorted(one.start_us, until_us)), first.last_target(side) + 1))
+        for side, one in enumerate(problem.targets)
+    )
+    return head, *_started(head, replace(problem, targets=(sends, receives)))
 
 
 def _started(pieces: Pieces, problem: Problem) -> tuple[Reading, _Reader]:
@@ -303,14 +316,8 @@ class _Reader:
         return WIDE if self.small else 0
 
     def near(self, first: Reading) -> list[Reading]:
-        """Return what a reading comes to, those that differ from it alike in every frame, and those that forget half.
-
-        The last leave what only made itself likely. On a host that fetched descriptors two at a time, as long as its
-        frames of one length, the rules took two fetches for frames, and each frame behind them for the one before: no
-        reading that differs alike in every frame was cheaper, three that forgot half were.
-        """
+        """Return what a reading comes to, and those that differ from it alike in every frame."""
         found = [self.settle(first, rounds=FEW)]
-        found += self.by_halves(found[0], 0)
         for side in (SEND, RECEIVE):
             target = self.targets[side]
             count = len(target) if target is not None else 0
