@@ -48,7 +48,8 @@ __all__ = [
     "width_against_senders",
 ]
 
-COLOURS = (*BUS_COLOURS, "#2e8b57", "#8e5ea2", DATA, INK)
+COLOURS = (*BUS_COLOURS, "#2e8b57", "#8e5ea2", INK, "#c2517f", "#a8830f", "#58a4c9")
+"""One a node or path; more than eight begin again."""
 
 
 def latency(results: Sequence[Result], statistic: str = "median", *, ax: Axes | None = None) -> Axes:
@@ -338,12 +339,16 @@ def shares(one: Result, *, ax: Axes | None = None) -> Axes:
     names = [str(length) for length in sorted(table["length_bytes"].unique())]
     for colour, (source, mine) in zip(_colours(), table.groupby("source"), strict=False):
         values = numbers(mine.sort_values("length_bytes")["user_mbit_s"])
-        ax.bar(names, values, bottom=bottom, color=colour, label=f"node {source}")
+        ax.bar(names, values, bottom=bottom, color=colour, edgecolor="white", label=f"node {source}")
         bottom = bottom + values
-    ax.set_ylim(0, 1.3 * float(bottom.max()))
+    ax.set_ylim(0, 1.1 * float(bottom.max()))
     ax.set_xlabel("user bytes")
     ax.set_ylabel("user data (Mbit/s)")
-    return _finish([one], ax, legend=True)
+    _finish([one], ax)
+    # Beside the bars, in their order.
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(handles[::-1], labels[::-1], frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    return ax
 
 
 def order_of_answers(one: Result, *, ax: Axes | None = None) -> Axes:
