@@ -43,7 +43,8 @@ def main(folder: Path, parent: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         outcome = _analyse(folder, task, limits, options)
-    except MemoryError:
+    except (MemoryError, SystemError):
+        # C code that gets no memory may fail without saying why: a SystemError.
         outcome = {"state": "failed", "kind": MEMORY, "reason": ""}
     except (PciTraceError, OSError) as error:
         outcome = {"state": "failed", "kind": "input", "reason": " ".join(str(error).split())}
