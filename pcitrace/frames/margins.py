@@ -20,6 +20,7 @@ from pcitrace.lattice import Reading
 from pcitrace.traffic.content import Keys, keys, own_keys
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
+from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.weigh import Found, Problem, alike, confirmed
 
@@ -111,8 +112,10 @@ def problem(name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: 
             shown = shown_by(ends[other], side, link) if other is not None and in_turn(ends) else None
             # Where nothing was found yet it is not known what there is to find.
             targets.append(shown if shown is not None and len(shown) else None)
-    profile = ends[name].host.profile
-    return Problem(dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]), profile)
+    host = ends[name].host
+    told = host.data_phases is not None and len(host.data_phases) > 0 and dma.bus.has_address
+    words = Words(host.data_phases, host.traffic.csr) if told else None
+    return Problem(dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]), host.profile, words)
 
 
 def _target(ends: Mapping[str, Ends], columns: dict[str, Any], side: int) -> Integers:
@@ -226,6 +229,8 @@ def judge(
         columns["length_exact"] = columns["length_exact"] & ~untold
         # How much of a short frame is data only its send tells.
         short = (columns["length_bytes"] >= 0) & (columns["length_bytes"] <= LEAST_USER_BYTES)
+        cut = ~np.isnan(columns["margin_send"]) & ~whole[SEND]
+        columns["length_exact"] = columns["length_exact"] & ~(short & cut)
         unsure = short & ~columns["length_exact"] & ~(columns["margin_send"] >= SURE)
         columns["length_bytes"] = np.where(unsure, LEAST_USER_BYTES, columns["length_bytes"])
 

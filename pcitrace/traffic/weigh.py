@@ -31,6 +31,7 @@ from pcitrace.traffic.goals import (
     unknown_layout,
     with_skips,
 )
+from pcitrace.traffic.named import Words
 from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reading import claiming
@@ -132,12 +133,15 @@ class Problem:
         What its sends come before, and what its receives come after; None where nothing tells.
     profile : Profile or None
         What is known of the card.
+    words : Words or None
+        What it was told, where data were captured.
     """
 
     dma: Dma
     found: tuple[Found, Found]
     targets: tuple[Target | None, Target | None]
     profile: Profile | None = None
+    words: Words | None = None
 
     @property
     def told(self) -> bool:
@@ -229,7 +233,8 @@ def _started(pieces: Pieces, problem: Problem) -> tuple[Reading, _Reader]:
     """Return what was found so far as a reading, and what reads on from it."""
     first = _first_reading(pieces, problem)
     unit = _width(problem.dma, pieces, first, problem.targets)
-    return first, _Reader(pieces, directions(pieces.bus), problem.targets, unit, Stated(problem.profile))
+    write = directions(pieces.bus)
+    return first, _Reader(pieces, write, problem.targets, unit, Stated(problem.profile), problem.words)
 
 
 def _width(dma: Dma, pieces: Pieces, reading: Reading, targets: tuple[Target | None, Target | None]) -> int:
@@ -266,11 +271,13 @@ class _Reader:
     targets: tuple[Target | None, Target | None]
     unit: int
     stated: Stated
+    words: Words | None
 
     @cached_property
     def alone(self) -> Alone:
         """What each piece costs by itself."""
-        return Alone(self.pieces, self.write, self.targets)
+        naming = self.words.naming(self.pieces, self.write) if self.words is not None else None
+        return Alone(self.pieces, self.write, self.targets, naming)
 
     def agreeing(self, side: int, reading: Reading) -> float:
         """Return the share of a track's segments that have the data phases of their targets, in one layout."""

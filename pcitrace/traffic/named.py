@@ -1,0 +1,103 @@
+"""What a card was told of addresses before it used them: in a descriptor that it read, or in one of its registers.
+
+A card learns by an address where a buffer begins. So where data were captured, a read whose data name what the card
+turns to later is a descriptor and no part of a frame. And what lies neither where the piece before ended nor at an
+address that was named is hardly a frame's second buffer: a status word lies so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Integers
+from pcitrace.facts import WRITES
+from pcitrace.traffic.csr import Accesses
+from pcitrace.traffic.phases import Phases
+from pcitrace.traffic.pieces import Pieces
+
+__all__ = ["Naming", "Words"]
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What addresses and data of pieces say: one value a piece in each column.
+
+    Attributes
+    ----------
+    named : array of bool
+        It begins at an address that was named before.
+    names : array of bool
+        Its data name the address of a later one.
+    apart : array of bool
+        It does not go on with the piece before it, and nothing named where it begins.
+    """
+
+    named: Booleans
+    names: Booleans
+    apart: Booleans
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a card was told: the data that it read, and the values that were written to its registers.
+
+    Attributes
+    ----------
+    phases : Phases
+    csr : Accesses
+    """
+
+    phases: Phases
+    csr: Accesses
+
+    def naming(self, pieces: Pieces, write: Integers) -> Naming:
+        """Return what was named, to a dword.
+
+        Parameters
+        ----------
+        pieces : Pieces
+        write : array of int
+            Which of them are writes.
+        """
+        told = np.flatnonzero(np.isin(self.csr.command, WRITES) & (self.csr.value >= 0))
+        read = np.flatnonzero(write == 0)
+        begin, length = self.phases.ranges(pieces.bus.transaction[read])
+        rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
+        word = np.concatenate([_dwords(self.csr.value[told]), _dwords(self.phases.data[rows])])
+        after_us = [self.csr.first_attempt_us[told], pieces.bus.last_data_us[read]]
+        time_us = np.repeat(np.concatenate(after_us), np.append(np.full(len(told), 2), 2 * length))
+        by = np.repeat(np.append(np.full(len(told), -1), read), np.append(np.full(len(told), 2), 2 * length))
+        place = np.where(pieces.bus.address > 0, _dword(pieces.bus.address), -1)
+        # What names an address names its uses after that: the last one if any, and which, from the first naming on.
+        places, which = np.unique(place, return_inverse=True)
+        last_us, named_us = np.full(len(places), -np.inf), np.full(len(places), np.inf)
+        np.maximum.at(last_us, which, pieces.begin_us)
+        at = np.minimum(np.searchsorted(places, word), len(places) - 1)
+        before = (places[at] == word) & (time_us <= last_us[at])
+        np.minimum.at(named_us, at[before], time_us[before])
+        named = named_us[which] <= pieces.begin_us
+        names = np.zeros(len(pieces) + 1, dtype=bool)
+        names[by[before]] = True
+        return Naming(named, names[:-1], ~named & ~_goes_on(pieces, write))
+
+
+def _goes_on(pieces: Pieces, write: Integers) -> Booleans:
+    """Return which pieces begin within the one before that went the same way, or where it ended."""
+    out = np.zeros(len(pieces), dtype=bool)
+    start, size = pieces.bus.address.astype(np.int64), pieces.bus.bytes.astype(np.int64)
+    for way in (0, 1):
+        mine = np.flatnonzero(write == way)
+        behind = start[mine[1:]] - start[mine[:-1]]
+        out[mine[1:]] = (behind >= 0) & (behind <= size[mine[:-1]])
+    return out
+
+
+def _dword(values: Integers) -> Integers:
+    return values.astype(np.int64) & 0xFFFFFFFC
+
+
+def _dwords(values: Integers) -> Integers:
+    """Return both dwords of data phases, each as an address."""
+    return np.stack([_dword(values), _dword(values.astype(np.int64) >> 32)], axis=1).ravel()
