@@ -113,8 +113,8 @@ def problem(name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: 
             # Where nothing was found yet it is not known what there is to find.
             targets.append(shown if shown is not None and len(shown) else None)
     host = ends[name].host
-    told = host.data_phases is not None and len(host.data_phases) > 0 and dma.bus.has_address
-    words = Words(host.data_phases, host.traffic.csr) if told else None
+    phases = host.data_phases if dma.bus.has_address else None
+    words = Words(phases, host.traffic.csr) if phases is not None and len(phases) else None
     return Problem(dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]), host.profile, words)
 
 
