@@ -216,8 +216,8 @@ def _answered(read: Doorbells, csr: Accesses, sends: Sends) -> tuple[Booleans, F
     """
     once = _at_once(read, csr, sends)
     bell, least = read.last + 1, np.full(len(csr) + 1, np.inf)
-    np.minimum.at(least, bell, read.margins.min(axis=1))
-    least[0] = np.inf
+    known = read.last >= 0
+    np.minimum.at(least, bell[known], read.margins[known].min(axis=1))
     return once & (once.sum() >= MOSTLY * len(once)), least[bell]
 
 

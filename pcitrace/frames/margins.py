@@ -61,7 +61,7 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
         # Two memories may confirm each other's mistake.
         return True
     problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
-    if not all(_complete(columns, name, ends) and _sent(columns, name, ends) for name in ends):
+    if not all(_complete(columns, name, ends) for name in ends):
         return True
     if not all(map(alike, problems.values())):
         return True
@@ -175,19 +175,6 @@ def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> b
     lossy = end.wire is None and _described(end.host)
     most = count if lossy else max(count, len(end.sends))
     return most - claimed <= max(FEW, (1 - COMPLETE) * most)
-
-
-def _sent(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> bool:
-    """Return whether nearly all that a host received was sent on the other host's wire, where that was captured.
-
-    Frames on the wire may be lost, or dropped by the card; what is received and was not sent is no frame.
-    """
-    other = next((ends[one] for one in ends if one != name), None)
-    if other is None or other.wire is None:
-        return True
-    count = len(ends[name].receives)
-    claimed = int(((columns["sender"] != name) & (columns["receive_row"] >= 0)).sum())
-    return count - claimed <= max(FEW, (1 - COMPLETE) * count)
 
 
 def judge(
