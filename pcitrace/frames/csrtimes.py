@@ -236,8 +236,8 @@ def _decided(
 ) -> tuple[Booleans, Booleans]:
     """Return for which sends the rules' answer is given, and for which the reading's.
 
-    Where the rules do not know nearly all sends, that both agree is not enough: on a card that was rung twelve times for
-    two frames each they gave each of the last sends a doorbell of its own, and the reading some of the same.
+    Where the rules do not know nearly all sends, that both agree is not enough: on a card that was rung for several
+    frames at once they gave each of the last sends a doorbell of its own, and the reading some of the same.
     """
     known, there = rule >= 0, found >= 0
     same = known & (rule == found)

@@ -180,8 +180,8 @@ class _Bounds:
         """Take what data phases say, whose bytes are not known: up to all of them.
 
         Frames of one card begin at the same byte of a word, with a check sequence or without, and go on to the end of
-        a word, or all to the end of a block: what nearly all of them on the wire leave possible. Of a frame that it does
-        not fit it says nothing: that one may have been written with a status word.
+        a word, or all to the end of a block: what nearly all of them on the wire leave possible. Of a frame that it
+        does not fit it says nothing: that one may have been written with a status word.
         """
         width = int(np.where(size > 4 * phases, 8, 4)[rows].max(initial=4))
         seen = rows & self.seen & (self.low > SHORTEST_RECEIVED)
