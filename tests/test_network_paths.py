@@ -434,6 +434,21 @@ def test_a_change_of_slope_is_no_step(tmp_path: Path) -> None:
     assert any("the slope changes by" in text for text in result.findings)
 
 
+@pytest.mark.parametrize("off", [(64, -0.7), (64, 0.7), (1464, 0.7), (1464, -0.7)])
+def test_one_size_off_the_line_is_no_change_of_slope(tmp_path: Path, off: tuple[int, float]) -> None:
+    """As on a busy host: the slope from one size to the next would have no other size to support it."""
+    sizes = range(64, 1465, 100)
+    loops = netlogs.loops(
+        tmp_path / "run", "ping-pong", sizes, lambda x: 10 + 0.02 * x + (off[1] if x == off[0] else 0)
+    )
+    [result] = network.of_paths([loops]).results
+    assert result.latency is not None
+    assert result.latency.bend is None
+    for name, true in (("intercept_us", 10.0), ("slope_us_per_byte", 0.02)):
+        found = result.parameters[name]
+        assert abs((found.value or 0.0) - true) < 4 * (found.sigma or 0.0), name
+
+
 def test_a_padded_request_takes_the_time_of_its_padding(tmp_path: Path) -> None:
     folder = netlogs.loops(
         tmp_path / "run", "request-response", [64, 400, 1500], lambda x: 10 + 0.1 * max(x, 46), request=36

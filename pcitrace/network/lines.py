@@ -31,6 +31,9 @@ SMALLEST_STEP, LARGEST_STEP = 2, 512
 ROUNDS = 20
 """Of the search for the size at which the slope changes; a few are enough."""
 
+LEAST_ASIDE = 3
+"""Sizes on either side of such a place."""
+
 POOR = 0.01
 """Probability of a larger chi-square below which it is no chance that points scatter more than their errors say."""
 
@@ -206,13 +209,14 @@ def _step(
 def bend(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, *, seed: int = 1) -> Bend | None:
     """Look for a size at which the slope changes; None where no change is seen.
 
-    The best of the measured sizes is where the search for the place begins: a further column, 1 beyond the place, tells
+    Either side of it has :data:`LEAST_ASIDE` sizes: two tell a slope, and nothing of whether it is one. The best of the
+    measured sizes is where the search for the place begins: a further column, 1 beyond the place, tells
     how far it must move.
 
     Source: V. M. R. Muggeo, Statistics in Medicine 22 (2003) 3055, for the search.
     """
     sizes = _legs(legs)
-    inner = np.unique(sizes)[1:-2]
+    inner = np.unique(sizes)[LEAST_ASIDE - 1 : -LEAST_ASIDE]
     if len(inner) < 2:
         return None
     y, sigma = np.asarray(loop_us, dtype=np.float64), np.asarray(sigma_us, dtype=np.float64)
@@ -230,7 +234,7 @@ def bend(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, *
         if below == at:
             break
         at = below
-    return Bend(place, found[2], fitted)
+    return Bend(place, found[2], fitted) if inner[0] <= place.nominal_value <= np.unique(sizes)[-LEAST_ASIDE] else None
 
 
 def _legs(legs: npt.ArrayLike) -> Floats:
