@@ -184,7 +184,7 @@ impl<'a> Writer<'a> {
         if let Some(styles) = &mut self.styles {
             let end = self.out.len();
             styles.retain(|&(from, ..)| from < self.start + cut);
-            styles.iter_mut().for_each(|(_, to, _)| *to = end.min(*to));
+            styles.iter_mut().filter(|(_, to, _)| *to > self.start + cut).for_each(|(_, to, _)| *to = end);
         }
     }
 
