@@ -134,7 +134,7 @@ def test_two_campaigns_at_once_do_each_run_once(base: Path, tmp_path: Path) -> N
 def test_a_run_that_another_campaign_left_is_done_when_its_lease_ends(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     campaign = Campaign(runs / "a", out)
-    [(place, [source])] = campaign._places
+    [(place, source)] = campaign.places()
     place.lease(source.id, 2.0, "another")
     ends = time.time() + 2.0
     [status] = campaign.one()
@@ -172,6 +172,37 @@ def test_failures_keep_their_reason_until_retry(runs: Path, tmp_path: Path) -> N
     assert states(campaign) == {"a": "done", "b": "pending", "hang.sr": "pending"}
     campaign.one()
     assert states(campaign) == {"a": "done", "b": "done", "hang.sr": "failed"}
+
+
+def test_retry_goes_by_the_limits_and_options_of_the_campaign(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else what hung for a minute would hang for the hour that is the default."""
+    out = tmp_path / "out"
+    os.mkfifo(runs / "hang.sr")
+    begin = ["campaign", "run", f"{runs}/*", "-o", str(out), "--workers", "1", "--time-limit", "3", "--recover-clock"]
+    assert main(begin) == 0
+    capsys.readouterr()
+    started = time.monotonic()
+    assert main(["campaign", "retry", str(out), "--workers", "1"]) == 0
+    assert time.monotonic() - started < 100
+    said = capsys.readouterr()
+    assert "1 failed runs are pending again" in said.err
+    assert f"failed: {runs}/hang.sr: took longer than the 3 s" in said.err
+    assert said.out.startswith("2 done, 1 failed")
+    again = Campaign(destination=out)
+    assert again.limits == Limits(seconds=3)
+    assert {place.by for place, _ in again.places()} == {Options(recover_clock=True).by(pcitrace.__version__)}
+    assert len(list(out.glob("markers/*"))) == 1
+
+
+def test_a_failure_names_its_run_once(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "words.csv").write_text("no samples\n")
+    assert main(["campaign", "one", str(runs / "words.csv"), "-o", str(tmp_path / "out")]) == 3
+    assert main(["campaign", "status", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    for line in (said.err.splitlines()[0], said.out.splitlines()[-1]):
+        assert line.count("words.csv") == 1, line
 
 
 def overview(out: Path, pages: Path) -> None:

@@ -81,7 +81,8 @@ def _analyse(folder: Path, task: dict[str, Any], limits: Limits, options: Option
             return {"state": "long", "key": key}
         _followed_by_all(run, task["together"])
     results, network = analyse.everything(run, task["url"])
-    pq.write_table(numbers.table(task["url"], results, network, inputs.run), folder / "constants.parquet")
+    table = numbers.table(task["url"], results, network, inputs.run, analyse.cards(run))
+    pq.write_table(table, folder / "constants.parquet")
     told = dict(results) | ({} if network is None else {"network": network})
     _leave(folder / "results.json", told)
     findings = list(dict.fromkeys([*results.get("findings", ()), *(network or {}).get("findings", ())]))

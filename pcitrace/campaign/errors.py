@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pcitrace.errors import PciTraceError
 
-__all__ = ["CampaignError", "DestinationError", "needs", "reaching", "writing"]
+__all__ = ["CampaignError", "DestinationError", "failure", "needs", "reaching", "writing"]
 
 
 class CampaignError(PciTraceError):
@@ -16,6 +16,11 @@ class CampaignError(PciTraceError):
 
 class DestinationError(CampaignError):
     """Results cannot be written: no use in analysing any more runs."""
+
+
+def failure(run: str, reason: str) -> str:
+    """Say which run failed and why; a reason may begin with the place already."""
+    return reason if reason.startswith(run) else f"{run}: {reason}"
 
 
 @contextmanager
