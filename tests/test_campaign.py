@@ -392,6 +392,34 @@ def test_a_full_disk_keeps_what_is_done(runs: Path, tmp_path: Path) -> None:
     assert kept.items() < whole.items(), "what was done was done again"
 
 
+FULL_SCRATCH = """\
+mount -t tmpfs -o size={size}k none {scratch} || exit 9
+{pcitrace} campaign run {runs} -o {out} --workers 1 --scratch {scratch}
+[ $? = 3 ] || exit 8
+{pcitrace} campaign status {out} --json > {told}
+mount -o remount,size=16m {scratch}
+{pcitrace} campaign run {runs} -o {out} --workers 1 --scratch {scratch} || exit 7
+"""
+
+
+@pytest.mark.parametrize("size", [4, 24])
+def test_a_full_scratch_is_no_fault_of_the_runs(size: int, runs: Path, tmp_path: Path) -> None:
+    """Full before the run has begun, and when it has results."""
+    needed_program("unshare")
+    (scratch := tmp_path / "scratch").mkdir()
+    places = {"out": tmp_path / "out", "told": tmp_path / "told", "scratch": scratch, "runs": runs, "size": size}
+    script = FULL_SCRATCH.format(pcitrace=Path(sys.executable).parent / "pcitrace", **places)
+    user = [] if os.getuid() == 0 else ["--map-root-user"]
+    done = subprocess.run(["unshare", "--mount", *user, "sh", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if "No space left on device" in line]
+    assert "no scratch" in line
+    assert line.endswith("what is done is kept: run the same command again to go on")
+    told = json.loads((tmp_path / "told").read_text())
+    assert (told["failed"], told["done"]) == (0, 0)
+    assert set(states(Campaign(destination=tmp_path / "out")).values()) == {"done"}
+
+
 def test_workers_of_another_version_are_refused_and_nothing_is_lost(runs: Path, tmp_path: Path) -> None:
     """A real worker, which says that it has 0.0.1; then one as it should be."""
     other = tmp_path / "other.py"
