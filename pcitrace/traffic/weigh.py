@@ -20,6 +20,8 @@ from pcitrace.traffic.alone import Alone
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma, directions
 from pcitrace.traffic.goals import (
     BLOCK,
+    LINES,
+    PIECE,
     RECEIVE,
     SEND,
     Layout,
@@ -36,7 +38,7 @@ from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reading import claiming
 from pcitrace.traffic.stated import Stated
-from pcitrace.traffic.variants import shifts, variants
+from pcitrace.traffic.variants import read_again, shifts, variants
 
 __all__ = ["Found", "Problem", "alike", "confirmed", "lengthened", "weigh"]
 
@@ -344,7 +346,16 @@ class _Reader:
             count = len(target) if target is not None else 0
             ways = self.varied if self.small else shifts
             found += [self.settle(one, rounds=FEW) for one in ways(best, side, count)]
-        return found
+        return found + self.cut_and_read_again(best)
+
+    def cut_and_read_again(self, best: Reading) -> list[Reading]:
+        """Return the readings that settle where what was cut and is left over is part of the send that follows it."""
+        cut = self.pieces.bus.cut
+        if self.targets[SEND] is None or not (cut & (best.track < 0)).any():
+            return []
+        joined, lies = read_again(best, SEND, cut), self.layout(SEND, best)
+        ways = [_only(SEND, replace(lies, again=line)) for line in (*LINES, PIECE)]
+        return [self.settle(joined, way, FEW) for way in ways]
 
     def lengthened(self, first: Reading, side: int) -> dict[int, float]:
         """Return what it costs that all frames of a track have more data phases, by how many."""
