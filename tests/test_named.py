@@ -56,7 +56,8 @@ def test_what_is_named_is_what_a_slow_search_finds(family: str, tmp_path: Path) 
                         names[by] = True
         assert (naming.named == named).all()
         assert (naming.names == names).all()
-        assert not (naming.apart & naming.named).any()
+        assert (naming.named ^ naming.apart ^ naming.on).all()
+        assert not (naming.apart & naming.on).any()
         seen += int(named.sum())
     assert seen > 0
 

@@ -31,8 +31,9 @@ RARE = 6
 taken to go: one edge of the tiny frames among the ten cards was wrong."""
 
 BY_CHANCE, ELSEWHERE = 0.001, 0.02
-"""Share of the pieces of frames that name an address of the card by chance; of those that go on with a frame elsewhere,
-at an address that nothing named: a buffer of which the card was told before the capture. Judgements."""
+"""Share of the pieces of frames that name an address of the card by chance; and, where nothing named its address, of
+those that go on with a frame in a second buffer, or begin one just where the piece before ended. The card may have been
+told of it before the capture. Judgements."""
 
 PAGE_BITS = 12
 """Pages of 4 KiB: rings, status blocks and buffers lie in pages of their own."""
@@ -101,11 +102,11 @@ class Alone:
         left = known & (reading.track < 0)
         out[:, 0] = learner.density(both[left], np.full(4, 0.25), smooth=False)[both]
         names = -np.log(np.where(naming.names, BY_CHANCE, 1 - BY_CHANCE))
-        apart = -np.log(np.where(naming.apart, ELSEWHERE, 1 - ELSEWHERE))
+        apart, on = (-np.log(np.where(odd, ELSEWHERE, 1 - ELSEWHERE)) for odd in (naming.apart, naming.on))
         for side in (SEND, RECEIVE):
             first = known & (reading.track == side) & reading.begins
             out[:, 1 + side] = names + apart
-            out[:, 3 + side] = learner.density(named[first], np.full(2, 0.5), smooth=False)[named] - apart
+            out[:, 3 + side] = learner.density(named[first], np.full(2, 0.5), smooth=False)[named] + on - apart
         return out
 
     def _ways(self, reading: Reading) -> Integers:

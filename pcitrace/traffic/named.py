@@ -1,8 +1,9 @@
 """What a card was told of addresses before it used them: in a descriptor that it read, or in one of its registers.
 
 A card learns by an address where a buffer begins. So where data were captured, a read whose data name what the card
-turns to later is a descriptor and no part of a frame. And what lies neither where the piece before ended nor at an
-address that was named is hardly a frame's second buffer: a status word lies so.
+turns to later is a descriptor and no part of a frame. And where nothing named the address, what lies where the piece
+before ended hardly begins a frame, and what lies elsewhere hardly goes on with one: so lie the rest of a descriptor,
+and a status word.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ class Naming:
         It begins at an address that was named before.
     names : array of bool
         Its data name the address of a later one.
-    apart : array of bool
-        It does not go on with the piece before it, and nothing named where it begins.
+    apart, on : arrays of bool
+        Nothing named where it begins, and the piece before it that went the same way ended elsewhere, or there.
     """
 
     named: Booleans
     names: Booleans
     apart: Booleans
+    on: Booleans
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class Words:
         named = named_us[which] <= pieces.begin_us
         names = np.zeros(len(pieces) + 1, dtype=bool)
         names[by[before]] = True
-        return Naming(named, names[:-1], ~named & ~_goes_on(pieces, write))
+        goes_on = _goes_on(pieces, write)
+        return Naming(named, names[:-1], ~named & ~goes_on, ~named & goes_on)
 
 
 def _goes_on(pieces: Pieces, write: Integers) -> Booleans:
