@@ -8,17 +8,21 @@ and a status word.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Integers
+from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["Naming", "Words"]
+
+AT_A_TIME = 4096
+"""Pieces whose data are looked at together: of a long capture all would take gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -63,27 +67,32 @@ class Words:
         write : array of int
             Which of them are writes.
         """
-        told = np.flatnonzero(np.isin(self.csr.command, WRITES) & (self.csr.value >= 0))
-        read = np.flatnonzero(write == 0)
-        begin, length = self.phases.ranges(pieces.bus.transaction[read])
-        rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
-        word = np.concatenate([_dwords(self.csr.value[told]), _dwords(self.phases.data[rows])])
-        after_us = [self.csr.first_attempt_us[told], pieces.bus.last_data_us[read]]
-        time_us = np.repeat(np.concatenate(after_us), np.append(np.full(len(told), 2), 2 * length))
-        by = np.repeat(np.append(np.full(len(told), -1), read), np.append(np.full(len(told), 2), 2 * length))
         place = np.where(pieces.bus.address > 0, _dword(pieces.bus.address), -1)
-        # What names an address names its uses after that: the last one if any, and which, from the first naming on.
         places, which = np.unique(place, return_inverse=True)
+        # What names an address names its uses after that: the last one if any, and which, from the first naming on.
         last_us, named_us = np.full(len(places), -np.inf), np.full(len(places), np.inf)
         np.maximum.at(last_us, which, pieces.begin_us)
-        at = np.minimum(np.searchsorted(places, word), len(places) - 1)
-        before = (places[at] == word) & (time_us <= last_us[at])
-        np.minimum.at(named_us, at[before], time_us[before])
-        named = named_us[which] <= pieces.begin_us
         names = np.zeros(len(pieces) + 1, dtype=bool)
-        names[by[before]] = True
+        for words, time_us, by in self._told(pieces, np.flatnonzero(write == 0)):
+            at = np.minimum(np.searchsorted(places, words), len(places) - 1)
+            before = (places[at] == words) & (time_us[:, None] <= last_us[at])
+            row, column = np.nonzero(before)
+            np.minimum.at(named_us, at[row, column], time_us[row])
+            names[by[row]] = True
+        named = named_us[which] <= pieces.begin_us
         goes_on = _goes_on(pieces, write)
         return Naming(named, names[:-1], ~named & ~goes_on, ~named & goes_on)
+
+    def _told(self, pieces: Pieces, read: Integers) -> Iterator[tuple[Integers, Floats, Integers]]:
+        """Give both dwords of what the card was told, when that was, and the piece that it read; -1 for a register."""
+        csr = self.csr
+        told = np.flatnonzero(np.isin(csr.command, WRITES) & (csr.value >= 0))
+        yield _dwords(csr.value[told]), csr.first_attempt_us[told], np.full(len(told), -1)
+        for some in np.array_split(read, len(read) // AT_A_TIME + 1):
+            begin, length = self.phases.ranges(pieces.bus.transaction[some])
+            rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
+            by = np.repeat(some, length)
+            yield _dwords(self.phases.data[rows]), pieces.bus.last_data_us[by], by
 
 
 def _goes_on(pieces: Pieces, write: Integers) -> Booleans:
@@ -102,5 +111,5 @@ def _dword(values: Integers) -> Integers:
 
 
 def _dwords(values: Integers) -> Integers:
-    """Return both dwords of data phases, each as an address."""
-    return np.stack([_dword(values), _dword(values.astype(np.int64) >> 32)], axis=1).ravel()
+    """Return both dwords of data phases, each as an address: shape (phases, 2)."""
+    return np.stack([_dword(values), _dword(values.astype(np.int64) >> 32)], axis=1)
