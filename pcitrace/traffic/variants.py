@@ -99,9 +99,8 @@ def _stretched(reading: Reading, side: int, pause_us: Floats) -> Reading:
 
 def read_again(reading: Reading, side: int, cut: Booleans) -> Reading:
     """Let what was cut and is left over just before a segment be part of it: the card reads that again."""
-    track, target, segment, begins = (
-        column.copy() for column in (reading.track, reading.target, reading.segment, reading.begins)
-    )
+    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
+    begins = reading.begins.copy()
     for at in np.flatnonzero((reading.track == side) & reading.begins)[::-1]:
         first = at
         while first > 0 and cut[first - 1] and reading.track[first - 1] < 0:
