@@ -148,7 +148,8 @@ def _steps_us(run: Run, found: Frames) -> dict[str, float]:
 def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTraffic], Frames]]) -> Frames:
     """Follow the frames of a run, on its time axis, and say what contradicts them; `follow` does it between hosts."""
     names = run.folder.bus_hosts if run.folder is not None else list(run.buses)
-    if not 1 <= len(names) <= 2:
+    names = names or [run.bus.name]  # which says why there is none
+    if len(names) > 2:
         raise FrameMatchError(
             f"{run.path}: frames are followed between two hosts; there are {len(names)} buses: {', '.join(names)}. "
             "Name the hosts in a run.toml"

@@ -134,7 +134,7 @@ def test_two_campaigns_at_once_do_each_run_once(base: Path, tmp_path: Path) -> N
 def test_a_run_that_another_campaign_left_is_done_when_its_lease_ends(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     campaign = Campaign(runs / "a", out)
-    [(place, [source])] = campaign._places
+    [(place, source)] = campaign.places()
     place.lease(source.id, 2.0, "another")
     ends = time.time() + 2.0
     [status] = campaign.one()
@@ -172,6 +172,37 @@ def test_failures_keep_their_reason_until_retry(runs: Path, tmp_path: Path) -> N
     assert states(campaign) == {"a": "done", "b": "pending", "hang.sr": "pending"}
     campaign.one()
     assert states(campaign) == {"a": "done", "b": "done", "hang.sr": "failed"}
+
+
+def test_retry_goes_by_the_limits_and_options_of_the_campaign(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else what hung for a minute would hang for the hour that is the default."""
+    out = tmp_path / "out"
+    os.mkfifo(runs / "hang.sr")
+    begin = ["campaign", "run", f"{runs}/*", "-o", str(out), "--workers", "1", "--time-limit", "3", "--recover-clock"]
+    assert main(begin) == 0
+    capsys.readouterr()
+    started = time.monotonic()
+    assert main(["campaign", "retry", str(out), "--workers", "1"]) == 0
+    assert time.monotonic() - started < 100
+    said = capsys.readouterr()
+    assert "1 failed runs are pending again" in said.err
+    assert f"failed: {runs}/hang.sr: took longer than the 3 s" in said.err
+    assert said.out.startswith("2 done, 1 failed")
+    again = Campaign(destination=out)
+    assert again.limits == Limits(seconds=3)
+    assert {place.by for place, _ in again.places()} == {Options(recover_clock=True).by(pcitrace.__version__)}
+    assert len(list(out.glob("markers/*"))) == 1
+
+
+def test_a_failure_names_its_run_once(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "words.csv").write_text("no samples\n")
+    assert main(["campaign", "one", str(runs / "words.csv"), "-o", str(tmp_path / "out")]) == 3
+    assert main(["campaign", "status", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    for line in (said.err.splitlines()[0], said.out.splitlines()[-1]):
+        assert line.count("words.csv") == 1, line
 
 
 def overview(out: Path, pages: Path) -> None:
@@ -359,6 +390,34 @@ def test_a_full_disk_keeps_what_is_done(runs: Path, tmp_path: Path) -> None:
     kept, whole = written(places["kept"]), written(places["whole"])
     assert (len(kept), len(whole)) == (1, 2)
     assert kept.items() < whole.items(), "what was done was done again"
+
+
+FULL_SCRATCH = """\
+mount -t tmpfs -o size={size}k none {scratch} || exit 9
+{pcitrace} campaign run {runs} -o {out} --workers 1 --scratch {scratch}
+[ $? = 3 ] || exit 8
+{pcitrace} campaign status {out} --json > {told}
+mount -o remount,size=16m {scratch}
+{pcitrace} campaign run {runs} -o {out} --workers 1 --scratch {scratch} || exit 7
+"""
+
+
+@pytest.mark.parametrize("size", [4, 24])
+def test_a_full_scratch_is_no_fault_of_the_runs(size: int, runs: Path, tmp_path: Path) -> None:
+    """Full before the run has begun, and when it has results."""
+    needed_program("unshare")
+    (scratch := tmp_path / "scratch").mkdir()
+    places = {"out": tmp_path / "out", "told": tmp_path / "told", "scratch": scratch, "runs": runs, "size": size}
+    script = FULL_SCRATCH.format(pcitrace=Path(sys.executable).parent / "pcitrace", **places)
+    user = [] if os.getuid() == 0 else ["--map-root-user"]
+    done = subprocess.run(["unshare", "--mount", *user, "sh", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if "No space left on device" in line]
+    assert "no scratch" in line
+    assert line.endswith("what is done is kept: run the same command again to go on")
+    told = json.loads((tmp_path / "told").read_text())
+    assert (told["failed"], told["done"]) == (0, 0)
+    assert set(states(Campaign(destination=tmp_path / "out")).values()) == {"done"}
 
 
 def test_workers_of_another_version_are_refused_and_nothing_is_lost(runs: Path, tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pcitrace.campaign import CampaignError, combine, compare
+import pcitrace
+from pcitrace.campaign import Campaign, CampaignError, combine, compare
+from pcitrace.campaign import numbers as rows_of
+from pcitrace.cli import main
 
 
 def numbers(values: np.ndarray, sigma: float, **columns: object) -> pd.DataFrame:
@@ -94,6 +97,41 @@ def test_one_run_and_equal_runs() -> None:
     assert (row["value"], row["sigma"]) == (4.3, 0.1)
     [row] = combine.combined(numbers(np.full(5, 4.3), 0.1)).to_dict("records")
     assert (row["value"], row["tau"]) == (pytest.approx(4.3), 0.0)
+
+
+def test_the_table_has_every_number_of_a_report(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert main(["simulate", "acenic-fig3.1", "-o", str(run), "--set", "test.count=18", "sweep.loops=2"]) == 0
+    profile = (Path(pcitrace.__file__).parent / "nics" / "acenic.toml").read_text()
+    (run / "card.toml").write_text(profile.replace('name = "acenic"', 'name = "card-2000"', 1))
+    text = (run / "run.toml").read_text()
+    (run / "run.toml").write_text(text.replace('nic = "acenic"', 'nic = "card.toml"'))
+    campaign = Campaign(run, tmp_path / "out")
+    campaign.one()
+    table = campaign.constants
+    # The card is what its profile is called, not the file: two benches may both have a card.toml.
+    assert set(table["card"]) == {"card-2000"}
+    assert table["bench"].iloc[0].count("card-2000") == 2
+    told = table.set_index(["constant", table["host"].fillna("")])["value"]
+    assert not told.index.duplicated().any()
+    found = pcitrace.open(run).results.as_dict()
+    for cost in found["timing"]["csr_costs_us"]:
+        value = told[f"csr_costs_us.{cost['what']}", cost["host"]]
+        assert value == cost["value"] if cost["value"] is not None else pd.isna(value)
+    for point in found["timing"]["by_length"]:
+        for name in ("gap_us", "t_nic_us", "t_nic_tx_us", "t_nic_rx_us"):
+            assert told[f"{name}.at_{point['length_bytes']}", ""] == point[name]
+    for host, bus in found["buses"].items():
+        assert told["send_periods.occupancy", host] == bus["send_periods"]["occupancy"]
+        assert told["groups.groups", host] == bus["groups"]["groups"]
+    assert told["model.intercept_us", ""] == found["model"]["intercept_us"]
+    assert told["model.measured.slope_us_per_byte", ""] == found["model"]["measured"]["slope_us_per_byte"]
+
+
+def test_companions_are_no_second_run_of_the_same_number() -> None:
+    one = {"kind": "stream", "parameters": {"lost": {"value": 1.0, "sigma": None, "unit": "frames", "n": 9}}}
+    found = [row["constant"] for row in rows_of.rows({}, {"results": [one, {**one, "kind": "burst"}, one]})]
+    assert found == ["network.stream.lost", "network.burst.lost", "network.stream-2.lost"]
 
 
 def test_side_by_side(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from conftest import REPOSITORY, needed_program
 import pcitrace
 from pcitrace.analysed import AnalysedRun
 from pcitrace.cli import main
-from pcitrace.instrument.judged import check
+from pcitrace.instrument.judged import check, judge
 from pcitrace.live import session
 from pcitrace.live.intake import Intake
+from pcitrace.live.show import squeezed
 from pcitrace.live.sources import GrowingFile
 from pcitrace.records import records
 
@@ -226,6 +227,53 @@ def test_until_keeps_what_was_before_and_after(recording: Recording, tmp_path: P
     kept = pcitrace.open(path)
     found = kept["A"].transactions
     assert found.loc[found["bytes"] == most, "start_us"].iloc[0] == pytest.approx(20, abs=0.02)
+
+
+@pytest.fixture(scope="module")
+def faulty() -> AnalysedRun:
+    """A bus on which rules are broken."""
+    return pcitrace.open(REPOSITORY / "fixtures/traces/blue33_seq6/ctl_100MSs.sr")
+
+
+def broken(run: AnalysedRun) -> list[dict[str, Any]]:
+    """Where rules are broken, by those that its lines tell."""
+    rules = [one.rule.id for one in check(run.bus) if one.state != "not_evaluated"]
+    return judge(run.bus, rules, None, None).violations.to_pylist()
+
+
+def test_problems_and_broken_rules_come_one_by_one(faulty: AnalysedRun) -> None:
+    [capture] = faulty.captures
+    samples = capture.samples()
+    watched = session.watcher(session.Samples(capture.channels, capture.rate_hz))
+    came = []
+    for begin in range(0, len(samples), 7001):
+        found = watched.feed(samples[begin : begin + 7001].tobytes(), time.monotonic())
+        came += found.problems.to_pylist()
+    came += watched.finish().problems.to_pylist()
+    violations = {(row["rule"], row["time_us"]) for row in came if row["kind"] == row["rule"]}
+    whole = broken(faulty)
+    assert len(whole) > 100
+    assert violations == {(row["rule"], row["time_us"]) for row in whole}
+    assert sum(row["kind"] == row["rule"] for row in came) == len(whole)
+    problems = faulty.bus.problems
+    assert sorted(row["time_us"] for row in came if row["kind"] != row["rule"]) == sorted(problems["time_us"])
+    times = sorted(row["time_us"] for row in came)
+    assert [row["time_us"] for row in watched.status().wrong] == times[-12:]
+
+
+def test_until_waits_for_a_broken_rule(faulty: AnalysedRun) -> None:
+    [capture] = faulty.captures
+    [first, *_] = [row for row in broken(faulty) if row["rule"] == "M12"]
+    options = ["--channels", ",".join(capture.channels), "--rate", f"{capture.rate_hz:g}", "--json"]
+    watching = [PROGRAM, "watch", "-", *options, "--until", 'rule == "M12"']
+    done = subprocess.run(watching, input=capture.samples().tobytes(), capture_output=True, check=True)
+    assert f"at {first['time_us']:.3f} us" in done.stderr.decode()
+
+
+def test_a_line_shows_what_is_in_it() -> None:
+    lines = ("  1.0 us          read   4", "  2.0 us          write 24")
+    assert squeezed(lines) == ["  1.0 us  read   4", "  2.0 us  write 24"]
+    assert squeezed(()) == []
 
 
 def test_frames_where_two_hosts_are_there(recording: Recording) -> None:

@@ -14,7 +14,7 @@ from pcitrace.errors import PciTraceError
 if TYPE_CHECKING:
     from pcitrace.analysed import AnalysedRun
 
-__all__ = ["everything", "has_bus", "is_long", "opened", "page"]
+__all__ = ["cards", "everything", "has_bus", "is_long", "opened", "page"]
 
 
 def opened(inputs: Inputs, options: Options, scratch: Path) -> AnalysedRun:
@@ -58,6 +58,13 @@ def everything(run: AnalysedRun, url: str) -> tuple[dict[str, Any], dict[str, An
 def has_bus(run: AnalysedRun) -> bool:
     """Return whether a bus was recorded."""
     return run.folder is None or bool(run.folder.bus_hosts)
+
+
+def cards(run: AnalysedRun) -> dict[str, str]:
+    """Return the name of the card of each host, as its profile says it: two files may both be called card.toml."""
+    if run.folder is None:
+        return {}
+    return {name: run.folder.profile(name).name for name in run.folder.run["hosts"]}
 
 
 def page(run: AnalysedRun, path: Path) -> None:

@@ -6,11 +6,12 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pcitrace
 from pcitrace.campaign import layout, sources
-from pcitrace.campaign.errors import CampaignError
+from pcitrace.campaign.errors import CampaignError, failure
 from pcitrace.campaign.layout import Destination
 from pcitrace.campaign.options import Limits, Options
 from pcitrace.campaign.sources import Source
@@ -28,6 +29,15 @@ ASKED_AT_ONCE = 16
 STATES = ("pending", "running", "done", "failed")
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Runs that are analysed with the same options."""
+
+    place: Destination
+    options: Options
+    found: list[Source]
+
+
 class Campaign:
     """Runs, and the place where their results are.
 
@@ -39,9 +49,9 @@ class Campaign:
     destination : str or path
         Folder or URL.
     options : Options, optional
-        How each run is analysed.
+        How each run is analysed; without patterns as they were.
     limits : Limits, optional
-        What each may take.
+        What each may take; without patterns what the newest campaign of the destination gave them.
 
     Raises
     ------
@@ -67,21 +77,22 @@ class Campaign:
     ) -> None:
         if not str(destination):
             raise CampaignError("a campaign needs a destination for its results")
-        self.limits = limits or Limits()
         self._name = uuid.uuid4().hex
         self.store = Store(os.fspath(destination))
-        self.options = options or Options()
         listed = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
         if listed:
             found = sources.expand([os.fspath(one) for one in listed], leave_out=self.store.url)
-            self._places = [(Destination(self.store, self.options.by(pcitrace.__version__)), found)]
+            options = options or Options()
+            self._parts = [_Part(Destination(self.store, options.by(pcitrace.__version__)), options, found)]
+            self.limits = limits or Limits()
         else:
-            self._places = _noted(self.store)
+            self._parts, noted = _noted(self.store, options)
+            self.limits = limits or noted
 
     @property
     def runs(self) -> list[str]:
         """Places of the runs."""
-        return [source.url for _, found in self._places for source in found]
+        return [source.url for part in self._parts for source in part.found]
 
     def run(
         self,
@@ -115,17 +126,16 @@ class Campaign:
         from pcitrace.campaign import cluster
         from pcitrace.campaign.connection import connect
 
-        place, found = self._one_place()
-        place.remember([source.url for source in found], {"version": pcitrace.__version__})
-        todo = self._todo(place, found)
-        total = len(found)
+        self._begin()
+        todo = [(part, source) for part in self._parts for source in self._todo(part)]
+        total = len(self.runs)
         progress(total - len(todo), total)
         if todo:
-            tasks = [self._task(source, scratch) for source in todo]
+            tasks = [self._task(part, source, scratch) for part, source in todo]
             with connect(scheduler, workers, say, [cluster.__name__]) as client:
                 for over, status in enumerate(cluster.gather(client, tasks, self.store.url), total - len(todo) + 1):
                     if status["state"] == "failed":
-                        say(f"failed: {status['run']}: {status['reason'].removeprefix(status['run'] + ': ')}")
+                        say(f"failed: {failure(status['run'], status['reason'])}")
                     progress(over, total)
         return self.status()
 
@@ -133,18 +143,19 @@ class Campaign:
         """Analyse the runs here, one after the other, without a cluster; return the row of ``status`` of each."""
         from pcitrace.campaign import work
 
-        place, found = self._one_place()
-        place.remember([source.url for source in found], {"version": pcitrace.__version__})
-        return [work.one(self._task(source, scratch), self.store.url) for source in found]
+        self._begin()
+        each = [(part, source) for part in self._parts for source in part.found]
+        return [work.one(self._task(part, source, scratch), self.store.url) for part, source in each]
 
     def retry(self) -> list[str]:
         """Make what failed pending again; return the places of these runs. ``run`` does them."""
+        self._check()
         again = []
-        for place, found in self._places:
-            markers = place.markers()
-            for source in found:
+        for part in self._parts:
+            markers = part.place.markers()
+            for source in part.found:
                 if markers.get(source.id, {}).get("state") == "failed":
-                    place.forget(source.id)
+                    part.place.forget(source.id)
                     again.append(source.url)
         return again
 
@@ -158,9 +169,9 @@ class Campaign:
             ``reason``, ``seconds``, ``peak_mib``.
         """
         runs = []
-        for place, found in self._places:
-            markers, leases = place.markers(), place.leases()
-            for source in found:
+        for part in self._parts:
+            markers, leases = part.place.markers(), part.place.leases()
+            for source in part.found:
                 marker = markers.get(source.id, {})
                 state = marker.get("state") or "pending"
                 if source.id in leases:
@@ -178,37 +189,42 @@ class Campaign:
 
     def parts(self, table: str) -> Iterator[bytes]:
         """Yield the Parquet parts of a table, of runs that are done."""
-        for place, found in self._places:
-            markers = place.markers()
-            done = [source for source in found if markers.get(source.id, {}).get("state") == "done"]
-            for part in _at_once(self.store.read, [place.part(table, one.id) for one in done]):
-                if part is not None:
-                    yield part
+        for part in self._parts:
+            markers = part.place.markers()
+            done = [source for source in part.found if markers.get(source.id, {}).get("state") == "done"]
+            for content in _at_once(self.store.read, [part.place.part(table, one.id) for one in done]):
+                if content is not None:
+                    yield content
 
     def places(self) -> Iterator[tuple[Destination, Source]]:
         """Yield every run with the place of its results."""
-        for place, found in self._places:
-            for source in found:
-                yield place, source
+        for part in self._parts:
+            for source in part.found:
+                yield part.place, source
 
-    def _one_place(self) -> tuple[Destination, list[Source]]:
-        by = self.options.by(pcitrace.__version__)
-        found = [each for place, listed in self._places if place.by == by for each in listed]
-        if not found:
+    def _check(self) -> None:
+        """Only what this version began can be gone on with."""
+        if any(part.place.by != part.options.by(pcitrace.__version__) for part in self._parts):
             raise CampaignError(
-                f"{self.store.url}: its campaigns are of another version of pcitrace or of other options: "
-                "run it with PATTERN and these options again"
+                f"{self.store.url}: its campaigns are of another version of pcitrace: run them with PATTERN again"
             )
-        return Destination(self.store, by), found
 
-    def _todo(self, place: Destination, found: Sequence[Source]) -> list[Source]:
-        markers = place.markers()
-        known = {one: markers[one.id]["stamp"] for one in found if markers.get(one.id, {}).get("stamp") is not None}
+    def _begin(self) -> None:
+        """Note what is to be done, and how: whoever goes on does it so."""
+        self._check()
+        said = {"version": pcitrace.__version__, "limits": asdict(self.limits)}
+        for part in self._parts:
+            part.place.remember([one.url for one in part.found], said | {"options": asdict(part.options)})
+
+    def _todo(self, part: _Part) -> list[Source]:
+        markers = part.place.markers()
+        stamps = {one: markers.get(one.id, {}).get("stamp") for one in part.found}
+        known = {one: stamp for one, stamp in stamps.items() if stamp is not None}
         same = {one for one, now in zip(known, _at_once(sources.stamp, list(known)), strict=True) if known[one] == now}
-        return [one for one in found if one not in same]
+        return [one for one in part.found if one not in same]
 
-    def _task(self, source: Source, scratch: str | None) -> Task:
-        return Task(source.url, pcitrace.__version__, None, self.options, self.limits, scratch, campaign=self._name)
+    def _task(self, part: _Part, source: Source, scratch: str | None) -> Task:
+        return Task(source.url, pcitrace.__version__, None, part.options, self.limits, scratch, campaign=self._name)
 
     def __repr__(self) -> str:
         return f"<Campaign of {len(self.runs)} runs in {self.store.url}>"
@@ -220,12 +236,17 @@ def _at_once(ask: Callable[[Any], Any], each: Sequence[Any]) -> Iterator[Any]:
         yield from pool.map(ask, each)
 
 
-def _noted(store: Store) -> list[tuple[Destination, list[Source]]]:
-    """Return the places of the newest version, with the runs that were noted there."""
+def _noted(store: Store, options: Options | None) -> tuple[list[_Part], Limits]:
+    """Return the runs that were noted by the newest version, with these options if any are given, and their limits."""
     noted = layout.campaigns(store)
-    version = noted[-1]["version"]
-    by: dict[str, set[Source]] = {}
-    for one in noted:
-        if one["version"] == version:
-            by.setdefault(one["by"], set()).update(map(Source, one["runs"]))
-    return [(Destination(store, name), sorted(found)) for name, found in by.items()]
+    mine = [one for one in noted if one["version"] == noted[-1]["version"]]
+    if options is not None:
+        mine = [one for one in mine if one["by"] == options.by(one["version"])]
+        if not mine:
+            raise CampaignError(f"{store.url}: no campaign with these options here; run them with PATTERN")
+    runs: dict[str, set[Source]] = {}
+    for one in mine:
+        runs.setdefault(one["by"], set()).update(map(Source, one["runs"]))
+    how = {one["by"]: Options(**one.get("options", {})) for one in mine}
+    parts = [_Part(Destination(store, by), how[by], sorted(found)) for by, found in runs.items()]
+    return parts, Limits(**mine[-1].get("limits", {}))

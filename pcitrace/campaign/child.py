@@ -17,6 +17,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pcitrace.campaign.errors import is_full
 from pcitrace.campaign.inputs import Inputs
 from pcitrace.campaign.options import Limits, Options
 from pcitrace.errors import PciTraceError
@@ -24,12 +25,15 @@ from pcitrace.errors import PciTraceError
 if TYPE_CHECKING:
     from pcitrace.analysed import AnalysedRun
 
-__all__ = ["main"]
+__all__ = ["FULL", "main", "peak_mib"]
 
 PR_SET_PDEATHSIG = 1
 """Ref: prctl(2)."""
 
 MEMORY = "memory"
+
+FULL = 75
+"""Exit status where the disk of the scratch is full: then nothing can be left there. Ref: sysexits(3), EX_TEMPFAIL."""
 
 
 def main(folder: Path, parent: int) -> None:
@@ -47,6 +51,8 @@ def main(folder: Path, parent: int) -> None:
         # C code that gets no memory may fail without saying why: a SystemError.
         outcome = {"state": "failed", "kind": MEMORY, "reason": ""}
     except (PciTraceError, OSError) as error:
+        if is_full(error):
+            raise
         outcome = {"state": "failed", "kind": "input", "reason": " ".join(str(error).split())}
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -81,7 +87,8 @@ def _analyse(folder: Path, task: dict[str, Any], limits: Limits, options: Option
             return {"state": "long", "key": key}
         _followed_by_all(run, task["together"])
     results, network = analyse.everything(run, task["url"])
-    pq.write_table(numbers.table(task["url"], results, network, inputs.run), folder / "constants.parquet")
+    table = numbers.table(task["url"], results, network, inputs.run, analyse.cards(run))
+    pq.write_table(table, folder / "constants.parquet")
     told = dict(results) | ({} if network is None else {"network": network})
     _leave(folder / "results.json", told)
     findings = list(dict.fromkeys([*results.get("findings", ()), *(network or {}).get("findings", ())]))

@@ -41,7 +41,8 @@ def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[
     futures: dict[str, Task] = {}
 
     def submit(task: Task) -> None:
-        name = f"pcitrace-{Source(task.url).id}-{client.id}{'-long' * (task.together is not True)}"
+        by = task.options.by(task.version)
+        name = f"pcitrace-{Source(task.url).id}-{by}-{client.id}{'-long' * (task.together is not True)}"
         future = client.submit(work.one, task, destination, key=name, pure=False)
         futures[future.key] = task
         future.add_done_callback(ended.put)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pcitrace.errors import PciTraceError
 
-__all__ = ["CampaignError", "DestinationError", "needs", "reaching", "writing"]
+__all__ = ["CampaignError", "DestinationError", "failure", "is_full", "needs", "reaching", "writing"]
 
 
 class CampaignError(PciTraceError):
@@ -16,6 +17,20 @@ class CampaignError(PciTraceError):
 
 class DestinationError(CampaignError):
     """Results cannot be written: no use in analysing any more runs."""
+
+
+def failure(run: str, reason: str) -> str:
+    """Say which run failed and why; a reason may begin with the place already."""
+    return reason if reason.startswith(run) else f"{run}: {reason}"
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether a disk without space is behind an error: no fault of the run that met it."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager

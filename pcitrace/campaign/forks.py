@@ -28,6 +28,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from pcitrace.campaign import child
+from pcitrace.campaign.errors import is_full
 
 __all__ = ["Forker", "forker", "serve", "warm"]
 
@@ -222,8 +223,10 @@ def _live(folder: Path, parent: int) -> None:
         child.main(folder, parent)
         (folder / IMPORTED).write_text("\n".join(name for name in sys.modules if name not in before))
         status = 0
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        status = child.FULL if is_full(error) else 1
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,13 @@ TEXTS = ("run", "host", "card", "constant", "source", "unit", "reason", "bench",
 """``test`` is JSON, one object with the parameters of the test."""
 
 
-def table(url: str, results: Mapping[str, Any], network: Mapping[str, Any] | None, run: Mapping[str, Any]) -> pa.Table:
+def table(
+    url: str,
+    results: Mapping[str, Any],
+    network: Mapping[str, Any] | None,
+    run: Mapping[str, Any],
+    cards: Mapping[str, str],
+) -> pa.Table:
     """Return the rows of a run as a part.
 
     Parameters
@@ -30,12 +37,13 @@ def table(url: str, results: Mapping[str, Any], network: Mapping[str, Any] | Non
         As ``pcitrace network --json`` prints it.
     run : mapping
         Its run.toml; empty for a capture.
+    cards : mapping of str to str
+        By host the name of its card's profile.
     """
     import pyarrow as pa
 
-    cards = {name: str(host.get("nic", "generic")) for name, host in run.get("hosts", {}).items()}
     every = "+".join(sorted(set(cards.values()))) or None
-    test, bench = json.dumps(parameters(run), sort_keys=True), _bench(run)
+    test, bench = json.dumps(parameters(run), sort_keys=True), _bench(run, cards)
     findings = list(dict.fromkeys([*results.get("findings", ()), *(network or {}).get("findings", ())]))
     found = [
         {
@@ -70,10 +78,10 @@ def parameters(run: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _bench(run: Mapping[str, Any]) -> str | None:
+def _bench(run: Mapping[str, Any], cards: Mapping[str, str]) -> str | None:
     """Return what runs of one bench share: hosts, cards and their addresses; None where none is stated."""
     hosts = sorted(run.get("hosts", {}).items())
-    parts = [f"{name} {host.get('nic', 'generic')} {host.get('mac', '')}".strip() for name, host in hosts]
+    parts = [f"{name} {cards.get(name, '')} {host.get('mac', '')}".strip() for name, host in hosts]
     return "; ".join([*parts, *([str(run["origin"])] if "origin" in run else [])]) or None
 
 
@@ -93,20 +101,32 @@ def rows(results: Mapping[str, Any], network: Mapping[str, Any] | None) -> Itera
     for name, one in results.get("timing", {}).items():
         yield from _timing(name, one)
     for host, bus in results.get("buses", {}).items():
-        for name, value in bus.items():
-            if _plain(value):
-                yield _counted(name, host, value)
-    for name, value in results.get("frames", {}).items():
-        if _plain(value):
-            yield _counted(f"frames.{name}", None, value)
+        for name, value in _numbers(bus):
+            yield _counted(name, host, value)
+    for name, value in _numbers(results.get("frames", {}), "frames."):
+        yield _counted(name, None, value)
+    if results.get("model"):
+        yield from _of_model("model", results["model"])
+        yield from _of_model("model.measured", results["model"].get("measured") or {})
+    seen: Counter[str] = Counter()
     for one in (network or {}).get("results", ()):
+        seen[one["kind"]] += 1
+        # A second of the same kind is a companion, in the order of run.toml.
+        kind = one["kind"] if seen[one["kind"]] == 1 else f"{one['kind']}-{seen[one['kind']]}"
         for name, parameter in one["parameters"].items():
             source = "unknown" if parameter["value"] is None else "measured"
-            yield _estimate(f"network.{one['kind']}.{name}", None, {**parameter, "source": source})
+            yield _estimate(f"network.{kind}.{name}", None, {**parameter, "source": source})
 
 
 def _timing(name: str, one: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(one, Mapping) and "source" in one:
+    if name == "csr_costs_us":
+        for cost in one:
+            source = "unknown" if cost["value"] is None else "measured"
+            yield _estimate(f"{name}.{cost['what']}", cost["host"], {**cost, "source": source, "unit": "us"})
+    elif name == "by_length":
+        for point in one:
+            yield from _of_length(point)
+    elif isinstance(one, Mapping) and "source" in one:
         yield _estimate(name, None, one)
     elif isinstance(one, Mapping):
         for host, inner in one.items():
@@ -128,6 +148,43 @@ def _of_line(name: str, one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             unit = "us/byte" if what == "slope" else "us"
             told = {"value": line[what], "sigma": sigma, "n": line["n"], "source": "measured", "unit": unit}
             yield _estimate(f"{name}.{what}", None, told)
+
+
+def _of_length(point: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What was measured of frames of one length; t_nic stands under `constants` already."""
+    for what in ("gap_us", "t_nic_tx_us", "t_nic_rx_us"):
+        value = point[what]
+        told = {"value": value, "sigma": point[what.replace("_us", "_sem_us")], "n": point["n"], "unit": "us"}
+        source = "unknown" if value is None else "measured"
+        yield _estimate(f"{what}.at_{point['length_bytes']:g}", None, {**told, "source": source})
+
+
+def _of_model(name: str, line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The line of Equation 2.1, or that which was measured."""
+    for what, sigma in (
+        ("intercept_us", "intercept_sigma_us"),
+        ("slope_us_per_byte", "slope_sigma_us_per_byte"),
+        ("chi2", None),
+        ("ndof", None),
+        ("p_value", None),
+    ):
+        if what in line:
+            told = {"value": line[what], "sigma": line[sigma] if sigma else None, "n": line.get("n")}
+            source = "unknown" if line[what] is None else "measured" if "n" in line else "derived"
+            yield _estimate(f"{name}.{what}", None, {**told, "source": source, "unit": _unit(what)})
+
+
+def _unit(name: str) -> str | None:
+    return "us/byte" if name.endswith("_us_per_byte") else "us" if name.endswith("_us") else None
+
+
+def _numbers(told: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+    """Every plain number, named by where it stands."""
+    for name, value in told.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{before}{name}.")
+        elif _plain(value):
+            yield f"{before}{name}", value
 
 
 def _estimate(name: str, host: str | None, one: Mapping[str, Any]) -> dict[str, Any]:

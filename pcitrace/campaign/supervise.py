@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -15,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pcitrace.campaign.child import peak_mib
+from pcitrace.campaign.child import FULL, peak_mib
 from pcitrace.campaign.errors import DestinationError
 from pcitrace.campaign.forks import Forker, forker
 from pcitrace.campaign.options import Limits, Options
@@ -86,11 +88,21 @@ def run(task: Task, alive: Callable[[], None]) -> Outcome:
     task : Task
     alive : callable
         Called again and again meanwhile.
+
+    Raises
+    ------
+    DestinationError
+        There is no scratch, or it is full.
     """
     with _scratch(task.scratch) as folder:
-        (folder / "task.json").write_text(json.dumps(asdict(task)))
         started = time.monotonic()
+        try:
+            (folder / "task.json").write_text(json.dumps(asdict(task)))
+        except OSError as error:
+            raise _no_scratch(folder.parent, error.strerror) from error
         ended, status, peak = _watched(folder, task.limits, alive)
+        if status == FULL:
+            raise _no_scratch(folder.parent, os.strerror(errno.ENOSPC))
         found = _outcome(folder, status, ended, task.limits)
         found["seconds"] = time.monotonic() - started
         found["peak_mib"] = max((one for one in (peak, found.get("peak_mib")) if one is not None), default=None)
@@ -193,6 +205,13 @@ def _scratch(place: str | None) -> Iterator[Path]:
     try:
         folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=root, ignore_cleanup_errors=True)
     except OSError as error:
-        raise DestinationError(f"{root}: no scratch: {error.strerror} (--scratch names another folder)") from error
+        raise _no_scratch(root, error.strerror) from error
     with folder as name:
         yield Path(name)
+
+
+def _no_scratch(root: Path, why: str | None) -> DestinationError:
+    return DestinationError(
+        f"{root} on {socket.gethostname()}: no scratch: {why} (--scratch names another folder); what is done is kept: "
+        "run the same command again to go on"
+    )

@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pcitrace.cli.options import add_json, positive, print_json, whole
 
 if TYPE_CHECKING:
-    from pcitrace.campaign import Campaign, Limits, Options
+    from pcitrace.campaign import Campaign, Limits
 
 _EPILOG = """\
 examples:
   pcitrace campaign run 'runs/*' -o results            every run once, on all cores of this machine
   pcitrace campaign run s3://bucket/runs -o s3://bucket/results --scheduler tcp://head:8786
   pcitrace campaign status results                     what is done, what failed and why
-  pcitrace campaign retry results && pcitrace campaign run 'runs/*' -o results
+  pcitrace campaign retry results                      what failed once more, with the options and limits it had
   pcitrace campaign collect results -o constants.csv   one table of all numbers
   pcitrace campaign report results -o pages            pages/index.html: what failed, findings, a row a run
   pcitrace campaign one runs/7 -o results              one run, without Dask: for Slurm arrays and Snakemake
@@ -40,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _add_destination(step)
         _add_options(step)
     retry.add_argument("destination", metavar="DEST", help="destination of a campaign")
-    _add_options(retry)
+    for step in (run_, one, retry):
+        _add_limits(step)
     for step in (run_, retry):
         where = step.add_mutually_exclusive_group()
         where.add_argument("--scheduler", metavar="ADDRESS", help="Dask scheduler: tcp://host:8786")
@@ -64,27 +66,32 @@ def _add_destination(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says how runs are analysed, and what they may take."""
-    parser.add_argument(
-        "--time-limit",
-        metavar="S",
-        type=positive,
-        default=3600.0,
-        help="seconds a run, without those in which no processor is free for it (default: 3600)",
-    )
-    parser.add_argument(
-        "--memory-limit", metavar="MIB", type=positive, default=4096.0, help="memory a run (default: 4096)"
-    )
-    parser.add_argument(
-        "--scratch-mib", metavar="MIB", type=positive, default=20480.0,
-        help="local disk a run for remote files (default: 20480)",
-    )  # fmt: skip
-    parser.add_argument("--scratch", metavar="FOLDER", help="where temporary files go (default: TMPDIR)")
+    """Add what says how runs are analysed."""
     parser.add_argument("--pages", action="store_true", help="write each run's whole report, too (some seconds a run)")
     parser.add_argument("--wiring", metavar="W.toml", help="of captures without a run.toml")
     parser.add_argument("--rate", metavar="HZ", type=positive, help="of captures that state no rate")
     parser.add_argument("--clock-mhz", metavar="MHZ", type=positive, help="of captures in state mode")
     parser.add_argument("--recover-clock", action="store_true", help="as for `pcitrace decode`")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add what a run may take."""
+    again = parser.prog.endswith(" retry")
+
+    def default(value: float) -> str:
+        return "(default: as it was)" if again else f"(default: {value:g})"
+
+    parser.add_argument(
+        "--time-limit",
+        metavar="S",
+        type=positive,
+        help=f"seconds a run, without those in which no processor is free for it {default(3600)}",
+    )
+    parser.add_argument("--memory-limit", metavar="MIB", type=positive, help=f"memory a run {default(4096)}")
+    parser.add_argument(
+        "--scratch-mib", metavar="MIB", type=positive, help=f"local disk a run for remote files {default(20480)}"
+    )
+    parser.add_argument("--scratch", metavar="FOLDER", help="where temporary files go (default: TMPDIR)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -93,27 +100,29 @@ def run(args: argparse.Namespace) -> int:
     return steps[args.step](args)
 
 
-def _options(args: argparse.Namespace) -> tuple[Options, Limits]:
-    from pcitrace.campaign import Limits, Options
+def _limits(args: argparse.Namespace, before: Limits) -> Limits:
+    """Return what a run may take: what is said, else what it was before."""
+    said = {"seconds": args.time_limit, "memory_mib": args.memory_limit, "scratch_mib": args.scratch_mib}
+    return replace(before, **{name: value for name, value in said.items() if value is not None})
+
+
+def _of(args: argparse.Namespace) -> Campaign:
+    from pcitrace.campaign import Campaign, Limits, Options
 
     wiring = None if args.wiring is None else Path(args.wiring).read_text(encoding="utf-8")
     options = Options(wiring, args.rate, args.clock_mhz, args.recover_clock, args.pages)
-    return options, Limits(args.time_limit, args.memory_limit, args.scratch_mib)
-
-
-def _of(args: argparse.Namespace, patterns: list[str]) -> Campaign:
-    from pcitrace.campaign import Campaign
-
-    options, limits = _options(args)
-    return Campaign(patterns, args.destination, options=options, limits=limits)
+    return Campaign(args.patterns, args.destination, options=options, limits=_limits(args, Limits()))
 
 
 def _run(args: argparse.Namespace) -> int:
-    return _go(args, _of(args, args.patterns))
+    return _go(args, _of(args))
 
 
 def _retry(args: argparse.Namespace) -> int:
-    campaign = _of(args, [])
+    from pcitrace.campaign import Campaign
+
+    campaign = Campaign(destination=args.destination)
+    campaign.limits = _limits(args, campaign.limits)
     again = campaign.retry()
     _say(f"{len(again)} failed runs are pending again")
     return _go(args, campaign)
@@ -171,17 +180,20 @@ class Progress:
 
 
 def _one(args: argparse.Namespace) -> int:
+    from pcitrace.campaign.errors import failure
+
     failed = 0
-    for status in _of(args, args.patterns).one(scratch=args.scratch):
+    for status in _of(args).one(scratch=args.scratch):
         print(f"{status['state']}: {status['run']} ({status['seconds']:.2f} s)")
         if status["state"] == "failed":
             failed = 3
-            _say(f"{status['run']}: {status['reason']}")
+            _say(failure(status["run"], status["reason"]))
     return failed
 
 
 def _status(args: argparse.Namespace) -> int:
     from pcitrace.campaign import Campaign
+    from pcitrace.campaign.errors import failure
 
     found = Campaign(destination=args.destination).status()
     if args.json:
@@ -191,7 +203,8 @@ def _status(args: argparse.Namespace) -> int:
     for one in found["runs"]:
         took = "" if one["seconds"] is None else f"{one['seconds']:8.2f} s"
         held = "" if one["peak_mib"] is None else f"{one['peak_mib']:7.0f} MiB"
-        print(f"{one['state']:<8}{took:>11}{held:>12}  {one['run']}" + (f": {one['reason']}" if one["reason"] else ""))
+        which = failure(one["run"], one["reason"]) if one["reason"] else one["run"]
+        print(f"{one['state']:<8}{took:>11}{held:>12}  {which}")
     return 0
 
 

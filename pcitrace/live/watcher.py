@@ -15,6 +15,7 @@ from pcitrace.columns import Integers, floats, strings
 from pcitrace.instrument.rules import catalogue, select, why_not
 from pcitrace.live.frames import Bench
 from pcitrace.live.recent import Recent
+from pcitrace.live.wrong import Wrong
 from pcitrace.streaming import Found, Stream
 
 __all__ = ["COUNTED", "BusStatus", "Status", "Watcher"]
@@ -60,6 +61,7 @@ class Status:
     gaps: int
     buses: dict[str, dict[str, Any]]
     last: tuple[str, ...]
+    wrong: tuple[dict[str, Any], ...] = ()
     frames: dict[str, Any] | None = None
     over: bool = False
 
@@ -72,6 +74,7 @@ class Status:
             "gaps": self.gaps,
             "buses": self.buses,
             "last": list(self.last),
+            "wrong": list(self.wrong),
             "frames": self.frames,
             "end": self.over,
         }
@@ -93,17 +96,17 @@ class Watcher:
     def __init__(self, stream: Stream, recent: Recent, seconds: float = 5.0) -> None:
         self.stream, self.recent, self._span_us = stream, recent, seconds * 1e6
         self._buses = {name: BusStatus() for name in stream.buses}
-        self._judged = {name: _rules_on(stream.lines[name]) for name in stream.buses}
+        self._wrong = Wrong(stream, {name: _rules_on(stream.lines[name]) for name in stream.buses})
         self._came = time.monotonic()
         self.gaps = self.skipped = 0
         self._latency_s = 0.0
         self.over = False
 
     def feed(self, samples: bytes, came: float) -> Found:
-        """Decode the next samples, which came at that moment; return the rows that are complete."""
+        """Decode the next samples, which came at that moment; return the rows that are complete, with broken rules."""
         found = self.stream.feed(samples)
         self.recent.add(samples)
-        self._count(found)
+        found = self._count(found)
         self._came = came
         self._latency_s = time.monotonic() - came
         return found
@@ -114,26 +117,31 @@ class Watcher:
         self.recent.gap(samples or 0)
         self.gaps += 1
         self.skipped += samples or 0
-        self._count(found)
-        return found
+        return self._count(found)
 
     def finish(self) -> Found:
         """Nothing more comes."""
-        found = self.stream.finish()
-        self._count(found)
         self.over = True
-        return found
+        return self._count(self.stream.finish())
 
     def status(self, bench: Bench | None = None) -> Status:
         """Return what is known now, of the frames of a bench, too."""
-        broken = self._broken()
-        buses = {name: self._of_bus(one) | {"violations": broken.get(name, {})} for name, one in self._buses.items()}
+        broken = self._wrong.violations
+        buses = {name: self._of_bus(one) | {"violations": broken[name]} for name, one in self._buses.items()}
         lines, frames = self.recent.lines(), bench.look(self.recent, self.over) if bench is not None else None
         return Status(
-            self.recent.time_us, self._latency_s, self.skipped, self.gaps, buses, lines, frames, over=self.over
+            self.recent.time_us,
+            self._latency_s,
+            self.skipped,
+            self.gaps,
+            buses,
+            lines,
+            tuple(self._wrong.last()),
+            frames,
+            over=self.over,
         )
 
-    def _count(self, found: Found) -> None:
+    def _count(self, found: Found) -> Found:
         self._count_transactions(found.transactions)
         for problem in found.problems.select(["bus", "kind", "count"]).to_pylist():
             self._buses[problem["bus"]].problems[problem["kind"]] += problem["count"]
@@ -145,6 +153,7 @@ class Watcher:
         for one in self._buses.values():
             self._forget(one)
         self.recent.ended(found)
+        return found._replace(problems=self._wrong.new(found.problems))
 
     def _count_transactions(self, rows: pa.Table) -> None:
         if not rows.num_rows:
@@ -166,14 +175,6 @@ class Watcher:
             one.recent.popleft()
         while one.latest and one.latest[0][0] < since:
             one.latest.popleft()
-
-    def _broken(self) -> dict[str, dict[str, int]]:
-        """Return how often each rule was broken; not that of CLK's edges, whose limits are not known yet."""
-        found = {}
-        for bus, told in zip(self.stream.buses, self.stream.counted(), strict=False):
-            judged = self._judged[bus]
-            found[bus] = {id: count for id, count in told["counts"].items() if count and id in judged}
-        return found
 
     def _of_bus(self, one: BusStatus) -> dict[str, Any]:
         recent: Counter[str] = Counter()
