@@ -240,3 +240,18 @@ def test_a_capture_in_which_nothing_happens(layer: Layer, tmp_path: Path) -> Non
     path.write_text("FRAME#,IRDY#,TRDY#\n" + "1,1,1\n" * 100)
     bus = pcitrace.open(path, clock_mhz=33.0).bus
     assert b"".join(lines([bus], Settings(layer=layer))) == b""
+
+
+def test_a_reader_of_ascii_gets_ascii() -> None:
+    """A terminal of 60 columns whose encoding has no mark of a cut: three points, and no line is wider for that."""
+    script = "import os, pty, sys; os.environ['COLUMNS'] = '60'; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+    program = Path(sys.executable).with_name("pcitrace")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, program, "list", SR, "--to", "20us"],
+        capture_output=True, env=environment, check=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    shown = done.stdout.decode("ascii").splitlines()
+    assert len(shown) > 10
+    assert max(map(len, shown)) <= 60
+    assert any("..." in line for line in shown)
