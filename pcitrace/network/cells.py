@@ -16,6 +16,11 @@ __all__ = ["Early", "early"]
 
 Floats = npt.NDArray[np.float64]
 
+LEAST_CELLS, LEAST_SIZES = 8, 3
+"""Cells among the sizes, and sizes in a cell: a staircase of few steps, free in place, goes through any size that lies
+off the line.
+"""
+
 
 @dataclass(frozen=True)
 class Early:
@@ -61,6 +66,11 @@ def early(
     """
     from scipy.special import fdtrc
 
+    several = np.unique(sizes)
+    widest = (several[-1] - several[0]) / LEAST_CELLS
+    lengths = lengths[(lengths <= widest) & (lengths >= LEAST_SIZES * np.median(np.diff(several)))]
+    if not len(lengths):
+        return None
     y, sigma = times
     free = len(y) - base.shape[1] - 1
     around = np.linalg.qr(base / sigma[:, None])[0]
