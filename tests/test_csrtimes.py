@@ -58,12 +58,24 @@ def test_margin_is_what_the_next_best_reading_costs_more() -> None:
 def test_that_both_agree_on_other_sends_does_not_make_what_the_rules_do_not_know_surer() -> None:
     rule, found = np.array([1, 2, 3, 4, 5, -1, -1]), np.array([1, 2, 3, 4, 5, 6, 7])
     margin = np.array([9.0, 9.0, 9.0, 9.0, 9.0, 12.0, 11.9])
-    kept, taken = _decided(rule, found, margin, registers=False)
+    once = np.ones(len(rule), dtype=bool)
+    kept, taken = _decided(rule, found, margin, False, once)
     assert kept.tolist() == [True] * 5 + [False] * 2
     assert taken.tolist() == [False] * 5 + [True, False]
     # Where they disagree on some, that they agree on others says less.
-    kept, _ = _decided(np.where(rule == 5, 9, rule), found, margin, registers=False)
+    kept, _ = _decided(np.where(rule == 5, 9, rule), found, margin, False, once)
     assert not kept.any()
+
+
+def test_a_send_that_answered_at_once_is_surer_where_the_rules_know_few() -> None:
+    rule, found = np.array([1, -1, -1, -1]), np.array([1, 2, 3, 4])
+    margin, once = np.array([9.0, 8.0, 7.9, 8.1]), np.array([True, True, True, False])
+    _, taken = _decided(rule, found, margin, False, once)
+    assert taken.tolist() == [False, True, False, False]
+    # Another answer of the rules is contradicted from as much on only where registers are seen.
+    other = np.array([1, 9, -1, -1])
+    assert not _decided(other, found, margin, False, once)[1].any()
+    assert _decided(other, found, margin, True, once)[1].tolist() == [False, True, False, False]
 
 
 def test_nothing_releases_what_came_before_it() -> None:
