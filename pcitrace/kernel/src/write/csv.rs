@@ -53,9 +53,9 @@ fn decimal(value: f64, digits: &mut itoa::Buffer, out: &mut Vec<u8>) {
     let part = (thousandths % 1000) as u16;
     let three = [part / 100, part / 10 % 10, part % 10].map(|digit| b'0' + digit as u8);
     let kept = match part {
-        _ if part % 10 != 0 => 3,
-        _ if part % 100 != 0 => 2,
-        _ => 1,
+        _ if part.is_multiple_of(100) => 1,
+        _ if part.is_multiple_of(10) => 2,
+        _ => 3,
     };
     out.extend_from_slice(digits.format(thousandths / 1000).as_bytes());
     out.push(b'.');
