@@ -176,6 +176,7 @@ bench: .make/dev
 	$(BIN)/pip install --quiet --group bench
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/spectrum.py
+	$(BIN)/python benchmarks/paths.py
 	$(BIN)/python benchmarks/long.py
 	$(BIN)/python benchmarks/instrument.py
 	$(BIN)/python benchmarks/analysis.py

@@ -60,6 +60,13 @@ struct Loop {
     missed: u32,
 }
 
+/// The nearest whole number, as `round` gives it, which is a call where the processor's own is not compiled for.
+#[inline(always)]
+fn rounded(time: f64) -> u64 {
+    let whole = time as i64;
+    (whole + i64::from(time - whole as f64 >= 0.5)).max(0) as u64
+}
+
 impl Recovery {
     pub fn new(clk: Bit, unit: usize) -> Self {
         Recovery {
@@ -118,37 +125,60 @@ impl Recovery {
 
     fn follow(&mut self, decoder: &mut Decoder, to_the_end: bool) {
         let mut used = 0;
-        loop {
-            let Some(state) = &mut self.state else {
-                let waiting = &self.rises[used..];
-                if waiting.len() < TRAINING {
-                    break;
-                }
-                let mut periods: Vec<u64> = waiting[..TRAINING].windows(2).map(|pair| pair[1] - pair[0]).collect();
-                periods.sort_unstable();
-                let median = periods[periods.len() / 2] as f64;
-                if !(MIN_SAMPLES..HISTORY as f64).contains(&median) {
-                    used += 1;
-                    continue;
-                }
-                // The mean of the periods that are about the median: lost and false rises do not count.
-                let good: Vec<f64> =
-                    periods.iter().map(|&p| p as f64).filter(|p| (p - median).abs() < 0.3 * median).collect();
-                let period = good.iter().sum::<f64>() / good.len() as f64;
-                self.state = Some(Loop { period, next: waiting[0] as f64, missed: 0 });
-                self.trained = true;
-                continue;
-            };
-            // All rises up to half a period after the expected one have to be known.
-            let horizon = state.next + state.period / 2.0;
-            if horizon >= self.at as f64 && !to_the_end || state.next + 2.0 >= self.at as f64 {
+        while let Some(state) = self.state.take().or_else(|| self.train(&mut used)) {
+            self.state = self.follow_loop(state, &mut used, decoder, to_the_end);
+            if self.state.is_some() {
                 break;
             }
-            let from = state.next - state.period / 2.0;
-            while used < self.rises.len() && (self.rises[used] as f64) < from {
-                used += 1;
+            self.clocks.push_to(decoder);
+            decoder.gap();
+        }
+        self.rises.drain(..used);
+        self.clocks.push_to(decoder);
+    }
+
+    /// The loop as the next rises begin it, if there are enough of them.
+    fn train(&mut self, used: &mut usize) -> Option<Loop> {
+        loop {
+            let waiting = self.rises.get(*used..*used + TRAINING)?;
+            let mut periods: Vec<u64> = waiting.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            periods.sort_unstable();
+            let median = periods[periods.len() / 2] as f64;
+            if !(MIN_SAMPLES..HISTORY as f64).contains(&median) {
+                *used += 1;
+                continue;
             }
-            let candidates = self.rises[used..].iter().take_while(|&&rise| (rise as f64) < horizon);
+            // The mean of the periods that are about the median: lost and false rises do not count.
+            let good: Vec<f64> =
+                periods.iter().map(|&p| p as f64).filter(|p| (p - median).abs() < 0.3 * median).collect();
+            let period = good.iter().sum::<f64>() / good.len() as f64;
+            self.trained = true;
+            return Some(Loop { period, next: waiting[0] as f64, missed: 0 });
+        }
+    }
+
+    /// Follows the clock as far as its rises are known: the loop then, or None where the clock stopped.
+    ///
+    /// Each clock waits for the loop's state after the one before, which has to stay in registers.
+    fn follow_loop(
+        &mut self,
+        mut state: Loop,
+        used: &mut usize,
+        decoder: &mut Decoder,
+        to_the_end: bool,
+    ) -> Option<Loop> {
+        let known = self.at as f64;
+        loop {
+            // All rises up to half a period after the expected one have to be known.
+            let horizon = state.next + state.period / 2.0;
+            if horizon >= known && !to_the_end || state.next + 2.0 >= known {
+                return Some(state);
+            }
+            let from = state.next - state.period / 2.0;
+            while *used < self.rises.len() && (self.rises[*used] as f64) < from {
+                *used += 1;
+            }
+            let candidates = self.rises[*used..].iter().take_while(|&&rise| (rise as f64) < horizon);
             let nearest = candidates.map(|&rise| rise as f64 - state.next).min_by(|a, b| a.abs().total_cmp(&b.abs()));
             match nearest {
                 Some(error) => {
@@ -159,14 +189,11 @@ impl Recovery {
                 None => state.missed += 1,
             }
             if state.missed > COAST {
-                self.state = None;
-                self.clocks.push_to(decoder);
-                decoder.gap();
-                continue;
+                return None;
             }
             let (edge, period) = (state.next, state.period);
             state.next += period;
-            let middle = (edge - period / 4.0).round() as u64;
+            let middle = rounded(edge - period / 4.0);
             if middle <= self.first {
                 continue;
             }
@@ -176,13 +203,11 @@ impl Recovery {
             let (middle, after) = rest.split_at(self.unit);
             let votes = before.iter().zip(middle).zip(after).map(|((&a, &b), &c)| a & b | b & c | a & c);
             self.clocks.samples.extend(votes);
-            self.clocks.stamps.push(edge.round() as u64);
+            self.clocks.stamps.push(rounded(edge));
             if self.clocks.stamps.len() >= CLOCKS {
                 self.clocks.push_to(decoder);
             }
         }
-        self.rises.drain(..used);
-        self.clocks.push_to(decoder);
     }
 
     /// Drops the samples that no later clock can need.
