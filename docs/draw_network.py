@@ -288,7 +288,8 @@ def fan_in(bench: Bench) -> Axes:
     test = asked("many-to-one", [1024], 600, "BCDEFG", spacing_us=85)
     ax = draw.shares(network.of_paths([bench.run("4.2", hosts(FAST, "ABCDEFG"), plan, test)]).results[0])
     ax.axhline(8 * 47.125, **PUBLISHED, label="published: 47.125 MB/s of six")
-    ax.legend(frameon=False, fontsize="small", ncols=2)
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(handles[::-1], labels[::-1], frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return ax
 
 

@@ -76,7 +76,13 @@ def traffic(
     return _host(run, bus, profile, nic_grant, host_grants).traffic
 
 
-def frames(run: Run, *, profile: Profile | str | Mapping[str, Profile] | None = None) -> Frames:
+def frames(
+    run: Run,
+    *,
+    profile: Profile | str | Mapping[str, Profile] | None = None,
+    nic_grants: Mapping[str, str | None] | None = None,
+    host_grants: Mapping[str, Collection[str]] | None = None,
+) -> Frames:
     """Follow every frame of a run from the sender's memory to the receiver's.
 
     Parameters
@@ -85,6 +91,10 @@ def frames(run: Run, *, profile: Profile | str | Mapping[str, Profile] | None = 
         A run folder; of a bare capture the buses are the hosts, and the link is not known.
     profile : Profile or str or mapping, optional
         Of the NICs, or of each host's by its name, instead of what ``run.toml`` says.
+    nic_grants : mapping of str to str or None, optional
+        Bus -> GNT# line of its NIC; default: what ``run.toml`` says, or the lines' names.
+    host_grants : mapping of str to collection of str, optional
+        Bus -> GNT# lines of hosts whose names do not say so.
 
     Returns
     -------
@@ -95,9 +105,15 @@ def frames(run: Run, *, profile: Profile | str | Mapping[str, Profile] | None = 
     FrameMatchError
         The run has more than two buses, or none.
     """
-    if profile is None:
-        return run.once("frames", lambda: followed(run, lambda names: _whole(run, names, None)))
-    return followed(run, lambda names: _whole(run, names, profile))
+
+    def follow(names: Sequence[str]) -> tuple[dict[str, HostTraffic], Frames]:
+        nics, others = nic_grants or {}, host_grants or {}
+        hosts = {name: _host(run, name, profile, nics.get(name), others.get(name, ())) for name in names}
+        return hosts, _matched(run, hosts)
+
+    if profile is None and not nic_grants and not host_grants:
+        return run.once("frames", lambda: followed(run, follow))
+    return followed(run, follow)
 
 
 def learned(run: Run) -> Learned:
@@ -150,14 +166,6 @@ def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTra
     placed[:] = contradiction(run, hosts, _link(run), placed)
     found = replace(found, findings=(*_as_captured(run, run.folder), *found.findings))
     return off_axis(with_logs(found, run.folder, found.link), run, placed)
-
-
-def _whole(
-    run: Run, names: Sequence[str], profile: Profile | str | Mapping[str, Profile] | None
-) -> tuple[dict[str, HostTraffic], Frames]:
-    """Analyse each host at once, and follow the frames between them."""
-    hosts = {name: _host(run, name, profile) for name in names}
-    return hosts, _matched(run, hosts)
 
 
 def _matched(run: Run, hosts: dict[str, HostTraffic]) -> Frames:

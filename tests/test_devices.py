@@ -287,6 +287,9 @@ def test_lspci_reads_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture
     for n, value in enumerate([*whole, 0, 0xDC, 0, 0x0100010B]):
         bench.access(HOST, CONFIG_READ, address | 4 * n, value)
     bench.access(HOST, CONFIG_READ, 1 << 22, 0x71108086)
+    # A command that is written only is known, its status is not.
+    bench.access(HOST, CONFIG_READ, 1 << 22 | 0x3C, 0)  # lspci shows no command without it
+    bench.access(HOST, CONFIG_WRITE, 1 << 22 | 4, 0x00000005, enables=0b1100)
     bus = bench.open(tmp_path)
     text = tmp_path / "space.txt"
     assert main(["devices", str(bus.capture.path), "--clock-mhz", "33", "--lspci", str(text)]) == 0
@@ -298,7 +301,8 @@ def test_lspci_reads_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "00:09.0 0200: 8086:1229 (rev 08)" in read.stdout
     assert re.search(r"Region 0: Memory at e8000000 \(32-bit, non-prefetchable\)", read.stdout)
     assert "Region 1: I/O ports at d000" in read.stdout
-    assert re.search(r"^00:0b\.0 .*8086:7110", read.stdout, re.MULTILINE)
+    [other] = re.findall(r"^00:0b\.0 .*8086:7110.*(?:\n\t.*)*", read.stdout, re.MULTILINE)
+    assert "Control: I/O+ Mem- BusMaster+ SpecCycle- MemWINV- " in other
 
 
 def test_lspci_shows_what_the_accesses_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,6 +113,27 @@ class TestCut:
         wiring = ["--wiring", str(part.with_suffix(".wiring.toml"))]
         assert main(["diff", str(part), str(part), *wiring]) == 0
 
+    def test_of_a_vcd_it_can_be_samples(self, tmp_path: Path) -> None:
+        """The same rows from its own beginning on, both buses, and wiring that was stated."""
+        wiring, part = tmp_path / "w.toml", tmp_path / "part.sr"
+        wiring.write_text('[bus.A]\n"INTA#" = { channel = "bus.A_INTA", active_low = false }\n')
+        options = ["--wiring", str(wiring), "--from", "500us", "--to", "600us"]
+        assert main(["cut", str(NIC), *options, "-o", str(part)]) == 0
+        run = pcitrace.open(part, wiring=part.with_suffix(".wiring.toml"))
+        assert run["A"].wiring.lines["INTA#"].active_low is False
+        columns = ["command", "address", "data_phases", "bytes", "wait_clks", "termination", "initiator"]
+        for name in ("A", "B"):
+            rows = pcitrace.open(NIC)[name].transactions
+            inside = rows[(rows["start_us"] > 500) & (rows["end_us"] < 600)].reset_index(drop=True)
+            cut = run[name].transactions
+            first = int((cut["start_us"] + 500 - inside["start_us"].iloc[0]).abs().argmin())
+            same = cut.iloc[first : first + len(inside)].reset_index(drop=True)
+            assert len(inside) > 10
+            assert same[columns].equals(inside[columns])
+            shift = inside["start_us"] - same["start_us"]
+            assert shift.max() - shift.min() < 0.02  # CLK is sampled
+            assert cut["start_us"].iloc[0] < 20
+
     @pytest.mark.parametrize(
         ("arguments", "status"),
         [
@@ -296,6 +317,20 @@ class TestSql:
         for more, agents in ((), 2), (("--grant", "disk=GNT1#"), 1):
             assert main(["sql", str(SEQ6), f"select bus, count(*) n from {table} group by 1", *more]) == 0
             assert len(capsys.readouterr().out.splitlines()) == 1 + agents * each
+
+    def test_frames_are_those_of_one_nic(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Which it is, what it does tells, or --grant; where several may be it that is asked, also by `frames`."""
+        query = "select count(*) n, count(distinct sender) s, min(length_bytes) l from frames"
+        capture = str(REPOSITORY / "fixtures" / "faults" / "bad-parity.sr")
+        assert main(["sql", capture, query]) == 0
+        assert capsys.readouterr().out.splitlines()[1] == "8,1,50"
+        assert main(["frames", capture, "--where", "frame < 2"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 3
+        for command in (["sql", str(SEQ6), "select * from drop_log"], ["frames", str(SEQ6)]):
+            assert main(command) == 3
+            assert "which of GNT0#, GNT1# is the NIC? Say it with --grant NAME=GNT1#" in capsys.readouterr().err
+            assert main([*command, "--grant", "nic=GNT1#"]) == 0
+            capsys.readouterr()
 
     def test_a_wrong_query_is_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         for query in ("selekt", "select nothing from transactions", "select * from nowhere"):

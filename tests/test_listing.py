@@ -167,14 +167,33 @@ def test_names_are_those_of_the_configuration_accesses_before(capsysbinary: pyte
     assert len(chosen.splitlines()) > 50
 
 
-def test_a_terminal_gets_no_line_wider_than_it_is() -> None:
-    bus = pcitrace.open(SEQ1).bus
-    plain = b"".join(lines([bus])).decode().splitlines()
-    narrow = b"".join(lines([bus], Settings(width=60, colour=True))).decode()
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 130, 200])
+@pytest.mark.parametrize("file", [SEQ1, NIC, REPOSITORY / "fixtures" / "faults" / "endless-retry.sr"])
+def test_a_terminal_gets_lines_as_wide_as_it_is(file: Path, width: int) -> None:
+    """None is wider; what a line begins with stays, and how it ended, for which the data give way."""
+    buses = list(pcitrace.open(file).buses.values())
+    plain = b"".join(lines(buses)).decode().splitlines()
+    narrow = b"".join(lines(buses, Settings(width=width, colour=True))).decode()
     shown = re.sub(r"\x1b\[[0-9;]*m", "", narrow).splitlines()
-    for line, cut in zip(plain, shown, strict=True):
-        assert cut == line or (len(cut) == 60 and cut.endswith("…") and line.startswith(cut[:-1]))
     assert "\x1b[" in narrow
+    rows = 0
+    for line, cut in zip(plain, shown, strict=True):
+        assert len(cut) <= width
+        assert cut.split()[0:2] == line.split()[0:2]
+        if line.startswith("!") or "bytes" not in line:
+            continue
+        rows += 1
+        ended = line.split("  ")[-1].strip()
+        if width >= 80 and len(ended) <= len("disconnect without data"):
+            assert cut.endswith(f"  {ended}"), cut
+        address = re.search(r"memory [a-z ]*([0-9a-f]{8})", line)
+        assert address is None or width < 60 or address[1] in cut
+    assert rows > 20
+
+
+def test_a_wide_terminal_shows_what_a_file_has() -> None:
+    buses = list(pcitrace.open(NIC).buses.values())
+    assert b"".join(lines(buses, Settings(width=250))) == b"".join(lines(buses))
 
 
 def test_the_trigger_and_what_it_needs(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -221,3 +240,18 @@ def test_a_capture_in_which_nothing_happens(layer: Layer, tmp_path: Path) -> Non
     path.write_text("FRAME#,IRDY#,TRDY#\n" + "1,1,1\n" * 100)
     bus = pcitrace.open(path, clock_mhz=33.0).bus
     assert b"".join(lines([bus], Settings(layer=layer))) == b""
+
+
+def test_a_reader_of_ascii_gets_ascii() -> None:
+    """A terminal of 60 columns whose encoding has no mark of a cut: three points, and no line is wider for that."""
+    script = "import os, pty, sys; os.environ['COLUMNS'] = '60'; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+    program = Path(sys.executable).with_name("pcitrace")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, program, "list", SR, "--to", "20us"],
+        capture_output=True, env=environment, check=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    shown = done.stdout.decode("ascii").splitlines()
+    assert len(shown) > 10
+    assert max(map(len, shown)) <= 60
+    assert any("..." in line for line in shown)

@@ -15,6 +15,7 @@ from test_network_switch import asked, hosts, switch
 from pcitrace import network
 from pcitrace.cli import main
 from pcitrace.errors import ConfigurationError
+from pcitrace.network.steps import clock_jump
 
 JUMPS_NS = (1_000_000, -1_000_000, 10**9, -(10**9), 5 * 10**17)
 
@@ -61,6 +62,23 @@ def test_queues_and_losses_are_no_clock_that_jumps(seed: int, tmp_path: Path) ->
     np.save(log, frames)
     [result] = network.of_paths([folder]).results
     assert result.parameters["latency_us"].value is not None, result.findings
+
+
+@pytest.mark.parametrize("seed", [15, 19, 28, 45, *range(4)])
+def test_a_queue_that_stays_full_is_no_clock_that_jumps(seed: int) -> None:
+    """A port takes 14 us for a frame and keeps 50; frames come every 10: as where loss is measured against spacing."""
+    random = np.random.default_rng(seed)
+    free, waiting, passed = 0.0, [], []
+    for sent in np.cumsum(random.exponential(10.0, 5000)):
+        waiting = [start for start in waiting if start > sent]
+        if len(waiting) <= 50:
+            waiting.append(max(sent, free))
+            free = waiting[-1] + 14
+            passed.append((sent, free + 20 + abs(random.normal(0, 0.5))))
+    departure, arrival = np.rint(1000 * np.array(passed).T).astype(np.int64)
+    assert clock_jump((arrival - departure) / 1e3, departure, arrival, True) is None
+    arrival[700:] += 5_000_000
+    assert clock_jump((arrival - departure) / 1e3, departure, arrival, True) == (700, pytest.approx(5000, rel=0.1))
 
 
 def test_nothing_arrived_is_a_loss_of_all(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from pcitrace.network import constants
 from pcitrace.network.account import account
 from pcitrace.network.budget import slope_budget
 from pcitrace.network.buffers import Held, depth, held
+from pcitrace.network.changes import Bend, Jump
 from pcitrace.network.clocks import fit as fit_clocks
 from pcitrace.network.constants import bench, render
 from pcitrace.network.families import calculated_minimum_us
@@ -86,6 +87,13 @@ def test_a_buffer_is_told_in_frames_and_in_bytes(frames: int, room: int) -> None
     bursts = [Held(size, min(frames, room // (max(size, 46) + 18)), 0, True, 0) for size in sizes]
     found = depth(bursts)
     assert (found["buffer_frames"].value, found["buffer_bytes"].value) == (frames, room)
+
+
+def test_what_nobody_counted_in_the_buffer_is_no_limit_in_bytes() -> None:
+    """Of 100 bytes one frame less fitted than of 300: a frame of others waited there. Fewer long ones tell bytes."""
+    bursts = [Held(size, frames, 0, True, 0) for size, frames in ((100, 39), (300, 40), (700, 40), (1000, 29))]
+    found = depth([*bursts, Held(1500, 19, 0, True, 0)])
+    assert (found["buffer_frames"].value, found["buffer_bytes"].value) == (40, 30000)
 
 
 def test_one_size_tells_no_frames_from_bytes() -> None:
@@ -419,19 +427,77 @@ def test_one_analyser_shows_how_far_clocks_are_off(tmp_path: Path, asymmetry_us:
 def test_a_change_of_slope_is_no_step(tmp_path: Path) -> None:
     """Its line is that of the shorter frames; a step down, which explains a bend a little, is none."""
     sizes = range(64, 1501, 40)
-    bent = netlogs.loops(tmp_path / "run", "ping-pong", sizes, lambda x: 10 + 0.02 * x + 0.03 * max(0, x - 680))
-    [result] = network.of_paths([bent]).results
+    folder = netlogs.loops(tmp_path / "run", "ping-pong", sizes, lambda x: 10 + 0.02 * x + 0.03 * max(0, x - 680))
+    [result] = network.of_paths([folder]).results
     found = result.parameters
     assert found["step_bytes"].value is None
     for name, true in (("intercept_us", 10.0), ("slope_us_per_byte", 0.02)):
         assert found[name].value == pytest.approx(true, abs=4 * found[name].sigma), name
         assert found[name].sigma < 0.01 * true, name
     assert result.latency is not None
-    assert result.latency.bend is not None
-    for value, true in ((result.latency.bend.at_bytes, 680.0), (result.latency.bend.change_us_per_byte, 0.03)):
+    bent = result.latency.change
+    assert isinstance(bent, Bend)
+    for value, true in ((bent.at_bytes, 680.0), (bent.change_us_per_byte, 0.03)):
         assert value.nominal_value == pytest.approx(true, abs=4 * value.std_dev)
         assert value.std_dev < 0.01 * true
     assert any("the slope changes by" in text for text in result.findings)
+
+
+@pytest.mark.parametrize(("jump_us", "more"), [(1.5, 0.0), (-2.0, 0.0), (4.0, 0.02)])
+@pytest.mark.parametrize("kind", ["ping-pong", "request-response"])
+def test_a_jump_is_no_slope(tmp_path: Path, kind: str, jump_us: float, more: float) -> None:
+    """A driver copies frames up to a size, or a host's clock rate changed half-way through the sizes."""
+
+    def latency_us(size: float) -> float:
+        return 13 + 0.018 * size + (jump_us + more * (size - 776) if size > 776 else 0.0)
+
+    folder = netlogs.loops(tmp_path / "run", kind, range(64, 1501, 32), latency_us, sigma_us=0.3)
+    [result] = network.of_paths([folder]).results
+    for name, true in (("intercept_us", 13.0), ("slope_us_per_byte", 0.018)):
+        found = result.parameters[name]
+        assert abs((found.value or 0.0) - true) < 4 * (found.sigma or 0.0), name
+        assert (found.sigma or 0.0) < 0.02 * true, name
+    assert result.parameters["step_bytes"].value is None
+    assert result.latency is not None
+    jumped = result.latency.change
+    assert isinstance(jumped, Jump)
+    assert (jumped.below_bytes, jumped.beyond_bytes) == (768, 800)
+    assert abs(jumped.change_us.nominal_value - jump_us - 24 * more) < 4 * jumped.change_us.std_dev
+    assert any("the times jump by" in text for text in result.findings)
+
+
+@pytest.mark.parametrize("off", [(64, -0.7), (64, 0.7), (1464, 0.7), (1464, -0.7)])
+def test_one_size_off_the_line_is_no_change_of_slope(tmp_path: Path, off: tuple[int, float]) -> None:
+    """As on a busy host: the slope from one size to the next would have no other size to support it."""
+    sizes = range(64, 1465, 100)
+    loops = netlogs.loops(
+        tmp_path / "run", "ping-pong", sizes, lambda x: 10 + 0.02 * x + (off[1] if x == off[0] else 0)
+    )
+    [result] = network.of_paths([loops]).results
+    assert result.latency is not None
+    assert result.latency.change is None
+    for name, true in (("intercept_us", 10.0), ("slope_us_per_byte", 0.02)):
+        found = result.parameters[name]
+        assert abs((found.value or 0.0) - true) < 4 * (found.sigma or 0.0), name
+
+
+@pytest.mark.parametrize(("cell", "header", "told"), [(48, 8, "5 to 8 bytes before"), (53, 5, "has 5 bytes before")])
+@pytest.mark.parametrize("kind", ["ping-pong", "request-response"])
+def test_cells_that_begin_with_a_header(tmp_path: Path, kind: str, cell: int, header: int, told: str) -> None:
+    """As `cell_header_bytes` of the emulated switch. Sizes in steps of 4 bytes do not tell how long the header is."""
+
+    def latency_us(size: float) -> float:
+        return 13 + 0.018 * size + 0.05 * ((size - 1 + header) // cell)
+
+    folder = netlogs.loops(tmp_path / "run", kind, range(64, 1501, 4), latency_us, sigma_us=0.05)
+    [result] = network.of_paths([folder]).results
+    found = result.parameters
+    assert (found["step_bytes"].value, told in found["step_bytes"].reason) == (cell, True), found["step_bytes"].reason
+    for name, true in (("step_us", 0.05), ("slope_us_per_byte", 0.018)):
+        assert abs((found[name].value or 0.0) - true) < 4 * (found[name].sigma or 0.0), name
+    assert result.latency is not None
+    drawn, measured = (line.get_ydata() for line in draw.latency([result]).get_lines()[1::-1])
+    assert np.abs(np.asarray(drawn) - np.asarray(measured)).max() < 0.1
 
 
 def test_a_padded_request_takes_the_time_of_its_padding(tmp_path: Path) -> None:

@@ -363,7 +363,7 @@ def test_what_is_seen_of_lines_beside_the_control_lines() -> None:
     assert len(moved) > 50
     for one, phase in moved:
         even = (phase.data.bit_count() + phase.byte_enables.bit_count()) % 2
-        assert one.seen.startswith(f"PAR {1 - even} in the next clock, {even} is even; asserted: ")
+        assert one.seen.startswith(f"PAR in the next clock is {1 - even}, even parity needs {even}; asserted: ")
         assert "the clock before" not in one.seen, "it is not at hand a clock late"
     for one in found["M18"].first:
         assert one.seen.startswith(f"C/BE# {phases[round(one.time_us, 3)].byte_enables:04b}; ")

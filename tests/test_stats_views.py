@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pcitrace
-from pcitrace.cli import main
+from pcitrace.cli import main, text
 from pcitrace.cli.statslines import view_lines
 from pcitrace.instrument.burstlengths import burst_lengths, logical
 from pcitrace.instrument.judged import check, check_stream
@@ -50,10 +50,37 @@ def test_no_column_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     lines = view_lines(told, 10, False)
     [counts] = [line for line in lines if line.startswith("    1 to 2")]
     assert counts.count("1234567") == len(KINDS)
-    head, ended = lines[:2]
-    assert head.split()[-1] == "others"
-    assert sum(map(int, ended.split()[1:])) == sum(range(10, 19))
+    ended = [line.split()[1:] for line in lines if line.startswith("    a ")]
+    assert sum(map(int, [count for counts in ended for count in counts])) == sum(range(10, 19))
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("columns", [60, 80, 97])
+def test_a_narrow_terminal_gets_the_same_numbers(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has no room beside the others follows below, behind the same names; nothing is cut."""
+    rows = [("memory_read_line", *range(1000, 1008)), ("memory_read_multiple", *range(2000, 2008)), ("a", *range(8))]
+    heads = [f"column {n}" for n in range(8)]
+    whole = list(text.table("command", heads, rows))
+    monkeypatch.setattr(text, "width", lambda: columns)
+    narrow = list(text.table("command", heads, rows))
+    assert max(map(len, narrow)) <= columns
+    assert len(whole) == len(rows) + 1
+    assert (len(narrow) > len(whole)) == (columns < 97)
+    for n, row in enumerate(rows, 1):
+        shown = [line.split() for line in narrow[n :: len(rows) + 1]]
+        assert [int(cell) for cells in shown for cell in cells[1:]] == list(row[1:])
+        assert {cells[0][:3] for cells in shown} <= {row[0][:3]}
+    # Names that have to be cut are still different.
+    assert len({line.split()[0] for line in narrow[1 : len(rows) + 1]}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(171_312.4, "171,300"), (2_449_789, "2,450,000"), (1e12, "1,000,000,000,000"), (9999.4, "9999"), (0.05, "0.05"),
+     (0, "0"), (31.5567, "31.56"), (None, "unknown")],
+)  # fmt: skip
+def test_numbers_are_written_as_people_do(value: float | None, shown: str) -> None:
+    assert text.number(value) == shown
 
 
 def test_a_share_is_not_torn(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,11 +103,11 @@ def test_no_two_numbers_run_together(small: float, large: int) -> None:
         "waits": {"pairs": [], "held_up": None},
         "delayed": None,
     }
-    _, line = view_lines(told, 10, False)
-    name, *numbers = line.replace(" %", "").split()
-    assert name == "config_read"
+    shown = [line.replace(" %", "").split() for line in view_lines(told, 10, False) if line.startswith("    ")]
+    assert {name for name, *_ in shown} <= {"config_read", "con...read"}
+    numbers = [number.replace(",", "") for _, *numbers in shown for number in numbers]
     wanted = (3, large, small, large, small, 100 * small, large, large)
-    assert [float(number) for number in numbers] == [pytest.approx(one, rel=0.35) for one in wanted]
+    assert [float(number) for number in numbers] == [pytest.approx(one, rel=0.01) for one in wanted]
 
 
 def test_views_account_for_all(capsys: pytest.CaptureFixture[str]) -> None:

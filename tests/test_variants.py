@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcitrace.lattice import Reading
-from pcitrace.traffic.variants import shifts, variants
+from pcitrace.traffic.variants import read_again, shifts, variants
 
 TARGETS = 3
 
@@ -127,3 +127,15 @@ def test_another_frame_was_lost() -> None:
     assert [1, 2, 3, 4] in found
     assert [0, 1, 2, 3] in found
     assert all(len(set(one)) == 4 for one in found)
+
+
+def test_what_was_cut_just_before_a_segment_is_read_again_with_it() -> None:
+    cut = np.array([one == "x" for one in "x.xx.x.xx."])
+    before = reading("..S.S.s.RS")
+    joined = read_again(before, 0, cut)
+    assert is_reading(joined)
+    # The piece before each S was cut, but for the first: before that it was not. That before R is no send's.
+    assert letters(joined) == "..SSs.s.RS"
+    assert (joined.ends == before.ends).all()
+    several = read_again(reading("...S.R"), 0, np.array([False, True, True, False, True, False]))
+    assert letters(several) == ".Sss.R"

@@ -19,8 +19,9 @@ import numpy as np
 
 from pcitrace import network
 from pcitrace.network import clocks
+from pcitrace.network.changes import bend
 from pcitrace.network.delays import delay
-from pcitrace.network.lines import bend, line, step
+from pcitrace.network.lines import line, step
 from pcitrace.network.loss import loss_ratio
 from pcitrace.network.rates import spacing
 from pcitrace.network.sizes import quantile

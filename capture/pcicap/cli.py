@@ -14,8 +14,8 @@ from importlib import resources
 from pathlib import Path
 
 from pcicap import __version__, devices, framegen, runfolder
-from pcicap.errors import PcicapError
-from pcicap.plan import Plan, load
+from pcicap.errors import PcicapError, PlanError, collected, raise_all
+from pcicap.plan import Plan, interfaces_of, load
 from pcicap.plan import points as sweep_points
 from pcicap.progress import Progress, count
 from pcicap.record import record
@@ -112,9 +112,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _record(options: argparse.Namespace) -> int:
-    plan = load(options.plan)
     if options.dry_run:
-        return _say(plan, options.plan)
+        return _say(options.plan)
+    plan = load(options.plan)
     if options.output is None:
         print("pcicap: record: -o RUN is missing: the run folder to make", file=sys.stderr)
         return 2
@@ -138,15 +138,24 @@ def _plan(options: argparse.Namespace) -> int:
     if options.plan is None:
         print("pcicap: plan: give a plan to check, or --example", file=sys.stderr)
         return 2
-    return _say(load(options.plan), options.plan)
+    return _say(options.plan)
 
 
-def _say(plan: Plan, path: Path) -> int:
-    """What a plan would do, and that it can be done here."""
-    lines = _describe(plan)
+def _say(path: Path) -> int:
+    """What a plan would do, and that it can be done here; otherwise all that is wrong with it."""
+    faults: list[PlanError] = []
+    plan = None
+    with collected(faults):
+        plan = load(path)
+    faults += framegen.absent(interfaces_of(path))
+    if plan is None or faults:
+        raise_all(faults)
+    assert plan
     points = [point for _, point in sweep_points(plan, path.parent)] if plan.sweep else [plan]
-    would = {line: None for point in points for line in _frames(point)}
-    for line in (*lines, *would):
+    would = {line: None for point in points for line in _frames(point, faults)}
+    if faults:
+        raise_all(list({str(fault): fault for fault in faults}.values()))
+    for line in (*_describe(plan), *would):
         print(line)
     if plan.sweep:
         print(f"sweep: {plan.sweep.key} over {len(points)} values, a run folder each")
@@ -156,14 +165,17 @@ def _say(plan: Plan, path: Path) -> int:
     return 0
 
 
-def _frames(plan: Plan) -> list[str]:
+def _frames(plan: Plan, faults: list[PlanError]) -> list[str]:
+    """What framegen would send; what it would refuse is collected."""
     if plan.test is None or plan.steering is None or plan.steering.interface is None:
         return []
-    here = plan.steering.interface
-    said = framegen.dry_run(plan.test, here, plan.peers)
-    for one in plan.companions:
-        would = framegen.dry_run(one.test, one.interface or here, one.peers)
-        said += [f"companion {one.name} ({one.role}): {line}" for line in would]
+    here, said = plan.steering.interface, []
+    with collected(faults):
+        said += framegen.dry_run("test", plan.test, here, plan.peers)
+    for index, one in enumerate(plan.companions):
+        with collected(faults):
+            would = framegen.dry_run(f"companions[{index}].test", one.test, one.interface or here, one.peers)
+            said += [f"companion {one.name} ({one.role}): {line}" for line in would]
     return said
 
 

@@ -1,6 +1,8 @@
 """What can go wrong: every message says where, what was found and what to do about it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
 
 
 class PcicapError(Exception):
@@ -52,6 +54,22 @@ class PlanFaultsError(PlanError):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.faults))
+
+
+@contextmanager
+def collected(faults: list[PlanError]) -> Iterator[None]:
+    """Collect what is wrong with a plan instead of raising it."""
+    try:
+        yield
+    except PlanFaultsError as error:
+        faults += error.faults
+    except PlanError as error:
+        faults.append(error)
+
+
+def raise_all(faults: Sequence[PlanError]) -> NoReturn:
+    """Raise one fault as it is, or several together."""
+    raise faults[0] if len(faults) == 1 else PlanFaultsError(faults)
 
 
 class CaptureFileError(PcicapError):

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -71,8 +71,18 @@ def interfaces() -> list[dict[str, Any]]:
     return found
 
 
-def dry_run(test: FrameTest, interface: str, peers: tuple[str, ...]) -> list[str]:
-    """What framegen would send, in its words; nothing is sent.
+def absent(named: Mapping[str, str]) -> list[PlanError]:
+    """Faults of those interfaces that this machine does not have; they are given by the key that names them."""
+    here = [str(one["name"]) for one in interfaces()] if named else []
+    return [
+        PlanError(key, f"no interface {name} here", f"write one of {', '.join(here)}")
+        for key, name in named.items()
+        if name not in here
+    ]
+
+
+def dry_run(key: str, test: FrameTest, interface: str, peers: tuple[str, ...]) -> list[str]:
+    """What framegen would send, in its words; nothing is sent. `key` is that of the test in the plan.
 
     Raises
     ------
@@ -86,7 +96,7 @@ def dry_run(test: FrameTest, interface: str, peers: tuple[str, ...]) -> list[str
     if done.returncode == 0:
         return done.stdout.splitlines()
     said = done.stderr.strip().removeprefix("framegen: ") or f"status {done.returncode}"
-    raise PlanError("test", f"framegen would refuse it: {said}", "change the plan")
+    raise PlanError(key, f"framegen would refuse it: {said}", "change the plan")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pcicap.analysers.base import AnalyserSpec
 from pcicap.companions import CompanionPlan, check_names, read_companion
-from pcicap.errors import PlanError, PlanFaultsError
+from pcicap.errors import PlanError, raise_all
 from pcicap.fields import Fields
 from pcicap.plan_analysers import AnalyserPlan, read_analyser
 from pcicap.plan_frames import FrameTest, check_host_address, is_ipv4, read_test
@@ -156,6 +156,19 @@ def load(path: Path) -> Plan:
     return plan
 
 
+def interfaces_of(path: Path) -> dict[str, str]:
+    """The interfaces of this machine that a plan names, by their keys, whatever else is wrong with it."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    hosts, beside = values.get("hosts"), values.get("companions")
+    parts = [(f"hosts.{name}", one) for name, one in hosts.items()] if isinstance(hosts, dict) else []
+    parts += [(f"companions[{index}]", one) for index, one in enumerate(beside)] if isinstance(beside, list) else []
+    named = {f"{key}.interface": one["interface"] for key, one in parts if isinstance(one, dict) and "interface" in one}
+    return {key: name for key, name in named.items() if isinstance(name, str)}
+
+
 def parse(text: str, folder: Path) -> Plan:
     """Check a plan's text; paths in it are relative to `folder`."""
     return _check(_toml(text), text, folder)
@@ -233,7 +246,7 @@ def _check(values: Mapping[str, Any], text: str, folder: Path) -> Plan:
             _check_ends(plan)
             check_names(companions)
     if faults:
-        raise faults[0] if len(faults) == 1 else PlanFaultsError(faults)
+        raise_all(faults)
     warnings = [warning for host in hosts for warning in _check_bus(host, plan.analysers)]
     if len(analysers) > 1 and sync_line is None:
         warnings.append("several analysers and no [sync]: their times will be known to 0.1 s of each other")

@@ -32,7 +32,7 @@ _CHOICES = {
     "late": ("slip", "catch-up", "skip"),
     "direction": ("to-peer", "from-peer", "both"),
     "payload": ("constant", "ramp", "random"),
-    "receive": ("busy", "batch", "ring"),
+    "receive": ("busy", "batch", "ring", "hardware"),
     "transmit": ("send", "batch", "ring"),
     "answers": ("unicast", "group"),
 }

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from pcicap import describe
@@ -17,6 +14,7 @@ from pcicap.analysers.sigrok import SigrokAnalyser
 from pcicap.companions import Together
 from pcicap.errors import AnalyserError, PcicapError, RunFolderError
 from pcicap.framegen import Framegen
+from pcicap.interruption import interruptible
 from pcicap.plan import Plan
 from pcicap.plan_analysers import AnalyserPlan
 from pcicap.progress import Progress, count
@@ -25,37 +23,6 @@ from pcicap.samplewriter import SampleWriter
 from pcicap.srfile import SrFile
 
 _TICK_S = 0.02
-
-
-class InterruptionError(PcicapError):
-    """Somebody wants the recording to end now."""
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], None]]:
-    """Turn SIGINT, SIGTERM and SIGHUP into `InterruptionError`, raised where the recording looks for it.
-
-    Yields
-    ------
-    callable
-        Raises `InterruptionError` once a signal has come.
-    """
-    seen: list[int] = []
-
-    def note(number: int, _: FrameType | None) -> None:
-        seen.append(number)
-
-    def check() -> None:
-        if seen:
-            raise InterruptionError(f"interrupted by {signal.Signals(seen[0]).name}")
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, note) for number in numbers]
-    try:
-        yield check
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def record(plan: Plan, target: Path, progress: Progress, sweep: Mapping[str, Any] | None = None) -> str | None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pcicap import runfolder
+from pcicap import children, runfolder, tomlfile
 from pcicap.errors import FrameError, RunFolderError
 from pcicap.hostfacts import host_facts, versions
+from pcicap.interruption import InterruptionError, interruptible
+
+_TICK_S = 0.05
+_GRACE_S = 2.0
+"""For the last words of a program that is asked to end: ping and iperf3 say then what they have so far."""
 
 
 @dataclass(frozen=True)
@@ -102,30 +111,35 @@ def drive(plan: Drive, target: Path) -> str | None:
         "tool_outputs": [],
     }
     reason = None
-    for value in plan.values or ("",):
-        entry, failed = _call(plan, tool, value, path)
-        run["tool_outputs"].append(entry)
-        reason = reason or failed
-    runfolder.close(path, target, {**run, "complete": reason is None, "reason": reason})
+    with interruptible() as check:
+        for value in plan.values or ("",):
+            _note(path, run)
+            entry, failed = _call(plan, tool, value, path, check)
+            run["tool_outputs"].append(entry)
+            reason = reason or failed
+            if _ended_by(check):
+                break
+        runfolder.close(path, target, {**run, "complete": reason is None, "reason": reason})
     return reason
 
 
-def _call(plan: Drive, tool: Tool, value: str, folder: Path) -> tuple[dict[str, Any], str | None]:
+def _note(path: Path, run: dict[str, Any]) -> None:
+    """Write run.toml as it will be read should pcicap be killed."""
+    tomlfile.write(path / "run.toml", {**run, "complete": False, "reason": runfolder.KILLED})
+
+
+def _call(
+    plan: Drive, tool: Tool, value: str, folder: Path, check: Callable[[], None]
+) -> tuple[dict[str, Any], str | None]:
     """One call: its entry in run.toml, and what went wrong."""
-    slug = re.sub(r"[^A-Za-z0-9.+-]+", "_", value)
-    file = folder / f"{plan.tool}{f'-{slug}' if slug else ''}.{tool.suffix}"
+    file = _file(folder, plan.tool, value, tool.suffix)
     fill = {"{peer}": plan.peer, "{output}": str(file)}
     given = [word.replace("{}", value) for word in plan.options]
     command = [tool.program, *(fill.get(word, word) for word in tool.before), *given]
     command += [fill.get(word, word) for word in tool.after]
     started = time.time_ns()
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=plan.max_seconds, check=False
-        )
-        said, errors, status = done.stdout, done.stderr, done.returncode
-    except subprocess.TimeoutExpired as ended:
-        said, errors, status = ended.stdout or b"", f"longer than {plan.max_seconds:g} s".encode(), -1
+    child = children.spawn(command, parent=os.getpid())
+    said, errors, ended = _heard(child, plan.max_seconds, check)
     if "{output}" not in tool.before or not file.exists():
         file.write_bytes(said)
     entry = {
@@ -136,13 +150,63 @@ def _call(plan: Drive, tool: Tool, value: str, folder: Path) -> tuple[dict[str, 
         "version": _version(tool),
         "command": command,
         "started_unix_ns": started,
-        "status": status,
+        "status": child.returncode,
         "value": value or None,
     }
-    if status == 0 and not (plan.tool == "iperf3" and b'"error"' in said):
-        return entry, None  # iperf3 -J ends with 0 also where it could not connect, and says so in its JSON
-    words = (errors or said).decode("utf-8", "replace").strip().splitlines()
-    return entry, f"{tool.program}{f' ({value})' if value else ''}: {words[-1] if words else f'status {status}'}"
+    complaint = _complaint(said) if plan.tool == "iperf3" else None
+    if child.returncode == 0 and not ended and complaint is None:
+        return entry, None
+    why = ended or complaint or _last_line(errors or said) or f"status {child.returncode}"
+    return entry, f"{tool.program}{f' ({value})' if value else ''}: {why}"
+
+
+def _file(folder: Path, tool: str, value: str, suffix: str) -> Path:
+    """A file for what a call says; calls with one value, or with values that are written alike, have one each."""
+    slug = re.sub(r"[^A-Za-z0-9.+-]+", "_", value)
+    stem = f"{tool}{f'-{slug}' if slug else ''}"
+    file, number = folder / f"{stem}.{suffix}", 1
+    while file.exists():
+        number += 1
+        file = folder / f"{stem}_{number}.{suffix}"
+    return file
+
+
+def _heard(child: subprocess.Popen[bytes], max_seconds: float, check: Callable[[], None]) -> tuple[bytes, bytes, str]:
+    """What a program says until its end, and why it was ended before, if it was."""
+    until, ended = time.monotonic() + max_seconds, ""
+    while True:
+        try:
+            return *child.communicate(timeout=_GRACE_S if ended else _TICK_S), ended
+        except subprocess.TimeoutExpired:
+            if ended:
+                child.kill()
+                return *child.communicate(), ended
+        ended = _ended_by(check) or (f"longer than {max_seconds:g} s" if time.monotonic() > until else "")
+        if ended:
+            child.send_signal(signal.SIGINT)
+
+
+def _ended_by(check: Callable[[], None]) -> str:
+    """Which signal wants an end; empty: none."""
+    try:
+        check()
+    except InterruptionError as interruption:
+        return str(interruption)
+    return ""
+
+
+def _complaint(said: bytes) -> str | None:
+    """What iperf3 says went wrong; with -J it does so in its JSON, and ends with 0 also where it could not connect."""
+    try:
+        content = json.loads(said)
+    except ValueError:
+        return None
+    return str(content["error"]) if isinstance(content, dict) and "error" in content else None
+
+
+def _last_line(said: bytes) -> str:
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""
 
 
 def _version(tool: Tool) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from pcitrace.cli.options import (
     print_json,
     whole,
 )
+from pcitrace.cli.text import filled
 from pcitrace.run import printable
 
 if TYPE_CHECKING:
@@ -120,10 +120,10 @@ def _explain(wanted: str) -> int:
     chosen = select(None if wanted == "all" else [wanted]).rules
     for id, rule in catalogue().items():
         if id in chosen:
-            print(f"{id}  {textwrap.fill(rule.sentence, 94, subsequent_indent='     ')}")
-            print(f"     PCI 2.3, {rule.section}; needs {' '.join(rule.needs)}")
+            print(filled(f"{id}  {rule.sentence}", 0, 5))
+            print(filled(f"PCI 2.3, {rule.section}; needs {' '.join(rule.needs)}", 5, 5))
             if rule.note:
-                print(textwrap.fill(rule.note, 99, initial_indent="     ", subsequent_indent="     "))
+                print(filled(rule.note, 5, 5))
     return 0
 
 
@@ -143,26 +143,26 @@ def _lines(found: Found) -> list[str]:
             shown[cause.kind] += 1
             if shown[cause.kind] > _SHOWN:
                 continue
-            lines.append(textwrap.fill(f"  !    {cause.text}", 98, subsequent_indent=" " * 7))
+            lines.append(filled(f"!    {cause.text}", 2, 7))
             lines.append(f"       {cause.time_us:12.3f} us  {cause.count} x")
             if shown[cause.kind] == _SHOWN < of_kind[cause.kind]:
                 lines.append(f"       and {of_kind[cause.kind] - _SHOWN} more like this (--json has all)")
 
     for one in broken:
         tell(one.first[0].time_us)
-        text = f"  {one.rule.id}  {one.count} x  {one.rule.sentence}"
-        lines.append(textwrap.fill(text, 98, subsequent_indent=" " * 7))
+        text = f"{one.rule.id}  {one.count} x  {one.rule.sentence}"
+        lines.append(filled(text, 2, 7))
         for place in one.first[:_SHOWN]:
             who = " -> ".join(filter(None, (place.initiator, place.target)))
             number = "" if place.transaction is None else f"  transaction {place.transaction}"
             lines.append(f"       {place.time_us:12.3f} us  clock {place.clk}{number}{f'  {who}' if who else ''}")
-            lines.append(f"                        {place.seen}")
+            lines.append(filled(place.seen, 24, 24))
         for what, counts in (("initiators", one.initiators), ("targets", one.targets)):
             if len(counts) > 1:
                 # Not all are kept of a rule that is broken very often.
                 some = "" if one.count <= one.kept else f" of the first {one.kept}"
-                text = f"       {what}{some}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
-                lines.append(textwrap.fill(text, 98, subsequent_indent=" " * 9))
+                text = f"{what}{some}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
+                lines.append(filled(text, 7, 9))
     tell(float("inf"))
     kept = [one.rule.id for one in found if one.state is State.OK]
     lines.append(f"  kept           {len(kept)} of {len(found)} rules" + ("" if broken else ", none is broken"))
@@ -171,6 +171,6 @@ def _lines(found: Found) -> list[str]:
         if one.reason is not None:
             reasons.setdefault(one.reason, []).append(one.rule.id)
     for reason, ids in reasons.items():
-        text = f"{' '.join(ids)}: {reason}"
-        lines.append(textwrap.fill(text, 98, initial_indent="  not evaluated  ", subsequent_indent=" " * 17))
+        text = f"not evaluated  {' '.join(ids)}: {reason}"
+        lines.append(filled(text, 2, 17))
     return lines

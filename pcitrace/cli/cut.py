@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from pcitrace.cli.options import add_capture, open_run, whole
@@ -13,7 +14,7 @@ _EPILOG = """\
 examples:
   pcitrace cut capture.sr --from 1.2ms --to 1.5ms -o part.sr
   pcitrace cut capture.sr --transaction 4711 --around 200us -o part.sr
-  pcitrace cut bus.vcd.gz --from 3000clk --to 4000clk -o part.vcd
+  pcitrace cut bus.vcd.gz --from 3000clk --to 4000clk -o part.vcd     or part.sr, for PulseView
 
 The part begins and ends where the bus is idle, and has all channels. What the channels' names do not say about the
 wiring is written beside it, for --wiring.
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--around", metavar="TIME", default="10us", help="how much before and behind the transaction (default: 10us)"
     )
     parser.add_argument(
-        "-o", "--output", metavar="PART", type=Path, required=True, help="part.sr, or part.vcd of a VCD"
+        "-o", "--output", metavar="PART", type=Path, required=True, help="part.sr; of a VCD also part.vcd"
     )
     parser.epilog = _EPILOG
 
@@ -46,10 +47,19 @@ def run(args: argparse.Namespace) -> int:
     if args.output.resolve() == bus.capture.path.resolve():
         raise argparse.ArgumentError(None, f"-o {args.output} is the capture; give it another name")
     others = [one for one in opened.buses.values() if one is not bus]
-    made = cut([bus, *others], *_limits_us(args, bus), args.output)
+    buses, limits = [bus, *others], _limits_us(args, bus)
+    left_out: tuple[str, ...] = ()
+    if bus.capture.format == "vcd" and args.output.suffix == ".sr":
+        from pcitrace.export.part import cut_as_samples
+
+        made, left_out = cut_as_samples(buses, *limits, args.output, args.timescale)
+    else:
+        made = cut(buses, *limits, args.output)
     with_wiring = f", wiring in {made.wiring}" if made.wiring is not None else ""
     unit = "samples" if bus.capture.sample_count is not None else "ticks"
     print(f"{made.path}: {unit} {made.first} to {made.last}{with_wiring}")
+    for text in left_out:
+        print(f"pcitrace: left out: {text}", file=sys.stderr)
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import add_capture, add_json, choose_buses, open_run, print_json
+from pcitrace.cli.text import filled
 from pcitrace.run import format_bytes, printable
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ def _lines(device: Device) -> list[str]:
     title = " ".join(filter(None, (vendor_name(vendor), device_name(vendor, number))))
     name = f"{device.name}, " if device.short else ""
     select = f" (IDSEL {'+'.join(device.idsel)})" if device.idsel else ""
-    lines = [f"  {device.where}  {name}{ids}{f' {title}' if title else ''}{select}"]
+    lines = [filled(f"{device.where}  {name}{ids}{f' {title}' if title else ''}{select}", 2, 11)]
 
     def say(what: str, text: str | None) -> None:
         if text:
-            lines.append(f"    {what:<13}{text}")
+            lines.append(filled(f"{what:<13}{text}", 4, 17))
 
     code, revision = device.class_code, device.revision
     if code is not None:

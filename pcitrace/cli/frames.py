@@ -7,8 +7,9 @@ import sys
 from dataclasses import replace
 
 from pcitrace.cli.choice import add_choice, choice, chosen
-from pcitrace.cli.options import add_capture, open_run, print_json, whole
+from pcitrace.cli.options import add_capture, add_grants, open_run, print_json, whole
 from pcitrace.cli.tables import add_output, emit, output, write
+from pcitrace.cli.traffic import frames_of
 from pcitrace.schema import FRAMES
 
 _EPILOG = """\
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     parser.add_argument("--profile", metavar="NIC", help="NIC profile instead of what run.toml says: a name or a .toml")
     add_choice(parser)
+    add_grants(parser)
     parser.add_argument("--drop-log", metavar="OUT", type=output, help="what belongs to no whole frame, and why")
     parser.add_argument("--explain", metavar="ROW", type=whole, help="say why this row of frames is what it is")
     add_output(parser, "frames")
@@ -36,10 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Match, write, and say what was found."""
-    from pcitrace import analysis
-
     choice(args, FRAMES)  # a wrong condition is said before the work, not after it
-    frames = analysis.frames(open_run(args), profile=args.profile)
+    frames = frames_of(open_run(args), args)
     if args.explain is not None:
         from pcitrace.frames.explain import explain
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import os
 import shutil
 import sys
@@ -86,19 +87,29 @@ def run(args: argparse.Namespace) -> int:
     chosen = Choice(None if args.layer == CLOCKS else choice(args, TRANSACTIONS), grants_of(args, buses))
     written = _clocks(args, buses) if args.layer == CLOCKS else _lines(args, opened, buses, chosen)
     for some in written:
-        sys.stdout.buffer.write(some)
-        sys.stdout.buffer.flush()
+        if _is_utf8():
+            sys.stdout.buffer.write(some)
+        else:
+            sys.stdout.write(some.decode())
+        sys.stdout.flush()
     tell_why_none(chosen)
     return 0
+
+
+def _is_utf8() -> bool:
+    """Whether whoever reads the lines knows all their characters."""
+    return codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
 
 
 def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus], chosen: Choice) -> Iterator[bytes]:
     """The listing of transactions, data phases or accesses."""
     terminal = sys.stdout.isatty()
+    # The mark of a cut takes three columns in ASCII.
+    columns = shutil.get_terminal_size().columns - (0 if _is_utf8() else 2)
     settings = Settings(
         layer=Layer(args.layer),
         zero_us=_zero_us(args, opened, buses[0]),
-        width=shutil.get_terminal_size().columns if terminal else None,
+        width=columns if terminal else None,
         colour=args.colour == "always" or (args.colour == "auto" and terminal and not os.environ.get("NO_COLOR")),
         all_data=args.data == "all",
         raw=args.raw,

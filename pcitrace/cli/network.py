@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         for result in found.results:
             print(f"{result.kind} over {result.path}")
             for name, one in result.parameters.items():
-                print(f"  {name:<20}{one}")
+                print(f"  {name:<22}{one}")
         if args.output is not None:
             print(f"-> {args.output}")
     for finding in found.findings:

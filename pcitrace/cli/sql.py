@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import add_capture, add_grants, choose_buses, open_run
 from pcitrace.cli.tables import add_output, emit
-from pcitrace.cli.traffic import of_buses, rows
+from pcitrace.cli.traffic import frames_of, of_buses, rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from pcitrace.frames import Frames
     from pcitrace.traffic import Traffic
 
 _EPILOG = """\
@@ -45,13 +48,16 @@ def run(args: argparse.Namespace) -> int:
     def traffic() -> dict[str, Traffic]:
         return of_buses(run, args)
 
-    answer = query(
-        run,
-        args.query,
-        profile=args.profile,
-        buses=choose_buses(run, args.bus),
-        traffic=lambda table: rows(traffic(), table),
-    )
+    @cache
+    def frames() -> Frames:
+        return frames_of(run, args)
+
+    def analysed(table: str) -> pd.DataFrame:
+        if table == "frames":
+            return frames().table
+        return frames().drop_log if table == "drop_log" else rows(traffic(), table)
+
+    answer = query(run, args.query, buses=choose_buses(run, args.bus), analysed=analysed)
     import duckdb  # is there: query() has asked it
 
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 from pcitrace.cli.choice import add_choice, choice, tell_why_none
@@ -20,6 +19,7 @@ from pcitrace.cli.options import (
     whole,
 )
 from pcitrace.cli.statslines import view_lines
+from pcitrace.cli.text import filled, number
 from pcitrace.cli.traffic import of_buses
 from pcitrace.run import format_duration, printable
 
@@ -41,7 +41,6 @@ which data moves, over those. Every clock is counted in exactly one class. What 
 transactions; clocks, problems and arbitration are those of the whole capture.
 """
 
-_COLUMNS = 100
 _TOP = 5
 """Rows of a view, unless --top says how many."""
 
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(result)
     else:
-        shown = {name: "\n".join(map(_wrapped, _lines(told, args.top))) for name, told in result.items()}
+        shown = {name: "\n".join(_lines(told, args.top)) for name, told in result.items()}
         print("\n\n".join(f"bus {printable(name)}\n{lines}" for name, lines in shown.items()))
     found = sum(statistics["problems"] for statistics in result.values())
     if args.strict and found:
@@ -141,60 +140,51 @@ def _statistics(bus: Bus, grants: dict[str, str], condition: Condition | None, b
     )
 
 
-def _wrapped(line: str) -> str:
-    """The line within 100 columns; what goes on stands below what it is said of."""
-    if len(line) <= _COLUMNS:
-        return line
-    # A share stays whole.
-    joined = line.replace(" %", "\N{NO-BREAK SPACE}%")
-    whole = textwrap.fill(joined, _COLUMNS, subsequent_indent=" " * 16, drop_whitespace=True, break_on_hyphens=False)
-    return whole.replace("\N{NO-BREAK SPACE}", " ")
-
-
 def _lines(statistics: dict[str, Any], top: int | None) -> list[str]:
     clocks = statistics["clocks"]
     span = format_duration((clocks["end_us"] - clocks["start_us"]) * 1e-6)
     bound = " at most (C/BE# not captured)" if statistics["throughput_is_upper_bound"] else ""
     lines = [
-        f"  {'window':<14}{clocks['start_us']:.3f} to {clocks['end_us']:.3f} us ({span}), {clocks['total']} clocks",
-        f"  {'clocks':<14}" + ", ".join(_share(clocks, name) for name in _CLASSES if clocks[name]),
+        f"{'window':<14}{clocks['start_us']:.3f} to {clocks['end_us']:.3f} us ({span}), {clocks['total']} clocks",
+        f"{'clocks':<14}" + ", ".join(_share(clocks, name) for name in _CLASSES if clocks[name]),
     ]
     if clocks["wait"]:
-        lines.append(f"  {'of the waits':<14}" + ", ".join(_share(clocks, name) for name in _WAITS if clocks[name]))
+        lines.append(f"{'of the waits':<14}" + ", ".join(_share(clocks, name) for name in _WAITS if clocks[name]))
     lines += [
-        f"  {'occupancy':<14}{_percent(clocks['occupancy'])}, with data {_percent(clocks['data_occupancy'])}; "
+        f"{'occupancy':<14}{_percent(clocks['occupancy'])}, with data {_percent(clocks['data_occupancy'])}; "
         f"efficiency {_percent(clocks['efficiency'])}",
-        f"  {'throughput':<14}{_number(clocks['throughput_mb_s'])} MB/s{bound}, {clocks['bytes']} bytes",
-        f"  {'transactions':<14}{statistics['transactions']}",
+        f"{'throughput':<14}{number(clocks['throughput_mb_s'])} MB/s{bound}, {clocks['bytes']} bytes",
+        f"{'transactions':<14}{statistics['transactions']}",
     ]
     for title, key in (("commands", "commands"), ("ended by", "terminations"), ("initiators", "initiators")):
-        lines.append(f"  {title:<14}{_listed(statistics[key])}")
+        lines.append(f"{title:<14}{_listed(statistics[key])}")
     for title, key, unit in (
         ("bursts", "burst_data_phases", "data phases"),
         ("", "burst_bytes", f"bytes{bound}"),
         ("first data", "first_data_clks", "clocks after the address phase"),
     ):
         if statistics[key] is not None:
-            lines.append(f"  {title:<14}{_distribution(statistics[key])} {unit}")
+            lines.append(f"{title:<14}{_distribution(statistics[key])} {unit}")
     retry = statistics["retry_rate"]
     lines.append(
-        f"  {'retries':<14}{_percent(retry['per_attempt'])} of the attempts, {_number(retry['per_completed'])} a "
-        f"transaction that moved data, {_number(retry['per_second'])} a second"
+        f"{'retries':<14}{_percent(retry['per_attempt'])} of the attempts, {number(retry['per_completed'])} a "
+        f"transaction that moved data, {number(retry['per_second'])} a second"
     )
+    lines = [filled(line, 2, 16) for line in lines]
     lines += view_lines(statistics, _TOP if top is None else top, top is not None)
-    lines.append(f"  {'problems':<14}{_listed(statistics['problem_kinds'])}")
+    lines.append(filled(f"{'problems':<14}{_listed(statistics['problem_kinds'])}", 2, 16))
     if "traffic" in statistics:
-        lines += _traffic_lines(statistics["traffic"])
+        lines += [filled(line, 2, 16) for line in _traffic_lines(statistics["traffic"])]
     return lines
 
 
 def _traffic_lines(traffic: dict[str, Any]) -> list[str]:
-    lines = [f"  {'CSR accesses':<14}{traffic['csr_accesses']} in {traffic['csr_attempts']} attempts"]
+    lines = [f"{'CSR accesses':<14}{traffic['csr_accesses']} in {traffic['csr_attempts']} attempts"]
     if traffic["registers"]:
-        lines.append(f"  {'registers':<14}{_listed(traffic['registers'])}")
+        lines.append(f"{'registers':<14}{_listed(traffic['registers'])}")
     for title, (kind, burst) in zip(["DMA bursts"] + [""] * 9, traffic["bursts"].items(), strict=False):
-        lines.append(f"  {title:<14}{kind} {burst['n']}: {burst['bytes']} bytes in {burst['pieces']} transactions")
-    lines.append(f"  {'not told':<14}{_listed(traffic['unknown'])}")
+        lines.append(f"{title:<14}{kind} {burst['n']}: {burst['bytes']} bytes in {burst['pieces']} transactions")
+    lines.append(f"{'not told':<14}{_listed(traffic['unknown'])}")
     return lines
 
 
@@ -203,7 +193,7 @@ def _share(clocks: dict[str, Any], name: str) -> str:
 
 
 def _distribution(values: dict[str, Any]) -> str:
-    return f"{values['min']} to {values['max']}, median {values['median']:g}, mean {values['mean']:.4g}"
+    return f"{values['min']} to {values['max']}, median {values['median']:g}, mean {number(values['mean'])}"
 
 
 def _listed(counts: dict[str, int]) -> str:
@@ -212,7 +202,3 @@ def _listed(counts: dict[str, int]) -> str:
 
 def _percent(value: float | None) -> str:
     return "unknown" if value is None else f"{100 * value:.3g} %"
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4g}"

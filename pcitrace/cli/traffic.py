@@ -1,4 +1,4 @@
-"""What ``pcitrace bursts`` and ``pcitrace csr`` share: the traffic of the buses."""
+"""What ``pcitrace bursts``, ``csr``, ``frames`` and ``sql`` share: whose traffic is meant on each bus."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import choose_buses, print_json
+from pcitrace.errors import WiringError
 from pcitrace.run import printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pcitrace.frames import Frames
     from pcitrace.run import Bus, Run
     from pcitrace.traffic import Traffic
 
-__all__ = ["add_profile", "of_buses", "rows", "show"]
+__all__ = ["add_profile", "frames_of", "of_buses", "rows", "show"]
 
 
 def add_profile(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +46,27 @@ def of_buses(run: Run, args: argparse.Namespace) -> dict[str, Traffic]:
             label = bus.name if len(agents) == 1 else f"{bus.name} {name}"
             found[label] = analysis.traffic(run, bus.name, profile=args.profile, nic_grant=line, host_grants=hosts_)
     return found
+
+
+def frames_of(run: Run, args: argparse.Namespace) -> Frames:
+    """The frames of a run; of a bare capture between the one NIC of each bus, which --grant or its traffic tells."""
+    from pcitrace import analysis
+
+    if run.folder is not None:
+        return analysis.frames(run, profile=args.profile)
+    nics, hosts = {}, {}
+    for bus in choose_buses(run, args.bus):
+        agents, hosts[bus.name] = _agents(bus, args.grant)
+        if len(agents) > 1:
+            several = ", ".join(agents.values())
+            [last] = list(agents)[-1:]
+            raise WiringError(
+                f"bus {bus.name}: which of {several} is the NIC? Say it with --grant NAME={last}",
+                ["GNT# of the NIC"],
+                [line for line in agents if line],
+            )
+        [nics[bus.name]] = agents
+    return analysis.frames(run, profile=args.profile, nic_grants=nics, host_grants=hosts)
 
 
 def _agents(bus: Bus, stated: list[str]) -> tuple[dict[str | None, str], Collection[str]]:

@@ -19,7 +19,7 @@ from pcitrace.export.whole import appearing, written
 from pcitrace.run import Capture
 from pcitrace.wiring.bitnames import bit_names
 
-__all__ = ["sidecar_of", "write"]
+__all__ = ["channel_names", "sidecar_of", "write", "write_samples"]
 
 _SAMPLES_A_CLOCK = 8
 """Of a capture of changes: a line that moves within an eighth of a clock of an edge may be read on its other side."""
@@ -38,8 +38,7 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
     """Write the samples of one capture, and the annotations."""
     capture = source.only_capture()
     rate_hz = _rate_hz(source, capture, options)
-    with appearing(path) as temporary:
-        _samples(source, capture, temporary, rate_hz)
+    write_samples(source, capture, path, rate_hz)
     rows = dict.fromkeys(_ROWS, 0)
     gaps = 0
     sidecar = sidecar_of(path)
@@ -84,6 +83,12 @@ def _rate_hz(source: Source, capture: Capture, options: Options) -> int:
     rate = max(_SAMPLES_A_CLOCK * fastest * 1e6, _DEFAULT_RATE_HZ)
     step = 50_000_000
     return -(-round(rate) // step) * step
+
+
+def write_samples(source: Source, capture: Capture, path: Path, rate_hz: int | None = None) -> None:
+    """Write the samples alone; of a capture of changes so many a second that none of a bus is lost."""
+    with appearing(path) as temporary:
+        _samples(source, capture, temporary, rate_hz or _rate_hz(source, capture, Options()))
 
 
 def _samples(source: Source, capture: Capture, path: Path, rate_hz: int) -> None:

@@ -180,7 +180,8 @@ class _Bounds:
         """Take what data phases say, whose bytes are not known: up to all of them.
 
         Frames of one card begin at the same byte of a word, with a check sequence or without, and go on to the end of
-        a word, or all to the end of a block: what nearly all of them on the wire leave possible.
+        a word, or all to the end of a block: what nearly all of them on the wire leave possible. Of a frame that it
+        does not fit it says nothing: that one may have been written with a status word.
         """
         width = int(np.where(size > 4 * phases, 8, 4)[rows].max(initial=4))
         seen = rows & self.seen & (self.low > SHORTEST_RECEIVED)
@@ -191,7 +192,10 @@ class _Bounds:
             if seen.any():
                 most = size[seen, None] - more
                 fits = (most >= self.low[seen, None]) & (most - block < self.high[seen, None])
-                more = more[fits.mean(axis=0) >= 1 - FEW]
+                usual = fits.mean(axis=0) >= 1 - FEW
+                rows = rows.copy()
+                rows[seen] &= fits[:, usual].all(axis=1)
+                more = more[usual]
             if len(more):
                 low, high = np.minimum(low, size - more[-1] - block + 1), np.maximum(high, size - more[0])
         self.narrow(rows & (low <= high), *(np.maximum(bound, SHORTEST_RECEIVED) for bound in (low, high)))

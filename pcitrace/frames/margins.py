@@ -20,6 +20,7 @@ from pcitrace.lattice import Reading
 from pcitrace.traffic.content import Keys, keys, own_keys
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
+from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.weigh import Found, Problem, alike, confirmed
 
@@ -60,7 +61,9 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
         # Two memories may confirm each other's mistake.
         return True
     problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
-    if not (all(_complete(columns, name, ends) for name in ends) and all(map(alike, problems.values()))):
+    if not all(_complete(columns, name, ends) for name in ends):
+        return True
+    if not all(map(alike, problems.values())):
         return True
     for name, one in problems.items():
         # Addresses tell the rules more than these costs know; without a wire a profile does.
@@ -111,8 +114,10 @@ def problem(name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: 
             shown = shown_by(ends[other], side, link) if other is not None and in_turn(ends) else None
             # Where nothing was found yet it is not known what there is to find.
             targets.append(shown if shown is not None and len(shown) else None)
-    profile = ends[name].host.profile
-    return Problem(dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]), profile)
+    host = ends[name].host
+    phases = host.data_phases if dma.bus.has_address else None
+    words = Words(phases, host.traffic.csr) if phases is not None and len(phases) else None
+    return Problem(dma, (found[SEND], found[RECEIVE]), (targets[SEND], targets[RECEIVE]), host.profile, words)
 
 
 def _target(ends: Mapping[str, Ends], columns: dict[str, Any], side: int) -> Integers:
@@ -226,6 +231,8 @@ def judge(
         columns["length_exact"] = columns["length_exact"] & ~untold
         # How much of a short frame is data only its send tells.
         short = (columns["length_bytes"] >= 0) & (columns["length_bytes"] <= LEAST_USER_BYTES)
+        cut = ~np.isnan(columns["margin_send"]) & ~whole[SEND]
+        columns["length_exact"] = columns["length_exact"] & ~(short & cut)
         unsure = short & ~columns["length_exact"] & ~(columns["margin_send"] >= SURE)
         columns["length_bytes"] = np.where(unsure, LEAST_USER_BYTES, columns["length_bytes"])
 

@@ -62,14 +62,14 @@ def _unclaimed(names: Names, transactions: pa.Table, start_us: Any) -> list[Caus
     code, terminations = strings(transactions, "termination")
     aborted = code == (terminations.index("master_abort") if "master_abort" in terminations else -2)
     rows = np.flatnonzero(aborted & np.isin(command, (2, 3, 6, 7, 0xC, 0xE, 0xF)) & (address >= 0))
-    window, _ = names.locate(transactions)
+    window, _ = names.locate(transactions.take(pa.array(rows)))
     found = []
     pages, first, counts = np.unique(address[rows] >> 12, return_index=True, return_counts=True)
     for _, nth, count in zip(pages, first, counts, strict=True):
         row = int(rows[nth])
         at = f"nobody claims {int(address[row]):08x}"
-        if window[row] >= 0:
-            one = names.windows[window[row]]
+        if window[nth] >= 0:
+            one = names.windows[window[nth]]
             covers = "covers it" if one.size_known else "may cover it (its size was not read)"
             text = f"{at}, though {one.device} {one.name} {covers}: is the device enabled to answer?"
         else:
@@ -94,8 +94,8 @@ def _unanswered(transactions: pa.Table, start_us: Any) -> list[Cause]:
     retried = code == terminations.index("retry")
     command, address = integers(transactions, "command"), integers(transactions, "address")
     who, _ = strings(transactions, "initiator")
-    known = (command >= 0) & (address >= 0)
-    rows = np.flatnonzero(known)
+    # Of addresses where nothing was ever retried there is nothing to tell, and these are most.
+    rows = np.flatnonzero((command >= 0) & (address >= 0) & np.isin(address, np.unique(address[retried])))
     order = rows[np.lexsort((rows, address[rows], command[rows], who[rows]))]
     key: Integers = np.stack([who[order], command[order], address[order]])
     ends = np.flatnonzero(np.append((key[:, 1:] != key[:, :-1]).any(axis=0), True)) if len(order) else order

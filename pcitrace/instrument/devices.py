@@ -237,15 +237,16 @@ class Device:
     def bytes(self) -> dict[int, int]:
         """The bytes of configuration space that were read, by offset, as the accesses left them.
 
-        What software sets and did not read again is as it was written; a base address register holds its place, also
-        where its size was read last.
+        What software sets and did not read again is as it was written, and so is a command that was never read; a base
+        address register holds its place, also where its size was read last.
         """
         placed = self._placed()
+        command = self._command[1] & 0xFFFF
         return {
             at + lane: placed.get(at, register.left) >> 8 * lane & 0xFF
             for at, register in self._registers.items()
             for lane in range(4)
-            if register.read_known >> 8 * lane & 0xFF
+            if (register.read_known | (command if at == _COMMAND else 0)) >> 8 * lane & 0xFF
         }
 
     def _placed(self) -> dict[int, int]:

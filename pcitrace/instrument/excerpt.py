@@ -1,6 +1,7 @@
 """A part of a capture as a capture of its own: small enough to send to somebody, cut where the bus is idle.
 
-A sampled capture (sigrok, DSView, sigrok's CSV) becomes a sigrok file with the same channels; a VCD stays one.
+A sampled capture (sigrok, DSView, sigrok's CSV) becomes a sigrok file with the same channels, a VCD stays one;
+:mod:`pcitrace.export.part` makes samples of it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import gzip
 import math
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from pcitrace.wiring import Line
 if TYPE_CHECKING:
     from pcitrace.run import Bus, Capture
 
-__all__ = ["Excerpt", "cut", "idle_limits", "write_session"]
+__all__ = ["Excerpt", "cut", "idle_limits", "write_session", "write_wiring"]
 
 _MEMBER = 4 << 20  # bytes of samples in a member, as sigrok itself writes them
 _PIECE = 256 << 20  # bytes of samples that are in memory at once: each goes over what is before it again
@@ -99,7 +100,7 @@ class _Gaps:
         return bool(self.starts[row] - self.ends[row - 1] > 1.75 * self.clock_us)
 
 
-def cut(buses: Sequence[Bus], start_us: float, stop_us: float, path: Path) -> Excerpt:
+def cut(buses: Sequence[Bus], start_us: float, stop_us: float, path: Path, *, from_zero: bool = False) -> Excerpt:
     """Write a part of a capture, with all its channels, cut where its buses are idle.
 
     Parameters
@@ -110,6 +111,8 @@ def cut(buses: Sequence[Bus], start_us: float, stop_us: float, path: Path) -> Ex
         What has to be in it.
     path : pathlib.Path
         ``.sr`` for a sampled capture, ``.vcd`` for a VCD.
+    from_zero : bool
+        Times of a VCD count from the beginning of the part, as those of samples do, and not as in the whole.
 
     Returns
     -------
@@ -133,33 +136,54 @@ def cut(buses: Sequence[Bus], start_us: float, stop_us: float, path: Path) -> Ex
         )
     suffix = ".sr" if sampled else ".vcd"
     if path.suffix != suffix:
-        hint = "" if sampled else "; pcitrace export part.vcd --to sigrok makes a .sr of it"
-        raise CaptureFormatError(f"{path}: a part of a {capture.format} capture is a {suffix} file{hint}", path)
+        other = "" if sampled else ", or a .sr of its samples"
+        raise CaptureFormatError(f"{path}: a part of a {capture.format} capture is a {suffix} file{other}", path)
     end_us = (capture.duration_s or np.inf) * 1e6
     if start_us >= end_us:
         raise DecodeError(f"{capture.path}: nothing to cut from {start_us:g} us on, the capture ends at {end_us:g} us")
     start_us, stop_us = idle_limits(buses, start_us, min(stop_us, end_us))
-    first, last = _sr(capture, start_us, stop_us, path) if sampled else _vcd(capture, start_us, stop_us, path)
-    return Excerpt(path, _wiring(buses[0], path), first, last)
+    if sampled:
+        first, last = _sr(capture, start_us, stop_us, path)
+    else:
+        first, last = _vcd(capture, start_us, stop_us, path, from_zero)
+    return Excerpt(path, write_wiring(buses, path), first, last)
 
 
-def _wiring(bus: Bus, path: Path) -> Path | None:
-    """Write what the names of the channels do not say, and that every sample is a clock."""
-    channels = bus.capture.wiring.channels
+def write_wiring(buses: Sequence[Bus], path: Path, named: Callable[[Line], str] | None = None) -> Path | None:
+    """Write beside a capture what the names of its channels do not say, and that every sample is a clock.
 
-    def named(line: Line) -> str:
+    Parameters
+    ----------
+    buses : sequence of pcitrace.Bus
+    path : pathlib.Path
+        The capture.
+    named : callable, optional
+        Gives the channel of a line by name; default: as in the capture of the buses.
+
+    Returns
+    -------
+    pathlib.Path or None
+        None where nothing has to be said.
+    """
+    channels = buses[0].capture.wiring.channels
+
+    def as_captured(line: Line) -> str:
         name, width = channels[line.channel]
         return f"{name}[{line.bit}]" if width > 1 else name
 
+    named = named or as_captured
     stated = {
-        name: {"channel": named(line), "active_low": line.active_low}
-        for name, line in bus.wiring.lines.items()
-        if line.source == "given"
+        bus.wiring.name: {
+            name: {"channel": named(line), "active_low": line.active_low}
+            for name, line in bus.wiring.lines.items()
+            if line.source == "given"
+        }
+        for bus in buses
     }
-    clock_mhz = bus.capture.clock_mhz
+    clock_mhz = buses[0].capture.clock_mhz
     said: dict[str, Any] = {} if clock_mhz is None else {"clock_mhz": clock_mhz}
-    if stated:
-        said["bus"] = {bus.wiring.name: stated}
+    if any(stated.values()):
+        said["bus"] = {bus: lines for bus, lines in stated.items() if lines}
     if not said:
         return None
     place = path.with_suffix(".wiring.toml")
@@ -227,11 +251,13 @@ def _rate(rate_hz: float) -> str:
     return f"{rate_hz:.0f} Hz"
 
 
-def _vcd(capture: Capture, start_us: float, stop_us: float, path: Path) -> tuple[int, int]:
+def _vcd(capture: Capture, start_us: float, stop_us: float, path: Path, from_zero: bool) -> tuple[int, int]:
     """Write the header, the values at the start, and the changes until the end."""
     tick_us = (capture.tick_s or 1.0) * 1e6
     first, last = int(start_us / tick_us), int(stop_us / tick_us)
-    opener = gzip.open if capture.path.read_bytes()[:2] == b"\x1f\x8b" else Path.open
+    zero = first if from_zero else 0
+    with capture.path.open("rb") as raw:
+        opener = gzip.open if raw.read(2) == b"\x1f\x8b" else Path.open
     values: dict[str, str] = {}
     with opener(capture.path, "rt", encoding="latin-1") as source, path.open("w", encoding="latin-1") as target:
         for line in source:
@@ -243,14 +269,14 @@ def _vcd(capture: Capture, start_us: float, stop_us: float, path: Path) -> tuple
             if time > last:
                 break
             if time >= first and not begun:
-                _dump(target, first, values)
+                _dump(target, first - zero, values)
                 begun = True
             values |= changes
             if begun:
-                target.write(f"#{time}\n" + "".join(f"{value}\n" for value in changes.values()))
+                target.write(f"#{time - zero}\n" + "".join(f"{value}\n" for value in changes.values()))
         if not begun:
-            _dump(target, first, values)
-        target.write(f"#{last}\n")
+            _dump(target, first - zero, values)
+        target.write(f"#{last - zero}\n")
     return first, last
 
 

@@ -15,7 +15,6 @@ from pcitrace import _kernel
 from pcitrace.instrument.stream import Choice, parts
 
 if TYPE_CHECKING:
-    from pcitrace.instrument.causes import Cause
     from pcitrace.instrument.exceptions import Exceptions
     from pcitrace.instrument.names import Names
     from pcitrace.instrument.registers import Registers
@@ -104,7 +103,7 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
         colour=settings.colour,
         all_data=settings.all_data,
         raw=settings.raw,
-        with_bus=len(buses) > 1,
+        bus_width=max(len(bus.name) for bus in buses) if len(buses) > 1 else 0,
         problems_of_us=settings.problems_of_us,
         initiator_width=max((len(name) for name in [*grants, *named]), default=0),
     )
@@ -116,7 +115,7 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
         judged = [_Judged(bus, settings, listing) for bus in buses]
         rules = sorted({id for one in judged for id in one.how.possible})
         bus_mhz = next((one.how.bus_mhz for one in judged if one.how.bus_mhz is not None), None)
-        yield b"".join(one.causes(settings, len(buses) > 1) for one in judged)
+        yield b"".join(one.causes(listing) for one in judged)
     columns = _kernel.Listing.columns()
     choice = choice or Choice()
     every = parts(buses, columns, choice=choice, data_phases=has_data, rules=rules, bus_mhz=bus_mhz, whole=True)
@@ -158,16 +157,9 @@ class _Judged:
         self.how = judging(bus, settings.masks)
         listing.set_rules(bus.name, {id: catalogue()[id].sentence for id in self.how.wanted})
 
-    def causes(self, settings: Settings, with_bus: bool) -> bytes:
+    def causes(self, listing: _kernel.Listing) -> bytes:
         """The lines that say what is wrong with the control lines themselves."""
-        return b"".join(self._line(cause, settings, with_bus) for cause in self.how.causes)
-
-    def _line(self, cause: Cause, settings: Settings, with_bus: bool) -> bytes:
-        time_us = 0.0 if settings.zero_us is None else cause.time_us - settings.zero_us
-        text = f"!{time_us:14.3f} us  {self.bus.name + '  ' if with_bus else ''}{cause.text}"
-        if settings.width is not None and len(text) > settings.width:
-            text = text[: settings.width - 1] + "…"
-        return (f"\x1b[1;31m{text}\x1b[0m" if settings.colour else text).encode() + b"\n"
+        return b"".join(listing.cause(self.bus.name, cause.time_us, cause.text) for cause in self.how.causes)
 
 
 class _Known:

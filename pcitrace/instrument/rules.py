@@ -249,7 +249,8 @@ def seen(asserted: int, before: int, value: int | None, rule: str) -> str:
     if rule in ("M15", "T14"):
         return f"bits {value:08x} of AD changed; {text}"
     if rule in ("P01", "P02", "P03"):
-        return f"{'PAR64' if value >> 1 else 'PAR'} {value & 1} in the next clock, {~value & 1} is even; {text}"
+        line = "PAR64" if value >> 1 else "PAR"
+        return f"{line} in the next clock is {value & 1}, even parity needs {~value & 1}; {text}"
     if rule == "A01":
         return f"{value.bit_count()} GNT# asserted; {text}"
     return text

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["query"]
 
-_BY_INITIATOR = ("bursts", "pieces", "csr_accesses")
+_DECODED = ("transactions", "data_phases", "problems", "events", "clocks")
 
 
 class _Streamed:
@@ -41,7 +41,7 @@ def query(
     *,
     profile: str | None = None,
     buses: Sequence[Bus] | None = None,
-    traffic: Callable[[str], pd.DataFrame] | None = None,
+    analysed: Callable[[str], pd.DataFrame] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Ask a question about a run in SQL.
 
@@ -55,8 +55,8 @@ def query(
         NIC profile for the tables of the analysis.
     buses : sequence of pcitrace.Bus, optional
         Whose tables these are; default: all of the run. Frames are those of all.
-    traffic : callable, optional
-        Makes `bursts`, `pieces` and `csr_accesses`, of one initiator or several; default: of each bus's card.
+    analysed : callable, optional
+        Makes the tables of the analysis by their names, of one initiator or several; default: of each bus's card.
 
     Returns
     -------
@@ -83,8 +83,8 @@ def query(
         for name in schema.TABLES:
             if not re.search(rf"\b{name}\b", text, re.IGNORECASE):
                 continue
-            if name in _BY_INITIATOR and traffic is not None:
-                connection.register(name, pa.Table.from_pandas(traffic(name), preserve_index=False))
+            if name not in _DECODED and analysed is not None:
+                connection.register(name, pa.Table.from_pandas(analysed(name), preserve_index=False))
             else:
                 connection.register(name, _table(run, buses, name, profile))
         answer = connection.sql(text)
@@ -103,7 +103,7 @@ def _table(run: Run, buses: Sequence[Bus], name: str, profile: str | None) -> An
 
     if name in ("transactions", "data_phases"):
         return _Streamed(lambda: _reader(buses, name))
-    if name in ("problems", "events", "clocks"):
+    if name in _DECODED:
         return pa.concat_tables([bus.arrow(name) for bus in buses])
     from pcitrace import analysis
 

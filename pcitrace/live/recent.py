@@ -106,7 +106,8 @@ class Recent:
         since_us = begin / self.rate_hz * 1e6
         grants = [line for spec in self._specs for line in spec["lines"] if line.startswith("GNT")]
         width = max(map(len, grants), default=0)
-        listing = _kernel.Listing(zero_us=-since_us, with_bus=len(self._specs) > 1, initiator_width=width)
+        buses = max(len(spec["name"]) for spec in self._specs) if len(self._specs) > 1 else 0
+        listing = _kernel.Listing(zero_us=-since_us, bus_width=buses, initiator_width=width)
         mhz = self.rate_hz / 1e6 if self._state else None
         text = b""
         columns = list(dict.fromkeys([*_kernel.Listing.columns(), "end_us"]))

@@ -109,16 +109,34 @@ def _results(
     one: Measurement, clock_method: str, bus_constants: BusConstants | None, bus_frames: BusFrames | None
 ) -> list[Result]:
     """Return what the frames of a folder say, and the outputs of other programs in it."""
-    outputs = importers.calls(
-        [
-            (entry.get("value"), replace(importers.read(one.folder / entry["file"], entry["tool"]), path=one.path.name))
-            for entry in one.run.get("tool_outputs", ())
-        ]
-    )
+    read, faults = _outputs(one)
+    told, outputs = (*one.findings, *faults), importers.calls(read)
     if outputs and not one.points:
-        return outputs
-    found = with_bus(analyse(one, clock_method=clock_method), bus_constants)
+        return [replace(outputs[0], findings=(*told, *outputs[0].findings)), *outputs[1:]]
+    found = with_bus(analyse(replace(one, findings=told), clock_method=clock_method), bus_constants)
     return [with_timebase(found, bus_frames, clock_method), *outputs]
+
+
+def _outputs(one: Measurement) -> tuple[list[tuple[str | None, Result]], list[str]]:
+    """Return what other programs wrote, with the value of each call, and what of it cannot be read.
+
+    Raises
+    ------
+    ConfigurationError
+        Nothing in the folder can be read: a call that failed hides no other, and no frame log.
+    """
+    read: list[tuple[str | None, Result]] = []
+    faults: list[ConfigurationError] = []
+    for entry in one.run.get("tool_outputs", ()):
+        try:
+            found = importers.read(one.folder / entry["file"], entry["tool"])
+        except ConfigurationError as error:
+            faults.append(error)
+        else:
+            read.append((entry.get("value"), replace(found, path=one.path.name)))
+    if faults and not read and not one.points:
+        raise faults[0]
+    return read, [f"{error}; left out" for error in faults]
 
 
 def _companions(one: Result, clock_method: str) -> Iterator[Result]:

@@ -308,12 +308,8 @@ def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Paramet
             f"the medians scatter {best.scatter:.3g} times as much about the line as their errors say; "
             "the line's errors are widened by that"
         )
-    if latency.bend is not None:
-        at, change = latency.bend.at_bytes, latency.bend.change_us_per_byte
-        findings.append(
-            f"the slope changes by {change:.2uS} us/byte at {at:.2uS} bytes: intercept and slope are those of shorter "
-            "frames"
-        )
+    if latency.change is not None:
+        findings.append(f"{latency.change}: intercept and slope are those of shorter frames")
     why = f"one way, {latency.one_way}; through medians"
     parameters = {
         "intercept_us": measured("intercept_us", best.intercept_us, best.n, why),
@@ -323,7 +319,7 @@ def _line_parameters(latency: Latency, findings: list[str]) -> dict[str, Paramet
         reason = "it was not looked for" if step is None else step.reason
         return parameters | {name: unknown(name, reason, best.n) for name in ("step_bytes", "step_us")}
     findings.append(f"a step every {step.step_bytes.nominal_value:.0f} bytes: intercept and slope are those beside it")
-    chance = f"by chance with probability {step.p_value:.2g}"
+    chance = f"by chance with probability {step.p_value:.2g}" + (f"; {step.reason}" if step.reason else "")
     return parameters | {
         "step_bytes": measured("step_bytes", step.step_bytes, best.n, chance),
         "step_us": measured("step_us", step.step_us, best.n, chance),

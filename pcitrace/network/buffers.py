@@ -148,7 +148,9 @@ def depth(bursts: Sequence[Held]) -> dict[str, Parameter]:
     if len(set(user.tolist())) == 1:
         why = f"{limit} frames of {user[0]:g} bytes, the only size: several tell frames from bytes"
         return {name: unknown(name, why, n) for name in ("buffer_frames", "buffer_bytes")}
-    fewer = ~same if parameters["buffer_frames"].value is not None else np.ones(len(user), np.bool_)
+    # Longer frames of which fewer fit meet the limit in bytes; beside shorter ones waited frames that nobody counted.
+    known = parameters["buffer_frames"].value is not None
+    fewer = user > user[same].max() if known else np.ones(len(user), np.bool_)
     parameters["buffer_bytes"] = _bytes(user[fewer], kept[fewer], others[fewer], n)
     return parameters
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,9 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from pcitrace.errors import FitError
+from pcitrace.network.changes import Bend, Jump, bend, jump
 from pcitrace.network.delays import COARSE_US
 from pcitrace.network.flows import FlowResult, LoopResult
-from pcitrace.network.lines import Bend, LatencyLine, Step, bend, line, step
+from pcitrace.network.lines import LatencyLine, Step, line, step
 from pcitrace.network.sizes import STATISTICS
 
 __all__ = ["Latency", "of_points"]
@@ -27,6 +29,9 @@ DISTURBED = 4.0
 
 LASTING = 2.0
 """Effect from which on batches are too short rather than too few: then Student's factor stays in it."""
+
+STEP_TERMS = 4
+"""Of a line with a step every so many bytes."""
 
 LEAST_USER_BYTES = 46
 """Shorter frames are padded on the wire: they do not lie on the line of the longer ones. Requests count as so long."""
@@ -46,8 +51,8 @@ class Latency:
     lines : dict of str to LatencyLine
         One-way lines through ``median``, ``mean`` and ``q10``; each says which.
     step : Step or None
-    bend : Bend or None
-        Where the slope changes, and by how much; None where steps explain the times better.
+    change : Bend, Jump or None
+        From which size on the line is another one; None where steps explain the times better.
     one_way : str
         How one way follows from what was measured.
     reason : str
@@ -58,7 +63,7 @@ class Latency:
     legs: Floats
     lines: Mapping[str, LatencyLine]
     step: Step | None
-    bend: Bend | None
+    change: Bend | Jump | None
     one_way: str
     reason: str = ""
 
@@ -69,11 +74,11 @@ class Latency:
 
     @property
     def best(self) -> LatencyLine | None:
-        """The line through the medians; with its step where there is one, of the shorter frames where it bends."""
+        """The line through the medians; with its step where there is one, of the shorter frames where it changes."""
         if self.step is not None and self.step.line is not None:
             return self.step.line
-        if self.bend is not None:
-            return self.bend.line
+        if self.change is not None:
+            return self.change.line
         return self.lines.get("median")
 
 
@@ -171,7 +176,7 @@ def _fitted(table: pd.DataFrame, legs: Floats, padded: int, how: str, coarse_us:
     long = table["length_bytes"].to_numpy(np.float64) >= padded
     lines: dict[str, LatencyLine] = {}
     reason = "" if len(table) else "no time of any loop or frame is known"
-    stepped, bent = None, None
+    stepped, changed = None, None
     if not reason:
         for name in STATISTICS:
             values = table[f"{name}_us"].to_numpy(np.float64)[long]
@@ -187,15 +192,26 @@ def _fitted(table: pd.DataFrame, legs: Floats, padded: int, how: str, coarse_us:
                 why = f"the clock's own step of {coarse_us:g} us, over which the times do not scatter, looks like one"
                 stepped = Step(False, None, why)
             elif name == STATISTICS[0]:
-                stepped, bent = _one_of(step(sizes, values, sigma), bend(sizes, values, sigma))
-    return Latency(table, legs, lines, stepped, bent, how, reason)
+                times = sizes, values, sigma
+                stepped, changed = _one_of(step(*times), (bend(*times), jump(*times)))
+    return Latency(table, legs, lines, stepped, changed, how, reason)
 
 
-def _one_of(stepped: Step, bent: Bend | None) -> tuple[Step, Bend | None]:
-    """Return the step or the change of slope, whichever leaves less of chi-square."""
-    if bent is None or stepped.line is None:
-        return stepped, bent
-    if stepped.line.chi2 <= bent.line.chi2:
+def _one_of(stepped: Step, changes: Sequence[Bend | Jump | None]) -> tuple[Step, Bend | Jump | None]:
+    """Return the step or the change of the line, whichever explains the times best: by Schwarz's criterion, with errors
+    known but for a factor.
+    """
+    known = [one for one in changes if one is not None]
+    if not known:
         return stepped, None
-    why = f"no step: that the slope changes at {bent.at_bytes.nominal_value:.4g} bytes explains these times better"
-    return Step(False, stepped.p_value, why, gain=stepped.gain), bent
+    best = min(known, key=lambda one: _unlikely(one.line, one.TERMS))
+    if stepped.line is None:
+        return stepped, best
+    if _unlikely(stepped.line, STEP_TERMS) <= _unlikely(best.line, best.TERMS):
+        return stepped, None
+    return Step(False, stepped.p_value, f"no step: that {best} explains these times better", gain=stepped.gain), best
+
+
+def _unlikely(one: LatencyLine, terms: int) -> float:
+    """Return Schwarz's criterion: the least is the likeliest."""
+    return one.n * math.log(max(one.chi2, np.finfo(float).tiny)) + terms * math.log(one.n)

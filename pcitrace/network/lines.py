@@ -18,18 +18,16 @@ from uncertainties import UFloat
 
 from pcitrace.errors import FitError
 from pcitrace.latency import Points
+from pcitrace.network.cells import early
 from pcitrace.network.scan import Scan, scan
 from pcitrace.network.sizes import WIDE
 
-__all__ = ["LARGEST_STEP", "Bend", "LatencyLine", "Step", "bend", "line", "step", "widening"]
+__all__ = ["LARGEST_STEP", "LatencyLine", "Step", "as_legs", "base_of", "fitted", "line", "step", "widening"]
 
 Floats = npt.NDArray[np.float64]
 
 SMALLEST_STEP, LARGEST_STEP = 2, 512
 """Bytes of a cell that are tried."""
-
-ROUNDS = 20
-"""Of the search for the size at which the slope changes; a few are enough."""
 
 POOR = 0.01
 """Probability of a larger chi-square below which it is no chance that points scatter more than their errors say."""
@@ -86,6 +84,8 @@ class Step:
         The rest of the fit; None where no step was found.
     alike : tuple of int
         Lengths of the step that describe these sizes equally well.
+    early_bytes : int
+        How far before the first user byte the cells begin.
     gain : array of float
         What each length of the step takes off chi-square, from :data:`SMALLEST_STEP` on.
     """
@@ -98,25 +98,7 @@ class Step:
     line: LatencyLine | None = None
     alike: tuple[int, ...] = ()
     gain: Floats | None = None
-
-
-@dataclass(frozen=True)
-class Bend:
-    """A line whose slope changes.
-
-    Attributes
-    ----------
-    at_bytes : uncertainties.UFloat
-        Size beyond which it does.
-    change_us_per_byte : uncertainties.UFloat
-        By how much the slope is larger beyond.
-    line : LatencyLine
-        Of the shorter frames.
-    """
-
-    at_bytes: UFloat
-    change_us_per_byte: UFloat
-    line: LatencyLine
+    early_bytes: int = 0
 
 
 def line(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike) -> LatencyLine:
@@ -144,11 +126,11 @@ def line(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike) -
     >>> print(f"{found.intercept_us:.1uS} + {found.slope_us_per_byte:.1uS} b")
     26.320(5) + 0.02350(1) b
     """
-    sizes = _legs(legs)
+    sizes = as_legs(legs)
     lengths = len(np.unique(sizes, axis=0))
     if lengths < 2:
         raise FitError(f"intercept and slope are not determined by {lengths} size: measure two or more")
-    return _fitted(_base(sizes), loop_us, sigma_us, ("intercept", "slope"))[0]
+    return fitted(base_of(sizes), loop_us, sigma_us, ("intercept", "slope"))[0]
 
 
 def step(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, *, seed: int = 1) -> Step:
@@ -166,22 +148,56 @@ def step(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, *
     Step
         That there is none is a result: the probability is that of a parametric bootstrap of the line without steps.
     """
-    sizes = _legs(legs)
+    sizes = as_legs(legs)
     y, sigma = np.asarray(loop_us, dtype=np.float64), np.asarray(sigma_us, dtype=np.float64)
     lengths = np.arange(SMALLEST_STEP, LARGEST_STEP + 1)
     columns = np.stack([((sizes - 1) // c).sum(axis=1) for c in lengths])
-    base = _base(sizes)
+    base = base_of(sizes)
     few = len(np.unique(sizes, axis=0))
     tried = scan(base, columns, y, sigma, seed) if few > 3 else None
     if tried is None:
         return Step(False, None, f"{few} sizes do not tell a step from the line: measure in steps of a byte or a few")
     hidden = lengths[~tried.told]
+    if (before := _early(tried, base, sizes, lengths, (y, sigma))) is not None:
+        return before
     if not tried.found:
         reason = f"no step: a line without one looks as good with probability {tried.p_value:.2g}"
         if len(hidden):
             reason += f"; these sizes do not tell one every {_few(hidden)} bytes from the slope"
         return Step(False, tried.p_value, reason, gain=tried.gain)
     return _step(tried, lengths, base, columns, (y, sigma))
+
+
+def _early(
+    tried: Scan, base: Floats, sizes: Floats, lengths: npt.NDArray[np.int64], data: tuple[Floats, Floats]
+) -> Step | None:
+    """Return cells that begin before the first user byte; looked for where others leave more than chance does."""
+    from scipy.special import chdtrc
+    from uncertainties import ufloat
+
+    gained = float(tried.gain[tried.best])
+    free = len(sizes) - base.shape[1] - 1
+    if chdtrc(free, _chi2(base, *data) - gained) >= POOR:
+        return None
+    found = early(base, sizes, lengths, data, gained)
+    if found is None or found.early_bytes[0] == 0:
+        return None
+    stepped, terms = fitted(np.column_stack([base, found.counted(sizes)]), *data, ("intercept", "slope", "step"))
+    if terms[2].nominal_value < 0:
+        return None
+    if found.alike > 1:
+        reason = f"these sizes tell no difference between {found.alike} lengths of a cell"
+        return Step(True, found.p_value, reason, None, None, stepped, (), tried.gain)
+    every = ufloat(float(found.cell_bytes), 1e-9)
+    least, most = found.early_bytes
+    reason = f"the first cell has {least if least == most else f'{least} to {most}'} bytes before the user bytes"
+    return Step(True, found.p_value, reason, every, terms[2], stepped, (), tried.gain, least)
+
+
+def _chi2(base: Floats, y: Floats, sigma: Floats) -> float:
+    around = np.linalg.qr(base / sigma[:, None])[0]
+    residual = y / sigma
+    return float(((residual - around @ (around.T @ residual)) ** 2).sum())
 
 
 def _step(
@@ -191,7 +207,7 @@ def _step(
     from uncertainties import ufloat
 
     same = tuple(lengths[tried.alike].tolist())
-    fitted, found = _fitted(np.column_stack([base, columns[tried.best]]), *data, ("intercept", "slope", "step"))
+    stepped, found = fitted(np.column_stack([base, columns[tried.best]]), *data, ("intercept", "slope", "step"))
     at = float(lengths[tried.best])
     scatter = float(np.sqrt((tried.weights * (lengths - at) ** 2).sum()))
     every = ufloat(at, max(scatter, 1e-9))
@@ -199,53 +215,25 @@ def _step(
         return Step(False, tried.p_value, "the clearest step is one down, which no cell makes", gain=tried.gain)
     if len(same) > 1:
         reason = f"these sizes tell no difference between steps every {_few(np.array(same))} bytes"
-        return Step(True, tried.p_value, reason, None, None, fitted, same, tried.gain)
-    return Step(True, tried.p_value, "", every, found[2], fitted, same, tried.gain)
+        return Step(True, tried.p_value, reason, None, None, stepped, same, tried.gain)
+    return Step(True, tried.p_value, "", every, found[2], stepped, same, tried.gain)
 
 
-def bend(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, *, seed: int = 1) -> Bend | None:
-    """Look for a size at which the slope changes; None where no change is seen.
-
-    The best of the measured sizes is where the search for the place begins: a further column, 1 beyond the place, tells
-    how far it must move.
-
-    Source: V. M. R. Muggeo, Statistics in Medicine 22 (2003) 3055, for the search.
-    """
-    sizes = _legs(legs)
-    inner = np.unique(sizes)[1:-2]
-    if len(inner) < 2:
-        return None
-    y, sigma = np.asarray(loop_us, dtype=np.float64), np.asarray(sigma_us, dtype=np.float64)
-    columns = np.stack([np.maximum(sizes - at, 0.0).sum(axis=1) for at in inner])
-    tried = scan(_base(sizes), columns, y, sigma, seed)
-    if tried is None or not tried.found:
-        return None
-    at = float(inner[tried.best])
-    for _ in range(ROUNDS):
-        bent = np.column_stack([_base(sizes), np.maximum(sizes - at, 0.0).sum(axis=1), (sizes > at).sum(axis=1)])
-        fitted, found = _fitted(bent, y, sigma, ("intercept", "slope", "change", "moved"))
-        place = at - found[3] / found[2].nominal_value
-        # Between two measured sizes the fit is the same wherever it begins.
-        below = float(inner[max(0, int(np.searchsorted(inner, place.nominal_value, side="right")) - 1)])
-        if below == at:
-            break
-        at = below
-    return Bend(place, found[2], fitted)
-
-
-def _legs(legs: npt.ArrayLike) -> Floats:
+def as_legs(legs: npt.ArrayLike) -> Floats:
+    """Return the sizes with which each loop crosses the path, a row a loop."""
     sizes = np.asarray(legs, dtype=np.float64)
     return sizes[:, None] if sizes.ndim == 1 else sizes
 
 
-def _base(sizes: Floats) -> Floats:
-    """Return the columns of a and k."""
+def base_of(sizes: Floats) -> Floats:
+    """Return the columns of a and k in a linear model."""
     return np.column_stack([np.full(len(sizes), float(sizes.shape[1])), sizes.sum(axis=1)])
 
 
-def _fitted(
+def fitted(
     columns: Floats, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, names: tuple[str, ...]
 ) -> tuple[LatencyLine, tuple[UFloat, ...]]:
+    """Fit columns, the first two of them those of :func:`base_of`; return the line and all terms."""
     points = Points.of(columns[:, 1], loop_us, sigma_us)
     found, chi2, _ = points.fit(columns, names)
     ndof = len(points.length) - len(names)

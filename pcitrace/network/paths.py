@@ -168,7 +168,8 @@ def _step(alone: Result, direct: Result) -> dict[str, Parameter] | None:
         return {key: unknown(key, found.reason, len(one)) for key in ("step_bytes", "step_us")}
     line = {"intercept_us": found.line.intercept_us, "slope_us_per_byte": found.line.slope_us_per_byte}
     every = line | {"step_bytes": found.step_bytes, "step_us": found.step_us}
-    return {key: measured(key, value, len(one), "of the difference of two paths") for key, value in every.items()}
+    why = "of the difference of two paths" + (f"; {found.reason}" if found.reason else "")
+    return {key: measured(key, value, len(one), why) for key, value in every.items()}
 
 
 def _unknown(name: str, reason: str) -> Result:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LEVEL", "Scan", "scan"]
+__all__ = ["ALIKE", "FLAT", "LEVEL", "Scan", "scan"]
 
 Floats = npt.NDArray[np.float64]
 

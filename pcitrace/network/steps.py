@@ -19,6 +19,10 @@ empties, so that of these only the second cannot be."""
 CLEAR = 5.0
 """By how much more than they scatter on either side the times must change."""
 
+AT_ONCE = 5
+"""Frames on either side of the place between whose medians half of the change must lie: a queue that fills because
+frames come faster than they leave takes many frames to do so."""
+
 DRAINS = 0.9
 """Frames that waited follow one another faster than they were sent, by this at least."""
 
@@ -59,6 +63,9 @@ def clock_jump(
     size = float(np.median(after) - np.median(before))
     scatter = max(float(np.ptp(np.quantile(side, [0.05, 0.95]))) for side in (before, after))
     if abs(size) < max(least, CLEAR * scatter):
+        return None
+    here = float(np.median(after[:AT_ONCE]) - np.median(before[-AT_ONCE:]))
+    if abs(here) < abs(size) / 2:
         return None
     following = slice(at, at + BLOCK)
     arrived, sent = (float(np.median(np.diff(times[following]))) for times in (arrival_ns, departure_ns))

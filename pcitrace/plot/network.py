@@ -71,11 +71,10 @@ def latency(results: Sequence[Result], statistic: str = "median", *, ax: Axes | 
             )
             step = one.latency.step
             if step is not None and step.step_bytes is not None and step.step_us is not None:
-                drawn += ((legs - 1) // step.step_bytes.nominal_value).sum(axis=1) * step.step_us.nominal_value
-            bend = one.latency.bend
-            if bend is not None:
-                beyond = np.maximum(legs - bend.at_bytes.nominal_value, 0.0).sum(axis=1)
-                drawn += beyond * bend.change_us_per_byte.nominal_value
+                cells = (legs - 1 + step.early_bytes) // step.step_bytes.nominal_value
+                drawn += cells.sum(axis=1) * step.step_us.nominal_value
+            if one.latency.change is not None:
+                drawn += one.latency.change.added_us(legs)
             ax.plot(sizes, drawn, color=colour, lw=1)
     ax.set_xlabel("user bytes")
     ax.set_ylabel(f"{statistic} of a loop (µs)")

@@ -9,6 +9,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import BINS, STRAY, Costs, Goals, Learner, Reading, bins, cheapest_within, widths
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
+from pcitrace.traffic.named import Naming
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["Alone"]
@@ -29,6 +30,11 @@ RARE = 6
 """Pieces of one size and pause from which on they count by themselves. With one or two each taught the way that it was
 taken to go: one edge of the tiny frames among the ten cards was wrong."""
 
+BY_CHANCE, ELSEWHERE = 0.001, 0.02
+"""Share of the pieces of frames that name an address of the card by chance; and, where nothing named its address, of
+those that go on with a frame in a second buffer, or begin one just where the piece before ended. The card may have been
+told of it before the capture. Judgements."""
+
 PAGE_BITS = 12
 """Pages of 4 KiB: rings, status blocks and buffers lie in pages of their own."""
 
@@ -36,11 +42,19 @@ PAGE_BITS = 12
 class Alone:
     """What each piece costs by itself.
 
-    Its page, by what it is; its clocks to the first data, by the way it goes; and the time of what is left over, if a
-    frame on a wire ended since the piece before: a card writes its status when a frame has gone, or has come.
+    Its page, by what it is; what its address and its data name; its clocks to the first data, by the way it goes; and
+    the time of what is left over, if a frame on a wire ended since the piece before: a card writes its status when a
+    frame has gone, or has come.
     """
 
-    def __init__(self, pieces: Pieces, write: Integers, targets: tuple[Target | None, Target | None]) -> None:
+    def __init__(
+        self,
+        pieces: Pieces,
+        write: Integers,
+        targets: tuple[Target | None, Target | None],
+        naming: Naming | None = None,
+    ) -> None:
+        self.naming = naming
         self.clocks = np.clip(pieces.bus.latency_clks, 0, SLOWEST_CLKS - 1)
         self.size = np.minimum(pieces.bus.data_phases, LARGE)
         self.write, self.begin_us = write, pieces.begin_us
@@ -69,12 +83,30 @@ class Alone:
         for column, track in enumerate((-1, SEND, RECEIVE)):
             mine = (reading.track == track) & known
             out[:, column] += learner.density(self.page[mine], pages, smooth=False)[self.page]
+        if self.naming is not None:
+            out += self._told(self.naming, reading, known, learner)
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
             out[self.write == wrong, 1 + track] += -np.log(STRAY)
             out[:, 5 + track] = _unclaimed(goals[track], self.begin_us)
         out[:, 7] = np.inf
         for since in self.since:
             out[:, 7] = np.minimum(out[:, 7], since.costs(self.size, (reading.track < 0) & known, learner))
+        return out
+
+    def _told(self, naming: Naming, reading: Reading, known: bool, learner: Learner) -> Costs:
+        """Return what it costs that the address of each piece was named or was not, and that it names another's."""
+        named = naming.named.astype(np.int64)
+        out = np.zeros((len(named), 8), np.float32)
+        # All four together: most descriptors name a buffer, and those of some cards are named themselves.
+        both = named + 2 * naming.names
+        left = known & (reading.track < 0)
+        out[:, 0] = learner.density(both[left], np.full(4, 0.25), smooth=False)[both]
+        names = -np.log(np.where(naming.names, BY_CHANCE, 1 - BY_CHANCE))
+        apart, on = (-np.log(np.where(odd, ELSEWHERE, 1 - ELSEWHERE)) for odd in (naming.apart, naming.on))
+        for side in (SEND, RECEIVE):
+            first = known & (reading.track == side) & reading.begins
+            out[:, 1 + side] = names + apart
+            out[:, 3 + side] = learner.density(named[first], np.full(2, 0.5), smooth=False)[named] + on - apart
         return out
 
     def _ways(self, reading: Reading) -> Integers:

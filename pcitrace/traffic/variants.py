@@ -15,7 +15,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats
 from pcitrace.lattice import Reading
 
-__all__ = ["shifts", "variants"]
+__all__ = ["read_again", "shifts", "variants"]
 
 
 def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Iterator[Reading]:
@@ -95,6 +95,20 @@ def _stretched(reading: Reading, side: int, pause_us: Floats) -> Reading:
     ends[last[tail]] = False
     ends |= tail & ~np.append(tail[1:], False)
     return replace(reading, track=track, target=target, segment=segment, ends=ends, cost=np.inf)
+
+
+def read_again(reading: Reading, side: int, cut: Booleans) -> Reading:
+    """Let what was cut and is left over just before a segment be part of it: the card reads that again."""
+    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
+    begins = reading.begins.copy()
+    for at in np.flatnonzero((reading.track == side) & reading.begins)[::-1]:
+        first = at
+        while first > 0 and cut[first - 1] and reading.track[first - 1] < 0:
+            first -= 1
+        for column in (track, target, segment):
+            column[first:at] = column[at]
+        begins[at], begins[first] = False, True
+    return replace(reading, track=track, target=target, segment=segment, begins=begins, cost=np.inf)
 
 
 def _longer(reading: Reading, side: int, at_end: bool) -> Reading:

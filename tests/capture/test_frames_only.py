@@ -75,6 +75,9 @@ def test_a_check_refuses_what_recording_would(net: TwoHosts, tmp_path: Path) -> 
     for interface, rest, said in (
         ("none0", "", "no interface none0"),
         ("left", 'cpu = "9999"\n', "--cpu 9999"),
+        ("left", 'cpu = "1000"\n', "cannot run on CPU 1000"),
+        ("left", "priority = 200\n", "no SCHED_FIFO 200"),
+        ("left", 'receive = "hardware"\n', "left does not stamp received frames"),
         ("left", "spacing_us = 5e6\n", "the limit is --max-seconds 60"),
     ):
         path.write_text(plan("02:00:00:00:00:0b", interface, rest))
@@ -83,8 +86,26 @@ def test_a_check_refuses_what_recording_would(net: TwoHosts, tmp_path: Path) -> 
     path.write_text(plan("03:00:00:00:00:0b").replace("[64, 1500]", "[64, 1501]").replace("count = 30", "count = 0"))
     done = pcicap("plan", "--check", path, before=net.a)
     assert done.status == 3
-    lines = done.err.splitlines()
-    assert [line.split(":")[1].strip() for line in lines] == ["hosts.B.mac", "test.count", "test.sizes"]
+    assert _keys(done.err) == ["hosts.B.mac", "test.count", "test.sizes"]
+
+
+def test_a_check_says_all_that_is_wrong_at_once(net: TwoHosts, tmp_path: Path) -> None:
+    """What the plan itself shows beside interfaces that are not there; then all that framegen would refuse."""
+    beside = '[[companions]]\nname = "load"\nrole = "background"\npeers = ["02:00:00:00:00:0c"]\n'
+    path = tmp_path / "plan.toml"
+    rest = f'{beside}interface = "none1"\ntest = {{ kind = "background", seconds = 100 }}\n'
+    path.write_text(plan("02:00:00:00:00:0b", "none0", rest).replace("count = 30", "count = 0"))
+    done = pcicap("plan", "--check", path, before=net.a)
+    assert (done.status, _keys(done.err)) == (3, ["test.count", "hosts.A.interface", "companions[0].interface"])
+    rest = f'{beside}test = {{ kind = "background", seconds = 100 }}\n'
+    path.write_text(plan("02:00:00:00:00:0b", rest=rest).replace("count = 30", "seconds = 40"))
+    for command in (("plan", "--check"), ("record", "--dry-run")):
+        done = pcicap(*command, path, before=net.a)
+        assert (done.status, _keys(done.err)) == (3, ["test", "companions[0].test"]), done.err
+
+
+def _keys(said: str) -> list[str]:
+    return [line.split(":")[1].strip() for line in said.splitlines()]
 
 
 def test_the_words_of_the_documentation(net: TwoHosts) -> None:

@@ -218,7 +218,7 @@ def test_the_plan_of_the_documentation(tmp_path: Path) -> None:
 
 
 def test_a_mistake_on_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(GOOD.replace("samples", "smaples"))
+    (tmp_path / "plan.toml").write_text(GOOD.replace("samples", "smaples").replace('"eth1"', '"lo"'))
     done = pcicap("plan", "--check", tmp_path / "plan.toml")
     assert (done.status, done.out) == (3, "")
     assert done.err == "pcicap: analysers[0].smaples: unknown key; did you mean samples?\n"

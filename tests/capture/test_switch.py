@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from network import INTERFACE, Host, Running, _namespaces, _pair, framegen, read_log
+from network import INTERFACE, Host, Running, _namespaces, _pair, framegen, read_log, run
 
 FAULTS = "delay_us = 200\nloss = 0.03\nduplicate = 0.02\nreorder = 0.02\nreorder_us = 3000\n"
 
@@ -92,6 +92,24 @@ def test_addresses_are_learned_and_groups_reach_all(tmp_path: Path) -> None:
     assert {row["port_out"] for row in answers} == {"0"}
 
 
+def test_frames_of_others_pass_as_they_are(tmp_path: Path) -> None:
+    """IPv4 among them: a switch that learns is tried by ping, and by tests that go by UDP."""
+    with switched(tmp_path, 2, top="latency_us = 200") as ((a, b), switch):
+        for number, host in enumerate((a, b), 1):
+            host.ip("address", "add", f"10.0.0.{number}/24", "dev", INTERFACE)
+        b.serve()
+        words = ["ping", "-c", "5", "-i", "0.05", "-W", "2", "-p", "a55a", "10.0.0.2"]
+        assert " 5 received" in run(*a.command(*words))
+        done = a.framegen("stream", "--udp", "-p", "10.0.0.2", "--count", 50, "--spacing-us", 1000, "--sizes", 300)
+        assert done.status == 0, done.err
+        stop(switch)
+    (flow,) = done.summary["points"][0]["flows"]
+    mine = [row for row in truth(tmp_path) if row["test_id"] == str(done.summary["points"][0]["test_id"])]
+    assert (flow["received"], sum(row["action"] == "forward" for row in mine)) == (50, 50)
+    assert {row["length_bytes"] for row in mine} == {"300"}
+    assert not any(row["action"] == "drop" for row in truth(tmp_path))
+
+
 @pytest.mark.parametrize("limit", ["port_frames = 30", "port_bytes = 30000"])
 def test_a_paused_output_holds_what_the_limit_says(tmp_path: Path, limit: str) -> None:
     with switched(tmp_path, 2, top=limit) as ((a, b), switch):
@@ -109,9 +127,9 @@ def test_a_paused_output_holds_what_the_limit_says(tmp_path: Path, limit: str) -
     assert flow["lost"] == len(drops) > 100
     assert {row["reason"] for row in drops} == {limit.split(" ")[0]}
     leaves = [row for row in rows if row["action"] == "forward"]
-    times = np.array([int(row["time_ns"]) for row in leaves])
-    resumed = times[np.argmax(np.diff(times)) + 1]
-    waited = [row for row, time in zip(leaves, times, strict=True) if time >= resumed > int(row["arrival_ns"])]
+    # The last PAUSE frame takes the pause back: what came before it leaves from then on.
+    resumed = max(int(row["time_ns"]) for row in truth(tmp_path) if row["action"] == "pause")
+    waited = [row for row in leaves if int(row["time_ns"]) >= resumed > int(row["arrival_ns"])]
     if limit.startswith("port_frames"):
         assert len(waited) == 30
     else:

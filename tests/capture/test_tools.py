@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from lab import needed, pcicap, read_run
+from lab import Pcicap, needed, pcicap, read_run
 
 from pcitrace import network
 
@@ -104,9 +105,67 @@ def test_nuttcp_and_netpipe_are_kept_and_read(
 
 def test_what_fails_is_kept_and_told(tmp_path: Path) -> None:
     done = pcicap("tcp", "127.0.0.1", "-o", tmp_path / "run", "--", "-p", "1")
-    assert (done.status, "incomplete: iperf3" in done.err) == (4, True), done.err
+    said = "iperf3: unable to connect to server"
+    assert (done.status, said in done.err) == (4, True), done.err
     run = read_run(tmp_path / "run")
     assert run["complete"] is False
     assert "error" in json.loads((tmp_path / "run/iperf3.json").read_text())
     again = pcicap("ping", "127.0.0.1", "-o", tmp_path / "run")
     assert (again.status, "exists" in again.err) == (4, True)
+
+
+def _ping(folder: Path, *words: str) -> Pcicap:
+    return Pcicap("ping", "127.0.0.1", "-o", folder, *words)
+
+
+def test_calls_with_one_value_have_an_output_each(tmp_path: Path) -> None:
+    """Of five the best: and values that are written alike as names of files are not the same."""
+    words = ["--values", "56,56,+56", "--", "-c", "6", "-i", "0.01", "-s", "{}"]
+    assert _ping(tmp_path / "run", *words).done().status == 0
+    files = [entry["file"] for entry in read_run(tmp_path / "run")["tool_outputs"]]
+    assert len(set(files)) == 3
+    assert all("6 packets transmitted" in (tmp_path / "run" / file).read_text() for file in files)
+    (result,) = network.of_paths([tmp_path / "run"]).results
+    assert result.parameters["sent"].value == 18
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_calls_and_keeps_what_was_said(tmp_path: Path, number: signal.Signals) -> None:
+    words = ["--values", "56,100,200", "--", "-i", "0.02", "-c", "{}000", "-s", "{}"]
+    running = _ping(tmp_path / "run", *words)
+    file = tmp_path / "run.partial/run.toml"
+    until = time.monotonic() + 20
+    while not file.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    time.sleep(1)
+    running.kill(number)
+    done = running.done(20)
+    assert (done.status, f"interrupted by {number.name}" in done.err) == (4, True), done.err
+    run = read_run(tmp_path / "run")
+    assert (run["complete"], len(run["tool_outputs"])) == (False, 1)
+    found = network.of_paths([tmp_path / "run"])
+    assert (found["ping"].parameters["received"].value or 0) > 3
+    assert any("interrupted by" in text for text in found.findings)
+
+
+def test_killed_calls_leave_a_folder_that_can_be_recovered(tmp_path: Path) -> None:
+    running = _ping(tmp_path / "run", "--values", "3,30000", "--", "-i", "0.02", "-c", "{}")
+    first = tmp_path / "run.partial/ping-3.txt"
+    until = time.monotonic() + 20
+    while not (first.exists() and "ping-3" in (tmp_path / "run.partial/run.toml").read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    running.kill(signal.SIGKILL)
+    running.done(20)
+    assert pcicap("recover", tmp_path / "run.partial").status == 0
+    assert read_run(tmp_path / "run")["complete"] is False
+    assert network.of_paths([tmp_path / "run"])["ping"].parameters["sent"].value == 3
+
+
+def test_a_call_that_failed_hides_no_other(tmp_path: Path) -> None:
+    words = ["--values", "56,wrong", "--", "-c", "6", "-i", "0.01", "-s", "{}"]
+    assert _ping(tmp_path / "run", *words).done().status == 4
+    found = network.of_paths([tmp_path / "run"])
+    assert found["ping"].parameters["received"].value == 6
+    assert any("is empty: the program wrote nothing; left out" in text for text in found.findings)
+    assert any("incomplete: ping (wrong)" in text for text in found.findings)

@@ -49,6 +49,13 @@ impl<R: Fn(libc::c_ulong, &mut Stamping) -> io::Result<()>> Drop for Restored<R>
 
 type Request = Box<dyn Fn(libc::c_ulong, &mut Stamping) -> io::Result<()> + Send>;
 
+/// Number of the clock by which a card stamps received frames.
+pub fn clock_number(query: &Query, interface: &str) -> io::Result<u32> {
+    let can = query.timestamping(interface).filter(|can| can.hardware_receive);
+    can.and_then(|can| can.phc)
+        .ok_or_else(|| io::Error::other(format!("{interface} does not stamp received frames; use another --receive")))
+}
+
 /// The clock of a card.
 pub struct CardClock {
     device: File,
@@ -62,10 +69,7 @@ impl CardClock {
     /// Have every frame that arrives at `interface` stamped by the card, for `socket`.
     pub fn enable(socket: &PacketSocket, interface: &str) -> io::Result<CardClock> {
         let query = Query::new()?;
-        let number =
-            query.timestamping(interface).filter(|can| can.hardware_receive).and_then(|can| can.phc).ok_or_else(
-                || io::Error::other(format!("{interface} does not stamp received frames; use another --receive")),
-            )?;
+        let number = clock_number(&query, interface)?;
         let name = interface.to_owned();
         let request: Request = Box::new(move |code, data| query.request(&name, code, data));
         let stamping = Restored::set(request, [0, 0, FILTER_ALL])?;

@@ -81,6 +81,17 @@ impl Host {
         }
     }
 
+    /// That every thread of a test can settle: tried by threads that end at once.
+    pub fn could_settle(&self) -> io::Result<()> {
+        let roles = [Role::Send, Role::Receive, Role::ReceiveBesideSender];
+        std::thread::scope(|scope| {
+            roles.into_iter().try_for_each(|role| match scope.spawn(move || self.settle(role)).join() {
+                Ok(settled) => settled,
+                Err(_) => Err(io::Error::other("a thread ended by itself")),
+            })
+        })
+    }
+
     /// Settle the calling thread on its CPU.
     pub fn settle(&self, role: Role) -> io::Result<()> {
         let cpu = match role {

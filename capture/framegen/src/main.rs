@@ -3,9 +3,10 @@ use framegen::clock::Clock;
 use framegen::control::LogKind;
 use framegen::folder::{Description, Files, describe as describe_run};
 use framegen::frame::Mac;
+use framegen::hardware::clock_number;
 use framegen::host::Host;
-use framegen::interfaces::interfaces;
-use framegen::job::largest_user;
+use framegen::interfaces::{Query, interfaces};
+use framegen::job::{Receive, largest_user};
 use framegen::output::{Output, printable};
 use framegen::plan::Test;
 use framegen::run::Run;
@@ -118,6 +119,7 @@ fn host(options: &Options) -> Result<Host, Failure> {
         port: None,
         sink: None,
     };
+    host.could_settle().map_err(not_started)?;
     host.speaking(options.framing).map_err(not_started)
 }
 
@@ -303,6 +305,9 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
         let point = test.point(0, length, host.mac, &everybody, options.limits.max_seconds);
         for job in point.peers.iter().chain([&point.local]) {
             job.check(&options.limits, host.mtu).map_err(Failure::Usage)?;
+        }
+        if point.local.receive == Receive::Hardware && !point.local.expect.is_empty() {
+            Query::new().and_then(|query| clock_number(&query, &host.name)).map_err(not_started)?;
         }
     }
     let least: f64 = test.sizes.iter().map(|&length| test.duration_s(length)).sum();

@@ -155,8 +155,9 @@ impl PacketSocket {
         Ok(self.udp.get().expect("just set"))
     }
 
+    /// Send a frame: of ours by UDP where it is one, as it is where others' frames are passed on.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
-        if is_udp(frame) {
+        if self.traffic != Traffic::Everything && is_udp(frame) {
             let to = Mac(frame[..6].try_into().expect("6 bytes"));
             let ip = udp::ip(to).ok_or_else(|| io::Error::other(format!("{to} is no IPv4 address")))?;
             return self.by_udp()?.send_to(&frame[ETHERNET_HEADER..], (ip, udp::PORT)).map(drop);

@@ -138,7 +138,7 @@ pub struct Listing {
 impl Listing {
     #[new]
     #[pyo3(signature = (*, layer = "transactions", zero_us = 0.0, width = None, colour = false, all_data = false,
-                        raw = false, with_bus = false, problems_of_us = None, initiator_width = 0))]
+                        raw = false, bus_width = 0, problems_of_us = None, initiator_width = 0))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         layer: &str,
@@ -147,7 +147,7 @@ impl Listing {
         colour: bool,
         all_data: bool,
         raw: bool,
-        with_bus: bool,
+        bus_width: usize,
         problems_of_us: Option<(f64, f64)>,
         initiator_width: usize,
     ) -> PyResult<Self> {
@@ -163,7 +163,7 @@ impl Listing {
             Some(us) => Zero::At(us),
         };
         let options =
-            listing::Options { layer, zero, width, colour, all_data, raw, with_bus, problems_of_us, initiator_width };
+            listing::Options { layer, zero, width, colour, all_data, raw, bus_width, problems_of_us, initiator_width };
         Ok(Listing { listing: Mutex::new(listing::Listing::new(options)) })
     }
 
@@ -203,6 +203,11 @@ impl Listing {
     /// Takes over the problems of a part, before its lines.
     fn begin(&self, py: Python<'_>, part: &Part) -> PyResult<()> {
         self.with(|listing| listing.problems(&part.part)).map_err(|error| to_python(py, error))
+    }
+
+    /// The line of what is wrong with the lines of a bus themselves.
+    fn cause<'py>(&self, py: Python<'py>, bus: String, time_us: f64, text: String) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.with(|listing| listing.cause(bus, time_us, text)))
     }
 
     /// The lines of the transactions from `start` to `stop`.

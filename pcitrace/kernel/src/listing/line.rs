@@ -3,8 +3,8 @@
 use super::Options;
 use super::names::{Names, Place};
 use super::rows::Row;
+use super::writer::{Style, Writer};
 use std::borrow::Cow;
-use std::io::Write;
 
 const COMMANDS: [&str; 16] = [
     "interrupt acknowledge",
@@ -35,7 +35,31 @@ const SHOWN: usize = 4;
 /// Data phases in a line of their own.
 const IN_A_LINE: usize = 8;
 /// Columns of what is done, so that what follows stands in columns, too.
-const WHAT: usize = 52;
+pub const WHAT: usize = 52;
+/// Columns that are left to it where a terminal is narrow: a command and its address.
+pub const LEAST: usize = 24;
+
+/// What a line of a listing ends with, by the room that a terminal has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub enum Ending {
+    /// `64 bytes    7 waits  completion`.
+    Words,
+    /// `64 B   7 w  completion`.
+    Letters,
+    /// `completion`.
+    Alone,
+}
+
+impl Ending {
+    /// Columns of it where a transaction completed.
+    pub fn columns(self) -> usize {
+        match self {
+            Ending::Words => "     400 bytes    7 waits  completion".len(),
+            Ending::Letters => "   400 B   7 w  completion".len(),
+            Ending::Alone => "  completion".len(),
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
@@ -127,6 +151,50 @@ impl<'a> Line<'a> {
         if wide { 8 } else { 4 }
     }
 
+    /// What stands behind what was done: bytes, waits, and how it ended.
+    fn rest(&self, ending: Ending, writer: &mut Writer) {
+        let (indent, bytes, gap, waits) = match ending {
+            Ending::Words if self.bytes == 1 => (2, " byte ", "  ", [" waits", " wait "]),
+            Ending::Words => (2, " bytes", "  ", [" waits", " wait "]),
+            Ending::Letters => (0, " B", " ", [" w"; 2]),
+            Ending::Alone => {
+                writer.text(Style::Plain, "  ");
+                return self.ended(writer);
+            }
+        };
+        writer.pad(writer.at + indent);
+        writer.text(Style::Plain, if self.exact { "  " } else { "<=" });
+        writer.number(self.bytes, 4);
+        writer.text(Style::Plain, bytes);
+        if let Some(number) = self.waits {
+            writer.text(Style::Plain, gap);
+            writer.number(number, 3);
+            writer.text(Style::Plain, waits[usize::from(number == 1)]);
+        }
+        writer.text(Style::Plain, "  ");
+        self.ended(writer);
+    }
+
+    /// The rest on a terminal: what was done, from the column `start` on, gives way to how it ended, but not what stands
+    /// before the column `least`.
+    fn rest_within(&self, width: usize, start: usize, least: usize, options: &Options, writer: &mut Writer) {
+        let usual = options.ending();
+        let column = match usual {
+            Ending::Words => writer.at.max(start + WHAT),
+            shorter => width.saturating_sub(shorter.columns()),
+        };
+        for ending in [Ending::Words, Ending::Letters, Ending::Alone].into_iter().filter(|&one| one >= usual) {
+            let mut text = Vec::new();
+            let mut rest = Writer::new(&mut text, options);
+            self.rest(ending, &mut rest);
+            if least + rest.at <= width || ending == Ending::Alone {
+                let room = width.saturating_sub(rest.at).max(least);
+                let column = if ending == usual { column.max(least).min(room) } else { room };
+                return writer.ends_with(rest, column);
+            }
+        }
+    }
+
     /// How it ended, and how many attempts it took.
     fn ended(&self, writer: &mut Writer) {
         let (style, text) = match &*self.termination {
@@ -154,23 +222,19 @@ impl<'a> Line<'a> {
 
     pub fn write(&self, time_us: f64, names: &Names, options: &Options, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, options);
-        writer.time(Style::Plain, b' ', time_us);
-        writer.column(Style::Plain, &self.bus, usize::from(options.with_bus) * self.bus.len());
+        writer.time(Style::Plain, b' ', time_us, options.time_width());
+        writer.column(Style::Plain, &self.bus, options.bus_width);
         let initiator = self.initiator.as_deref().map_or("", |line| names.initiator(&self.bus, line));
         writer.column(Style::Plain, initiator, options.initiator_width);
         let start = writer.at;
-        self.what(names, options, &mut writer);
-        writer.pad(start + WHAT);
-        writer.text(Style::Plain, if self.exact { "    " } else { "  <=" });
-        writer.number(self.bytes, 4);
-        writer.text(Style::Plain, if self.bytes == 1 { " byte " } else { " bytes" });
-        if let Some(waits) = self.waits {
-            writer.text(Style::Plain, "  ");
-            writer.number(waits, 3);
-            writer.text(Style::Plain, if waits == 1 { " wait " } else { " waits" });
+        let least = self.what(names, options, &mut writer);
+        match options.width {
+            None => {
+                writer.pad(start + WHAT);
+                self.rest(Ending::Words, &mut writer);
+            }
+            Some(width) => self.rest_within(width, start, least, options, &mut writer),
         }
-        writer.text(Style::Plain, "  ");
-        self.ended(&mut writer);
         writer.end();
         if options.all_data && self.data.len() > SHOWN {
             self.all_data(options, out);
@@ -187,8 +251,9 @@ impl<'a> Line<'a> {
         Some(format!("never completed: {command}{of} was retried {} times", self.attempts))
     }
 
-    /// What is done: the command, where, and with which data.
-    fn what(&self, names: &Names, options: &Options, writer: &mut Writer) {
+    /// What is done: the command, where, and with which data; returns the column up to which a narrow terminal shows it.
+    fn what(&self, names: &Names, options: &Options, writer: &mut Writer) -> usize {
+        let start = writer.at;
         let style = match self.command {
             Some(0xA | 0xB) => Style::Configuration,
             Some(command) if command & 1 == 1 => Style::Write,
@@ -206,6 +271,9 @@ impl<'a> Line<'a> {
                 None => writer.address(address, if self.dac { 16 } else { 8 }),
             }
         }
+        let named = matches!(self.command, Some(0xA | 0xB));
+        // A space, or the mark of a cut, stands behind it.
+        let least = 1 + if named { writer.at.min(start + LEAST) } else { writer.at };
         if let Some(Place { window, offset, register }) = &place {
             writer.formatted(Style::Name, format_args!(" {}+0x{offset:x}", window.name));
             if let Some(register) = register {
@@ -224,6 +292,7 @@ impl<'a> Line<'a> {
             }
             self.in_words(place, writer);
         }
+        least
     }
 
     /// A value of a register that has fields, in words.
@@ -281,193 +350,5 @@ fn message_in_words(code: u16) -> &'static str {
         1 => "halt",
         2 => "x86 architecture specific",
         _ => "reserved message",
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    Plain,
-    Read,
-    Write,
-    Configuration,
-    Name,
-    Notable,
-    Problem,
-}
-
-impl Style {
-    /// Ref: ECMA-48, section 8.3.117 (SGR).
-    fn code(self) -> &'static str {
-        match self {
-            Style::Plain => "",
-            Style::Read => "\x1b[32m",
-            Style::Write => "\x1b[34m",
-            Style::Configuration => "\x1b[35m",
-            Style::Name => "\x1b[36m",
-            Style::Notable => "\x1b[33m",
-            Style::Problem => "\x1b[1;31m",
-        }
-    }
-}
-
-/// Writes one line, not wider than the terminal.
-pub struct Writer<'a> {
-    out: &'a mut Vec<u8>,
-    /// Where the line begins in `out`.
-    start: usize,
-    width: Option<usize>,
-    /// Where each style begins and ends, if there are to be colours.
-    styles: Option<Vec<(usize, usize, Style)>>,
-    /// Columns written.
-    pub at: usize,
-}
-
-impl<'a> Writer<'a> {
-    pub fn new(out: &'a mut Vec<u8>, options: &Options) -> Self {
-        let styles = options.colour.then(Vec::new);
-        Writer { start: out.len(), out, width: options.width, styles, at: 0 }
-    }
-
-    pub fn text(&mut self, style: Style, text: &str) {
-        let from = self.out.len();
-        self.out.extend_from_slice(text.as_bytes());
-        self.written(style, from);
-    }
-
-    pub fn formatted(&mut self, style: Style, text: std::fmt::Arguments) {
-        let from = self.out.len();
-        // A Vec takes all that is written.
-        let _ = self.out.write_fmt(text);
-        self.written(style, from);
-    }
-
-    fn written(&mut self, style: Style, from: usize) {
-        let written = &self.out[from..];
-        // Names come from files: a column a character is right for all but the rarest.
-        self.at += if written.is_ascii() { written.len() } else { String::from_utf8_lossy(written).chars().count() };
-        if let Some(styles) = self.styles.as_mut().filter(|_| style != Style::Plain) {
-            styles.push((from, self.out.len(), style));
-        }
-    }
-
-    /// A whole number, right-aligned in so many columns. Formatting it would take several times as long.
-    pub fn number(&mut self, value: u64, width: usize) {
-        let mut digits = [b' '; 20];
-        let (mut rest, mut at) = (value, digits.len());
-        while at == digits.len() || rest > 0 {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-        let shown = &digits[at.min(digits.len() - width)..];
-        self.out.extend_from_slice(shown);
-        self.at += shown.len();
-    }
-
-    /// A space and so many digits in hex, more where it needs more.
-    pub fn address(&mut self, value: u64, width: usize) {
-        let needed = (u64::BITS - value.leading_zeros()).div_ceil(4) as usize;
-        let digits = width.max(needed);
-        self.out.push(b' ');
-        self.out.extend((0..digits).rev().map(|place| b"0123456789abcdef"[(value >> (4 * place) & 15) as usize]));
-        self.at += 1 + digits;
-    }
-
-    /// Microseconds with three decimals, 15 columns wide with the mark before them.
-    pub fn time(&mut self, style: Style, mark: u8, us: f64) {
-        let from = self.out.len();
-        let ns = (us * 1e3).round();
-        if ns.abs() < 1e15 {
-            // Ten times as fast as the formatting of floats, and half of a line's time otherwise.
-            let mut digits = [b' '; 20];
-            let (mut rest, mut at) = ((ns as i64).unsigned_abs(), digits.len());
-            for place in 0.. {
-                if place == 3 {
-                    at -= 1;
-                    digits[at] = b'.';
-                }
-                at -= 1;
-                digits[at] = b'0' + (rest % 10) as u8;
-                rest /= 10;
-                if rest == 0 && place >= 3 {
-                    break;
-                }
-            }
-            if ns < 0.0 {
-                at -= 1;
-                digits[at] = b'-';
-            }
-            self.out.push(mark);
-            self.out.extend_from_slice(&digits[at.min(digits.len() - 14)..]);
-        } else {
-            let _ = write!(self.out, "{}{us:>14.3}", char::from(mark));
-        }
-        self.out.extend_from_slice(b" us  ");
-        self.written(style, from);
-    }
-
-    /// A text in a column of its own, where that has a width.
-    pub fn column(&mut self, style: Style, text: &str, width: usize) {
-        if width > 0 {
-            let end = self.at + width + 2;
-            self.text(style, text);
-            self.pad(end);
-        }
-    }
-
-    /// Spaces up to a column.
-    pub fn pad(&mut self, column: usize) {
-        let more = column.saturating_sub(self.at);
-        self.out.resize(self.out.len() + more, b' ');
-        self.at += more;
-    }
-
-    /// Data in hex; bytes that are not enabled as dots.
-    pub fn data(&mut self, phase: &Phase, bytes: u64) {
-        let Some(data) = phase.data else { return self.text(Style::Plain, "?") };
-        let disabled = phase.enables.unwrap_or(0);
-        let mut text = [b'.'; 16];
-        for lane in 0..bytes as usize {
-            if disabled >> lane & 1 == 0 {
-                let byte = (data >> (8 * lane)) as u8;
-                let at = 2 * (bytes as usize - 1 - lane);
-                text[at] = b"0123456789abcdef"[usize::from(byte >> 4)];
-                text[at + 1] = b"0123456789abcdef"[usize::from(byte & 15)];
-            }
-        }
-        self.text(Style::Plain, std::str::from_utf8(&text[..2 * bytes as usize]).unwrap_or("?"));
-    }
-
-    /// Ends the line: no spaces at its end, cut where the terminal ends, with its colours.
-    pub fn end(self) {
-        let kept = self.out[self.start..].iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
-        self.out.truncate(self.start + kept);
-        let mut is_cut = false;
-        if let Some(width) = self.width.filter(|&width| width > 0 && self.at > width) {
-            let line = String::from_utf8_lossy(&self.out[self.start..]).into_owned();
-            if let Some((cut, _)) = line.char_indices().nth(width).and_then(|_| line.char_indices().nth(width - 1)) {
-                self.out.truncate(self.start + cut);
-                self.out.extend_from_slice("…".as_bytes());
-                is_cut = true;
-            }
-        }
-        let cut = self.out.len() - self.start - if is_cut { '…'.len_utf8() } else { 0 };
-        if let Some(styles) = self.styles {
-            let line = self.out.split_off(self.start);
-            let mut done = 0;
-            for (from, to, style) in styles {
-                let to = if to - self.start >= cut { line.len() } else { to - self.start };
-                let from = from - self.start;
-                if from >= done && from < to && from < cut.max(1) {
-                    self.out.extend_from_slice(&line[done..from]);
-                    self.out.extend_from_slice(style.code().as_bytes());
-                    self.out.extend_from_slice(&line[from..to]);
-                    self.out.extend_from_slice(b"\x1b[0m");
-                    done = to;
-                }
-            }
-            self.out.extend_from_slice(&line[done..]);
-        }
-        self.out.push(b'\n');
     }
 }

@@ -1,6 +1,6 @@
 //! A capture as lines for people: parts of it in, text out.
 //!
-//! - `rows` reads the parts, `line` writes one line, `names` says what an address is;
+//! - `rows` reads the parts, `line` says what a line has and `writer` writes it, `names` says what an address is;
 //! - `joined` puts the attempts of one access together.
 //!
 //! Names are given from outside and may change between two lines: a listing names what is known at that line.
@@ -10,16 +10,18 @@ mod joined;
 mod line;
 pub mod names;
 mod rows;
+mod writer;
 
 use crate::error::{Error, Result};
 use crate::parts::Part;
 use crate::problems::What;
 use joined::Joined;
-use line::{Line, Style, Writer};
+use line::{Ending, Line};
 use names::{Names, Window};
 use rows::{Problem, Row, Rows, Sentences};
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
+use writer::{Style, Writer};
 
 /// Columns of transactions that a listing reads.
 pub const COLUMNS: [&str; 17] = [
@@ -41,6 +43,10 @@ pub const COLUMNS: [&str; 17] = [
     "last_data_us",
     "message",
 ];
+
+/// Columns of a time in us with three decimals: up to 10,000 s, and up to 1 s where a terminal is narrow.
+const WIDE: usize = 14;
+const NARROW: usize = 10;
 
 /// What nobody claims is said once a page of so many bytes, and of so many pages.
 const PAGE: u64 = 4096;
@@ -78,12 +84,40 @@ pub struct Options {
     pub all_data: bool,
     /// Each retry by itself.
     pub raw: bool,
-    /// Name the bus in each line.
-    pub with_bus: bool,
+    /// Columns of the longest name of a bus; 0: there is one bus, and lines do not name it.
+    pub bus_width: usize,
     /// Not all transactions are listed: problems only of those that are, and from here to there those of none.
     pub problems_of_us: Option<(f64, f64)>,
     /// Columns of the longest name of an initiator; 0: no GNT# was captured.
     pub initiator_width: usize,
+}
+
+impl Options {
+    /// Columns of the terminal that are left beside the time, who it was, and what a line ends with.
+    fn left(&self, time: usize, ending: Ending) -> usize {
+        let column = |width: usize| if width > 0 { width + 2 } else { 0 };
+        let before = 1 + time + " us  ".len() + column(self.bus_width) + column(self.initiator_width);
+        self.width.map_or(usize::MAX, |width| width.saturating_sub(before + ending.columns()))
+    }
+
+    /// Whether the terminal has no room for lines as a file has them.
+    fn is_narrow(&self) -> bool {
+        self.left(WIDE, Ending::Words) < line::WHAT
+    }
+
+    /// What lines end with.
+    fn ending(&self) -> Ending {
+        match () {
+            () if !self.is_narrow() => Ending::Words,
+            () if self.left(NARROW, Ending::Letters) >= line::LEAST => Ending::Letters,
+            () => Ending::Alone,
+        }
+    }
+
+    /// Columns of a time.
+    fn time_width(&self) -> usize {
+        if self.is_narrow() { NARROW } else { WIDE }
+    }
 }
 
 /// A listing under way.
@@ -130,6 +164,12 @@ impl Listing {
         let wanted = found.into_iter().filter(|one| one.transaction.is_some() || self.is_wanted(one));
         self.problems.extend(wanted.collect::<Vec<_>>());
         Ok(())
+    }
+
+    /// The line of what no transaction has: what is wrong with the lines of a bus themselves.
+    pub fn cause(&mut self, bus: String, time_us: f64, text: String) -> Vec<u8> {
+        self.problem(&Problem { bus, time_us, transaction: None, text, is_event: false });
+        std::mem::take(&mut self.out)
     }
 
     /// The lines of some transactions of a part.
@@ -281,9 +321,11 @@ impl Listing {
         let time_us = self.shown_us(problem.time_us);
         let mut writer = Writer::new(&mut self.out, &self.options);
         let (style, mark) = if problem.is_event { (Style::Notable, b' ') } else { (Style::Problem, b'!') };
-        writer.time(style, mark, time_us);
-        writer.column(style, &problem.bus, usize::from(self.options.with_bus) * problem.bus.len());
-        writer.column(style, "", self.options.initiator_width);
+        writer.time(style, mark, time_us, self.options.time_width());
+        writer.column(style, &problem.bus, self.options.bus_width);
+        if !self.options.is_narrow() {
+            writer.column(style, "", self.options.initiator_width);
+        }
         writer.text(style, &problem.text);
         writer.end();
     }

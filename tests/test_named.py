@@ -1,0 +1,88 @@
+"""What addresses and data name: held against a slow search, and against cards that cannot be told without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cardbench import Bench, score, write
+
+import pcitrace
+from pcitrace import analysis
+from pcitrace.bustable import BusTable
+from pcitrace.facts import WRITES
+from pcitrace.traffic import alone
+from pcitrace.traffic.dma import directions
+from pcitrace.traffic.named import Words
+from pcitrace.traffic.phases import Phases
+from pcitrace.traffic.pieces import Pieces
+
+EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
+
+
+def opened(bench: Bench, folder: Path) -> pcitrace.Run:
+    write(bench, folder)
+    return pcitrace.open(folder)
+
+
+@pytest.mark.parametrize("family", ["ring", "csr-descriptors", "scatter-gather", "wide66"])
+def test_what_is_named_is_what_a_slow_search_finds(family: str, tmp_path: Path) -> None:
+    run = opened(Bench(family, 3, frames=8), tmp_path)
+    seen = 0
+    for name, host in analysis.frames(run).hosts.items():
+        csr, pieces = host.csr, Pieces.of(host.dma.bus)
+        phases = Phases.of(run[name].data_phases, BusTable.of(run[name].transactions))
+        write_ = directions(pieces.bus)
+        naming = Words(phases, csr).naming(pieces, write_)
+        told = [
+            (int(value), float(time), None)
+            for value, time, command in zip(csr.value, csr.first_attempt_us, csr.command, strict=True)
+            if command in WRITES and value >= 0
+        ]
+        for piece in np.flatnonzero(write_ == 0):
+            begin, length = phases.ranges(pieces.bus.transaction[piece : piece + 1])
+            for row in range(int(begin[0]), int(begin[0] + length[0])):
+                value = int(phases.data[np.array([row])][0])
+                told += [(value, float(pieces.bus.last_data_us[piece]), piece)]
+        words = [(word & ~3 & 0xFFFFFFFF, time, by) for value, time, by in told for word in (value, value >> 32)]
+        named = np.zeros(len(pieces), dtype=bool)
+        names = np.zeros(len(pieces), dtype=bool)
+        for piece, (address, begin_us) in enumerate(zip(pieces.bus.address, pieces.begin_us, strict=True)):
+            for word, time, by in words:
+                if address > 0 and word == int(address) & ~3 & 0xFFFFFFFF and time <= begin_us:
+                    named[piece] = True
+                    if by is not None:
+                        names[by] = True
+        assert (naming.named == named).all()
+        assert (naming.names == names).all()
+        assert (naming.named ^ naming.apart ^ naming.on).all()
+        assert not (naming.apart & naming.on).any()
+        seen += int(named.sum())
+    assert seen > 0
+
+
+def edges(bench: Bench, folder: Path) -> dict[str, int]:
+    return score(bench, analysis.frames(pcitrace.open(folder)).table, "vcd").total(*EDGES)
+
+
+@pytest.mark.parametrize(("family", "seed"), [("scatter-gather", 942), ("padding", 941)])
+def test_a_card_is_told_where_its_buffers_begin(
+    family: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without it a descriptor and the header behind it are as long as the header and the data.
+    bench = Bench(family, seed, frames=24)
+    write(bench, tmp_path)
+    with_names = edges(bench, tmp_path)
+    monkeypatch.setattr(alone.Alone, "_told", lambda self, naming, *rest: np.zeros((len(naming.named), 8), np.float32))
+    without = edges(bench, tmp_path)
+    assert with_names["wrong"] == 0
+    assert with_names["right"] >= 90
+    assert without["right"] <= 48
+
+
+def test_what_only_an_unsure_send_tells_is_no_length(tmp_path: Path) -> None:
+    # A re-read piece was taken for the frame: it said exactly 0 bytes.
+    bench = Bench("reread", 941, frames=24)
+    found = score(bench, analysis.frames(opened(bench, tmp_path)).table, "vcd")
+    assert found.total("length")["wrong"] == 0
