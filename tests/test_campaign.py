@@ -209,10 +209,12 @@ def overview(out: Path, pages: Path) -> None:
     """The report says what failed and why, and has a row a run, which links to its page."""
     assert main(["campaign", "report", str(out), "-o", str(pages)]) == 0
     text = (pages / "index.html").read_text()
-    failed = text.partition("<h2>Failed</h2>")[2].partition("<h2>")[0]
+    failed = text.partition(">Failed</h2>")[2].partition("<h2")[0]
     assert "cut off" in failed
     assert "took longer than" in failed
-    rows = text.partition("<h2>Runs</h2>")[2]
+    assert re.findall(r'href="#([a-z]+)"', text) == re.findall(r'<h2 id="([a-z]+)"', text)
+    assert text.count(".at_64<") == text.partition("<details>")[2].count(".at_64<") > 0
+    rows = text.partition(">Runs</h2>")[2]
     assert rows.count("<tr>") == 1 + 3
     [page] = re.findall(r'href="(runs/a-[^"]+)"', rows)
     assert "R_PCI_send_us_per_byte" in (pages / page).read_text()

@@ -91,7 +91,8 @@ def test_from_a_bucket_to_a_bucket(run: Path, bucket: str, capsys: pytest.Captur
     found = pcitrace.open(run)
     results = found.results.as_dict() | {"run": first["run"]}
     described = tomllib.loads((run / "run.toml").read_text())
-    alone = numbers.table(first["run"], results, found.network.as_dict(), described)
+    cards = dict.fromkeys(described["hosts"], "acenic")
+    alone = numbers.table(first["run"], results, found.network.as_dict(), described, cards)
     [part] = campaign.parts("constants")
     there = fsspec.filesystem("s3").glob(f"{bucket}/results/constants/**/part.parquet")
     assert [fsspec.filesystem("s3").cat_file(one) for one in there] == [part]
@@ -100,6 +101,9 @@ def test_from_a_bucket_to_a_bucket(run: Path, bucket: str, capsys: pytest.Captur
     # Another process knows of the campaign by its destination.
     assert main(["campaign", "status", f"{bucket}/results"]) == 0
     assert "1 done, 0 failed" in capsys.readouterr().out
+    assert main(["compare", f"{bucket}/results", "--constant", "R_PCI_send_us_per_byte", "--json"]) == 0
+    [row] = [one for one in json.loads(capsys.readouterr().out)["numbers"] if not one["host"]]
+    assert row["run"] == results["constants"]["R_PCI_send_us_per_byte"]["value"]
 
 
 def test_runs_of_a_bucket_one_after_the_other(run: Path, bucket: str) -> None:
@@ -146,7 +150,8 @@ def test_from_a_google_bucket_to_a_google_bucket(run: Path, google: str) -> None
     described = tomllib.loads((run / "run.toml").read_text())
     results = found.results.as_dict() | {"run": first["run"]}
     [part] = campaign.parts("constants")
-    alone = numbers.table(first["run"], results, found.network.as_dict(), described)
+    cards = dict.fromkeys(described["hosts"], "acenic")
+    alone = numbers.table(first["run"], results, found.network.as_dict(), described, cards)
     assert pq.read_table(io.BytesIO(part)).equals(alone)
 
 

@@ -261,6 +261,22 @@ def test_problems_and_broken_rules_come_one_by_one(faulty: AnalysedRun) -> None:
     assert [row["time_us"] for row in watched.status().wrong] == times[-12:]
 
 
+def test_what_a_rule_says_is_told_once(tmp_path: Path) -> None:
+    """Wrong parity is a problem, and a rule that is broken."""
+    path = tmp_path / "bus.vcd"
+    path.write_bytes(gzip.decompress((REPOSITORY / "fixtures/traces/blue33_seq1/bus.vcd.gz").read_bytes()))
+    told = {}
+    for options in ((), ("--no-rules",)):
+        watching = [PROGRAM, "watch", path, "--json", "--idle", "0.3", *options]
+        line = last(subprocess.run(watching, capture_output=True, check=True, text=True).stdout)
+        assert line["buses"]["pci"]["problems"]["data_parity"] == 6
+        told[options] = {row["kind"] for row in line["wrong"]}
+    assert told[()] & {"P01", "P02", "P03"}
+    assert not told[()] & {"data_parity", "address_parity"}
+    assert told["--no-rules",] & {"data_parity", "address_parity"}
+    assert not told["--no-rules",] & {"P01", "P02", "P03"}
+
+
 def test_until_waits_for_a_broken_rule(faulty: AnalysedRun) -> None:
     [capture] = faulty.captures
     [first, *_] = [row for row in broken(faulty) if row["rule"] == "M12"]

@@ -70,50 +70,73 @@ def _overview(
     if "test.origin" in table and (simulated := table["test.origin"] == "simulated").any():
         number = table["run"][simulated].nunique()
         yield f'<p class="marked">Simulated: no real bus stands behind {number} of these runs.</p>\n'
-    failed: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    sections = {
+        "Failed": list(_failed(status)),
+        "Findings": list(_findings(table, pages)),
+        "Constants over the runs": list(_constants(combine.combined(table))) if len(table) else [],
+        "Runs": list(_table(("run", "state", "seconds", "MiB", "reason"), (_row(one, pages) for one in status))),
+    }
+    there = {title: body for title, body in sections.items() if body}
+    yield "<p>" + " · ".join(f'<a href="#{_anchor(title)}">{title}</a>' for title in there) + "</p>\n"
+    for title, body in there.items():
+        yield f'<h2 id="{_anchor(title)}">{title}</h2>\n'
+        yield from body
+    yield _END
+
+
+def _anchor(title: str) -> str:
+    return title.partition(" ")[0].lower()
+
+
+def _failed(status: Sequence[dict[str, Any]]) -> Iterator[str]:
+    failed: dict[str, list[str]] = defaultdict(list)
     for one in status:
         if one["state"] == "failed":
-            failed[str(one["reason"]).replace(one["run"], "the run")].append(one)
+            failed[str(one["reason"]).replace(one["run"], "the run")].append(one["run"])
     if failed:
-        yield "<h2>Failed</h2>\n"
-        yield from _table(
-            ("reason", "runs"), ((html.escape(why), _runs(one["run"] for one in runs)) for why, runs in failed.items())
-        )
+        yield from _table(("reason", "runs"), ((html.escape(why), _runs(runs)) for why, runs in failed.items()))
+
+
+def _findings(table: pd.DataFrame, pages: dict[str, str]) -> Iterator[str]:
     findings: dict[str, list[str]] = defaultdict(list)
     for run, said in table.drop_duplicates("run")[["run", "findings"]].itertuples(index=False):
         for finding in said:
             findings[_kind(finding)].append(run)
     if findings:
-        yield "<h2>Findings</h2>\n<p>Alike but for their numbers.</p>\n"
+        yield "<p>Alike but for their numbers.</p>\n"
         yield from _table(
             ("finding", "runs"), ((html.escape(text), _runs(runs, pages)) for text, runs in findings.items())
         )
-    if len(table):
-        yield from _constants(combine.combined(table))
-    yield "<h2>Runs</h2>\n"
-    yield from _table(("run", "state", "seconds", "MiB", "reason"), (_row(one, pages) for one in status))
-    yield _END
 
 
 def _constants(together: pd.DataFrame) -> Iterator[str]:
-    yield "<h2>Constants over the runs</h2>\n<p>Random-effects means; tau is the standard deviation between runs.</p>\n"
+    yield "<p>Random-effects means; tau is the standard deviation between runs.</p>\n"
     known = together[together["value"].notna()] if "value" in together else together
+    at_length: list[tuple[str, float, tuple[str, ...]]] = []
     rows = []
     for one in known.to_dict("records"):
         value = Estimate(one["value"], one["sigma"], int(one["runs"]))
         unit = one["unit"] if isinstance(one["unit"], str) else ""
-        rows.append(
-            (
-                html.escape(one["constant"]),
-                _text(one["host"]),
-                _text(one["card"]),
-                f"{str(value).replace('±', ' ± ')} {html.escape(unit)}",
-                _number(one["tau"]),
-                str(one["runs"]),
-                "<br>".join(html.escape(line) for line in one["outliers"]),
-            )
+        row = (
+            html.escape(one["constant"]),
+            _text(one["host"]),
+            _text(one["card"]),
+            f"{str(value).replace('±', ' ± ')} {html.escape(unit)}",
+            _number(one["tau"]),
+            str(one["runs"]),
+            "<br>".join(html.escape(line) for line in one["outliers"]),
         )
-    yield from _table(("constant", "host", "card", "value", "tau", "runs", "outliers"), rows)
+        name, at, length = one["constant"].partition(".at_")
+        if at:
+            at_length.append((name, float(length), row))
+        else:
+            rows.append(row)
+    head = ("constant", "host", "card", "value", "tau", "runs", "outliers")
+    yield from _table(head, rows)
+    if at_length:
+        yield f"<details><summary>By length of the frames ({len(at_length)} rows)</summary>\n"
+        yield from _table(head, (row for _, _, row in sorted(at_length)))
+        yield "</details>\n"
 
 
 def _of_run(source: Source, table: pd.DataFrame, numbers: dict[str, Any]) -> Iterator[str]:

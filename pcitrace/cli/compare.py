@@ -59,10 +59,11 @@ def _numbers(runs: list[str]) -> pd.DataFrame:
     import pandas as pd
 
     from pcitrace.campaign import Campaign, CampaignError
+    from pcitrace.campaign.storage import Store
 
     tables, left = [], []
     for one in runs:
-        if (Path(one) / "campaigns").is_dir():
+        if Store(one).info("campaigns") is not None:
             tables.append(Campaign(destination=one).constants)
         else:
             left.append(one)

@@ -27,11 +27,12 @@ class Wrong:
     ----------
     stream : Stream
     judged : mapping of str to set of str
-        By bus the rules that can be judged there.
+        By bus the rules that can be judged there, where the stream judges at all.
     """
 
     def __init__(self, stream: Stream, judged: Mapping[str, Set[str]]) -> None:
-        self._stream, self._judged = stream, judged
+        self._stream = stream
+        self._judged = judged if stream.options["rules"] is not None else dict.fromkeys(stream.buses, frozenset())
         self.violations: dict[str, dict[str, int]] = {bus: {} for bus in stream.buses}
         """By bus how often each rule was broken since the start."""
         self._told = dict.fromkeys(stream.buses, 0)
@@ -44,8 +45,9 @@ class Wrong:
         found = pa.concat_tables([problems, pa.Table.from_pylist(rows, problems.schema)]) if rows else problems
         if found.num_rows:
             first = max(problems.num_rows - SHOWN, 0)
-            self._last.extend(found.slice(first, problems.num_rows - first).select(KEYS).to_pylist())
-            self._last.extend({key: row[key] for key in KEYS} for row in rows[-SHOWN:])
+            # What a rule says, too, is told once.
+            others = (row for row in problems.slice(first).to_pylist() if row["rule"] not in self._judged[row["bus"]])
+            self._last.extend({key: row[key] for key in KEYS} for row in [*others, *rows[-SHOWN:]])
         return found
 
     def last(self) -> list[dict[str, Any]]:
