@@ -131,7 +131,7 @@ def test_what_an_interrupt_handler_did_before_it_answered_is_no_part_of_the_door
     frames = pcitrace.open(tmp_path).frames
     found = {name: score(bench, frames.table, "control16").total(name) for name in ("csr_first", "csr_last")}
     assert not found["csr_first"]["wrong"] + found["csr_last"]["wrong"]
-    assert found["csr_last"]["right"] > found["csr_first"]["right"] > 0
+    assert found["csr_last"]["right"] >= found["csr_first"]["right"] > 0
 
 
 @pytest.mark.parametrize(("family", "seed"), [("csr-descriptors", 901), ("groups", 902)])

@@ -242,10 +242,11 @@ def _decided(
     """
     known, there = rule >= 0, found >= 0
     same = known & (rule == found)
-    coherent = len(known) > 0 and known.mean() >= WHOLE
+    share = known.mean() if len(known) else 0.0
+    coherent = share >= WHOLE
     one_driver = same.sum() >= SAME * (known & there).sum()
     # Where they know most, the others differ: something else came just as a doorbell does.
-    least = np.where(once & (known.mean() <= MOSTLY), ANSWERED, ALONE)
+    least = np.where(once & (share <= MOSTLY), ANSWERED, ALONE)
     agreed = margin >= (AGREED if one_driver else least)
     kept = (same & (coherent | agreed)) | (known & ~same & (margin < OPEN) & coherent)
     taken = ~kept & there & (margin >= np.where(known & (not registers), AGAINST, least))
