@@ -12,7 +12,7 @@ import pandas as pd
 
 from pcitrace.axes import contradiction, off_axis, place
 from pcitrace.bustable import BusTable
-from pcitrace.errors import FrameMatchError
+from pcitrace.errors import FrameMatchError, WiringError
 from pcitrace.estimate import Estimate
 from pcitrace.frames import Frames, build
 from pcitrace.frames.identity import SequenceField
@@ -148,7 +148,10 @@ def _steps_us(run: Run, found: Frames) -> dict[str, float]:
 def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTraffic], Frames]]) -> Frames:
     """Follow the frames of a run, on its time axis, and say what contradicts them; `follow` does it between hosts."""
     names = run.folder.bus_hosts if run.folder is not None else list(run.buses)
-    names = names or [run.bus.name]  # which says why there is none
+    try:
+        names = names or [run.bus.name]
+    except WiringError as error:
+        raise FrameMatchError(str(error)) from error
     if len(names) > 2:
         raise FrameMatchError(
             f"{run.path}: frames are followed between two hosts; there are {len(names)} buses: {', '.join(names)}. "

@@ -176,7 +176,8 @@ def test_streams_in_which_order_alone_misleads(tmp_path: Path, preset: str, valu
     [
         ("nic_g_a", "control16.sr", None, 2),  # the pair of a receive's accesses is no send's
         ("nic_ocg_a_sf", "control16.sr", None, 2),
-        ("nic_g_d", "bus.vcd.gz", "generic", 61),  # nor is an access of its register, however well it comes
+        # Nor is an access of its register, however well it comes; on one both agree, at less than 6 nats.
+        ("nic_g_d", "bus.vcd.gz", "generic", 62),
     ],
 )
 def test_doorbells_of_the_reference_traces(
