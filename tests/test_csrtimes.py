@@ -131,7 +131,10 @@ def test_what_an_interrupt_handler_did_before_it_answered_is_no_part_of_the_door
     frames = pcitrace.open(tmp_path).frames
     found = {name: score(bench, frames.table, "control16").total(name) for name in ("csr_first", "csr_last")}
     assert not found["csr_first"]["wrong"] + found["csr_last"]["wrong"]
-    assert found["csr_last"]["right"] >= found["csr_first"]["right"] > 0
+    # On wide66 the reading tells of both hosts when their doorbells begin; on the others B's are null.
+    fewer = found["csr_last"]["right"] - found["csr_first"]["right"]
+    assert found["csr_first"]["right"] > 0
+    assert fewer == 0 if family == "wide66" else fewer > 0
 
 
 @pytest.mark.parametrize(("family", "seed"), [("csr-descriptors", 901), ("groups", 902)])
@@ -152,3 +155,12 @@ def test_doorbells_of_sends_that_wait_for_each_other_are_told(tmp_path: Path) ->
     (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
     found = score(bench, pcitrace.open(tmp_path).frames.table, "control16").total("csr_first", "csr_last")
     assert (found["right"], found["null"], found["wrong"]) == (60, 0, 0)
+
+
+def test_that_rules_and_reading_agree_is_not_enough_where_the_rules_know_few_sends(tmp_path: Path) -> None:
+    """Six sends had a doorbell each, where one had rung for several: the reading agreed at 1 to 3 nats."""
+    bench = Bench("groups", 961, 24)
+    write(bench, tmp_path)
+    found = score(bench, pcitrace.open(tmp_path).frames.table, "vcd").total("csr_first", "csr_last")
+    assert not found["wrong"]
+    assert found["right"] > 0

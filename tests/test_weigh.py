@@ -217,3 +217,17 @@ def test_contents_say_which_frame_a_receive_is(tmp_path: Path, monkeypatch: pyte
     received = found["rx_dma_start_us"].notna().to_numpy()
     assert received.sum() >= 5
     assert (seen[0][: len(received)] == received).all()
+
+
+@pytest.mark.parametrize(
+    ("family", "profile", "field"),
+    [
+        ("equal-lengths", "generic", "rx_dma_end"),  # a status was the end of each, a nat a frame cheaper
+        ("batched-status", "card.toml", "length"),  # of a frame that lay otherwise than the others, a byte too long
+    ],
+)
+def test_what_is_as_likely_otherwise_is_not_given(family: str, profile: str, field: str, tmp_path: Path) -> None:
+    bench = Bench(family, 961, frames=24)
+    found = score(bench, analysed(bench, tmp_path, profile).table, "control16")
+    assert found.total(field)["wrong"] == 0
+    assert found.total("wire_start")["right"] >= 22
