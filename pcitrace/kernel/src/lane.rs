@@ -195,6 +195,15 @@ impl<T: Copy> Lane<T> {
         self.extend(std::iter::once(value));
     }
 
+    /// The same where it `is` one: without a branch, so that what cannot be foreseen is not guessed.
+    #[inline(always)]
+    pub fn push_if(&mut self, value: T, is: bool) {
+        self.reserve(1);
+        self.spare()[0].write(value);
+        // Safety: one was written, which counts or does not.
+        unsafe { self.wrote(usize::from(is)) };
+    }
+
     /// Forgets the values; the room stays.
     pub fn clear(&mut self) {
         self.len = 0;

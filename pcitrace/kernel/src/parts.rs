@@ -388,8 +388,8 @@ impl Sink for PartSink {
         Ok(vec![Rows::default(); buses.len()])
     }
 
-    fn problems(&mut self, bus: usize, problems: &[Problem], _begun: u64) -> Result<()> {
-        problems.iter().for_each(|&problem| self.queues[bus].problems.push(problem));
+    fn problems(&mut self, bus: usize, problems: &Problems, _begun: u64) -> Result<()> {
+        self.queues[bus].problems.append(problems);
         Ok(())
     }
 

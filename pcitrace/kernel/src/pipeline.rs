@@ -104,7 +104,7 @@ pub trait Sink {
     /// Whether problems are told while they are found, and not kept; else they are in [`Decoded`].
     const TAKES_PROBLEMS: bool = false;
     /// Problems of one bus, before the rows that they concern, where so many transactions had begun.
-    fn problems(&mut self, _bus: usize, _problems: &[Problem], _begun: u64) -> Result<()> {
+    fn problems(&mut self, _bus: usize, _problems: &Problems, _begun: u64) -> Result<()> {
         Ok(())
     }
     /// Whether broken rules are told while they are found; else they are in [`Decoded`], as many as are kept.
@@ -325,7 +325,7 @@ impl<G: Gather> Track<G> {
     /// Gives on or keeps what was wrong where so many transactions had begun.
     fn tell<S: Sink>(&mut self, found: &Problems, begun: u64, sink: &mut S) -> Result<()> {
         if S::TAKES_PROBLEMS {
-            return sink.problems(self.bus.index, found.rows(), begun);
+            return sink.problems(self.bus.index, found, begun);
         }
         if !self.forget_problems {
             self.problems.append(found);
@@ -370,7 +370,7 @@ impl<G: Gather> Track<G> {
     pub(crate) fn left(self) -> Left {
         Left {
             origin: self.origin,
-            problems: self.problems.rows().to_vec(),
+            problems: self.problems.rows().collect(),
             windows: self.windows,
             first_clock: self.first_clock,
             last_clock: self.last_clock,

@@ -181,17 +181,37 @@ pub struct Problem {
     pub count: u64,
 }
 
-/// The problems of one bus, in the order in which they were found.
+/// A transaction near one of whose clocks a control line changed, once and for all: what [`What::Suspect`] is said of. On a
+/// jittery bus that is most of them, so it is as small as it can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Suspect {
+    pub stamp: u64,
+    pub clk: u64,
+    pub transaction: u64,
+}
+
+impl Suspect {
+    fn problem(self) -> Problem {
+        let Suspect { stamp, clk, transaction } = self;
+        let (what, concerns) = (What::Suspect, Concerns::Transaction(transaction));
+        Problem { stamp, what, concerns, lines: 0, first_clk: clk, last_clk: clk, count: 1 }
+    }
+}
+
+/// The problems of one bus.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problems {
+    /// All but those of `suspects`, in the order in which they were found.
     rows: Lane<Problem>,
     /// The last row of each kind, which may go on; none since a gap.
     last: [Option<u32>; What::COUNT],
+    /// By the numbers of their transactions.
+    suspects: Lane<Suspect>,
 }
 
 impl Default for Problems {
     fn default() -> Self {
-        Problems { rows: Lane::default(), last: [None; What::COUNT] }
+        Problems { rows: Lane::default(), last: [None; What::COUNT], suspects: Lane::default() }
     }
 }
 
@@ -200,6 +220,9 @@ impl Problems {
     #[inline(never)]
     pub fn push(&mut self, problem: Problem) {
         let place = problem.what.place();
+        if let (What::Suspect, Concerns::Transaction(transaction)) = (problem.what, problem.concerns) {
+            return self.suspect(Suspect { stamp: problem.stamp, clk: problem.first_clk, transaction }, true);
+        }
         if let Some(last) = self.last[place] {
             let row = &mut self.rows[last as usize];
             // A gap is one by itself, unless no clock is between it and the one before.
@@ -218,6 +241,13 @@ impl Problems {
         self.rows.push(problem);
     }
 
+    /// Of a transaction behind all others, if it `is` so.
+    #[inline(always)]
+    pub fn suspect(&mut self, suspect: Suspect, is: bool) {
+        debug_assert!(self.suspects.last().is_none_or(|last| last.transaction < suspect.transaction));
+        self.suspects.push_if(suspect, is);
+    }
+
     /// Their numbers count from the start of the capture now.
     pub fn count_from(&mut self, origin: Origin) {
         for problem in self.rows.iter_mut() {
@@ -225,16 +255,24 @@ impl Problems {
             problem.first_clk += origin.clocks;
             problem.last_clk += origin.clocks;
         }
+        for suspect in self.suspects.iter_mut() {
+            suspect.clk += origin.clocks;
+            suspect.transaction += origin.transactions;
+        }
     }
 
-    /// Rows as [`Problems::rows`] gave them.
+    /// Rows as [`Problems::rows`] gave them: none of them goes on with another.
     pub fn of(rows: Vec<Problem>) -> Self {
-        Problems { rows: rows.into_iter().collect(), last: [None; What::COUNT] }
+        let (suspects, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.what == What::Suspect);
+        let mut problems = Problems { rows: rows.into_iter().collect(), ..Problems::default() };
+        suspects.into_iter().for_each(|row| problems.push(row));
+        problems
     }
 
     /// Forgets them, but not the memory that they were in.
     pub fn clear(&mut self) {
         self.rows.clear();
+        self.suspects.clear();
         self.last = [None; What::COUNT];
     }
 
@@ -251,6 +289,7 @@ impl Problems {
                 self.rows.push(problem);
             }
         }
+        self.suspects.extend_from_slice(&more.suspects);
     }
 
     /// Takes out the rows that concern what was before a transaction: none of them goes on.
@@ -258,23 +297,22 @@ impl Problems {
         let over = |row: &Problem| match row.concerns {
             Concerns::Transaction(number) | Concerns::NoneAfter(number) => number < transaction,
         };
-        let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.rows).iter().copied().partition(over);
-        self.last = [None; What::COUNT];
+        let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(self).rows().partition(over);
         left.into_iter().for_each(|row| self.push(row));
         taken
     }
 
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.rows.len() + self.suspects.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len() == 0
     }
 
-    /// The rows so far, in the order in which they were found.
-    pub fn rows(&self) -> &[Problem] {
-        &self.rows
+    /// The rows so far, those of each kind in the order in which they were found.
+    pub fn rows(&self) -> impl Iterator<Item = Problem> {
+        self.rows.iter().copied().chain(self.suspects.iter().map(|suspect| suspect.problem()))
     }
 
     /// Takes the rows that cannot go on where so many transactions have begun. What concerns a transaction may be seen up to
@@ -296,13 +334,14 @@ impl Problems {
             }
         }
         self.rows = kept;
+        closed.extend(std::mem::take(&mut self.suspects).iter().map(|suspect| suspect.problem()));
         closed.sort();
         closed
     }
 
     /// All rows in order of time.
     pub fn in_order(self) -> Vec<Problem> {
-        let mut rows = self.rows.to_vec();
+        let mut rows: Vec<_> = self.rows().collect();
         if !rows.is_sorted() {
             rows.sort();
         }
@@ -324,6 +363,21 @@ mod tests {
         Problem { stamp: clk, what: found, concerns, lines: 0, first_clk: clk, last_clk: clk, count: 1 }
     }
 
+    /// Problems in the order in which a decoder finds them: some, and at the end of each transaction whether it is suspect.
+    fn in_turn(found: &[(u8, u64, u64)]) -> Vec<Problem> {
+        let (mut clk, mut begun) = (0, 0);
+        let mut problems = Vec::new();
+        for &(what, transactions, clocks) in found {
+            if transactions > 0 && begun > 0 && what % 3 == 0 {
+                problems.push(Suspect { stamp: clk / 2, clk: clk / 2, transaction: begun - 1 }.problem());
+            }
+            begun += transactions;
+            clk += clocks;
+            problems.push(problem(clk, what, begun));
+        }
+        problems
+    }
+
     #[test]
     fn what_toggles_is_one_row_until_a_transaction_begins() {
         let mut problems = Problems::default();
@@ -342,12 +396,7 @@ mod tests {
             found in proptest::collection::vec((0u8..12, 0u64..2, 0u64..3), 0..60),
             cuts in proptest::collection::vec(0usize..60, 0..4),
         ) {
-            let (mut clk, mut begun) = (0, 0);
-            let found: Vec<Problem> = found.into_iter().map(|(what, transactions, clocks)| {
-                begun += transactions;
-                clk += clocks;
-                problem(clk, what, begun)
-            }).collect();
+            let found = in_turn(&found);
             let mut whole = Problems::default();
             found.iter().for_each(|&problem| whole.push(problem));
 
@@ -363,6 +412,28 @@ mod tests {
                 from = end;
             }
             prop_assert_eq!(pieces.in_order(), whole.in_order());
+        }
+
+        #[test]
+        fn rows_are_taken_once_and_none_is_lost(
+            found in proptest::collection::vec((0u8..12, 0u64..2, 0u64..3), 0..60),
+            transaction in 0u64..30,
+        ) {
+            let mut problems = Problems::default();
+            in_turn(&found).iter().for_each(|&problem| problems.push(problem));
+            let all = problems.clone().in_order();
+            prop_assert_eq!(problems.len(), all.len());
+            prop_assert_eq!(Problems::of(problems.rows().collect()).in_order(), all.clone());
+
+            let mut left = problems.clone();
+            let mut taken = left.take_before(transaction);
+            taken.extend(left.in_order());
+            taken.sort();
+            prop_assert_eq!(&taken, &all);
+            let mut closed = problems.take_closed(transaction);
+            closed.extend(problems.in_order());
+            closed.sort();
+            prop_assert_eq!(closed, all);
         }
     }
 }

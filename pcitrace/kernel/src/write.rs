@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::interrupt;
 use crate::pipeline::{BusTables, Sink};
-use crate::problems::Problem;
+use crate::problems::Problems;
 use crate::rows::{Counted, DataPhase, Origin, Rows, Transaction};
 use crate::tables::{self, Wanted};
 use arrow::array::RecordBatch;
@@ -318,7 +318,7 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn problems(&mut self, bus: usize, problems: &[Problem], begun: u64) -> Result<()> {
+    fn problems(&mut self, bus: usize, problems: &Problems, begun: u64) -> Result<()> {
         if let Some(output) = &mut self.problems {
             output.add(bus, problems, begun);
         }

@@ -3,7 +3,7 @@
 use super::{Protocol, SPECIAL_CYCLE, State, Tail, Watched, is_read};
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, below, range};
-use crate::problems::What;
+use crate::problems::{Suspect, What};
 use crate::rows::Termination;
 
 impl Protocol {
@@ -93,9 +93,8 @@ impl Protocol {
         if termination == Termination::Truncated {
             self.problem((after - 1, end), What::Truncated, Some(open.number));
         }
-        if suspect == Some(true) {
-            self.problem((start_clk, start), What::Suspect, Some(open.number));
-        }
+        let told = Suspect { stamp: start, clk: start_clk, transaction: open.number };
+        self.rows.problems.suspect(told, suspect == Some(true));
         self.after_transaction = Some(after);
         self.state = State::Idle;
         if self.layout.perr.is_none() && self.layout.serr.is_none() {

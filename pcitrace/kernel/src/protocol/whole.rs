@@ -8,7 +8,7 @@ use super::{DUAL_ADDRESS_CYCLE, Protocol, SPECIAL_CYCLE, Tail, Watched, is_read}
 use crate::bits::Backend;
 use crate::block::{Block, Word, below, first, range};
 use crate::layout::Layout;
-use crate::problems::What;
+use crate::problems::{Suspect, What};
 use crate::rows::{Counts, Termination, Transaction};
 use std::ops::Range;
 
@@ -132,7 +132,7 @@ impl Protocol {
         let by_target = how_stopped(at(trdy), devsel_known, at(word.devsel), data & below(clock) != 0);
         let completed = if layout.stop.is_some() { Termination::Completion } else { Termination::Unknown };
         let unclaimed = match (has_devsel, layout.stop.is_some()) {
-            (true, _) => claim == 0 && !claim_unknown,
+            (true, _) => (claim == 0) & !claim_unknown,
             (false, true) => trdy | word.stop & mask == 0,
             (false, false) => false,
         };
@@ -209,14 +209,15 @@ impl Protocol {
         }
         let (suspect, erred) = (row.suspect == Some(true), [row.perr, row.serr].map(|line| line == Some(true)));
         self.rows.transactions.push(row);
-        if gave_up | suspect | erred[0] | erred[1] {
+        let told = Suspect { stamp: began.1, clk: began.0, transaction: number };
+        self.rows.problems.suspect(told, suspect);
+        if gave_up | erred[0] | erred[1] {
             let mut tell = |said: bool, at, what| {
                 if said {
                     self.problem(at, what, Some(number));
                 }
             };
             tell(gave_up, last, What::GaveUp);
-            tell(suspect, began, What::Suspect);
             tell(erred[0], last, What::ParityError);
             tell(erred[1], last, What::SystemError);
         }
