@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import pcitrace
-from pcitrace import schema
+from pcitrace import _kernel, schema
 
 TRACES = Path(__file__).resolve().parent.parent / "fixtures" / "traces"
 CAPTURES = ("blue33_seq6/bus.vcd.gz", "blue33_seq6/ctl_250MSs.sr", "nic_g_a/control16.sr")
@@ -34,6 +35,35 @@ def test_only_nullable_columns_have_nulls(bus: pcitrace.Bus, table: str) -> None
     arrow = bus.arrow(table)
     for column in schema.TABLES[table].columns:
         assert column.nullable or arrow[column.name].null_count == 0, column.name
+
+
+def test_columns_without_lines_are_null_whoever_else_is_decoded() -> None:
+    path = str(TRACES / CAPTURES[1])
+    names = pcitrace.open(path).captures[0].channels
+    lines = {name: (bit, 0, name.endswith("#")) for bit, name in enumerate(names)}
+    control = ("CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#")
+    few = {"name": "few", "width": None, "lines": {name: lines[name] for name in control}}
+    many = {"name": "many", "width": None, "lines": lines}
+
+    def tables(*buses: dict[str, Any]) -> list[pa.Table]:
+        decoded = _kernel.decode(_kernel.open(path), list(buses), data_phases=True)
+        return [pa.table(table) for bus in decoded for table in (bus.transactions, bus.data_phases)]
+
+    together, alone = tables(few, many), tables(few) + tables(many)
+    for one, other in zip(together, alone, strict=True):
+        one.validate(full=True)
+        assert one.num_rows > 1000
+        assert one.equals(other)
+    few_rows, few_phases, many_rows, many_phases = alone
+    of_many = {"command", "command_name", "dac", "initiator", "perr", "serr"}
+    nowhere = {"address", "address_parity_ok", "device", "idsel"}
+    for table, null in [
+        (few_rows, of_many | nowhere),
+        (many_rows, nowhere),
+        (few_phases, {"data", "byte_enables", "parity_ok"}),
+        (many_phases, {"data", "parity_ok"}),
+    ]:
+        assert {name for name in table.column_names if table[name].null_count == table.num_rows} == null
 
 
 def test_values_are_among_those_documented() -> None:

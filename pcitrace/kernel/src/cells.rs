@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub struct Cells {
     pub coded: bool,
     pub nullable: bool,
+    /// Null in all rows: nothing is filled.
+    pub untold: bool,
     /// The names that cells may hold, by bus.
     pub lists: Arc<Vec<Vec<Name>>>,
     pub floats: Lane<f64>,

@@ -1,4 +1,4 @@
-//! Rows to Arrow columns, as they come: a decoder's rows are few enough to lie in the nearest cache when they are taken.
+//! Rows to Arrow columns, as they come: a decoder's rows are few enough to lie in the core's cache when they are taken.
 
 use crate::cells::{Cells, Name, primitive};
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::lane::Rooms;
 use crate::layout::Layout;
 use crate::pipeline::BusTables;
 use crate::rows::Origin;
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type};
 use std::sync::Arc;
 
@@ -16,6 +16,14 @@ pub struct Column<R> {
     nullable: bool,
     fill: Fill<R>,
     counted: Counted,
+    /// Whether a bus of these lines may have anything in it but null.
+    told: fn(&Layout) -> bool,
+}
+
+impl<R> Column<R> {
+    const fn of(name: &'static str, nullable: bool, fill: Fill<R>, counted: Counted) -> Self {
+        Column { name, nullable, fill, counted, told: |_| true }
+    }
 }
 
 /// What the numbers of a column count from, in a capture that several decoders make up.
@@ -61,26 +69,31 @@ macro_rules! cells {
 pub(crate) use cells;
 
 pub const fn column<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
-    Column { name, nullable: false, fill, counted: Counted::Start }
+    Column::of(name, false, fill, Counted::Start)
 }
 
 pub const fn nullable<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
-    Column { name, nullable: true, fill, counted: Counted::Start }
+    Column::of(name, true, fill, Counted::Start)
+}
+
+/// Null in all rows of a bus that has no such lines. Nobody writes to its memory then, so that no page has to be cleared.
+pub const fn told_by<R>(told: fn(&Layout) -> bool, name: &'static str, fill: Fill<R>) -> Column<R> {
+    Column { name, nullable: true, fill, counted: Counted::Start, told }
 }
 
 /// Of numbers of clocks, which count from the decoder's first one.
 pub const fn clock<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
-    Column { name, nullable: false, fill, counted: Counted::Clock }
+    Column::of(name, false, fill, Counted::Clock)
 }
 
 /// The same for numbers of transactions.
 pub const fn transaction<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
-    Column { name, nullable: false, fill, counted: Counted::Transaction }
+    Column::of(name, false, fill, Counted::Transaction)
 }
 
 /// The same where there need be none.
 pub const fn nullable_transaction<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
-    Column { name, nullable: true, fill, counted: Counted::Transaction }
+    Column::of(name, true, fill, Counted::Transaction)
 }
 
 /// Rows of one bus that follow each other, with what the first of them needs besides itself.
@@ -184,8 +197,15 @@ impl<R> Sheet<R> {
                 }
                 _ => Vec::new(),
             };
-            let mut cells =
-                Cells { coded: columns.coded, nullable: column.nullable, lists: Arc::new(lists), ..Cells::default() };
+            // What is coded takes a byte, and says which names there might be.
+            let coded = columns.coded && matches!(column.fill, Fill::Name(..));
+            let mut cells = Cells {
+                coded,
+                nullable: column.nullable,
+                untold: !coded && !buses.is_empty() && !buses.iter().any(|bus| (column.told)(&bus.layout)),
+                lists: Arc::new(lists),
+                ..Cells::default()
+            };
             if matches!(column.fill, Fill::Text(_)) || matches!(column.fill, Fill::Name(..)) && !columns.coded {
                 cells.offsets.push(0);
             }
@@ -208,13 +228,19 @@ impl<R> Sheet<R> {
         }
     }
 
+    /// The columns that are not null in all rows.
+    fn told(&mut self) -> impl Iterator<Item = (&'static Column<R>, &mut Cells)> {
+        let all = self.columns.chosen.iter().copied().zip(&mut self.cells);
+        all.filter(|(_, cells)| !cells.untold)
+    }
+
     fn make_room(&mut self, rows: usize, rooms: &mut Rooms) {
-        for (column, cells) in self.columns.chosen.iter().zip(&mut self.cells) {
+        for (column, cells) in self.told() {
             match column.fill {
                 Fill::Float(_) => rooms.make(&mut cells.floats, rows),
                 Fill::Integer(_) => rooms.make(&mut cells.integers, rows),
                 Fill::Byte(_) => rooms.make(&mut cells.bytes, rows),
-                Fill::Name(..) if self.columns.coded => rooms.make(&mut cells.bytes, rows),
+                Fill::Name(..) if cells.coded => rooms.make(&mut cells.bytes, rows),
                 Fill::Name(..) | Fill::Text(_) => cells.make_text_room(rows, rooms),
                 Fill::Flag(_) => rooms.make(&mut cells.flags.words, rows / 64 + 1),
             }
@@ -229,7 +255,7 @@ impl<R> Sheet<R> {
         if self.rows > self.room {
             self.reserve(self.rows.max(2 * self.room));
         }
-        for (column, cells) in self.columns.chosen.iter().zip(&mut self.cells) {
+        for (column, cells) in self.told() {
             match column.fill {
                 Fill::Text(fill) | Fill::Name(fill, _) => fill(part, cells),
                 Fill::Float(fill) | Fill::Integer(fill) | Fill::Byte(fill) | Fill::Flag(fill) => fill(part, cells),
@@ -245,7 +271,11 @@ impl<R> Sheet<R> {
 
     /// The table of rows of bus number `bus`, whose decoder's numbers count from `origin`.
     pub fn finish(self, bus: usize, origin: Origin) -> RecordBatch {
-        let array = |(column, mut cells): (&&Column<R>, Cells)| -> ArrayRef {
+        let schema = self.columns.schema();
+        let array = |((column, field), mut cells): ((&&Column<R>, &Arc<Field>), Cells)| -> ArrayRef {
+            if cells.untold {
+                return new_null_array(field.data_type(), self.rows);
+            }
             let more = match column.counted {
                 Counted::Start => 0,
                 Counted::Clock => origin.clocks,
@@ -255,7 +285,7 @@ impl<R> Sheet<R> {
                 cells.integers.iter_mut().for_each(|number| *number += more);
             }
             match column.fill {
-                Fill::Name(..) if self.columns.coded => cells.into_codes(bus),
+                Fill::Name(..) if cells.coded => cells.into_codes(bus),
                 Fill::Text(_) | Fill::Name(..) => cells.into_texts(),
                 Fill::Float(_) => primitive::<Float64Type>(cells.floats, cells.valid),
                 Fill::Integer(_) => primitive::<UInt64Type>(cells.integers, cells.valid),
@@ -263,11 +293,10 @@ impl<R> Sheet<R> {
                 Fill::Flag(_) => Arc::new(BooleanArray::new(cells.flags.finish(), cells.valid.into_nulls())),
             }
         };
-        let arrays = self.columns.chosen.iter().zip(self.cells).map(array).collect();
+        let arrays = self.columns.chosen.iter().zip(schema.fields()).zip(self.cells).map(array).collect();
         // The count says how many rows there are also where no column was asked for.
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        RecordBatch::try_new_with_options(self.columns.schema(), arrays, &options)
-            .expect("the arrays follow the schema")
+        RecordBatch::try_new_with_options(schema, arrays, &options).expect("the arrays follow the schema")
     }
 }
 

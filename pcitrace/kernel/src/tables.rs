@@ -1,11 +1,11 @@
 //! Rows to Arrow record batches. The columns are described in `pcitrace/schema.py`; a test compares the two.
 
 use crate::columns::{
-    Column, Columns, Context, batch, cells, clock, column, nullable, nullable_transaction, transaction,
+    Column, Columns, Context, batch, cells, clock, column, nullable, nullable_transaction, told_by, transaction,
 };
 use crate::error::Result;
 use crate::events::Event;
-use crate::layout::EVENT_LINES;
+use crate::layout::{EVENT_LINES, Layout};
 use crate::pipeline::{BusTables, Decoded};
 use crate::problems::Problem;
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Termination, Transaction, WindowCounts};
@@ -22,6 +22,20 @@ fn bus_name(bus: &BusTables) -> Vec<&str> {
     vec![&bus.name]
 }
 
+// What a bus has no lines for cannot be told.
+
+fn has_commands(layout: &Layout) -> bool {
+    layout.cbe_word.is_some()
+}
+
+fn has_addresses(layout: &Layout) -> bool {
+    layout.ad.is_some()
+}
+
+fn has_parity(layout: &Layout) -> bool {
+    layout.parity.is_some() && layout.par.is_some()
+}
+
 const TRANSACTIONS: &[Column<Transaction>] = &[
     column("bus", cells!(Name, |_, _| Some(0), bus_name)),
     transaction("transaction", cells!(Integer, |c, _| Some(c.number))),
@@ -31,10 +45,10 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     column("end_sample", cells!(Integer, |_, t| Some(t.end))),
     clock("start_clk", cells!(Integer, |_, t| Some(t.start_clk))),
     column("clocks", cells!(Integer, |_, t| Some(t.clocks))),
-    nullable("command", cells!(Byte, |_, t| t.command)),
-    nullable("command_name", cells!(Name, |_, t| t.command, |_| COMMAND_NAMES.to_vec())),
-    nullable("dac", cells!(Flag, |_, t| t.dac)),
-    nullable("address", cells!(Integer, |_, t| t.address)),
+    told_by(has_commands, "command", cells!(Byte, |_, t| t.command)),
+    told_by(has_commands, "command_name", cells!(Name, |_, t| t.command, |_| COMMAND_NAMES.to_vec())),
+    told_by(has_commands, "dac", cells!(Flag, |_, t| t.dac)),
+    told_by(has_addresses, "address", cells!(Integer, |_, t| t.address)),
     column("data_phases", cells!(Integer, |_, t| Some(t.data_phases))),
     column("bytes", cells!(Integer, |_, t| Some(t.bytes))),
     column("bytes_exact", cells!(Flag, |_, t| Some(t.bytes_exact))),
@@ -46,19 +60,24 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
         "termination",
         cells!(Name, |_, t| Some(t.termination as u8), |_| Termination::ALL.map(Termination::name).to_vec()),
     ),
-    nullable(
+    told_by(
+        |layout| layout.grants.is_some(),
         "initiator",
         cells!(Name, |_, t| t.initiator, |bus| bus.layout.grant_names.iter().map(String::as_str).collect()),
     ),
     column("fast_back_to_back", cells!(Flag, |_, t| Some(t.fast_back_to_back))),
-    nullable("address_parity_ok", cells!(Flag, |_, t| t.address_parity_ok)),
-    nullable("perr", cells!(Flag, |_, t| t.perr)),
-    nullable("serr", cells!(Flag, |_, t| t.serr)),
+    told_by(has_parity, "address_parity_ok", cells!(Flag, |_, t| t.address_parity_ok)),
+    told_by(|layout| layout.perr.is_some(), "perr", cells!(Flag, |_, t| t.perr)),
+    told_by(|layout| layout.serr.is_some(), "serr", cells!(Flag, |_, t| t.serr)),
     nullable("suspect", cells!(Flag, |_, t| t.suspect)),
     nullable("first_data_us", cells!(Float, |c, t| (t.data_phases > 0).then(|| c.us(t.first_data)))),
     nullable("last_data_us", cells!(Float, |c, t| (t.data_phases > 0).then(|| c.us(t.last_data)))),
-    nullable("device", cells!(Byte, |_, t| t.device())),
-    nullable("idsel", cells!(Name, |_, t| t.idsel, |bus| bus.layout.idsel_names.iter().map(String::as_str).collect())),
+    told_by(has_addresses, "device", cells!(Byte, |_, t| t.device())),
+    told_by(
+        |layout| layout.idsels.is_some(),
+        "idsel",
+        cells!(Name, |_, t| t.idsel, |bus| bus.layout.idsel_names.iter().map(String::as_str).collect()),
+    ),
 ];
 
 /// What only a listing reads of transactions.
@@ -68,9 +87,9 @@ const DATA_PHASES: &[Column<DataPhase>] = &[
     column("bus", cells!(Name, |_, _| Some(0), bus_name)),
     transaction("transaction", cells!(Integer, |_, d| Some(d.transaction))),
     column("time_us", cells!(Float, |c, d| Some(c.us(d.stamp)))),
-    nullable("data", cells!(Integer, |_, d| d.data)),
-    nullable("byte_enables", cells!(Byte, |_, d| d.byte_enables)),
-    nullable("parity_ok", cells!(Flag, |_, d| d.parity_ok)),
+    told_by(has_addresses, "data", cells!(Integer, |_, d| d.data)),
+    told_by(has_commands, "byte_enables", cells!(Byte, |_, d| d.byte_enables)),
+    told_by(has_parity, "parity_ok", cells!(Flag, |_, d| d.parity_ok)),
 ];
 
 const EVENTS: &[Column<Event>] = &[
