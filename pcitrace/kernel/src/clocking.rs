@@ -19,10 +19,11 @@ use crate::windows::Windows;
 pub const BLOCK: usize = 64;
 
 /// Bytes that are decoded before their rows are taken, at most and at least.
-const SLICE: usize = 64 << 10;
+const SLICE: usize = 128 << 10;
 const LEAST_SLICE: usize = 4 << 10;
-/// Bytes of rows that are taken in one go, about: so few that they are still in the nearest cache.
-const NEAR: usize = 24 << 10;
+/// Bytes of rows that are taken in one go, about: so few that they are still in the cache of the core, and so many that the
+/// loops over them, one a column, are long.
+const NEAR: usize = 192 << 10;
 
 /// One control line: which of the control planes, and how far its bit is from the top of the byte.
 #[derive(Debug, Clone, Copy)]
