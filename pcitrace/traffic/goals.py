@@ -15,6 +15,7 @@ from pcitrace.traffic.pieces import Pieces
 
 __all__ = [
     "BLOCK",
+    "MISFIT",
     "RECEIVE",
     "SEND",
     "Layout",
