@@ -191,7 +191,8 @@ def alike(problem: Problem) -> bool:
 def contested(problem: Problem, described: bool) -> Floats | None:
     """Return how much dearer any reading near what was found so far is that puts an edge of it elsewhere.
 
-    Of few pieces also of those that forget half. On a host that fetched descriptors two at a time, as long as its
+    Near are those that differ in a frame or two, as the margins say of what it settles at; and those that differ alike
+    in every frame. Of few pieces also of those that forget half. On a host that fetched descriptors two at a time, as long as its
     frames of one length, the rules took two fetches for frames, and each frame behind them for the one before: no
     reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the rules are not
     doubted for that: of an overloaded card that sends and receives at once half of what is learned leads the reading
@@ -230,6 +231,11 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         for item, _, _, begins in differs:
             at = burst[head.rows[item]], int(not begins)
             nats[at] = min(nats[at], dearer)
+    for item, _, _, begins in edges & near[0].edges():
+        margin = near[0].margins[item, 1 + int(not begins)]
+        at = burst[head.rows[item]], int(not begins)
+        if margin <= CLEARLY:
+            nats[at] = min(nats[at], margin)
     if len(head) < len(pieces):
         _as_in_the_head(nats, problem, {(burst[head.rows[edge[0]]], int(not edge[3])) for edge in edges})
     return nats
