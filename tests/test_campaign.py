@@ -182,6 +182,22 @@ def test_other_options_have_a_place_of_their_own(runs: Path, tmp_path: Path) -> 
     assert before.items() <= written(out).items()
 
 
+def test_the_nic_of_bare_captures_is_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message of a report that cannot tell names an option, which report and campaign have."""
+    capture, out = str(REPOSITORY / "fixtures/traces/blue33_seq6/bus.vcd.gz"), str(tmp_path / "out")
+    assert main(["report", capture, "--json"]) == 3
+    assert "say it with --grant NAME=GNT4#" in capsys.readouterr().err
+    assert main(["report", capture, "--json", "--grant", "nic=GNT1#"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert main(["campaign", "one", capture, "-o", out]) == 3
+    assert "say it with --grant" in capsys.readouterr().err
+    assert main(["campaign", "one", capture, "-o", out, "--grant", "nic=GNT1#"]) == 0
+    results = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("results/*/*.json")]
+    assert results == [alone | {"run": results[0]["run"]}]
+    assert main(["campaign", "retry", out, "--workers", "1"]) == 0
+    assert "1 done, 1 failed" in capsys.readouterr().out
+
+
 def test_failures_keep_their_reason_until_retry(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     capture = runs / "b" / "bus.sr"
