@@ -255,9 +255,9 @@ PAGE = """# The network half against known truth
 {pulls}
 
 What is looked for, in how many of {seeds} it was found: of what is there {least_right} are required, of what is not
-{most_wrong} allowed (tests at 1 %). Cells: sizes 64 to 1500 in steps of a byte, sigma 0.05 µs, {step} µs a cell; {headed}
-where they begin with a header, any of 1 to 63 bytes, which at {step} is just too little to be found so often. Jumps:
-sizes in steps of 40 bytes, half a µs.
+{most_wrong} allowed (tests at 1 %). Cells: sizes 64 to 1500 in steps of a byte, sigma 0.05 µs, {step} µs a cell;
+{headed} where they begin with a header, any of 1 to 63 bytes, which at {step} is just too little to be found so often.
+Jumps: sizes in steps of 40 bytes, half a µs.
 
 | looked for | found |
 |---|---|
