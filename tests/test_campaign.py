@@ -10,8 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +30,8 @@ from idle_captures import repeat
 
 import pcitrace
 from pcitrace.campaign import Campaign, CampaignError, Limits, Options, cluster, forks, supervise
+from pcitrace.campaign.layout import Destination
+from pcitrace.campaign.storage import Store
 from pcitrace.campaign.supervise import Task
 from pcitrace.cli import main
 from pcitrace.windowed import QUIET_US
@@ -100,42 +104,69 @@ def test_what_is_done_is_not_done_again_and_what_changed_is(runs: Path, tmp_path
 
 
 def test_two_campaigns_at_once_do_each_run_once(base: Path, tmp_path: Path) -> None:
-    """Who comes to a run that the other is at waits for its result; both are told the same, and the table is whole."""
+    """Who comes to a run that the other is at does others first: they share the work, and both are told the same."""
     runs, out = tmp_path / "runs", tmp_path / "out"
-    for name in "abcdef":
+    for name in "abcdefgh":
         shutil.copytree(base, runs / name)
         text = (base / "run.toml").read_text()
         (runs / name / "run.toml").write_text(text.replace('title = "', f'title = "{name} ', 1))
     program = (
-        "import sys, pcitrace.campaign as c, pcitrace.campaign.work as w\n"
+        "import os, sys, pcitrace.campaign as c, pcitrace.campaign.work as w\n"
         "real = w.supervise.run\n"
         "def counted(task, alive):\n"
-        f"    open({str(tmp_path / 'begun')!r}, 'a').write(task.url + '\\n')\n"
+        f"    open({str(tmp_path / 'begun')!r}, 'a').write(f'{{task.url}} {{os.getpid()}}\\n')\n"
         "    return real(task, alive)\n"
         "w.supervise.run = counted\n"
         "print(sorted((one['run'], one['state'], one['key']) for one in c.Campaign(sys.argv[1], sys.argv[2]).one()))\n"
     )
     first = subprocess.Popen([sys.executable, "-c", program, runs, out], stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not list(out.glob("leases/*/*.json")) and time.monotonic() < deadline:
+    while not list(out.glob("leases/*/*/*.json")) and time.monotonic() < deadline:
         time.sleep(0.02)
     second = subprocess.run([sys.executable, "-c", program, runs, out], capture_output=True, text=True, timeout=120)
     told = first.communicate(timeout=120)[0]
     assert second.returncode == first.returncode == 0, second.stderr
     assert second.stdout == told
-    assert told.count("'done'") == 6
-    begun = (tmp_path / "begun").read_text().splitlines()
-    assert sorted(Path(one).name for one in begun) == list("abcdef")
+    assert told.count("'done'") == 8
+    begun = [line.split() for line in (tmp_path / "begun").read_text().splitlines()]
+    assert sorted(Path(one).name for one, _ in begun) == list("abcdefgh")
+    assert len({pid for _, pid in begun}) == 2
     table = pd.read_parquet(out / "status")
-    assert sorted(Path(one).name for one in table["run"]) == list("abcdef")
-    assert not list(out.glob("leases/*/*.json"))
+    assert sorted(Path(one).name for one in table["run"]) == list("abcdefgh")
+    assert not list(out.glob("leases/*/*/*.json"))
+
+
+def test_of_many_who_take_a_run_at_once_one_has_it(tmp_path: Path) -> None:
+    """Where nobody was at it, where the time of another's lease is over, and where that one is released meanwhile."""
+    place = Destination(Store(str(tmp_path)), "by")
+    for number in range(10):
+        for seconds in (None, -1.0):
+            run = f"run{number}{seconds}"
+            old = None if seconds is None else place.take(run, seconds, "dead")
+            together = threading.Barrier(8)
+
+            def one(campaign: str, run: str = run, together: threading.Barrier = together) -> str | None:
+                together.wait()
+                return place.take(run, 60.0, campaign)
+
+            with ThreadPoolExecutor(8) as pool:
+                won = [lease for lease in pool.map(one, map(str, range(8))) if lease is not None]
+            assert len(won) == 1
+            assert place.leases() >= {run}
+            assert place.take(run, 60.0, "another") is None
+            if old is not None:
+                place.release(old)
+                assert place.take(run, 60.0, "another") is None
+            place.release(won[0])
+            assert run not in place.leases()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_run_that_another_campaign_left_is_done_when_its_lease_ends(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     campaign = Campaign(runs / "a", out)
     [(place, source)] = campaign.places()
-    place.lease(source.id, 2.0, "another")
+    assert place.take(source.id, 2.0, "another")
     ends = time.time() + 2.0
     [status] = campaign.one()
     assert status["state"] == "done"
@@ -149,6 +180,22 @@ def test_other_options_have_a_place_of_their_own(runs: Path, tmp_path: Path) -> 
     Campaign(runs / "a", out, options=Options(recover_clock=True)).one()
     assert len(written(out)) == 2
     assert before.items() <= written(out).items()
+
+
+def test_the_nic_of_bare_captures_is_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message of a report that cannot tell names an option, which report and campaign have."""
+    capture, out = str(REPOSITORY / "fixtures/traces/blue33_seq6/bus.vcd.gz"), str(tmp_path / "out")
+    assert main(["report", capture, "--json"]) == 3
+    assert "say it with --grant NAME=GNT4#" in capsys.readouterr().err
+    assert main(["report", capture, "--json", "--grant", "nic=GNT1#"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert main(["campaign", "one", capture, "-o", out]) == 3
+    assert "say it with --grant" in capsys.readouterr().err
+    assert main(["campaign", "one", capture, "-o", out, "--grant", "nic=GNT1#"]) == 0
+    results = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("results/*/*.json")]
+    assert results == [alone | {"run": results[0]["run"]}]
+    assert main(["campaign", "retry", out, "--workers", "1"]) == 0
+    assert "1 done, 1 failed" in capsys.readouterr().out
 
 
 def test_failures_keep_their_reason_until_retry(runs: Path, tmp_path: Path) -> None:
@@ -482,7 +529,7 @@ def test_a_long_run_is_analysed_by_all_workers_and_the_others_meanwhile(
     assert [one["state"] for one in campaign.run(workers=1)["runs"]] == ["done"] * 3
 
 
-def test_long_runs_are_left_to_the_cluster_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_are_left_to_the_cluster_one_by_one_and_taken_ones_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool | str]] = []
 
     class Client:
@@ -490,13 +537,16 @@ def test_long_runs_are_left_to_the_cluster_one_by_one(monkeypatch: pytest.Monkey
 
         def submit(self, function: Callable[..., Any], task: Task, destination: str, key: str, pure: bool) -> Any:
             asked.append((task.url, task.together))
-            long = task.together is True and task.url != "short"
-            status = {"run": task.url, "state": "long" if long else "done"}
+            long = task.together is True and task.url in ("one", "two")
+            state = "taken" if task.url == "elsewhere" and not task.patient else "long" if long else "done"
+            status = {"run": task.url, "state": state}
             future = SimpleNamespace(key=key, status="finished", result=lambda timeout: status, release=lambda: None)
             future.add_done_callback = lambda call: call(future)
             return future
 
-    tasks = [Task(url, "1", None, Options(), Limits()) for url in ("one", "short", "two")]
-    assert [one["run"] for one in cluster.gather(Client(), tasks, "out")] == ["short", "one", "two"]
-    assert asked[:3] == [("one", True), ("short", True), ("two", True)]
-    assert asked[3:] == [("one", "tcp://head:8786"), ("two", "tcp://head:8786")]
+    tasks = [Task(url, "1", None, Options(), Limits()) for url in ("one", "elsewhere", "short", "two")]
+    done = [one["run"] for one in cluster.gather(Client(), tasks, "out")]
+    assert done == ["short", "one", "elsewhere", "two"]
+    assert asked[:4] == [("one", True), ("elsewhere", True), ("short", True), ("two", True)]
+    # what another campaign is at is asked for again when all else is begun
+    assert asked[4:] == [("one", "tcp://head:8786"), ("elsewhere", True), ("two", "tcp://head:8786")]

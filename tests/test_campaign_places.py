@@ -21,6 +21,7 @@ from moto.server import ThreadedMotoServer
 import pcitrace
 from pcitrace.campaign import Campaign, CampaignError, Limits, forks, numbers
 from pcitrace.campaign.errors import DestinationError
+from pcitrace.campaign.layout import Destination
 from pcitrace.campaign.storage import Store
 from pcitrace.cli import main
 
@@ -153,6 +154,21 @@ def test_from_a_google_bucket_to_a_google_bucket(run: Path, google: str) -> None
     cards = dict.fromkeys(described["hosts"], "acenic")
     alone = numbers.table(first["run"], results, found.network.as_dict(), described, cards)
     assert pq.read_table(io.BytesIO(part)).equals(alone)
+
+
+def test_a_bucket_creates_what_is_not_there_yet(bucket: str) -> None:
+    """A storage that cannot rename puts on condition that nothing is there: a lease is one campaign's."""
+    store = Store(f"{bucket}/created")
+    assert [store.create("one", content) for content in (b"1", b"2")] == [True, False]
+    assert store.read("one") == b"1"
+    here, there = Destination(store, "by"), Destination(Store(f"{bucket}/created"), "by")
+    lease = here.take("run", -1.0, "dead")
+    assert lease is not None
+    taken = there.take("run", 60.0, "a")
+    assert taken is not None
+    assert (here.take("run", 60.0, "b"), here.leases()) == (None, {"run"})
+    there.release(taken)
+    assert store.read(lease) is None
 
 
 def test_the_scratch_has_a_bound(bucket: str, tmp_path: Path) -> None:

@@ -226,6 +226,20 @@ def test_five_pings_tell_no_latency_six_do(tmp_path: Path) -> None:
     assert found.value == pytest.approx(45, abs=0.5)
 
 
+@pytest.mark.parametrize("end", ["0.117/0.123", "0.117/0.123/0.006"])
+def test_pings_of_busybox_and_bsd_are_read(end: str, tmp_path: Path) -> None:
+    lines = [f"64 bytes from 10.0.0.2: seq={n} ttl=64 time=0.1{n}0 ms" for n in range(7)]
+    total = "7 packets transmitted, 7 packets received, +1 duplicates, 0% packet loss"
+    text = "\n".join(["PING 10.0.0.2 (10.0.0.2): 56 data bytes", *lines, "", total, f"round-trip = 0.1/{end} ms", ""])
+    (tmp_path / "ping.txt").write_text(text)
+    found = network.of_paths([tmp_path / "ping.txt"])["ping"].parameters
+    assert [found[name].value for name in ("sent", "received", "lost", "duplicated")] == [7, 7, 0, 1]
+    assert found["latency_us"].value == pytest.approx(130)
+    (tmp_path / "cut.txt").write_text("\n".join(text.splitlines()[:5]))
+    with pytest.raises(ConfigurationError, match="lacks its statistics"):
+        network.of_paths([tmp_path / "cut.txt"])
+
+
 @pytest.mark.parametrize("file", sorted(path.name for path in OUTPUTS.iterdir()))
 def test_cut_output_is_an_error_with_the_file(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content = (OUTPUTS / file).read_bytes()

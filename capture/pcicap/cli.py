@@ -103,6 +103,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--tool", choices=tools, default=tools[0], help="which program")
         command.add_argument("--values", default="", metavar="V,...", help="one call for each; {} in options is it")
         command.add_argument("--max-seconds", type=float, default=60.0, help="for each call")
+        command.add_argument(
+            "--interface", metavar="NAME", help="by which the other end is reached; default: its route"
+        )
+        command.add_argument(
+            "--serving", metavar="MAC", help="where framegen serve runs at the other end: its state is kept, too"
+        )
         command.set_defaults(run=_drive)
 
     command = commands.add_parser("recover", help="make a run folder of one whose recording was killed")
@@ -195,6 +201,9 @@ def _describe(plan: Plan) -> list[str]:
     if plan.test and plan.steering:
         command = " ".join(plan.test.arguments())
         lines.append(f"frames: {command} from {plan.steering.interface} to {', '.join(plan.peers)}")
+        if plan.pause:
+            words = f"{plan.pause.seconds:g} s, {plan.pause.after_ms:g} ms after the first frame"
+            lines.append(f"pause: {plan.steering.interface} for {words}")
     else:
         lines.append("frames: none")
     return lines
@@ -236,7 +245,8 @@ def _devices(options: argparse.Namespace) -> int:
 
 def _drive(options: argparse.Namespace) -> int:
     values = tuple(filter(None, options.values.split(",")))
-    plan = Drive(options.tool, options.peer, options.rest, values, options.max_seconds)
+    where = (options.interface, options.serving)
+    plan = Drive(options.tool, options.peer, options.rest, values, options.max_seconds, *where)
     reason = drive(plan, options.output)
     if reason is None:
         print(f"{options.output}: complete")

@@ -26,6 +26,11 @@ UDP_HEADER_BYTES = 28
 _TEST_KEYS = ("kind", "sizes", "count", "seconds", "spacing_us", "arrivals", "seed", "burst", "request_bytes")
 
 
+def nic_name(host: HostPlan) -> str | None:
+    """What run.toml calls the NIC profile of a host: a name, or the copy in the folder."""
+    return f"nics/{host.name}.toml" if isinstance(host.nic, Path) else host.nic
+
+
 def capture_file(name: str) -> str:
     """Where in the folder the capture of an analyser is."""
     return f"captures/{name}.sr"
@@ -140,10 +145,7 @@ def add_frames(run: dict[str, Any], folder: Path, plan: Plan, tests: Together) -
     steering = plan.steering
     assert steering
     others = list(plan.nodes[1:])
-    run["frame_logs"] = runfolder.frame_logs(folder, plan.nodes)
-    run["clock_exchanges"] = runfolder.clock_exchanges(folder, plan.nodes)
-    if (folder / "frames/summary.json").is_file():
-        run["frame_summary"] = "frames/summary.json"
+    run |= runfolder.frame_tables(folder, plan.nodes)
     if framegen.summary is None:
         return
     if latency.write(folder / "latency.csv", framegen.summary) and run["origin"] == "captured":
@@ -223,7 +225,7 @@ def _host(host: HostPlan, lines: Collection[str], replayed: Mapping[str, Any]) -
         "bus": bus if recorded else None,
         "clock_mhz": host.clock_mhz or source.get("clock_mhz"),
         "width": host.width or source.get("width"),
-        "nic": host.nic or source.get("nic"),
+        "nic": nic_name(host) or source.get("nic"),
         "interface": host.interface,
         **_addressed(host.mac),
     }

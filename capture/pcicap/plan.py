@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import difflib
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,12 +16,16 @@ from pcicap.analysers.base import AnalyserSpec
 from pcicap.companions import CompanionPlan, check_names, read_companion
 from pcicap.errors import PlanError, raise_all
 from pcicap.fields import Fields
+from pcicap.pausing import PausePlan, read_pause
 from pcicap.plan_analysers import AnalyserPlan, read_analyser
 from pcicap.plan_frames import FrameTest, check_host_address, is_ipv4, read_test
 from pcicap.plan_path import read_path
 
 _Part = TypeVar("_Part")
 _Read = TypeVar("_Read")
+
+NICS = ("acenic", "generic", "i8254x", "i82558", "sk9843")
+"""NIC profiles that come with pcitrace (a test holds the two lists equal); any other is a file."""
 
 _MINIMUM = ("CLK", "FRAME#", "IRDY#", "TRDY#")
 
@@ -41,8 +46,8 @@ class HostPlan:
         Nominal PCI clock.
     width : int or None
         Bits of the bus.
-    nic : str or None
-        NIC profile.
+    nic : str or Path or None
+        NIC profile: one of `NICS`, or a file.
     interface : str or None
         Interface on *this* machine; the host that has one steers the test.
     mac : str or None
@@ -56,7 +61,7 @@ class HostPlan:
     bus: str
     clock_mhz: float | None
     width: int | None
-    nic: str | None
+    nic: str | Path | None
     interface: str | None
     mac: str | None
     wiring: Mapping[str, Any]
@@ -92,6 +97,8 @@ class Plan:
         None records without sending.
     companions : tuple of CompanionPlan
         Tests that are under way at the same time.
+    pause : PausePlan or None
+        PAUSE frames that are sent meanwhile.
     sweep : Sweep or None
         What varies.
     sync_line : str or None
@@ -108,6 +115,7 @@ class Plan:
     path: Mapping[str, Any]
     test: FrameTest | None
     companions: tuple[CompanionPlan, ...]
+    pause: PausePlan | None
     sweep: Sweep | None
     sync_line: str | None
     warnings: tuple[str, ...]
@@ -225,26 +233,29 @@ def _check(values: Mapping[str, Any], text: str, folder: Path) -> Plan:
     for index, name in enumerate(names):
         if name in names[:index]:
             fields.refuse(f"analysers[{index}].name", f"{name!r} is taken", "give every analyser a name of its own")
-    hosts = _each(faults, fields.named_tables("hosts"), lambda one: _host(one[1], one[0], names))
+    hosts = _each(faults, fields.named_tables("hosts"), lambda one: _host(one[1], one[0], names, folder))
     link: dict[str, Any] = {}
-    test = sweep = sync_line = None
+    test = sweep = pause = sync_line = None
     with _section(faults):
         link = _link(fields.table("link")) if fields.has("link") else {}
     with _section(faults):
         test = read_test(fields.table("test"), folder) if fields.has("test") else None
     with _section(faults):
         sweep = _sweep(fields.table("sweep")) if fields.has("sweep") else None
+    with _section(faults):
+        pause = read_pause(fields.table("pause")) if fields.has("pause") else None
     path = read_path(fields.table("path")) if fields.has("path") else {}
     tables = enumerate(fields.tables("companions"))
     companions = tuple(_each(faults, tables, lambda one: read_companion(one[1], one[0], folder)))
     with _section(faults):
         sync_line = _sync_line(fields.table("sync"), tuple(analysers)) if fields.has("sync") else None
     fields.end()
-    plan = Plan(text, title, tuple(analysers), tuple(hosts), link, path, test, companions, sweep, sync_line, ())
+    plan = Plan(text, title, tuple(analysers), tuple(hosts), link, path, test, companions, pause, sweep, sync_line, ())
     if not faults:
         with _section(faults):
             _check_ends(plan)
             check_names(companions)
+            _check_pause(plan)
     if faults:
         raise_all(faults)
     warnings = [warning for host in hosts for warning in _check_bus(host, plan.analysers)]
@@ -273,7 +284,7 @@ def _section(faults: list[PlanError]) -> Iterator[None]:
             faults.append(error)
 
 
-def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
+def _host(fields: Fields, name: str, analysers: list[str], folder: Path) -> HostPlan:
     analyser = None
     if fields.has("analyser"):
         chosen = fields.choice("analyser", analysers)
@@ -294,7 +305,7 @@ def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
         bus=fields.text("bus", name),
         clock_mhz=fields.number("clock_mhz") if fields.has("clock_mhz") else None,
         width=width,
-        nic=fields.text("nic") if fields.has("nic") else None,
+        nic=_nic(fields, folder) if fields.has("nic") else None,
         interface=fields.text("interface") if fields.has("interface") else None,
         mac=mac,
         wiring=fields.strings("wiring"),
@@ -303,6 +314,19 @@ def _host(fields: Fields, name: str, analysers: list[str]) -> HostPlan:
     if host.interface and host.mac:
         fields.refuse("mac", "given beside interface", "interface names the host that steers, mac the one it talks to")
     return host
+
+
+def _nic(fields: Fields, folder: Path) -> str | Path:
+    """A profile that pcitrace has, or a file, which is copied into the run folder."""
+    name = fields.text("nic")
+    if name in NICS:
+        return name
+    file = (folder / name).resolve()
+    if not file.is_file():
+        near = difflib.get_close_matches(name, NICS, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"write one of {', '.join(NICS)}, or the path of a profile"
+        fields.refuse("nic", f"{name!r} is neither a NIC profile of pcitrace nor a file", remedy)
+    return file
 
 
 def _link(fields: Fields) -> dict[str, Any]:
@@ -372,6 +396,22 @@ def _check_ends(plan: Plan) -> None:
         if host.mac is not None and is_ipv4(host.mac) != udp:
             found, remedy = ("mac", "address, such as 10.0.0.2") if udp else ("address", "mac, or [test] udp = true")
             raise PlanError(f"hosts.{host.name}.{found}", "does not go with how frames are sent", f"give {remedy}")
+
+
+def _check_pause(plan: Plan) -> None:
+    """PAUSE frames hold what comes here."""
+    if plan.pause is None:
+        return
+    if plan.test is None:
+        raise PlanError("pause", "beside no test", "describe the frames that are held, under [test]")
+    if plan.test.kind in ("stream", "max-rate", "background") and plan.test.options.get("direction") not in (
+        "from-peer",
+        "both",
+    ):
+        raise PlanError("pause", "holds no frame of a stream that goes to the peer", 'write direction = "from-peer"')
+    if (last := plan.pause.after_ms / 1e3 + plan.pause.seconds) > plan.test.max_seconds:
+        most = plan.test.max_seconds
+        raise PlanError("pause.seconds", f"ends {last:g} s after the first frame", f"test.max_seconds is {most:g}")
 
 
 def _check_bus(host: HostPlan, analysers: tuple[AnalyserPlan, ...]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,9 +13,10 @@ from pcicap.analysers.base import Analyser, OpenWriter, Outcome, Settings
 from pcicap.analysers.replay import ReplayAnalyser, ask_replay
 from pcicap.analysers.sigrok import SigrokAnalyser
 from pcicap.companions import Together
-from pcicap.errors import AnalyserError, PcicapError, RunFolderError
+from pcicap.errors import AnalyserError, FrameError, PcicapError, RunFolderError
 from pcicap.framegen import Framegen
 from pcicap.interruption import interruptible
+from pcicap.pausing import Pausing
 from pcicap.plan import Plan
 from pcicap.plan_analysers import AnalyserPlan
 from pcicap.progress import Progress, count
@@ -64,12 +66,14 @@ class _Recording:
         self._analysers = [_analyser(entry) for entry in plan.analysers]
         self._settings: list[Settings] = []
         self._framegen: Together | None = None
+        self._pausing: Pausing | None = None
 
     def run(self, target: Path, check: Callable[[], None], sweep: Mapping[str, Any] | None) -> str | None:
         facts = self._configure(check)
         folder = RunFolder(target, self._plan.text)
         try:
             run = describe.run_toml(self._plan, list(zip(self._analysers, self._settings, facts, strict=True)), sweep)
+            self._copy_profiles(folder.path)
             folder.begin(run)
             self._meet_peers(folder.path, check)
         except BaseException:
@@ -91,8 +95,17 @@ class _Recording:
         self._progress.step(f"{target}: {samples}{', complete' if reason is None else ', incomplete: ' + reason}")
         return reason
 
+    def _copy_profiles(self, folder: Path) -> None:
+        for host in self._plan.hosts:
+            if isinstance(host.nic, Path):
+                copy = folder / str(describe.nic_name(host))
+                copy.parent.mkdir(exist_ok=True)
+                shutil.copyfile(host.nic, copy)
+
     def close(self) -> None:
         """End what may still run."""
+        if self._pausing:
+            self._pausing.stop()
         if self._framegen:
             self._framegen.stop()
         for analyser in self._analysers:
@@ -130,6 +143,9 @@ class _Recording:
             for one in plan.companions
         ]
         self._framegen = Together(own, beside)
+        if plan.pause:
+            lifted = ["--allow-default-route"] if "default-route" in plan.test.allow else []
+            self._pausing = Pausing(plan.pause, here, lifted, folder)
         self._framegen.start()
         self._framegen.wait_ready(check)
         self._progress.step("peers met, clocks compared")
@@ -161,7 +177,11 @@ class _Recording:
         if self._framegen is None:
             return
         self._framegen.go()
+        if self._pausing:
+            self._pausing.go()
         self._framegen.wait_sent(lambda: self._watch(check))
+        if self._pausing and (reason := self._pausing.reason()):
+            raise FrameError(reason)
         self._progress.step("frames sent")
 
     def _end_captures(self, check: Callable[[], None]) -> None:
@@ -199,12 +219,16 @@ class _Recording:
                 self._progress.step(problem)
         if self._framegen:
             describe.add_frames(run, folder, self._plan, self._framegen)
+            if self._pausing and self._plan.steering:
+                run["pauses"] = self._pausing.entries(self._plan.steering.name)
             if (self._framegen.own.summary or {}).get("suspect"):
                 self._progress.step("the times of the frames are suspect: summary.json says why, point by point")
 
     def _watch(self, check: Callable[[], None]) -> None:
         """Called while frames pass: signals, dead analysers, progress."""
         check()
+        if self._pausing:
+            self._pausing.look()
         for analyser in self._analysers:
             if not analyser.running() and (reason := analyser.wait().reason):
                 raise AnalyserError(f"{analyser.spec.name}: {reason}")

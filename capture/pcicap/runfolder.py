@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ KILLED = "pcicap was killed before the recording ended"
 _RESERVE_BYTES = 1 << 20
 _FRAME_LOG = re.compile(r"p(\d+)-node(\d+)-(sent|received)\.npy")
 _CLOCK = re.compile(r"node(\d+)-clock\.npy")
+_STATE = re.compile(r"node(\d+)-(before|after)\.json")
 
 
 class RunFolder:
@@ -121,8 +122,8 @@ def close(path: Path, target: Path, run: Mapping[str, Any]) -> None:
     _sync_folder(target.parent)
 
 
-def frame_logs(path: Path, hosts: Sequence[str]) -> list[dict[str, Any]]:
-    """``[[frame_logs]]`` of the logs that framegen left in the folder.
+def frame_tables(path: Path, hosts: Sequence[str]) -> dict[str, Any]:
+    """The tables of run.toml about what framegen left in ``frames``.
 
     Parameters
     ----------
@@ -130,23 +131,40 @@ def frame_logs(path: Path, hosts: Sequence[str]) -> list[dict[str, Any]]:
         Run folder.
     hosts : sequence of str
         Name of node 0, 1, ...; what is of further nodes is left out.
+
+    Returns
+    -------
+    dict
+        ``frame_logs``, ``clock_exchanges``; ``host_states``, ``histograms`` and ``frame_summary`` where there are such.
     """
-    found = ((file, _FRAME_LOG.fullmatch(file.name)) for file in sorted((path / "frames").glob("*.npy")))
-    return [
-        {"file": f"frames/{file.name}", "host": hosts[int(match[2])], "kind": match[3], "point": int(match[1])}
-        for file, match in found
-        if match and int(match[2]) < len(hosts)
-    ]
+    frames = path / "frames"
+    files = [file.name for file in sorted(frames.glob("*"))]
 
+    def matches(pattern: re.Pattern[str], node: int) -> Iterator[tuple[str, re.Match[str]]]:
+        found = ((f"frames/{name}", pattern.fullmatch(name)) for name in files)
+        return ((name, match) for name, match in found if match and int(match[node]) < len(hosts))
 
-def clock_exchanges(path: Path, hosts: Sequence[str]) -> list[dict[str, str]]:
-    """``[[clock_exchanges]]`` of the raw exchanges that framegen left in the folder; `hosts` as for `frame_logs`."""
-    found = ((file, _CLOCK.fullmatch(file.name)) for file in sorted((path / "frames").glob("*.npy")))
-    return [
-        {"file": f"frames/{file.name}", "host": hosts[int(match[1])], "reference": hosts[0]}
-        for file, match in found
-        if match and int(match[1]) < len(hosts)
-    ]
+    tables: dict[str, Any] = {
+        "frame_logs": [
+            {"file": name, "host": hosts[int(match[2])], "kind": match[3], "point": int(match[1])}
+            for name, match in matches(_FRAME_LOG, 2)
+        ],
+        "clock_exchanges": [
+            {"file": name, "host": hosts[int(match[1])], "reference": hosts[0]} for name, match in matches(_CLOCK, 1)
+        ],
+    }
+    states: dict[str, dict[str, str]] = {}
+    for name, match in matches(_STATE, 1):
+        states.setdefault(hosts[int(match[1])], {})[match[2]] = name
+    if states:
+        tables["host_states"] = [{"host": host, **ends} for host, ends in states.items()]
+    with contextlib.suppress(OSError, ValueError):
+        told = tomllib.loads((frames / "run.toml").read_text(encoding="utf-8"))
+        if histograms := told.get("histograms"):
+            tables["histograms"] = [{**entry, "file": f"frames/{entry['file']}"} for entry in histograms]
+    if "summary.json" in files:
+        tables["frame_summary"] = "frames/summary.json"
+    return tables
 
 
 def sha256(path: Path) -> str:
@@ -190,10 +208,7 @@ def recover(path: Path) -> Path | None:
     for capture in run.get("captures", ()):
         _recover_capture(path / capture["file"], capture)
     hosts = [name for name, _ in sorted(run["hosts"].items(), key=lambda item: item[1].get("node", len(run["hosts"])))]
-    run["frame_logs"] = frame_logs(path, hosts)
-    run["clock_exchanges"] = clock_exchanges(path, hosts)
-    if (path / "frames/summary.json").is_file():
-        run["frame_summary"] = "frames/summary.json"
+    run |= frame_tables(path, hosts)
     close(path, target, run)
     return target
 

@@ -17,6 +17,7 @@ from typing import Any
 from pcicap import children, runfolder, tomlfile
 from pcicap.errors import FrameError, RunFolderError
 from pcicap.hostfacts import host_facts, versions
+from pcicap.hoststates import HostStates, interface_to
 from pcicap.interruption import InterruptionError, interruptible
 
 _TICK_S = 0.05
@@ -66,6 +67,10 @@ class Drive:
         One call for each; empty: one call.
     max_seconds : float
         A call that takes longer is ended.
+    interface : str or None
+        By which this host reaches the other; None: as its routes say.
+    serving : str or None
+        Address of the other host's interface where ``framegen serve`` runs: its state is asked for, too.
     """
 
     tool: str
@@ -73,6 +78,8 @@ class Drive:
     options: tuple[str, ...]
     values: tuple[str, ...]
     max_seconds: float
+    interface: str | None = None
+    serving: str | None = None
 
 
 def drive(plan: Drive, target: Path) -> str | None:
@@ -86,7 +93,7 @@ def drive(plan: Drive, target: Path) -> str | None:
     Raises
     ------
     FrameError
-        The tool is not installed.
+        The tool is not installed, or the hosts' state cannot be asked for.
     RunFolderError
         The folder exists.
     """
@@ -95,19 +102,30 @@ def drive(plan: Drive, target: Path) -> str | None:
         raise FrameError(f"{tool.program}: not installed; install it, on the other host as well")
     if target.exists():
         raise RunFolderError(f"{target}: exists; choose another name, a recording is never written over")
+    interface = plan.interface or interface_to(plan.peer)
     path = runfolder.partial(target)
     try:
         path.mkdir(parents=True)
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be made ({error.strerror}); choose another place") from None
+    states = HostStates(interface, plan.serving, ("here", "peer"), path)
+    try:
+        states.ask("before")
+    except BaseException:
+        shutil.rmtree(path)  # nothing was measured yet
+        raise
     kind = "ping" if plan.tool in PINGS else "tcp"
     run: dict[str, Any] = {
         "format": runfolder.FORMAT,
         "origin": "captured",
         "created": runfolder.now(),
         "versions": versions(),
-        "hosts": {"here": {"facts": host_facts(None)}, "peer": {"facts": {"address": plan.peer}}},
+        "hosts": {
+            "here": {"interface": interface, "facts": host_facts(interface)},
+            "peer": {"facts": {"address": plan.peer}},
+        },
         "test": {"kind": kind, "transport": PINGS.get(plan.tool, "tcp")},
+        "host_states": states.entries,
         "tool_outputs": [],
     }
     reason = None
@@ -119,6 +137,10 @@ def drive(plan: Drive, target: Path) -> str | None:
             reason = reason or failed
             if _ended_by(check):
                 break
+        try:
+            states.ask("after")
+        except FrameError as error:
+            reason = reason or str(error)
         runfolder.close(path, target, {**run, "complete": reason is None, "reason": reason})
     return reason
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pcitrace import analysed
+from pcitrace import analysed, granted
 from pcitrace.campaign.errors import CampaignError
 from pcitrace.campaign.inputs import Inputs
 from pcitrace.campaign.options import Options
@@ -23,7 +23,9 @@ def opened(inputs: Inputs, options: Options, scratch: Path) -> AnalysedRun:
     if options.wiring is not None and not inputs.run:
         wiring = scratch / "wiring.toml"
         wiring.write_text(options.wiring)
-    return analysed.open(inputs.path, wiring=wiring, threads=1, **options.opening())
+    run = analysed.open(inputs.path, wiring=wiring, threads=1, **options.opening())
+    granted.settle(run, options.grants)
+    return run
 
 
 def is_long(run: AnalysedRun, samples: float) -> bool:

@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pcitrace
@@ -144,8 +144,13 @@ class Campaign:
         from pcitrace.campaign import work
 
         self._begin()
-        each = [(part, source) for part in self._parts for source in part.found]
-        return [work.one(self._task(part, source, scratch), self.store.url) for part, source in each]
+        tasks = [self._task(part, source, scratch) for part in self._parts for source in part.found]
+        found = [work.one(replace(task, patient=False), self.store.url) for task in tasks]
+        # What another campaign was at is waited for when there is nothing else to do.
+        return [
+            work.one(task, self.store.url) if status["state"] == "taken" else status
+            for task, status in zip(tasks, found, strict=True)
+        ]
 
     def retry(self) -> list[str]:
         """Make what failed pending again; return the places of these runs. ``run`` does them."""

@@ -30,7 +30,8 @@ def dask_setup(worker: object) -> None:
 def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[dict[str, Any]]:
     """Have runs analysed and yield the status of each as it comes.
 
-    A worker that finds a long one gives it back: all do it together then, one such run after the other.
+    A worker that finds a long one gives it back: all do it together then, one such run after the other. One that
+    another campaign is at is given back, too, and waited for when there is nothing else to do.
 
     Raises
     ------
@@ -42,15 +43,18 @@ def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[
 
     def submit(task: Task) -> None:
         by = task.options.by(task.version)
-        name = f"pcitrace-{Source(task.url).id}-{by}-{client.id}{'-long' * (task.together is not True)}"
+        again = "-long" * (task.together is not True) + "-late" * task.patient
+        name = f"pcitrace-{Source(task.url).id}-{by}-{client.id}{again}"
         future = client.submit(work.one, task, destination, key=name, pure=False)
         futures[future.key] = task
         future.add_done_callback(ended.put)
 
     for task in tasks:
-        submit(replace(task, together=True))
+        submit(replace(task, together=True, patient=False))
     left, away = len(tasks), 0.0
+    first = len(tasks)
     long: list[Task] = []
+    taken: list[Task] = []
     while left:
         try:
             future = ended.get(timeout=1.0)
@@ -64,8 +68,16 @@ def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[
         task = futures[future.key]
         status = _result(future, task, destination)
         future.release()
+        first -= not task.patient
+        if status["state"] == "taken":
+            taken.append(replace(task, patient=True))
+        if first == 0:
+            while taken:
+                submit(taken.pop())
+        if status["state"] == "taken":
+            continue
         if status["state"] == "long":
-            long.append(replace(task, together=client.scheduler.address))
+            long.append(replace(task, together=client.scheduler.address, patient=True))
             if len(long) == 1:
                 submit(long[0])
             continue

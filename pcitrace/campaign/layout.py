@@ -6,7 +6,7 @@
     results/BY/ID.json                                       what `pcitrace report --json` prints
     pages/BY/ID.html                                         the report of the run, where asked for
     markers/BY/ID.json                                       written last: this run's work is over
-    leases/BY/ID.json                                        somebody is at it
+    leases/BY/ID/N.json                                      somebody is at it; of several the highest N counts
 
 BY is version and options, so that results of different options never replace each other.
 """
@@ -65,26 +65,43 @@ class Destination:
         """Return all of them, by run."""
         return _by_run(self.store.read_all(f"markers/{self.by}"))
 
-    def leases(self) -> dict[str, dict[str, Any]]:
+    def leases(self) -> set[str]:
         """Return runs that somebody is at now."""
-        now = time.time()
-        return {
-            run: one for run, one in _by_run(self.store.read_all(f"leases/{self.by}")).items() if one["until"] > now
+        now, found = time.time(), self.store.read_all(f"leases/{self.by}")
+        return {name.split("/")[-2] for name, content in found.items() if json.loads(content)["until"] > now}
+
+    def take(self, run: str, seconds: float, campaign: str) -> str | None:
+        """Say that a campaign is at a run; None if another one is.
+
+        A lease whose time is over is followed by one with the next number, which of several that try it one alone can
+        make: nobody takes away what another has just taken. What this campaign's own worker left when it died is taken
+        over.
+
+        Returns
+        -------
+        str or None
+            Name of the lease, for :meth:`renew` and :meth:`release`.
+        """
+        folder, now = f"leases/{self.by}/{run}", time.time()
+        found = {
+            int(name.rpartition("/")[2].removesuffix(".json")): json.loads(content)
+            for name, content in self.store.read_all(folder).items()
         }
+        last = max(found, default=-1)
+        if found and found[last]["until"] > now and found[last]["campaign"] != campaign:
+            return None
+        name = f"{folder}/{last + 1}.json"
+        return name if self.store.create(name, _lease(seconds, campaign)) else None
 
-    def taken(self, run: str, campaign: str) -> bool:
-        """Return whether another campaign is at a run now."""
-        lease = _json(self.store.read(f"leases/{self.by}/{run}.json"))
-        return lease is not None and lease["until"] > time.time() and lease.get("campaign") != campaign
+    def renew(self, lease: str, seconds: float, campaign: str) -> None:
+        """Say that a campaign is still at a run, for so long."""
+        self.store.write(lease, _lease(seconds, campaign))
 
-    def lease(self, run: str, seconds: float, campaign: str) -> None:
-        """Say that a campaign is at a run, for so long."""
-        told = {"until": time.time() + seconds, "campaign": campaign}
-        self.store.write(f"leases/{self.by}/{run}.json", json.dumps(told).encode())
-
-    def release(self, run: str) -> None:
-        """Take the lease back."""
-        self.store.remove(f"leases/{self.by}/{run}.json")
+    def release(self, lease: str) -> None:
+        """Take a lease back, and those before it."""
+        folder, _, last = lease.rpartition("/")
+        for number in range(int(last.removesuffix(".json")) + 1):
+            self.store.remove(f"{folder}/{number}.json")
 
     def forget(self, run: str) -> None:
         """Take the marker of a failed run away: it is pending again."""
@@ -130,6 +147,10 @@ def campaigns(store: Store) -> list[dict[str, Any]]:
     if not found:
         raise CampaignError(f"{store.url}: no campaign here; `pcitrace campaign run PATTERN -o DEST` begins one")
     return sorted(found, key=lambda one: float(one["created"]))
+
+
+def _lease(seconds: float, campaign: str) -> bytes:
+    return json.dumps({"until": time.time() + seconds, "campaign": campaign}).encode()
 
 
 def _json(content: bytes | None) -> dict[str, Any] | None:

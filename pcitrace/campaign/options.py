@@ -22,6 +22,8 @@ class Options:
         As in :func:`pcitrace.open`.
     recover_clock : bool
         As there.
+    grants : tuple of str
+        Which initiator is the NIC, ``NAME=GNT2#``: of captures without a run folder.
     pages : bool
         Write each run's whole report, too.
     """
@@ -30,6 +32,7 @@ class Options:
     rate_hz: float | None = None
     clock_mhz: float | None = None
     recover_clock: bool = False
+    grants: tuple[str, ...] = ()
     pages: bool = False
 
     def by(self, version: str) -> str:

@@ -8,11 +8,34 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pcitrace.campaign.errors import needs, reaching, writing
 
 __all__ = ["Store"]
+
+
+@contextmanager
+def _beside(path: str, content: bytes) -> Iterator[str]:
+    """Write a file under a name of its own beside a local one; what is left of it goes."""
+    folder, _, file = path.rpartition("/")
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    beside = f"{folder}/.{file}.{uuid.uuid4().hex[:8]}"
+    try:
+        with open(beside, "wb") as out:  # noqa: PTH123
+            out.write(content)
+        yield beside
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(beside)  # noqa: PTH108
+
+
+def _is_there(error: OSError) -> bool:
+    """Whether a store refused a put on condition: S3 says PreconditionFailed, or a conflict while another puts it."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return response.get("Error", {}).get("Code") in ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
 class Store:
@@ -65,16 +88,30 @@ class Store:
             if not self.local:
                 self.fs.pipe_file(path, content)
                 return
-            folder, _, file = path.rpartition("/")
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-            beside = f"{folder}/.{file}.{uuid.uuid4().hex[:8]}"
+            with _beside(path, content) as whole:
+                os.replace(whole, path)  # noqa: PTH105
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file that is not there yet; False if it is: of several that try it at once one alone succeeds.
+
+        A local disk links it, S3 and Google's storage put it on condition that nothing is there. A storage that knows
+        no such condition is asked first, which is not as sure.
+        """
+        with writing(f"{self.url}/{name}"):
+            path = self.path(name)
             try:
-                self.fs.pipe_file(beside, content)
-                os.replace(beside, path)  # noqa: PTH105
-            except BaseException:
-                if os.path.exists(beside):  # noqa: PTH110
-                    os.unlink(beside)  # noqa: PTH108
+                if not self.local:
+                    self.fs.pipe_file(path, content, mode="create")
+                    return True
+                with _beside(path, content) as whole:
+                    os.link(whole, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if _is_there(error):
+                    return False
                 raise
+            return True
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""

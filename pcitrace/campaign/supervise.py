@@ -48,7 +48,9 @@ class Task:
     together : bool or str
         Whether a long run is to be left to all workers; the address of their scheduler, if they are to do it now.
     campaign : str
-        Which campaign does it: another one that comes to the same run waits for this one.
+        Which campaign does it: another one that comes to the same run leaves it to this one.
+    patient : bool
+        Whether to wait for another campaign that is at the run; else the task is given back.
     """
 
     url: str
@@ -59,6 +61,7 @@ class Task:
     scratch: str | None = None
     together: bool | str = False
     campaign: str = ""
+    patient: bool = True
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ def one(task: Task, destination: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        The row of the table ``status``. Of a run that is left to all workers the state is ``long``, and nothing is
-        written.
+        The row of the table ``status``. Of a run that is left to all workers the state is ``long``, of one that
+        another campaign is at, and that is not waited for, ``taken``: nothing is written then.
 
     Raises
     ------
@@ -55,38 +55,45 @@ def one(task: Task, destination: str) -> dict[str, Any]:
     place = Destination(Store(destination), task.options.by(task.version))
     source = Source(task.url)
     mark, trouble = _stamp(source)
-    while True:
-        before = place.marker(source.id)
-        if before is not None and mark is not None and before["stamp"] == mark:
-            return before
-        if not place.taken(source.id, task.campaign):
-            break
+    while (lease := place.take(source.id, LEASE_S, task.campaign)) is None:
+        if not task.patient:
+            return {"state": "taken"}
         time.sleep(LOOK_S)
+    try:
+        return _leased(task, place, source, (mark, trouble), lease)
+    finally:
+        place.release(lease)
+
+
+def _leased(
+    task: Task, place: Destination, source: Source, state: tuple[str | None, str], lease: str
+) -> dict[str, Any]:
+    """Analyse a run that nobody else is at: what another campaign has done meanwhile is there now."""
+    mark, trouble = state
+    before = place.marker(source.id)
+    if before is not None and mark is not None and before["stamp"] == mark:
+        return before
     started = time.time()
     if trouble:
         return _failed(place, task, {"kind": "input", "reason": trouble, "started": started, "stamp": None})
     known = before["key"] if before is not None else None
-    renewed = [0.0]
+    renewed = [time.monotonic()]
 
     def alive() -> None:
         if time.monotonic() - renewed[0] > RENEW_S:
             renewed[0] = time.monotonic()
-            place.lease(source.id, LEASE_S, task.campaign)
+            place.renew(lease, LEASE_S, task.campaign)
 
-    alive()
-    try:
-        outcome = supervise.run(replace(task, known=known), alive)
-        status = _status(task, outcome.told | {"started": started, "stamp": mark})
-        if outcome.told["state"] == "known":
-            assert before is not None
-            status = before | {"stamp": mark}
-            place.mark(source.id, status)
-        elif outcome.told["state"] != "long":
-            names = {place.result(source.id): outcome.results, place.page(source.id): outcome.page}
-            files = {name: content for name, content in names.items() if content is not None}
-            place.record(source.id, status, outcome.constants, files)
-    finally:
-        place.release(source.id)
+    outcome = supervise.run(replace(task, known=known), alive)
+    status = _status(task, outcome.told | {"started": started, "stamp": mark})
+    if outcome.told["state"] == "known":
+        assert before is not None
+        status = before | {"stamp": mark}
+        place.mark(source.id, status)
+    elif outcome.told["state"] != "long":
+        names = {place.result(source.id): outcome.results, place.page(source.id): outcome.page}
+        files = {name: content for name, content in names.items() if content is not None}
+        place.record(source.id, status, outcome.constants, files)
     return status
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pcitrace.cli.options import add_json, positive, print_json, whole
+from pcitrace.cli.options import add_grants, add_json, positive, print_json, whole
 
 if TYPE_CHECKING:
     from pcitrace.campaign import Campaign, Limits
@@ -69,6 +69,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     """Add what says how runs are analysed."""
     parser.add_argument("--pages", action="store_true", help="write each run's whole report, too (some seconds a run)")
     parser.add_argument("--wiring", metavar="W.toml", help="of captures without a run.toml")
+    add_grants(parser)
     parser.add_argument("--rate", metavar="HZ", type=positive, help="of captures that state no rate")
     parser.add_argument("--clock-mhz", metavar="MHZ", type=positive, help="of captures in state mode")
     parser.add_argument("--recover-clock", action="store_true", help="as for `pcitrace decode`")
@@ -110,7 +111,7 @@ def _of(args: argparse.Namespace) -> Campaign:
     from pcitrace.campaign import Campaign, Limits, Options
 
     wiring = None if args.wiring is None else Path(args.wiring).read_text(encoding="utf-8")
-    options = Options(wiring, args.rate, args.clock_mhz, args.recover_clock, args.pages)
+    options = Options(wiring, args.rate, args.clock_mhz, args.recover_clock, tuple(args.grant), args.pages)
     return Campaign(args.patterns, args.destination, options=options, limits=_limits(args, Limits()))
 
 

@@ -6,7 +6,7 @@ import argparse
 import ctypes
 import sys
 
-from pcitrace.cli.options import add_capture, add_json, open_run, print_json, whole
+from pcitrace.cli.options import add_capture, add_grants, add_json, open_run, print_json, whole
 from pcitrace.errors import PciTraceError
 
 _EPILOG = """\
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="REPORT.html", help="write the page; as PDF where the name ends in .pdf"
     )
     add_json(parser, "print all numbers as JSON")
+    add_grants(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--scheduler", metavar="ADDRESS", help="follow the frames on the workers of this Dask scheduler")
     where.add_argument("--workers", metavar="N", type=whole, help="the same on so many processes of this machine")
@@ -39,13 +40,14 @@ M_MMAP_THRESHOLD = -3
 
 def run(args: argparse.Namespace) -> int:
     """Work out the numbers, write the page, say what was found."""
-    from pcitrace import results
+    from pcitrace import granted, results
 
     if args.output is None and not args.json:
         print("pcitrace report: give -o REPORT.html, --json, or both", file=sys.stderr)
         return 2
     _give_back_arrays()
     opened = open_run(args)
+    granted.settle(opened, args.grant)
     if args.scheduler is not None or args.workers is not None:
         from pcitrace.campaign import windows
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pcitrace import granted
 from pcitrace.cli.options import choose_buses, print_json
-from pcitrace.errors import WiringError
 from pcitrace.run import printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from pcitrace.frames import Frames
-    from pcitrace.run import Bus, Run
+    from pcitrace.run import Run
     from pcitrace.traffic import Traffic
 
 __all__ = ["add_profile", "frames_of", "of_buses", "rows", "show"]
@@ -41,7 +41,7 @@ def of_buses(run: Run, args: argparse.Namespace) -> dict[str, Traffic]:
         return {bus.name: hosts[bus.name] for bus in buses}
     found = {}
     for bus in buses:
-        agents, hosts_ = _agents(bus, args.grant)
+        agents, hosts_ = granted.agents(bus, args.grant)
         for line, name in agents.items():
             label = bus.name if len(agents) == 1 else f"{bus.name} {name}"
             found[label] = analysis.traffic(run, bus.name, profile=args.profile, nic_grant=line, host_grants=hosts_)
@@ -54,40 +54,8 @@ def frames_of(run: Run, args: argparse.Namespace) -> Frames:
 
     if run.folder is not None:
         return analysis.frames(run, profile=args.profile)
-    nics, hosts = {}, {}
-    for bus in choose_buses(run, args.bus):
-        agents, hosts[bus.name] = _agents(bus, args.grant)
-        if len(agents) > 1:
-            several = ", ".join(agents.values())
-            [last] = list(agents)[-1:]
-            raise WiringError(
-                f"bus {bus.name}: which of {several} is the NIC? Say it with --grant NAME={last}",
-                ["GNT# of the NIC"],
-                [line for line in agents if line],
-            )
-        [nics[bus.name]] = agents
-    return analysis.frames(run, profile=args.profile, nic_grants=nics, host_grants=hosts)
-
-
-def _agents(bus: Bus, stated: list[str]) -> tuple[dict[str | None, str], Collection[str]]:
-    """Whose traffic is asked for, by GNT# (None: what the lines' names tell), and the GNT# of hosts.
-
-    What is stated counts; else what initiators do; where neither tells, all that there are.
-    """
-    from pcitrace.instrument.names import check_grants, of_bus
-
-    grants = [line for line in bus.lines if line.startswith("GNT")]
-    named = check_grants(stated, bus.lines)
-    told = [line for line in grants if "NIC" in line.upper()]
-    if not named and (len(grants) <= 1 or len(told) == 1):
-        return {None: bus.name}, ()
-    called = of_bus(bus, named).initiators if {"AD0", "CBE0#"} <= set(bus.lines) else dict(named)
-    hosts = {line for line, name in called.items() if name.lower() == "host" or "HOST" in line.upper()}
-    agents: dict[str | None, str] = {line: name for line, name in (named or called).items() if line not in hosts}
-    if not agents:
-        began = set(bus.arrow("transactions", columns=["initiator"])["initiator"].unique().to_pylist())
-        agents = {line: line for line in grants if line not in hosts and line in began}
-    return agents or {None: bus.name}, hosts
+    buses = [bus.name for bus in choose_buses(run, args.bus)]
+    return granted.frames(run, args.grant, buses=buses, profile=args.profile)
 
 
 def rows(found: Mapping[str, Traffic], table: str) -> pd.DataFrame:

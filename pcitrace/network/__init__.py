@@ -16,6 +16,7 @@ from pcitrace.errors import ConfigurationError
 from pcitrace.network import importers
 from pcitrace.network.analysis import analyse
 from pcitrace.network.budget import BusConstants, with_bus
+from pcitrace.network.hostload import with_hosts
 from pcitrace.network.hosts import blocking
 from pcitrace.network.measurement import Measurement, open_folder
 from pcitrace.network.parameter import Parameter
@@ -112,7 +113,9 @@ def _results(
     read, faults = _outputs(one)
     told, outputs = (*one.findings, *faults), importers.calls(read)
     if outputs and not one.points:
-        return [replace(outputs[0], findings=(*told, *outputs[0].findings)), *outputs[1:]]
+        first, *others = importers.together(outputs)
+        first = replace(first, findings=(*told, *first.findings))
+        return [with_hosts(first, one) if one.run.get("host_states") else first, *others]
     found = with_bus(analyse(replace(one, findings=told), clock_method=clock_method), bus_constants)
     return [with_timebase(found, bus_frames, clock_method), *outputs]
 

@@ -144,8 +144,9 @@ def _compared(one: Measurement, flow: Flow) -> npt.NDArray[np.int64] | None:
     """Return when frames that compare clocks left and arrived on the way of a flow; None where no port was paused."""
     if not one.run.get("pauses"):
         return None
-    if flow.source == 0 and flow.to in one.exchanges:
-        return np.stack([one.exchanges[flow.to][name] for name in ("request_sent_ns", "request_received_ns")])
+    for peer, way in ((flow.to, "request"), (flow.source, "reply")):
+        if {flow.source, flow.to} == {0, peer} and peer in one.exchanges:
+            return np.stack([one.exchanges[peer][f"{way}_{end}_ns"] for end in ("sent", "received")])
     return np.empty((2, 0), np.int64)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ import pandas as pd
 
 from pcitrace.network.measurement import Measurement
 from pcitrace.network.parameter import Parameter, measured, unknown
-from pcitrace.network.result import PointResult
+from pcitrace.network.result import PointResult, Result
 
-__all__ = ["host_load", "load_parameters"]
+__all__ = ["host_load", "load_parameters", "with_hosts"]
 
 IDLE = ("idle", "iowait", "steal")
 """States in which a CPU did nothing for this host."""
@@ -49,7 +50,7 @@ def host_load(one: Measurement, points: Sequence[PointResult]) -> pd.DataFrame:
     ----------
     one : Measurement
     points : sequence of PointResult
-        For how many frames each host sent and received.
+        For how many frames each host sent and received; without any, as its interface counted them.
 
     Returns
     -------
@@ -67,8 +68,19 @@ def host_load(one: Measurement, points: Sequence[PointResult]) -> pd.DataFrame:
         before, after = (_state(one.folder / str(entry[name])) for name in ("before", "after"))
         if before and after:
             host = str(entry["host"])
-            rows.append({"host": host} | _difference(before, after, _frames(points, nodes.get(host, -1))))
+            frames = _frames(points, nodes.get(host, -1)) if points else _passed(before, after)
+            rows.append({"host": host} | _difference(before, after, frames))
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def with_hosts(result: Result, one: Measurement) -> Result:
+    """Return the result of another program with what its calls, all together, cost the hosts."""
+    table = host_load(one, ())
+    known = {
+        name: replace(value, reason=f"{value.reason}; of all frames that its interface counted, in all calls")
+        for name, value in load_parameters(table).items()
+    }
+    return replace(result, parameters={**result.parameters, **known}, tables={**result.tables, "hosts": table})
 
 
 def load_parameters(load: pd.DataFrame) -> dict[str, Parameter]:
@@ -104,6 +116,11 @@ def _frames(points: Sequence[PointResult], node: int) -> int:
     flows = [flow for point in points for flow in point.flows]
     sent = sum(flow.counts["sent"] or 0 for flow in flows if flow.flow.source == node)
     return sent + sum(flow.counts["received"] or 0 for flow in flows if flow.flow.to == node)
+
+
+def _passed(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+    """Return the frames that an interface sent and received, of whomever."""
+    return int(sum(_grown(before, after, "interface", f"{way}_packets") or 0.0 for way in ("rx", "tx")))
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any], frames: int) -> dict[str, float | None]:

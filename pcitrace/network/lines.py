@@ -171,15 +171,10 @@ def step(legs: npt.ArrayLike, loop_us: npt.ArrayLike, sigma_us: npt.ArrayLike, *
 def _early(
     tried: Scan, base: Floats, sizes: Floats, lengths: npt.NDArray[np.int64], data: tuple[Floats, Floats]
 ) -> Step | None:
-    """Return cells that begin before the first user byte; looked for where others leave more than chance does."""
-    from scipy.special import chdtrc
+    """Return cells that begin before the first user byte, where they explain the times clearly better than others."""
     from uncertainties import ufloat
 
-    gained = float(tried.gain[tried.best])
-    free = len(sizes) - base.shape[1] - 1
-    if chdtrc(free, _chi2(base, *data) - gained) >= POOR:
-        return None
-    found = early(base, sizes, lengths, data, gained)
+    found = early(base, sizes, lengths, data, float(tried.gain[tried.best]))
     if found is None or found.early_bytes[0] == 0:
         return None
     stepped, terms = fitted(np.column_stack([base, found.counted(sizes)]), *data, ("intercept", "slope", "step"))
@@ -192,12 +187,6 @@ def _early(
     least, most = found.early_bytes
     reason = f"the first cell has {least if least == most else f'{least} to {most}'} bytes before the user bytes"
     return Step(True, found.p_value, reason, every, terms[2], stepped, (), tried.gain, least)
-
-
-def _chi2(base: Floats, y: Floats, sigma: Floats) -> float:
-    around = np.linalg.qr(base / sigma[:, None])[0]
-    residual = y / sigma
-    return float(((residual - around @ (around.T @ residual)) ** 2).sum())
 
 
 def _step(

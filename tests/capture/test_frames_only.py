@@ -11,6 +11,7 @@ import network
 import numpy as np
 import pytest
 from lab import REPOSITORY, TwoHosts, needed_framegen, pcicap, read_run, record
+from test_switch import stop, switched, truth
 
 import pcitrace
 
@@ -59,6 +60,43 @@ def test_frames_alone_are_a_run(net: TwoHosts, tmp_path: Path) -> None:
     assert opened.buses == {}
     assert opened.folder is not None
     assert opened.folder.bus_hosts == []
+
+
+def test_hosts_and_histograms_are_in_run_toml(net: TwoHosts, tmp_path: Path) -> None:
+    _, mac = net.serve()
+    done, folder = record(tmp_path, plan(mac, rest="histogram_ns = 100"), before=net.a)
+    assert done.status == 0, done.err
+    run = read_run(folder)
+    (entry,) = run["histograms"]
+    assert (entry["file"], entry["bin_ns"]) == ("frames/histograms.npy", 100)
+    assert {state["host"] for state in run["host_states"]} == {"A", "B"}
+    result = pcitrace.open(folder).network["ping-pong"]
+    assert result.parameters["slope_us_per_byte"].value is not None
+    assert list(result.tables["hosts"]["frames"]) == [120, 120]
+
+
+def test_a_paused_port_is_in_the_plan(tmp_path: Path) -> None:
+    """What the switch says of a buffer whose output was paused, and what comes of the recording."""
+    words = 'kind = "stream"\nsizes = [1000]\ncount = 1200\nspacing_us = 1000\ndirection = "from-peer"\n'
+    text = f'format = 1\n[hosts.A]\ninterface = "{network.INTERFACE}"\n[hosts.B]\nmac = "%s"\n[test]\n{words}'
+    text += "[pause]\nallow = true\nseconds = 0.4\nafter_ms = 200\n"
+    with switched(tmp_path, 2, top="port_frames = 40") as ((a, b), switch):
+        b.serve()
+        said = tmp_path / "said.toml"
+        said.write_text(text % b.mac)
+        checked = pcicap("plan", "--check", said, before=a.command())
+        assert f"pause: {network.INTERFACE} for 0.4 s, 200 ms after the first frame" in checked.out, checked.err
+        done, folder = record(tmp_path, text % b.mac, before=a.command())
+        stop(switch)
+    assert done.status == 0, done.err
+    run = read_run(folder)
+    assert run["pauses"] == [{"host": "A", "file": "frames/pauses.csv"}]
+    assert (folder / "frames/pauses.csv").read_text().splitlines()[-1].endswith(",0")
+    drops = [row for row in truth(tmp_path) if row["action"] == "drop" and row["sequence"]]
+    result = pcitrace.open(folder).network["stream"]
+    assert result.parameters["lost"].value == len(drops) > 20
+    # the replies that compare clocks wait there, too
+    assert str(result.parameters["buffer_frames"].reason).startswith("40 frames of 1000 bytes, the only size")
 
 
 def test_a_dry_run_says_everything_and_does_nothing(net: TwoHosts, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from lab import REPOSITORY, TwoHosts, bus_samples, pcicap, write_sr
 from pcicap import tomlfile
 from pcicap.analysers.base import Timeouts
 from pcicap.errors import PlanError
-from pcicap.plan import load, parse, points
+from pcicap.plan import NICS, load, parse, points
 
 EXAMPLE = (REPOSITORY / "capture/pcicap/example-plan.toml").read_text()
 GOOD = """
@@ -102,6 +102,11 @@ def test_good(tmp_path: Path) -> None:
         ("[link]", '[sweep]\nkey = "test.count"\nvalues = [1, 0]\n[link]', "test.count", "at least 1"),
         ("[link]", "link = 3\n[x]", "hosts.B.link", "unknown key"),
         ("[test]", '[test]\nmax_seconds = "x"', "test.max_seconds", "a number"),
+        ("[hosts.A]", '[hosts.A]\nnic = "acenik"', "hosts.A.nic", "did you mean acenic"),
+        ("[hosts.A]", '[hosts.A]\nnic = "mine.toml"', "hosts.A.nic", "nor a file"),
+        ("[link]", "[pause]\nseconds = 1\n[link]", "pause.allow", "stop whatever is behind this cable"),
+        ("[link]", "[pause]\nallow = true\n[link]", "pause.seconds", "missing"),
+        ("[link]", "[pause]\nallow = true\nseconds = 1\n[link]", "pause", "goes to the peer"),
         ("[[analysers]]", "[[analysers]]\nkey without value", "plan", "not TOML"),
     ],
 )
@@ -271,3 +276,12 @@ def test_hosts_have_addresses_where_frames_go_by_udp(tmp_path: Path) -> None:
         file.write_text(wrong)
         with pytest.raises(PlanError, match=said):
             load(file)
+
+
+def test_the_profiles_are_those_of_pcitrace(tmp_path: Path) -> None:
+    """No code of it is imported: its folder is looked into."""
+    here = sorted(file.stem for file in (REPOSITORY / "pcitrace/nics").glob("*.toml"))
+    assert sorted(NICS) == here
+    (tmp_path / "mine.toml").write_text("")
+    plan = parse(GOOD.replace("[hosts.A]", '[hosts.A]\nnic = "mine.toml"'), tmp_path)
+    assert plan.hosts[0].nic == tmp_path / "mine.toml"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from lab import Pcicap, needed, pcicap, read_run
+from network import INTERFACE
+from network import hosts as network_of
 
 from pcitrace import network
 
@@ -27,6 +29,33 @@ def test_ping_is_kept_as_it_is(tmp_path: Path) -> None:
     assert second["command"] == ["ping", "-D", "-c", "3", "-i", "0.01", "-s", "1000", "127.0.0.1"]
     assert "iputils" in first["version"]
     assert "1000(1028) bytes of data" in (tmp_path / "run" / second["file"]).read_text()
+
+
+def test_both_hosts_tell_before_and_after(tmp_path: Path) -> None:
+    """The other one where framegen serve runs there; what its CPU did for each frame is in the result."""
+    with network_of(2) as (a, b):
+        for number, host in enumerate((a, b), 1):
+            host.ip("address", "add", f"10.0.0.{number}/24", "dev", INTERFACE)
+        b.serve()
+        words = ["--serving", b.mac, "--", "-c", "40", "-i", "0.01"]
+        done = pcicap("ping", "10.0.0.2", "-o", tmp_path / "run", *words, before=a.command())
+        assert done.status == 0, done.err
+        nobody = ["--serving", "02:00:00:00:00:77", "--", "-c", "1"]
+        refused = pcicap("ping", "10.0.0.2", "-o", tmp_path / "other", *nobody, before=a.command())
+    assert (refused.status, "no answer" in refused.err) == (4, True), refused.err
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    run = read_run(tmp_path / "run")
+    assert (run["hosts"]["here"]["interface"], len(run["host_states"])) == (INTERFACE, 2)
+    for entry in run["host_states"]:
+        before, after = (json.loads((tmp_path / "run" / entry[when]).read_text()) for when in ("before", "after"))
+        assert after["unix_ns"] > before["unix_ns"]
+        assert before["facts"]["interface"]["name"] == INTERFACE
+        assert after["interface"]["rx_packets"] - before["interface"]["rx_packets"] >= 40
+    (result,) = network.of_paths([tmp_path / "run"]).results
+    table = result.tables["hosts"].set_index("host")
+    assert sorted(table.index) == ["here", "peer"]
+    assert all(80 <= frames < 130 for frames in table["frames"])
+    assert result.parameters["cpu_us_per_frame"].value == table["cpu_us_per_frame"].max()
 
 
 def test_irtt_is_kept_and_read(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ pub enum Command {
     Hello,
     Fetch,
     Pause,
+    State,
     Switch,
     Test(TestKind),
 }
@@ -80,6 +81,7 @@ fn command(word: &str) -> Result<Command, String> {
         "hello" => Command::Hello,
         "fetch" => Command::Fetch,
         "pause" => Command::Pause,
+        "state" => Command::State,
         "switch" => Command::Switch,
         _ => {
             let kind = TestKind::ALL.into_iter().find(|kind| kind.name() == word);
@@ -88,7 +90,7 @@ fn command(word: &str) -> Result<Command, String> {
     })
 }
 
-/// Read the arguments, the program's name first; an error is one line that says what to change.
+/// Read the arguments, the program's name first; an error is one line that says all there is to change.
 pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Options, String> {
     let mut options = Options {
         command: Command::Help,
@@ -119,6 +121,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         link_mbit_s: None,
     };
     let mut given = Given::default();
+    let mut faults: Vec<String> = Vec::new();
     let mut word = None;
     let mut step_seconds = 60.0;
     let mut parser = lexopt::Parser::from_iter(arguments);
@@ -151,10 +154,19 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         }
         let value = parser.value().map_err(|_| format!("{option} is no option, or its value is missing"))?;
         let text = value.into_string().map_err(|_| format!("{option}: its value is not text"))?;
-        if name == "step-seconds" {
-            step_seconds = positive(&option, &text, false)?;
-        } else if !general(&mut options, &name, &option, &text)? && !read_option(&mut given, &name, &option, &text)? {
-            return Err(format!("{option} is no option; `framegen --help` lists them"));
+        let taken = if name == "step-seconds" {
+            positive(&option, &text, false).map(|seconds| {
+                step_seconds = seconds;
+                true
+            })
+        } else {
+            general(&mut options, &name, &option, &text)
+                .and_then(|taken| Ok(taken || read_option(&mut given, &name, &option, &text)?))
+        };
+        match taken {
+            Ok(true) => {}
+            Ok(false) => faults.push(format!("{option} is no option; `framegen --help` lists them")),
+            Err(fault) => faults.push(fault),
         }
     }
     if options.steps.wanted() {
@@ -165,33 +177,29 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         Some(word) => command(word)?,
         None => return Err("no command; `framegen --help` lists them".into()),
     };
-    if matches!(options.command, Command::Serve | Command::Hello | Command::Fetch | Command::Pause | Command::Test(_))
-        && options.interface.is_none()
-    {
-        return Err("-i INTERFACE is missing; `framegen interfaces` lists them".into());
+    let by_itself = matches!(options.command, Command::Help | Command::Version | Command::Interfaces | Command::Switch);
+    if !by_itself && options.interface.is_none() {
+        faults.push("-i INTERFACE is missing; `framegen interfaces` lists them".into());
     }
     options.seed = given.seed;
     if let Command::Test(kind) = options.command {
-        options.test = Some(make_test(kind, given, &options)?);
+        match make_test(kind, given, &options) {
+            Ok(test) => options.test = Some(test),
+            Err(more) => faults.extend(more),
+        }
     }
+    let mut refuse = |wrong: bool, text: &str| faults.extend(wrong.then(|| text.to_owned()));
     if matches!(options.command, Command::Switch) {
-        if options.plan.is_none() {
-            return Err("--plan FILE is missing; docs/switch.md has one to begin with".into());
-        }
-        if options.is_virtual && options.folder.is_none() {
-            return Err("-o DIR is missing: where the logs of a virtual run go".into());
-        }
+        refuse(options.plan.is_none(), "--plan FILE is missing; docs/switch.md has one to begin with");
+        refuse(options.is_virtual && options.folder.is_none(), "-o DIR is missing: where the logs of a virtual run go");
     }
-    if options.sink.is_some() && !matches!(options.command, Command::Serve) {
-        return Err("--sink is for serve".into());
-    }
-    if matches!(options.command, Command::Hello) && options.peers.len() != 1 {
-        return Err("hello takes one -p PEER".into());
-    }
-    if matches!(options.command, Command::Fetch) && (options.peers.len() != 1 || options.folder.is_none()) {
-        return Err("fetch takes one -p PEER, and -o DIR".into());
-    }
-    Ok(options)
+    refuse(options.sink.is_some() && !matches!(options.command, Command::Serve), "--sink is for serve");
+    refuse(matches!(options.command, Command::Hello) && options.peers.len() != 1, "hello takes one -p PEER");
+    refuse(
+        matches!(options.command, Command::Fetch) && (options.peers.len() != 1 || options.folder.is_none()),
+        "fetch takes one -p PEER, and -o DIR",
+    );
+    if faults.is_empty() { Ok(options) } else { Err(faults.join("; ")) }
 }
 
 /// Options without a value.
@@ -275,6 +283,14 @@ mod tests {
         assert_eq!((test.sizes.len(), test.receive, test.spacing_us), (360, Receive::Busy, 0.0));
         let test = read("max-rate -i eth1 -p 02:00:00:00:00:02").expect("good").test.expect("a test");
         assert_eq!((test.seconds, test.spacing_us), (Some(1.0), 0.0));
+    }
+
+    #[test]
+    fn all_mistakes_are_named_at_once() {
+        let error = read("ping-pong --count x --sizes 20 --late slip --sink e --frobnicate 3").expect_err("wrong");
+        for word in ["--count x", "20 bytes", "--late", "-i INTERFACE", "-p PEER", "--sink", "--frobnicate"] {
+            assert!(error.contains(word), "{word}: {error}");
+        }
     }
 
     #[test]

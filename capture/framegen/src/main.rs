@@ -5,6 +5,7 @@ use framegen::folder::{Description, Files, describe as describe_run};
 use framegen::frame::Mac;
 use framegen::hardware::clock_number;
 use framegen::host::Host;
+use framegen::host_state::observe;
 use framegen::interfaces::{Query, interfaces};
 use framegen::job::{Receive, largest_user};
 use framegen::output::{Output, printable};
@@ -97,6 +98,7 @@ fn execute(options: &Options) -> Outcome {
         }
         (Command::Pause, _) => pause(options, &host, &output),
         (Command::Fetch, _) => recall(options, &host, &output),
+        (Command::State, _) => states(options, &host, &output),
         (_, Some(test)) => steer(options, test, host, &output),
         _ => greet(options, &host, &output),
     }
@@ -105,7 +107,9 @@ fn execute(options: &Options) -> Outcome {
 /// The interface and the clock; refused where safety says so.
 fn host(options: &Options) -> Result<Host, Failure> {
     let name = options.interface.as_deref().unwrap_or_default();
-    let link = safety::interface(name, options.allowed).map_err(not_started)?.map_err(Failure::NotStarted)?;
+    let silent = matches!(options.command, Command::State) && options.peers.is_empty();
+    let link = if silent { safety::named(name) } else { safety::interface(name, options.allowed) };
+    let link = link.map_err(not_started)?.map_err(Failure::NotStarted)?;
     let host = Host {
         interface: link.index,
         name: link.name,
@@ -119,7 +123,9 @@ fn host(options: &Options) -> Result<Host, Failure> {
         port: None,
         sink: None,
     };
-    host.could_settle().map_err(not_started)?;
+    if options.test.is_none() {
+        host.could_settle().map_err(not_started)?;
+    }
     host.speaking(options.framing).map_err(not_started)
 }
 
@@ -248,6 +254,24 @@ fn pause(options: &Options, host: &Host, output: &Output) -> Outcome {
     Ok(())
 }
 
+/// What this host says of itself, and then each peer; null of one that does not.
+fn states(options: &Options, host: &Host, output: &Output) -> Outcome {
+    let tell = |node: usize, state: Option<serde_json::Value>| {
+        let text = state.as_ref().map_or_else(|| format!("node {node} does not tell"), |state| format!("{state:#}"));
+        output.event("state", &json!({"node": node, "state": state}), &text);
+    };
+    tell(0, Some(observe(host, true)));
+    for (node, &peer) in (1..).zip(&options.peers) {
+        let mut session = Session::hello(host, peer, options.framing, node).map_err(no_session)?;
+        session.claim().map_err(no_session)?;
+        let state = session.observe(true);
+        // Free at once; the silence would free it too.
+        drop(session.release());
+        tell(usize::from(node), state.map_err(no_session)?);
+    }
+    Ok(())
+}
+
 /// The records that a peer kept of a test whose master was lost.
 fn recall(options: &Options, host: &Host, output: &Output) -> Outcome {
     let mut session = Session::hello(host, options.peers[0], options.framing, 1).map_err(no_session)?;
@@ -284,38 +308,12 @@ fn recall(options: &Options, host: &Host, output: &Output) -> Outcome {
 }
 
 fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome {
-    if let Some(group) = test.group {
-        safety::destination(group, host.mac, options.allowed).map_err(Failure::NotStarted)?;
-        if !group.is_multicast() {
-            return Err(Failure::Usage(format!("--group {group} is not a multicast address")));
-        }
-    }
-    let handshake_possible = options.peers.iter().all(|peer| !peer.is_multicast());
-    if !handshake_possible && !options.allowed.unknown {
-        return Err(Failure::NotStarted(
-            "a group does not answer a handshake; --allow-unknown if that is meant".into(),
-        ));
-    }
-    let largest = largest_user(test.framing, host.mtu);
-    if let Some(size) = test.sizes.iter().chain(&test.request_bytes).find(|&&size| usize::from(size) > largest) {
-        return Err(Failure::Usage(format!("{size} bytes: {} takes at most {largest}", host.name)));
-    }
-    for &length in &test.sizes {
-        let everybody: Vec<Mac> = options.peers.iter().chain(&options.bystanders).copied().collect();
-        let point = test.point(0, length, host.mac, &everybody, options.limits.max_seconds);
-        for job in point.peers.iter().chain([&point.local]) {
-            job.check(&options.limits, host.mtu).map_err(Failure::Usage)?;
-        }
-        if point.local.receive == Receive::Hardware && !point.local.expect.is_empty() {
-            Query::new().and_then(|query| clock_number(&query, &host.name)).map_err(not_started)?;
-        }
-    }
-    let least: f64 = test.sizes.iter().map(|&length| test.duration_s(length)).sum();
-    if least > options.limits.max_seconds {
-        let limit = options.limits.max_seconds;
-        return Err(Failure::Usage(format!(
-            "the test takes {least:.1} s at least; the limit is --max-seconds {limit}"
-        )));
+    let (wrong, refused) = refused(options, test, &host);
+    let all = [refused.as_slice(), &wrong].concat().join("; ");
+    match (wrong.is_empty(), refused.is_empty()) {
+        (true, true) => {}
+        (false, true) => return Err(Failure::Usage(all)),
+        _ => return Err(Failure::NotStarted(all)),
     }
     if options.dry_run {
         describe(test, &options.peers, &host, output);
@@ -326,6 +324,39 @@ fn steer(options: &Options, test: &Test, host: Host, output: &Output) -> Outcome
     let run = Run::open(&host, test, &everybody, output, options.steps, store).map_err(no_session)?;
     let (summary, files) = run.run();
     finish(options, &summary, files, output)
+}
+
+/// All for which a test does not begin: what is wrong with it, and what this host refuses.
+fn refused(options: &Options, test: &Test, host: &Host) -> (Vec<String>, Vec<String>) {
+    let largest = largest_user(test.framing, host.mtu);
+    let (fitting, long): (Vec<u16>, Vec<u16>) = test.sizes.iter().partition(|&&size| usize::from(size) <= largest);
+    let everybody: Vec<Mac> = options.peers.iter().chain(&options.bystanders).copied().collect();
+    let point = |&length: &u16| test.point(0, length, host.mac, &everybody, options.limits.max_seconds);
+    let points: Vec<_> = fitting.iter().map(point).collect();
+
+    let mut wrong = Vec::new();
+    let group = test.group.filter(|group| !group.is_multicast());
+    wrong.extend(group.map(|group| format!("--group {group} is not a multicast address")));
+    let beyond = long.iter().chain(&test.request_bytes).find(|&&size| usize::from(size) > largest);
+    wrong.extend(beyond.map(|size| format!("{size} bytes: {} takes at most {largest}", host.name)));
+    let jobs = points.iter().flat_map(|point| point.peers.iter().chain([&point.local]));
+    wrong.extend(jobs.filter_map(|job| job.check(&options.limits, host.mtu).err()));
+    wrong.dedup();
+    let least: f64 = test.sizes.iter().map(|&length| test.duration_s(length)).sum();
+    let limit = options.limits.max_seconds;
+    let overtime =
+        (least > limit).then(|| format!("the test takes {least:.1} s at least; the limit is --max-seconds {limit}"));
+    wrong.extend(overtime);
+
+    let mut refused: Vec<String> = host.could_settle().err().iter().map(ToString::to_string).collect();
+    refused.extend(test.group.and_then(|group| safety::destination(group, host.mac, options.allowed).err()));
+    let to_groups = options.peers.iter().any(|peer| peer.is_multicast()) && !options.allowed.unknown;
+    let unheard = "a group does not answer a handshake; --allow-unknown if that is meant";
+    refused.extend(to_groups.then(|| unheard.to_owned()));
+    let stamped = points.iter().any(|p| p.local.receive == Receive::Hardware && !p.local.expect.is_empty());
+    let clock = stamped.then(|| Query::new().and_then(|query| clock_number(&query, &host.name)));
+    refused.extend(clock.and_then(Result::err).map(|error| error.to_string()));
+    (wrong, refused)
 }
 
 /// What would be sent.

@@ -13,12 +13,20 @@ pub struct Allowed {
     pub pause: bool,
 }
 
-/// The interface to use, if it may be used.
-pub fn interface(name: &str, allowed: Allowed) -> io::Result<Result<Link, String>> {
+/// The interface of that name, to look at.
+pub fn named(name: &str) -> io::Result<Result<Link, String>> {
     let links = links()?;
-    let Some(link) = links.iter().find(|link| link.name == name) else {
+    Ok(links.iter().find(|link| link.name == name).cloned().ok_or_else(|| {
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-        return Ok(Err(format!("no interface {name}; there are {}", names.join(", "))));
+        format!("no interface {name}; there are {}", names.join(", "))
+    }))
+}
+
+/// The interface to send from, if it may be used.
+pub fn interface(name: &str, allowed: Allowed) -> io::Result<Result<Link, String>> {
+    let link = match named(name)? {
+        Ok(link) => link,
+        Err(absent) => return Ok(Err(absent)),
     };
     if link.mac.is_none() {
         return Ok(Err(format!("{name} is not an Ethernet interface")));
@@ -29,13 +37,13 @@ pub fn interface(name: &str, allowed: Allowed) -> io::Result<Result<Link, String
     if link.mtu < 1500 {
         return Ok(Err(format!("{name} has an MTU of {}; control frames need 1500", link.mtu)));
     }
-    if !allowed.default_route && default_route_interfaces(&links)?.contains(&link.index) {
+    if !allowed.default_route && default_route_interfaces(&links()?)?.contains(&link.index) {
         return Ok(Err(format!(
             "{name} carries the default route: test frames would share it with everything else; \
              use another interface or --allow-default-route"
         )));
     }
-    Ok(Ok(link.clone()))
+    Ok(Ok(link))
 }
 
 /// Whether frames may go to this address.

@@ -15,6 +15,7 @@ use crate::random::Random;
 use crate::signals;
 use crate::socket::{Batch, PacketSocket, Traffic, is_passing, wait_readable};
 use crate::sync::Exchange;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -26,6 +27,8 @@ const LONGEST_REPEAT_NS: i64 = 320_000_000;
 const OBSERVE_PATIENCE_NS: i64 = 500_000_000;
 /// Records that the text of an observation may take.
 const MOST_STATE: usize = 1 << 16;
+/// Clock exchanges that are still waited for.
+const MOST_UNANSWERED: usize = 16;
 /// Frames of log asked for at once.
 const FETCH_FRAMES: u16 = 48;
 const FETCH_WAIT_NS: i64 = 50_000_000;
@@ -97,6 +100,9 @@ pub struct Session {
     id: u32,
     number: u32,
     key: Key,
+    /// Clock exchanges without a reply so far: number and time of the request. A reply that waited in a paused port's
+    /// buffer comes after others were asked for, and is as good.
+    unanswered: VecDeque<(u32, i64)>,
     /// Frames of another version came from its address.
     other_version: Option<u8>,
     /// It did not answer in time once: it is not waited for again.
@@ -124,6 +130,7 @@ impl Session {
             id: 0,
             number: (Random::from_kernel().word() >> 34) as u32,
             key: host.key.clone(),
+            unanswered: VecDeque::new(),
             other_version: None,
             gone: false,
         };
@@ -294,21 +301,35 @@ impl Session {
     /// One clock exchange, which also keeps the session alive. False if no answer came within `wait_ns`.
     pub fn exchange(&mut self, wait_ns: i64) -> Result<bool, SessionError> {
         self.number += 1;
-        let number = self.number;
-        let sent = self.send(&sync_request(self.id, number))?;
-        let id = self.id;
+        let (id, number) = (self.id, self.number);
+        let sent = self.send(&sync_request(id, number))?;
+        let mut unanswered = std::mem::take(&mut self.unanswered);
+        unanswered.truncate(MOST_UNANSWERED - 1);
+        unanswered.push_front((number, sent));
+        let mut late = Vec::new();
         let answer = self.listen(sent + wait_ns, |frame, received| {
-            let ours = frame.header.sequence == number && frame.header.test == id;
-            let reply = read_sync_reply(frame).filter(|reply| ours && reply.request_sent_ns == sent)?;
+            let reply = read_sync_reply(frame).filter(|_| frame.header.test == id)?;
+            let asked = (frame.header.sequence, reply.request_sent_ns);
+            let place = unanswered.iter().position(|&one| one == asked)?;
+            unanswered.remove(place);
             let exchange = Exchange {
-                request_sent: sent,
+                request_sent: reply.request_sent_ns,
                 request_received: reply.request_received_ns,
                 reply_sent: frame.header.send_ns,
                 reply_received: received,
             };
-            Some((exchange, reply.progress))
-        })?;
-        let Some((exchange, progress)) = answer else {
+            if asked.0 == number {
+                return Some((exchange, reply.progress));
+            }
+            late.push(exchange);
+            None
+        });
+        self.unanswered = unanswered;
+        if !late.is_empty() {
+            self.exchanges.append(&mut late);
+            self.exchanges.sort_by_key(|exchange| exchange.request_sent);
+        }
+        let Some((exchange, progress)) = answer? else {
             return Ok(false);
         };
         self.exchanges.push(exchange);

@@ -103,30 +103,32 @@ pub fn read_option(given: &mut Given, name: &str, option: &str, text: &str) -> R
     Ok(true)
 }
 
-/// The test these options make, or why they make none.
-pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test, String> {
+/// The test these options make, or everything for which they make none.
+pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test, Vec<String>> {
+    let mut faults = Vec::new();
     let streams = matches!(kind, TestKind::Stream | TestKind::MaxRate | TestKind::Background | TestKind::ManyToOne);
     let (asks, name) = (kind.asks(), kind.name());
-    let only_for = |given: bool, fits: bool, option: &str| {
-        if given && !fits { Err(format!("{option} does nothing in {name}")) } else { Ok(()) }
+    let mut refuse = |wrong: bool, text: &str| faults.extend(wrong.then(|| text.to_owned()));
+    let mut only_for = |given: bool, fits: bool, option: &str| {
+        refuse(given && !fits, &format!("{option} does nothing in {name}"));
     };
     only_for(
         given.request_bytes.is_some() || given.request_same,
         matches!(kind, TestKind::RequestResponse | TestKind::OneToMany),
         "--request-bytes",
-    )?;
-    only_for(given.direction.is_some(), matches!(kind, TestKind::Stream | TestKind::MaxRate), "--direction")?;
-    only_for(given.group.is_some(), kind == TestKind::OneToMany, "--group")?;
-    only_for(given.answers.is_some(), kind == TestKind::OneToMany, "--answers")?;
+    );
+    only_for(given.direction.is_some(), matches!(kind, TestKind::Stream | TestKind::MaxRate), "--direction");
+    only_for(given.group.is_some(), kind == TestKind::OneToMany, "--group");
+    only_for(given.answers.is_some(), kind == TestKind::OneToMany, "--answers");
     only_for(
         !options.bystanders.is_empty(),
         matches!(kind, TestKind::Stream | TestKind::MaxRate) && given.direction.is_none_or(|d| d == Direction::ToPeer),
         "--bystander",
-    )?;
-    only_for(given.timeout_ms.is_some(), asks, "--timeout-ms")?;
-    only_for(given.histogram_ns.is_some(), asks, "--histogram-ns")?;
-    only_for(given.drain_ms.is_some(), streams, "--drain-ms")?;
-    only_for(given.transmit.is_some(), streams, "--transmit")?;
+    );
+    only_for(given.timeout_ms.is_some(), asks, "--timeout-ms");
+    only_for(given.histogram_ns.is_some(), asks, "--histogram-ns");
+    only_for(given.drain_ms.is_some(), streams, "--drain-ms");
+    only_for(given.transmit.is_some(), streams, "--transmit");
     for (set, option) in [
         (given.arrivals.is_some(), "--arrivals"),
         (given.seed.is_some(), "--seed"),
@@ -134,49 +136,46 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         (given.times_ns.is_some(), "--times"),
         (given.late.is_some(), "--late"),
     ] {
-        only_for(set, streams && kind != TestKind::MaxRate, option)?;
+        only_for(set, streams && kind != TestKind::MaxRate, option);
     }
-    only_for(given.spacing_us.is_some(), kind != TestKind::MaxRate && kind != TestKind::Clock, "--spacing-us")?;
+    only_for(given.spacing_us.is_some(), kind != TestKind::MaxRate && kind != TestKind::Clock, "--spacing-us");
 
-    if options.peers.is_empty() {
-        return Err("-p PEER is missing: the Ethernet address that `framegen serve` prints there".into());
-    }
-    if options.peers.len() > 1 && !kind.takes_many_peers() {
-        return Err(format!("{name} takes one -p PEER"));
-    }
+    refuse(options.peers.is_empty(), "-p PEER is missing: the Ethernet address that `framegen serve` prints there");
+    refuse(options.peers.len() > 1 && !kind.takes_many_peers(), &format!("{name} takes one -p PEER"));
     let everybody: Vec<Mac> = options.peers.iter().chain(&options.bystanders).copied().collect();
-    if (1..everybody.len()).any(|i| everybody[..i].contains(&everybody[i])) {
-        return Err("a -p PEER or --bystander is named twice".into());
-    }
+    refuse(
+        (1..everybody.len()).any(|i| everybody[..i].contains(&everybody[i])),
+        "a -p PEER or --bystander is named twice",
+    );
     let times = given.times_ns.unwrap_or_else(|| Arc::new([]));
     let arrivals = given.arrivals.unwrap_or(if times.is_empty() { Arrivals::Regular } else { Arrivals::File });
-    if (arrivals == Arrivals::File) == times.is_empty() {
-        return Err("--arrivals file and --times FILE belong together".into());
-    }
+    refuse((arrivals == Arrivals::File) == times.is_empty(), "--arrivals file and --times FILE belong together");
     let direction = given.direction.unwrap_or(Direction::ToPeer);
-    if !times.is_empty() && (direction != Direction::ToPeer || kind == TestKind::ManyToOne) {
-        return Err("--times FILE is known on this host only: the stream must go from here to the peer".into());
-    }
-    if !options.bystanders.is_empty() && (options.allowed.unknown || options.framing == Framing::Udp) {
-        return Err("--bystander: with raw frames, and a peer that answers, only".into());
-    }
-    if options.allowed.unknown && (!streams || kind == TestKind::ManyToOne || direction != Direction::ToPeer) {
-        return Err("--allow-unknown is for a stream to the peer: everything else needs its answers".into());
-    }
+    refuse(
+        !times.is_empty() && (direction != Direction::ToPeer || kind == TestKind::ManyToOne),
+        "--times FILE is known on this host only: the stream must go from here to the peer",
+    );
+    refuse(
+        !options.bystanders.is_empty() && (options.allowed.unknown || options.framing == Framing::Udp),
+        "--bystander: with raw frames, and a peer that answers, only",
+    );
+    refuse(
+        options.allowed.unknown && (!streams || kind == TestKind::ManyToOne || direction != Direction::ToPeer),
+        "--allow-unknown is for a stream to the peer: everything else needs its answers",
+    );
     // max-rate: a second of each size, as the published tests; background: what they ran beside them.
     let seconds = options.seconds.or((kind == TestKind::MaxRate && given.count.is_none()).then_some(1.0));
-    if options.seconds.is_some() && given.count.is_some() {
-        return Err("--count or --seconds, not both".into());
-    }
+    refuse(options.seconds.is_some() && given.count.is_some(), "--count or --seconds, not both");
     let background = kind == TestKind::Background;
     let sizes =
         given.sizes.unwrap_or_else(|| vec![if background { 1500 - options.framing.header_bytes() as u16 } else { 64 }]);
     let largest = largest_user(options.framing, u32::MAX);
-    for &size in sizes.iter().chain(&given.request_bytes) {
-        if !(HEADER..=largest).contains(&usize::from(size)) {
-            return Err(format!("{size} bytes: a frame has {HEADER} to {largest} user bytes"));
-        }
-    }
+    let fits = |size: u16| (HEADER..=largest).contains(&usize::from(size));
+    let beyond = sizes.iter().chain(&given.request_bytes).find(|&&size| !fits(size));
+    refuse(
+        beyond.is_some(),
+        &format!("{} bytes: a frame has {HEADER} to {largest} user bytes", beyond.copied().unwrap_or_default()),
+    );
     let default_spacing = if asks || kind == TestKind::MaxRate {
         0.0
     } else if background {
@@ -186,20 +185,21 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
     };
     let request = given.request_bytes.unwrap_or(64);
     let count = given.count.unwrap_or(if times.is_empty() { 1000 } else { times.len() as u32 });
-    if !times.is_empty() && count as usize > times.len() {
-        return Err(format!("--count {count}: the file has {} times", times.len()));
-    }
+    refuse(
+        !times.is_empty() && count as usize > times.len(),
+        &format!("--count {count}: the file has {} times", times.len()),
+    );
     let udp = options.framing == Framing::Udp;
     let at_once = if kind == TestKind::MaxRate && !udp { Transmit::Batch } else { Transmit::Send };
     let transmit = given.transmit.unwrap_or(at_once);
-    if udp && transmit != Transmit::Send {
-        return Err("--transmit batch and ring send raw frames only; --udp goes by the kernel's stack".into());
-    }
-    if given.group.is_some_and(|group| udp::ip(group).is_some() != udp) {
-        return Err(
-            if udp { "--group: with --udp an IPv4 address" } else { "--group: an IPv4 address needs --udp" }.into()
-        );
-    }
+    refuse(
+        udp && transmit != Transmit::Send,
+        "--transmit batch and ring send raw frames only; --udp goes by the kernel's stack",
+    );
+    refuse(
+        given.group.is_some_and(|group| udp::ip(group).is_some() != udp),
+        if udp { "--group: with --udp an IPv4 address" } else { "--group: an IPv4 address needs --udp" },
+    );
     let group = if udp { udp::address([239, 255, 70, 71].into()) } else { Mac([3, 0, 0, 0x46, 0x47, 1]) };
     let test = Test {
         kind,
@@ -229,5 +229,5 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         times_ns: times,
         limits: options.limits,
     };
-    Ok(test)
+    if faults.is_empty() { Ok(test) } else { Err(faults) }
 }

@@ -8,6 +8,7 @@ pub const USAGE: &str = r#"framegen - raw IEEE 802.3 test frames: sends, receive
   framegen interfaces                              what this host's interfaces can do
   framegen fetch -i INTERFACE -p PEER -o DIR       records that a peer kept of a test whose master was lost
   framegen pause -i INTERFACE --allow-pause        ask the other end of the cable to stop sending (802.3x)
+  framegen state -i INTERFACE [-p PEER ...]        counters and facts of this host, and of peers
   framegen switch --plan FILE [--virtual -o DIR]   a switch as its plan says (docs/switch.md)
 
 TEST

@@ -1,6 +1,7 @@
 """ping of iputils, with or without its lines for each packet.
 
-Ref: iputils 20221126. Times have steps of 1 us; ``mdev`` is a standard deviation.
+Ref: iputils 20221126. Times have steps of 1 us; ``mdev`` is a standard deviation. BSD and BusyBox say ``packets
+received``, and BusyBox no deviation.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ STEP_US = 1.0
 def result(path: Path, text: Any) -> Result:
     """Return what one call measured."""
     head = re.match(r"PING (\S+).*? (\d+)(?:\(\d+\))? (?:data )?bytes", str(text).lstrip())
-    total = re.search(r"(\d+) packets transmitted, (\d+) received(?:, \+(\d+) duplicates)?", str(text))
+    total = re.search(r"(\d+) packets transmitted, (\d+) (?:packets )?received(?:, \+(\d+) duplicates)?", str(text))
     if head is None or total is None:
-        missing = "its first line" if head is None else "its statistics: it was stopped before the end"
+        missing = "its first line" if head is None else "its statistics: stopped before the end, or of another version"
         raise ConfigurationError(f"{path}: ping's output lacks {missing}", path)
     sent, received = int(total[1]), int(total[2])
     parameters = {
