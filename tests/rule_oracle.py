@@ -389,6 +389,7 @@ def parity(bus: Bus) -> dict[str, list[int]]:
     """P01 to P05: PAR, PERR# and SERR#."""
     found: dict[str, list[int]] = {f"P0{k}": [] for k in range(1, 6)}
     bad: dict[int, str] = {}  # a clock whose parity is wrong, or not known
+    messages = set()  # clocks with the message of a special cycle: SERR# reports these
     for n, _ in enumerate(bus.clocks):
         if bus.start[n] is None:
             continue
@@ -398,8 +399,9 @@ def parity(bus: Bus) -> dict[str, list[int]]:
             c, code = bus.clocks[n], command(bus, tx)
             if n in (tx.first, tx.last_address):
                 kind = "P01"
-            elif n in tx.body and code in WRITES and c.i:
+            elif n in tx.body and code in WRITES | {SPECIAL} and c.i:
                 kind = "P02"
+                messages |= {n} if code == SPECIAL else set()
             elif n in tx.body and code in READS and c.t:
                 kind = "P03"
             unjudged = (kind in ("P02", "P03") and None in (c.ad, c.cbe)) or (
@@ -424,7 +426,7 @@ def parity(bus: Bus) -> dict[str, list[int]]:
                 found[kind].append(n)
                 bad[n] = f"{bad.get(n, '')}{kind}"
     data = {n for n, kind in bad.items() if "P02" in kind or "P03" in kind}
-    address = {n for n, kind in bad.items() if "P01" in kind}
+    address = {n for n, kind in bad.items() if "P01" in kind or n in messages}
     found["P04"] = onset(hits(bus, lambda n, c, p: c.perr and bus.judged(n, 3) and not {n - 2, n - 3} & data))
     found["P05"] = hits(
         bus,

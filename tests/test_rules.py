@@ -230,6 +230,26 @@ def test_a_single_fault_is_found(rule: str, tmp_path: Path) -> None:
     assert ids <= {rule} | implied
 
 
+@pytest.mark.parametrize("quiet", [12, 57, 58, 59, 60, 61])
+def test_the_message_of_a_special_cycle_has_parity(quiet: int, tmp_path: Path) -> None:
+    """It is data of a write, and what is wrong with it SERR# reports; wherever the clocks are cut into words."""
+    bus = rule_traffic.Traffic()
+    bus.idle(quiet)
+    bus.put("special", 0x1, 0, devsel=None)
+    bus.idle(20)
+    clocks = bus.finish()
+    first = next(n for n, clock in enumerate(clocks) if clock.i)
+    clocks[first].ad ^= 1 << 20
+    clocks[first + 2].serr = True
+    found = judged(waveforms.write_sr(tmp_path / "bad.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+    assert found == Counter({("P02", first): 1})
+    assert_equal(found, of_oracle(clocks))
+    clocks[first].ad ^= 1 << 20
+    found = judged(waveforms.write_sr(tmp_path / "good.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+    assert found == Counter({("P05", first + 2): 1})
+    assert_equal(found, of_oracle(clocks))
+
+
 @pytest.mark.parametrize("command", [0x6, 0xC, 0xE, 0x7, 0xF, 0xA])
 def test_who_may_take_lock(command: int, tmp_path: Path) -> None:
     """L02: a memory read does, and who holds it goes on with any command; wherever the clocks are cut into words."""
