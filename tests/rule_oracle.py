@@ -191,7 +191,7 @@ def control(bus: Bus) -> dict[str, list[int]]:
         return tx if tx is not None and n in tx.body else None
 
     def moving(n: int, p: Clk) -> bool:
-        return p.i and is_open(bus, n) and seen(bus.after[n], n - 1)
+        return p.i and is_open(bus, n) and seen(bus.after[n], n)
 
     def stopped(tx: Tx, until: int) -> bool:
         return any(bus.clocks[n].s for n in range(tx.first, until + 1) if bus.tx[n] is tx)
@@ -202,7 +202,7 @@ def control(bus: Bus) -> dict[str, list[int]]:
 
     def gave_up(n: int, c: Clk, p: Clk) -> bool:
         tx = bus.tx_at(n, 1)
-        if tx is None or not p.i or c.i or seen(tx, n - 1):
+        if tx is None or not p.i or c.i or seen(tx, n):
             return False
         # Clock 5 after the address, 6 after the first of two.
         return 1 <= n - tx.first <= 4 + tx.dual
@@ -419,7 +419,7 @@ def parity(bus: Bus) -> dict[str, list[int]]:
             continue
         par = bus.clocks[after].par
         if par is None:
-            bad[n] = "P01?P02?"
+            bad[n] = f"{bad.get(n, '')}{kind or ''}"
         elif kind and None not in (bus.clocks[n].ad, bus.clocks[n].cbe):
             ones = bus.clocks[n].ad.bit_count() + bus.clocks[n].cbe.bit_count() + par
             if ones % 2:

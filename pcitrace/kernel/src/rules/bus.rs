@@ -295,13 +295,15 @@ impl Rules {
         // What is said now is of the clock before.
         let par_known = m.all & !words[line::PAR_UNKNOWN];
         let wrong = (bus.odd.back(odd, 1) ^ words[line::PAR]) & par_known;
-        let bad_address = wrong & bus.address.back(address & judged, 1);
-        let bad_write = wrong & bus.write.back(write & judged, 1);
-        let bad_read = wrong & bus.read.back(read & judged, 1);
+        let of_address = bus.address.back(address & judged, 1);
+        let of_write = bus.write.back(write & judged, 1);
+        let of_read = bus.read.back(read & judged, 1);
+        let (bad_address, bad_write, bad_read) = (wrong & of_address, wrong & of_write, wrong & of_read);
         let no_command = m.body & !self.commands.known & (m.irdy | m.trdy);
         let data = (write | read) & unknown | no_command;
-        let unsure = bus.unjudged.back(data, 1) | !par_known;
-        let unsure_address = bus.unsure_address.back(address & unknown, 1) | !par_known;
+        // Where nothing is to be judged, PAR may float.
+        let unsure = bus.unjudged.back(data, 1) | (of_write | of_read) & !par_known;
+        let unsure_address = bus.unsure_address.back(address & unknown, 1) | of_address & !par_known;
         let of_message = bus.message.back(message, 1);
         bus.odd.advance(odd, n);
         bus.message.advance(message, n);
