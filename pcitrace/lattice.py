@@ -68,6 +68,10 @@ others) one wrong in all frames by up to 0.98, or in short captures by up to 27 
 SEVERAL = 3
 """Segments from which on a reading that differs in them is another way to explain everything, and no single doubt."""
 
+BEYOND = 12.0
+"""Nats for a segment that ends when it cannot: of what has not arrived nothing is written, and what has gone is not
+read. Not more, for two captures may lie otherwise on one axis than is stated. A judgement."""
+
 STATES, COST, BLOCK = 96, 30.0, 4096
 """Bounds of the search: states an item, nats beyond the best, items until a decision."""
 
@@ -121,6 +125,9 @@ class Goals:
         Whether segments come after their targets.
     at_begin : bool
         Whether lags are to the beginnings of segments, or to their ends.
+    bound_us : array of float
+        Where a segment ends before it that comes after its target, or after it that comes before, it costs `beyond`
+        more.
     stray : float
         Share of segments that claim nothing, among the targets; 1 where it is not known what there was to claim.
     longest_us : float
@@ -137,9 +144,11 @@ class Goals:
     skip: Costs
     after: bool
     at_begin: bool
+    bound_us: Floats
     stray: float = STRAY
     longest_us: float = np.inf
     again: int = 0
+    beyond: float = BEYOND
 
     def __len__(self) -> int:
         return len(self.time_us)
@@ -148,7 +157,8 @@ class Goals:
     def none(cls, after: bool, stray: float = STRAY) -> Goals:
         """A track that has no targets, or none that are known."""
         empty = np.zeros(0, np.uint32)
-        return cls(np.zeros(0), empty, empty, np.zeros(0, np.uint8), np.zeros(0, np.float32), after, after, stray=stray)
+        no_cost = np.zeros(0, np.float32)
+        return cls(np.zeros(0), empty, empty, np.zeros(0, np.uint8), no_cost, after, after, np.zeros(0), stray=stray)
 
 
 @dataclass

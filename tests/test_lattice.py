@@ -70,6 +70,8 @@ def problem(seed: int) -> Problem:
             cost(2),
             after,
             at_begin,
+            rng.uniform(0, begin[-1] + 1, 2),
+            beyond=float(rng.uniform(1, 6)),
         )
         for after, at_begin in ((False, bool(seed % 2)), (True, True))
     )
@@ -187,6 +189,8 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
                 if not goals.at_begin:
                     lag = goals.time_us[target] - s.end_us[item]
                     total += costs.lag[int(goals.held[target])][bins(np.array([lag]))[0]]
+                past = goals.bound_us[target] - s.end_us[item]
+                total += goals.beyond if (past > 0 if goals.after else past < 0) else 0.0
             else:
                 total += costs.unclaimed[min(units, 7)]
             open_[t] = None

@@ -115,10 +115,11 @@ def build(
     ends, columns, drops = matched or match_hosts(hosts, link, sequence)
     by_rule = dict(columns)
     readings: Readings = {}
-    if doubted(ends, columns, link):
+    contests = doubted(ends, columns, link)
+    if contests is None:
         hosts, readings = read_again(hosts, link, sequence)
         ends, columns, drops = match_hosts(hosts, link, sequence)
-    judge(ends, columns, readings, by_rule)
+    judge(ends, columns, readings, by_rule, contests or {})
     untold: tuple[str, ...] = ()
     columns = _only(~_never_sent(ends, columns), columns, drops)
     if readings:

@@ -184,7 +184,7 @@ def _weighed(
     once, shared = _answered(read, csr, sends)
     out, margins = [], np.full(count, np.nan)
     for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, read.last[:seen]))):
-        mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared)[:seen]
+        mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared[:, at])[:seen]
         told = once & _apart(read, csr) if at == 0 else once
         kept, taken = _decided(mine, found, np.where(learned, margin, 0.0), registers, told[:seen])
         whole = np.where(kept, mine, np.where(taken, found, -1))
@@ -211,14 +211,14 @@ def _at_once(read: Doorbells, csr: Accesses, sends: Sends) -> Booleans:
 
 
 def _answered(read: Doorbells, csr: Accesses, sends: Sends) -> tuple[Booleans, Floats]:
-    """Return which sends answered at once where most did, and the least margin of all sends of one doorbell.
+    """Return which sends answered at once where most did, and the least margins of all sends of one doorbell.
 
     The others follow the first: of none is it surer which doorbell that was.
     """
     once = _at_once(read, csr, sends)
-    bell, least = read.last + 1, np.full(len(csr) + 1, np.inf)
+    bell, least = read.last + 1, np.full((len(csr) + 1, 2), np.inf)
     known = read.last >= 0
-    np.minimum.at(least, bell[known], read.margins[known].min(axis=1))
+    np.minimum.at(least, bell[known], read.margins[known])
     return once & (once.sum() >= MOSTLY * len(once)), least[bell]
 
 

@@ -22,7 +22,7 @@ from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.weigh import Found, Problem, alike, confirmed
+from pcitrace.traffic.weigh import Found, Problem, alike, contested
 
 if TYPE_CHECKING:
     from pcitrace.frames.matching import Ends, HostTraffic, Link
@@ -54,24 +54,32 @@ COLUMNS = {SEND: ("sender", "send_burst", "margin_send"), RECEIVE: ("receiver", 
 """The columns of a frame's host, burst and margin, by direction."""
 
 
-def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None) -> bool:
-    """Return whether the frames found so far do not account for what was seen elsewhere: they are read again."""
+def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None) -> dict[str, Floats] | None:
+    """Return the edges that are doubted of the frames found so far; None if all are, and the DMA is to be read again.
+
+    They are where the frames do not account for what was seen elsewhere. Else a host's edges are doubted one by one:
+    see :func:`pcitrace.traffic.weigh.contested`.
+    """
     moving = [end for end in ends.values() if moves_data(end)]
     if moving and all(_untold(end) for end in moving):
         # Two memories may confirm each other's mistake.
-        return True
+        return None
     problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
     if not all(_complete(columns, name, ends) for name in ends):
-        return True
+        return None
     if not all(map(alike, problems.values())):
-        return True
+        return None
+    found = dict[str, Floats]()
     for name, one in problems.items():
         # Addresses tell the rules more than these costs know; without a wire a profile does.
         described = _described(ends[name].host)
-        knows = one.dma.bus.has_address or (in_turn(ends) and described)
-        if not (knows or confirmed(one, described)):
-            return True
-    return False
+        if one.dma.bus.has_address or (in_turn(ends) and described):
+            continue
+        nats = contested(one, described)
+        if nats is None:
+            return None
+        found[name] = nats
+    return found
 
 
 def _untold(end: Ends) -> bool:
@@ -182,6 +190,7 @@ def judge(
     columns: dict[str, Any],
     readings: Mapping[str, tuple[Pieces, Reading]],
     before: dict[str, Any],
+    contests: Mapping[str, Floats],
 ) -> None:
     """Add the margins of frames to their columns, and make null what is not sure.
 
@@ -195,6 +204,8 @@ def judge(
         Of each host that was read again.
     before : dict of str to arrays
         The frames as the rules found them.
+    contests : mapping of str to array
+        Of each host that was not read again: how much dearer other edges are than its bursts'.
     """
     count = len(columns["sender"])
     was = _rows_before(before, columns) if readings else np.zeros(0, np.int64)
@@ -206,6 +217,11 @@ def judge(
             margins[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, reading), side)
             others = replace(reading, margins=reading.rivals)
             rivals[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, others), side)
+        for name, nats in contests.items():
+            rows = _rows(columns, name, side)
+            burst = columns[COLUMNS[side][1]][rows]
+            dearer = np.where((burst >= 0)[:, None], nats[burst], np.inf)
+            margins[side][rows] = np.where(np.isfinite(dearer), dearer, np.nan)
     # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
     match = np.fmin(*(margins[side].max(axis=1) for side in EDGES))
     unseen = ~np.isin(columns["sender"], _wired(ends))
@@ -221,7 +237,7 @@ def judge(
             _only_where_told(margins[side], least, _rows(columns, name, side))
         for edge, column in enumerate(EDGES[side]):
             columns[column] = np.where(margins[side][:, edge] < least[:, edge], np.nan, columns[column])
-        columns[COLUMNS[side][2]] = margins[side].min(axis=1)
+        columns[COLUMNS[side][2]] = np.fmin(*margins[side].T)
     columns["margin_match"] = match
     if readings:
         # Without a wire only a whole segment tells how long a frame is.

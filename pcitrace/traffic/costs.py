@@ -27,6 +27,7 @@ from pcitrace.lattice import (
     centres_us,
     segment_units,
 )
+from pcitrace.traffic.goals import MISFIT
 
 __all__ = ["SIZES", "first", "learned", "pausing"]
 
@@ -260,6 +261,8 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     excess = densities(off, whole.was_cut[some].astype(np.int64), _prior(prior.excess), smooth=False)
     # That a frame is shorter in memory than on the wire is not learned: it cannot be.
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
+    # Nor that one is longer, unless something cut it: a layout says how long frames are.
+    excess[0, EXCESS_BELOW + 1 :] = np.maximum(excess[0, EXCESS_BELOW + 1 :], MISFIT)
     return Track(
         goes_on=densities(gap[~between], after_cut[~between], _prior(prior.goes_on)),
         resumes=_relative(densities(gap[between], after_cut[between], _prior(prior.resumes))),

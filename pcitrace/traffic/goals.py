@@ -15,6 +15,7 @@ from pcitrace.traffic.pieces import Pieces
 
 __all__ = [
     "BLOCK",
+    "MISFIT",
     "RECEIVE",
     "SEND",
     "Layout",
@@ -200,10 +201,28 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
         skip,
         after,
         at_begin=after or not whole,
+        bound_us=_bound_us(target, after),
         stray=STRAY if target.seen else LOST,
         longest_us=LONGEST_US if whole else max(LONGEST_US, _longest(target.end_us - target.start_us)),
         again=layout.again // unit,
     )
+
+
+def _bound_us(target: Target, after: bool) -> Floats:
+    """Return when at the earliest a receive has all of each frame, and until when a send has read it.
+
+    The last word and the check sequence may still be on the wire when what was before them is written. Where the wire
+    was not captured nothing is known of it.
+    """
+    if not target.seen:
+        return np.full(len(target), -np.inf if after else np.inf)
+    if not after:
+        return target.end_us
+    whole = np.isfinite(target.start_us) & np.isfinite(target.end_us)
+    bound_us = np.full(len(target), -np.inf)
+    byte_us = (target.end_us[whole] - target.start_us[whole]) / (target.least[whole] + FCS)
+    bound_us[whole] = target.end_us[whole] - 2 * FCS * byte_us
+    return bound_us
 
 
 def _longest(times_us: Floats) -> float:

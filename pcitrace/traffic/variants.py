@@ -22,7 +22,8 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Ite
     """Give the readings in which all segments of a track are longer or shorter, have no gaps, or are another frame.
 
     Longer by a piece, or by all that come as soon as pieces do inside them; without their second piece or their last
-    but one; longer at one end and shorter at the other; another frame: the one before or after.
+    but one; longer at one end and shorter at the other, or without what was its edge; another frame: the one before or
+    after.
 
     Parameters
     ----------
@@ -49,6 +50,8 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Ite
         # What is nearest to a segment of one piece is there for it to move to before it leaves its own.
         yield _shorter(_longer(reading, side, at_end), side, not at_end)
         yield _longer(_shorter(reading, side, not at_end), side, at_end)
+        # What was its edge may be something else that came between.
+        yield _hollow(_longer(reading, side, at_end), side, at_end)
     yield from shifts(reading, side, targets)
 
 

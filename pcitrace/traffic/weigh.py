@@ -40,7 +40,7 @@ from pcitrace.traffic.reading import claiming
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import read_again, shifts, variants
 
-__all__ = ["Found", "Problem", "alike", "confirmed", "lengthened", "weigh"]
+__all__ = ["CLEARLY", "Found", "Problem", "alike", "contested", "lengthened", "weigh"]
 
 ROUNDS, FEW = 6, 2
 """Readings at most, each of which learns from the one before; those that tell whether a start is worth more."""
@@ -188,20 +188,26 @@ def alike(problem: Problem) -> bool:
     return reader.agreeing(SEND, first) >= ALL
 
 
-def confirmed(problem: Problem, described: bool) -> bool:
-    """Return whether no reading near what was found so far is as likely that says something else of the first pieces.
+def contested(problem: Problem, described: bool) -> Floats | None:
+    """Return how much dearer any reading near what was found so far is that puts an edge of it elsewhere.
 
-    Of few pieces also none that forgets half. On a host that fetched descriptors two at a time, as long as its frames
-    of one length, the rules took two fetches for frames, and each frame behind them for the one before: no reading that
-    differs alike in every frame was cheaper, three that forgot half were. Of many pieces the rules are not doubted for
-    that: of an overloaded card that sends and receives at once half of what is learned leads the reading astray.
+    Near are those that differ in a frame or two, as the margins say of what it settles at; and those that differ alike
+    in every frame. Of few pieces also of those that forget half. On a host that fetched descriptors two at a time, as long as its
+    frames of one length, the rules took two fetches for frames, and each frame behind them for the one before: no
+    reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the rules are not
+    doubted for that: of an overloaded card that sends and receives at once half of what is learned leads the reading
+    astray.
 
-    Where a profile describes the card the rules know more than these costs: then only one that is clearly cheaper
-    counts against them.
+    Returns
+    -------
+    array of float, shape (bursts, 2), or None
+        Nats, for the beginning and the end of each burst; infinite where no near reading is about as likely that says
+        something else. None if one is clearly likelier: then what was found so far is not to be believed.
     """
-    pieces = Pieces.of(problem.dma.bus)
+    pieces, burst = Pieces.of(problem.dma.bus), problem.dma.burst
+    nats = np.full((int(burst.max(initial=-1)) + 1, 2), np.inf)
     if not len(pieces) or not problem.told:
-        return True
+        return nats
     head, first, reader = _head(pieces, problem)
     edges = first.edges()
     if len(head) < len(pieces):
@@ -211,13 +217,39 @@ def confirmed(problem: Problem, described: bool) -> bool:
     near = reader.near(first)
     if len(pieces) <= TINY:
         near += reader.by_halves(near[0], 0)
-    others = [one for one in near if len(edges & one.edges()) < CONFIRMED * len(edges)]
-    if not others:
-        return True
-    cheapest, itself = min(others, key=_cost), reader.as_it_is(first)
-    if described:
-        return cheapest.against_by(itself) < CLEARLY
-    return itself.against_by(cheapest) > CLEARLY
+    itself = reader.as_it_is(first)
+    for other in near:
+        differs = edges - other.edges()
+        if not differs:
+            continue
+        many = len(differs) > (1 - CONFIRMED) * len(edges)
+        if many and other.against_by(itself) >= CLEARLY:
+            return None
+        dearer = itself.against_by(other)
+        if dearer > CLEARLY or (described and other.cost >= itself.cost):
+            continue
+        for item, _, _, begins in differs:
+            at = burst[head.rows[item]], int(not begins)
+            nats[at] = min(nats[at], dearer)
+    for item, _, _, begins in edges & near[0].edges():
+        margin = near[0].margins[item, 1 + int(not begins)]
+        at = burst[head.rows[item]], int(not begins)
+        if margin <= CLEARLY:
+            nats[at] = min(nats[at], margin)
+    if len(head) < len(pieces):
+        _as_in_the_head(nats, problem, {(burst[head.rows[edge[0]]], int(not edge[3])) for edge in edges})
+    return nats
+
+
+def _as_in_the_head(nats: Floats, problem: Problem, seen: set[tuple[int, int]]) -> None:
+    """Doubt the beginnings, or the ends, of all frames of a track as those are doubted that were looked at."""
+    for found in problem.found:
+        bursts = found.burst[found.burst >= 0]
+        for column in (0, 1):
+            there = np.array([(burst, column) in seen for burst in bursts], dtype=bool)
+            known = nats[bursts[there], column]
+            if np.isfinite(known).mean() > 1 - CONFIRMED if len(known) else False:
+                nats[bursts[~there], column] = known.min()
 
 
 def _head(pieces: Pieces, problem: Problem) -> tuple[Pieces, Reading, _Reader]:

@@ -65,6 +65,9 @@ pub struct Targets {
     pub after: bool,
     /// Whether the lag is to the beginning of the segment, or to its end.
     pub at_begin: bool,
+    /// Where a segment ends before it that comes after its target, or after it that comes before, it costs so much more.
+    pub bound_us: Vec<f64>,
+    pub beyond: f32,
     /// What goes on after a cut begins at the last multiple of so many units, but not before the item that was cut; 0: at
     /// the cut.
     pub again: u32,

@@ -68,11 +68,13 @@ fn targets(from: Any<'_, '_>) -> PyResult<Targets> {
         skip: column(from, "skip")?,
         after: from.getattr("after")?.extract()?,
         at_begin: from.getattr("at_begin")?.extract()?,
+        bound_us: column(from, "bound_us")?,
+        beyond: from.getattr("beyond")?.extract()?,
         again: from.getattr("again")?.extract()?,
     };
     let count = targets.time_us.len();
     let same = [targets.least.len(), targets.most.len(), targets.held.len(), targets.skip.len()];
-    if same.iter().any(|len| *len != count) {
+    if same.iter().chain(&[targets.bound_us.len()]).any(|len| *len != count) {
         return Err(PyValueError::new_err("columns of targets differ in length"));
     }
     Ok(targets)

@@ -520,6 +520,10 @@ fn part(
         if !goals.at_begin {
             ended += lag(items, goals, &mine.lag, target, NONE, item);
         }
+        let past_us = goals.bound_us[target] - items.end_us[item];
+        if if goals.after { past_us > 0.0 } else { past_us < 0.0 } {
+            ended += goals.beyond;
+        }
     } else {
         ended += entry(&mine.unclaimed, track.units);
     }
