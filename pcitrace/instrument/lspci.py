@@ -1,9 +1,9 @@
 """Configuration space as text that ``lspci -vv -F FILE`` takes.
 
 Ref: pciutils 3.9, lib/dump.c: a line ``00:09.0 text``, then lines ``00: xx xx ...`` of the bytes from an offset on,
-then an empty line. A byte that was never read is left out; lspci shows it as ff, with two exceptions here: of a header
-type of ff it shows nothing more, so that without one it is 00, a device; and where fewer than 64 bytes are there it shows
-neither command nor status, and every window as one of 32 bits, so that with a status the last of them is said to be ff.
+then an empty line. A byte that was never read is left out; lspci shows it as ff, with two exceptions here. Of a header
+type of ff it shows nothing more: without one it is 00, a device. Where fewer than 64 bytes are there it shows neither
+command nor status, and every window as one of 32 bits: with a status the last of them is said to be ff.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _device(device: Device) -> str:
     lines = [f"{device.bdf} {class_name(device.class_code) or 'seen on the bus'}"]
     known = device.bytes()
     shown = {HEADER_TYPE: 0, **known}
-    if _STATUS <= known.keys() and max(known) < _LAST:
+    if known.keys() >= _STATUS and max(known) < _LAST:
         shown[_LAST] = 0xFF
     for offset, value in sorted(shown.items()):
         if offset % 16 == 0 or offset - 1 not in known:
