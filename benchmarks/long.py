@@ -129,8 +129,10 @@ def section(path: Path, page: Path, times: int = 3) -> str:
 def put(page: Path, heading: str, made: str) -> None:
     """Put a section into a page, in place of the one that it had."""
     text = page.read_text(encoding="utf-8") if page.exists() else ""
-    others = re.sub(rf"{heading}\n.*?(?=\n## |\Z)", "", text, flags=re.DOTALL).rstrip()
-    page.write_text(f"{others}\n\n{made}", encoding="utf-8")
+    section = re.compile(rf"^{heading}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+    if not section.search(text):
+        text = f"{text.rstrip()}\n\n{heading}\n"
+    page.write_text(section.sub(lambda _: f"{made.rstrip()}\n\n", text).rstrip() + "\n", encoding="utf-8")
     print(made)
 
 

@@ -191,7 +191,7 @@ def control(bus: Bus) -> dict[str, list[int]]:
         return tx if tx is not None and n in tx.body else None
 
     def moving(n: int, p: Clk) -> bool:
-        return p.i and is_open(bus, n) and seen(bus.after[n], n - 1)
+        return p.i and is_open(bus, n) and seen(bus.after[n], n)
 
     def stopped(tx: Tx, until: int) -> bool:
         return any(bus.clocks[n].s for n in range(tx.first, until + 1) if bus.tx[n] is tx)
@@ -202,7 +202,7 @@ def control(bus: Bus) -> dict[str, list[int]]:
 
     def gave_up(n: int, c: Clk, p: Clk) -> bool:
         tx = bus.tx_at(n, 1)
-        if tx is None or not p.i or c.i or seen(tx, n - 1):
+        if tx is None or not p.i or c.i or seen(tx, n):
             return False
         # Clock 5 after the address, 6 after the first of two.
         return 1 <= n - tx.first <= 4 + tx.dual
@@ -389,6 +389,7 @@ def parity(bus: Bus) -> dict[str, list[int]]:
     """P01 to P05: PAR, PERR# and SERR#."""
     found: dict[str, list[int]] = {f"P0{k}": [] for k in range(1, 6)}
     bad: dict[int, str] = {}  # a clock whose parity is wrong, or not known
+    messages = set()  # clocks with the message of a special cycle: SERR# reports these
     for n, _ in enumerate(bus.clocks):
         if bus.start[n] is None:
             continue
@@ -398,8 +399,9 @@ def parity(bus: Bus) -> dict[str, list[int]]:
             c, code = bus.clocks[n], command(bus, tx)
             if n in (tx.first, tx.last_address):
                 kind = "P01"
-            elif n in tx.body and code in WRITES and c.i:
+            elif n in tx.body and code in WRITES | {SPECIAL} and c.i:
                 kind = "P02"
+                messages |= {n} if code == SPECIAL else set()
             elif n in tx.body and code in READS and c.t:
                 kind = "P03"
             unjudged = (kind in ("P02", "P03") and None in (c.ad, c.cbe)) or (
@@ -417,14 +419,14 @@ def parity(bus: Bus) -> dict[str, list[int]]:
             continue
         par = bus.clocks[after].par
         if par is None:
-            bad[n] = "P01?P02?"
+            bad[n] = f"{bad.get(n, '')}{kind or ''}"
         elif kind and None not in (bus.clocks[n].ad, bus.clocks[n].cbe):
             ones = bus.clocks[n].ad.bit_count() + bus.clocks[n].cbe.bit_count() + par
             if ones % 2:
                 found[kind].append(n)
                 bad[n] = f"{bad.get(n, '')}{kind}"
     data = {n for n, kind in bad.items() if "P02" in kind or "P03" in kind}
-    address = {n for n, kind in bad.items() if "P01" in kind}
+    address = {n for n, kind in bad.items() if "P01" in kind or n in messages}
     found["P04"] = onset(hits(bus, lambda n, c, p: c.perr and bus.judged(n, 3) and not {n - 2, n - 3} & data))
     found["P05"] = hits(
         bus,

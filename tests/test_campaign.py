@@ -264,7 +264,12 @@ def overview(out: Path, pages: Path) -> None:
     rows = text.partition(">Runs</h2>")[2]
     assert rows.count("<tr>") == 1 + 3
     [page] = re.findall(r'href="(runs/a-[^"]+)"', rows)
-    assert "R_PCI_send_us_per_byte" in (pages / page).read_text()
+    of_run = (pages / page).read_text()
+    assert "R_PCI_send_us_per_byte" in of_run
+    # Numbers to the right, the unit beside them with its sign.
+    for one in (text, of_run):
+        assert re.search(r'<td class="number">[\d.]+ ± [\d.]+</td><td>µs/byte</td>', one)
+        assert not re.search(r"<td>us\b", one)
 
 
 def test_a_run_that_needs_too_much_memory_fails_alone(runs: Path, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -202,3 +204,12 @@ def test_text_json_and_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as stop:
         main([*arguments, "--mask", "7-3"])
     assert stop.value.code == 2
+
+
+def test_both_captures_are_read_as_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A VCD without a time unit is compared with itself, given one."""
+    text = gzip.decompress((TRACES / "blue33_seq1" / "bus.vcd.gz").read_bytes()).decode()
+    path = tmp_path / "unit.vcd"
+    path.write_text(re.sub(r"\$timescale.*?\$end", "", text, count=1, flags=re.DOTALL))
+    assert main(["diff", str(path), str(path), "--timescale", "1 ps", "--threads", "1"]) == 0
+    assert capsys.readouterr().out.startswith("equal")

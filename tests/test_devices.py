@@ -339,6 +339,26 @@ def test_lspci_shows_what_the_accesses_left(tmp_path: Path, capsys: pytest.Captu
         assert line in read.stdout
 
 
+def test_lspci_shows_what_was_read_of_a_short_header(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Interrupt and latency registers were not read: 64 bytes all the same, or lspci shows no command and 32 bits."""
+    bench = Bench()
+    for command, offset, value in (
+        (CONFIG_READ, 0x00, 0x56781234),
+        (CONFIG_READ, 0x04, 0x02800006),
+        (CONFIG_READ, 0x08, 0x03000001),
+        (CONFIG_READ, 0x10, 0x4000000C),
+        (CONFIG_READ, 0x14, 0x00000002),
+    ):
+        bench.access(HOST, command, 1 << 20 | offset, value)
+    text, bus = tmp_path / "space.txt", bench.open(tmp_path)
+    assert main(["devices", str(bus.capture.path), "--clock-mhz", "33", "--lspci", str(text)]) == 0
+    assert "command      0006 memory space, bus master; 1 access\n" in capsys.readouterr().out
+    read = subprocess.run([needed_program("lspci"), "-vv", "-F", text], capture_output=True, text=True, check=True)
+    assert "Region 0: Memory at 240000000 (64-bit, prefetchable)" in read.stdout
+    assert "Control: I/O- Mem+ BusMaster+ SpecCycle-" in read.stdout
+    assert "Capabilities" not in read.stdout
+
+
 def test_without_addresses_there_are_no_devices(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", str(FIXTURES / "blue33_seq6" / "ctl_250MSs.sr")]) == 0
     assert "no devices: AD not captured" in capsys.readouterr().out

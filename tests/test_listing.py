@@ -19,7 +19,9 @@ from waveforms import state_mode, wires, write_sr
 
 import pcitrace
 from pcitrace.cli import main
+from pcitrace.instrument.devices import access_of
 from pcitrace.instrument.listing import Layer, Settings, lines
+from pcitrace.instrument.names import Names
 from pcitrace.instrument.rules import select
 from pcitrace.instrument.stream import parts
 
@@ -154,6 +156,31 @@ def test_special_cycles_and_locks_are_words(tmp_path: Path) -> None:
         "LOCK# asserted: the target is locked", "LOCK# released",
     ]  # fmt: skip
     assert not [line for line in text if line.startswith("!")]
+
+
+@pytest.mark.parametrize("path", [SEQ1, SEQ6, NIC])
+def test_every_line_is_named_as_if_all_accesses_before_it_were_learned(path: Path) -> None:
+    """The listing learns from those accesses only that may change a name."""
+    for bus in pcitrace.open(path).buses.values():
+        rows = bus.arrow("transactions").select(["transaction", "command", "address"]).to_pylist()
+        moved: dict[int, list[tuple[float, int, int]]] = {}
+        for phase in bus.arrow("data_phases").to_pylist():
+            if phase["data"] is not None and phase["byte_enables"] is not None:
+                moved.setdefault(phase["transaction"], []).append(
+                    (phase["time_us"], phase["data"], phase["byte_enables"])
+                )
+        names, expected = Names(), []
+        for row in rows:
+            if row["command"] in (0xA, 0xB) and row["address"] is not None:
+                for nth, (time_us, data, enables) in enumerate(moved.get(row["transaction"], ())):
+                    access = access_of(row["transaction"], time_us, row["command"], row["address"], nth, data, enables)
+                    if access is not None:
+                        names.see(access)
+                expected.append(names.space.register(row["address"]) or f"{row['address']:08x}")
+        text = b"".join(lines([bus], Settings(raw=True))).decode()
+        found = re.findall(r"config (?:read|write) (.*?)(?: =|   )", text)
+        assert len(expected) > 3
+        assert found == [name.removesuffix(" ") for name in expected]
 
 
 def test_names_are_those_of_the_configuration_accesses_before(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

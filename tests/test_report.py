@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from uncertainties import ufloat
 import pcitrace
 from pcitrace import report, results
 from pcitrace.cli import main
+from pcitrace.estimate import Estimate
 from pcitrace.plot.bus import typical
-from pcitrace.report.pagekit import micro
+from pcitrace.report.pagekit import micro, told
 from pcitrace.report.passage import CSR_COSTS
 from pcitrace.simulate import simulate
 
@@ -117,17 +119,29 @@ def test_periods_have_their_busy_time_and_their_data_time(found: results.Results
 def test_page_and_json_say_the_same(found: results.Results, text: str) -> None:
     """The number behind ± is sigma of the JSON, and its parts are those of the JSON."""
     told = found.as_dict()
+    digits = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+    plain = re.sub("×10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda raised: f"e{int(raised[1].translate(digits)):+03d}", text)
     for name in ("R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte", "t_sw_us"):
         one = told["constants"][name]
         shown = ufloat(one["value"], one["sigma"])
         assert f"{shown:P}".replace("±", " ± ") in text
-        assert f"sigma {one['sigma_measurement']:.2g} (measurement)" in text
-        if one["sigma_frames"]:
-            assert f"{one['sigma_frames']:.2g} (frames)" in text
+        for sigma, what in ((one["sigma_measurement"], "measurement"), (one["sigma_frames"], "frames")):
+            assert not sigma or re.search(rf"{sigma:.2g}( µs(/byte)?)? \({what}\)", plain)
     costs = [one for one in told["timing"]["csr_costs_us"] if one["n"]]
     assert {one["what"] for one in costs} == set(CSR_COSTS)
     for one in costs:
         assert f"{one['host']} {ufloat(one['value'], one['sigma']):P}".replace("±", " ± ") in text
+
+
+def test_what_a_number_rests_on_has_its_unit() -> None:
+    """Once, with the last number, whichever that is."""
+    whole = Estimate(1.0, 5e-8, 3, sigma_frames=2e-6, scatter=0.03)
+    assert told(whole, "µs/byte").basis == (
+        "measured, n = 3; sigma 5×10⁻⁸ (measurement), 2×10⁻⁶ (frames), scatter 0.03 µs/byte"
+    )
+    assert told(replace(whole, scatter=None), "µs").basis.endswith("sigma 5×10⁻⁸ (measurement), 2×10⁻⁶ µs (frames)")
+    assert told(Estimate(1.0, 0.1, 3), "µs").basis == "measured, n = 3; sigma 0.1 µs (measurement)"
+    assert told(Estimate(1.0, 0.0, 0, "given"), "µs").basis == "given, n = 0"
 
 
 def test_the_times_of_figure_3_1_are_told(found: results.Results, page: Path) -> None:

@@ -230,6 +230,57 @@ def test_a_single_fault_is_found(rule: str, tmp_path: Path) -> None:
     assert ids <= {rule} | implied
 
 
+@pytest.mark.parametrize("quiet", [12, 57, 58, 59, 60, 61])
+def test_the_message_of_a_special_cycle_has_parity(quiet: int, tmp_path: Path) -> None:
+    """It is data of a write, and what is wrong with it SERR# reports; wherever the clocks are cut into words."""
+    bus = rule_traffic.Traffic()
+    bus.idle(quiet)
+    bus.put("special", 0x1, 0, devsel=None)
+    bus.idle(20)
+    clocks = bus.finish()
+    first = next(n for n, clock in enumerate(clocks) if clock.i)
+    clocks[first].ad ^= 1 << 20
+    clocks[first + 2].serr = True
+    found = judged(waveforms.write_sr(tmp_path / "bad.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+    assert found == Counter({("P02", first): 1})
+    assert_equal(found, of_oracle(clocks))
+    clocks[first].ad ^= 1 << 20
+    found = judged(waveforms.write_sr(tmp_path / "good.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+    assert found == Counter({("P05", first + 2): 1})
+    assert_equal(found, of_oracle(clocks))
+
+
+@pytest.mark.parametrize("line", ["f", "i"])
+def test_what_changes_as_the_target_answers_is_no_master_abort(line: str, tmp_path: Path) -> None:
+    """M05 and M06 from the clock on in which DEVSEL# is first seen."""
+    bus = rule_traffic.Traffic()
+    bus.put("write", 0x7, 0x2000, 3, devsel=2, initiator_waits=0, target_waits=2)
+    clocks = bus.finish()
+    at = next(n for n, clock in enumerate(clocks) if clock.d)
+    assert (clocks[at - 1].i, clocks[at].i, clocks[at].f, clocks[at].t) == (True, True, True, False)
+    setattr(clocks[at], line, False)
+    found = judged(waveforms.write_sr(tmp_path / "early.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+    assert ("M05" if line == "f" else "M06", at) in found
+    assert "M11" not in {rule for rule, _ in found}
+    assert_equal(found, of_oracle(clocks))
+
+
+def test_par_that_floats_in_a_turnaround_excuses_nobody(tmp_path: Path) -> None:
+    """SERR# and PERR# need a cause where PAR was to be judged."""
+    bus = rule_traffic.Traffic()
+    bus.idle(12)
+    bus.put("read", 0x6, 0x1000, 1, target_waits=4)
+    clocks = bus.finish()
+    at = bus.marks["read"] + 4
+    clocks[at].serr = clocks[at].perr = True
+    capture = rule_traffic.sampled(clocks, Random(1))
+    each = len(capture.bits) // len(clocks)
+    # What is driven after the address, the target does not drive yet.
+    capture.bits[each * (at - 2) : each * (at - 1), capture.names.index("PAR")] = 3
+    path = waveforms.write_vcd(tmp_path / "floats.vcd", waveforms.sampled_changes(capture, 10_000), tick_ps=10_000)
+    assert judged(path) == Counter({("P04", at): 1, ("P05", at): 1})
+
+
 @pytest.mark.parametrize("command", [0x6, 0xC, 0xE, 0x7, 0xF, 0xA])
 def test_who_may_take_lock(command: int, tmp_path: Path) -> None:
     """L02: a memory read does, and who holds it goes on with any command; wherever the clocks are cut into words."""

@@ -28,11 +28,18 @@ _HEAD = """<!doctype html>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
 table {{ border-collapse: collapse; }} th, td {{ padding: .15rem .9rem .15rem 0; text-align: left; }}
 td {{ vertical-align: top; }}
-th {{ border-bottom: 1px solid #8888; }} td.number {{ text-align: right; white-space: nowrap; }}
-.scroll {{ overflow-x: auto; }} small, .why {{ opacity: .75; }} .marked {{ color: #9a5b00; font-weight: bold; }}
+th {{ border-bottom: 1px solid #8888; }} .number {{ text-align: right; white-space: nowrap; }}
+.scroll {{ overflow-x: auto; }} small, .why {{ opacity: .75; }}
+.marked {{ color: #8a5000; color: light-dark(#8a5000, #f0b35a); font-weight: bold; }}
+@media (max-width: 40rem) {{
+  table {{ font-size: .8rem; line-height: 1.3; }} th, td {{ padding-right: .5rem; }}
+  td:first-child {{ overflow-wrap: anywhere; min-width: 7rem; }}
+}}
 </style></head><body><h1>{title}</h1>
 """
 _END = "</body></html>\n"
+_NUMBERS = {"value", "tau", "n", "number of runs", "seconds", "MiB"}
+"""Columns that are aligned to the right."""
 
 
 def write(campaign: Campaign, folder: Path) -> Path:
@@ -105,7 +112,7 @@ def _findings(table: pd.DataFrame, pages: dict[str, str]) -> Iterator[str]:
     if findings:
         yield "<p>Alike but for their numbers.</p>\n"
         yield from _table(
-            ("finding", "runs"), ((html.escape(text), _runs(runs, pages)) for text, runs in findings.items())
+            ("finding", "runs"), ((html.escape(_micro(text)), _runs(runs, pages)) for text, runs in findings.items())
         )
 
 
@@ -120,10 +127,11 @@ def _constants(together: pd.DataFrame) -> Iterator[str]:
         row = (
             html.escape(one["constant"]),
             _text(one["host"]),
-            _text(one["card"]),
-            f"{str(value).replace('±', ' ± ')} {html.escape(unit)}",
+            str(value).replace("±", " ± "),
+            html.escape(_micro(unit)),
             _number(one["tau"]),
             str(one["runs"]),
+            _text(one["card"]),
             "<br>".join(html.escape(line) for line in one["outliers"]),
         )
         name, at, length = one["constant"].partition(".at_")
@@ -131,7 +139,7 @@ def _constants(together: pd.DataFrame) -> Iterator[str]:
             at_length.append((name, float(length), row))
         else:
             rows.append(row)
-    head = ("constant", "host", "card", "value", "tau", "runs", "outliers")
+    head = ("constant", "host", "value", "unit", "tau", "number of runs", "card", "outliers")
     yield from _table(head, rows)
     if at_length:
         yield f"<details><summary>By length of the frames ({len(at_length)} rows)</summary>\n"
@@ -146,7 +154,7 @@ def _of_run(source: Source, table: pd.DataFrame, numbers: dict[str, Any]) -> Ite
     if numbers.get("simulated"):
         yield '<p class="marked">Simulated: no real bus stands behind these numbers.</p>\n'
     for finding in numbers.get("findings", ()):
-        yield f"<p>Finding: {html.escape(finding)}</p>\n"
+        yield f"<p>Finding: {html.escape(_micro(finding))}</p>\n"
     rows = []
     for one in table.to_dict("records"):
         value = None if pd.isna(one["value"]) else one["value"]
@@ -154,15 +162,29 @@ def _of_run(source: Source, table: pd.DataFrame, numbers: dict[str, Any]) -> Ite
         unit = one["unit"] if isinstance(one["unit"], str) else ""
         told = "unknown" if value is None else str(Estimate(value, sigma, 1)).replace("±", " ± ")
         count = "" if pd.isna(one["n"]) else str(int(one["n"]))
-        rows.append((html.escape(one["constant"]), _text(one["host"]), f"{told} {unit}", count, _text(one["reason"])))
-    yield from _table(("number", "host", "value", "n", "why not known"), rows)
+        rows.append(
+            (
+                html.escape(one["constant"]),
+                _text(one["host"]),
+                told,
+                html.escape(_micro(unit)),
+                count,
+                _text(one["reason"]),
+            )
+        )
+    yield from _table(("number", "host", "value", "unit", "n", "why not known"), rows)
     yield _END
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield '<div class="scroll"><table><tr>' + "".join(f"<th>{one}</th>" for one in head) + "</tr>\n"
-    for row in rows:
-        yield "<tr>" + "".join(f"<td>{one}</td>" for one in row) + "</tr>\n"
+    """A table, without the columns that are empty in every row."""
+    told = list(rows)
+    kept = [n for n in range(len(head)) if not told or any(row[n] for row in told)]
+    style = [' class="number"' if head[n] in _NUMBERS else "" for n in kept]
+    yield '<div class="scroll"><table><tr>'
+    yield "".join(f"<th{of}>{head[n]}</th>" for n, of in zip(kept, style, strict=True)) + "</tr>\n"
+    for row in told:
+        yield "<tr>" + "".join(f"<td{of}>{row[n]}</td>" for n, of in zip(kept, style, strict=True)) + "</tr>\n"
     yield "</table></div>\n"
 
 
@@ -190,6 +212,11 @@ def _runs(runs: Iterable[str], pages: dict[str, str] | None = None) -> str:
 def _kind(finding: str) -> str:
     """A finding without its numbers, so that the same one of many runs is one."""
     return re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "…", finding)
+
+
+def _micro(text: str) -> str:
+    """A unit or a sentence with the sign µ where it says us."""
+    return re.sub(r"(?<![\w.])us(?!\w)", "µs", text)
 
 
 def _text(value: Any) -> str:

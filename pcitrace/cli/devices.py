@@ -102,7 +102,9 @@ def _lines(device: Device) -> list[str]:
     command, status = device.command, device.status
     if command is not None:
         bits = ", ".join(text for n, text in enumerate(COMMAND_BITS) if command >> n & 1)
-        say("command", f"{command:04x}{f' {bits}' if bits else ''}; {len(device.history)} accesses")
+        accesses = len(device.history)
+        times = "1 access" if accesses == 1 else f"{accesses} accesses"
+        say("command", f"{command:04x}{f' {bits}' if bits else ''}; {times}")
     if status is not None:
         say("status", f"{status:04x} " + ", ".join(text for n, text in STATUS_BITS.items() if status >> n & 1))
     say("capabilities", ", ".join(device.capabilities))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pcitrace.analysed import open
-from pcitrace.cli.options import add_capture, add_json, open_run, print_json
+from pcitrace.cli.options import add_capture, add_json, open_run, print_json, read_as
 from pcitrace.run import Bus, printable
 
 _EPILOG = """\
@@ -57,13 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from pcitrace.instrument.compare import compare
 
     opened = open_run(args)
-    other = open(
-        args.other,
-        wiring=args.other_wiring or (None if Path(args.other).is_dir() else args.wiring),
-        rate_hz=args.rate,
-        clock_mhz=args.clock_mhz,
-        recover_clock=args.recover_clock,
-    )
+    wiring = args.other_wiring or (None if Path(args.other).is_dir() else args.wiring)
+    other = open(args.other, wiring=wiring, **read_as(args))
     one = opened[args.bus] if args.bus else opened.bus
     name = args.other_bus or (args.bus if args.bus in other.buses else None)
     found = compare(one, other[name] if name else other.bus, ignore_time=args.ignore_time, masks=args.mask)

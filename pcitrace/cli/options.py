@@ -27,6 +27,7 @@ __all__ = [
     "positive",
     "print_json",
     "print_notes",
+    "read_as",
     "whole",
 ]
 
@@ -132,16 +133,23 @@ def open_run(args: argparse.Namespace) -> AnalysedRun:
     args.opened = open(
         args.file,
         wiring=args.wiring,
-        rate_hz=args.rate,
-        clock_mhz=args.clock_mhz,
-        recover_clock=args.recover_clock,
-        threads=args.threads,
-        timescale=args.timescale,
+        **read_as(args),
         channels=None if args.channels is None else args.channels.split(","),
         unit_size=args.unit_size,
     )
     run: AnalysedRun = args.opened
     return run
+
+
+def read_as(args: argparse.Namespace) -> dict[str, Any]:
+    """What the arguments say of how any capture is read, as `open` takes it."""
+    return {
+        "rate_hz": args.rate,
+        "clock_mhz": args.clock_mhz,
+        "recover_clock": args.recover_clock,
+        "threads": args.threads,
+        "timescale": args.timescale,
+    }
 
 
 def print_notes(args: argparse.Namespace) -> None:

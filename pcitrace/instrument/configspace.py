@@ -113,6 +113,19 @@ CLASSES = {
 """Short names for devices, by base class and subclass; numbered as they are met: `eth0`."""
 
 
+CONFIG_READ, CONFIG_WRITE = 0xA, 0xB
+"""The commands."""
+
+IDENTITY = frozenset({0x00, 0x08, 0x0C})
+"""Dwords that say who is there: vendor and device, class, header type."""
+
+WINDOWS = frozenset({*range(0x10, 0x28, 4), 0x30, 0x38})
+"""Dwords that may place a window: base address registers and expansion ROM of every header type."""
+
+MASKS = tuple(sum(0xFF << 8 * lane for lane in range(4) if not enables >> lane & 1) for enables in range(16))
+"""Bits of a dword whose byte lanes C/BE# enables, by C/BE#."""
+
+
 @dataclass(frozen=True, order=True)
 class Place:
     """Where a configuration access leads.

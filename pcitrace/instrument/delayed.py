@@ -116,7 +116,8 @@ def delayed(table: pa.Table, changed: Integers | None = None) -> Delayed:
     some = retried[order[head]] if len(head) else np.zeros(0, dtype=bool)
     attempts, head = attempts[some], head[some]
     first, last = order[head], order[head + attempts - 1]
-    took = first_data[last] - start[first]
+    # To the ps: the difference of two floats has digits that mean nothing.
+    took = (first_data[last] - start[first]).round(6)
     completed = ~np.isnan(took)
     outcome = np.where(completed, "completed", np.where(retried[last], "never_completed", "aborted"))
     moved = np.cumsum(integers(table, "bytes", missing=0))

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pcitrace.instrument.configspace import CAPABILITIES, CARDBUS, CLASSES, Place, bars_of, register_name
+from pcitrace.instrument.configspace import (
+    CAPABILITIES,
+    CARDBUS,
+    CLASSES,
+    CONFIG_READ,
+    CONFIG_WRITE,
+    MASKS,
+    Place,
+    bars_of,
+    register_name,
+)
 from pcitrace.instrument.pciids import class_name, device_name, vendor_name
 
 if TYPE_CHECKING:
@@ -17,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["HEADER_TYPE", "Bar", "ConfigAccess", "ConfigurationSpace", "Device", "access_of", "accesses", "of_bus"]
 
 _ONES = 0xFFFFFFFF
-_CONFIG_READ, _CONFIG_WRITE = 0xA, 0xB
 HEADER_TYPE = 0x0E
 """Offset of its byte."""
 
@@ -430,7 +439,7 @@ def accesses(transactions: pa.Table | pa.RecordBatch, data_phases: pa.Table | pa
     import pyarrow.compute as pc
 
     command = transactions["command"]
-    is_config = pc.is_in(command, value_set=pa.array([_CONFIG_READ, _CONFIG_WRITE], command.type))
+    is_config = pc.is_in(command, value_set=pa.array([CONFIG_READ, CONFIG_WRITE], command.type))
     wanted = pc.and_(is_config, pc.is_valid(transactions["address"]))
     config = transactions.select(["transaction", "command", "address"]).filter(wanted)
     rows = {
@@ -458,10 +467,11 @@ def access_of(
     place = Place.of(address)
     if place is None or address & 0xFC > 0xFC - 4 * nth:
         return None
-    mask = sum(0xFF << 8 * lane for lane in range(4) if not enables >> lane & 1)
     select = 0 if address & 3 else address >> 11 & 0x1FFFFF
     offset = (address & 0xFC) + 4 * nth
-    return ConfigAccess(transaction, time_us, command == _CONFIG_WRITE, place, offset, data & _ONES, mask, select)
+    return ConfigAccess(
+        transaction, time_us, command == CONFIG_WRITE, place, offset, data & _ONES, MASKS[enables & 0xF], select
+    )
 
 
 def of_bus(bus: Bus) -> ConfigurationSpace:

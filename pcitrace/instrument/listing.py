@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pcitrace import _kernel
+from pcitrace.instrument.configspace import CONFIG_READ, IDENTITY, MASKS, WINDOWS, Place
 from pcitrace.instrument.stream import Choice, parts
 
 if TYPE_CHECKING:
@@ -172,8 +173,12 @@ class _Known:
         self.stated = settings.grants.get(bus.name, {})
         self.names: Names | None = None
         self.finished = settings.two_pass
-        # The last access to each address, and the name that its line has.
-        self.last: dict[int, tuple[Any, ...]] = {}
+        # Of the dwords that place windows the last access, of those that say who is there what was read.
+        self.last: dict[int, tuple[int, int, int]] = {}
+        self.read: dict[int, tuple[int, int]] = {}
+        # Addresses whose name was looked up since a device changed its own, and the names that their lines have.
+        self.named: set[int] = set()
+        self.who: dict[Place, tuple[str, int | None] | None] = {}
         self.places: dict[int, str] = {}
         self.windows: list[tuple[Any, ...]] = []
         for line, name in self.stated.items():
@@ -187,12 +192,24 @@ class _Known:
         self._set_windows()
 
     def is_new(self, command: int, address: int, moved: list[tuple[float, int, int]]) -> bool:
-        """Whether an access tells more than the last one to the same address did."""
-        said = (command, *((data, enables) for _, data, enables in moved))
-        if self.last.get(address) == said:
-            return False
-        self.last[address] = said
-        return True
+        """Whether an access may change what anything is called.
+
+        Its register has no name yet, or it tells more of who is there, or where, than the accesses before it did.
+        """
+        news = address not in self.named
+        self.named.add(address)
+        for dword, (_, data, enables) in enumerate(moved, address >> 2):
+            register = 4 * dword & 0xFC
+            if register in WINDOWS:
+                said = (command, data, enables)
+                news |= self.last.get(dword) != said
+                self.last[dword] = said
+            elif register in IDENTITY and command == CONFIG_READ:
+                mask = MASKS[enables & 0xF]
+                value, known = self.read.get(dword, (0, 0))
+                news |= bool(mask & ~known or (value ^ data) & mask)
+                self.read[dword] = (value & ~mask | data & mask, known | mask)
+        return news
 
     def learn(self, transaction: int, command: int, address: int, moved: list[tuple[float, int, int]]) -> None:
         """Learn from a configuration access."""
@@ -207,10 +224,19 @@ class _Known:
                 if access is not None:
                     self.names.see(access)
             self._set_windows()
-        place = self.names.space.register(address)
-        if place is not None and self.places.get(address) != place:
-            self.places[address] = place
-            self.listing.set_place(self.bus.name, address, place)
+        place = Place.of(address)
+        if place is None:
+            return
+        device = self.names.space.device(place)
+        who = None if device is None else (device.where, device.header_type)
+        if self.who.get(place) != who:
+            # Its registers are called otherwise now, each from its next access on.
+            self.who[place] = who
+            self.named = {address}
+        name = self.names.space.register(address)
+        if name is not None and self.places.get(address) != name:
+            self.places[address] = name
+            self.listing.set_place(self.bus.name, address, name)
 
     def _set_windows(self) -> None:
         """Tell the listing about the windows, if they changed."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pcitrace.columns import Integers, integers, strings
 from pcitrace.errors import WiringError
-from pcitrace.instrument.configspace import Place
+from pcitrace.instrument.configspace import IDENTITY, WINDOWS, Place
 from pcitrace.instrument.devices import ConfigAccess, ConfigurationSpace, accesses
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Names:
     def see(self, access: ConfigAccess) -> None:
         """Learn from one dword that a configuration access moved."""
         self.space.see([access])
-        if 0x10 <= access.offset <= 0x38 or access.offset in (0x08, 0x0C):
+        if access.offset in WINDOWS or access.offset in IDENTITY:
             self._place(access.transaction)
 
     def _place(self, now: int) -> None:

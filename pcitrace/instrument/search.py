@@ -29,7 +29,9 @@ __all__ = ["Matches", "find", "sequences"]
 
 _CONFIGURATION = (0xA, 0xB)
 _MEMORY = (0x6, 0x7, 0xC, 0xE, 0xF)
-_ROUNDING_US = 1e-6
+_DECIMALS = 6
+"""Of a time between two, in us: what the difference of two floats is wrong by is less than a ps."""
+_ROUNDING_US = 10.0**-_DECIMALS
 _FOR_PLACES = ("transaction", "command", "address", "initiator")
 
 
@@ -61,7 +63,7 @@ class Matches:
     @property
     def times_us(self) -> Floats:
         """Time from each step to the next, in us; shape (matches, steps - 1)."""
-        return np.diff(self.start_us, axis=1)
+        return np.diff(self.start_us, axis=1).round(_DECIMALS)
 
     def histogram(self, number: int, bins: int = 10) -> tuple[Integers, Floats]:
         """Count the times from the step before to step `number` (from 1): counts, and edges in us.

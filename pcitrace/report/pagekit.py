@@ -84,11 +84,25 @@ def told(estimate: Estimate, unit: str, of: str = "") -> Value:
     if estimate.value is None:
         return Value("unknown", "", estimate.reason, of)
     parts = [f"{estimate.source}, n = {grouped(estimate.n)}"]
-    sigmas = ((estimate.sigma_measurement, "measurement"), (estimate.sigma_frames, "frames"))
-    shares = ", ".join(f"{sigma:.2g} ({what})" for sigma, what in sigmas if sigma)
-    parts += [f"sigma {shares}"] if shares else []
-    parts += [f"scatter {estimate.scatter:.2g}"] if estimate.scatter else []
+    sigmas = ((estimate.sigma_measurement, " (measurement)"), (estimate.sigma_frames, " (frames)"))
+    shares = [(_two_digits(sigma), what) for sigma, what in sigmas if sigma]
+    numbers = [(f"sigma {sigma}" if nth == 0 else sigma, what) for nth, (sigma, what) in enumerate(shares)]
+    if estimate.scatter:
+        numbers.append((f"scatter {_two_digits(estimate.scatter)}", ""))
+    if numbers:
+        # The unit stands once, with the last of them.
+        *others, (last, what) = numbers
+        parts.append(", ".join([*map("".join, others), f"{last} {unit}{what}"]))
     return Value(spaced(estimate), unit, "; ".join(parts), of)
+
+
+def _two_digits(value: float) -> str:
+    """An uncertainty as values are written: 5×10⁻⁸, not 5e-08."""
+    digits, _, exponent = f"{value:.2g}".partition("e")
+    return digits + (f"×10{str(int(exponent)).translate(_RAISED)}" if exponent else "")
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def micro(text: str) -> str:

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Integers
+from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
 from pcitrace.profiles import Profile
 from pcitrace.traffic import costs
@@ -191,12 +191,12 @@ def alike(problem: Problem) -> bool:
 def contested(problem: Problem, described: bool) -> Floats | None:
     """Return how much dearer any reading near what was found so far is that puts an edge of it elsewhere.
 
-    Near are those that differ in a frame or two, as the margins say of what it settles at; and those that differ alike
-    in every frame. Of few pieces also of those that forget half. On a host that fetched descriptors two at a time, as long as its
-    frames of one length, the rules took two fetches for frames, and each frame behind them for the one before: no
-    reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the rules are not
-    doubted for that: of an overloaded card that sends and receives at once half of what is learned leads the reading
-    astray.
+    Near are those that differ in a frame or two, as the margins say of what it settles at; those that differ alike in
+    every frame; and, of few pieces, those that forget half. On a host that fetched descriptors two at a time, as long
+    as its frames of one length, the rules took two fetches for frames, and each frame behind them for the one before:
+    no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the rules are
+    not doubted for that: of an overloaded card that sends and receives at once half of what is learned leads the
+    reading astray.
 
     Returns
     -------

@@ -25,11 +25,13 @@ pub struct Joined {
     /// Put together what disconnects cut, too.
     disconnects: bool,
     waiting: Vec<Waiting>,
+    /// None of them was given up before this clock of any bus.
+    first_given_up: u64,
 }
 
 impl Joined {
     pub fn new(disconnects: bool) -> Self {
-        Joined { disconnects, waiting: Vec::new() }
+        Joined { disconnects, waiting: Vec::new(), first_given_up: u64::MAX }
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -38,13 +40,19 @@ impl Joined {
 
     /// Accesses that nobody will go on with, seen from this row.
     pub fn overdue(&mut self, row: &Row) -> Vec<Line<'static>> {
+        // Dozens may wait at every row.
+        if !self.disconnects && row.start_clk < self.first_given_up {
+            return Vec::new();
+        }
         let over = |one: &Waiting| {
-            let same = one.line.bus == row.bus;
+            let given_up = row.start_clk >= one.given_up();
             let other_access =
-                same && !one.after_retry && one.line.initiator.as_deref() == row.initiator && !one.continues(row);
-            other_access || same && row.start_clk > one.last_clk + GIVEN_UP_CLKS
+                || !one.after_retry && one.line.initiator.as_deref() == row.initiator && !one.continues(row);
+            (given_up || other_access()) && one.line.bus == row.bus
         };
-        self.waiting.extract_if(.., |one| over(one)).map(|one| one.line).collect()
+        let over = self.waiting.extract_if(.., |one| over(one)).map(|one| one.line).collect();
+        self.first_given_up = self.waiting.iter().map(Waiting::given_up).min().unwrap_or(u64::MAX);
+        over
     }
 
     /// All that wait.
@@ -68,17 +76,20 @@ impl Joined {
         let Some(address) = known.filter(|_| retry || cut) else { return Some(line) };
         let moved = line.last_phases * line.phase_bytes();
         let next = if moved == 0 { address } else { (address & !3) + moved };
-        self.waiting.push(Waiting {
-            line: line.kept(),
-            last_clk: row.start_clk + row.clocks,
-            next,
-            after_retry: retry,
-        });
+        let last_clk = row.start_clk + row.clocks;
+        let waiting = Waiting { line: line.kept(), last_clk, next, after_retry: retry };
+        self.first_given_up = self.first_given_up.min(waiting.given_up());
+        self.waiting.push(waiting);
         (self.waiting.len() > MOST).then(|| self.waiting.remove(0).line)
     }
 }
 
 impl Waiting {
+    /// The first clock at which a transaction shows that nobody goes on with it.
+    fn given_up(&self) -> u64 {
+        self.last_clk + GIVEN_UP_CLKS + 1
+    }
+
     fn continues(&self, row: &Row) -> bool {
         row.address == Some(self.next)
             && row.command == self.line.command

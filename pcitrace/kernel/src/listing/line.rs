@@ -265,13 +265,13 @@ impl<'a> Line<'a> {
             writer.formatted(Style::Name, format_args!(" {} ({message:08x})", message_in_words(message as u16)));
         }
         let place = self.place(names);
+        let named = matches!(self.command, Some(0xA | 0xB));
         if let Some(address) = self.address.filter(|_| self.command != Some(SPECIAL_CYCLE)) {
-            match names.configured(&self.bus, address).filter(|_| matches!(self.command, Some(0xA | 0xB))) {
+            match named.then(|| names.configured(&self.bus, address)).flatten() {
                 Some(name) => writer.formatted(Style::Name, format_args!(" {name}")),
                 None => writer.address(address, if self.dac { 16 } else { 8 }),
             }
         }
-        let named = matches!(self.command, Some(0xA | 0xB));
         // A space, or the mark of a cut, stands behind it.
         let least = 1 + if named { writer.at.min(start + LEAST) } else { writer.at };
         if let Some(Place { window, offset, register }) = &place {

@@ -22,8 +22,10 @@ pub struct Lines {
     read: Past,
     odd: Past,
     unjudged: Past,
-    /// One clock after what was bad.
-    bad_address: Past,
+    /// Of write data what SERR# reports: messages of special cycles.
+    message: Past,
+    /// One clock after what was bad: what SERR# and PERR# may speak of.
+    system: Past,
     bad_data: Past,
     unsure: Past,
     unsure_address: Past,
@@ -48,7 +50,8 @@ impl Default for Lines {
             read: none,
             odd: none,
             unjudged: none,
-            bad_address: none,
+            message: none,
+            system: none,
             bad_data: none,
             unsure: none,
             unsure_address: none,
@@ -283,7 +286,8 @@ impl Rules {
         let n = stretch.clocks;
         let unknown = words[line::AD_UNKNOWN] | words[line::CBE_UNKNOWN];
         let address = m.address | m.last_address;
-        let write = self.commands.writes & m.body & m.irdy;
+        let message = self.commands.special & m.body & m.irdy;
+        let write = self.commands.driven() & m.body & m.irdy;
         let read = self.commands.reads & m.body & m.trdy;
         let judged = (address | write | read) & !unknown;
         let odd = stretch.block.odd(parity, judged << stretch.from) >> stretch.from;
@@ -291,14 +295,18 @@ impl Rules {
         // What is said now is of the clock before.
         let par_known = m.all & !words[line::PAR_UNKNOWN];
         let wrong = (bus.odd.back(odd, 1) ^ words[line::PAR]) & par_known;
-        let bad_address = wrong & bus.address.back(address & judged, 1);
-        let bad_write = wrong & bus.write.back(write & judged, 1);
-        let bad_read = wrong & bus.read.back(read & judged, 1);
+        let of_address = bus.address.back(address & judged, 1);
+        let of_write = bus.write.back(write & judged, 1);
+        let of_read = bus.read.back(read & judged, 1);
+        let (bad_address, bad_write, bad_read) = (wrong & of_address, wrong & of_write, wrong & of_read);
         let no_command = m.body & !self.commands.known & (m.irdy | m.trdy);
         let data = (write | read) & unknown | no_command;
-        let unsure = bus.unjudged.back(data, 1) | !par_known;
-        let unsure_address = bus.unsure_address.back(address & unknown, 1) | !par_known;
+        // Where nothing is to be judged, PAR may float.
+        let unsure = bus.unjudged.back(data, 1) | (of_write | of_read) & !par_known;
+        let unsure_address = bus.unsure_address.back(address & unknown, 1) | of_address & !par_known;
+        let of_message = bus.message.back(message, 1);
         bus.odd.advance(odd, n);
+        bus.message.advance(message, n);
         bus.address.advance(address & judged, n);
         bus.write.advance(write & judged, n);
         bus.read.advance(read & judged, n);
@@ -320,14 +328,15 @@ impl Rules {
         }
         let bad_data = bad_write | bad_read;
         let (unsure, unsure_address) = (unsure | high.unsure_data, unsure_address | high.unsure_address);
-        self.errors(stretch, m, words, [bad_address, bad_data, unsure, unsure_address]);
+        let (system, unsure_system) = (bad_address | bad_write & of_message, unsure_address | unsure & of_message);
+        self.errors(stretch, m, words, [system, bad_data, unsure, unsure_system]);
     }
 
-    /// PERR# is there two clocks after bad data (and a second one), SERR# two to nine after a bad address.
+    /// PERR# is there two clocks after bad data (and a second one), SERR# two to nine after a bad address or message.
     #[inline(always)]
     fn errors<B: Backend>(&mut self, stretch: &Stretch<B>, m: &Masks, words: &Words, told: [u64; 4]) {
         let n = stretch.clocks;
-        let [bad_address, bad_data, unsure, unsure_address] = told;
+        let [system, bad_data, unsure, unsure_system] = told;
         let bus = self.past.bus;
         let live = self.past.live;
         let perr = words[line::PERR] & !words[line::PERR_UNKNOWN];
@@ -337,13 +346,13 @@ impl Rules {
         let p04 = perr & !(before.back(cause, 1) | before.back(cause, 2)) & live.back(m.all, 3) & m.all;
         self.say_once(Rule::P04, p04, stretch, m);
         if serr != 0 {
-            let cause = bad_address | unsure_address;
-            let before = bus.bad_address;
+            let cause = system | unsure_system;
+            let before = bus.system;
             let explained = (1..=8).fold(0, |all, by| all | before.back(cause, by));
             self.say(Rule::P05, serr & !explained & live.back(m.all, 9) & m.all, stretch, m);
         }
         let bus = &mut self.past.bus;
-        bus.bad_address.advance(bad_address | unsure_address, n);
+        bus.system.advance(system | unsure_system, n);
         bus.bad_data.advance(bad_data, n);
         bus.unsure.advance(unsure, n);
     }

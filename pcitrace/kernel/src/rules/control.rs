@@ -26,7 +26,7 @@ impl Rules {
     fn initiator<B: Backend>(&mut self, stretch: &Stretch<B>, m: &Masks) {
         let (past, was) = (self.past, m.before);
         let after_last = past.last.back(m.last, 1) & m.all;
-        let moving = was.irdy & m.open & m.claimed_before;
+        let moving = was.irdy & m.open & m.claimed_by_now();
         // FRAME# is released only with IRDY# asserted, and asserted only with it released.
         let m01 = was.frame & !m.frame & !m.irdy & m.all;
         let m02 = m.begins & m.irdy;
@@ -79,7 +79,7 @@ impl Rules {
         let near = self.near(m);
         let early = near | past.dual.back(m.dual, 1);
         // An unclaimed transaction may be followed by another at once: its first clock counts too.
-        let unclaimed = past.within.back(m.within, 1) & !m.claimed_before & m.all;
+        let unclaimed = past.within.back(m.within, 1) & !m.claimed_by_now() & m.all;
         self.say(Rule::M11, unclaimed & was.irdy & !m.irdy & early, stretch, m);
         let first = m.claimed & (m.address | !m.claimed_before);
         self.say(Rule::T01, first & !(near & m.body), stretch, m);

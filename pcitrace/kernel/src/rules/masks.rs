@@ -86,6 +86,12 @@ pub struct Pasts {
 }
 
 impl Masks {
+    /// DEVSEL# was asserted in this transaction by now, also in the clock in which the bus became idle.
+    #[inline(always)]
+    pub fn claimed_by_now(&self) -> u64 {
+        self.claimed_before | self.devsel & self.within & !self.address
+    }
+
     /// F I T S D at a clock and at the one before.
     pub fn lines(&self, clock: u32) -> u16 {
         let before = &self.before;

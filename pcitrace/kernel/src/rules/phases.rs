@@ -36,6 +36,7 @@ pub struct Commands {
     pub known: u64,
     pub reads: u64,
     pub writes: u64,
+    pub special: u64,
     /// The same of the clock before, also where that was in another transaction.
     pub known_before: u64,
     pub writes_before: u64,
@@ -44,6 +45,14 @@ pub struct Commands {
     pub first_ready: u64,
     /// Data had moved in this transaction by the clock before.
     pub moved_before: u64,
+}
+
+impl Commands {
+    /// Whose data the initiator drives: writes, and special cycles with their message.
+    #[inline(always)]
+    pub fn driven(&self) -> u64 {
+        self.writes | self.special
+    }
 }
 
 impl Rules {
@@ -76,9 +85,9 @@ impl Rules {
             commands.writes_before = before.writes.back(commands.writes, 1);
             let invalidate = last & c0 & c1 & c2 & c3;
             commands.invalidates = Self::through(&mut past.invalidates, invalidate, m, n);
-            let special = Self::through(&mut past.special, special, m, n);
+            commands.special = Self::through(&mut past.special, special, m, n);
             self.say(Rule::M21, reserved, stretch, m);
-            self.say_once(Rule::M20, special & m.devsel & m.body, stretch, m);
+            self.say_once(Rule::M20, commands.special & m.devsel & m.body, stretch, m);
             let disabled = (c0 | c1 | c2 | c3) & !words[line::CBE_UNKNOWN] | self.upper.disabled(words);
             let partial = commands.invalidates & m.body & m.irdy & m.trdy & disabled;
             if partial != 0 {

@@ -138,7 +138,7 @@ impl Rules {
             return Wrong::default();
         }
         self.past.upper.was_asked = asked != 0;
-        let write = self.commands.writes & m.body & m.irdy & wide;
+        let write = self.commands.driven() & m.body & m.irdy & wide;
         let read = self.commands.reads & m.body & m.trdy & wide;
         let address = (m.address | m.last_address) & asked;
         let halves = self.layout.parity_high.as_ref().zip(self.layout.par64);
