@@ -131,10 +131,22 @@ def test_what_an_interrupt_handler_did_before_it_answered_is_no_part_of_the_door
     frames = pcitrace.open(tmp_path).frames
     found = {name: score(bench, frames.table, "control16").total(name) for name in ("csr_first", "csr_last")}
     assert not found["csr_first"]["wrong"] + found["csr_last"]["wrong"]
-    # On wide66 the reading tells of both hosts when their doorbells begin; on the others B's are null.
+    # On wide66 the reading tells of some when their doorbells begin; on the others all of B's are null.
     fewer = found["csr_last"]["right"] - found["csr_first"]["right"]
     assert found["csr_first"]["right"] > 0
-    assert fewer == 0 if family == "wide66" else fewer > 0
+    assert 0 <= fewer < 12 if family == "wide66" else fewer > 0
+
+
+def test_what_the_host_that_asks_has_more_of_may_ring_or_not(tmp_path: Path) -> None:
+    """A writes twice for each request, B once for each answer: no handler did that, so either may be A's doorbell."""
+    bench = Bench("fcs", 981, 24)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    frames = pcitrace.open(tmp_path).frames
+    found = score(bench, frames.table, "control16").total("csr_first", "csr_last")
+    assert found["wrong"] == 0
+    assert found["right"] >= 20
+    assert frames.table[frames.table["sender"] == "A"]["csr_last_us"].isna().all()
 
 
 @pytest.mark.parametrize(("family", "seed"), [("csr-descriptors", 901), ("groups", 902)])

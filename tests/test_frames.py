@@ -225,8 +225,8 @@ def test_equal_frames_of_which_some_are_lost(tmp_path: Path, arrivals: str) -> N
         assert len(found) == len(true)
         off = found["rx_dma_start_us"].to_numpy(dtype=float) - true["rx_dma_start_us"].to_numpy()
         assert not (np.abs(off) > 0.05).any()
-        # Which of equal frames got lost is hardly told: then nothing is.
-        told += bool((np.isnan(off) == true["lost"].to_numpy(dtype=bool)).all())
+        # Which of equal frames got lost is hardly told: then those beside it are not, or nothing is.
+        told += int((np.isnan(off) & ~true["lost"].to_numpy(dtype=bool)).sum()) <= 0.1 * len(true)
     assert told >= 3
 
 

@@ -11,7 +11,7 @@ from cardbench import Bench, Score, score, write
 
 import pcitrace
 from pcitrace import analysis, frames
-from pcitrace.frames import again
+from pcitrace.frames import again, margins
 from pcitrace.frames.margins import SURE
 from pcitrace.frames.unseen import _one_by_one
 from pcitrace.simulate import PRESETS, simulate
@@ -19,11 +19,11 @@ from pcitrace.simulate import PRESETS, simulate
 EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
 
 
-def analysed(bench: Bench, folder: Path) -> tuple[Score, analysis.Frames]:
-    """Frames of a generated card from 14 channels, with the generic profile, and what is right of them."""
+def analysed(bench: Bench, folder: Path, profile: str = "generic") -> tuple[Score, analysis.Frames]:
+    """Frames of a generated card from 14 channels, and what is right of them."""
     if not (folder / "run-control14.toml").exists():
         write(bench, folder, vcd=False, control14=True)
-    stated = (folder / "run-control14.toml").read_text().replace('"card.toml"', '"generic"')
+    stated = (folder / "run-control14.toml").read_text().replace('"card.toml"', f'"{profile}"')
     (folder / "run.toml").write_text(stated)
     found = analysis.frames(pcitrace.open(folder))
     return score(bench, found.table, "control14"), found
@@ -53,6 +53,23 @@ def test_frames_of_one_host_that_nothing_tells_are_left_out(tmp_path: Path) -> N
     [text] = [one for one in found.findings if "left out" in one]
     assert text.startswith("A: no wire and no other host was captured")
     assert "TX_EN" in text
+
+
+@pytest.mark.parametrize(("family", "seed"), [("one-host", 991), ("tiny", 981)])
+def test_a_profile_alone_does_not_tell_what_cannot_be_a_frame(
+    family: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shorter than a header; and held against receives of which too few are sure for any to be."""
+    bench = Bench(family, seed, frames=24)
+    scored, _ = analysed(bench, tmp_path, "card.toml")
+    assert scored.total()["wrong"] == 0
+    assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)
+    if family == "one-host":
+        monkeypatch.setattr(margins, "_are_frames", lambda _: True)
+    else:
+        monkeypatch.setattr(margins, "_only_where_told", lambda *_: None)
+    before, _ = analysed(bench, tmp_path, "card.toml")
+    assert before.total(*EDGES)["wrong"] + before.extra > 0
 
 
 COMMON = {"test.kind": "request-response", "test.sizes": "64,900,1428", "test.count": 24, "analyser.wires": "control14"}

@@ -86,8 +86,10 @@ def test_each_is_a_reading(labels: str) -> None:
         (".Ss..S.", 9, "..Ss..S"),
         ("..S..", 10, ".S..."),
         ("..Ss.", 11, ".Ss.."),
-        ("..S..", 12, "...S."),
-        (".Ss..", 13, "..Ss."),
+        ("..Ss.", 12, ".S.s."),
+        ("..S..", 13, "...S."),
+        (".Ss..", 14, "..Ss."),
+        (".Ss..", 15, ".S.s."),
     ],
     ids=[
         "stretched",
@@ -102,8 +104,10 @@ def test_each_is_a_reading(labels: str) -> None:
         "later",
         "a single piece earlier",
         "earlier",
+        "begun by an earlier one",
         "a single piece later",
         "later by one",
+        "ended by a later one",
     ],
 )
 def test_each_by_itself(labels: str, number: int, expected: str) -> None:

@@ -13,11 +13,11 @@ import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import margins
 from pcitrace.frames.margins import SURE
-from pcitrace.lattice import Reading
+from pcitrace.lattice import Learner, Reading, Sequence
 from pcitrace.profiles import Descriptor, Profile
-from pcitrace.traffic import weigh
+from pcitrace.traffic import costs, weigh
 from pcitrace.traffic.content import FCS
-from pcitrace.traffic.goals import RECEIVE, SEND, Layout
+from pcitrace.traffic.goals import MISFIT, RECEIVE, SEND, Layout, Target, goals_of
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
 from pcitrace.traffic.weigh import Found, Problem
@@ -231,3 +231,75 @@ def test_what_is_as_likely_otherwise_is_not_given(family: str, profile: str, fie
     found = score(bench, analysed(bench, tmp_path, profile).table, "control16")
     assert found.total(field)["wrong"] == 0
     assert found.total("wire_start")["right"] >= 22
+
+
+def test_frames_are_doubted_edge_by_edge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A status is as likely the end of each frame that one host receives: those ends are null, and nothing else is."""
+    bench = Bench("equal-lengths", 961, frames=24)
+    found = analysed(bench, tmp_path).table
+    scored = score(bench, found, "control16")
+    assert scored.total()["wrong"] == 0
+    assert scored.total("rx_dma_end")["null"] == found["margin_receive"].notna().sum() == 24
+    assert scored.total(*EDGES[:3], "csr_first", "csr_last")["null"] == 0
+
+    def nothing(problem: Problem, described: bool) -> np.ndarray:
+        return np.full((int(problem.dma.burst.max()) + 1, 2), np.inf)
+
+    monkeypatch.setattr(margins, "contested", nothing)
+    again = pcitrace.open(tmp_path / "run").frames.table
+    assert score(bench, again, "control16").total("rx_dma_end")["wrong"] > 0
+
+
+def test_a_single_frame_is_doubted_where_another_begins_as_likely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of descriptors is read just before a frame, or in its middle: which is not told by any line."""
+    bench = Bench("cacheline", 991, frames=24)
+    scored = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
+    assert scored.total()["wrong"] == 0
+    assert scored.total(*EDGES)["right"] >= 90
+    monkeypatch.setattr(weigh, "TINY", 0)
+    by_rule = pcitrace.open(tmp_path / "run").frames.table
+    assert score(bench, by_rule, "control16").total("dma_start")["wrong"] > 0
+
+
+@pytest.mark.parametrize("side", [SEND, RECEIVE])
+def test_a_frame_moves_before_it_is_sent_and_after_it_has_come(side: int) -> None:
+    target = Target(np.array([0.0, -np.inf]), np.array([10.0, 20.0]), np.full(2, 76), np.full(2, 76))
+    bound_us = goals_of(side, target, Layout(0, 0, whole=False), 4).bound_us
+    # 80 bytes in 10 us; the last word and the check sequence may still be on the wire. Of one cut off nothing is known.
+    assert bound_us.tolist() == ([10.0, 20.0] if side == SEND else [9.0, -np.inf])
+    unseen = goals_of(side, replace(target, seen=False), Layout(0, 0, whole=False), 4).bound_us
+    assert np.isinf(unseen).all()
+
+
+def test_that_frames_are_longer_than_their_layout_is_never_learned_to_be_usual() -> None:
+    """Else any reading explains any lengths: each excess costs only what learning it does."""
+    count = 40
+    sequence = Sequence(
+        np.arange(count) * 10.0,
+        np.arange(count) * 10.0,
+        np.arange(count) * 10.0 + 1.0,
+        np.full(count, 20, np.uint32),
+        np.zeros(count, np.uint8),
+        np.full(count, -1),
+        np.full(count, -1),
+        np.zeros((count, 8), np.float32),
+    )
+    target = Target(np.arange(count) * 10.0 + 3.0, np.arange(count) * 10.0 + 5.0, *[np.full(count, 64)] * 2)
+    goals = goals_of(SEND, target, Layout(0, 0, whole=True), 4), goals_of(RECEIVE, None, Layout(0, 0, True), 4)
+    all_of_them = np.ones(count, dtype=bool)
+    longer = Reading(
+        np.zeros(count, np.int64),
+        all_of_them,
+        all_of_them,
+        np.arange(count),
+        np.zeros((count, 3), np.float32),
+        0.0,
+        np.arange(count),
+    )
+    start = costs.first(sequence.units, 64, 4)
+    excess = costs.learned(sequence, goals, longer, start, Learner()).tracks[SEND].excess[0]
+    assert excess[costs.EXCESS_BELOW + 4] == pytest.approx(MISFIT)
+    fits = costs.learned(replace(sequence, units=sequence.units - 4), goals, longer, start, Learner())
+    assert fits.tracks[SEND].excess[0][costs.EXCESS_BELOW] < 0.5

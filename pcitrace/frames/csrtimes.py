@@ -112,7 +112,7 @@ def _as_the_other(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     """Make null when doorbells began that have more accesses than those of the other host, if that sends too.
 
     Without addresses, what an interrupt handler did just before it answered looks like a part of each doorbell. The
-    driver of the host that asks rings alone.
+    driver of the host that asks rings alone. Where that is the one with more, they are no handler's: any may ring.
     """
     first, last = (columns[name] for name in TIMES)
     rows, before = dict[str, Integers](), dict[str, Integers]()
@@ -123,7 +123,10 @@ def _as_the_other(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     for name, other in ((one, two) for one in ends for two in ends if one != two):
         if (columns["sender"] == other).any() and not (ends[name].host.traffic.csr.address >= 0).any():
             usual = np.median(before[other]) if len(before[other]) else 0.0
-            first[rows[name][before[name] > usual]] = np.nan
+            more = rows[name][before[name] > usual]
+            asks = last[rows[name]].min(initial=np.inf) < last[rows[other]].min(initial=np.inf)
+            first[more] = np.nan
+            last[more] = np.where(asks & (len(before[other]) > 0), np.nan, last[more])
             first[(columns["sender"] == name) & np.isnan(last)] = np.nan
 
 

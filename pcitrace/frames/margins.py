@@ -17,7 +17,7 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.identity import LEAST_USER_BYTES
 from pcitrace.frames.unseen import shown_by
 from pcitrace.lattice import Reading
-from pcitrace.traffic.content import Keys, keys, own_keys
+from pcitrace.traffic.content import HEADER, Keys, keys, own_keys
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Words
@@ -64,6 +64,8 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
     if moving and all(_untold(end) for end in moving):
         # Two memories may confirm each other's mistake.
         return None
+    if not all(map(_are_frames, moving)):
+        return None
     problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
     if not all(_complete(columns, name, ends) for name in ends):
         return None
@@ -85,6 +87,15 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
 def _untold(end: Ends) -> bool:
     """Return whether nothing but rules says what a host's DMA is: no profile, no address, no wire."""
     return end.wire is None and not end.host.traffic.dma.bus.has_address and not _described(end.host)
+
+
+def _are_frames(end: Ends) -> bool:
+    """Return whether all that was taken for frames could be: none is shorter than a header, but what the capture cuts.
+
+    Of a card whose first data were taken for a descriptor this alone tells, where no wire was captured.
+    """
+    size = end.host.traffic.joined.bytes
+    return all(bool((size[rows[1:-1]] >= HEADER).all()) for rows in (end.sends, end.receives))
 
 
 def in_turn(ends: Mapping[str, Ends]) -> bool:
@@ -169,7 +180,7 @@ def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> b
     """Return whether nearly all frames on a host's wire were read on its bus, and hardly anything else was.
 
     Where the wire was not captured, what the other host received tells: that must have been sent. What was sent and
-    not received may have been lost, or have been no frame; a profile that describes the card tells.
+    not received may have been lost, or have been no frame; a profile that describes the card tells, if most arrived.
     """
     end, mine = ends[name], columns["sender"] == name
     other = next((ends[one] for one in ends if one != name), None)
@@ -181,7 +192,7 @@ def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> b
         return True
     claimed = int((mine & (claims >= 0) & (columns["send_row"] >= 0)).sum())
     lossy = end.wire is None and _described(end.host)
-    most = count if lossy else max(count, len(end.sends))
+    most = count if lossy and 2 * claimed >= len(end.sends) else max(count, len(end.sends))
     return most - claimed <= max(FEW, (1 - COMPLETE) * most)
 
 
@@ -205,7 +216,8 @@ def judge(
     before : dict of str to arrays
         The frames as the rules found them.
     contests : mapping of str to array
-        Of each host that was not read again: how much dearer other edges are than its bursts'.
+        Of each host that was not read again: how much dearer it is that an edge of a burst is elsewhere. Below `AGREED`
+        it is null.
     """
     count = len(columns["sender"])
     was = _rows_before(before, columns) if readings else np.zeros(0, np.int64)
@@ -221,22 +233,22 @@ def judge(
             rows = _rows(columns, name, side)
             burst = columns[COLUMNS[side][1]][rows]
             dearer = np.where((burst >= 0)[:, None], nats[burst], np.inf)
-            margins[side][rows] = np.where(np.isfinite(dearer), dearer, np.nan)
+            margins[side][rows] = np.where(dearer < AGREED, dearer, np.nan)
     # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
-    match = np.fmin(*(margins[side].max(axis=1) for side in EDGES))
     unseen = ~np.isin(columns["sender"], _wired(ends))
+    least = {side: np.full((count, 2), SURE) for side in EDGES}
+    _as_held_against(margins, unseen)
     for side in EDGES:
-        # Without a wire an edge is no surer than what it was held against.
-        margins[side][unseen] = np.minimum(margins[side][unseen], match[unseen, None])
-        least = np.full((count, 2), SURE)
         for edge, column in enumerate(EDGES[side]):
             same = columns[column][was >= 0] == before[column][was[was >= 0]]
             same &= ~(rivals[side][was >= 0, edge] < SURE)
-            least[np.flatnonzero(was >= 0)[same], edge] = AGREED
+            least[side][np.flatnonzero(was >= 0)[same], edge] = AGREED
         for name in readings:
-            _only_where_told(margins[side], least, _rows(columns, name, side))
+            _only_where_told(margins[side], least[side], _rows(columns, name, side))
+    match = _as_held_against(margins, unseen)
+    for side in EDGES:
         for edge, column in enumerate(EDGES[side]):
-            columns[column] = np.where(margins[side][:, edge] < least[:, edge], np.nan, columns[column])
+            columns[column] = np.where(margins[side][:, edge] < least[side][:, edge], np.nan, columns[column])
         columns[COLUMNS[side][2]] = np.fmin(*margins[side].T)
     columns["margin_match"] = match
     if readings:
@@ -251,6 +263,14 @@ def judge(
         columns["length_exact"] = columns["length_exact"] & ~(short & cut)
         unsure = short & ~columns["length_exact"] & ~(columns["margin_send"] >= SURE)
         columns["length_bytes"] = np.where(unsure, LEAST_USER_BYTES, columns["length_bytes"])
+
+
+def _as_held_against(margins: dict[int, Floats], unseen: Booleans) -> Floats:
+    """Make the edges of frames without a wire no surer than what they were held against; return how sure that is."""
+    match: Floats = np.fmin(*(margins[side].max(axis=1) for side in EDGES))
+    for side in EDGES:
+        margins[side][unseen] = np.minimum(margins[side][unseen], match[unseen, None])
+    return match
 
 
 def _of_host(

@@ -77,9 +77,9 @@ On generated cards (`tests/cardbench`, seed 101, control lines) all frames had t
 the hosts with wrong frames about half had less."""
 
 LOOKED_AT, CONFIRMED = 300, 0.98
-"""Pieces of a host of which the rules' reading is held against the cheapest near it, and the share of edges that must
-be the same: on generated cards (`tests/cardbench`, seeds 402 and 403, control lines) that was so of all hosts whose
-reading was right but one, and of one of the nine that had wrong frames."""
+"""Pieces of a host of which the rules' reading is held against those near it (of few all), and the share of edges that
+must be the same: on generated cards (`tests/cardbench`, seeds 402 and 403, control lines) that was so of all hosts
+whose reading was right but one, and of one of the nine that had wrong frames."""
 
 CLEARLY = 3.5
 """Nats from which on a reading is against what the rules found with a profile; or is dearer, where they stand without.
@@ -191,29 +191,28 @@ def alike(problem: Problem) -> bool:
 def contested(problem: Problem, described: bool) -> Floats | None:
     """Return how much dearer any reading near what was found so far is that puts an edge of it elsewhere.
 
-    Near are those that differ in a frame or two, as the margins say of what it settles at; those that differ alike in
-    every frame; and, of few pieces, those that forget half. On a host that fetched descriptors two at a time, as long
-    as its frames of one length, the rules took two fetches for frames, and each frame behind them for the one before:
-    no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the rules are
-    not doubted for that: of an overloaded card that sends and receives at once half of what is learned leads the
-    reading astray.
+    Near are those that differ alike in every frame; and, of few pieces, those that differ in a frame or two, as the
+    margins say of what it settles at, and those that forget half. On a host that fetched descriptors two at a time, as
+    long as its frames of one length, the rules took two fetches for frames, and each frame behind them for the one
+    before: no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the
+    rules are not doubted for that: of an overloaded card that sends and receives at once half of what is learned leads
+    the reading astray, and the search keeps too few states to tell such margins.
 
     Returns
     -------
     array of float, shape (bursts, 2), or None
-        Nats, for the beginning and the end of each burst; infinite where no near reading is about as likely that says
-        something else. None if one is clearly likelier: then what was found so far is not to be believed.
+        Nats, for the beginning and the end of each burst; infinite where nothing was weighed. None if a reading is
+        clearly likelier: then what was found so far is not to be believed.
     """
     pieces, burst = Pieces.of(problem.dma.bus), problem.dma.burst
     nats = np.full((int(burst.max(initial=-1)) + 1, 2), np.inf)
     if not len(pieces) or not problem.told:
         return nats
     head, first, reader = _head(pieces, problem)
-    edges = first.edges()
-    if len(head) < len(pieces):
-        # What is cut off there tells nothing.
-        last = min(np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE))
-        edges = {edge for edge in edges if edge[0] < last} if last else edges
+    # What may be cut off at the end tells nothing.
+    last = [np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
+    whole = {edge for edge in first.edges() if edge[0] < last[edge[1]]}
+    edges = whole if len(head) < len(pieces) else first.edges()
     near = reader.near(first)
     if len(pieces) <= TINY:
         near += reader.by_halves(near[0], 0)
@@ -226,16 +225,16 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         if many and other.against_by(itself) >= CLEARLY:
             return None
         dearer = itself.against_by(other)
-        if dearer > CLEARLY or (described and other.cost >= itself.cost):
+        if described or dearer > CLEARLY:
             continue
         for item, _, _, begins in differs:
             at = burst[head.rows[item]], int(not begins)
             nats[at] = min(nats[at], dearer)
-    for item, _, _, begins in edges & near[0].edges():
-        margin = near[0].margins[item, 1 + int(not begins)]
-        at = burst[head.rows[item]], int(not begins)
-        if margin <= CLEARLY:
-            nats[at] = min(nats[at], margin)
+    if len(pieces) <= TINY:
+        now = reader.settle(first, rounds=FEW, states=WIDE)
+        for item, _, _, begins in whole & now.edges():
+            at = burst[head.rows[item]], int(not begins)
+            nats[at] = min(nats[at], now.margins[item, 1 + at[1]])
     if len(head) < len(pieces):
         _as_in_the_head(nats, problem, {(burst[head.rows[edge[0]]], int(not edge[3])) for edge in edges})
     return nats
@@ -254,7 +253,7 @@ def _as_in_the_head(nats: Floats, problem: Problem, seen: set[tuple[int, int]]) 
 
 def _head(pieces: Pieces, problem: Problem) -> tuple[Pieces, Reading, _Reader]:
     """Return the pieces that are looked at, what was found of them so far, and what reads on from it."""
-    head = pieces.take(np.arange(min(len(pieces), LOOKED_AT)))
+    head = pieces.take(np.arange(len(pieces) if len(pieces) <= TINY else LOOKED_AT))
     first = _first_reading(head, problem)
     until_us = float(head.bus.last_data_us[-1])
     sends, receives = (
