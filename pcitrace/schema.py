@@ -419,7 +419,7 @@ FRAMES = Table(
             "float",
             "nats",
             "How much less likely, as a logarithm, any other reading of the sending DMA's edges is; an edge below "
-            "12 is null. Null without a send.",
+            "12 is null, below 6 where the rules found the same. Null without a send, or where nothing doubts it.",
             True,
         ),
         Column("margin_receive", "float", "nats", "The same of the receiving DMA.", True),

@@ -48,10 +48,16 @@ def one_run(validate: ModuleType, seed: int) -> Any:
 def test_a_random_bench_is_recovered(validate: ModuleType, seed: int) -> None:
     run = one_run(validate, seed)
     assert run.bad == ""
-    assert run.matched >= validate.MATCHED * run.frames > 40
+    # A frame may be null of which another beginning or end is about as likely: 1010 has one.
+    assert run.matched >= validate.MATCHED * run.frames - 1 > 40
     assert set(run.pulls) == set(validate.CONSTANTS)
     # 36 numbers near N(0, 1): one beyond 4.5 in 4000 such sets.
     assert all(abs(pull) < 4.5 for pull in run.pulls.values()), run.pulls
+
+
+def test_nearly_all_frames_of_all_runs_are_given(validate: ModuleType) -> None:
+    runs = [one_run(validate, seed) for seed in [*SEEDS, *HARD]]
+    assert sum(run.matched for run in runs) >= validate.MATCHED * sum(run.frames for run in runs)
 
 
 def test_pulls_keep_the_limits_that_so_many_runs_can_tell(validate: ModuleType) -> None:

@@ -40,7 +40,7 @@ from pcitrace.traffic.reading import claiming
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import read_again, shifts, variants
 
-__all__ = ["CLEARLY", "Found", "Problem", "alike", "contested", "lengthened", "weigh"]
+__all__ = ["Found", "Problem", "alike", "contested", "lengthened", "weigh"]
 
 ROUNDS, FEW = 6, 2
 """Readings at most, each of which learns from the one before; those that tell whether a start is worth more."""
@@ -235,6 +235,7 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         for item, _, _, begins in whole & now.edges():
             at = burst[head.rows[item]], int(not begins)
             nats[at] = min(nats[at], now.margins[item, 1 + at[1]])
+    # Of what lies beyond the head nothing else was weighed.
     if len(head) < len(pieces):
         _as_in_the_head(nats, problem, {(burst[head.rows[edge[0]]], int(not edge[3])) for edge in edges})
     return nats
@@ -247,7 +248,7 @@ def _as_in_the_head(nats: Floats, problem: Problem, seen: set[tuple[int, int]]) 
         for column in (0, 1):
             there = np.array([(burst, column) in seen for burst in bursts], dtype=bool)
             known = nats[bursts[there], column]
-            if np.isfinite(known).mean() > 1 - CONFIRMED if len(known) else False:
+            if np.count_nonzero(np.isfinite(known)) > (1 - CONFIRMED) * len(known):
                 nats[bursts[~there], column] = known.min()
 
 
