@@ -274,7 +274,7 @@ def _evidence(reason: int) -> str:
 def _margin(margin: Any, given: bool) -> str:
     if pd.isna(margin):
         return "margin: none, nothing was weighed where the rules account for the wire"
-    least = AGREED if given and margin < SURE else SURE
+    least = AGREED if margin < AGREED or (given and margin < SURE) else SURE
     return f"margin: {margin:.1f} nats, {'given' if margin >= least else 'null'} (threshold {least:g})"
 
 

@@ -204,11 +204,12 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         Nats, for the beginning and the end of each burst; infinite where nothing was weighed. None if a reading is
         clearly likelier: then what was found so far is not to be believed.
     """
-    pieces, burst = Pieces.of(problem.dma.bus), problem.dma.burst
-    nats = np.full((int(burst.max(initial=-1)) + 1, 2), np.inf)
+    pieces = Pieces.of(problem.dma.bus)
+    nats = np.full((int(problem.dma.burst.max(initial=-1)) + 1, 2), np.inf)
     if not len(pieces) or not problem.told:
         return nats
     head, first, reader = _head(pieces, problem)
+    burst = problem.dma.burst[head.rows]
     # What may be cut off at the end tells nothing.
     last = [np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
     whole = {edge for edge in first.edges() if edge[0] < last[edge[1]]}
@@ -225,19 +226,17 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         if many and other.against_by(itself) >= CLEARLY:
             return None
         dearer = itself.against_by(other)
-        if described or dearer > CLEARLY:
-            continue
-        for item, _, _, begins in differs:
-            at = burst[head.rows[item]], int(not begins)
-            nats[at] = min(nats[at], dearer)
+        if not described and dearer <= CLEARLY:
+            for item, _, _, begins in differs:
+                at = burst[item], int(not begins)
+                nats[at] = min(nats[at], dearer)
     if len(pieces) <= TINY:
         now = reader.settle(first, rounds=FEW, states=WIDE)
         for item, _, _, begins in whole & now.edges():
-            at = burst[head.rows[item]], int(not begins)
+            at = burst[item], int(not begins)
             nats[at] = min(nats[at], now.margins[item, 1 + at[1]])
-    # Of what lies beyond the head nothing else was weighed.
-    if len(head) < len(pieces):
-        _as_in_the_head(nats, problem, {(burst[head.rows[edge[0]]], int(not edge[3])) for edge in edges})
+    else:
+        _as_in_the_head(nats, problem, {(burst[item], int(not begins)) for item, _, _, begins in edges})
     return nats
 
 
