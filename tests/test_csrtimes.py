@@ -176,3 +176,27 @@ def test_that_rules_and_reading_agree_is_not_enough_where_the_rules_know_few_sen
     found = score(bench, pcitrace.open(tmp_path).frames.table, "vcd").total("csr_first", "csr_last")
     assert not found["wrong"]
     assert found["right"] > 0
+
+
+def test_accesses_of_a_handler_are_no_doorbells_where_sends_are_more_regular_without_them(tmp_path: Path) -> None:
+    """The queue is full: each send starts when a frame has left, and the handler of the send before runs between.
+
+    Its accesses were taken for doorbells, 40 times, by the rules and by the reading.
+    """
+    bench = Bench("reread", 1104, 24)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    table = pcitrace.open(tmp_path).frames.table
+    assert not score(bench, table, "control16").total("csr_first", "csr_last")["wrong"]
+    assert table["dma_start_us"].notna().sum() >= 22
+
+
+def test_one_send_on_which_both_agree_shows_no_driver(tmp_path: Path) -> None:
+    rule, found = np.array([1, -1, -1, -1, -1]), np.array([1, -1, -1, -1, -1])
+    kept, _ = _decided(rule, found, np.full(5, 7.0), False, np.ones(5, dtype=bool))
+    assert not kept.any()
+    bench = Bench("overload", 1101, 24)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    table = pcitrace.open(tmp_path).frames.table
+    assert not score(bench, table, "control16").total("csr_first", "csr_last")["wrong"]

@@ -72,6 +72,9 @@ BELLS, AT_ONCE = 5, 2
 at least so many, were answered at once. On `cardbench` seeds 901 and 902 a host with one such doorbell of three and one
 with one of four had wrong ones; their other sends waited."""
 
+A_CLOCK_US = 0.03
+"""A clock of 33 MHz: what differs by less is as regular."""
+
 TIMES = ("csr_first_us", "csr_last_us")
 
 
@@ -139,6 +142,8 @@ def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
     send = columns["send_row"][rows]
     unsure = np.isnan(columns["dma_start_us"][rows]) & np.isnan(columns["dma_end_us"][rows])
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (margins[send] < AGREED)
+    if not csr.doorbell.any() and _caused_otherwise(last, csr, sends, end):
+        unsure[:] = True
     for column, row in zip(TIMES, (first, last), strict=True):
         columns[column][rows] = np.where(unsure, np.nan, pick_us(csr.first_attempt_us, row)[send])
     # What starts a send is no update.
@@ -199,6 +204,27 @@ def _weighed(
     return out[0], out[1], margins, _spread(read, len(csr))
 
 
+def _caused_otherwise(last: Integers, csr: Accesses, sends: Sends, end: Ends) -> bool:
+    """Return whether the sends come more regularly after what the card did before than after their doorbells.
+
+    What a doorbell starts is as regular after it as the card is; after the send before, or a frame that left, it is
+    less so by the driver's own time. A card whose queue is full starts when there is room, and its interrupt handler
+    runs between: then it is the accesses that are less regular. On such a card the handler's were taken for doorbells.
+    """
+    rows = np.flatnonzero(last >= 0)
+    rows = rows[(rows > 0) & (np.append(-1, last[:-1])[rows] != last[rows])]
+    rung_us, free_us = csr.first_attempt_us[last[rows]], sends.end_us[rows - 1]
+    rows, rung_us = rows[rung_us >= free_us], rung_us[rung_us >= free_us]
+    if len(rows) < BELLS:
+        return False
+    before = [sends.end_us[rows - 1]]
+    if end.wire is not None and len(end.wire):
+        left_us = np.sort(end.wire.end_us)
+        before.append(left_us[np.maximum(np.searchsorted(left_us, sends.ready_us[rows], side="right") - 1, 0)])
+    spread_us = [float(np.subtract(*np.percentile(sends.ready_us[rows] - one, (75, 25)))) for one in (rung_us, *before)]
+    return spread_us[0] > min(spread_us[1:]) + A_CLOCK_US
+
+
 def _learned(read: Doorbells, csr: Accesses, sends: Sends) -> bool:
     """Return whether there are enough doorbells, or enough that a send answered which did not wait for another one."""
     heads = np.count_nonzero((read.last >= 0) & (np.append(-1, read.last[:-1]) != read.last))
@@ -254,7 +280,9 @@ def _decided(
     kept = (same & (coherent | agreed)) | (known & ~same & (margin < OPEN) & coherent)
     taken = ~kept & there & (margin >= np.where(known & (not registers), AGAINST, least))
     # A reading that hardly knows anything has not learned this driver.
-    return kept, taken & (taken.sum() >= TOLD * np.count_nonzero(~kept))
+    taken &= taken.sum() >= TOLD * np.count_nonzero(~kept)
+    enough = coherent or registers or np.count_nonzero(kept | taken) >= TOLD * len(known)
+    return kept & enough, taken & enough
 
 
 def _spread(read: Doorbells, count: int) -> Doorbells:
