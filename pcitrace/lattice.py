@@ -25,6 +25,7 @@ __all__ = [
     "BROAD",
     "CONTEXTS",
     "CUT",
+    "SEVERAL",
     "STATES",
     "STRAY",
     "Goals",
