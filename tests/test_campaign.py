@@ -210,9 +210,9 @@ def test_failures_keep_their_reason_until_retry(runs: Path, tmp_path: Path) -> N
     assert "cut off" in reasons["b"]
     assert "took longer than the 4 s" in reasons["hang.sr"]
     overview(out, tmp_path / "pages")
-    started = time.monotonic()
+    before = written(out)
     campaign.one()
-    assert time.monotonic() - started < 4
+    assert written(out) == before
     capture.write_bytes(whole)
     (runs / "hang.sr").unlink()
     assert {Path(one).name for one in campaign.retry()} == {"b", "hang.sr"}
@@ -230,9 +230,7 @@ def test_retry_goes_by_the_limits_and_options_of_the_campaign(
     begin = ["campaign", "run", f"{runs}/*", "-o", str(out), "--workers", "1", "--time-limit", "3", "--recover-clock"]
     assert main(begin) == 0
     capsys.readouterr()
-    started = time.monotonic()
     assert main(["campaign", "retry", str(out), "--workers", "1"]) == 0
-    assert time.monotonic() - started < 100
     said = capsys.readouterr()
     assert "1 failed runs are pending again" in said.err
     assert f"failed: {runs}/hang.sr: took longer than the 3 s" in said.err
