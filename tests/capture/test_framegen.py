@@ -104,6 +104,26 @@ def test_stream_by_every_way(
     assert abs(clock["offset_us"]) <= clock["asymmetry_bound_us"]
 
 
+@pytest.mark.parametrize("framing", [[], ["--ethertype"]])
+def test_frames_come_before_llc_takes_them(pair: tuple[Host, Host], framing: list[str]) -> None:
+    """Linux hands a frame with a length field to its own LLC before sockets of 802.2, which are 4; all protocols, 3,
+    come before both.
+    """
+    a, b = pair
+    b.serve()
+    waiting = a.start("stream", "-p", b.mac, "--count", 5, "--step", "--receive", "batch", *framing)
+    waiting.event("ready")
+    table = subprocess.run(b.command("cat", "/proc/net/packet"), capture_output=True, text=True, check=True).stdout
+    protocols = [line.split()[3] for line in table.splitlines()[1:]]
+    assert "0003" in protocols
+    assert "0004" not in protocols
+    for _ in range(2):
+        waiting.answer()
+    done = waiting.end()
+    assert done.status == 0, done.err
+    assert counts(done.summary["points"][0]["flows"][0]) == (5, 5, 0, 0, 0, 0)
+
+
 def test_frames_on_the_wire_are_as_documented(pair: tuple[Host, Host]) -> None:
     a, b = pair
     b.serve()
