@@ -160,7 +160,7 @@ def _call(
     command = [tool.program, *(fill.get(word, word) for word in tool.before), *given]
     command += [fill.get(word, word) for word in tool.after]
     started = time.time_ns()
-    child = children.spawn(command, parent=os.getpid())
+    child = children.spawn(["env", "LC_ALL=C", *command], parent=os.getpid())  # words that can be read again
     said, errors, ended = _heard(child, plan.max_seconds, check)
     if "{output}" not in tool.before or not file.exists():
         file.write_bytes(said)
