@@ -170,17 +170,21 @@ def test_calls_with_one_value_have_an_output_each(tmp_path: Path) -> None:
     assert result.parameters["sent"].value == 18
 
 
+def _answered(file: Path, count: int) -> None:
+    """Wait until so many answers are in the output of a ping that is under way."""
+    until = time.monotonic() + 60
+    while not file.exists() or file.read_text().count(" time=") < count:
+        assert time.monotonic() < until, "the output does not come as the program writes it"
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_calls_and_keeps_what_was_said(tmp_path: Path, number: signal.Signals) -> None:
     words = ["--values", "56,100,200", "--", "-i", "0.02", "-c", "{}000", "-s", "{}"]
     running = _ping(tmp_path / "run", *words)
-    file = tmp_path / "run.partial/run.toml"
-    until = time.monotonic() + 60
-    while not file.exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    time.sleep(1)
+    _answered(tmp_path / "run.partial/ping-56.txt", 6)
     running.kill(number)
-    done = running.done(20)
+    done = running.done()
     assert (done.status, f"interrupted by {number.name}" in done.err) == (4, True), done.err
     run = read_run(tmp_path / "run")
     assert (run["complete"], len(run["tool_outputs"])) == (False, 1)
@@ -191,16 +195,16 @@ def test_a_signal_ends_the_calls_and_keeps_what_was_said(tmp_path: Path, number:
 
 def test_killed_calls_leave_a_folder_that_can_be_recovered(tmp_path: Path) -> None:
     running = _ping(tmp_path / "run", "--values", "3,30000", "--", "-i", "0.02", "-c", "{}")
-    first = tmp_path / "run.partial/ping-3.txt"
-    until = time.monotonic() + 60
-    while not (first.exists() and "ping-3" in (tmp_path / "run.partial/run.toml").read_text()):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    _answered(tmp_path / "run.partial/ping-30000.txt", 6)
     running.kill(signal.SIGKILL)
-    running.done(20)
+    running.done()
     assert pcicap("recover", tmp_path / "run.partial").status == 0
-    assert read_run(tmp_path / "run")["complete"] is False
-    assert network.of_paths([tmp_path / "run"])["ping"].parameters["sent"].value == 3
+    run = read_run(tmp_path / "run")
+    assert (run["complete"], [entry["value"] for entry in run["tool_outputs"]]) == (False, ["3", "30000"])
+    _answered(tmp_path / "run/ping-30000.txt", 6)
+    found = network.of_paths([tmp_path / "run"])
+    assert found["ping"].parameters["sent"].value == 3
+    assert any("its statistics: stopped before the end" in text for text in found.findings)
 
 
 def test_a_call_that_failed_hides_no_other(tmp_path: Path) -> None:
