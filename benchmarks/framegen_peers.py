@@ -8,8 +8,8 @@ figure is the best of --repeats. Exits with 1 if a goal is missed; a peer that i
 Over a veth pair the sender's CPU does the receiving kernel's work too, which two hosts do not: rates are measured so,
 and with the receiving side's work steered to its own CPU (rps_cpus), for framegen and peer alike. Both have the goal.
 
-framegen's frames have an EtherType here: those with a length field go through Linux's LLC as well, where its module is
-loaded (bridges load it), which copies each. What that costs a round trip is told beside it.
+framegen's frames have an EtherType here. Those with a length field go through Linux's LLC as well, where its module is
+loaded (bridges load it), but after they came to framegen; their round trip is told beside it.
 """
 
 from __future__ import annotations

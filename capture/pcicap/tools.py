@@ -131,9 +131,10 @@ def drive(plan: Drive, target: Path) -> str | None:
     reason = None
     with interruptible() as check:
         for value in plan.values or ("",):
+            call = _Call.of(plan, tool, value, path)
+            run["tool_outputs"].append(call.entry)
             _note(path, run)
-            entry, failed = _call(plan, tool, value, path, check)
-            run["tool_outputs"].append(entry)
+            failed = call.carry_out(plan.max_seconds, check)
             reason = reason or failed
             if _ended_by(check):
                 break
@@ -146,40 +147,61 @@ def drive(plan: Drive, target: Path) -> str | None:
 
 
 def _note(path: Path, run: dict[str, Any]) -> None:
-    """Write run.toml as it will be read should pcicap be killed."""
-    tomlfile.write(path / "run.toml", {**run, "complete": False, "reason": runfolder.KILLED})
+    """Write run.toml as it will be read should pcicap be killed: with the call under way, where its file is there."""
+    there = [entry for entry in run["tool_outputs"] if (path / entry["file"]).exists()]
+    tomlfile.write(path / "run.toml", {**run, "tool_outputs": there, "complete": False, "reason": runfolder.KILLED})
 
 
-def _call(
-    plan: Drive, tool: Tool, value: str, folder: Path, check: Callable[[], None]
-) -> tuple[dict[str, Any], str | None]:
-    """One call: its entry in run.toml, and what went wrong."""
-    file = _file(folder, plan.tool, value, tool.suffix)
-    fill = {"{peer}": plan.peer, "{output}": str(file)}
-    given = [word.replace("{}", value) for word in plan.options]
-    command = [tool.program, *(fill.get(word, word) for word in tool.before), *given]
-    command += [fill.get(word, word) for word in tool.after]
-    started = time.time_ns()
-    child = children.spawn(command, parent=os.getpid())
-    said, errors, ended = _heard(child, plan.max_seconds, check)
-    if "{output}" not in tool.before or not file.exists():
-        file.write_bytes(said)
-    entry = {
-        "file": file.name,
-        "tool": plan.tool,
-        "host": "here",
-        "peer": plan.peer,
-        "version": _version(tool),
-        "command": command,
-        "started_unix_ns": started,
-        "status": child.returncode,
-        "value": value or None,
-    }
-    complaint = _complaint(said) if plan.tool == "iperf3" else None
-    if child.returncode == 0 and not ended and complaint is None:
-        return entry, None
-    why = ended or complaint or _last_line(errors or said) or f"status {child.returncode}"
-    return entry, f"{tool.program}{f' ({value})' if value else ''}: {why}"
+@dataclass
+class _Call:
+    """One call: its entry in run.toml, which is there before it begins, and what comes of it."""
+
+    tool: Tool
+    file: Path
+    entry: dict[str, Any]
+
+    @classmethod
+    def of(cls, plan: Drive, tool: Tool, value: str, folder: Path) -> _Call:
+        """What is to be called for a value of the plan."""
+        file = _file(folder, plan.tool, value, tool.suffix)
+        if "{output}" not in tool.before:
+            file.touch()
+        fill = {"{peer}": plan.peer, "{output}": str(file)}
+        given = [word.replace("{}", value) for word in plan.options]
+        command = [tool.program, *(fill.get(word, word) for word in tool.before), *given]
+        command += [fill.get(word, word) for word in tool.after]
+        entry = {
+            "file": file.name,
+            "tool": plan.tool,
+            "host": "here",
+            "peer": plan.peer,
+            "version": _version(tool),
+            "command": command,
+            "started_unix_ns": time.time_ns(),
+            "value": value or None,
+        }
+        return cls(tool, file, entry)
+
+    def carry_out(self, max_seconds: float, check: Callable[[], None]) -> str | None:
+        """Call it, its output in its file as it comes; what went wrong."""
+        command = ["env", "LC_ALL=C", *self.entry["command"]]  # words that can be read again
+        if "{output}" in self.tool.before:
+            child = children.spawn(command, parent=os.getpid())
+            said, errors, ended = _heard(child, max_seconds, check)
+            if not self.file.exists():
+                self.file.write_bytes(said)
+        else:
+            with self.file.open("wb") as out:
+                child = children.spawn(command, parent=os.getpid(), stdout=out)
+            _, errors, ended = _heard(child, max_seconds, check)
+            said = self.file.read_bytes()
+        self.entry["status"] = child.returncode
+        complaint = _complaint(said) if self.entry["tool"] == "iperf3" else None
+        if child.returncode == 0 and not ended and complaint is None:
+            return None
+        why = ended or complaint or _last_line(errors or said) or f"status {child.returncode}"
+        value = self.entry["value"]
+        return f"{self.tool.program}{f' ({value})' if value else ''}: {why}"
 
 
 def _file(folder: Path, tool: str, value: str, suffix: str) -> Path:
@@ -194,7 +216,7 @@ def _file(folder: Path, tool: str, value: str, suffix: str) -> Path:
 
 
 def _heard(child: subprocess.Popen[bytes], max_seconds: float, check: Callable[[], None]) -> tuple[bytes, bytes, str]:
-    """What a program says until its end, and why it was ended before, if it was."""
+    """What a program says to us until its end, and why it was ended before, if it was."""
     until, ended = time.monotonic() + max_seconds, ""
     while True:
         try:

@@ -22,6 +22,10 @@ GONE_S = 10.0
 """How long a scheduler may be away."""
 
 
+GIVEN_BACK = ("long", "taken")
+"""States of a run that somebody has to do again."""
+
+
 def dask_setup(worker: object) -> None:
     """Have a worker of this machine import what runs need while the others start; Dask calls this by its name."""
     forks.warm()
@@ -38,55 +42,84 @@ def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[
     CampaignError
         The scheduler went away, a worker has another version, or the destination cannot be written.
     """
-    ended: queue.Queue[Future] = queue.Queue()
-    futures: dict[str, Task] = {}
+    under_way = _UnderWay(client, destination)
+    turns = _Turns(len(tasks), client.scheduler.address)
+    for task in tasks:
+        under_way.submit(replace(task, together=True, patient=False))
+    left = len(tasks)
+    while left:
+        task, status = under_way.next(left)
+        for again in turns.after(task, status["state"]):
+            under_way.submit(again)
+        if status["state"] not in GIVEN_BACK:
+            yield status
+            left -= 1
 
-    def submit(task: Task) -> None:
+
+class _UnderWay:
+    """Tasks that a client has, and what comes of them."""
+
+    def __init__(self, client: Client, destination: str) -> None:
+        self._client, self._destination = client, destination
+        self._ended: queue.Queue[Future] = queue.Queue()
+        self._tasks: dict[str, Task] = {}
+
+    def submit(self, task: Task) -> None:
+        """Have a worker do it."""
         by = task.options.by(task.version)
         again = "-long" * (task.together is not True) + "-late" * task.patient
-        name = f"pcitrace-{Source(task.url).id}-{by}-{client.id}{again}"
-        future = client.submit(work.one, task, destination, key=name, pure=False)
-        futures[future.key] = task
-        future.add_done_callback(ended.put)
+        name = f"pcitrace-{Source(task.url).id}-{by}-{self._client.id}{again}"
+        future = self._client.submit(work.one, task, self._destination, key=name, pure=False)
+        self._tasks[future.key] = task
+        future.add_done_callback(self._ended.put)
 
-    for task in tasks:
-        submit(replace(task, together=True, patient=False))
-    left, away = len(tasks), 0.0
-    first = len(tasks)
-    long: list[Task] = []
-    taken: list[Task] = []
-    while left:
-        try:
-            future = ended.get(timeout=1.0)
-        except queue.Empty:
-            away = 0.0 if client.status == "running" else away + 1.0
-            if away >= GONE_S:
-                raise _gone(left) from None
-            continue
+    def next(self, left: int) -> tuple[Task, dict[str, Any]]:
+        """Wait for a task to end; what became of it."""
+        future = self._wait(left)
         if future.status in ("cancelled", "lost"):
             raise _gone(left)
-        task = futures[future.key]
-        status = _result(future, task, destination)
+        task = self._tasks[future.key]
+        status = _result(future, task, self._destination)
         future.release()
-        first -= not task.patient
-        if status["state"] == "taken":
-            taken.append(replace(task, patient=True))
-        if first == 0:
-            while taken:
-                submit(taken.pop())
-        if status["state"] == "taken":
-            continue
-        if status["state"] == "long":
-            long.append(replace(task, together=client.scheduler.address, patient=True))
-            if len(long) == 1:
-                submit(long[0])
-            continue
-        if task in long:
-            long.remove(task)
-            if long:
-                submit(long[0])
-        yield status
-        left -= 1
+        return task, status
+
+    def _wait(self, left: int) -> Future:
+        away = 0.0
+        while True:
+            try:
+                return self._ended.get(timeout=1.0)
+            except queue.Empty:
+                away = 0.0 if self._client.status == "running" else away + 1.0
+                if away >= GONE_S:
+                    raise _gone(left) from None
+
+
+class _Turns:
+    """When tasks that were given back have their turn: long ones one after the other, those that others are at in the
+    end.
+    """
+
+    def __init__(self, untried: int, scheduler: str) -> None:
+        self._untried, self._scheduler = untried, scheduler
+        self._long: list[Task] = []
+        self._taken: list[Task] = []
+
+    def after(self, task: Task, state: str) -> list[Task]:
+        """Return the tasks whose turn it is, now that this one has come so far."""
+        self._untried -= not task.patient
+        turn = []
+        if state == "taken":
+            self._taken.append(replace(task, patient=True))
+        elif state == "long":
+            self._long.append(replace(task, together=self._scheduler, patient=True))
+            turn += self._long if len(self._long) == 1 else []
+        elif task in self._long:
+            self._long.remove(task)
+            turn += self._long[:1]
+        if self._untried == 0:
+            turn += reversed(self._taken)
+            self._taken.clear()
+        return turn
 
 
 def _result(future: Future, task: Task, destination: str) -> dict[str, Any]:

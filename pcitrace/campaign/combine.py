@@ -67,11 +67,13 @@ def mean(values: Floats, sigma: Floats) -> Mean:
     with needs("putting runs together"):
         from statsmodels.stats.meta_analysis import combine_effects
     scale = float(np.median(sigma))
+    # Its Q is a difference of squares: far from 0 nothing would be left of small differences.
+    apart = (values - np.average(values)) / scale
     with np.errstate(divide="ignore", invalid="ignore"):  # its I2 of runs that are equal
-        found = combine_effects(values / scale, (sigma / scale) ** 2, method_re="iterated")
+        found = combine_effects(apart, (sigma / scale) ** 2, method_re="iterated")
     tau2 = max(float(found.tau2), 0.0)
     weights = 1 / ((sigma / scale) ** 2 + tau2)
-    q = float(found.q)
+    q = max(float(found.q), 0.0)
     return Mean(
         float(np.sum(weights * values) / np.sum(weights)),
         float(scale / np.sqrt(np.sum(weights))),
@@ -95,13 +97,13 @@ def combined(table: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         A row a constant of a host and card: ``value``, ``sigma``, ``runs``, ``benches``, ``tau`` (how much the runs
         differ beyond their errors), ``q``, ``p_value``, ``i2``, ``drift_per_day`` with ``drift_sigma_per_day`` and
-        ``drift_p_value`` (null without times), ``outliers`` (a line each, with the reason), ``reason`` (why there is no
-        value). Numbers without an uncertainty, such as counts, are left out.
+        ``drift_p_value``, or ``drift_reason``, why there is none, ``outliers`` (a line each, with the reason),
+        ``reason`` (why there is no value). Numbers without an uncertainty, such as counts, are left out.
     """
     rows = []
     for names, group in table.groupby(BY, dropna=False, sort=True):
         known = group[group["value"].notna() & (group["sigma"].fillna(0.0) > 0)]
-        unit = next(iter(group["unit"][group["value"].notna()].dropna()), None)
+        unit = next(iter(group.sort_values("value", key=pd.isna, kind="stable")["unit"].dropna()), None)
         told: dict[str, Any] = dict(zip(BY, names, strict=True)) | {
             "unit": unit,
             "runs": len(known),
@@ -159,20 +161,26 @@ def _common(own: Floats, shared: Floats) -> float:
 
 def _drift(known: pd.DataFrame, values: Floats, sigma: Floats) -> dict[str, Any]:
     """Return the slope over time, where three runs say when they were."""
-    nothing = dict.fromkeys(("drift_per_day", "drift_sigma_per_day", "drift_p_value"))
+    names = ("drift_per_day", "drift_sigma_per_day", "drift_p_value", "drift_reason")
+
+    def nothing(reason: str) -> dict[str, Any]:
+        return dict.fromkeys(names) | {"drift_reason": reason}
+
     if "test.created" not in known:
-        return nothing
+        return nothing("no run says when it was")
     times = pd.to_datetime(known["test.created"].astype("object"), utc=True, errors="coerce", format="ISO8601")
     dated = times.notna().to_numpy()
     days = (times - times.min()).dt.total_seconds().to_numpy(np.float64) / 86400
-    if dated.sum() < FEW or np.ptp(days[dated]) == 0:
-        return nothing
+    if dated.sum() < FEW:
+        return nothing(f"{dated.sum()} runs say when they were: a drift needs {FEW}")
+    if np.ptp(days[dated]) == 0:
+        return nothing("all runs were at one time")
     weights = 1 / sigma[dated] ** 2
     far = days[dated] - np.average(days[dated], weights=weights)
     spread = float(np.sum(weights * far**2))
     slope, error = float(np.sum(weights * far * values[dated])) / spread, spread**-0.5
-    found = (slope, error, 2 * float(stats.norm.sf(abs(slope / error))))
-    return dict(zip(nothing, found, strict=True))
+    found = (slope, error, 2 * float(stats.norm.sf(abs(slope / error))), None)
+    return dict(zip(names, found, strict=True))
 
 
 def _outliers(known: pd.DataFrame, values: Floats, own: Floats) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pcitrace.campaign.errors import CampaignError, needs
 
@@ -45,13 +48,17 @@ def connect(
     Raises
     ------
     CampaignError
-        The scheduler does not answer, or Dask is not installed.
+        The scheduler does not answer, its address is none, no worker is asked for, or Dask is not installed.
     """
+    if workers is not None and workers < 1:
+        raise CampaignError(f"{workers} workers analyse nothing: at least 1 is needed")
     with needs("a campaign"):
         import dask
         import distributed
     for name in ("distributed", "tornado", "asyncio", "bokeh"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    if scheduler is not None:
+        _reach(scheduler)
     cluster = None
     dask.config.set({"distributed.scheduler.allowed-failures": KILLS, **QUIET})
     try:
@@ -66,13 +73,10 @@ def connect(
                 preload=[__name__, *preload],
             )
         client = distributed.Client(cluster or scheduler, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
+    except (OSError, TypeError, ValueError) as error:
         if cluster is not None:
             cluster.close()
-        raise CampaignError(
-            f"the scheduler {scheduler or 'of this machine'} does not answer ({error}); is its address right, and is "
-            "`dask scheduler` running there?"
-        ) from error
+        raise _absent(scheduler or "of this machine", error) from error
     try:
         say(f"dashboard: {client.dashboard_link}")
         if scheduler is not None and not client.scheduler_info(n_workers=-1)["workers"]:
@@ -82,6 +86,33 @@ def connect(
         client.close(timeout=2)
         if cluster is not None:
             cluster.close(timeout=10)
+
+
+def _reach(scheduler: str) -> None:
+    """See that somebody listens at an address: a client of Dask that found nobody does not end in order."""
+    try:
+        parts = urlsplit(scheduler if "://" in scheduler else f"tcp://{scheduler}")
+        place = (parts.hostname or "", parts.port or 0)
+    except ValueError:
+        place = ("", 0)
+    if not all(place) or parts.scheme not in ("tcp", "tls"):
+        raise CampaignError(f"{scheduler!r} is no address of a scheduler: write tcp://host:8786")
+    until = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            socket.create_connection(place, CONNECT_S).close()
+            return
+        except (OSError, UnicodeError) as error:
+            if time.monotonic() > until:
+                raise _absent(scheduler, error) from error
+        time.sleep(0.2)
+
+
+def _absent(scheduler: str, error: Exception) -> CampaignError:
+    return CampaignError(
+        f"the scheduler {scheduler} does not answer ({error}); is its address right, and is `dask scheduler` running "
+        "there?"
+    )
 
 
 def dask_setup(worker: object) -> None:

@@ -197,7 +197,7 @@ def _estimate(name: str, host: str | None, one: Mapping[str, Any]) -> dict[str, 
         "sigma_frames": one.get("sigma_frames"),
         "n": one.get("n"),
         "source": one["source"],
-        "unit": one.get("unit"),
+        "unit": one.get("unit") or _unit(name),
         "reason": one.get("reason"),
     }
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pcitrace.campaign.errors import needs, reaching, writing
+from pcitrace.campaign.errors import DestinationError, needs, reaching, writing
 
 __all__ = ["Store"]
 
@@ -81,9 +81,21 @@ class Store:
             found = {names[0]: found}
         return {name[len(self.root) + 1 :]: content for name, content in found.items()}
 
+    @property
+    def is_web(self) -> bool:
+        """Whether it is a web server, which gives files and takes none."""
+        return self.url.startswith(("http://", "https://"))
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        if self.is_web:
+            raise DestinationError(f"{self.url}: a web server takes no results: name a folder or a bucket")
+        with writing(f"{self.url}/{name}"):
+            yield
+
     def write(self, name: str, content: bytes) -> None:
         """Write a file, which appears when it is whole."""
-        with writing(f"{self.url}/{name}"):
+        with self._writing(name):
             path = self.path(name)
             if not self.local:
                 self.fs.pipe_file(path, content)
@@ -97,7 +109,7 @@ class Store:
         A local disk links it, S3 and Google's storage put it on condition that nothing is there. A storage that knows
         no such condition is asked first, which is not as sure.
         """
-        with writing(f"{self.url}/{name}"):
+        with self._writing(name):
             path = self.path(name)
             try:
                 if not self.local:
@@ -115,7 +127,7 @@ class Store:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        with writing(f"{self.url}/{name}"):
+        with self._writing(name):
             try:
                 self.fs.rm_file(self.path(name))
             except (FileNotFoundError, NotADirectoryError):

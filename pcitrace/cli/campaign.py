@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pcitrace.cli.options import add_grants, add_json, positive, print_json, whole
+from pcitrace.cli.options import add_grants, add_json, counting, positive, print_json
 
 if TYPE_CHECKING:
     from pcitrace.campaign import Campaign, Limits
@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for step in (run_, retry):
         where = step.add_mutually_exclusive_group()
         where.add_argument("--scheduler", metavar="ADDRESS", help="Dask scheduler: tcp://host:8786")
-        where.add_argument("--workers", metavar="N", type=whole, help="processes of this machine (default: all cores)")
+        where.add_argument(
+            "--workers", metavar="N", type=counting, help="processes of this machine (default: all cores)"
+        )
     status = steps.add_parser("status", help="say what is pending, running, done, failed, and why")
     status.add_argument("destination", metavar="DEST", help="destination of a campaign")
     add_json(status, "print as JSON")

@@ -22,6 +22,7 @@ __all__ = [
     "add_rules",
     "add_strict",
     "choose_buses",
+    "counting",
     "masks_of",
     "open_run",
     "positive",
@@ -53,6 +54,13 @@ def whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     if len(text) > 9:
         raise argparse.ArgumentTypeError(f"{text} is too large: nine digits at most")
+    return int(text)
+
+
+def counting(text: str) -> int:
+    """Argument type: a whole number, 1 or more."""
+    if whole(text) == 0:
+        raise argparse.ArgumentTypeError("0 is too few: at least 1 is needed")
     return int(text)
 
 

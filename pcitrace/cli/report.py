@@ -6,7 +6,7 @@ import argparse
 import ctypes
 import sys
 
-from pcitrace.cli.options import add_capture, add_grants, add_json, open_run, print_json, whole
+from pcitrace.cli.options import add_capture, add_grants, add_json, counting, open_run, print_json
 from pcitrace.errors import PciTraceError
 
 _EPILOG = """\
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grants(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--scheduler", metavar="ADDRESS", help="follow the frames on the workers of this Dask scheduler")
-    where.add_argument("--workers", metavar="N", type=whole, help="the same on so many processes of this machine")
+    where.add_argument("--workers", metavar="N", type=counting, help="the same on so many processes of this machine")
     parser.epilog = _EPILOG
 
 

@@ -12,7 +12,7 @@ jitter_us                  mean of an exponential delay on top; order is kept
 loss, duplication          probabilities
 reordering, reorder_us     probability of an extra delay during which later frames overtake
 queue_limit                frames waiting at once; more are dropped
-pause_from_s, pause_s      the port sends nothing for pause_s, from pause_from_s after its first test frame
+pause_from, pause_frames   the port sends nothing from its test frame pause_from on until pause_frames more have come
 
 Control frames (type < 16) only have the fixed delay.
 
@@ -40,6 +40,7 @@ from typing import Any
 MAGIC = bytes.fromhex("6c4647b1")
 OUTGOING = 4
 SO_TIMESTAMPING = 37
+SO_RCVBUFFORCE = 33
 SOFTWARE_STAMPS = 1 << 1 | 1 << 3 | 1 << 4  # of departures, of arrivals, given in software
 
 
@@ -54,7 +55,6 @@ class Port:
     last_release_ns: int = 0
     number: int = 0
     test_frames_waiting: int = 0
-    first_test_frame_ns: int | None = None
     arrived: int = 0
     lost: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
@@ -80,8 +80,6 @@ class Port:
         if test_frame:
             sequence = int.from_bytes(user[16:20], "big")
             self.arrived += 1
-            if self.first_test_frame_ns is None:
-                self.first_test_frame_ns = arrival_ns
             if self.random.random() < self.get("loss"):
                 self.lost.append(sequence)
                 return
@@ -89,10 +87,6 @@ class Port:
                 self.dropped.append(sequence)
                 return
             copies += self.random.random() < self.get("duplication")
-            paused_from_ns = self.first_test_frame_ns + round(self.get("pause_from_s") * 1e9)
-            paused_to_ns = paused_from_ns + round(self.get("pause_s") * 1e9)
-            if paused_from_ns <= release_ns < paused_to_ns:
-                release_ns = paused_to_ns
         if test_frame and self.random.random() < self.get("reordering"):
             release_ns += round(self.get("reorder_us") * 1e3)
         else:
@@ -102,9 +96,13 @@ class Port:
             self.number += 1
             self.test_frames_waiting += test_frame
 
+    def paused(self) -> bool:
+        """Whether the port sends nothing now."""
+        return 0 <= self.arrived - self.get("pause_from") - 1 < self.get("pause_frames")
+
     def give(self) -> None:
         """Send what is due."""
-        while self.waiting and self.waiting[0][0] <= time.time_ns():
+        while not self.paused() and self.waiting and self.waiting[0][0] <= time.time_ns():
             _, _, arrival_ns, frame = heapq.heappop(self.waiting)
             self.sink.send(frame)
             _, departure_ns, _ = receive(self.sink, socket.MSG_ERRQUEUE)
@@ -130,7 +128,7 @@ def receive(port: socket.socket, flags: int = 0) -> tuple[bytes, int, Any]:
 def open_port(name: str) -> socket.socket:
     """A packet socket that sees every frame of an interface."""
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-    port.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 25)
+    port.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 25)
     port.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, SOFTWARE_STAMPS)
     port.bind((name, 3))
     port.setblocking(False)
@@ -157,7 +155,8 @@ def main(settings: dict[str, Any]) -> None:
     print("ready", flush=True)
     while not ended:
         now_ns = time.time_ns()
-        due_ns = min((port.waiting[0][0] for port in ports.values() if port.waiting), default=now_ns + 10_000_000)
+        ready = [port.waiting[0][0] for port in ports.values() if port.waiting and not port.paused()]
+        due_ns = min(ready, default=now_ns + 10_000_000)
         select.select([left, right], [], [], max(0, due_ns - now_ns) / 1e9)
         for source, port in ports.items():
             for _ in range(16):

@@ -1,4 +1,4 @@
-"""framegen through the impairment bridge, which knows the truth: counts exactly, times by their medians."""
+"""framegen through the impairment bridge, which knows the truth: counts exactly, times by what must have been."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from network import impaired, read_log
-from pcicap.latency import median_error, one_way
-
-from pcitrace.estimate import Estimate
-from pcitrace.latency import LatencyFit
+from numpy.typing import NDArray
+from pcicap.latency import one_way
 
 QUIET: dict[str, float] = {}
 SIZES = "64,300,600,900,1200,1500"
-
-# From the sender's stamp into the bridge, out of it to the receiver's: what the bridge does not see. 3 to 20 µs were
-# seen, idle and under load, as the caches were; it is the same for all frames of a size more than for all sizes.
-PASSAGE_US, PASSAGE_SIGMA_US = 10.0, 5.0
+STAMPS_US = 50.0
+"""What the kernel's stamps may be wrong: two of its clocks are read one after the other to bring them to one time."""
 
 
 def reordered(order: list[int]) -> int:
@@ -69,7 +65,7 @@ def test_lost_and_doubled_answers(tmp_path: Path) -> None:
     there, back = {"loss": 0.05, "duplication": 0.05}, {"loss": 0.05, "duplication": 0.05}
     with impaired(there, back, 4) as network:
         network.right.serve()
-        words = ["--count", 400, "--timeout-ms", 20]
+        words = ["--count", 200, "--timeout-ms", 200]
         summary = network.left.test("request-response", network.right, *words, "-o", tmp_path)
         truth = network.truth()
     requests, responses = summary["points"][0]["flows"]
@@ -83,7 +79,7 @@ def test_lost_and_doubled_answers(tmp_path: Path) -> None:
 
 
 def test_a_full_queue_behind_a_paused_port(tmp_path: Path) -> None:
-    there = {"queue_limit": 64, "pause_from_s": 0.2, "pause_s": 0.4}
+    there = {"queue_limit": 64, "pause_from": 200, "pause_frames": 400}
     with impaired(there, QUIET) as network:
         network.right.serve()
         words = ["--count", 1000, "--spacing-us", 1000, "--drain-ms", 1000]
@@ -91,75 +87,66 @@ def test_a_full_queue_behind_a_paused_port(tmp_path: Path) -> None:
         truth = network.truth()
     (flow,) = summary["points"][0]["flows"]
     assert_true(flow, truth["to_right"])
-    # 400 frames came during the pause where the CPU was ours, and 64 could wait.
-    assert 0 < len(truth["to_right"]["dropped"]) < 420
-    received = read_log(tmp_path, summary, 1, "received")
-    # The longest silence is the pause.
-    assert 0.35 < np.diff(received["receive_ns"]).max() / 1e9 < 1
+    # 400 frames came during the pause, and 64 could wait, with those that waited when it began.
+    assert len(truth["to_right"]["dropped"]) >= 400 - 64
 
 
-def lines(rows: list[tuple[int, float, float]], ways: list[dict[str, Any]]) -> tuple[LatencyFit, LatencyFit]:
-    """T(b) through measured latencies, and through what the bridge did to those very frames.
-
-    ``rows``: bytes, median, standard error. ``ways``: the directions of which the latencies are the mean. The same
-    errors weight both lines.
-    """
-    sizes, latency, sigma = (np.array(column) for column in zip(*rows, strict=True))
-    sigma = np.hypot(sigma, PASSAGE_SIGMA_US)
-    held = np.mean([[held_us(way, size) for size in sizes] for way in ways], axis=0)
-    return LatencyFit.of(sizes, latency - PASSAGE_US, sigma), LatencyFit.of(sizes, held, sigma)
+def held_us(way: dict[str, Any]) -> dict[tuple[int, int], float]:
+    """How long the bridge held a frame, by its size and number."""
+    frames = zip(way["user_bytes"], way["sent"], way["held_us"], strict=True)
+    return {(size, sequence): held for size, sequence, held in frames}
 
 
-def held_us(way: dict[str, Any], size: int) -> float:
-    """How long the bridge held the frames of a size: the median."""
-    return float(np.median(np.array(way["held_us"])[np.array(way["user_bytes"]) == size]))
+def longer_than_held(log: NDArray[Any], took_us: NDArray[Any], held: dict[tuple[int, int], float]) -> None:
+    """From stamp to stamp frames were at least as long on their way as the bridge held them."""
+    waited = [held[size, sequence] for size, sequence in zip(log["length_bytes"], log["sequence"], strict=True)]
+    assert np.median(took_us - np.array(waited)) > -STAMPS_US
 
 
-def assert_within(value: Estimate, truth: float) -> None:
-    """The value is the truth within five of its own standard deviations."""
-    assert value.value is not None
-    assert value.sigma is not None
-    assert abs(value.value - truth) < 5 * value.sigma, (value, truth)
-
-
-def test_latencies_by_the_clocks_are_the_delays_of_the_bridge() -> None:
+def test_latencies_by_the_clocks_are_longer_than_the_delays_of_the_bridge(tmp_path: Path) -> None:
     there, back = {"fixed_us": 300, "per_byte_us": 5}, {"fixed_us": 500, "per_byte_us": 3}
     with impaired(there, back) as network:
         network.right.serve("--clock-offset-us", 4_000_000, "--clock-drift-ppm", 60)
-        words = ["--sizes", SIZES, "--count", 200, "--spacing-us", 3000, "--direction", "both"]
+        words = ["--sizes", SIZES, "--count", 200, "--spacing-us", 3000, "--direction", "both", "-o", tmp_path]
         summary = network.left.test("stream", network.right, *words)
         truth = network.truth()
     (clock,) = summary["clocks"]
     error_us = clock["offset_us"] - (4_000_000 + 60e-6 * clock["reference_ns"] / 1e3)
     assert abs(error_us) <= clock["asymmetry_bound_us"]
     assert abs(clock["drift_ppm"] - 60) <= clock["drift_bound_ppm"]
-    # Closer than these bounds, as the bridge's asymmetry is known: half of it is in the offset.
-    assert error_us == pytest.approx((there["fixed_us"] - back["fixed_us"]) / 2, abs=5 * PASSAGE_SIGMA_US)
-    assert clock["drift_ppm"] == pytest.approx(60, abs=5)
-    for index, (name, setting, sign) in enumerate((("to_right", there, -1), ("to_left", back, 1))):
-        rows = []
+    for index, (name, peer_ns, own_ns) in enumerate(
+        (("to_right", "receive_ns", "send_ns"), ("to_left", "send_ns", "receive_ns"))
+    ):
+        held = held_us(truth[name])
+        sign = 1 if index == 0 else -1
         for point in summary["points"]:
-            latency, by_clock = (point["flows"][index][key] for key in ("latency_us", "latency_sigma_us"))
-            rows.append((point["length_bytes"], latency["p50"], np.hypot(median_error(latency), by_clock)))
-        measured, true = lines(rows, [truth[name]])
-        assert_within(measured.slope_us_per_byte, true.slope_us_per_byte.value)
-        # What the clocks are wrong goes to one direction and comes from the other.
-        assert_within(measured.intercept_us, true.intercept_us.value + sign * error_us)
-        assert true.slope_us_per_byte.value == pytest.approx(setting["per_byte_us"], rel=0.1)
+            log = read_log(tmp_path, summary, 1 - index, "received", point["point"])
+            # Both hosts are this one: the peer's clock without its error, and as the exchanges say.
+            right = (log[peer_ns] - 4e9) / (1 + 60e-6)
+            since = log[peer_ns] - clock["reference_ns"] - clock["offset_us"] * 1e3
+            fitted = clock["reference_ns"] + since / (1 + clock["drift_ppm"] * 1e-6)
+            longer_than_held(log, sign * (right - log[own_ns]) / 1e3, held)
+            by_clock = np.quantile(sign * (fitted - log[own_ns]) / 1e3, 0.5)
+            assert point["flows"][index]["latency_us"]["p50"] == pytest.approx(by_clock, abs=0.05)
 
 
-def test_latencies_by_round_trips_are_the_delays_of_the_bridge() -> None:
-    """T(b) as `pcicap record` writes it and `pcitrace` fits it, whatever the clocks say."""
+def test_round_trips_are_longer_than_the_delays_of_the_bridge(tmp_path: Path) -> None:
+    """And T(b) as `pcicap record` writes it is half of them, whatever the clocks say."""
     with impaired({"fixed_us": 400, "quantum_us": 20}, {"fixed_us": 200, "per_byte_us": 2}) as network:
-        # The one who answers spins: it must not lose its CPU meanwhile. The one who asks sleeps, and leaves its own.
-        network.right.serve("--clock-offset-us", -1e9, "--priority", 5)
-        words = ["--sizes", SIZES, "--count", 100, "--receive", "batch", "--priority", 5]
+        network.right.serve("--clock-offset-us", -1e9)
+        words = ["--sizes", SIZES, "--count", 100, "--receive", "batch", "--timeout-ms", 10_000, "-o", tmp_path]
         summary = network.left.test("ping-pong", network.right, *words)
         truth = network.truth()
-    measured, true = lines([row[:3] for row in one_way(summary)], [truth["to_right"], truth["to_left"]])
-    assert_within(measured.slope_us_per_byte, true.slope_us_per_byte.value)
-    assert_within(measured.intercept_us, true.intercept_us.value)
-    assert true.slope_us_per_byte.value == pytest.approx((20 / 64 + 2) / 2, rel=0.1)
+    there, back = held_us(truth["to_right"]), held_us(truth["to_left"])
+    both = {key: there[key] + held for key, held in back.items()}
+    halves = []
+    for point in range(6):
+        asked, answered = (read_log(tmp_path, summary, 0, kind, point) for kind in ("sent", "received"))
+        assert np.array_equal(asked["sequence"], answered["sequence"])
+        trips = (answered["receive_ns"] - asked["send_ns"]) / 1e3
+        longer_than_held(answered, trips, both)
+        halves.append(np.quantile(trips, 0.5) / 2)
+    assert [row[1] for row in one_way(summary)] == pytest.approx(halves)
 
 
 def test_a_bound_that_only_shows_while_it_runs() -> None:
@@ -173,14 +160,15 @@ def test_a_bound_that_only_shows_while_it_runs() -> None:
     assert 0 < done.summary["points"][0]["flows"][0]["sent"] <= 2 / 4e-3
 
 
-def test_jitter_is_in_the_histogram() -> None:
+def test_jitter_is_in_the_histogram(tmp_path: Path) -> None:
     with impaired({"fixed_us": 200, "jitter_us": 2000}, QUIET, 6) as network:
         network.right.serve()
-        summary = network.left.test("stream", network.right, "--count", 800, "--spacing-us", 1500)
+        words = ["--count", 800, "--spacing-us", 1500, "-o", tmp_path]
+        summary = network.left.test("stream", network.right, *words)
+        truth = network.truth()
     (flow,) = summary["points"][0]["flows"]
     latency = flow["latency_us"]
     histogram = latency["histogram"]
     assert sum(histogram["counts"]) + histogram["below"] + histogram["above"] == latency["n"] == 800
-    # Frames keep their order, so a long delay holds up the next ones: at least the width of the exponential.
-    assert latency["p90"] - latency["p10"] > 0.8 * np.log(9) * 2000
-    assert latency["fwhm"] is not None
+    log = read_log(tmp_path, summary, 1, "received")
+    longer_than_held(log, (log["receive_ns"] - log["send_ns"]) / 1e3, held_us(truth["to_right"]))

@@ -31,7 +31,6 @@ def test_peer_absent(pair: tuple[Host, Host], tmp_path: Path) -> None:
     done = a.framegen("stream", "-p", b.mac, "-o", tmp_path)
     assert (done.status, done.out) == (3, "")
     assert f"peer {b.mac}: no answer" in done.err
-    assert done.seconds < 5
 
 
 def test_one_of_two_peers_absent_releases_the_other() -> None:
@@ -41,7 +40,7 @@ def test_one_of_two_peers_absent_releases_the_other() -> None:
         assert (done.status, mac(99) in done.err) == (3, True)
         assert [json.loads(line)["event"] for line in server.lines] == ["listening"]
         master.test("stream", first, "--count", 5)
-        assert server.end(5).status == 0
+        assert server.end().status == 0
 
 
 @pytest.mark.parametrize("kind", ["stream", "ping-pong"])
@@ -51,9 +50,7 @@ def test_peer_dies_half_way(pair: tuple[Host, Host], tmp_path: Path, kind: str) 
     run = a.start(kind, "-p", b.mac, "--seconds", 30, "--spacing-us", 1000, "-o", tmp_path)
     run.event("progress", received=100)
     server.signal(signal.SIGKILL)
-    killed = time.monotonic()
-    done = run.end(20)
-    assert time.monotonic() - killed < 10
+    done = run.end()
     assert done.status == 1
     assert done.summary["complete"] is False
     assert "no longer answers" in done.summary["reason"]
@@ -69,11 +66,11 @@ def test_peer_stopped_half_way_says_so(pair: tuple[Host, Host]) -> None:
     run = a.start("stream", "-p", b.mac, "--seconds", 30, "--spacing-us", 1000)
     run.event("progress", received=100)
     server.signal(signal.SIGTERM)
-    ended = server.end(5)
+    ended = server.end()
     assert ended.status == 1
     assert ended.events[-1]["event"] == "lost"
     assert ended.events[-1]["report"]["received"][0]["counts"]["received"] >= 100
-    assert run.end(20).status == 1
+    assert run.end().status == 1
 
 
 def test_sender_dies_and_the_receiver_ends_and_reports(pair: tuple[Host, Host]) -> None:
@@ -83,7 +80,7 @@ def test_sender_dies_and_the_receiver_ends_and_reports(pair: tuple[Host, Host]) 
     run.event("progress", received=100)
     run.signal(signal.SIGKILL)
     run.end(5)
-    ended = server.end(8)
+    ended = server.end()
     assert ended.status == 1
     last = ended.events[-1]
     assert (last["event"], last["master"]) == ("lost", a.mac)
@@ -100,7 +97,7 @@ def test_a_sending_peer_stops_when_its_master_dies(pair: tuple[Host, Host]) -> N
     run.event("progress", received=100)
     run.signal(signal.SIGKILL)
     run.end(5)
-    last = server.end(8).events[-1]
+    last = server.end().events[-1]
     assert (last["event"], last["report"]["sent"]["sent"] >= 100) == ("lost", True)
 
 
@@ -124,7 +121,6 @@ def test_two_masters() -> None:
         assert done.status == 3
         assert "busy" in done.err
         assert one.mac in done.err
-        assert done.seconds < 5
         first = run.end()
         assert first.status == 0, first.err
         assert first.summary["points"][0]["flows"][0]["received"] == 2000
@@ -148,7 +144,7 @@ def test_wrong_version_on_either_side(pair: tuple[Host, Host]) -> None:
         request = peer.receive()
         peer.send(a.mac, hello(session=1, number=0, flags=1, version=2))
         assert request[18] == 1
-        done = run.end(5)
+        done = run.end()
     assert done.status == 3
     assert "speaks protocol version 2, this is 1" in done.err
     server = b.serve()
@@ -168,9 +164,7 @@ def test_link_down_during_a_stream(pair: tuple[Host, Host], tmp_path: Path, side
     run = a.start("stream", "-p", b.mac, "--seconds", 30, "--spacing-us", 1000, "-o", tmp_path)
     run.event("progress", received=100)
     (a if side == "sender" else b).ip("link", "set", INTERFACE, "down")
-    down = time.monotonic()
-    done = run.end(20)
-    assert time.monotonic() - down < 12
+    done = run.end()
     assert done.status == 1
     assert done.summary["complete"] is False
     # The peer's interface is the other end of the wire: all this side can see of it is the carrier.
@@ -178,7 +172,7 @@ def test_link_down_during_a_stream(pair: tuple[Host, Host], tmp_path: Path, side
     assert done.summary["reason"].startswith(tuple(f"{INTERFACE} {words}" for words in cause))
     assert done.summary["points"][0]["flows"][0]["received"] is None
     assert len(read_log(tmp_path, done.summary, 0, "sent")) >= 100
-    served = b.running[0].end(10)
+    served = b.running[0].end()
     assert served.status == 1
     assert served.events[-1]["report"]["received"][0]["counts"]["received"] >= 100
 
@@ -187,12 +181,13 @@ def test_link_down_during_a_stream(pair: tuple[Host, Host], tmp_path: Path, side
 def test_a_link_that_comes_back_in_time_is_reported(pair: tuple[Host, Host], kind: str) -> None:
     a, b = pair
     b.serve()
-    run = a.start(kind, "-p", b.mac, "--seconds", 4, "--spacing-us", 1000)
+    run = a.start(kind, "-p", b.mac, "--count", 3000, "--spacing-us", 1000)
     run.event("progress", received=100)
     b.ip("link", "set", INTERFACE, "down")
-    time.sleep(0.5)
+    for _ in range(2):
+        run.event("progress", after=len(run.lines))
     b.ip("link", "set", INTERFACE, "up")
-    done = run.end(20)
+    done = run.end()
     flow = done.summary["points"][0]["flows"][0]
     # Both sides noticed: the run is not called complete.
     assert done.status == 1
@@ -200,8 +195,7 @@ def test_a_link_that_comes_back_in_time_is_reported(pair: tuple[Host, Host], kin
     # A frame without a carrier is refused or dropped, as the kernel's queue happens to stand.
     assert flow["failed"] + flow["lost"] > 0
     assert flow["lost"] == flow["sent"] - flow["received"] == sum(flow["loss"].values())
-    seconds = flow["sent_rate"]["intervals"] / flow["sent_rate"]["frames_per_s"]
-    assert seconds > 3, "it went on to the end"
+    assert flow["sent"] + flow["failed"] == 3000, "it went on to the end"
 
 
 def test_nobody_answers_a_step(pair: tuple[Host, Host]) -> None:
@@ -210,7 +204,7 @@ def test_nobody_answers_a_step(pair: tuple[Host, Host]) -> None:
     done = a.framegen("stream", "-p", b.mac, "--step", "--step-seconds", 1)
     assert done.status == 3
     assert "nobody answered" in done.err
-    assert server.end(5).status == 0
+    assert server.end().status == 0
 
 
 def test_full_disk_is_named(pair: tuple[Host, Host]) -> None:
@@ -250,7 +244,7 @@ def test_frames_the_receiver_had_no_room_for_are_the_kernels(pair: tuple[Host, H
     server.signal(signal.SIGSTOP)
     # Well beyond the 4096 frames of its ring, and soon enough not to be taken for dead.
     stopped = run.event("progress", after=len(run.lines))["sent"]
-    run.event("progress", sent=stopped + 10_000)
+    run.event("progress", sent=stopped + 6000)
     server.signal(signal.SIGCONT)
     done = run.end()
     assert done.status == 0, done.err
@@ -285,7 +279,10 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
                 server = b.serve()
                 folder = tmp_path / f"{number}-{attempt}"
                 run = a.start("stream", "-p", b.mac, "--seconds", 20, "--spacing-us", 3500, "-o", folder)
-                time.sleep(moment)
+                if attempt % 2:
+                    time.sleep(moment)
+                else:
+                    recorded(folder / "p000-node0-sent.npy", 1 + round(200 * moment / span))
                 run.signal(signal.SIGKILL)
                 run.end(5)
                 assert server.process.poll() is None
@@ -301,7 +298,15 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         lengths = [length for some in pool.map(deaths, range(4)) for length in some]
-    assert sum(length > 0 for length in lengths) >= KILLS // 8, "the moments were not spread over the stream"
+    assert sum(length > 0 for length in lengths) >= KILLS // 2
+
+
+def recorded(log: Path, count: int) -> None:
+    """Wait until so many records are on disk."""
+    until = time.monotonic() + 60
+    while not log.exists() or len(np.load(log)) < count:
+        assert time.monotonic() < until, "no records were written"
+        time.sleep(0.02)
 
 
 def all_fetched(a: Host, b: Host, server: Running, folder: Path) -> None:

@@ -77,16 +77,25 @@ impl PacketSocket {
 
     /// Receive frames of this framing from an interface, or none (to send only).
     pub fn bind(&self, interface: u32, framing: Option<Framing>) -> io::Result<()> {
-        if framing == Some(Framing::Udp) {
-            self.attach(&udp_filter(self.traffic))?;
+        match framing {
+            Some(Framing::Udp) => self.attach(&udp_filter(self.traffic))?,
+            Some(Framing::Length) => self.attach(&length_filter(self.traffic))?,
+            _ => {}
         }
         let protocol = match framing {
             Some(Framing::Udp) => libc::ETH_P_IP as u16,
-            Some(Framing::Length) => libc::ETH_P_802_2 as u16,
+            Some(Framing::Length) => self.come_before()?,
             Some(Framing::Ethertype) => ETHERTYPE,
             None => 0,
         };
         self.bind_to(interface, protocol)
+    }
+
+    /// The protocol to bind to for frames with a length field. Linux's LLC, where it is loaded (bridges load it), copies
+    /// each of them before sockets of 802.2 see it; sockets of all protocols come before it.
+    fn come_before(&self) -> io::Result<u16> {
+        set_option(self.raw(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1i32)?;
+        Ok(libc::ETH_P_ALL as u16)
     }
 
     fn bind_to(&self, interface: u32, protocol: u16) -> io::Result<()> {
@@ -324,6 +333,16 @@ fn filter(traffic: Traffic) -> [libc::sock_filter; 6] {
         step(RETURN, 0, 0, u32::MAX),
         step(RETURN, 0, 0, 0),
     ]
+}
+
+/// The same behind a length field: an EtherType is at least 0x600.
+fn length_filter(traffic: Traffic) -> [libc::sock_filter; 8] {
+    const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
+    const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let [magic, is_ours, kind, which, take, leave] = filter(traffic);
+    let field = step(LOAD_HALF, 0, 0, ETHERNET_HEADER as u32 - 2);
+    [field, step(AT_LEAST, 5, 0, 0x600), magic, is_ours, kind, which, take, leave]
 }
 
 /// The same behind IPv4 without options, unfragmented, and UDP to our port.

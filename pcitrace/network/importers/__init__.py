@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,7 +64,7 @@ def read(path: Path, tool: str | None = None) -> Result:
         raise ConfigurationError(
             f"{path}: not an output of {tool or 'iperf3 -J, NPtcp, nuttcp -fparse, ping or irtt'}", path
         )
-    return TOOLS[known](path, text)
+    return _result(path, known, text)
 
 
 def together(results: Iterable[Result]) -> list[Result]:
@@ -127,13 +128,36 @@ def _number(value: str) -> float | str:
 def _of_json(path: Path, text: str, tool: str | None) -> Result:
     try:
         content = json.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{path}: no whole JSON: {error}; was the program stopped?", path) from error
+    except (RecursionError, ValueError) as error:
+        raise ConfigurationError(
+            f"{path}: not the JSON of one call: {error}; was the program stopped, or are these several calls?", path
+        ) from error
     version = content.get("version")
     known = "irtt" if isinstance(version, dict) and "irtt" in version else "iperf3" if "start" in content else None
     if known is None or tool not in (None, known):
         raise ConfigurationError(f"{path}: JSON, but not of {tool or 'iperf3 or irtt'}", path)
-    return TOOLS[known](path, content)
+    return _result(path, known, content)
+
+
+def _result(path: Path, tool: str, content: Any) -> Result:
+    """Read an output in the form of its program; what is no number, or cannot be, says that the file is damaged."""
+    try:
+        found = TOOLS[tool](path, content)
+    except ConfigurationError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{path}: {tool}'s output has something else where a number should be ({error}): damaged, or of another "
+            "version",
+            path,
+        ) from error
+    values = {name: one.value for name, one in found.parameters.items() if one.value is not None}
+    wrong = {name: value for name, value in values.items() if not (math.isfinite(value) and value >= 0)}
+    if values.get("received", 0) > values.get("sent", math.inf):
+        wrong["received"] = values["received"]
+    for name, value in wrong.items():
+        raise ConfigurationError(f"{path}: {name} is {value:g}, which cannot be: damaged, or of another version", path)
+    return found
 
 
 def _by_text(text: str) -> str | None:

@@ -38,14 +38,19 @@ def result(path: Path, content: Any) -> Result:
             "protocol": [test["protocol"]],
             "streams": [int(test["num_streams"])],
             "block_bytes": [int(test["blksize"])],
-            "retransmits": [end["sum_sent"].get("retransmits")],
-            "cpu_percent": [used.get("host_total")],
-            "peer_cpu_percent": [used.get("remote_total")],
-            "rtt_us": [end["streams"][0].get("sender", {}).get("mean_rtt")],
+            "retransmits": [_told(end["sum_sent"].get("retransmits"))],
+            "cpu_percent": [_told(used.get("host_total"))],
+            "peer_cpu_percent": [_told(used.get("remote_total"))],
+            "rtt_us": [_told(end["streams"][0].get("sender", {}).get("mean_rtt"))],
         }
     )
     remote = content["start"].get("connecting_to", {}).get("host", path.stem)
     return Result("iperf3", str(remote), path, parameters, tables={"call": table})
+
+
+def _told(value: Any) -> float | None:
+    """Return a number that a version may leave out."""
+    return None if value is None else float(value)
 
 
 def _tcp(end: Any, rates: list[float]) -> dict[str, Parameter]:
@@ -77,6 +82,8 @@ def _udp(end: Any, test: Any) -> dict[str, Parameter]:
 
 def _scatter(rates: list[float]) -> float:
     """Return the standard error of the mean of the intervals' rates."""
+    if not all(math.isfinite(one) for one in rates):
+        raise ValueError("a rate of an interval is not finite")
     if len(rates) < 2:
         return 0.0
     mean = sum(rates) / len(rates)

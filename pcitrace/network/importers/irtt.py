@@ -34,6 +34,8 @@ def result(path: Path, content: Any) -> Result:
         copies, length = int(stats["duplicates"]), int(config["params"]["length"])
     except (KeyError, TypeError) as error:
         raise ConfigurationError(f"{path}: irtt's output has no {error}: cut, or of another version", path) from error
+    if not (np.isfinite(times) & (times >= 0)).all():
+        raise ConfigurationError(f"{path}: a round trip is null or negative: damaged, or of another version", path)
     parameters = {
         "sent": counted("sent", sent, sent),
         "received": counted("received", received, sent),

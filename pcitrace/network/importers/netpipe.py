@@ -35,6 +35,8 @@ def result(path: Path, text: Any) -> Result:
     """Return throughput and signature."""
     lines = [line for line in str(text).splitlines() if line.strip()]
     rows = [row(line) for line in lines]
+    if not str(text).endswith("\n"):
+        rows[-1] = None  # its last number may be cut
     whole = [one for one in rows if one is not None]
     if len(whole) < len(rows) - 1 or not whole:
         bad = next(number for number, one in enumerate(rows, 1) if one is None)
@@ -42,6 +44,12 @@ def result(path: Path, text: Any) -> Result:
     size, mbps, seconds = (np.array(column, dtype=np.float64) for column in zip(*whole, strict=True))
     if np.median(np.abs(mbps * 2**20 * seconds / (8 * size) - 1)) > 0.02:
         raise ConfigurationError(f"{path}: bytes, Mbps and seconds do not agree: not of NetPIPE 3.7", path)
+    back = np.flatnonzero(np.diff(size) < 0)
+    if len(back):
+        raise ConfigurationError(
+            f"{path}: the blocks begin anew at {int(size[back[0] + 1])} bytes: several calls? give each its own file",
+            path,
+        )
     findings = () if len(whole) == len(rows) else (f"{path}: the last line is cut; left out",)
     rate = 8e-6 * size / seconds
     before = np.maximum.accumulate(np.concatenate([[0.0], rate[:-1]]))

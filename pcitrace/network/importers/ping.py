@@ -24,6 +24,8 @@ from pcitrace.network.sizes import LEAST
 
 __all__ = ["line", "result"]
 
+_TOTAL = r"(\d+) packets transmitted, (\d+) (?:packets )?received(?:, \+?(\d+) duplicates)?.* packet loss"
+
 STEP_US = 1.0
 """What ping rounds times to."""
 
@@ -31,10 +33,15 @@ STEP_US = 1.0
 def result(path: Path, text: Any) -> Result:
     """Return what one call measured."""
     head = re.match(r"PING (\S+).*? (\d+)(?:\(\d+\))? (?:data )?bytes", str(text).lstrip())
-    total = re.search(r"(\d+) packets transmitted, (\d+) (?:packets )?received(?:, \+(\d+) duplicates)?", str(text))
-    if head is None or total is None:
-        missing = "its first line" if head is None else "its statistics: stopped before the end, or of another version"
-        raise ConfigurationError(f"{path}: ping's output lacks {missing}", path)
+    totals = list(re.finditer(_TOTAL, str(text)))
+    if head is None or not totals:
+        missing = "its first line" if head is None else "its statistics: stopped before the end"
+        raise ConfigurationError(
+            f"{path}: ping's output lacks {missing}, or is of another version or language (LC_ALL=C ping ...)", path
+        )
+    if len(totals) > 1:
+        raise ConfigurationError(f"{path}: {len(totals)} calls of ping: give each its own file", path)
+    [total] = totals
     sent, received = int(total[1]), int(total[2])
     parameters = {
         "sent": counted("sent", sent, sent),
@@ -69,7 +76,7 @@ def line(same: Sequence[Result]) -> Result:
 
 
 def _latency(text: str, received: int) -> Parameter:
-    times = np.array(re.findall(r"time=([\d.]+) ms", text), dtype=np.float64) * 1e3
+    times = np.array(re.findall(r"time=([\d.]+) ms(?! \(DUP)", text), dtype=np.float64) * 1e3
     found = delay(times, STEP_US)
     if found is not None:
         return measured("latency_us", found.median_us, found.n, "round trip, median")
