@@ -44,7 +44,7 @@ struct Told {
 impl News {
     /// The byte offsets of the dwords that place windows, and of those that say who is there.
     pub fn new(windows: &[u32], identity: &[u32]) -> Self {
-        let bits = |offsets: &[u32]| offsets.iter().fold(0, |bits, offset| bits | 1 << (offset / 4 & 63));
+        let bits = |offsets: &[u32]| offsets.iter().fold(0, |bits, offset| bits | 1 << (offset / 4 % 64));
         News { windows: bits(windows), identity: bits(identity), buses: HashMap::new() }
     }
 
