@@ -137,7 +137,7 @@ def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: st
         ax.set_xticks(range(len(names)), list(names.values()), rotation=30, ha="right")
     else:
         ax.set_xlabel(_key(table, against))
-    unit = next(iter(known["unit"].dropna()), "")
+    unit = next(iter(known["unit"].dropna()), "").replace("us", "µs")
     ax.set_ylabel(f"{constant} ({unit})" if unit else constant)
     if all_hosts:
         ax.legend(title="host", frameon=False)
