@@ -7,6 +7,7 @@ __all__ = [
     "Capture",
     "Decoded",
     "Listing",
+    "News",
     "Part",
     "Parts",
     "Stream",
