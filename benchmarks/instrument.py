@@ -1,8 +1,10 @@
 """Measures `list`, `check`, `find`, `--where` and `diff` against what is asked of them, into docs/benchmarks.md.
 
-The bus is dense: 2 M transactions of `traffic.dense` with two idle clocks between them, 16 channels, all wired. Each
-figure is the best of several fresh processes, mostly of their processor time; conditions and sequences are on 10 M rows
-that are decoded already. The exit status is 1 where a limit is missed.
+The bus is dense: 2 M transactions of `traffic.dense` with two idle clocks between them, 16 channels, all wired. With
+all lines it is the fixture `blue33_seq6` at 200 MS/s, 61 channels with data words, again and again: 1.8 M transactions,
+of which every seventh is a configuration access. Each figure is the best of several fresh processes, mostly of their
+processor time; conditions and sequences are on 10 M rows that are decoded already. The exit status is 1 where a limit
+is missed.
 """
 
 from __future__ import annotations
@@ -41,6 +43,10 @@ CONDITIONS = (
 )
 LONG = 1_000_000_000
 """Samples of the long capture."""
+WIDE = Path(__file__).parent.parent / "fixtures" / "traces" / "blue33_seq6" / "bus.vcd.gz"
+"""All lines of a bus, 6,000 transactions."""
+FIRST = ["nice", "-n", "-15"] if os.geteuid() == 0 else []
+"""Before a command whose time on the clock counts: root may have it run before others."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,21 @@ def write_sr(path: Path, samples: NDArray[np.uint16], members: int = 1) -> Path:
     return path
 
 
+def write_wide(folder: Path, members: int) -> Path:
+    """The capture with all lines as a sigrok session, its samples as often as it is to have members."""
+    one, path = folder / "one.sr", folder / "wide.sr"
+    export = ["export", WIDE, "--to", "sigrok", "--sample-rate", "200e6", "-o", one]
+    subprocess.run([PCITRACE, *export], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    with zipfile.ZipFile(one) as session, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as out:
+        for name in ("version", "metadata"):
+            out.writestr(name, session.read(name))
+        names = (name for name in session.namelist() if name.startswith("logic-1-"))
+        data = b"".join(map(session.read, sorted(names, key=lambda name: int(name.rsplit("-", 1)[1]))))
+        for number in range(members):
+            out.writestr(f"logic-1-{number + 1}", data)
+    return path
+
+
 def processor_s(*arguments: object, times: int = 3) -> float:
     """Processor time of the command in a fresh process, the least of several, in s; what it prints goes into a file."""
     least = float("inf")
@@ -101,7 +122,9 @@ def in_turn(works: Sequence[Callable[[], float]], times: int = 5) -> list[float]
 def first_line_s(path: Path) -> float:
     """From the start of the process to its first line; on a busy machine the processor time of all its threads."""
     start = time.perf_counter()
-    with subprocess.Popen([PCITRACE, "list", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [*FIRST, PCITRACE, "list", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         took = time.perf_counter() - start
@@ -162,23 +185,7 @@ def measure(folder: Path, samples: int, long: int) -> list[Row]:
     # A third of the way there is another end of a transaction, and twice as far three clocks are lost.
     other = np.delete(other, slice(samples * 2 // 3, samples * 2 // 3 + 9))
     other[samples // 3 : samples // 3 + 6] |= 0x3E
-    decode, check = in_turn(
-        [lambda: processor_s("decode", path, "-o", folder / "t.parquet", times=1),
-         lambda: processor_s("check", path, times=1)]
-    )  # fmt: skip
-    written = folder / "list.txt"
-    took = float("inf")
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        start = time.perf_counter()
-        with written.open("wb") as out:
-            subprocess.run([PCITRACE, "list", path], stdout=out, check=True)
-        wall = time.perf_counter() - start
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        # Where others have the processors, the processor time of all threads is the better upper bound.
-        took = min(took, wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    with written.open("rb") as lines:
-        count = sum(1 for _ in lines)
+    wide = write_wide(folder, max(samples * 6 // 1_000_000, 1))
     one_million = write_sr(folder / "a.sr", dense[: samples // 2])
     changed = write_sr(folder / "b.sr", other[: samples // 2 - 9])
     diff = min(processor_of_diff(one_million, changed) for _ in range(3))
@@ -189,13 +196,41 @@ def measure(folder: Path, samples: int, long: int) -> list[Row]:
     whole = write_sr(folder / "long.sr", quiet, long // len(quiet))
     first = min(first_line_s(whole) for _ in range(5))
     return [
-        Row("`check` against `decode -o t.parquet`, processor time", check / decode, "times", 3),
-        Row("`list` to a file", count / took / 1e6, "M lines/s", 1, True),
+        Row("`check` against `decode -o t.parquet`, processor time", check_in_decodes(path), "times", 3),
+        Row("the same with all lines", check_in_decodes(wide), "times", 3),
+        Row("`list` to a file", lines_a_second(path) / 1e6, "M lines/s", 1, True),
+        Row("the same with all lines and data words", lines_a_second(wide) / 1e6, "M lines/s", 1, True),
         Row(f"first line of a `.sr` of {long:,} samples", first, "s", 0.3),
         Row("most memory of `list` of it, against a fifth of it", peak_mib(whole) / peak_mib(short), "times", 1.1),
         *rates(path),
         Row("`diff` of two captures of 1 M transactions, some unlike", diff, "s", 5),
     ]
+
+
+def check_in_decodes(path: Path) -> float:
+    """Processor time of `check` over that of `decode` of the same file."""
+    decode, check = in_turn(
+        [lambda: processor_s("decode", path, "-o", path.with_suffix(".parquet"), times=1),
+         lambda: processor_s("check", path, times=1)], 3
+    )  # fmt: skip
+    return check / decode
+
+
+def lines_a_second(path: Path) -> float:
+    """Lines that `list` writes into a file in a second."""
+    written = path.with_suffix(".txt")
+    took = float("inf")
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        start = time.perf_counter()
+        with written.open("wb") as out:
+            subprocess.run([*FIRST, PCITRACE, "list", path], stdout=out, check=True)
+        wall = time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Where others have the processors, the processor time of all threads is the better upper bound.
+        took = min(took, wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    with written.open("rb") as lines:
+        return sum(1 for _ in lines) / took
 
 
 def processor_of_diff(a: Path, b: Path) -> float:
@@ -221,8 +256,9 @@ def main() -> int:
         rows = measure(Path(folder), args.samples, args.long)
     text = __doc__.split("\n\n")[1] if __doc__ else ""
     text += (
-        f"\nThe load average was {os.getloadavg()[0]:.1f}. Where it is above 2, other processes had the processors, "
-        "and in `list` and its first\nline processor time of all threads stands for the time on a quiet machine."
+        f"\nThe load average was {os.getloadavg()[0]:.1f}. Where it is above 2, other processes wanted the processors; "
+        "`list` and its first\nline ran before them, and what is less of their time and the processor time of all "
+        "threads counts."
     )
     put(args.output, HEADING, "\n".join([HEADING, "", text, "", "| what | measured | limit |", "|---|---|---|",
                                          *map(str, rows), ""]))  # fmt: skip

@@ -1,6 +1,6 @@
 """The interactive view of many transactions: its size, how long it takes to open and to draw, into docs/benchmarks.md.
 
-usage: python benchmarks/view.py [--transactions N] [--keep PAGE]        needs chromium
+usage: python benchmarks/view.py [--transactions N] [--times N ...] [--keep PAGE]        needs chromium
 The trace is a dense one of `traffic.dense` with jitter: nothing repeats, so nothing packs better than a real one. Of
 times each is the least of several openings: others use the machine, too.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import http.server
 import json
+import os
 import queue
 import shutil
 import subprocess
@@ -91,47 +92,52 @@ def opened_in_chromium(page: Path, profile: Path) -> dict[str, Any]:
             server.shutdown()
 
 
+def page_of(transactions: int, lines: bool, openings: int, keep: Path | None) -> str:
+    """Write a page of about so many transactions, open it several times; a row of the table."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        samples = traffic.dense(transactions * SAMPLES_A_TRANSACTION, jitter=True)
+        traffic.write(folder / "dense.sr", samples.tobytes(), 2, traffic.CHANNELS_DENSE)
+        page = folder / "view.html"
+        opened = pcitrace.open(folder / "dense.sr")
+        began = time.perf_counter()
+        view.write(opened, page, lines=lines)
+        took = time.perf_counter() - began
+        text = page.read_text()
+        page.write_text(text.replace("</body>", TIMED))
+        told = [opened_in_chromium(page, folder / f"profile{number}") for number in range(openings)]
+        if keep is not None and lines:
+            shutil.copy(page, keep)
+    opened_in, drawn = (
+        {part: min(one[what][part] for one in told) for part in told[0][what]} for what in ("opened", "times")
+    )
+    seconds = ", ".join(f"{opened_in[part] / 1e3:.2f}" for part in ("picture", "rows", "all"))
+    return (
+        f"| {'with control lines' if lines else 'rows alone'} | {len(opened.bus.transactions):,} "
+        f"| {len(text) / 1e6:.1f} | {took:.1f} | {seconds} "
+        f"| {', '.join(f'{ms:.1f}' for ms in drawn.values())} | {min(one['search'] for one in told):.0f} |"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transactions", type=int, default=1_000_000)
     parser.add_argument("--openings", type=int, default=3)
     parser.add_argument("-o", "--output", type=Path, default=PAGE)
-    parser.add_argument("--rows-alone", action="store_true", help="only the page without lines")
+    parser.add_argument("--times", type=int, nargs="*", default=[10], help="rows alone, so many times more of them")
     parser.add_argument("--keep", type=Path, help="keep the page with its lines")
     args = parser.parse_args()
-    lines_of_table = []
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        samples = traffic.dense(args.transactions * SAMPLES_A_TRANSACTION, jitter=True)
-        traffic.write(folder / "dense.sr", samples.tobytes(), 2, traffic.CHANNELS_DENSE)
-        pages = (("rows alone", False), ("with control lines", True))
-        for name, lines in pages[:1] if args.rows_alone else pages:
-            page = folder / "view.html"
-            opened = pcitrace.open(folder / "dense.sr")
-            began = time.perf_counter()
-            view.write(opened, page, lines=lines)
-            took = time.perf_counter() - began
-            text = page.read_text()
-            page.write_text(text.replace("</body>", TIMED))
-            told = [opened_in_chromium(page, folder / f"profile{number}") for number in range(args.openings)]
-            opened_in, drawn = (
-                {part: min(one[what][part] for one in told) for part in told[0][what]} for what in ("opened", "times")
-            )
-            seconds = ", ".join(f"{opened_in[part] / 1e3:.2f}" for part in ("picture", "rows", "all"))
-            lines_of_table.append(
-                f"| {name} | {len(opened.bus.transactions):,} | {len(text) / 1e6:.1f} | {took:.1f} | {seconds} "
-                f"| {', '.join(f'{ms:.1f}' for ms in drawn.values())} | {min(one['search'] for one in told):.0f} |"
-            )
-            if args.keep is not None and lines:
-                shutil.copy(page, args.keep)
+    pages = [(1, False), (1, True), *((more, False) for more in args.times)]
+    rows = [page_of(args.transactions * more, lines, args.openings, args.keep) for more, lines in pages]
     about = (
         "A dense bus with jitter, 16 channels at 100 MS/s, in headless Chromium without a graphics processor "
         "(`benchmarks/view.py`). Opened: until the first picture, until rows can be clicked, until all is unpacked. A "
-        "frame is the median of 41, of everything, a tenth, a fortieth, a thousandth and a millionth of the time."
+        "frame is the median of 41, of everything, a tenth, a fortieth, a thousandth and a millionth of the time. "
+        f"The load average was {os.getloadavg()[0]:.1f}."
     )
     names = ("page", "transactions", "MB", "s to write", "s to open", "ms a frame", "ms a search")
     head = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    put(args.output, HEADING, "\n".join([HEADING, "", about, "", *head, *lines_of_table, ""]))
+    put(args.output, HEADING, "\n".join([HEADING, "", about, "", *head, *rows, ""]))
 
 
 if __name__ == "__main__":

@@ -432,4 +432,4 @@ def windows(bench: Bench) -> Axes:
     """TCP throughput against the window, from calls of iperf3 over the loopback of a PC."""
     del bench
     [found] = network.of_paths([REPOSITORY / "fixtures/network-windows"]).results
-    return draw.tcp([replace(found, path="loopback")], "window (bytes)")
+    return draw.tcp([replace(found, path="loopback")])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
 from pcitrace.schema import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Booleans",
@@ -98,6 +100,8 @@ def table(schema: Table, columns: Mapping[str, Any]) -> pd.DataFrame:
     -------
     pandas.DataFrame
     """
+    import pandas as pd
+
     arrays = {}
     for column in schema.columns:
         values = columns[column.name]

@@ -25,6 +25,7 @@ import polars
 import psutil
 import pyarrow.dataset as ds
 import pytest
+from browser import measured
 from conftest import REPOSITORY, needed_program
 from idle_captures import repeat
 
@@ -266,8 +267,25 @@ def overview(out: Path, pages: Path) -> None:
     assert "R_PCI_send_us_per_byte" in of_run
     # Numbers to the right, the unit beside them with its sign.
     for one in (text, of_run):
-        assert re.search(r'<td class="number">[\d.]+ ± [\d.]+</td><td>µs/byte</td>', one)
+        assert re.search(r'<td class="number">[\d.]+ ±\xa0[\d.]+</td><td>µs/byte</td>', one)
         assert not re.search(r"<td>us\b", one)
+    # On a phone, too, each number is in sight with its unit.
+    place = (pages / "index.html").as_uri()
+    outer = pages / "outer.html"
+    frame = f'<iframe src="{place}" width=360 height=900></iframe>'
+    outer.write_text(f"<!doctype html><meta charset=utf-8><body>{frame}</body>")
+    units = """
+    const frame = document.querySelector("iframe");
+    while (!frame.contentDocument?.querySelector("td")) await new Promise(then => setTimeout(then, 50));
+    const page = frame.contentDocument;
+    const cells = [...page.querySelectorAll("td.number + td")].filter(cell => cell.textContent.startsWith("µs"));
+    const rights = cells.map(cell => cell.getBoundingClientRect().right);
+    return [cells.length, page.documentElement.scrollWidth, Math.max(...rights)];
+    """
+    count, width, right = measured(outer, pages, units, "--allow-file-access-from-files")
+    assert count > 10
+    assert width <= 360
+    assert right <= 360
 
 
 def test_a_run_that_needs_too_much_memory_fails_alone(runs: Path, tmp_path: Path) -> None:

@@ -172,6 +172,7 @@ def test_side_by_side(tmp_path: Path) -> None:
     assert compare.swept(table) == "test.count"
     with mpl.rc_context({"backend": "agg"}):
         ax = compare.plot(table, "t_nic_tx_us")
+        assert ax.get_ylabel() == "t_nic_tx_us (µs)"
     [line] = ax.get_lines()[:1]
     assert line.get_xdata().tolist() == [10, 30]
     assert ax.get_xlabel() == "count"

@@ -350,3 +350,12 @@ class TestAsAProcess:
             [sys.executable, "-m", "pcitrace", "--help"], capture_output=True, text=True, check=True, env=environment
         )
         assert program.stdout == module.stdout
+
+
+@pytest.mark.parametrize("command", ["info", "decode", "list", "stats", "check", "devices"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(command: str, closed: str, tmp_path: Path) -> None:
+    said = tmp_path / "said.txt"
+    shell = f'"$0" -m pcitrace {command} "$1" >"$2" 2>&1 {closed}'
+    assert subprocess.run(["sh", "-c", shell, sys.executable, str(VCD), str(said)]).returncode == 0
+    assert "Traceback" not in said.read_text()

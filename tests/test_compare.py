@@ -213,3 +213,31 @@ def test_both_captures_are_read_as_stated(tmp_path: Path, capsys: pytest.Capture
     path.write_text(re.sub(r"\$timescale.*?\$end", "", text, count=1, flags=re.DOTALL))
     assert main(["diff", str(path), str(path), "--timescale", "1 ps", "--threads", "1"]) == 0
     assert capsys.readouterr().out.startswith("equal")
+
+
+def test_both_captures_may_be_raw_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second has its channels in another order, or in a wider unit."""
+    lines = ["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#"]
+    words = [0b111110, 0b111100, 0b100000, 0b000000, 0b111110, 0b111110]  # one read of one dword
+    clocks = [word | high for word in [0b111110] * 3 + words * 4 for high in (0, 0, 1, 1)]
+    (tmp_path / "a.bin").write_bytes(bytes(clocks))
+    (tmp_path / "same.bin").write_bytes(b"".join(word.to_bytes(2, "little") for word in clocks))
+    (tmp_path / "turned.bin").write_bytes(
+        bytes(sum((word >> bit & 1) << 5 - bit for bit in range(6)) for word in clocks)
+    )
+    one = ["diff", str(tmp_path / "a.bin"), "--format", "binary", "--channels", ",".join(lines), "--rate", "100e6"]
+    raw = [*one, "--other-format", "binary"]
+    assert main([*raw, str(tmp_path / "a.bin")]) == 0
+    assert main([*raw, str(tmp_path / "same.bin"), "--other-unit-size", "2"]) == 0
+    assert main([*raw, str(tmp_path / "turned.bin"), "--other-channels", ",".join(reversed(lines))]) == 0
+    assert main([*raw, str(tmp_path / "turned.bin")]) != 0
+    assert main([*raw, str(tmp_path / "a.bin"), "--other-rate", "50e6"]) == 0
+    capsys.readouterr()
+    for wrong in (["--other-channels", "CLK"], ["--other-unit-size", "2"]):
+        with pytest.raises(SystemExit) as stop:
+            main([*one, str(tmp_path / "a.bin"), *wrong])
+        assert stop.value.code == 2
+    with pytest.raises(SystemExit) as stop:
+        main(["diff", str(SEQ6), str(tmp_path / "a.bin"), "--other-format", "binary"])
+    assert stop.value.code == 2
+    assert "needs --other-channels" in capsys.readouterr().err

@@ -234,6 +234,43 @@ def test_a_window_that_moves_names_what_was_accessed_then(tmp_path: Path) -> Non
     assert learned.describe(MEMORY_WRITE, 0xC0000004) is None
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_accesses_that_say_nothing_new_change_no_name(seed: int, tmp_path: Path) -> None:
+    """Who learns from all that does not repeat the access before it knows the same windows."""
+    rng = Random(seed)
+    bench = Bench()
+    values = {
+        0x00: (0x12298086, 0xFFFFFFFF), 0x04: (0x146, 0x147), 0x08: (0x02000001, 0x06040001), 0x0C: (0, 0x10000),
+        0x10: (0xE8000000, 0xE8001000, 0xFFFFFFFF, 0xFFFFF000, 0xE100), 0x14: (0xE101, 0xE8000800), 0x30: (0xE8000001,),
+        0x38: (0xE9000001, 0xFFFFFFFF),
+    }  # fmt: skip
+    for _ in range(120):
+        offset = rng.choice(list(values))
+        select = rng.choice([1 << 20, 1 << 20, 1 << 21, 1 << 20 | 1 << 12, 2 << 16 | 3 << 11 | 1])
+        command = rng.choice([CONFIG_READ, CONFIG_WRITE])
+        bench.access(HOST, command, select | offset, rng.choice(values[offset]), rng.choice([0, 0, 0, 0b1100]))
+        bench.access(NIC, MEMORY_WRITE, rng.choice([0xE8000004, 0xE8001004, 0xE8000804, 0xE9000000, 0xE100]), 1)
+    bus = bench.open(tmp_path)
+    table = bus.arrow("transactions")
+    every = names.Names()
+    told = list(devices.accesses(table, bus.arrow("data_phases")))
+    last, selected = {}, set()
+    for access in told:
+        said = (access.write, access.data, access.mask)
+        by = (access.place, access.offset, access.select)
+        if last.get(by[:2]) != said or by not in selected:
+            every.see(access)
+        last[by[:2]] = said
+        selected.add(by)
+    learned = names.of_bus(bus)
+    assert len(list(devices.accesses(table, bus.arrow("data_phases"), of_names=True))) < len(told) == 120
+    for everywhere in (False, True):
+        expected = every.targets(table, everywhere).to_pylist()
+        assert learned.targets(table, everywhere).to_pylist() == expected
+        assert len(set(expected)) > 3
+    assert [one.name for one in learned.space.devices] == [one.name for one in every.space.devices]
+
+
 def test_initiators_are_named_by_what_they_do(tmp_path: Path) -> None:
     bench = Bench()
     bench.access(HOST, CONFIG_READ, 1 << 20 | 0x08, 0x02000001)

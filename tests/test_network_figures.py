@@ -22,7 +22,7 @@ from pcitrace.errors import FitError
 from pcitrace.network.budget import slope_budget
 from pcitrace.network.delays import delay
 from pcitrace.network.hosts import widths
-from pcitrace.network.importers import _number
+from pcitrace.network.importers import _number, varied
 from pcitrace.plot import network as draw
 from pcitrace.report import network as report
 
@@ -142,8 +142,25 @@ def test_calls_with_several_windows_are_one_result(capsys: pytest.CaptureFixture
     assert told["parameters"]["user_mbit_s"]["value"] == pytest.approx(best)
     assert "largest of 6 calls: 256K" in told["parameters"]["user_mbit_s"]["reason"]
     assert table["bandwidth_delay_bytes"].tolist() == pytest.approx((best * table["rtt_us"] / 8).tolist())
-    ax = draw.tcp([found], "window (bytes)")
+    assert set(table["varied"]) == {"window"}
+    ax = draw.tcp([found])
+    assert ax.get_xlabel() == "window (bytes)"
     assert [line.get_linestyle() for line in ax.lines].count(":") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "value", "what"),
+    [
+        (["iperf3", "-c", "b", "-w", "32K", "-l", "1M"], "32K", "window"),
+        (["nuttcp", "-w2m", "-l64k", "b"], "64k", "block"),
+        (["iperf3", "--parallel", "4"], 4, "streams"),
+        (["iperf3", "-C", "cubic"], "cubic", None),
+        (["iperf3", "-w", "1M", "-l", "1M"], "1M", None),
+        ([], None, None),
+    ],
+)
+def test_what_was_varied_is_told_by_the_command(command: list[str], value: object, what: str | None) -> None:
+    assert varied(command, value) == what
 
 
 @pytest.mark.parametrize(("text", "value"), [("64", 64), ("64K", 65536), ("1.5m", 1.5 * 2**20), ("cubic", "cubic")])
@@ -176,7 +193,7 @@ def test_the_page_draws_what_there_is(tmp_path: Path) -> None:
         switch(tmp_path / "sweep", str(number), hosts() + SLOW + test, seed=number + 1)
     places = {
         tmp_path / "sweep": ["planned time between frames", "one way (µs)"],
-        FIXTURES.parent / "network-windows": ["user data (Mbit/s, decimal)"],
+        FIXTURES.parent / "network-windows": ["user data (Mbit/s, decimal)", "window (bytes)"],
         FIXTURES / "ping-64.txt": ["ping's user bytes"],
     }
     for place, words in places.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,17 +115,17 @@ def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: st
     CampaignError
         No run knows the number.
     """
-    import matplotlib.pyplot as plt
+    from pcitrace.plot.style import axes_for
 
     known = table[(table["constant"] == constant) & table["value"].notna()]
     if known.empty:
         reasons = table.loc[table["constant"] == constant, "reason"].dropna().unique()
         raise CampaignError(f"{constant}: no run knows it: {'; '.join(map(str, reasons[:2])) or 'no such number'}")
-    ax = plt.subplots()[1] if ax is None else ax
+    ax = axes_for(ax, (6.0, 3.4))
     against = against or swept(table)
     names = short(list(dict.fromkeys(table["run"])))
     all_hosts = "all" if known["host"].notna().any() else None
-    for host, rows in known.groupby(known["host"].fillna("")):
+    for marker, (host, rows) in zip(cycle("os^v"), known.groupby(known["host"].fillna("")), strict=False):
         if against is not None:
             rows = rows.assign(x=pd.to_numeric(rows[against].astype("object"))).sort_values("x")
             x: Any = rows["x"].to_numpy()
@@ -132,12 +133,12 @@ def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: st
             x = [list(names).index(run) for run in rows["run"]]
         y = rows["value"].to_numpy("float64")
         sigma = rows["sigma"].fillna(0.0).to_numpy("float64")
-        ax.errorbar(x, y, sigma, fmt="o-" if against else "o", label=host or all_hosts, capsize=3, markersize=4)
+        ax.errorbar(x, y, sigma, fmt=marker + "-" * bool(against), label=host or all_hosts, capsize=3, ms=4)
     if against is None:
         ax.set_xticks(range(len(names)), list(names.values()), rotation=30, ha="right")
     else:
         ax.set_xlabel(_key(table, against))
-    unit = next(iter(known["unit"].dropna()), "")
+    unit = next(iter(known["unit"].dropna()), "").replace("us", "µs")
     ax.set_ylabel(f"{constant} ({unit})" if unit else constant)
     if all_hosts:
         ax.legend(title="host", frameon=False)

@@ -33,7 +33,7 @@ th {{ border-bottom: 1px solid #8888; }} .number {{ text-align: right; white-spa
 .marked {{ color: #8a5000; color: light-dark(#8a5000, #f0b35a); font-weight: bold; }}
 @media (max-width: 40rem) {{
   table {{ font-size: .8rem; line-height: 1.3; }} th, td {{ padding-right: .5rem; }}
-  td:first-child {{ overflow-wrap: anywhere; min-width: 7rem; }}
+  td:first-child {{ overflow-wrap: anywhere; min-width: 7rem; }} .number {{ white-space: normal; }}
 }}
 </style></head><body><h1>{title}</h1>
 """
@@ -127,7 +127,7 @@ def _constants(together: pd.DataFrame) -> Iterator[str]:
         row = (
             html.escape(one["constant"]),
             _text(one["host"]),
-            str(value).replace("±", " ± "),
+            str(value).replace("±", " ±\N{NO-BREAK SPACE}"),
             html.escape(_micro(unit)),
             _number(one["tau"]),
             str(one["runs"]),
@@ -160,7 +160,7 @@ def _of_run(source: Source, table: pd.DataFrame, numbers: dict[str, Any]) -> Ite
         value = None if pd.isna(one["value"]) else one["value"]
         sigma = None if pd.isna(one["sigma"]) else one["sigma"]
         unit = one["unit"] if isinstance(one["unit"], str) else ""
-        told = "unknown" if value is None else str(Estimate(value, sigma, 1)).replace("±", " ± ")
+        told = "unknown" if value is None else str(Estimate(value, sigma, 1)).replace("±", " ±\N{NO-BREAK SPACE}")
         count = "" if pd.isna(one["n"]) else str(int(one["n"]))
         rows.append(
             (

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from pcitrace.errors import PciTraceError
 
@@ -99,8 +100,11 @@ def _complete() -> None:
 
 
 def _print_anything() -> None:
-    """Let a terminal that knows few characters, such as ASCII only, show others as best it can, instead of an error."""
+    """Let streams that know few characters, such as ASCII only, or are closed, take all as best they can."""
     codecs.register_error("pcitrace", _nearest)
+    # Closed by who started us, a stream is None; what is opened later would take its place.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="pcitrace")

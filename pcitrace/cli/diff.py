@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pcitrace.analysed import open
-from pcitrace.cli.options import add_capture, add_json, open_run, print_json, read_as
+from pcitrace.cli.options import add_capture, add_json, open_run, positive, print_json, raw, read_as, whole
 from pcitrace.run import Bus, printable
 
 _EPILOG = """\
@@ -16,6 +16,7 @@ examples:
   pcitrace diff before.sr after.sr
   pcitrace diff simulation.vcd silicon.sr --ignore-time          an FPGA core and its test bench
   pcitrace diff a.sr b.sr --mask 0xe8001000-0xe80010ff           without the registers that count
+  pcitrace diff a.bin b.bin --format binary --channels CLK,FRAME#,IRDY#,TRDY# --rate 100e6 --other-format binary
 
 Transactions go together by command, address and initiator. Exit status: 0 equal, 1 different, 3 not to be compared.
 """
@@ -28,6 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("other", metavar="OTHER", help="the capture it is compared with")
     parser.add_argument("--other-bus", metavar="NAME", help="its bus, if it has several or another name")
     parser.add_argument("--other-wiring", metavar="W.toml", help="its wiring (default: --wiring)")
+    parser.add_argument("--other-format", choices=["binary"], help="it is raw samples, too")
+    parser.add_argument("--other-channels", metavar="A,B,..", help="of its raw samples (default: --channels)")
+    parser.add_argument("--other-unit-size", metavar="BYTES", type=whole, help="of its raw samples")
+    parser.add_argument("--other-rate", metavar="HZ", type=positive, help="its sampling rate (default: --rate)")
     parser.add_argument(
         "--ignore-time",
         action="store_true",
@@ -58,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
     opened = open_run(args)
     wiring = args.other_wiring or (None if Path(args.other).is_dir() else args.wiring)
-    other = open(args.other, wiring=wiring, **read_as(args))
+    other = open(args.other, wiring=wiring, **_read_other_as(args))
     one = opened[args.bus] if args.bus else opened.bus
     name = args.other_bus or (args.bus if args.bus in other.buses else None)
     found = compare(one, other[name] if name else other.bus, ignore_time=args.ignore_time, masks=args.mask)
@@ -78,6 +83,21 @@ def run(args: argparse.Namespace) -> int:
         ):
             _list(title, differences)
     return 0 if found.equal else 1
+
+
+def _read_other_as(args: argparse.Namespace) -> dict[str, Any]:
+    """What the arguments say of how the other capture is read, as `open` takes it."""
+    read = {**read_as(args), "rate_hz": args.other_rate or args.rate}
+    channels = args.other_channels or args.channels
+    if args.other_format is None:
+        if args.other_channels is not None or args.other_unit_size is not None:
+            raise argparse.ArgumentError(
+                None, "--other-channels and --other-unit-size are of raw samples (--other-format binary)"
+            )
+        return read
+    if channels is None:
+        raise argparse.ArgumentError(None, "--other-format binary needs --other-channels, or --channels of both")
+    return {**read, **raw(channels, args.other_unit_size)}
 
 
 def _named(bus: Bus) -> str:

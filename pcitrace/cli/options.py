@@ -136,14 +136,13 @@ def open_run(args: argparse.Namespace) -> AnalysedRun:
     """Open what the arguments name, as they say."""
     if (args.format is None) != (args.channels is None):
         raise argparse.ArgumentError(None, "raw samples need both --format binary and --channels")
-    if args.unit_size is not None and (args.format is None or args.unit_size < 1):
-        raise argparse.ArgumentError(None, "--unit-size is a number of bytes, of raw samples (--format binary)")
+    if args.unit_size is not None and args.format is None:
+        raise argparse.ArgumentError(None, "--unit-size is of raw samples (--format binary)")
     args.opened = open(
         args.file,
         wiring=args.wiring,
         **read_as(args),
-        channels=None if args.channels is None else args.channels.split(","),
-        unit_size=args.unit_size,
+        **(raw(args.channels, args.unit_size) if args.channels is not None else {}),
     )
     run: AnalysedRun = args.opened
     return run
@@ -158,6 +157,13 @@ def read_as(args: argparse.Namespace) -> dict[str, Any]:
         "threads": args.threads,
         "timescale": args.timescale,
     }
+
+
+def raw(channels: str, unit_size: int | None) -> dict[str, Any]:
+    """What arguments say of raw samples, as `open` takes it."""
+    if unit_size is not None and unit_size < 1:
+        raise argparse.ArgumentError(None, "a sample has a byte at least")
+    return {"channels": channels.split(","), "unit_size": unit_size}
 
 
 def print_notes(args: argparse.Namespace) -> None:

@@ -37,20 +37,27 @@ def of_accesses(names: Names, transactions: pa.Table) -> list[Cause]:
 
 def _overlaps(names: Names, start_us: Any) -> list[Cause]:
     """Windows of two base address registers that were in the same place at the same time."""
+    pairs = []
+    there: list[int] = []
+    for n in sorted(range(len(names.windows)), key=lambda n: names.windows[n].since):
+        one = names.windows[n]
+        there = [m for m in there if (until := names.windows[m].until) is None or one.since < until]
+        if one.until is None or one.since < one.until:
+            pairs += [(max(n, m), min(n, m)) for m in there]
+            there.append(n)
     found = []
-    for n, one in enumerate(names.windows):
-        for other in names.windows[:n]:
+    for n, m in sorted(pairs):
+        one, other = names.windows[n], names.windows[m]
+        apart = one.base >= other.base + other.size or other.base >= one.base + one.size
+        same = (one.device, one.name) == (other.device, other.name)
+        if one.space == other.space and not apart and not same:
             since = max(one.since, other.since)
-            together = all(window.until is None or since < window.until for window in (one, other))
-            apart = one.base >= other.base + other.size or other.base >= one.base + one.size
-            same = (one.device, one.name) == (other.device, other.name)
-            if one.space == other.space and together and not apart and not same:
-                time_us = float(start_us[since]) if since < len(start_us) else 0.0
-                text = (
-                    f"{one.device} {one.name} at {one.base:08x} ({one.size} bytes) overlaps "
-                    f"{other.device} {other.name} at {other.base:08x} ({other.size} bytes)"
-                )
-                found.append(Cause("overlap", time_us, 1, text))
+            time_us = float(start_us[since]) if since < len(start_us) else 0.0
+            text = (
+                f"{one.device} {one.name} at {one.base:08x} ({one.size} bytes) overlaps "
+                f"{other.device} {other.name} at {other.base:08x} ({other.size} bytes)"
+            )
+            found.append(Cause("overlap", time_us, 1, text))
     return found
 
 

@@ -7,6 +7,7 @@ PCI-to-CardBus bridges (header type 2).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
@@ -159,13 +160,13 @@ class Place:
         return f"{self.bus or 0:02x}:{self.device:02x}.{self.function}"
 
 
-def bars_of(header_type: int | None) -> dict[int, int]:
+_BARS = {BRIDGE: {0x10: 0, 0x14: 1, 0x38: 6}, CARDBUS: {0x10: 0}}
+_BARS_OF_DEVICE = {**{0x10 + 4 * n: n for n in range(6)}, 0x30: 6}
+
+
+def bars_of(header_type: int | None) -> Mapping[int, int]:
     """Offsets of the base address registers and the expansion ROM (index 6) -> index."""
-    if header_type == BRIDGE:
-        return {0x10: 0, 0x14: 1, 0x38: 6}
-    if header_type == CARDBUS:
-        return {0x10: 0}
-    return {**{0x10 + 4 * n: n for n in range(6)}, 0x30: 6}
+    return _BARS_OF_DEVICE if header_type is None else _BARS.get(header_type, _BARS_OF_DEVICE)
 
 
 def register_name(offset: int, header_type: int | None = None) -> str:

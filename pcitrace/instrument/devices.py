@@ -12,7 +12,9 @@ from pcitrace.instrument.configspace import (
     CLASSES,
     CONFIG_READ,
     CONFIG_WRITE,
+    IDENTITY,
     MASKS,
+    WINDOWS,
     Place,
     bars_of,
     register_name,
@@ -20,6 +22,8 @@ from pcitrace.instrument.configspace import (
 from pcitrace.instrument.pciids import class_name, device_name, vendor_name
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
     from pcitrace.run import Bus
@@ -164,6 +168,11 @@ class Device:
         """The AD lines that were high as IDSEL in all its type 0 accesses."""
         lines = [] if self.place.bus is not None else range(21)
         return [f"AD{n + 11}" for n in lines if self.selects >> n & 1]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether somebody answered, as far as accesses show: where the vendor ID reads ffff nobody does."""
+        return self.vendor_id != 0xFFFF
 
     @property
     def vendor_id(self) -> int | None:
@@ -410,7 +419,7 @@ class ConfigurationSpace:
     @property
     def devices(self) -> list[Device]:
         """The devices that answered, in order of their places; where the vendor ID reads ffff there is none."""
-        there = (one for one in self._devices.values() if one.vendor_id != 0xFFFF)
+        there = (one for one in self._devices.values() if one.is_there)
         return sorted(there, key=lambda one: (one.place.bus or 0, one.place.device, one.place.function))
 
     def device(self, place: Place) -> Device | None:
@@ -427,14 +436,20 @@ class ConfigurationSpace:
         return f"{where} {register_name(address & 0xFC, device.header_type if device else None)}"
 
 
-def accesses(transactions: pa.Table | pa.RecordBatch, data_phases: pa.Table | pa.RecordBatch) -> Iterator[ConfigAccess]:
+def accesses(
+    transactions: pa.Table | pa.RecordBatch, data_phases: pa.Table | pa.RecordBatch, of_names: bool = False
+) -> Iterator[ConfigAccess]:
     """The dwords that configuration accesses moved, in order of time.
 
     Parameters
     ----------
     transactions, data_phases : pyarrow.Table
         Of one bus, with the columns `transaction`, `command`, `address`, and those of ``schema.DATA_PHASES``.
+    of_names : bool
+        Only those that may change what a device or a window is called: not those that say of a dword what the last one
+        said already, and of the dwords that say nothing of it the first.
     """
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -442,22 +457,43 @@ def accesses(transactions: pa.Table | pa.RecordBatch, data_phases: pa.Table | pa
     is_config = pc.is_in(command, value_set=pa.array([CONFIG_READ, CONFIG_WRITE], command.type))
     wanted = pc.and_(is_config, pc.is_valid(transactions["address"]))
     config = transactions.select(["transaction", "command", "address"]).filter(wanted)
-    rows = {
-        number: (code, address)
-        for number, code, address in zip(*(config[name].to_pylist() for name in config.schema.names), strict=True)
-    }
+    number, code, address = (np.asarray(config[name]) for name in ("transaction", "command", "address"))
     columns = ["transaction", "time_us", "data", "byte_enables"]
-    # Far fewer than all: they are few, and a lookup of each in Python is cheap.
-    chosen = pc.is_in(data_phases["transaction"], value_set=pa.array(list(rows), pa.uint64()))
-    phases = data_phases.select(columns).filter(chosen)
-    nth, before = 0, None
-    for number, time_us, data, enables in zip(*(phases[name].to_pylist() for name in columns), strict=True):
-        nth = nth + 1 if number == before else 0
-        before = number
-        if data is not None and enables is not None:
-            access = access_of(number, time_us, *rows[number], nth, data, enables)
-            if access is not None:
-                yield access
+    phases = data_phases.select(columns).filter(pc.is_in(data_phases["transaction"], value_set=pa.array(number)))
+    # Which of its transaction's data phases each is, those whose data is not known among them.
+    of = np.asarray(phases["transaction"])
+    nth = np.arange(len(of)) - np.searchsorted(of, of)
+    known = np.asarray(pc.and_(pc.is_valid(phases["data"]), pc.is_valid(phases["byte_enables"])))
+    phases, of, nth = phases.filter(pa.array(known)), of[known], nth[known]
+    row = np.searchsorted(number, of)
+    if of_names:
+        dword = address[row] + np.uint64(4) * nth.astype(np.uint64)
+        new = _news(dword, code[row], np.asarray(phases["data"]), np.asarray(phases["byte_enables"]))
+        phases, row, nth = phases.filter(pa.array(new)), row[new], nth[new]
+    told = (phases[name].to_pylist() for name in ("time_us", "data", "byte_enables"))
+    for at, n, time_us, data, enables in zip(row.tolist(), nth.tolist(), *told, strict=True):
+        access = access_of(int(number[at]), time_us, int(code[at]), int(address[at]), n, data, enables)
+        if access is not None:
+            yield access
+
+
+def _news(address: npt.NDArray[np.uint64], *said: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether an access to a dword may tell a name: the first to its address, or one unlike the last."""
+    import numpy as np
+
+    new = np.zeros(len(address), dtype=bool)
+    unique, first, nth = np.unique(address, return_index=True, return_inverse=True)
+    new[first] = True
+    # Of a device that is selected by other lines than before it is the same dword.
+    numbers: dict[tuple[Place | None, int], int] = {}
+    dwords = [numbers.setdefault((Place.of(one), one & 0xFC), len(numbers)) for one in unique.tolist()]
+    tells = np.array([one & 0xFC in WINDOWS | IDENTITY for one in unique.tolist()], dtype=bool)
+    dword = np.array(dwords, dtype=np.int64)[nth]
+    order = np.argsort(dword, kind="stable")
+    here, before = order[1:], order[:-1]
+    other = np.any([one[here] != one[before] for one in (dword, *said)], axis=0)
+    new[here[tells[nth[here]] & other]] = True
+    return new
 
 
 def access_of(

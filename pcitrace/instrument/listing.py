@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pcitrace import _kernel
-from pcitrace.instrument.configspace import CONFIG_READ, IDENTITY, MASKS, WINDOWS, Place
+from pcitrace.instrument.configspace import IDENTITY, WINDOWS, Place
 from pcitrace.instrument.stream import Choice, parts
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
         initiator_width=max((len(name) for name in [*grants, *named]), default=0),
     )
     has_data = any("AD0" in bus.lines for bus in buses)
+    news = _kernel.News(sorted(WINDOWS), sorted(IDENTITY))
     known = {bus.name: _Known(bus, settings, listing) for bus in buses}
     rules, bus_mhz = None, None
     exceptions = _exceptions(buses, settings)
@@ -127,13 +128,17 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
         written = 0
         listing.begin(shown)
         # Names are learned from all accesses, also from those that are not listed.
-        for row, bus, transaction, command, address, moved in part.configuration() if has_data else ():
-            if known[bus].is_new(command, address, moved):
-                # What is learned from this access is known in its own line, and not before.
-                place = row if wanted is None else wanted.count(1, 0, row)
+        row = 0
+        while has_data and (told := news.next(part, row)) is not None:
+            row, bus, transaction, command, address, moved = told
+            # What is learned from this access is known in its own line, and not before.
+            place = row if wanted is None else wanted.count(1, 0, row)
+            if place > written:
                 yield listing.lines(shown, written, place)
                 written = place
-                known[bus].learn(transaction, command, address, moved)
+            if known[bus].learn(transaction, command, address, moved):
+                news.renamed(bus, address)
+            row += 1
         yield listing.lines(shown, written, len(shown))
     yield listing.finish()
 
@@ -173,11 +178,7 @@ class _Known:
         self.stated = settings.grants.get(bus.name, {})
         self.names: Names | None = None
         self.finished = settings.two_pass
-        # Of the dwords that place windows the last access, of those that say who is there what was read.
-        self.last: dict[int, tuple[int, int, int]] = {}
-        self.read: dict[int, tuple[int, int]] = {}
-        # Addresses whose name was looked up since a device changed its own, and the names that their lines have.
-        self.named: set[int] = set()
+        # What stands at each place, and the names that configuration addresses have in lines.
         self.who: dict[Place, tuple[str, int | None] | None] = {}
         self.places: dict[int, str] = {}
         self.windows: list[tuple[Any, ...]] = []
@@ -191,28 +192,8 @@ class _Known:
                 listing.set_initiator(bus.name, line, name)
         self._set_windows()
 
-    def is_new(self, command: int, address: int, moved: list[tuple[float, int, int]]) -> bool:
-        """Whether an access may change what anything is called.
-
-        Its register has no name yet, or it tells more of who is there, or where, than the accesses before it did.
-        """
-        news = address not in self.named
-        self.named.add(address)
-        for dword, (_, data, enables) in enumerate(moved, address >> 2):
-            register = 4 * dword & 0xFC
-            if register in WINDOWS:
-                said = (command, data, enables)
-                news |= self.last.get(dword) != said
-                self.last[dword] = said
-            elif register in IDENTITY and command == CONFIG_READ:
-                mask = MASKS[enables & 0xF]
-                value, known = self.read.get(dword, (0, 0))
-                news |= bool(mask & ~known or (value ^ data) & mask)
-                self.read[dword] = (value & ~mask | data & mask, known | mask)
-        return news
-
-    def learn(self, transaction: int, command: int, address: int, moved: list[tuple[float, int, int]]) -> None:
-        """Learn from a configuration access."""
+    def learn(self, transaction: int, command: int, address: int, moved: list[tuple[float, int, int]]) -> bool:
+        """Learn from a configuration access; whether its device is called otherwise since."""
         from pcitrace.instrument.devices import access_of
         from pcitrace.instrument.names import Names
 
@@ -226,17 +207,16 @@ class _Known:
             self._set_windows()
         place = Place.of(address)
         if place is None:
-            return
+            return False
         device = self.names.space.device(place)
         who = None if device is None else (device.where, device.header_type)
-        if self.who.get(place) != who:
-            # Its registers are called otherwise now, each from its next access on.
-            self.who[place] = who
-            self.named = {address}
+        renamed = self.who.get(place) != who
+        self.who[place] = who
         name = self.names.space.register(address)
         if name is not None and self.places.get(address) != name:
             self.places[address] = name
             self.listing.set_place(self.bus.name, address, name)
+        return renamed
 
     def _set_windows(self) -> None:
         """Tell the listing about the windows, if they changed."""

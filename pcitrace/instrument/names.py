@@ -87,6 +87,9 @@ class Names:
     def __init__(self, grants: Mapping[str, str] | None = None) -> None:
         self.space = ConfigurationSpace()
         self.windows: list[Window] = []
+        # Those that are nowhere else yet: base, space and the transaction that placed them -> index.
+        self._current: dict[tuple[int, str, int], int] = {}
+        self._claimed: dict[Place, dict[tuple[Place, str], Window]] = {}
         self._stated = dict(grants or {})
         self._host: dict[str, int] = {}
         # By device and GNT#: how often it was the next one after a write, and how often it accessed the device itself.
@@ -95,7 +98,7 @@ class Names:
 
     def learn(self, transactions: pa.Table | pa.RecordBatch, data_phases: pa.Table | pa.RecordBatch) -> None:
         """Learn from the next transactions and their data phases."""
-        for access in accesses(transactions, data_phases):
+        for access in accesses(transactions, data_phases, of_names=True):
             self.see(access)
         self._watch(transactions)
 
@@ -103,30 +106,44 @@ class Names:
         """Learn from one dword that a configuration access moved."""
         self.space.see([access])
         if access.offset in WINDOWS or access.offset in IDENTITY:
-            self._place(access.transaction)
+            self._place(access.place, access.transaction)
 
-    def _place(self, now: int) -> None:
-        """Bring the windows up to what the base address registers say."""
+    def _place(self, place: Place, now: int) -> None:
+        """Bring the windows up to what the base address registers of a device say."""
+        claimed = self._claimed_by(place)
+        if claimed == self._claimed.get(place, {}):
+            return
+        self._claimed[place] = claimed
         wanted: dict[tuple[Place, str], Window] = {}
         for device in self.space.devices:
-            for bar in device.bars:
-                if bar.base is not None and bar.kind is not None:
-                    space = "io" if bar.kind == "io" else "memory"
-                    size = bar.bytes or min(bar.base & -bar.base, _LARGEST_GUESSED[space])
-                    key = (device.place, bar.name)
-                    known = bar.bytes is not None
-                    wanted[key] = Window(device.name, bar.name, bar.base, size, known, space, bar.transaction)
+            wanted |= self._claimed.get(device.place, {})
         self._within_each_other(wanted)
-        current = {(one.base, one.space, one.since): n for n, one in enumerate(self.windows) if one.until is None}
+        left, self._current = self._current, {}
         for window in wanted.values():
-            n = current.pop((window.base, window.space, window.since), None)
+            where = (window.base, window.space, window.since)
+            n = left.pop(where, None)
             if n is None:
+                n = len(self.windows)
                 self.windows.append(window)
-            else:
-                # The name or the size may have become known since.
-                self.windows[n] = window
-        for n in current.values():
+            # The name or the size may have become known since.
+            self.windows[n] = window
+            self._current[where] = n
+        for n in left.values():
             self.windows[n] = replace(self.windows[n], until=now)
+
+    def _claimed_by(self, place: Place) -> dict[tuple[Place, str], Window]:
+        """The windows of one device, each as large as its own registers allow."""
+        claimed: dict[tuple[Place, str], Window] = {}
+        device = self.space.device(place)
+        if device is None or not device.is_there:
+            return claimed
+        for bar in device.bars:
+            if bar.base is not None and bar.kind is not None:
+                space = "io" if bar.kind == "io" else "memory"
+                size = bar.bytes or min(bar.base & -bar.base, _LARGEST_GUESSED[space])
+                known = bar.bytes is not None
+                claimed[place, bar.name] = Window(device.name, bar.name, bar.base, size, known, space, bar.transaction)
+        return claimed
 
     @staticmethod
     def _within_each_other(windows: dict[tuple[Place, str], Window]) -> None:
@@ -143,7 +160,7 @@ class Names:
         Parameters
         ----------
         transactions : pyarrow.Table
-            With the columns `transaction`, `command` and `address`.
+            In order, with the columns `transaction`, `command` and `address`.
         everywhere : bool
             Also before the window was placed, as far as it was never elsewhere.
 
@@ -155,19 +172,16 @@ class Names:
         number, command = integers(transactions, "transaction"), integers(transactions, "command")
         address = integers(transactions, "address")
         window, offset = np.full(len(number), -1), np.zeros(len(number), dtype=np.int64)
-        is_memory, is_io = np.isin(command, _MEMORY), np.isin(command, _IO)
+        kinds = {"memory": np.isin(command, _MEMORY), "io": np.isin(command, _IO)}
+        placed = np.searchsorted(number, [one.since for one in self.windows])
+        moved = np.searchsorted(number, [np.inf if one.until is None else one.until for one in self.windows])
         first: set[tuple[str, str]] = set()
         for n, one in enumerate(self.windows):
-            inside = (
-                (address >= one.base) & (address < one.base + one.size) & (is_io if one.space == "io" else is_memory)
-            )
             key = (one.device, one.name)
-            if not everywhere or key in first:
-                inside &= number >= one.since
+            there = slice(0 if everywhere and key not in first else placed[n], moved[n])
             first.add(key)
-            if one.until is not None:
-                inside &= number < one.until
-            window[inside], offset[inside] = n, address[inside] - one.base
+            inside = (address[there] >= one.base) & (address[there] < one.base + one.size) & kinds[one.space][there]
+            window[there][inside], offset[there][inside] = n, address[there][inside] - one.base
         return window, offset
 
     def targets(self, transactions: pa.Table | pa.RecordBatch, everywhere: bool = False) -> pa.DictionaryArray:
@@ -237,18 +251,22 @@ class Names:
             line = lines[n]
             self._host[line] = self._host.get(line, 0) + 1
         window, _ = self.locate(transactions)
-        for n, one in enumerate(self.windows):
-            inside = (window == n) & (code >= 0)
-            for grant in np.unique(code[inside]):
-                key = (one.device, lines[grant])
+        others: dict[int, Integers] = {}
+        rows = np.flatnonzero((window >= 0) & (code >= 0))
+        rows = rows[np.argsort(window[rows], kind="stable")]
+        for of_window in np.split(rows, np.flatnonzero(np.diff(window[rows])) + 1) if len(rows) else ():
+            device = self.windows[window[of_window[0]]].device
+            for grant in np.unique(code[of_window]):
+                key = (device, lines[grant])
                 self._accesses[key] = self._accesses.get(key, 0) + 1
-                writes = np.flatnonzero(inside & np.isin(command, _WRITES) & (code == grant))
-                others = np.flatnonzero((code >= 0) & (code != grant))
-                place = np.searchsorted(others, writes)
+                if grant not in others:
+                    others[grant] = np.flatnonzero((code >= 0) & (code != grant))
+                writes = of_window[(code[of_window] == grant) & np.isin(command[of_window], _WRITES)]
+                place = np.searchsorted(others[grant], writes)
                 # Of writes in a row only the last one is followed by somebody.
-                after = others[np.unique(place[place < len(others)])]
+                after = others[grant][np.unique(place[place < len(others[grant])])]
                 for other, count in zip(*np.unique(code[after], return_counts=True), strict=True):
-                    key = (one.device, lines[other])
+                    key = (device, lines[other])
                     self._follows[key] = self._follows.get(key, 0) + int(count)
 
 

@@ -136,6 +136,9 @@ def _outputs(one: Measurement) -> tuple[list[tuple[str | None, Result]], list[st
         except ConfigurationError as error:
             faults.append(error)
         else:
+            if "call" in found.tables:
+                varied = importers.varied(entry.get("command", ()), entry.get("value"))
+                found = replace(found, tables={**found.tables, "call": found.tables["call"].assign(varied=varied)})
             read.append((entry.get("value"), replace(found, path=one.path.name)))
     if faults and not read and not one.points:
         raise faults[0]

@@ -415,12 +415,18 @@ def ping(results: Sequence[Result], *, ax: Axes | None = None) -> Axes:
     return _finish(results, ax, legend=True)
 
 
-def tcp(results: Sequence[Result], label: str = "value", *, ax: Axes | None = None) -> Axes:
+_VARIED = {"window": "window (bytes)", "block": "block (bytes)", "streams": "streams"}
+
+
+def tcp(results: Sequence[Result], label: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw throughput against what was varied from call to call of iperf3 or nuttcp: window, block, streams.
 
+    What that is the commands tell; where they do not, `label` may.
     Where the program told the round trip, a line marks the product of bandwidth and delay.
     """
     ax = axes_for(ax, (6.0, 3.4))
+    varied = {str(name) for one in results for name in one.tables["calls"]["varied"]}
+    label = label or (_VARIED.get(varied.pop()) if len(varied) == 1 else None) or "value given to the program"
     for colour, one in zip(_colours(), results, strict=False):
         table = one.tables["calls"].dropna(subset=["user_mbit_s"]).sort_values("value")
         value, rate, sigma = (numbers(table[name]) for name in ("value", "user_mbit_s", "user_mbit_s_sigma"))

@@ -1,14 +1,13 @@
 //! Of `pcitrace._kernel`: a capture in parts, and as a listing.
 
 use crate::listing::names::{Field, Register, Window};
-use crate::listing::{self, Layer, Zero};
+use crate::listing::{self, Layer, Zero, news};
 use crate::parts::{self, Next};
 use crate::pipeline::Options;
 use crate::python::{Capture, PySpec, Table, rule_set, to_python};
 use crate::tables::{self, Wanted};
 use crate::write::TableFile;
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{UInt8Type, UInt64Type};
+use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use pyo3::exceptions::PyValueError;
@@ -44,7 +43,7 @@ impl Parts {
     }
 }
 
-type ConfigurationAccess = (usize, String, u64, u8, u64, Vec<(f64, u64, u8)>);
+type ConfigurationAccess = (usize, String, u64, u8, u64, Vec<news::Moved>);
 
 /// Some transactions with all their data phases.
 #[pyclass(frozen, module = "pcitrace._kernel")]
@@ -97,30 +96,33 @@ impl Part {
         let part = self.part.tell(&told).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Part { part })
     }
+}
 
-    /// Configuration accesses whose data is known: row, bus, transaction, command, address, and time, data and byte
-    /// enables of each data phase.
-    fn configuration(&self) -> PyResult<Vec<ConfigurationAccess>> {
-        let (rows, phases) = (&self.part.transactions, &self.part.data_phases);
-        let missing = || PyValueError::new_err("configuration() needs bus, transaction, command and address");
-        let column = |name: &str| rows.column_by_name(name).ok_or_else(missing);
-        let buses = column("bus")?.as_string_opt::<i32>().ok_or_else(missing)?;
-        let number = column("transaction")?.as_primitive::<UInt64Type>();
-        let (command, address) =
-            (column("command")?.as_primitive::<UInt8Type>(), column("address")?.as_primitive::<UInt64Type>());
-        let phase = |name: &str| phases.column_by_name(name).ok_or_else(missing);
-        let times = phase("time_us")?.as_primitive::<arrow::datatypes::Float64Type>();
-        let (data, enables) =
-            (phase("data")?.as_primitive::<UInt64Type>(), phase("byte_enables")?.as_primitive::<UInt8Type>());
-        let of_row = |row: usize| -> Option<ConfigurationAccess> {
-            let asked = command.is_valid(row) && matches!(command.value(row), 0xA | 0xB) && address.is_valid(row);
-            let known = |&nth: &usize| data.is_valid(nth) && enables.is_valid(nth);
-            let moved = asked.then(|| self.part.phases_of(row).filter(known))?;
-            let moved = moved.map(|nth| (times.value(nth), data.value(nth), enables.value(nth))).collect();
-            let bus = buses.value(row).to_string();
-            Some((row, bus, number.value(row), command.value(row), address.value(row), moved))
-        };
-        Ok((0..rows.num_rows()).filter_map(of_row).collect())
+/// The configuration accesses that may change what anything is called.
+#[pyclass(frozen, module = "pcitrace._kernel")]
+pub struct News {
+    news: Mutex<news::News>,
+}
+
+#[pymethods]
+impl News {
+    /// The byte offsets of the dwords that place windows, and of those that say who is there.
+    #[new]
+    fn new(windows: Vec<u32>, identity: Vec<u32>) -> Self {
+        News { news: Mutex::new(news::News::new(&windows, &identity)) }
+    }
+
+    /// The first from this row of a part on, if there is one: row, bus, transaction, command, address, and time, data and
+    /// byte enables of each data phase.
+    fn next(&self, part: &Part, start: usize) -> PyResult<Option<ConfigurationAccess>> {
+        let found = self.news.lock().unwrap_or_else(PoisonError::into_inner).next(&part.part, start);
+        let found = found.map_err(|column| PyValueError::new_err(format!("next() needs the column {column}")))?;
+        Ok(found.map(|one| (one.row, one.bus, one.transaction, one.command, one.address, one.moved)))
+    }
+
+    /// The registers of a device are called otherwise since this address was accessed.
+    fn renamed(&self, bus: &str, address: u64) {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).renamed(bus, address);
     }
 }
 
@@ -331,6 +333,7 @@ fn start(
 pub fn register_in(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Parts>()?;
     module.add_class::<Part>()?;
+    module.add_class::<News>()?;
     module.add_class::<Listing>()?;
     module.add_class::<Writer>()?;
     module.add_function(wrap_pyfunction!(start, module)?)?;

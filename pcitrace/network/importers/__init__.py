@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pcitrace.network.importers import iperf3, irtt, netpipe, nuttcp, ping
 from pcitrace.network.parameter import counted
 from pcitrace.network.result import Result
 
-__all__ = ["TOOLS", "calls", "read", "together"]
+__all__ = ["TOOLS", "calls", "read", "together", "varied"]
 
 TOOLS: Mapping[str, Callable[[Path, Any], Result]] = {
     "iperf3": iperf3.result,
@@ -81,7 +82,8 @@ def together(results: Iterable[Result]) -> list[Result]:
 def calls(outputs: Sequence[tuple[str | None, Result]]) -> list[Result]:
     """Return the calls of one program with different values (windows, blocks, streams) as one result.
 
-    Its table ``calls`` has a row a call: ``value``; ``user_mbit_s`` and its sigma; what the program told beside them;
+    Its table ``calls`` has a row a call: ``value``, and what that is where the command tells (``varied``: ``window``,
+    ``block`` or ``streams``); ``user_mbit_s`` and its sigma; what the program told beside them;
     ``bandwidth_delay_bytes``, the largest throughput times the round trip: the least window that fills this path.
     """
     found = [one for value, one in outputs if value is None or "call" not in one.tables]
@@ -90,6 +92,20 @@ def calls(outputs: Sequence[tuple[str | None, Result]]) -> list[Result]:
         if value is not None and "call" in one.tables:
             alike.setdefault(one.kind, []).append((value, one))
     return found + [same[0][1] if len(same) == 1 else _of_calls(same) for same in alike.values()]
+
+
+_OPTIONS = {
+    "-w": "window", "--window": "window", "-l": "block", "--length": "block",
+    "-P": "streams", "--parallel": "streams", "-N": "streams",
+}  # fmt: skip
+"""Of iperf3 and nuttcp, what is varied most."""
+
+
+def varied(command: Sequence[str], value: object) -> str | None:
+    """Return what the value of a call is, by the option that it was given to; None for any other."""
+    given = {(before, word) for before, word in pairwise(command)} | {(word[:2], word[2:]) for word in command}
+    named = {name for option, name in _OPTIONS.items() if (option, str(value)) in given}
+    return named.pop() if len(named) == 1 else None
 
 
 def _of_calls(same: Sequence[tuple[str, Result]]) -> Result:

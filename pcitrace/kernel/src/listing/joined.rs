@@ -13,7 +13,8 @@ const GIVEN_UP_CLKS: u64 = 1 << 15;
 const MOST: usize = 64;
 
 struct Waiting {
-    line: Line<'static>,
+    /// Elsewhere, so that the addresses of dozens, which are looked at in every row, lie close together.
+    line: Box<Line<'static>>,
     last_clk: u64,
     /// Address of the next attempt.
     next: u64,
@@ -50,20 +51,20 @@ impl Joined {
                 || !one.after_retry && one.line.initiator.as_deref() == row.initiator && !one.continues(row);
             (given_up || other_access()) && one.line.bus == row.bus
         };
-        let over = self.waiting.extract_if(.., |one| over(one)).map(|one| one.line).collect();
+        let over = self.waiting.extract_if(.., |one| over(one)).map(|one| *one.line).collect();
         self.first_given_up = self.waiting.iter().map(Waiting::given_up).min().unwrap_or(u64::MAX);
         over
     }
 
     /// All that wait.
     pub fn all(&mut self) -> Vec<Line<'static>> {
-        self.waiting.drain(..).map(|one| one.line).collect()
+        self.waiting.drain(..).map(|one| *one.line).collect()
     }
 
     /// Takes a transaction; gives the access that it completes, or one that has waited too long among too many.
-    pub fn next<'a>(&mut self, row: &'a Row) -> Option<Line<'a>> {
+    pub fn next<'a>(&mut self, row: &Row<'a>) -> Option<Line<'a>> {
         let begun = match self.waiting.iter().position(|one| one.continues(row)) {
-            Some(place) => Some(self.waiting.remove(place).line),
+            Some(place) => Some(*self.waiting.remove(place).line),
             None => None,
         };
         let retry = row.termination == "retry";
@@ -77,10 +78,10 @@ impl Joined {
         let moved = line.last_phases * line.phase_bytes();
         let next = if moved == 0 { address } else { (address & !3) + moved };
         let last_clk = row.start_clk + row.clocks;
-        let waiting = Waiting { line: line.kept(), last_clk, next, after_retry: retry };
+        let waiting = Waiting { line: Box::new(line.kept()), last_clk, next, after_retry: retry };
         self.first_given_up = self.first_given_up.min(waiting.given_up());
         self.waiting.push(waiting);
-        (self.waiting.len() > MOST).then(|| self.waiting.remove(0).line)
+        (self.waiting.len() > MOST).then(|| *self.waiting.remove(0).line)
     }
 }
 

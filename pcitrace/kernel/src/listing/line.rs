@@ -95,7 +95,7 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub fn of(row: &'a Row) -> Self {
+    pub fn of(row: &Row<'a>) -> Self {
         Line {
             bus: row.bus.into(),
             number: row.number,
@@ -106,7 +106,7 @@ impl<'a> Line<'a> {
             address: row.address,
             dac: row.dac,
             initiator: row.initiator.map(Into::into),
-            data: Cow::Borrowed(&row.data),
+            data: Cow::Borrowed(row.data),
             phases: row.data_phases,
             last_phases: row.data_phases,
             bytes: row.bytes,
@@ -130,11 +130,11 @@ impl<'a> Line<'a> {
     }
 
     /// The access with its next attempt: a line stands where the last attempt does.
-    pub fn and(mut self, row: &'a Row) -> Self {
+    pub fn and(mut self, row: &Row<'a>) -> Self {
         self.number = row.number;
         self.time_us = row.start_us;
         self.attempts += 1;
-        self.data.to_mut().extend_from_slice(&row.data);
+        self.data.to_mut().extend_from_slice(row.data);
         self.phases += row.data_phases;
         self.last_phases = row.data_phases;
         self.bytes += row.bytes;
@@ -268,24 +268,29 @@ impl<'a> Line<'a> {
         let named = matches!(self.command, Some(0xA | 0xB));
         if let Some(address) = self.address.filter(|_| self.command != Some(SPECIAL_CYCLE)) {
             match named.then(|| names.configured(&self.bus, address)).flatten() {
-                Some(name) => writer.formatted(Style::Name, format_args!(" {name}")),
-                None => writer.address(address, if self.dac { 16 } else { 8 }),
+                Some(name) => writer.texts(Style::Name, [" ", name]),
+                None => {
+                    writer.text(Style::Plain, " ");
+                    writer.hex(Style::Plain, address, if self.dac { 16 } else { 8 });
+                }
             }
         }
         // A space, or the mark of a cut, stands behind it.
         let least = 1 + if named { writer.at.min(start + LEAST) } else { writer.at };
         if let Some(Place { window, offset, register }) = &place {
-            writer.formatted(Style::Name, format_args!(" {}+0x{offset:x}", window.name));
+            writer.texts(Style::Name, [" ", &window.name, "+0x"]);
+            writer.hex(Style::Name, *offset, 1);
             if let Some(register) = register {
-                writer.formatted(Style::Name, format_args!(" {}", register.name));
+                writer.texts(Style::Name, [" ", &register.name]);
             }
         }
         let shown = if options.all_data && self.data.len() > SHOWN { 0 } else { SHOWN };
         if self.data.iter().any(|phase| phase.data.is_some()) {
             writer.text(Style::Plain, if shown > 0 { " =" } else { "" });
+            let each = self.phase_bytes();
             for phase in self.data.iter().take(shown) {
                 writer.text(Style::Plain, " ");
-                writer.data(phase, self.phase_bytes());
+                writer.data(phase, each);
             }
             if self.data.len() > shown && shown > 0 {
                 writer.formatted(Style::Plain, format_args!(" and {} more", self.data.len() - shown));

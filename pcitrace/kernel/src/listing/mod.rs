@@ -1,7 +1,7 @@
 //! A capture as lines for people: parts of it in, text out.
 //!
 //! - `rows` reads the parts, `line` says what a line has and `writer` writes it, `names` says what an address is;
-//! - `joined` puts the attempts of one access together.
+//! - `joined` puts the attempts of one access together, `news` tells which accesses may change names.
 //!
 //! Names are given from outside and may change between two lines: a listing names what is known at that line.
 
@@ -9,6 +9,7 @@ pub mod clocks;
 mod joined;
 mod line;
 pub mod names;
+pub mod news;
 mod rows;
 mod writer;
 
@@ -174,11 +175,13 @@ impl Listing {
 
     /// The lines of some transactions of a part.
     pub fn lines(&mut self, part: &Part, range: Range<usize>) -> Result<Vec<u8>> {
-        let rows = Rows::of(part).map_err(unusable)?;
+        let rows = Rows::of(part, &range).map_err(unusable)?;
         for number in range {
             self.row(&rows.row(number));
         }
-        Ok(std::mem::take(&mut self.out))
+        // The next lines take about as much room.
+        let room = Vec::with_capacity(self.out.len());
+        Ok(std::mem::replace(&mut self.out, room))
     }
 
     /// What is left when the capture is over.
@@ -221,7 +224,7 @@ impl Listing {
     }
 
     /// A row as a line of its own; whether it is locked the changes of LOCK# within it tell.
-    fn line<'a>(&self, row: &'a Row) -> Line<'a> {
+    fn line<'a>(&self, row: &Row<'a>) -> Line<'a> {
         let mut line = Line::of(row);
         line.locked = self.is_locked(row);
         line

@@ -1,6 +1,6 @@
 //! What addresses and initiators are called, as it was given.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Addresses that one device claims.
 #[derive(Debug, Clone)]
@@ -63,11 +63,11 @@ impl Register {
 /// The names of all buses.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    windows: HashMap<String, Vec<Window>>,
+    windows: FxHashMap<String, Vec<Window>>,
     /// By bus and GNT# line.
-    initiators: HashMap<String, HashMap<String, String>>,
+    initiators: FxHashMap<String, FxHashMap<String, String>>,
     /// What configuration addresses lead to, by bus: `00:09.0 BAR0`.
-    places: HashMap<String, HashMap<u64, String>>,
+    places: FxHashMap<String, FxHashMap<u64, String>>,
 }
 
 /// What an address is: its window, the offset, and the register there.

@@ -8,6 +8,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{Float64Type, UInt8Type, UInt64Type};
 use std::collections::HashMap;
+use std::ops::Range;
 
 type Read<T> = Result<T, String>;
 
@@ -70,7 +71,7 @@ pub struct Row<'a> {
     /// initiator was ending anyway.
     pub cut: bool,
     pub initiator: Option<&'a str>,
-    pub data: Vec<Phase>,
+    pub data: &'a [Phase],
     /// Of a special cycle.
     pub message: Option<u32>,
 }
@@ -94,15 +95,25 @@ pub struct Rows<'a> {
     last_data_us: &'a Float64Array,
     initiator: Texts<'a>,
     message: &'a UInt64Array,
-    time_us: &'a Float64Array,
-    data: &'a UInt64Array,
-    enables: &'a UInt8Array,
+    /// Data phases of the rows.
+    phases: Vec<Phase>,
+    /// How many data phases of the part are before them.
+    before: usize,
 }
 
 impl<'a> Rows<'a> {
-    /// The error is the column that is missing.
-    pub fn of(part: &'a Part) -> Read<Self> {
+    /// The rows from one to another; the error is the column that is missing.
+    pub fn of(part: &'a Part, range: &Range<usize>) -> Read<Self> {
         let rows = &part.transactions;
+        let (times_us, data) = (floats(&part.data_phases, "time_us")?, integers(&part.data_phases, "data")?);
+        let enables = bytes(&part.data_phases, "byte_enables")?;
+        let phase = |nth: usize| Phase {
+            time_us: times_us.value(nth),
+            data: some(data.is_valid(nth), || data.value(nth)),
+            enables: some(enables.is_valid(nth), || enables.value(nth)),
+        };
+        let end = |rows: usize| rows.checked_sub(1).map_or(0, |last| part.phase_ends[last]);
+        let before = end(range.start);
         let flags = |name: &str| column(rows, name)?.as_boolean_opt().ok_or_else(|| name.to_string());
         Ok(Rows {
             part,
@@ -123,18 +134,13 @@ impl<'a> Rows<'a> {
             last_data_us: floats(rows, "last_data_us")?,
             initiator: Texts::of(rows, "initiator")?,
             message: integers(rows, "message")?,
-            time_us: floats(&part.data_phases, "time_us")?,
-            data: integers(&part.data_phases, "data")?,
-            enables: bytes(&part.data_phases, "byte_enables")?,
+            phases: (before..end(range.end)).map(phase).collect(),
+            before,
         })
     }
 
-    pub fn row(&self, row: usize) -> Row<'a> {
-        let phase = |nth: usize| Phase {
-            time_us: self.time_us.value(nth),
-            data: some(self.data.is_valid(nth), || self.data.value(nth)),
-            enables: some(self.enables.is_valid(nth), || self.enables.value(nth)),
-        };
+    pub fn row(&self, row: usize) -> Row<'_> {
+        let Range { start, end } = self.part.phases_of(row);
         let termination = self.termination.get(row).unwrap_or_default();
         let ended_with_data = self.last_data_us.is_valid(row) && self.last_data_us.value(row) == self.end_us.value(row);
         Row {
@@ -154,7 +160,7 @@ impl<'a> Rows<'a> {
             termination,
             cut: termination.starts_with("disconnect") && !ended_with_data,
             initiator: self.initiator.get(row),
-            data: self.part.phases_of(row).map(phase).collect(),
+            data: &self.phases[start - self.before..end - self.before],
             message: some(self.message.is_valid(row), || self.message.value(row) as u32),
         }
     }

@@ -54,6 +54,12 @@ impl<'a> Writer<'a> {
         self.written(style, from);
     }
 
+    pub fn texts<const N: usize>(&mut self, style: Style, texts: [&str; N]) {
+        let from = self.out.len();
+        texts.iter().for_each(|text| self.out.extend_from_slice(text.as_bytes()));
+        self.written(style, from);
+    }
+
     pub fn formatted(&mut self, style: Style, text: std::fmt::Arguments) {
         let from = self.out.len();
         // A Vec takes all that is written.
@@ -66,7 +72,10 @@ impl<'a> Writer<'a> {
         // Names come from files: a column a character is right for all but the rarest.
         self.at += if written.is_ascii() { written.len() } else { String::from_utf8_lossy(written).chars().count() };
         if let Some(styles) = self.styles.as_mut().filter(|_| style != Style::Plain) {
-            styles.push((from, self.out.len(), style));
+            match styles.last_mut() {
+                Some((_, end, before)) if *end == from && *before == style => *end = self.out.len(),
+                _ => styles.push((from, self.out.len(), style)),
+            }
         }
     }
 
@@ -84,13 +93,13 @@ impl<'a> Writer<'a> {
         self.at += shown.len();
     }
 
-    /// A space and so many digits in hex, more where it needs more.
-    pub fn address(&mut self, value: u64, width: usize) {
+    /// So many digits in hex, more where it needs more.
+    pub fn hex(&mut self, style: Style, value: u64, width: usize) {
         let needed = (u64::BITS - value.leading_zeros()).div_ceil(4) as usize;
+        let from = self.out.len();
         let digits = width.max(needed);
-        self.out.push(b' ');
         self.out.extend((0..digits).rev().map(|place| b"0123456789abcdef"[(value >> (4 * place) & 15) as usize]));
-        self.at += 1 + digits;
+        self.written(style, from);
     }
 
     /// Microseconds with three decimals, right-aligned in so many columns behind the mark.
