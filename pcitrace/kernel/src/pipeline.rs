@@ -15,6 +15,7 @@ use crate::rows::{Origin, Rows, TakeRows, WindowCounts, append_windows};
 use crate::rules::{ClockLimits, Findings, Parameters, Requests, RuleSet, Rules, Violation};
 use crate::windows::Windows;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The first chunk is judged in pieces of so many bytes: who waits for the first rows gets them at once.
@@ -75,8 +76,15 @@ pub struct TimeBase {
 }
 
 impl TimeBase {
-    pub fn per_second(rate_hz: f64) -> Self {
-        TimeBase { numerator: 1e6, denominator: rate_hz }
+    /// Slower and faster than anything that takes samples: with rates beyond, times would be infinite, or all the same.
+    const RATES_HZ: RangeInclusive<f64> = 1e-6..=1e15;
+
+    pub fn per_second(rate_hz: f64) -> Result<Self> {
+        if Self::RATES_HZ.contains(&rate_hz) {
+            return Ok(TimeBase { numerator: 1e6, denominator: rate_hz });
+        }
+        let (least, most) = Self::RATES_HZ.into_inner();
+        Err(Error::Decode(format!("a rate of {rate_hz:e} Hz is not possible; give one of {least:e} to {most:e} Hz")))
     }
 
     pub fn ticks((numerator, denominator): (u64, u64)) -> Self {
@@ -464,21 +472,15 @@ pub(crate) fn layouts(
     buses: &[BusSpec],
     options: &Options,
 ) -> Result<(TimeBase, Vec<BusTables>)> {
-    let positive = |what: &str, value: Option<f64>| match value {
-        Some(value) if !(value > 0.0 && value.is_finite()) => {
-            Err(Error::Decode(format!("{what} of {value} is not possible; give a positive number")))
-        }
-        value => Ok(value),
-    };
-    let state_rate = positive("a clock", options.clock_mhz)?.map(|mhz| mhz * 1e6);
-    let rate = state_rate.or(positive("a sample rate", options.rate_hz)?).or(sampled.rate_hz()).ok_or_else(|| {
+    let state_rate = options.clock_mhz.map(|mhz| mhz * 1e6);
+    let rate = state_rate.or(options.rate_hz).or(sampled.rate_hz()).ok_or_else(|| {
         Error::format(
             &capture.path,
             "states no sample rate; give it with --rate, or the bus clock with --clock-mhz if every sample is one clock",
         )
     })?;
     let state_mode = state_rate.is_some();
-    let time = TimeBase::per_second(rate);
+    let time = TimeBase::per_second(rate).map_err(|e| Error::Decode(format!("{}: {e}", capture.path.display())))?;
     let tables = buses
         .iter()
         .enumerate()

@@ -40,12 +40,12 @@ impl Stream {
     /// Channel `k` is bit `k` of a sample. Of the options a rate, or the frequency of the clock, has to be there.
     pub fn new(unit: usize, buses: &[BusSpec], options: Options, wanted: &Wanted) -> Result<Self> {
         let rate = options.clock_mhz.map(|mhz| mhz * 1e6).or(options.rate_hz);
-        let rate = rate.filter(|rate| *rate > 0.0 && rate.is_finite()).ok_or_else(|| {
+        let rate = rate.ok_or_else(|| {
             Error::Decode(
                 "a stream needs the rate of its samples, or the frequency of the clock that takes them".into(),
             )
         })?;
-        let time = TimeBase::per_second(rate);
+        let time = TimeBase::per_second(rate)?;
         let windows = windows_of(&options, time)?;
         if unit == 0 || buses.is_empty() {
             return Err(Error::Decode("a stream needs a bus, in samples of a byte at least".into()));

@@ -172,7 +172,7 @@ impl WireScan {
         Ok(WireScan {
             lines,
             scan: Scan::new(spec),
-            time: TimeBase::per_second(rate),
+            time: TimeBase::per_second(rate)?,
             pieces: Pieces::new(sampled.unit_size()),
             before: None,
             stamp: 0,
@@ -486,7 +486,7 @@ pub fn clock_mhz(capture: &Capture, clk: Source, rate_hz: Option<f64>) -> Result
                 }
                 stamp < MEASURED_SAMPLES && rises.len() < MEASURED_RISES
             })?;
-            TimeBase::per_second(rate)
+            TimeBase::per_second(rate)?
         }
         Data::Changes(changes) => {
             let mut high = Some(true);

@@ -50,7 +50,8 @@ pub fn find(head: &[u8], is_all: bool) -> Result<Layout, (u64, String)> {
             return Err((number, "the first lines are too long for a CSV of samples".into()));
         }
         let wrong = |what: String| Err((number, what));
-        if text.is_empty() {
+        // Spreadsheets are told their separator by such a line; ours is told by the rows.
+        if text.is_empty() || number == 1 && text.len() == 5 && text.starts_with("sep=") {
             body += line.len() as u64;
             continue;
         }
@@ -118,6 +119,13 @@ fn finish(
         None if names.as_ref().is_some_and(|n| n.len() < columns) => time_unit("time", rate_hz)?,
         None => None,
     };
+    if time.is_none() && !matches!(row[0].as_str(), "0" | "1") {
+        let name = labels.as_ref().map_or(String::new(), |labels| format!(" `{}`", shown(&labels[0])));
+        return Err(format!(
+            "the first column{name} holds `{}`, no sample; if it is a time, name it by its unit, e.g. `Time [s]`",
+            shown(&row[0])
+        ));
+    }
     let first = usize::from(time.is_some());
     if let (Some(names), Some(labels)) = (&names, &labels) {
         // Labels may be types; where they are the names, who moves columns about moves them, and the comment stays.
@@ -147,11 +155,11 @@ fn time_unit(label: &str, rate_hz: Option<f64>) -> Result<Option<Time>, String> 
     let per = |parts| Ok(Some(rate_hz.map_or(Time::Parts(parts), |rate_hz| Time::Counted { parts, rate_hz })));
     let unit = label.strip_prefix("time").map(|rest| rest.trim_matches([' ', '_', '[', ']', '(', ')']));
     match (label, unit) {
-        ("seconds", _) | (_, Some("s")) => per(1),
-        ("milliseconds", _) | (_, Some("ms")) => per(1_000),
-        ("microseconds", _) | (_, Some("us" | "µs" | "μs")) => per(1_000_000),
-        ("nanoseconds", _) | (_, Some("ns")) => per(1_000_000_000),
-        ("picoseconds", _) | (_, Some("ps")) => per(1_000_000_000_000),
+        ("seconds", _) | (_, Some("s" | "sec" | "seconds")) => per(1),
+        ("milliseconds", _) | (_, Some("ms" | "milliseconds")) => per(1_000),
+        ("microseconds", _) | (_, Some("us" | "µs" | "μs" | "microseconds")) => per(1_000_000),
+        ("nanoseconds", _) | (_, Some("ns" | "nanoseconds")) => per(1_000_000_000),
+        ("picoseconds", _) | (_, Some("ps" | "picoseconds")) => per(1_000_000_000_000),
         ("sample" | "samples", _) => Err("the first column holds sample numbers; export times in seconds".into()),
         // sigrok leaves the unit to the rate.
         (_, Some("")) => match rate_hz {
@@ -211,7 +219,8 @@ mod tests {
 
     #[test]
     fn saleae_forms() {
-        for head in ["Time [s],Channel 0,Channel 1\n0.0,1,0\n", "Time[s], Channel 0, Channel 1\n-0.1, 1, 0\n"] {
+        let heads = ["Time [s],Channel 0,Channel 1\n0.0,1,0\n", "Time[s], Channel 0, Channel 1\n-0.1, 1, 0\n"];
+        for head in heads.into_iter().chain(["sep=;\r\nTime (seconds);Channel 0;Channel 1\r\n0,0;1;0\r\n"]) {
             let layout = find(head.as_bytes(), true).unwrap();
             assert_eq!(names(&layout), ["Channel 0", "Channel 1"]);
             assert_eq!(layout.time, Some(Time::Parts(1)));
@@ -225,6 +234,8 @@ mod tests {
         assert!(wrong("Time,A\n0,1\n").1.contains("has no unit"));
         assert!(wrong("samples,A\n1,1\n").1.contains("holds sample numbers"));
         assert!(wrong("A,B\n0,1,1\n").1.starts_with("3 cells"));
+        assert!(wrong("Timestamp,A\n0.5,1\n").1.starts_with("the first column `Timestamp` holds `0.5`, no sample"));
+        assert!(wrong("0.5,1\n").1.starts_with("the first column holds `0.5`, no sample; if it is a time"));
         let stated = "; Channels (2/2): A, B\n; Samplerate: 1 MHz\n";
         assert_eq!(
             wrong(&format!("{stated}B,A\n0,1\n")),
