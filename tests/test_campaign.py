@@ -613,3 +613,29 @@ def test_a_plain_loop_like_an_array_of_jobs_is_a_campaign(runs: Path, tmp_path: 
         "words.csv": "failed",
     }
     assert set(Campaign(destination=out).constants["run"]) == {str(runs / "a"), str(runs / "b")}
+
+
+def test_places_that_cannot_be_are_one_line(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for pattern, out, said in (
+        ("", "out", "'' names no run: write . for the folder where you are"),
+        (str(runs), str(runs), "all its runs lie in the destination: choose another"),
+    ):
+        assert main(["campaign", "one", pattern, "-o", str(tmp_path / out)]) == 3
+        [line] = capsys.readouterr().err.splitlines()
+        assert said in line
+
+
+@pytest.mark.parametrize("table", ["campaigns", "markers"])
+def test_what_a_campaign_wrote_down_and_is_damaged_is_named(
+    table: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    Campaign(runs / "a", out).one()
+    [file] = (out / table).rglob("*.json")
+    file.write_bytes(file.read_bytes()[:20])
+    capsys.readouterr()
+    assert main(["campaign", "status", str(out)]) == 3
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"pcitrace: {file}: damaged (")
+    file.unlink()
+    assert [one["state"] for one in Campaign(runs / "a", out).one()] == ["done"]

@@ -327,7 +327,7 @@ def test_what_is_too_much_is_left_out_counted_and_marked() -> None:
     whole = b"".join(pieces)
     got, at = [], 0
     while at < len(whole):
-        block = intake.next(1.0)
+        block = intake.next(60.0)
         assert block is not None
         assert block.missing is not None
         at = at - at % unit + block.missing * unit if block.missing else at
@@ -335,7 +335,7 @@ def test_what_is_too_much_is_left_out_counted_and_marked() -> None:
         at += len(block.samples)
         got.append(block)
     with pytest.raises(EOFError):
-        intake.next(1.0)
+        intake.next(60.0)
     assert at == len(whole)
     assert intake.skipped == sum(block.missing or 0 for block in got) > 0
 
@@ -359,7 +359,7 @@ def test_a_file_is_read_whole_unless_it_grows_too_fast(tmp_path: Path, monkeypat
     whole, at, missing = there + grown + b"abcdefgh", len(there), 0
     while True:
         try:
-            block = intake.next(1.0)
+            block = intake.next(60.0)
         except EOFError:
             break
         assert block is not None

@@ -59,16 +59,21 @@ class Destination:
 
     def marker(self, run: str) -> dict[str, Any] | None:
         """Return what is known of a run whose work is over."""
-        return _json(self.store.read(f"markers/{self.by}/{run}.json"))
+        name = f"markers/{self.by}/{run}.json"
+        content = self.store.read(name)
+        return None if content is None else _told(self.store, name, content)
 
     def markers(self) -> dict[str, dict[str, Any]]:
         """Return all of them, by run."""
-        return _by_run(self.store.read_all(f"markers/{self.by}"))
+        found = self.store.read_all(f"markers/{self.by}")
+        return {_stem(name): _told(self.store, name, content) for name, content in found.items()}
 
     def leases(self) -> set[str]:
         """Return runs that somebody is at now."""
         now, found = time.time(), self.store.read_all(f"leases/{self.by}")
-        return {name.split("/")[-2] for name, content in found.items() if json.loads(content)["until"] > now}
+        return {
+            name.split("/")[-2] for name, content in found.items() if _told(self.store, name, content)["until"] > now
+        }
 
     def take(self, run: str, seconds: float, campaign: str) -> str | None:
         """Say that a campaign is at a run; None if another one is.
@@ -84,8 +89,7 @@ class Destination:
         """
         folder, now = f"leases/{self.by}/{run}", time.time()
         found = {
-            int(name.rpartition("/")[2].removesuffix(".json")): json.loads(content)
-            for name, content in self.store.read_all(folder).items()
+            int(_stem(name)): _told(self.store, name, content) for name, content in self.store.read_all(folder).items()
         }
         last = max(found, default=-1)
         if found and found[last]["until"] > now and found[last]["campaign"] != campaign:
@@ -140,8 +144,8 @@ def campaigns(store: Store) -> list[dict[str, Any]]:
     """
     found = []
     for name, content in store.read_all("campaigns").items():
-        one = json.loads(content)
-        if one["schema"] > SCHEMA_VERSION:
+        one = _told(store, name, content)
+        if one.get("schema", 0) > SCHEMA_VERSION:
             raise CampaignError(f"{store.url}: written by a newer pcitrace (schema {one['schema']}): use that one")
         found.append(one | {"by": name.split("/")[1]})
     if not found:
@@ -153,12 +157,18 @@ def _lease(seconds: float, campaign: str) -> bytes:
     return json.dumps({"until": time.time() + seconds, "campaign": campaign}).encode()
 
 
-def _json(content: bytes | None) -> dict[str, Any] | None:
-    return None if content is None else dict(json.loads(content))
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].removesuffix(".json")
 
 
-def _by_run(files: dict[str, bytes]) -> dict[str, dict[str, Any]]:
-    return {name.rpartition("/")[2].removesuffix(".json"): json.loads(content) for name, content in files.items()}
+def _told(store: Store, name: str, content: bytes) -> dict[str, Any]:
+    """Return what a campaign wrote down."""
+    try:
+        return dict(json.loads(content))
+    except (TypeError, ValueError) as error:
+        raise CampaignError(
+            f"{store.url}/{name}: damaged ({error}); remove it and run again: what it told of is done anew"
+        ) from error
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -56,8 +56,13 @@ def expand(patterns: Iterable[str], leave_out: str = "") -> list[Source]:
     """
     found: set[str] = set()
     for pattern in patterns:
+        if not pattern.strip():
+            raise CampaignError(f"{pattern!r} names no run: write . for the folder where you are")
         here = {url for match in _matches(pattern) for url in _runs(Store(match))}
+        all_of_it = here
         here = {url for url in here if not f"{url}/".startswith(f"{leave_out}/")} if leave_out else here
+        if all_of_it and not here:
+            raise CampaignError(f"{pattern}: all its runs lie in the destination: choose another for the results")
         if not here:
             raise CampaignError(f"{pattern}: no run folder and no capture; is the path right?")
         found |= here
