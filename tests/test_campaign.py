@@ -625,6 +625,12 @@ def test_places_that_cannot_be_are_one_line(runs: Path, tmp_path: Path, capsys: 
         assert said in line
 
 
+def test_results_of_another_campaign_among_the_runs_are_no_runs(runs: Path, tmp_path: Path) -> None:
+    Campaign(runs / "a", runs / "results").one()
+    assert set(states(Campaign(runs, tmp_path / "out"))) == {"a", "b"}
+    assert set(states(Campaign(f"{runs}/*", tmp_path / "out"))) == {"a", "b"}
+
+
 @pytest.mark.parametrize("table", ["campaigns", "markers"])
 def test_what_a_campaign_wrote_down_and_is_damaged_is_named(
     table: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
