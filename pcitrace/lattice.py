@@ -25,7 +25,6 @@ __all__ = [
     "BROAD",
     "CONTEXTS",
     "CUT",
-    "SEVERAL",
     "STATES",
     "STRAY",
     "Goals",

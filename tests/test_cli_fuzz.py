@@ -70,3 +70,13 @@ def test_no_command_line_gives_a_traceback(
         Path("empty").write_bytes(b"")
 
     check()
+
+
+def test_names_that_are_no_utf8_are_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux allows any bytes; Python hands them on as lone surrogates."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(CAPTURE, "a\udcff.sr")
+    assert main(["decode", "a\udcff.sr", "-o", "b\udcff.csv", "--data-phases", "c\udcff.csv"]) == 0
+    assert Path("b\udcff.csv").stat().st_size > 0 < Path("c\udcff.csv").stat().st_size
+    assert main(["diff", "a\udcff.sr", "a\udcff.sr"]) == 0
+    assert main(["diff", "a\udcff.sr", "\udcff"]) == 3

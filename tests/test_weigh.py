@@ -250,17 +250,6 @@ def test_frames_are_doubted_edge_by_edge(tmp_path: Path, monkeypatch: pytest.Mon
     assert score(bench, again, "control16").total("rx_dma_end")["wrong"] > 0
 
 
-def test_frames_that_confirm_each_other_are_doubted_with_a_profile_too(tmp_path: Path) -> None:
-    """A line of descriptors, as long as the first piece of each frame, is read in the middle of six.
-
-    It was taken for the beginning of each. One of them is as sure as the right ones, and stays wrong.
-    """
-    bench = Bench("cut-through", 1104, frames=24)
-    scored = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
-    assert scored.total("dma_start")["wrong"] <= 1
-    assert scored.total(*EDGES)["right"] >= 90
-
-
 def test_a_single_frame_is_doubted_where_another_begins_as_likely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

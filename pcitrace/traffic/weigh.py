@@ -13,7 +13,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.lattice import SEVERAL, STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
+from pcitrace.lattice import STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
 from pcitrace.profiles import Profile
 from pcitrace.traffic import costs
 from pcitrace.traffic.alone import Alone
@@ -194,11 +194,9 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     Near are those that differ alike in every frame; and, of few pieces, those that differ in a frame or two, as the
     margins say of what it settles at, and those that forget half. On a host that fetched descriptors two at a time, as
     long as its frames of one length, the rules took two fetches for frames, and each frame behind them for the one
-    before: no reading that differs alike in every frame was cheaper, three that forgot half were. What differs in a
-    frame or two and is hardly dearer is doubted with a profile, too: a line of descriptors was taken for the first
-    piece of three frames of 12, each because of the others. Of many pieces the rules are not doubted for that: of an
-    overloaded card that sends and receives at once half of what is learned leads the reading astray, and the search
-    keeps too few states to tell such margins.
+    before: no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the
+    rules are not doubted for that: of an overloaded card that sends and receives at once half of what is learned leads
+    the reading astray, and the search keeps too few states to tell such margins.
 
     Returns
     -------
@@ -216,12 +214,10 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     last = [np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
     whole = {edge for edge in first.edges() if edge[0] < last[edge[1]]}
     edges = whole if len(head) < len(pieces) else first.edges()
-    near, itself = reader.near(first), reader.as_it_is(first)
-    for turn in range(TURNS if len(pieces) <= TINY else 0):
-        best = min((near[0], *near[-HALVES:]), key=_cost)
-        if turn and best.cost >= itself.cost - NOTHING:
-            break
-        near += reader.by_halves(best, turn * HALVES)
+    near = reader.near(first)
+    if len(pieces) <= TINY:
+        near += reader.by_halves(near[0], 0)
+    itself = reader.as_it_is(first)
     for other in near:
         differs = edges - other.edges()
         if not differs:
@@ -230,7 +226,7 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         if many and other.against_by(itself) >= CLEARLY:
             return None
         dearer = itself.against_by(other)
-        if dearer <= (CLEARLY if not described or len(differs) < 2 * SEVERAL else 0.0):
+        if not described and dearer <= CLEARLY:
             for item, _, _, begins in differs:
                 at = burst[item], int(not begins)
                 nats[at] = min(nats[at], dearer)

@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The exceptions are those of `pcitrace.errors`.
@@ -340,8 +340,8 @@ pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> +
 
 #[pyfunction]
 #[pyo3(signature = (path, *, timescale = None, device = 0))]
-fn open(py: Python<'_>, path: &str, timescale: Option<&str>, device: usize) -> PyResult<Capture> {
-    let opened = interruptible(py, || read::open(Path::new(path), &read::How { timescale, device }))?;
+fn open(py: Python<'_>, path: PathBuf, timescale: Option<&str>, device: usize) -> PyResult<Capture> {
+    let opened = interruptible(py, || read::open(&path, &read::How { timescale, device }))?;
     Ok(Capture { opened: Arc::new(opened) })
 }
 
@@ -349,13 +349,13 @@ fn open(py: Python<'_>, path: &str, timescale: Option<&str>, device: usize) -> P
 #[pyfunction]
 #[pyo3(signature = (path, unit_size, names, rate_hz = None))]
 fn open_raw(
-    path: &str,
+    path: PathBuf,
     unit_size: usize,
     names: Vec<String>,
     rate_hz: Option<f64>,
     py: Python<'_>,
 ) -> PyResult<Capture> {
-    let opened = read::raw::open(Path::new(path), unit_size, names, rate_hz);
+    let opened = read::raw::open(&path, unit_size, names, rate_hz);
     opened.map(|opened| Capture { opened: Arc::new(opened) }).map_err(|error| to_python(py, error))
 }
 
@@ -616,10 +616,10 @@ fn decode_to_files<'py>(
     py: Python<'py>,
     capture: &Capture,
     buses: Vec<PySpec>,
-    transactions: &str,
-    data_phases: Option<&str>,
-    problems: Option<&str>,
-    events: Option<&str>,
+    transactions: PathBuf,
+    data_phases: Option<PathBuf>,
+    problems: Option<PathBuf>,
+    events: Option<PathBuf>,
     rate_hz: Option<f64>,
     clock_mhz: Option<f64>,
     recover_clock: bool,
@@ -640,8 +640,8 @@ fn decode_to_files<'py>(
     let mut watch = Watch { hook: progress, raised: None };
     let decoded = interruptible(py, || {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
-        let [data_phases, events, problems] = [data_phases, events, problems].map(|path| path.map(Path::new));
-        let mut sink = FileSink::new(Path::new(transactions), data_phases, events, problems, threads)?;
+        let [data_phases, events, problems] = [&data_phases, &events, &problems].map(|path| path.as_deref());
+        let mut sink = FileSink::new(&transactions, data_phases, events, problems, threads)?;
         let decoded = pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))?;
         let problems = sink.finish()?;
         Ok((decoded, problems))

@@ -14,7 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -255,14 +255,14 @@ pub struct Writer {
 impl Writer {
     /// For all columns of `transactions`, `data_phases` or `problems`.
     #[new]
-    fn new(py: Python<'_>, path: &str, table: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, path: PathBuf, table: &str) -> PyResult<Self> {
         let schema = match table {
             "transactions" => tables::transactions(&Wanted::default()).map(|columns| columns.schema()),
             "data_phases" => Ok(tables::data_phases().schema()),
             "problems" => Ok(tables::problem_schema()),
             other => return Err(PyValueError::new_err(format!("there is no table {other} to write"))),
         };
-        let file = schema.and_then(|schema| TableFile::create(Path::new(path), schema, 0));
+        let file = schema.and_then(|schema| TableFile::create(&path, schema, 0));
         file.map(|file| Writer { file: Mutex::new(Some(file)) }).map_err(|error| to_python(py, error))
     }
 
