@@ -235,6 +235,8 @@ impl Problems {
             }
         }
         if problem.what == What::Gap {
+            // So nothing is between two gaps of one clock.
+            debug_assert!(self.rows.last().is_none_or(|row| row.what == What::Gap || row.last_clk < problem.first_clk));
             self.last = [None; What::COUNT];
         }
         self.last[place] = Some(self.rows.len() as u32);
@@ -364,15 +366,20 @@ mod tests {
     }
 
     /// Problems in the order in which a decoder finds them: some, and at the end of each transaction whether it is suspect.
+    /// A gap has the number of the clock behind it, so what was found before it was found at an earlier clock.
     fn in_turn(found: &[(u8, u64, u64)]) -> Vec<Problem> {
         let (mut clk, mut begun) = (0, 0);
-        let mut problems = Vec::new();
+        let mut problems: Vec<Problem> = Vec::new();
         for &(what, transactions, clocks) in found {
             if transactions > 0 && begun > 0 && what % 3 == 0 {
                 problems.push(Suspect { stamp: clk / 2, clk: clk / 2, transaction: begun - 1 }.problem());
             }
             begun += transactions;
             clk += clocks;
+            let found_before = problems.iter().rfind(|row| row.what != What::Suspect);
+            if what % 4 == 0 && found_before.is_some_and(|row| row.what != What::Gap && row.last_clk == clk) {
+                clk += 1;
+            }
             problems.push(problem(clk, what, begun));
         }
         problems
