@@ -233,10 +233,15 @@ def _learned(read: Doorbells, csr: Accesses, sends: Sends) -> bool:
 
 
 def _at_once(read: Doorbells, csr: Accesses, sends: Sends) -> Booleans:
-    """Return which sends are the first of their doorbell and did not wait for the send before."""
+    """Return which sends are the first of their doorbell and did not wait for the send before.
+
+    One that came as soon after it as those that waited may have waited, too: doorbells ring whenever the driver likes.
+    """
     heads = (read.last >= 0) & (np.append(-1, read.last[:-1]) != read.last)
     free_us = np.append(-np.inf, sends.end_us)[: len(heads)]
-    return np.asarray(heads & (pick_us(csr.first_attempt_us, read.last) >= free_us))
+    once = heads & (pick_us(csr.first_attempt_us, read.last) >= free_us)
+    gap_us = sends.ready_us[: len(heads)] - free_us
+    return np.asarray(once & (gap_us > gap_us[(read.last >= 0) & ~once].max(initial=0.0)))
 
 
 def _answered(read: Doorbells, csr: Accesses, sends: Sends) -> tuple[Booleans, Floats]:
