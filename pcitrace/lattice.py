@@ -207,8 +207,8 @@ class Reading:
         Whether it begins or ends a segment.
     target : array of int
         The target its segment claims; -1 for none.
-    margins : array of float32, shape (items, 3)
-        Nats by which any reading is worse in which the track, the beginning or the end differs.
+    margins : array of float32, shape (items, 4)
+        Nats by which any reading is worse in which the track, the beginning, the end, or track and target differ.
     cost : float
     """
 
@@ -220,12 +220,12 @@ class Reading:
     cost: float
     segment: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Number of the segment; -1 for what is left over."""
-    rivals: Costs = field(default_factory=lambda: np.zeros((0, 3), np.float32))
+    rivals: Costs = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     """Of the margins, those against other ways to explain everything: readings that differ in `SEVERAL` segments."""
 
     def __post_init__(self) -> None:
         if len(self.rivals) != len(self.track):
-            self.rivals = np.full((len(self.track), 3), np.inf, np.float32)
+            self.rivals = np.full((len(self.track), 4), np.inf, np.float32)
         if len(self.segment) == len(self.track):
             return
         self.segment = np.full(len(self.track), -1)
@@ -275,8 +275,9 @@ class Reading:
         return np.stack(
             [
                 self.track != other.track,
-                self._edges(self.begins) != other._edges(other.begins),
-                self._edges(self.ends) != other._edges(other.ends),
+                self._whose(self.begins) != other._whose(other.begins),
+                self._whose(self.ends) != other._whose(other.ends),
+                self._whose(self.track >= 0) != other._whose(other.track >= 0),
             ],
             axis=1,
         )
@@ -284,7 +285,7 @@ class Reading:
     def _segments_of(self, differs: Booleans) -> int:
         return len(np.unique(self.segment[differs.any(axis=1)]))
 
-    def _edges(self, there: Booleans) -> Integers:
+    def _whose(self, there: Booleans) -> Integers:
         return np.where(there & (self.track >= 0), 2 * self.target + self.track, -3)
 
 
@@ -300,7 +301,7 @@ def read(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, states: i
         begins=(part == 0) | (part == 1),
         ends=(part == 0) | (part == 3),
         target=np.frombuffer(target, np.int64),
-        margins=np.frombuffer(margins, np.float32).reshape(-1, 3),
+        margins=np.frombuffer(margins, np.float32).reshape(-1, 4),
         cost=cost,
     )
 

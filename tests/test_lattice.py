@@ -249,7 +249,9 @@ def differences(a: tuple[int, str, int], b: tuple[int, str, int]) -> list[bool]:
         return (x[0], x[2]) if x[1] in parts else None
 
     begin, end = ("only", "begins"), ("only", "ends")
-    return [track(a) != track(b), edge(a, begin) != edge(b, begin), edge(a, end) != edge(b, end)]
+    whole = (*begin, "goes on", "ends")
+    edges = [edge(a, parts) != edge(b, parts) for parts in (begin, end, whole)]
+    return [track(a) != track(b), *edges]
 
 
 @pytest.mark.parametrize("seed", range(7))
@@ -268,7 +270,7 @@ def test_the_best_of_all_readings_and_its_margins(seed: int, monkeypatch: pytest
         for track, begins, ends, target in zip(got.track, got.begins, got.ends, got.target, strict=True)
     )
     assert slow_cost(one, labels) == pytest.approx(costs[best], abs=1e-3)
-    for item, which in itertools.product(range(ITEMS), range(3)):
+    for item, which in itertools.product(range(ITEMS), range(4)):
         others = [cost for one_, cost in costs.items() if differences(one_[item], labels[item])[which]]
         margin = min(others, default=np.inf) - costs[best]
         assert got.margins[item, which] == pytest.approx(min(margin, 1e6), abs=1e-3)

@@ -27,7 +27,7 @@ def reading(labels: str) -> Reading:
             segment[row] = number - 1
             target[row] = int(begins[rows[: count + 1]].sum()) - 1
             ends[row] = count + 1 == len(rows) or begins[rows[count + 1]]
-    return Reading(track, begins, ends, target, np.zeros((len(labels), 3), np.float32), 0.0, segment)
+    return Reading(track, begins, ends, target, np.zeros((len(labels), 4), np.float32), 0.0, segment)
 
 
 def letters(one: Reading) -> str:

@@ -103,13 +103,13 @@ def test_a_card_that_reads_on_to_the_end_of_a_block_says_less_of_lengths(tmp_pat
 def test_another_way_to_explain_everything_is_no_single_doubt() -> None:
     count = 8
     order, edges = np.arange(count), np.ones(count, bool)
-    best = Reading(np.zeros(count, np.int64), edges, edges, order, np.full((count, 3), 30, np.float32), 100.0)
+    best = Reading(np.zeros(count, np.int64), edges, edges, order, np.full((count, 4), 30, np.float32), 100.0)
     one, all_ = (
         Reading(np.where(order < many, -1, 0), order >= many, order >= many, order, best.margins, 110.0)
         for many in (1, count)
     )
     doubted = best.against(one)
-    assert doubted.margins[0].tolist() == [10.0] * 3
+    assert doubted.margins[0].tolist() == [10.0] * 4
     assert np.isinf(doubted.rivals).all()
     rivalled = best.against(all_)
     assert (rivalled.margins == 10.0 / 2.5).all()
@@ -294,7 +294,7 @@ def test_that_frames_are_longer_than_their_layout_is_never_learned_to_be_usual()
         all_of_them,
         all_of_them,
         np.arange(count),
-        np.zeros((count, 3), np.float32),
+        np.zeros((count, 4), np.float32),
         0.0,
         np.arange(count),
     )

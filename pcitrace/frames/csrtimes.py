@@ -140,7 +140,9 @@ def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
     first, last, margins, read = _weighed(end, rules, sends, received_us)
     rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0))
     send = columns["send_row"][rows]
+    # When a send was started does not hang on where exactly it begins and ends.
     unsure = np.isnan(columns["dma_start_us"][rows]) & np.isnan(columns["dma_end_us"][rows])
+    unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (margins[send] < AGREED)
     if not csr.doorbell.any() and _caused_otherwise(last, csr, sends, end):
         unsure[:] = True

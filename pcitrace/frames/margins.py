@@ -210,7 +210,8 @@ def judge(
     ends : mapping of str to Ends
     columns : dict of str to arrays
         The frames of all hosts; `margin_send`, `margin_receive` and `margin_match` are added, NaN where nothing was
-        weighed.
+        weighed; and `margin_place`: how much dearer it is that no data of this send is where its data were found,
+        whatever its edges are.
     readings : mapping of str to Pieces and Reading
         Of each host that was read again.
     before : dict of str to arrays
@@ -222,6 +223,7 @@ def judge(
     count = len(columns["sender"])
     was = _rows_before(before, columns) if readings else np.zeros(0, np.int64)
     margins, rivals = ({side: np.full((count, 2), np.nan) for side in EDGES} for _ in range(2))
+    place = np.full(count, np.nan)
     for side in EDGES:
         for name, (pieces, reading) in readings.items():
             rows = _rows(columns, name, side)
@@ -229,6 +231,8 @@ def judge(
             margins[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, reading), side)
             others = replace(reading, margins=reading.rivals)
             rivals[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, others), side)
+            if side == SEND:
+                place[rows] = _places(columns["send_burst"][rows], target, pieces, ends[name].host.traffic.dma, reading)
         for name, nats in contests.items():
             rows = _rows(columns, name, side)
             burst = columns[COLUMNS[side][1]][rows]
@@ -237,7 +241,7 @@ def judge(
     # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
     unseen = ~np.isin(columns["sender"], _wired(ends))
     least = {side: np.full((count, 2), SURE) for side in EDGES}
-    _as_held_against(margins, unseen)
+    place[unseen] = np.minimum(place[unseen], _as_held_against(margins, unseen)[unseen])
     for side in EDGES:
         for edge, column in enumerate(EDGES[side]):
             same = columns[column][was >= 0] == before[column][was[was >= 0]]
@@ -250,7 +254,7 @@ def judge(
         for edge, column in enumerate(EDGES[side]):
             columns[column] = np.where(margins[side][:, edge] < least[side][:, edge], np.nan, columns[column])
         columns[COLUMNS[side][2]] = np.fmin(*margins[side].T)
-    columns["margin_match"] = match
+    columns["margin_match"], columns["margin_place"] = match, place
     if readings:
         # Without a wire only a whole segment tells how long a frame is.
         whole = [~np.isnan(columns[first]) & ~np.isnan(columns[last]) for first, last in EDGES.values()]
@@ -313,6 +317,22 @@ def burst_margins(dma: Dma, pieces: Pieces, reading: Reading) -> Floats:
     out = np.full(int(dma.burst.max(initial=-1)) + 1, np.inf)
     np.minimum.at(out, dma.burst[pieces.rows], np.minimum(reading.margins[:, 0], edges))
     return np.where(np.isfinite(out), out, np.nan)
+
+
+def _places(burst: Integers, target: Integers, pieces: Pieces, dma: Dma, reading: Reading) -> Floats:
+    """Return how sure it is that any of the pieces of some sends are this send's: as sure as the surest of them.
+
+    Parameters
+    ----------
+    burst, target : array of int
+        Of each send; -1 for none.
+    """
+    piece_burst = dma.burst[pieces.rows]
+    target_of, surest = np.full((2, int(dma.burst.max()) + 1), -1.0)
+    target_of[burst[burst >= 0]] = target[burst >= 0]
+    same = (reading.track == SEND) & (reading.target >= 0) & (reading.target == target_of[piece_burst])
+    np.maximum.at(surest, piece_burst[same], reading.margins[same, 3])
+    return np.where(burst >= 0, surest[burst], np.nan)
 
 
 def _margins(found: Found, rows: Integers, dma: Dma, reading: Reading, side: int) -> Floats:

@@ -595,7 +595,7 @@ def _cost(reading: Reading) -> float:
 def _nothing(count: int) -> Reading:
     """Return a reading that leaves everything over."""
     none, no = np.full(count, -1), np.zeros(count, dtype=bool)
-    return Reading(none, no, no, none, np.zeros((count, 3), np.float32), np.inf, none)
+    return Reading(none, no, no, none, np.zeros((count, 4), np.float32), np.inf, none)
 
 
 def _first_reading(pieces: Pieces, problem: Problem) -> Reading:
@@ -619,7 +619,7 @@ def _first_reading(pieces: Pieces, problem: Problem) -> Reading:
         begins=inside & (first[burst] == order),
         ends=inside & (last[burst] == order),
         target=np.where(inside, target[burst], -1),
-        margins=np.zeros((len(pieces), 3), np.float32),
+        margins=np.zeros((len(pieces), 4), np.float32),
         cost=np.inf,
         segment=np.where(inside, burst, -1),
     )

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 
-/// The label, target and margins of each item as bytes of u8, i64 and three f32, and the cost of the reading.
+/// The label, target and margins of each item as bytes of u8, i64 and four f32, and the cost of the reading.
 type Columns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, f64);
 
 fn column<T: Element>(from: Any<'_, '_>, name: &str) -> PyResult<Vec<T>> {

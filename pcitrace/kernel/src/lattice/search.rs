@@ -70,8 +70,8 @@ pub struct Reading {
     pub label: Vec<u8>,
     /// The target claimed; -1 for none.
     pub target: Vec<i64>,
-    /// Margins: of the track, of where a segment of this target begins, of where one ends.
-    pub margins: Vec<[f32; 3]>,
+    /// Margins: of the track, of where a segment of this target begins, of where one ends, of whose segment it is part.
+    pub margins: Vec<[f32; 4]>,
     /// What the reading costs.
     pub cost: f64,
 }
@@ -226,7 +226,7 @@ impl Search<'_> {
         let count = self.ends.len();
         reading.label.resize(before + count, 0);
         reading.target.resize(before + count, -1);
-        reading.margins.resize(before + count, [self.cap; 3]);
+        reading.margins.resize(before + count, [self.cap; 4]);
         // Forward costs of the nodes are known by the steps: rebuilt from the first column on.
         let forward = self.forward();
         let mut node = best as u32;
@@ -240,7 +240,7 @@ impl Search<'_> {
                     (forward[at][a.from as usize] + a.cost).total_cmp(&(forward[at][b.from as usize] + b.cost))
                 })
                 .expect("every node was reached by a step");
-            let mut margins = [self.cap; 3];
+            let mut margins = [self.cap; 4];
             for step in steps {
                 let more = (way(step) - cost).max(0.0);
                 for (margin, differs) in margins.iter_mut().zip(differences(chosen, step)) {
@@ -285,11 +285,16 @@ impl Search<'_> {
     }
 }
 
-/// In what two labels of one item differ: the track, a beginning, an end.
-fn differences(a: &Step, b: &Step) -> [bool; 3] {
+/// In what two labels of one item differ: the track, a beginning, an end, the target.
+fn differences(a: &Step, b: &Step) -> [bool; 4] {
     let kind = |step: &Step| (step.part != Part::Other).then_some(step.track);
-    let edge = |step: &Step, is: fn(Part) -> bool| is(step.part).then_some((step.track, step.target));
-    [kind(a) != kind(b), edge(a, Part::begins) != edge(b, Part::begins), edge(a, Part::ends) != edge(b, Part::ends)]
+    let whose = |step: &Step, is: fn(Part) -> bool| is(step.part).then_some((step.track, step.target));
+    [
+        kind(a) != kind(b),
+        whose(a, Part::begins) != whose(b, Part::begins),
+        whose(a, Part::ends) != whose(b, Part::ends),
+        whose(a, |part| part != Part::Other) != whose(b, |part| part != Part::Other),
+    ]
 }
 
 /// The states after an item as they are found, each once.
