@@ -32,7 +32,8 @@ __all__ = ["Labels", "add"]
 AGREED, ANSWERED, ALONE, AGAINST = 6.0, 8.0, 12.0, 20.0
 """Nats from which on an answer is given: where rules and reading agree on a send that is not sure itself, or the rules
 have no answer for many others; where they have none for this and most others, for a send that answered its doorbell at
-once, on a host where most did; else where they have none; and where they have another, if no line shows registers.
+once, on a host where most did; else where they have none; and where they have another, if no line shows registers or
+all sends waited.
 
 A send that waited says nothing of when its doorbell rang. One that did not is told by that time, and where most did not
 the reading has learned it from them. On the ten cards (16 channels, either profile) and `cardbench` seeds 951 and 952
@@ -192,11 +193,13 @@ def _weighed(
     # What the end of the part cuts is judged as what lies beyond it.
     seen = seen if len(csr) <= CHECKED else max(seen - CUT, 0)
     once, shared = _answered(read, csr, sends)
+    # Where all waited for the send before, registers do not tell what rang for them either.
+    tells = registers and bool(_at_once(read, csr, sends).any())
     out, margins = [], np.full(count, np.nan)
     for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, read.last[:seen]))):
         mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared[:, at])[:seen]
         told = once & _apart(read, csr) if at == 0 else once
-        kept, taken = _decided(mine, found, np.where(learned, margin, 0.0), registers, told[:seen])
+        kept, taken = _decided(mine, found, np.where(learned, margin, 0.0), tells, told[:seen])
         whole = np.where(kept, mine, np.where(taken, found, -1))
         # Beyond what was read the rules stand if they did before.
         stands = np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
@@ -269,7 +272,7 @@ def _apart(read: Doorbells, csr: Accesses) -> Booleans:
 
 
 def _decided(
-    rule: Integers, found: Integers, margin: Floats, registers: bool, once: Booleans
+    rule: Integers, found: Integers, margin: Floats, tells: bool, once: Booleans
 ) -> tuple[Booleans, Booleans]:
     """Return for which sends the rules' answer is given, and for which the reading's.
 
@@ -285,10 +288,10 @@ def _decided(
     least = np.where(once & (share <= MOSTLY), ANSWERED, ALONE)
     agreed = margin >= (AGREED if one_driver else least)
     kept = (same & (coherent | agreed)) | (known & ~same & (margin < OPEN) & coherent)
-    taken = ~kept & there & (margin >= np.where(known & (not registers), AGAINST, least))
+    taken = ~kept & there & (margin >= np.where(known & (not tells), AGAINST, least))
     # A reading that hardly knows anything has not learned this driver.
     taken &= taken.sum() >= TOLD * np.count_nonzero(~kept)
-    enough = coherent or registers or np.count_nonzero(kept | taken) >= TOLD * len(known)
+    enough = coherent or tells or np.count_nonzero(kept | taken) >= TOLD * len(known)
     return kept & enough, taken & enough
 
 
