@@ -8,6 +8,7 @@ from cardbench import Bench, score, write
 
 import pcitrace
 from pcitrace.frames.csrtimes import _decided
+from pcitrace.frames.doorbells import CHAIN_US, chain_us
 from pcitrace.lattice import BINS, bins
 from pcitrace.releases import Items, Table, Targets, read
 
@@ -200,3 +201,40 @@ def test_one_send_on_which_both_agree_shows_no_driver(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
     table = pcitrace.open(tmp_path).frames.table
     assert not score(bench, table, "control16").total("csr_first", "csr_last")["wrong"]
+
+
+def test_a_doorbell_hangs_on_where_a_send_is_and_not_on_where_it_begins(tmp_path: Path) -> None:
+    """Every edge of the 24 sends could be another piece's as well; that their data lie between is sure."""
+    bench = Bench("reread", 1110, 24)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    table = pcitrace.open(tmp_path).frames.table
+    found = score(bench, table, "control16").total("csr_first", "csr_last")
+    assert table["dma_start_us"].isna().all()
+    assert found["wrong"] == 0
+    assert found["right"] >= 40
+
+
+def test_a_send_that_came_as_soon_as_those_that_waited_may_have_waited(tmp_path: Path) -> None:
+    """Four doorbells rang for four sends each. That two of them rang just when the card was free told nothing."""
+    bench = Bench("overload", 1112, 24)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    table = pcitrace.open(tmp_path).frames.table
+    assert score(bench, table, "control16").total("csr_first", "csr_last")["wrong"] == 0
+    assert table["dma_start_us"].notna().sum() >= 20
+
+
+def test_registers_do_not_tell_what_rang_for_sends_that_all_waited(tmp_path: Path) -> None:
+    """The queue was filled at once; later a handler ran after each frame, and was taken for the next one's doorbell."""
+    bench = Bench("cut-through", 1113, 24)
+    write(bench, tmp_path)
+    (tmp_path / "run.toml").write_text((tmp_path / "run.toml").read_text().replace("card.toml", "generic"))
+    assert score(bench, pcitrace.open(tmp_path).frames.table, "vcd").total("csr_first", "csr_last")["wrong"] == 0
+
+
+def test_the_pause_between_two_doorbells_is_not_the_one_inside_a_doorbell() -> None:
+    inside, between, later = np.full(20, 0.15), np.full(20, 0.6), np.full(20, 40.0)
+    assert chain_us(np.concatenate([inside, between, later])) == pytest.approx((0.15 * 0.6) ** 0.5)
+    for one_kind in (inside, between, np.append(inside, 0.9), np.linspace(0.1, 1.0, 60), later, later[:0]):
+        assert chain_us(one_kind) == CHAIN_US

@@ -16,7 +16,7 @@ from pcitrace.frames.margins import SURE
 from pcitrace.lattice import Learner, Reading, Sequence
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import costs, weigh
-from pcitrace.traffic.content import FCS
+from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
 from pcitrace.traffic.goals import MISFIT, RECEIVE, SEND, Layout, Target, goals_of
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
@@ -303,3 +303,34 @@ def test_that_frames_are_longer_than_their_layout_is_never_learned_to_be_usual()
     assert excess[costs.EXCESS_BELOW + 4] == pytest.approx(MISFIT)
     fits = costs.learned(replace(sequence, units=sequence.units - 4), goals, longer, start, Learner())
     assert fits.tracks[SEND].excess[0][costs.EXCESS_BELOW] < 0.5
+
+
+def test_a_frame_begins_before_what_lies_later_in_the_other_memory(tmp_path: Path) -> None:
+    """Headers lie in buffers that no descriptor names: all sends seemed to begin behind them."""
+    bench = Bench("mixed", 1113, frames=24)
+    write(bench, tmp_path)
+    scored = score(bench, pcitrace.open(tmp_path).frames.table, "vcd")
+    assert scored.fields["dma_start"]["wrong"] == 0
+    assert sum(scored.fields[edge]["right"] for edge in EDGES) >= 66
+
+
+def test_no_length_is_told_where_wire_and_memory_are_not_believed(tmp_path: Path) -> None:
+    """The rate of the wire is contradicted, and neither end of 12 frames is sure: they had 46 bytes instead of 128."""
+    bench = Bench("mixed", 1110, frames=24)
+    write(bench, tmp_path)
+    lengths = score(bench, pcitrace.open(tmp_path).frames.table, "vcd").fields["length"]
+    assert lengths["wrong"] == 0
+
+
+def test_first_bytes_are_found_inside_others_beyond_the_first_data_phase() -> None:
+    whole = np.arange(HEAD, dtype=np.uint8)
+    rows = [whole, whole[14:], whole[3:], whole[::-1].copy(), np.zeros(HEAD, np.uint8), whole[50:]]
+    data = np.zeros((len(rows), HEAD), np.uint8)
+    for row, one in zip(data, rows, strict=True):
+        row[: len(one)] = one
+    some = Heads(data, np.array([len(one) for one in rows]))
+    first = Heads(np.tile(whole, (len(rows), 1)), np.full(len(rows), HEAD))
+    assert begins_inside(some, first).tolist() == [False, True, False, False, False, False]
+    assert not begins_inside(first, some).any()
+    zeros = Heads(np.zeros((1, HEAD), np.uint8), np.array([HEAD]))
+    assert not begins_inside(zeros, zeros).any()

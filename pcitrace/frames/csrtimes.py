@@ -271,9 +271,7 @@ def _apart(read: Doorbells, csr: Accesses) -> Booleans:
     return np.asarray((read.first == read.last) | (pause_us > CHAIN_US))
 
 
-def _decided(
-    rule: Integers, found: Integers, margin: Floats, tells: bool, once: Booleans
-) -> tuple[Booleans, Booleans]:
+def _decided(rule: Integers, found: Integers, margin: Floats, tells: bool, once: Booleans) -> tuple[Booleans, Booleans]:
     """Return for which sends the rules' answer is given, and for which the reading's.
 
     Where the rules do not know nearly all sends, that both agree is not enough: on a card that was rung for several

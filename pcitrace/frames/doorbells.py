@@ -42,9 +42,9 @@ LONGEST, MOST = 16, 8
 """Accesses of a doorbell, and sends that one rings for unless its value says more."""
 
 CHAIN_US, AT_ONCE_US, VALLEY, KIND = 1.0, 0.1, 2.0, 0.1
-"""The driver goes on with a doorbell within this time; or sooner, where pauses shorter than that fall into two kinds, the
-longer of which are longer by so much. Those of a few clocks are of one kind; one of which there is a smaller share than
-the last number is none."""
+"""The driver goes on with a doorbell within this time; or sooner, where pauses shorter than that fall into two kinds,
+the longer of which are longer by so much. Those of a few clocks are of one kind; one of which there is a smaller share
+than the last number is none. Judgements."""
 
 AMONG, PRIOR = 0.03, 200.0
 """Share of the doorbells that begin, or end, among accesses that follow each other at once; what this guess weighs."""

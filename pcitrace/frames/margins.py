@@ -17,7 +17,7 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.identity import LEAST_USER_BYTES
 from pcitrace.frames.unseen import shown_by
 from pcitrace.lattice import Reading
-from pcitrace.traffic.content import HEADER, Keys, keys, own_keys
+from pcitrace.traffic.content import HEADER, Keys, begins_inside, keys, own_keys
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Words
@@ -255,10 +255,11 @@ def judge(
             columns[column] = np.where(margins[side][:, edge] < least[side][:, edge], np.nan, columns[column])
         columns[COLUMNS[side][2]] = np.fmin(*margins[side].T)
     columns["margin_match"], columns["margin_place"] = match, place
+    _without_what_begins_inside(ends, columns)
     if readings:
-        # Without a wire only a whole segment tells how long a frame is.
+        # Where the wire does not, only a whole segment tells how long a frame is.
         whole = [~np.isnan(columns[first]) & ~np.isnan(columns[last]) for first, last in EDGES.values()]
-        untold = unseen & ~np.isnan(match) & ~(whole[SEND] | whole[RECEIVE])
+        untold = ~_measured(columns, ends) & ~np.isnan(match) & ~(whole[SEND] | whole[RECEIVE])
         columns["length_bytes"] = np.where(untold, -1, columns["length_bytes"])
         columns["length_exact"] = columns["length_exact"] & ~untold
         # How much of a short frame is data only its send tells.
@@ -267,6 +268,33 @@ def judge(
         columns["length_exact"] = columns["length_exact"] & ~(short & cut)
         unsure = short & ~columns["length_exact"] & ~(columns["margin_send"] >= SURE)
         columns["length_bytes"] = np.where(unsure, LEAST_USER_BYTES, columns["length_bytes"])
+
+
+def _without_what_begins_inside(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
+    """Make null where frames begin whose first data were found later in the other memory: they began before."""
+    for name, end in ends.items():
+        other = next((one for one in ends if one != name), None)
+        received = ends[other].receive_head if other is not None else None
+        if end.send_head is None or received is None:
+            continue
+        both = (columns["sender"] == name) & (columns["send_row"] >= 0) & (columns["receive_row"] >= 0)
+        rows = np.flatnonzero(both)
+        sent = end.send_head.take(columns["send_row"][rows])
+        received = received.take(columns["receive_row"][rows])
+        for side, inside in ((SEND, begins_inside(sent, received)), (RECEIVE, begins_inside(received, sent))):
+            columns[EDGES[side][0]][rows[inside]] = np.nan
+            columns[COLUMNS[side][2]][rows[inside]] = 0.0
+
+
+def _measured(columns: dict[str, Any], ends: Mapping[str, Ends]) -> Booleans:
+    """Return of which frames the wire tells the length: it does not where its rate is not known, or not believed."""
+    out = np.zeros(len(columns["sender"]), dtype=bool)
+    for name in _wired(ends):
+        wire = ends[name].wire
+        rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0))
+        if wire is not None:
+            out[rows] = wire.length[columns["wire_row"][rows]] >= 0
+    return out
 
 
 def _as_held_against(margins: dict[int, Floats], unseen: Booleans) -> Floats:

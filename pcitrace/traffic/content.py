@@ -22,7 +22,7 @@ from pcitrace.profiles import Profile
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["FCS", "HEADER", "Heads", "WireFrames", "heads", "keys", "own_keys", "wire_frames"]
+__all__ = ["FCS", "HEADER", "Heads", "WireFrames", "begins_inside", "heads", "keys", "own_keys", "wire_frames"]
 
 KEY_BYTES = 60
 """Bytes that make up a key: what every frame has on the wire, check sequence apart."""
@@ -60,6 +60,10 @@ class Heads:
     def __len__(self) -> int:
         return len(self.length)
 
+    def take(self, rows: Integers) -> Heads:
+        """Return those of some frames."""
+        return Heads(self.data[rows], self.length[rows])
+
 
 def keys(head: Heads, offset: int = 0) -> Keys:
     """Return a key of each frame's first 60 bytes; 0 where they are not all there."""
@@ -81,6 +85,34 @@ def own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
         chosen[strange[found]] = shifted[found]
         strange = strange[~found]
     return chosen
+
+
+ENOUGH = 24
+"""Bytes that are not equal by chance: a header and ten more."""
+
+
+def begins_inside(one: Heads, other: Heads) -> Booleans:
+    """Return which first bytes are inside those of the other, behind its first data phase: what is before is missing.
+
+    Parameters
+    ----------
+    one, other : Heads
+        The same frames, a row each.
+    """
+
+    def same(some: Integers, offset: int) -> Booleans:
+        there = np.minimum(one.length[some], other.length[some] - offset)
+        differs = one.data[some, : HEAD - offset] != other.data[some, offset:]
+        return np.asarray((there >= ENOUGH) & ~(differs & (np.arange(HEAD - offset) < there[:, None])).any(axis=1))
+
+    out = np.zeros(len(one), dtype=bool)
+    # A buffer that is not aligned begins within its first data phase.
+    unlike = np.arange(len(one))
+    for offset in range(UNALIGNED + 1):
+        unlike = unlike[~same(unlike, offset)]
+    for offset in range(UNALIGNED + 1, HEAD - ENOUGH + 1):
+        out[unlike] |= same(unlike, offset)
+    return out
 
 
 def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
