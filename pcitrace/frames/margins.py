@@ -223,7 +223,7 @@ def judge(
     count = len(columns["sender"])
     was = _rows_before(before, columns) if readings else np.zeros(0, np.int64)
     margins, rivals = ({side: np.full((count, 2), np.nan) for side in EDGES} for _ in range(2))
-    place = np.full(count, np.nan)
+    place = {side: np.full(count, np.nan) for side in EDGES}
     for side in EDGES:
         for name, (pieces, reading) in readings.items():
             rows = _rows(columns, name, side)
@@ -231,8 +231,8 @@ def judge(
             margins[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, reading), side)
             others = replace(reading, margins=reading.rivals)
             rivals[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, others), side)
-            if side == SEND:
-                place[rows] = _places(columns["send_burst"][rows], target, pieces, ends[name].host.traffic.dma, reading)
+            burst, dma = columns[COLUMNS[side][1]][rows], ends[name].host.traffic.dma
+            place[side][rows] = _places(burst, target, pieces, dma, reading, side)
         for name, nats in contests.items():
             rows = _rows(columns, name, side)
             burst = columns[COLUMNS[side][1]][rows]
@@ -241,20 +241,22 @@ def judge(
     # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
     unseen = ~np.isin(columns["sender"], _wired(ends))
     least = {side: np.full((count, 2), SURE) for side in EDGES}
-    place[unseen] = np.minimum(place[unseen], _as_held_against(margins, unseen)[unseen])
+    held = _as_held_against(margins, unseen)
+    for one in place.values():
+        one[unseen] = np.minimum(one[unseen], held[unseen])
     for side in EDGES:
         for edge, column in enumerate(EDGES[side]):
             same = columns[column][was >= 0] == before[column][was[was >= 0]]
             same &= ~(rivals[side][was >= 0, edge] < SURE)
             least[side][np.flatnonzero(was >= 0)[same], edge] = AGREED
         for name in readings:
-            _only_where_told(margins[side], least[side], _rows(columns, name, side))
+            _only_where_told(margins[side], least[side], place[side], _rows(columns, name, side))
     match = _as_held_against(margins, unseen)
     for side in EDGES:
         for edge, column in enumerate(EDGES[side]):
             columns[column] = np.where(margins[side][:, edge] < least[side][:, edge], np.nan, columns[column])
         columns[COLUMNS[side][2]] = np.fmin(*margins[side].T)
-    columns["margin_match"], columns["margin_place"] = match, place
+    columns["margin_match"], columns["margin_place"] = match, place[SEND]
     _without_what_begins_inside(ends, columns)
     if readings:
         # Where the wire does not, only a whole segment tells how long a frame is.
@@ -323,12 +325,15 @@ def _of_host(
     return out
 
 
-def _only_where_told(margins: Floats, least: Floats, rows: Integers) -> None:
-    """Make the margins of some frames 0 where too few of them are sure: see `TOLD`."""
+def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers) -> None:
+    """Make the margins of some frames 0 where too few of them are sure: see `TOLD`.
+
+    A table that is sure of nearly all where they are has learned this card, though one edge of each may be doubted.
+    """
     mine = margins[rows]
     some = ~np.isnan(mine).any(axis=1)
     told = (mine[some] >= least[rows][some]).all(axis=1)
-    if some.any() and told.mean() < TOLD:
+    if some.any() and told.mean() < TOLD and (place[rows][some] >= SURE).mean() < COMPLETE:
         margins[rows] = np.minimum(mine, 0.0)
 
 
@@ -347,18 +352,18 @@ def burst_margins(dma: Dma, pieces: Pieces, reading: Reading) -> Floats:
     return np.where(np.isfinite(out), out, np.nan)
 
 
-def _places(burst: Integers, target: Integers, pieces: Pieces, dma: Dma, reading: Reading) -> Floats:
-    """Return how sure it is that any of the pieces of some sends are this send's: as sure as the surest of them.
+def _places(burst: Integers, target: Integers, pieces: Pieces, dma: Dma, reading: Reading, side: int) -> Floats:
+    """Return how sure it is that any pieces of some frames are this frame's: as sure as the surest of them.
 
     Parameters
     ----------
     burst, target : array of int
-        Of each send; -1 for none.
+        Of each frame; -1 for none.
     """
     piece_burst = dma.burst[pieces.rows]
     target_of, surest = np.full((2, int(dma.burst.max()) + 1), -1.0)
     target_of[burst[burst >= 0]] = target[burst >= 0]
-    same = (reading.track == SEND) & (reading.target >= 0) & (reading.target == target_of[piece_burst])
+    same = (reading.track == side) & (reading.target >= 0) & (reading.target == target_of[piece_burst])
     np.maximum.at(surest, piece_burst[same], reading.margins[same, 3])
     return np.where(burst >= 0, surest[burst], np.nan)
 
