@@ -196,15 +196,20 @@ def _weighed(
     # Where all waited for the send before, registers do not tell what rang for them either.
     tells = registers and bool(_at_once(read, csr, sends).any())
     out, margins = [], np.full(count, np.nan)
+    # A doorbell that begins alike and rings otherwise is another one.
+    rang = rules.last[:seen]
+    one_bell = (rang == read.last[:seen]) | (rang < 0) | (read.last[:seen] < 0)
     for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, read.last[:seen]))):
         mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared[:, at])[:seen]
         told = once & _apart(read, csr) if at == 0 else once
-        kept, taken = _decided(mine, found, np.where(learned, margin, 0.0), tells, told[:seen])
+        kept, taken = _decided(mine, found, np.where(learned, margin, 0.0), tells, told[:seen], one_bell)
         whole = np.where(kept, mine, np.where(taken, found, -1))
         # Beyond what was read the rules stand if they did before.
         stands = np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
         out.append(np.append(whole, rule[seen:] if stands else np.full(count - seen, -1)))
-        margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
+        margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found) & one_bell) | taken, margin, 0.0))
+    # What does not ring for sure has no beginning.
+    out[0] = np.where(out[1] < 0, -1, out[0])
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
     return out[0], out[1], margins, _spread(read, len(csr))
 
@@ -271,14 +276,16 @@ def _apart(read: Doorbells, csr: Accesses) -> Booleans:
     return np.asarray((read.first == read.last) | (pause_us > CHAIN_US))
 
 
-def _decided(rule: Integers, found: Integers, margin: Floats, tells: bool, once: Booleans) -> tuple[Booleans, Booleans]:
+def _decided(
+    rule: Integers, found: Integers, margin: Floats, tells: bool, once: Booleans, one_bell: Booleans
+) -> tuple[Booleans, Booleans]:
     """Return for which sends the rules' answer is given, and for which the reading's.
 
     Where the rules do not know nearly all sends, that both agree is not enough: on a card that was rung for several
     frames at once they gave each of the last sends a doorbell of its own, and the reading some of the same.
     """
     known, there = rule >= 0, found >= 0
-    same = known & (rule == found)
+    same = known & (rule == found) & one_bell
     share = known.mean() if len(known) else 0.0
     coherent = share >= WHOLE
     one_driver = same.sum() >= SAME * (known & there).sum()

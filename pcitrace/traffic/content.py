@@ -106,8 +106,8 @@ def begins_inside(one: Heads, other: Heads) -> Booleans:
         return np.asarray((there >= ENOUGH) & ~(differs & (np.arange(HEAD - offset) < there[:, None])).any(axis=1))
 
     out = np.zeros(len(one), dtype=bool)
-    # A buffer that is not aligned begins within its first data phase.
-    unlike = np.arange(len(one))
+    # What was read again begins alike; a buffer that is not aligned begins within its first data phase.
+    unlike = np.flatnonzero((one.data[:, : UNALIGNED + 1] != other.data[:, : UNALIGNED + 1]).any(axis=1))
     for offset in range(UNALIGNED + 1):
         unlike = unlike[~same(unlike, offset)]
     for offset in range(UNALIGNED + 1, HEAD - ENOUGH + 1):
