@@ -60,7 +60,8 @@ MOSTLY = 0.5
 """Share of the sends that answered their doorbells at once, if most did; or that the rules know, if they know most."""
 
 OPEN, WHOLE = 2.0, 0.97
-"""Where the rules know the accesses of so many sends, a reading of smaller margin does not contradict them."""
+"""Where the rules know the accesses of so many sends, a reading of smaller margin does not contradict which access
+rings. When its doorbell begins it does: what the driver did just before may belong to it or not."""
 
 CHECKED = 2000
 """Accesses that are read: in a longer capture the first of them say whether the rules hold."""
@@ -196,18 +197,20 @@ def _weighed(
     # Where all waited for the send before, registers do not tell what rang for them either.
     tells = registers and bool(_at_once(read, csr, sends).any())
     out, margins = [], np.full(count, np.nan)
-    # A doorbell that begins alike and rings otherwise is another one.
-    rang = rules.last[:seen]
-    one_bell = (rang == read.last[:seen]) | (rang < 0) | (read.last[:seen] < 0)
-    for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, read.last[:seen]))):
+    ring, rang = rules.last[:seen], read.last[:seen]
+    other_bell = (ring != rang) & (ring >= 0) & (rang >= 0)
+    for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, rang))):
         mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared[:, at])[:seen]
+        other = (mine >= 0) & ((mine != found) | other_bell)
+        if at == 1:
+            other &= margin >= OPEN
         told = once & _apart(read, csr) if at == 0 else once
-        kept, taken = _decided(mine, found, np.where(learned, margin, 0.0), tells, told[:seen], one_bell)
+        kept, taken = _decided(mine, found, other, np.where(learned, margin, 0.0), tells, told[:seen])
         whole = np.where(kept, mine, np.where(taken, found, -1))
         # Beyond what was read the rules stand if they did before.
         stands = np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
         out.append(np.append(whole, rule[seen:] if stands else np.full(count - seen, -1)))
-        margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found) & one_bell) | taken, margin, 0.0))
+        margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
     # What does not ring for sure has no beginning.
     out[0] = np.where(out[1] < 0, -1, out[0])
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
@@ -277,7 +280,7 @@ def _apart(read: Doorbells, csr: Accesses) -> Booleans:
 
 
 def _decided(
-    rule: Integers, found: Integers, margin: Floats, tells: bool, once: Booleans, one_bell: Booleans
+    rule: Integers, found: Integers, other: Booleans, margin: Floats, tells: bool, once: Booleans
 ) -> tuple[Booleans, Booleans]:
     """Return for which sends the rules' answer is given, and for which the reading's.
 
@@ -285,14 +288,14 @@ def _decided(
     frames at once they gave each of the last sends a doorbell of its own, and the reading some of the same.
     """
     known, there = rule >= 0, found >= 0
-    same = known & (rule == found) & one_bell
+    same = known & (rule == found) & ~other
     share = known.mean() if len(known) else 0.0
     coherent = share >= WHOLE
     one_driver = same.sum() >= SAME * (known & there).sum()
     # Where they know most, the others differ: something else came just as a doorbell does.
     least = np.where(once & (share <= MOSTLY), ANSWERED, ALONE)
     agreed = margin >= (AGREED if one_driver else least)
-    kept = (same & (coherent | agreed)) | (known & ~same & (margin < OPEN) & coherent)
+    kept = (same & agreed) | (known & ~other & coherent)
     taken = ~kept & there & (margin >= np.where(known & (not tells), AGAINST, least))
     # A reading that hardly knows anything has not learned this driver.
     taken &= taken.sum() >= TOLD * np.count_nonzero(~kept)
