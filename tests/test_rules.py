@@ -300,6 +300,25 @@ def test_who_may_take_lock(command: int, tmp_path: Path) -> None:
         assert_equal(found, of_oracle(clocks))
 
 
+@pytest.mark.parametrize("command", [0x6, 0xC, 0xE, 0x7])
+@pytest.mark.parametrize("after", [1, 2])
+def test_lock_is_taken_after_either_address_phase_of_a_dual_address_cycle(
+    after: int, command: int, tmp_path: Path
+) -> None:
+    for quiet in range(130, 194, 1 if command == 0x6 else 5):
+        bus = rule_traffic.Traffic()
+        bus.idle(quiet)
+        bus.put("dual", command, 1 << 33 | 0x2000, 2, dual=True)
+        clocks = bus.finish()
+        first = bus.marks["dual"]
+        ends = next(n for n in range(first + 1, len(clocks)) if not (clocks[n].f or clocks[n].i))
+        for n in range(first + after, ends):
+            clocks[n].lock = True
+        found = judged(waveforms.write_sr(tmp_path / "lock.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+        assert found == Counter({("L02", first + after): 1} if command == 0x7 else {})
+        assert_equal(found, of_oracle(clocks))
+
+
 def test_every_rule_has_a_fault() -> None:
     assert rule_traffic.FAULTS.keys() | {"E01"} == rules.catalogue().keys()
 
