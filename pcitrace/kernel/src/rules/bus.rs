@@ -362,11 +362,20 @@ impl Rules {
     pub(super) fn extensions<B: Backend>(&mut self, stretch: &Stretch<B>, m: &Masks, words: &Words) {
         if self.layout.req64.is_some() {
             let asked = self.upper.asked;
-            self.say_once(Rule::W01, (words[line::REQ64] ^ m.frame & asked) & m.all, stretch, m);
+            self.follows(Rule::W01, words[line::REQ64], m.frame & asked, stretch, m);
         }
         if self.layout.ack64.is_some() {
             let acknowledged = self.upper.acknowledged;
-            self.say_once(Rule::W02, (words[line::ACK64] ^ m.devsel & acknowledged) & m.all, stretch, m);
+            self.follows(Rule::W02, words[line::ACK64], m.devsel & acknowledged, stretch, m);
+        }
+    }
+
+    /// A line is what another one wants it to be; what it is instead is told.
+    #[inline(always)]
+    fn follows<B: Backend>(&mut self, rule: Rule, is: u64, wanted: u64, stretch: &Stretch<B>, m: &Masks) {
+        let new = Self::first(&mut self.broken[rule as usize], (is ^ wanted) & m.all, stretch.clocks);
+        if new != 0 {
+            self.say_each(rule, new, 0, stretch, m, |clock| Some(is >> clock & 1));
         }
     }
 
