@@ -152,6 +152,7 @@ class Listing:
         raw: bool = False,
         bus_width: int = 0,
         problems_of_us: tuple[float, float] | None = None,
+        problems_of_clks: tuple[float, float] | None = None,
         initiator_width: int = 0,
     ) -> Listing: ...
     @staticmethod

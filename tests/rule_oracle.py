@@ -466,7 +466,8 @@ def lock(bus: Bus) -> dict[str, list[int]]:
 
     def after_address(n: int) -> Tx | None:
         tx = bus.tx[n]
-        return tx if tx is not None and n in tx.body and tx.last_address == n - 1 else None
+        # The second address phase of a dual address cycle is the clock after the first one.
+        return tx if tx is not None and tx.first < n and n - 1 in (tx.first, tx.last_address) else None
 
     fell = hits(bus, lambda n, c, p: c.lock and not p.lock)
     return {

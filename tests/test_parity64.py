@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import waveforms
 
+import pcitrace
 from pcitrace import _kernel
 from pcitrace.cli import main
 from pcitrace.errors import DecodeError
@@ -102,3 +103,13 @@ def test_the_mode_is_said_at_reset(pattern: str, pcix: bool) -> None:
             decode(clocks, CONTROL)
     else:
         assert len(decode(clocks, CONTROL)["transactions"]) == 3
+
+
+@pytest.mark.parametrize(("wide", "enables", "step"), [("6", 0, 8), ("6", 0xF0, 8), ("", 0, 4)])
+def test_accesses_of_64_bits_are_8_bytes_apart(wide: str, enables: int, step: int, tmp_path: Path) -> None:
+    word = 0x1234_0000_0005 if wide else 5
+    body = [clock(f"FITD{wide}", ad=word, cbe=enables), clock(f"ITD{wide}", ad=word, cbe=enables)]
+    clocks = [*[clock()] * 4, clock(f"F{wide}", ad=0x1000, cbe=0x07), *body, *[clock()] * 4]
+    levels = np.array([[*one, 1] for one in clocks], np.uint8)
+    path = waveforms.write_sr(tmp_path / "wide.sr", waveforms.Sampled([*CONTROL, *DATA, "GNT#"], levels, 33e6))
+    assert pcitrace.open(path, clock_mhz=33.0).bus.csr["address"].tolist() == [0x1000, 0x1000 + step]

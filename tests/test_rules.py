@@ -300,6 +300,96 @@ def test_who_may_take_lock(command: int, tmp_path: Path) -> None:
         assert_equal(found, of_oracle(clocks))
 
 
+@pytest.mark.parametrize("command", [0x6, 0xC, 0xE, 0x7])
+@pytest.mark.parametrize("after", [1, 2])
+def test_lock_is_taken_after_either_address_phase_of_a_dual_address_cycle(
+    after: int, command: int, tmp_path: Path
+) -> None:
+    for quiet in range(130, 194, 1 if command == 0x6 else 5):
+        bus = rule_traffic.Traffic()
+        bus.idle(quiet)
+        bus.put("dual", command, 1 << 33 | 0x2000, 2, dual=True)
+        clocks = bus.finish()
+        first = bus.marks["dual"]
+        ends = next(n for n in range(first + 1, len(clocks)) if not (clocks[n].f or clocks[n].i))
+        for n in range(first + after, ends):
+            clocks[n].lock = True
+        found = judged(waveforms.write_sr(tmp_path / "lock.sr", rule_traffic.sampled(clocks)), clock_mhz=33.0)
+        assert found == Counter({("L02", first + after): 1} if command == 0x7 else {})
+        assert_equal(found, of_oracle(clocks))
+
+
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        ("M16", "REQ# asserted"), ("M17", "GNT# gone since the clock after the address"), ("M23", "other byte enables"),
+        ("A02", "another GNT# than in the clock before"), ("A03", "no GNT# in the clock before"),
+        ("A06", "REQ# and GNT# asserted for 17 clocks"), ("P04", "PERR# asserted"), ("P05", "SERR# asserted"),
+        ("L01", "LOCK# asserted"), ("L02", "LOCK# asserted"), ("L03", "LOCK# asserted"),
+        ("W01", "REQ64# not asserted"), ("W02", "ACK64# not asserted"),
+    ],
+)  # fmt: skip
+def test_what_is_seen_names_the_line_that_broke_the_rule(rule: str, shown: str, tmp_path: Path) -> None:
+    bus = rule_traffic.clean()
+    clocks = bus.finish()
+    rule_traffic.FAULTS[rule][0](clocks, bus.marks)
+    path = waveforms.write_sr(tmp_path / "fault.sr", rule_traffic.sampled(clocks))
+    [found] = [one for one in check(pcitrace.open(path, clock_mhz=33.0).bus) if one.rule.id == rule]
+    assert found.first[0].seen.startswith(f"{shown}; asserted: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "enables", "flipped", "shown"),
+    [
+        (7, 1, 0, "byte enables"),
+        (7, 0, 16, "data"),
+        (15, 0, 16, "command and data"),
+        (15, 1, 16, "command and byte enables"),
+    ],
+)
+def test_a_repeated_access_that_differs_says_in_what(
+    command: int, enables: int, flipped: int, shown: str, tmp_path: Path
+) -> None:
+    bus = rule_traffic.Traffic()
+    bus.put("first", 0x7, 0x2000, ending="retry")
+    bus.put("again", command, 0x2000, enables=enables)
+    clocks = bus.finish()
+    again = bus.marks["again"]
+    for clock in clocks[again + 1 :]:
+        clock.ad = (clocks[bus.marks["first"] + 1].ad or 0) ^ flipped
+    path = waveforms.write_sr(tmp_path / "other.sr", rule_traffic.sampled(clocks))
+    [found] = [one for one in check(pcitrace.open(path, clock_mhz=33.0).bus) if one.rule.id == "M23"]
+    assert [one.seen.split(";")[0] for one in found.first] == [f"other {shown}"]
+
+
+@pytest.mark.parametrize("unit", ["clk", "sample"])
+@pytest.mark.parametrize("timing", [False, True])
+def test_a_breach_between_transactions_is_listed_by_clocks_and_samples(
+    unit: str, timing: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bus = rule_traffic.clean()
+    clocks = bus.finish()
+    rule_traffic.FAULTS["A02"][0](clocks, bus.marks)
+    path = waveforms.write_sr(tmp_path / "fault.sr", rule_traffic.sampled(clocks, Random(3) if timing else None))
+    how = [] if timing else ["--clock-mhz", "33"]
+    [found] = [
+        one for one in check(pcitrace.open(path, clock_mhz=None if timing else 33.0).bus) if one.rule.id == "A02"
+    ]
+    [first] = found.first
+    place = first.clk
+    if unit == "sample" and timing:
+        rate_hz = pcitrace.open(path).captures[0].rate_hz
+        assert rate_hz is not None
+        place = round(first.time_us * rate_hz / 1e6)
+    for limits, listed in (
+        (["--from", f"{place}{unit}", "--to", f"{place + 1}{unit}"], True),
+        (["--from", f"{place + 1}{unit}"], False),
+        (["--to", f"{place}{unit}"], False),
+    ):
+        assert main(["list", str(path), *how, *limits]) == 0
+        assert ("A02: " in capfd.readouterr().out) is listed
+
+
 def test_every_rule_has_a_fault() -> None:
     assert rule_traffic.FAULTS.keys() | {"E01"} == rules.catalogue().keys()
 
@@ -314,6 +404,8 @@ def test_a_short_clock_is_found(tmp_path: Path) -> None:
     short = waveforms.Sampled(capture.names, np.delete(capture.bits, range(30 * 40 + 20, 30 * 40 + 30), axis=0), 1e9)
     found = judged(waveforms.write_sr(tmp_path / "b.sr", short), bus_mhz=33)
     assert {key for key in found if key[0] == "E01"} == {("E01", 40), ("E01", 41)}
+    [told] = [one for one in check(pcitrace.open(tmp_path / "b.sr").bus, bus_mhz=33) if one.rule.id == "E01"]
+    assert [one.seen for one in told.first] == ["5 ns between edges of CLK", "20 ns between edges of CLK"]
 
 
 @pytest.mark.parametrize("cut", [1, 777, 10**6])

@@ -85,6 +85,13 @@ def test_words_and_conditions_say_the_same() -> None:
         assert len(bus.find(words)) > 1
 
 
+def test_an_address_is_a_word_as_the_listing_writes_it() -> None:
+    for written, address in (("e8000018", 0xE8000018), ("00100000", 0x100000), ("0000000100000010", 0x100000010)):
+        assert step(f"write {written}").condition.text == step(f"write 0x{address:x}").condition.text
+    with pytest.raises(ConditionError):
+        step("write 100000")
+
+
 def test_json_and_text(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["find", str(NIC), "--bus", "A", "write BAR0+0x2c", "dma read within 5us"]
     assert main([*arguments, "--json"]) == 0
@@ -120,6 +127,8 @@ def test_control_lines_know_no_places(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ("writ BAR0", "'writ' is none of the words read, write, config"),
         ("write BAR9", "'BAR9' is none of the words"),
+        ("write 00:09.0.BAR0+0x18", r"'00:09.0.BAR0\+0x18' is none of the words"),
+        ("read f2:0c.0", "'f2:0c.0' is none of the words"),
         ("read within", "is none of the words"),
         ("read within 5clk", "no length of time"),
         ("bytes >", "no condition on transactions"),

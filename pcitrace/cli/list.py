@@ -106,6 +106,7 @@ def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus], chosen: Choi
     terminal = sys.stdout.isatty()
     # The mark of a cut takes three columns in ASCII.
     columns = shutil.get_terminal_size().columns - (0 if _is_utf8() else 2)
+    of_us, of_clks = _problems_of(args, buses)
     settings = Settings(
         layer=Layer(args.layer),
         zero_us=_zero_us(args, opened, buses[0]),
@@ -116,7 +117,8 @@ def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus], chosen: Choi
         two_pass=args.two_pass,
         grants=grants_of(args, buses),
         registers=registers_of(args),
-        problems_of_us=_problems_of_us(args),
+        problems_of_us=of_us,
+        problems_of_clks=of_clks,
         masks=masks_of(args),
     )
     return lines(buses, settings, chosen)
@@ -125,7 +127,7 @@ def _lines(args: argparse.Namespace, opened: Run, buses: list[Bus], chosen: Choi
 def _clocks(args: argparse.Namespace, buses: list[Bus]) -> Iterator[bytes]:
     """The state listing of one bus."""
     from pcitrace.instrument.clocklist import clock_lines
-    from pcitrace.instrument.moments import Moment, Unit, limits_us
+    from pcitrace.instrument.moments import Moment, Unit, bounds
 
     names = [bus.name for bus in buses]
     if len(buses) > 1:
@@ -135,7 +137,7 @@ def _clocks(args: argparse.Namespace, buses: list[Bus]) -> Iterator[bytes]:
             None, "--where chooses transactions; clocks are chosen with --from, --to or --around"
         )
     if args.around is not None:
-        start_us, stop_us = limits_us(None, None, args.around)
+        (start_us, stop_us), _ = bounds(None, None, args.around)
         return clock_lines(buses[0], Moment(start_us, Unit.TIME), Moment(stop_us, Unit.TIME))
     return clock_lines(buses[0], *limits(args))
 
@@ -174,10 +176,15 @@ def _zero_us(args: argparse.Namespace, opened: Run, bus: Bus) -> float | None:
     return float(sample / rate_hz * 1e6)
 
 
-def _problems_of_us(args: argparse.Namespace) -> tuple[float, float] | None:
-    """From where to where problems of no transaction are listed; None where all transactions are."""
+def _problems_of(
+    args: argparse.Namespace, buses: list[Bus]
+) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+    """From where to where problems of no transaction are listed, in us and clocks; None where all transactions are."""
     if args.where or not (args.start or args.stop or args.around):
-        return (0.0, 0.0) if args.where else None
-    from pcitrace.instrument.moments import limits_us
+        return ((0.0, 0.0) if args.where else None), None
+    from pcitrace.instrument.moments import bounds
 
-    return limits_us(args.start, args.stop, args.around)
+    capture = buses[0].capture
+    rate_hz = capture.clock_mhz * 1e6 if capture.clock_mhz else capture.rate_hz
+    sample_s = capture.tick_s or (1 / rate_hz if rate_hz else None)
+    return bounds(args.start, args.stop, args.around, None if sample_s is None else sample_s * 1e6)

@@ -146,11 +146,11 @@ def _delayed(delayed: Mapping[str, Any] | None, top: int) -> Iterable[str]:
     if delayed is None or not delayed["accesses"]:
         return
     became = ", ".join(f"{delayed[key]} {key.replace('_', ' ')}" for key in ("completed", "aborted", "never_completed"))
-    yield filled(f"{'retried':<14}{delayed['accesses']} accesses in {delayed['attempts']} attempts: {became}", 2, 16)
+    yield filled(f"{'retried':<14}accesses {delayed['accesses']}, attempts {delayed['attempts']}: {became}", 2, 16)
     if delayed["changed"]:
         yield filled(f"{delayed['changed']} of them repeated with other data, byte enables or command (M23)", 16, 16)
-    between = f"{delayed['between_transactions']} transactions with {delayed['between_bytes']} bytes"
-    yield filled(f"between first and last attempts others made {between}", 16, 16)
+    between = f"transactions {delayed['between_transactions']}, bytes {delayed['between_bytes']}"
+    yield filled(f"of others, between first and last attempts: {between}", 16, 16)
     cells = [
         (
             f"#{one['transaction']}",

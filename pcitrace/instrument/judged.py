@@ -71,12 +71,15 @@ class Judged:
         Clocks that were judged, transactions, and how often each control line was asserted.
     causes : list of Cause
         What is wrong with where accesses go.
+    unit_ns : float or None
+        How long a sample or tick of the capture is.
     """
 
     violations: pa.Table
     counts: Mapping[str, int]
     seen: Look
     causes: list[Cause]
+    unit_ns: float | None = None
 
     def results(self, reasons: Mapping[str, str | None], masks: Masks, lines: Sequence[str]) -> Found:
         """What was found of all rules on a bus with these lines; `reasons` say why some are not evaluated."""
@@ -122,7 +125,7 @@ class Judged:
                 one["initiator"],
                 one["target"],
                 rule.sentence,
-                seen(one["asserted"], one["asserted_before"], one["value"], rule.id),
+                seen(one["asserted"], one["asserted_before"], one["value"], rule.id, self.unit_ns),
             )
             for one in rows.slice(0, FIRST).to_pylist()
         ]
@@ -213,8 +216,16 @@ def check_stream(live: Stream, masks: Masks | None = None) -> dict[str, Found]:
             .append_column("target", pa.nulls(violations.num_rows, pa.string()))
         )
         reasons = {id: why_not(rule, live.lines[bus], masks, clock) for id, rule in catalogue().items()}
-        found[bus] = Judged(violations, counts["counts"], Look(**counts), []).results(reasons, masks, live.lines[bus])
+        of_bus = Judged(violations, counts["counts"], Look(**counts), [], _unit_ns(None, live.options["rate_hz"]))
+        found[bus] = of_bus.results(reasons, masks, live.lines[bus])
     return found
+
+
+def _unit_ns(tick_s: float | None, rate_hz: float | None) -> float | None:
+    """How long a tick is, or a sample."""
+    if tick_s is not None:
+        return tick_s * 1e9
+    return None if rate_hz is None else 1e9 / rate_hz
 
 
 def judge(
@@ -250,7 +261,8 @@ def judge(
         .append_column("target", names.targets(transactions, everywhere=True).cast(pa.string()).take(at))
     )
     told = decoded.judged
-    return Judged(violations, told["counts"], Look(**told), of_accesses(names, transactions) if has_address else [])
+    causes = of_accesses(names, transactions) if has_address else []
+    return Judged(violations, told["counts"], Look(**told), causes, _unit_ns(bus.capture.tick_s, bus.capture.rate_hz))
 
 
 def _rows(clk: Integers, start: Integers, clocks: Integers) -> Integers:

@@ -61,6 +61,8 @@ class Settings:
     problems_of_us : tuple of float, optional
         Where not all transactions are listed: problems of those that are, and those of no transaction from here to
         there.
+    problems_of_clks : tuple of float, optional
+        The same in clocks of the bus.
     masks : Masks, optional
         Judge every clock by these rules: where one is broken is a line, and so is what is wrong with the lines
         themselves.
@@ -76,6 +78,7 @@ class Settings:
     grants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     registers: Registers | None = None
     problems_of_us: tuple[float, float] | None = None
+    problems_of_clks: tuple[float, float] | None = None
     masks: Masks | None = None
 
 
@@ -106,6 +109,7 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
         raw=settings.raw,
         bus_width=max(len(bus.name) for bus in buses) if len(buses) > 1 else 0,
         problems_of_us=settings.problems_of_us,
+        problems_of_clks=settings.problems_of_clks,
         initiator_width=max((len(name) for name in [*grants, *named]), default=0),
     )
     has_data = any("AD0" in bus.lines for bus in buses)

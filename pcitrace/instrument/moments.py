@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +11,7 @@ from pcitrace.errors import ConditionError
 from pcitrace.instrument.conditions import Condition, condition
 from pcitrace.schema import Table
 
-__all__ = ["AROUND_US", "Moment", "Unit", "around", "between", "duration_us", "limits_us", "moment"]
+__all__ = ["AROUND_US", "Moment", "Unit", "around", "between", "bounds", "duration_us", "moment"]
 
 AROUND_US = 10.0
 """How far ``--around`` looks either way unless told: some 300 clocks of 33 MHz, a screen of transactions."""
@@ -89,13 +90,26 @@ def around(table: Table, text: str) -> Condition:
     return whole
 
 
-def limits_us(start: str | None, stop: str | None, near: str | None) -> tuple[float, float]:
-    """From when to when, in us; clocks and samples limit no time, so they leave nothing."""
+def bounds(
+    start: str | None, stop: str | None, near: str | None, sample_us: float | None = None
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """From when to when, in us and in clocks; samples where it is known how long one is, else they leave nothing."""
     if near is not None:
-        return _near_us(near)
-    first = moment(start) if start is not None else Moment(0.0, Unit.TIME)
-    last = moment(stop) if stop is not None else Moment(float("inf"), Unit.TIME)
-    return (first.value, last.value) if first.unit is last.unit is Unit.TIME else (0.0, 0.0)
+        return _near_us(near), (0.0, math.inf)
+    us, clks = [0.0, math.inf], [0.0, math.inf]
+    for end, limit in enumerate(moment(text) if text is not None else None for text in (start, stop)):
+        if limit is None:
+            continue
+        if limit.unit is Unit.CLOCK:
+            clks[end] = limit.value
+        elif limit.unit is Unit.TIME:
+            us[end] = limit.value
+        elif sample_us is None:
+            us = [0.0, 0.0]
+        else:
+            # Between two samples: a time is rounded.
+            us[end] = (limit.value - 0.5) * sample_us
+    return (us[0], us[1]), (clks[0], clks[1])
 
 
 def _near_us(text: str) -> tuple[float, float]:

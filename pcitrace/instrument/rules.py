@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -232,16 +232,41 @@ def _ids(texts: Iterable[str], where: str) -> set[str]:
     return found
 
 
-def seen(asserted: int, before: int, value: int | None, rule: str) -> str:
-    """What the lines showed, in words."""
+_BROKEN: Mapping[str, str] = {
+    "M16": "REQ# asserted",
+    "M17": "GNT# gone since the clock after the address",
+    "A02": "another GNT# than in the clock before",
+    "A03": "no GNT# in the clock before",
+    "A06": "REQ# and GNT# asserted for 17 clocks",
+    "P04": "PERR# asserted",
+    "P05": "SERR# asserted",
+    "L01": "LOCK# asserted",
+    "L02": "LOCK# asserted",
+    "L03": "LOCK# asserted",
+}
+"""What other lines than the control lines show wherever such a rule is broken."""
+_FOLLOWS = {"W01": "REQ64#", "W02": "ACK64#"}
+_REPEATED = ("command", "byte enables", "data")
+"""What M23 found changed, by bit."""
+
+
+def seen(asserted: int, before: int, value: int | None, rule: str, unit_ns: float | None = None) -> str:
+    """What the lines showed, in words; a sample or tick of the capture takes so many ns."""
     now, then = (
         " ".join(name for n, name in enumerate(_LINES) if word >> n & 1) or "none" for word in (asserted, before)
     )
     if rule == "E01":
-        return f"{value} samples or ticks between edges of CLK"
+        long = f"{value} samples or ticks" if value is None or unit_ns is None else f"{value * unit_ns:.6g} ns"
+        return f"{long} between edges of CLK"
     text = f"asserted: {now}" if before & _NOT_KNOWN else f"asserted: {now}; the clock before: {then}"
+    if rule in _BROKEN:
+        return f"{_BROKEN[rule]}; {text}"
     if value is None:
         return text
+    if rule in _FOLLOWS:
+        return f"{_FOLLOWS[rule]} {'asserted' if value else 'not asserted'}; {text}"
+    if rule == "M23":
+        return f"other {' and '.join(name for bit, name in enumerate(_REPEATED) if value >> bit & 1)}; {text}"
     if rule == "M14":
         return f"C/BE# {value >> 4:04b} -> {value & 15:04b}; {text}"
     if rule in ("M18", "M19"):

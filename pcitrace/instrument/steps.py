@@ -44,8 +44,9 @@ _KINDS = {
 _CONFIGURATION = frozenset({"config", "config_read", "config_write"})
 _WITHIN = re.compile(r"(.*?)\s+within\s+(\S+\s*[a-zµ]*)\s*", re.DOTALL)
 _PLACE = re.compile(r"(?:(\w[\w:.]*)[.:])?(BAR[0-5]|ROM)(?:\+(0[xX][0-9a-fA-F]+|\d+))?")
-_ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
-_WORD = re.compile(r"[A-Za-z_][\w.:+-]*|\d\d:[\da-f]\d\.\d")
+_ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+|[0-9a-f]{8}|[0-9a-f]{16}")
+"""Also as the listing writes it."""
+_WORD = re.compile(r"[A-Za-z_][\w.:+-]*|[\da-f]{2}:[01][\da-f]\.[0-7]")
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def step(text: str, devices: Sequence[str] = (), registers: Sequence[str] = ()) 
         return Step(text, condition(what, PLACED), within_us)
     except ConditionError as error:
         strange = [word for word, part in zip(words, parts, strict=True) if part is None]
-        if len(strange) == len(words) or any(not _WORD.fullmatch(word) for word in words):
+        if len(strange) == len(words) or any(not (_WORD.fullmatch(word) or _PLACE.fullmatch(word)) for word in words):
             raise
         names = ", ".join([*_KINDS, *devices, *registers])
         raise ConditionError(
@@ -119,7 +120,7 @@ def _word(word: str, devices: Sequence[str], registers: Sequence[str], configuri
     if word in registers:
         return f"register == {word!r}"
     if _ADDRESS.fullmatch(word):
-        return f"address == {word}"
+        return f"address == {int(word, 16)}"
     place = _PLACE.fullmatch(word)
     if place is None or (place[1] is not None and place[1] not in devices):
         return None

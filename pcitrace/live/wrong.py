@@ -66,7 +66,7 @@ class Wrong:
             self._full[bus] |= grown[bus] - set(new["rule"].to_pylist())
             for one in new.to_pylist():
                 if one["rule"] in self._judged[bus]:
-                    yield _row(bus, one)
+                    yield _row(bus, one, self._stream.options["rate_hz"])
 
     def _grown(self, bus: str, counts: Mapping[str, int]) -> set[str]:
         """Take the counts; return the rules that were broken again."""
@@ -75,8 +75,9 @@ class Wrong:
         return {id for id, n in self.violations[bus].items() if n != before.get(id, 0)}
 
 
-def _row(bus: str, one: Mapping[str, Any]) -> dict[str, Any]:
-    text = seen(one["asserted"], one["asserted_before"], one["value"], one["rule"])
+def _row(bus: str, one: Mapping[str, Any], rate_hz: float | None) -> dict[str, Any]:
+    unit_ns = None if rate_hz is None else 1e9 / rate_hz
+    text = seen(one["asserted"], one["asserted_before"], one["value"], one["rule"], unit_ns)
     return {
         "bus": bus,
         "kind": one["rule"],

@@ -140,7 +140,8 @@ pub struct Listing {
 impl Listing {
     #[new]
     #[pyo3(signature = (*, layer = "transactions", zero_us = 0.0, width = None, colour = false, all_data = false,
-                        raw = false, bus_width = 0, problems_of_us = None, initiator_width = 0))]
+                        raw = false, bus_width = 0, problems_of_us = None, problems_of_clks = None,
+                        initiator_width = 0))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         layer: &str,
@@ -151,6 +152,7 @@ impl Listing {
         raw: bool,
         bus_width: usize,
         problems_of_us: Option<(f64, f64)>,
+        problems_of_clks: Option<(f64, f64)>,
         initiator_width: usize,
     ) -> PyResult<Self> {
         let layer = match layer {
@@ -164,8 +166,18 @@ impl Listing {
             Some(0.0) => Zero::Start,
             Some(us) => Zero::At(us),
         };
-        let options =
-            listing::Options { layer, zero, width, colour, all_data, raw, bus_width, problems_of_us, initiator_width };
+        let options = listing::Options {
+            layer,
+            zero,
+            width,
+            colour,
+            all_data,
+            raw,
+            bus_width,
+            problems_of_us,
+            problems_of_clks,
+            initiator_width,
+        };
         Ok(Listing { listing: Mutex::new(listing::Listing::new(options)) })
     }
 

@@ -89,6 +89,8 @@ pub struct Options {
     pub bus_width: usize,
     /// Not all transactions are listed: problems only of those that are, and from here to there those of none.
     pub problems_of_us: Option<(f64, f64)>,
+    /// The same in clocks.
+    pub problems_of_clks: Option<(f64, f64)>,
     /// Columns of the longest name of an initiator; 0: no GNT# was captured.
     pub initiator_width: usize,
 }
@@ -169,7 +171,7 @@ impl Listing {
 
     /// The line of what no transaction has: what is wrong with the lines of a bus themselves.
     pub fn cause(&mut self, bus: String, time_us: f64, text: String) -> Vec<u8> {
-        self.problem(&Problem { bus, time_us, transaction: None, text, is_event: false });
+        self.problem(&Problem { bus, time_us, first_clk: None, transaction: None, text, is_event: false });
         std::mem::take(&mut self.out)
     }
 
@@ -264,6 +266,7 @@ impl Listing {
         self.problem(&Problem {
             bus: row.bus.into(),
             time_us: row.start_us,
+            first_clk: None,
             transaction: Some(row.number),
             text,
             is_event: false,
@@ -317,7 +320,11 @@ impl Listing {
     /// Whether a problem is shown although its transaction is not before it.
     fn is_wanted(&self, problem: &Problem) -> bool {
         let Some((from, to)) = self.options.problems_of_us else { return true };
-        problem.transaction.is_none() && (from..to).contains(&problem.time_us)
+        let in_clocks = match (self.options.problems_of_clks, problem.first_clk) {
+            (Some((from, to)), Some(clk)) => (from..to).contains(&(clk as f64)),
+            _ => true,
+        };
+        problem.transaction.is_none() && in_clocks && (from..to).contains(&problem.time_us)
     }
 
     fn problem(&mut self, problem: &Problem) {
@@ -341,6 +348,7 @@ impl Listing {
             self.problem(&Problem {
                 bus: line.bus.to_string(),
                 time_us: line.time_us,
+                first_clk: None,
                 transaction: None,
                 text,
                 is_event: false,

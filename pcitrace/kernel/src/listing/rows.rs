@@ -170,6 +170,8 @@ impl<'a> Rows<'a> {
 pub struct Problem {
     pub bus: String,
     pub time_us: f64,
+    /// None for what the listing itself says.
+    pub first_clk: Option<u64>,
     pub transaction: Option<u64>,
     /// Kind and text.
     pub text: String,
@@ -184,7 +186,7 @@ const NOT_KNOWN: u8 = 1 << 7;
 pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>> {
     let texts = |name: &str| column(batch, name)?.as_string_opt::<i32>().ok_or_else(|| name.to_string());
     let (bus, kind, text) = (texts("bus")?, texts("kind")?, texts("text")?);
-    let count = integers(batch, "count")?;
+    let (count, first_clk) = (integers(batch, "count")?, integers(batch, "first_clk")?);
     let times = |row: usize| match count.value(row) {
         1 => String::new(),
         count => format!(" ({count} times)"),
@@ -224,6 +226,7 @@ pub fn problems(batch: &RecordBatch, sentences: &Sentences) -> Read<Vec<Problem>
         .map(|row| Problem {
             bus: bus.value(row).into(),
             time_us: time_us.value(row),
+            first_clk: Some(first_clk.value(row)),
             transaction: some(number.is_valid(row), || number.value(row)),
             text: said(row),
             is_event: kind.value(row) == What::EVENT,

@@ -362,15 +362,24 @@ impl Rules {
     pub(super) fn extensions<B: Backend>(&mut self, stretch: &Stretch<B>, m: &Masks, words: &Words) {
         if self.layout.req64.is_some() {
             let asked = self.upper.asked;
-            self.say_once(Rule::W01, (words[line::REQ64] ^ m.frame & asked) & m.all, stretch, m);
+            self.follows(Rule::W01, words[line::REQ64], m.frame & asked, stretch, m);
         }
         if self.layout.ack64.is_some() {
             let acknowledged = self.upper.acknowledged;
-            self.say_once(Rule::W02, (words[line::ACK64] ^ m.devsel & acknowledged) & m.all, stretch, m);
+            self.follows(Rule::W02, words[line::ACK64], m.devsel & acknowledged, stretch, m);
         }
     }
 
-    /// LOCK# is taken in the clock after the address phase of a read, and given up where that fails.
+    /// A line is what another one wants it to be; what it is instead is told.
+    #[inline(always)]
+    fn follows<B: Backend>(&mut self, rule: Rule, is: u64, wanted: u64, stretch: &Stretch<B>, m: &Masks) {
+        let new = Self::first(&mut self.broken[rule as usize], (is ^ wanted) & m.all, stretch.clocks);
+        if new != 0 {
+            self.say_each(rule, new, 0, stretch, m, |clock| Some(is >> clock & 1));
+        }
+    }
+
+    /// LOCK# is taken in the clock after an address phase of a read, and given up where that fails.
     #[inline(always)]
     pub(super) fn lock_rules<B: Backend>(&mut self, stretch: &Stretch<B>, m: &Masks, words: &Words) {
         let n = stretch.clocks;
@@ -387,12 +396,15 @@ impl Rules {
             return;
         }
         let fell = lock & !self.past.bus.lock.back(lock, 1);
-        let after_address = self.past.last_address.back(m.last_address, 1) & m.body;
+        // Of a dual address cycle after either: the second one is such a clock, too.
+        let second = m.last_address & !m.address;
+        let address = self.past.address.back(m.address, 1) | self.past.last_address.back(m.last_address, 1);
+        let after_address = address & m.within & !m.address;
         let taken = fell & after_address;
-        // Who holds it already releases it for the address phase (F.2): it was there in the clock before that.
+        // Who holds it already releases it for the address phase: it was there in the clock before that.
         let dual = self.past.dual.back(m.dual, 2);
         let held = self.past.bus.lock.back(lock, 2) & !dual | self.past.bus.lock.back(lock, 3) & dual;
-        let known = self.commands.known_before;
+        let no_read = !m_read & self.commands.known_before & !second | !read & self.commands.known & second;
         let bus = &mut self.past.bus;
         let locked = Self::through(&mut bus.locked, taken, m, n);
         let begins = m.irdy & m.trdy & m.body & locked;
@@ -409,7 +421,7 @@ impl Rules {
         bus.abandoned.advance(unclaimed, n);
         self.lock.gone.advance(abandoned, n);
         self.say(Rule::L01, fell & !after_address & m.all, stretch, m);
-        self.say(Rule::L02, taken & !held & !m_read & known, stretch, m);
+        self.say(Rule::L02, taken & !held & no_read, stretch, m);
         self.say(Rule::L03, lock & late & m.all, stretch, m);
     }
 }

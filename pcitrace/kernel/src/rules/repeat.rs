@@ -40,7 +40,6 @@ impl Rules {
         }
         let first = self.commands.first_ready;
         let retry = m.last & m.stop & !m.trdy & m.devsel & !self.commands.moved_before;
-        let mut changed = 0;
         for clock in ones(m.address | m.last_address & !m.address | first | retry) {
             let is = |word: u64| word >> clock & 1 != 0;
             if is(m.address) {
@@ -50,7 +49,10 @@ impl Rules {
                 self.repeat.current = self.begin(stretch, m, words, clock);
             }
             if is(first) && self.repeat.current.is_some() {
-                changed |= u64::from(!self.is_repeated(stretch, words, clock)) << clock;
+                let changed = self.unlike(stretch, words, clock);
+                if changed != 0 {
+                    self.say_each(Rule::M23, 1 << clock, 0, stretch, m, |_| Some(changed));
+                }
             }
             if is(retry) && self.repeat.current.is_none() {
                 self.findings.unjudged[Rule::M23 as usize] += 1;
@@ -64,7 +66,6 @@ impl Rules {
                 self.repeat.retried.push(access);
             }
         }
-        self.say(Rule::M23, changed, stretch, m);
     }
 
     /// The access whose last address phase this is, where all of it is known.
@@ -85,11 +86,11 @@ impl Rules {
         Some(Access { owner, address, write, command, first: None, first_high: None, number: *number })
     }
 
-    /// The first data phase is known now; is the access as it was when it was retried?
-    fn is_repeated<B: Backend>(&mut self, stretch: &Stretch<B>, words: &Words, clock: u32) -> bool {
+    /// The first data phase is known now; what differs from the retried access: command (1), byte enables (2), data (4).
+    fn unlike<B: Backend>(&mut self, stretch: &Stretch<B>, words: &Words, clock: u32) -> u64 {
         let high = self.upper_first_phase(stretch, words, clock);
         let unknown = (words[line::CBE_UNKNOWN] | words[line::AD_UNKNOWN]) >> clock & 1 != 0;
-        let Some(access) = self.repeat.current.as_mut() else { return true };
+        let Some(access) = self.repeat.current.as_mut() else { return 0 };
         let known = !words[line::CBE_UNKNOWN] >> clock & 1 != 0 && !(access.write && unknown);
         if let Some(ad) = self.layout.ad.as_ref().filter(|_| known) {
             let enables = Self::enables(words, clock) as u8;
@@ -100,11 +101,15 @@ impl Rules {
         }
         let same =
             |other: &Access| (other.owner, other.address, other.write) == (access.owner, access.address, access.write);
-        let Some(at) = self.repeat.retried.iter().position(same) else { return true };
+        let Some(at) = self.repeat.retried.iter().position(same) else { return 0 };
         let before = self.repeat.retried.remove(at);
         let soon = access.number - before.number <= self.parameters.repeat_within;
-        let same_high =
-            before.first_high.is_none() || access.first_high.is_none() || before.first_high == access.first_high;
-        access.first.is_none() || !soon || same_high && (before.command, before.first) == (access.command, access.first)
+        let (Some(was), Some(is)) = (before.first.filter(|_| soon), access.first) else { return 0 };
+        let mut changed = u64::from(before.command != access.command);
+        for (was, is) in [(was, is)].into_iter().chain(before.first_high.zip(access.first_high)) {
+            // Other byte enables enable other bytes.
+            changed |= if was.0 != is.0 { 2 } else { u64::from(was.1 != is.1) << 2 };
+        }
+        changed
     }
 }
