@@ -356,6 +356,20 @@ def test_a_run_that_needs_too_much_memory_fails_alone(runs: Path, tmp_path: Path
     assert status["reason"] == "memory: needs more than the 90 MiB it may take (--memory-limit)"
 
 
+def test_a_campaign_of_which_no_run_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs" / "empty").mkdir(parents=True)
+    out = tmp_path / "out"
+    Campaign(tmp_path / "runs", out).one()
+    assert (
+        main(["campaign", "collect", str(out), "-o", f"{tmp_path}/all.csv", "--combined", f"{tmp_path}/means.csv"]) == 0
+    )
+    assert (tmp_path / "all.csv").read_text().startswith("run,host,card,constant,value,sigma,n,source,findings,unit,")
+    assert main(["campaign", "report", str(out), "-o", str(tmp_path / "pages")]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(out)]) == 3
+    assert capsys.readouterr().err.endswith("no run is done; `pcitrace campaign status` says why\n")
+
+
 def test_the_parts_are_one_table(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     Campaign(runs, out).one()

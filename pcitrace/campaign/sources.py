@@ -82,11 +82,11 @@ def _matches(pattern: str) -> list[str]:
 
 def _runs(store: Store, depth: int = 2) -> list[str]:
     """Return the runs that a place holds: itself, or those below it, as of a sweep; none where results stand."""
-    told = store.info("run.toml") or store.info("")
-    if told is None:
-        return []
-    if store.info("run.toml") or told["type"] != "directory":
+    if store.info("run.toml"):
         return [store.url]
+    told = store.info("")
+    if told is None or told["type"] != "directory":
+        return [] if told is None else [store.url]
     if store.info("campaigns") and (store.info("markers") or store.info("leases")):
         return []  # results of a campaign
     with reaching(store.url):
