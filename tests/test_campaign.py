@@ -649,6 +649,31 @@ def test_long_runs_are_left_to_the_cluster_one_by_one_and_taken_ones_come_last(m
     assert asked[4:] == [("one", "tcp://head:8786"), ("elsewhere", True), ("two", "tcp://head:8786")]
 
 
+def test_that_no_worker_is_left_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "GONE_S", 1.0)
+    asked: list[int] = []
+
+    class Client:
+        id, status, scheduler = "c", "running", SimpleNamespace(address="tcp://head:8786")
+        ended: Callable[[Any], None]
+
+        def submit(self, function: Callable[..., Any], task: Task, destination: str, key: str, pure: bool) -> Any:
+            future = SimpleNamespace(key=key, status="finished", release=lambda: None)
+            future.result = lambda timeout: {"run": task.url, "state": "done"}
+            future.add_done_callback = lambda call: setattr(self, "ended", lambda: call(future))
+            return future
+
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            asked.append(n_workers)
+            if len(asked) == 3:
+                self.ended()
+            return {"workers": {} if len(asked) < 3 else {"tcp://there": {}}}
+
+    said: list[str] = []
+    assert len(list(cluster.gather(Client(), [Task("one", "1", None, Options(), Limits())], "out", said.append))) == 1
+    assert said == ["no worker is there, with 1 runs to go: `dask worker tcp://head:8786 --nthreads 1` starts one"]
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [
