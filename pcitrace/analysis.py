@@ -30,7 +30,7 @@ from pcitrace.traffic.content import WireFrames, wire_frames
 from pcitrace.traffic.dma import Memory
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["Source", "followed", "frames", "learned", "offsets", "on_axis", "sequence", "source", "traffic"]
+__all__ = ["Source", "followed", "frames", "learned", "offsets", "on_axis", "sequence", "source", "traffic", "whole"]
 
 CLOCK_OFF = 0.05
 """Relative difference between the clock of a bus and what ``run.toml`` says that nominal values do not explain."""
@@ -112,7 +112,7 @@ def frames(
         return hosts, _matched(run, hosts)
 
     if profile is None and not nic_grants and not host_grants:
-        return run.once("frames", lambda: followed(run, follow))
+        return run.once("frames", lambda: followed(run, partial(whole, run)))
     return followed(run, follow)
 
 
@@ -169,6 +169,12 @@ def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTra
     placed[:] = contradiction(run, hosts, _link(run), placed)
     found = replace(found, findings=(*_as_captured(run, run.folder), *found.findings))
     return off_axis(with_logs(found, run.folder, found.link), run, placed)
+
+
+def whole(run: Run, names: Sequence[str]) -> tuple[dict[str, HostTraffic], Frames]:
+    """Follow the frames between hosts, all of the run at once; :func:`followed` takes it."""
+    hosts = {name: _host(run, name, None) for name in names}
+    return hosts, _matched(run, hosts)
 
 
 def _matched(run: Run, hosts: dict[str, HostTraffic]) -> Frames:

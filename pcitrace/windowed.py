@@ -2,7 +2,8 @@
 
 A window is a task that any process can do. What all transactions together tell (where the card's registers are, who
 began what, the accesses of each send, what waited, how sure a reading is) is worked out before and after; so the
-frames are those of the whole. Where the end of a window cuts a frame, that window and the next become one.
+frames are those of the whole. Where the end of a window cuts a frame, that window and the next become one. Where the
+rules do not know a card its DMA is read at the least cost, of the whole at once.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.analysis import Source, followed, sequence, source
+from pcitrace.analysis import Source, followed, sequence, source, whole
 from pcitrace.columns import Floats, Integers, floats, next_us
-from pcitrace.frames import Frames, HostTraffic, Link, Matched, SequenceField, build, match_hosts
+from pcitrace.frames import Frames, HostTraffic, Link, Matched, SequenceField, build, match_hosts, stands
 from pcitrace.frames.matching import Ends
 from pcitrace.run import Run
 from pcitrace.traffic import Agents, agents_of
@@ -148,6 +149,9 @@ def frames(run: Run, do: Do, transactions: int) -> Frames:
         sources = {name: source(run, name) for name in names}
         hosts, matched = match_windows(sources, cuts([*sources.values()], transactions), sequence(run), do)
         link = next(iter(sources.values())).link
+        if matched is None or not stands(hosts, link, matched):
+            # Where the rules do not know a card, what they found in windows depends on these.
+            return whole(run, names)
         return hosts, build(hosts, link=link, sequence=sequence(run), matched=matched)
 
     return run.once("frames", lambda: followed(run, follow))

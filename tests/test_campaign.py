@@ -30,8 +30,10 @@ from conftest import REPOSITORY, needed_program
 from idle_captures import repeat
 
 import pcitrace
-from pcitrace.campaign import Campaign, CampaignError, Limits, Options, cluster, forks, supervise
+from pcitrace.campaign import Campaign, CampaignError, Limits, Options, cluster, forks, sources, supervise
+from pcitrace.campaign.inputs import Inputs
 from pcitrace.campaign.layout import Destination
+from pcitrace.campaign.sources import Source
 from pcitrace.campaign.storage import Store
 from pcitrace.campaign.supervise import Task
 from pcitrace.cli import main
@@ -102,6 +104,66 @@ def test_what_is_done_is_not_done_again_and_what_changed_is(runs: Path, tmp_path
     assert Campaign(runs, out).one()[1]["state"] == "done"
     assert {name.partition("run_id=")[2][0] for name, at in written(out).items() if first[name] != at} == {"b"}
     assert {path.name for path in out.rglob("*") if path.is_file() and path.name.startswith(".")} == set()
+
+
+@pytest.mark.parametrize(
+    ("named", "file"),
+    [
+        ("bus-10:30.sr", "bus-10:30.sr"),
+        ("./capture", "capture"),
+        ("../card.toml", "../card.toml"),
+        ("companions/beside", "companions/beside/deep/log.npy"),
+        ("disk/bus.sr", "disk/bus.sr"),
+    ],
+)
+def test_every_file_that_a_run_names_counts(named: str, file: str, tmp_path: Path) -> None:
+    """Whatever it is called, in a folder that is named, or behind a link to a folder."""
+    folder = tmp_path / "run"
+    (tmp_path / "elsewhere").mkdir()
+    folder.mkdir()
+    (folder / "disk").symlink_to(tmp_path / "elsewhere")
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / "run.toml").write_text(f'file = "{named}"\ntitle = "beside.txt"\n[simulation]\ntruth = "truth"\n')
+    (folder / "truth").mkdir()
+
+    def key() -> str:
+        return Inputs(str(folder), tmp_path / "scratch", 1.0).key("1", Options())
+
+    (folder / file).write_bytes(b"one")
+    before, mark = key(), sources.stamp(Source(str(folder)))
+    for other in ("beside.txt", "truth/beside.txt"):
+        (folder / other).write_bytes(b"of no account")
+    assert key() == before
+    (folder / file).write_bytes(b"two")
+    assert key() != before
+    assert sources.stamp(Source(str(folder))) != mark
+
+
+def test_a_link_to_nothing_is_no_fault_of_a_run(runs: Path, tmp_path: Path) -> None:
+    (runs / "a" / "old.log").symlink_to("/nowhere")
+    (runs / "a" / "round").symlink_to("..")
+    assert [one["state"] for one in Campaign(runs, tmp_path / "out").one()] == ["done", "done"]
+    (runs / "b" / "old.log").symlink_to("/nowhere")
+    found = Campaign(runs, tmp_path / "out")
+    assert {one["state"] for one in found.run(workers=1)["runs"]} == {"done"}
+
+
+def test_a_capture_with_a_file_a_channel_is_one_run(tmp_path: Path) -> None:
+    for at in (0, 1, 10):
+        (tmp_path / f"digital_{at}.bin").write_bytes(b"%d" % at)
+    (tmp_path / "digital_01.bin").write_bytes(b"named by somebody else")
+    found = sources.expand([str(tmp_path), f"{tmp_path}/digital_1*.bin"])
+    assert [Path(one.url).name for one in found] == ["digital_0.bin", "digital_01.bin"]
+
+    def key() -> str:
+        return Inputs(found[0].url, tmp_path / "scratch", 1.0).key("1", Options())
+
+    before, mark = key(), sources.stamp(found[0])
+    (tmp_path / "digital_01.bin").write_bytes(b"of no account")
+    assert (key(), sources.stamp(found[0])) == (before, mark)
+    (tmp_path / "digital_10.bin").write_bytes(b"other samples")
+    assert key() != before
+    assert sources.stamp(found[0]) != mark
 
 
 def test_two_campaigns_at_once_do_each_run_once(base: Path, tmp_path: Path) -> None:
@@ -292,6 +354,20 @@ def test_a_run_that_needs_too_much_memory_fails_alone(runs: Path, tmp_path: Path
     campaign = Campaign(runs / "a", tmp_path / "out", limits=Limits(memory_mib=90))
     [status] = campaign.one()
     assert status["reason"] == "memory: needs more than the 90 MiB it may take (--memory-limit)"
+
+
+def test_a_campaign_of_which_no_run_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs" / "empty").mkdir(parents=True)
+    out = tmp_path / "out"
+    Campaign(tmp_path / "runs", out).one()
+    assert (
+        main(["campaign", "collect", str(out), "-o", f"{tmp_path}/all.csv", "--combined", f"{tmp_path}/means.csv"]) == 0
+    )
+    assert (tmp_path / "all.csv").read_text().startswith("run,host,card,constant,value,sigma,n,source,findings,unit,")
+    assert main(["campaign", "report", str(out), "-o", str(tmp_path / "pages")]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(out)]) == 3
+    assert capsys.readouterr().err.endswith("no run is done; `pcitrace campaign status` says why\n")
 
 
 def test_the_parts_are_one_table(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -571,6 +647,31 @@ def test_long_runs_are_left_to_the_cluster_one_by_one_and_taken_ones_come_last(m
     assert asked[:4] == [("one", True), ("elsewhere", True), ("short", True), ("two", True)]
     # what another campaign is at is asked for again when all else is begun
     assert asked[4:] == [("one", "tcp://head:8786"), ("elsewhere", True), ("two", "tcp://head:8786")]
+
+
+def test_that_no_worker_is_left_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "GONE_S", 1.0)
+    asked: list[int] = []
+
+    class Client:
+        id, status, scheduler = "c", "running", SimpleNamespace(address="tcp://head:8786")
+        ended: Callable[[Any], None]
+
+        def submit(self, function: Callable[..., Any], task: Task, destination: str, key: str, pure: bool) -> Any:
+            future = SimpleNamespace(key=key, status="finished", release=lambda: None)
+            future.result = lambda timeout: {"run": task.url, "state": "done"}
+            future.add_done_callback = lambda call: setattr(self, "ended", lambda: call(future))
+            return future
+
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            asked.append(n_workers)
+            if len(asked) == 3:
+                self.ended()
+            return {"workers": {} if len(asked) < 3 else {"tcp://there": {}}}
+
+    said: list[str] = []
+    assert len(list(cluster.gather(Client(), [Task("one", "1", None, Options(), Limits())], "out", said.append))) == 1
+    assert said == ["no worker is there, with 1 runs to go: `dask worker tcp://head:8786 --nthreads 1` starts one"]
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import functools
 import http.server
 import io
 import json
-import shutil
 import threading
 import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import fsspec
@@ -19,8 +19,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import pcitrace
-from pcitrace.campaign import Campaign, CampaignError, Limits, forks, numbers
+from pcitrace.campaign import Campaign, CampaignError, Limits, Options, forks, numbers, sources
 from pcitrace.campaign.errors import DestinationError
+from pcitrace.campaign.inputs import Inputs
 from pcitrace.campaign.layout import Destination
 from pcitrace.campaign.storage import Store
 from pcitrace.cli import main
@@ -176,15 +177,23 @@ def test_the_scratch_has_a_bound(bucket: str, tmp_path: Path) -> None:
     assert "need more than the 0.01 MiB of the scratch" in status["reason"]
 
 
-def test_from_a_web_server(run: Path, tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    shutil.copytree(run, site / "run")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+@contextmanager
+def served(handler: type[http.server.SimpleHTTPRequestHandler], folder: Path) -> Iterator[str]:
+    """A web server of a folder; its address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        url = f"http://127.0.0.1:{server.server_port}/run"
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_from_a_web_server(run: Path, tmp_path: Path) -> None:
+    with served(http.server.SimpleHTTPRequestHandler, run.parent) as place:
+        url = f"{place}/{run.name}"
         campaign = Campaign(url, tmp_path / "out")
         [first] = campaign.one()
         assert (first["state"], first["run"]) == ("done", url)
@@ -197,10 +206,42 @@ def test_from_a_web_server(run: Path, tmp_path: Path) -> None:
         for step in (Campaign(run, f"{url}/results").one, Campaign(run, f"{url}/results").run):
             with pytest.raises(DestinationError, match="a web server takes no results: name a folder or a bucket"):
                 step()
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+
+
+def test_a_web_server_that_lists_nothing(run: Path, tmp_path: Path) -> None:
+    """What run.toml names is asked for there."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def list_directory(self, path: object) -> None:
+            self.send_error(403)
+
+    with served(Handler, run.parent) as place:
+        [status] = Campaign(f"{place}/{run.name}", tmp_path / "out").one()
+    assert (status["state"], status["reason"]) == ("done", None)
+
+
+def test_a_bucket_gives_every_file_that_a_run_names(bucket: str, tmp_path: Path) -> None:
+    """In folders that are named, whatever they are called; and folders may be objects themselves."""
+    texts = {
+        "run.toml": 'file = "bus-10:30 #1.sr"\nfolder = "companions/beside"\nnic = "../card.toml"\n',
+        "bus-10:30 #1.sr": "samples",
+        "companions/beside/summary.json": "{}",
+        "of-no-account.txt": "",
+    }
+    store = Store(f"{bucket}/odd/50%?")
+    for name, text in texts.items():
+        store.write(name, text.encode())
+    fsspec.filesystem("s3").touch(f"{bucket}/odd/50%?/")
+    [source] = sources.expand([f"{bucket}/odd"])
+    inputs = Inputs(source.url, tmp_path, 1.0)
+    brought = {
+        str(path.relative_to(inputs.path)): path.read_text() for path in inputs.path.rglob("*") if path.is_file()
+    }
+    assert brought == {name: text for name, text in texts.items() if name != "of-no-account.txt"}
+    before, mark = inputs.key("1", Options()), sources.stamp(source)
+    store.write("companions/beside/summary.json", b"[]")
+    assert Inputs(source.url, tmp_path, 1.0).key("1", Options()) != before
+    assert sources.stamp(source) != mark
 
 
 def test_a_bucket_that_is_not_there(bucket: str) -> None:

@@ -10,7 +10,10 @@ import sys
 import threading
 import time
 import urllib.request
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from conftest import REPOSITORY, needed_program
 import pcitrace
 from pcitrace.analysed import AnalysedRun
 from pcitrace.cli import main
+from pcitrace.errors import CaptureFormatError
 from pcitrace.instrument.judged import check, judge
 from pcitrace.live import session
 from pcitrace.live.intake import Intake
@@ -28,6 +32,7 @@ from pcitrace.records import records
 
 VCD = REPOSITORY / "fixtures" / "traces" / "nic_g_a" / "bus.vcd.gz"
 ONE_BUS = REPOSITORY / "fixtures" / "traces" / "blue33_seq1" / "bus.vcd.gz"
+LINES = "CLK,FRAME#,IRDY#,TRDY#,DEVSEL#,STOP#"
 PROGRAM = str(Path(sys.executable).with_name("pcitrace"))
 
 
@@ -155,6 +160,34 @@ def test_what_pcicap_records_while_it_records(recording: Recording, tmp_path: Pa
         time.sleep(0.05)
     writer.close()
     recording.agrees(last(watching.communicate(timeout=120)[0]))
+
+
+def test_a_damaged_recording_is_no_end(recording: Recording, tmp_path: Path) -> None:
+    """Neither one that cannot be unpacked, nor one that gives other samples."""
+    whole = recording.session.read_bytes()
+    with zipfile.ZipFile(recording.session) as archive:
+        [member] = [one for one in archive.infolist() if one.filename.startswith("logic-1")]
+    begin = member.header_offset + zipfile.sizeFileHeader + len(member.filename)
+    for at, byte, words in ((begin, 7, "invalid block type"), (begin + member.compress_size // 2, None, "check sum")):
+        damaged = bytearray(whole)
+        damaged[at] = damaged[at] ^ 0x10 if byte is None else byte
+        (tmp_path / "bus.sr").write_bytes(damaged)
+        source, samples = session.open_source(str(tmp_path), session.Samples(()), 0.1)
+        watched = session.watcher(samples)
+        with pytest.raises(CaptureFormatError, match=rf"bus\.sr: logic-1-1 is damaged: .*{words}"):
+            list(session.watch(Intake(source, watched.stream.unit_size), watched))
+
+
+def test_a_defect_of_a_source_is_no_end() -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"\1"
+        raise ZeroDivisionError
+
+    intake = Intake(SimpleNamespace(patient=True, blocks=broken, close=lambda: None), 1)
+    intake.start()
+    assert intake.next(5).samples == b"\1"
+    with pytest.raises(ZeroDivisionError):
+        intake.next(5)
 
 
 def test_bursts_of_a_program(recording: Recording, tmp_path: Path) -> None:
@@ -393,6 +426,13 @@ def test_a_view_for_a_terminal(recording: Recording) -> None:
         (["watch", "-", "--channels", "CLK", "--rate", "1e6", "--until", "nonsense ="], 3, "nonsense"),
         (["watch", "--command", "false", "--channels", "CLK,FRAME#,IRDY#,TRDY#,DEVSEL#,STOP#", "--rate", "1e6"], 3,
          "exit status 1"),
+        (["watch", "--command", "", "--channels", "CLK", "--rate", "1e6"], 3, "name a program"),
+        (["watch", "--command", "cat 'x", "--channels", "CLK", "--rate", "1e6"], 3, "No closing quotation"),
+        (["watch", "-", "--channels", LINES, "--rate", "1e6", "--metrics", "70000"], 3, "--metrics 70000: "),
+        (["watch", "-", "--channels", LINES, "--rate", "1e6", "--until", "clocks > 3", "-o", "/nowhere/x.sr"], 3,
+         "no folder /nowhere"),
+        (["watch", "-", "--channels", LINES, "--rate", "1e6", "--json"], 3, "no samples came"),
+        (["watch", str(VCD), "--json"], 3, "open it when it is complete"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_clear_line(arguments: list[str], status: int, words: str) -> None:

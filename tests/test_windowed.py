@@ -191,6 +191,21 @@ def test_frames_that_are_numbered_in_different_ways_are_matched_together(repeate
     assert hosts.keys() == sources.keys()
 
 
+def test_what_does_not_stand_in_windows_is_not_gone_on_with(repeated: Callable[..., Path]) -> None:
+    """What the rules find of a card that they do not know depends on the windows, and what is read again on that."""
+    folder = repeated("sk9843-100us", "analyser.wires=control16")
+
+    def none_matched(windows: list[windowed.Window]) -> list[windowed.Found]:
+        def without(columns: dict[str, Any]) -> dict[str, Any]:
+            return {name: values[:0] for name, values in columns.items()}
+
+        return [
+            replace(one, columns=without(one.columns), drops=list(map(without, one.drops))) for one in here(windows)
+        ]
+
+    assert_same(windowed.frames(pcitrace.open(folder), none_matched, 1), pcitrace.open(folder).frames)
+
+
 def test_on_workers_a_report_is_the_same(repeated: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     path = str(repeated("acenic-fig3.1", "test.count=2"))
     capsys.readouterr()

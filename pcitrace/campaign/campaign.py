@@ -133,7 +133,8 @@ class Campaign:
         if todo:
             tasks = [self._task(part, source, scratch) for part, source in todo]
             with connect(scheduler, workers, say, [cluster.__name__]) as client:
-                for over, status in enumerate(cluster.gather(client, tasks, self.store.url), total - len(todo) + 1):
+                found = cluster.gather(client, tasks, self.store.url, say)
+                for over, status in enumerate(found, total - len(todo) + 1):
                     if status["state"] == "failed":
                         say(f"failed: {failure(status['run'], status['reason'])}")
                     progress(over, total)

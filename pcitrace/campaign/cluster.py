@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["gather"]
 
 GONE_S = 10.0
-"""How long a scheduler may be away."""
+"""How long a scheduler may be away, and all workers before it is said."""
 
 
 GIVEN_BACK = ("long", "taken")
@@ -31,18 +32,21 @@ def dask_setup(worker: object) -> None:
     forks.warm()
 
 
-def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[dict[str, Any]]:
+def gather(
+    client: Client, tasks: Sequence[Task], destination: str, say: Callable[[str], None] = lambda line: None
+) -> Iterator[dict[str, Any]]:
     """Have runs analysed and yield the status of each as it comes.
 
     A worker that finds a long one gives it back: all do it together then, one such run after the other. One that
-    another campaign is at is given back, too, and waited for when there is nothing else to do.
+    another campaign is at is given back, too, and waited for when there is nothing else to do. Told to `say` is that no
+    worker is left: the scheduler waits for some.
 
     Raises
     ------
     CampaignError
         The scheduler went away, a worker has another version, or the destination cannot be written.
     """
-    under_way = _UnderWay(client, destination)
+    under_way = _UnderWay(client, destination, say)
     turns = _Turns(len(tasks), client.scheduler.address)
     for task in tasks:
         under_way.submit(replace(task, together=True, patient=False))
@@ -59,8 +63,9 @@ def gather(client: Client, tasks: Sequence[Task], destination: str) -> Iterator[
 class _UnderWay:
     """Tasks that a client has, and what comes of them."""
 
-    def __init__(self, client: Client, destination: str) -> None:
-        self._client, self._destination = client, destination
+    def __init__(self, client: Client, destination: str, say: Callable[[str], None]) -> None:
+        self._client, self._destination, self._say = client, destination, say
+        self._alone_s = 0.0
         self._ended: queue.Queue[Future] = queue.Queue()
         self._tasks: dict[str, Task] = {}
 
@@ -92,6 +97,19 @@ class _UnderWay:
                 away = 0.0 if self._client.status == "running" else away + 1.0
                 if away >= GONE_S:
                     raise _gone(left) from None
+                if not away:
+                    self._look_for_workers(left)
+
+    def _look_for_workers(self, left: int) -> None:
+        """Say that no worker has been there for so long, once."""
+        with suppress(OSError):  # the scheduler goes away just now
+            there = self._client.scheduler_info(n_workers=-1)["workers"]
+            self._alone_s = 0.0 if there else self._alone_s + 1.0
+            if self._alone_s == GONE_S:
+                address = self._client.scheduler.address
+                self._say(
+                    f"no worker is there, with {left} runs to go: `dask worker {address} --nthreads 1` starts one"
+                )
 
 
 class _Turns:

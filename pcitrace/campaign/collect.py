@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pcitrace.campaign import numbers
 from pcitrace.campaign.errors import CampaignError
 
 __all__ = ["constants", "write"]
@@ -35,10 +36,9 @@ def constants(parts: Iterable[bytes]) -> pd.DataFrame:
         ``sigma_measurement``, ``sigma_frames``, and a column ``test.KEY`` a parameter of the tests, null where a run
         has it not.
     """
-    tables = [pq.read_table(io.BytesIO(part)) for part in parts]
-    if not tables:
-        return pd.DataFrame({name: pd.Series([], dtype="object") for name in FIRST})
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables(
+        [numbers.table("", {}, None, {}, {}), *(pq.read_table(io.BytesIO(part)) for part in parts)]
+    )
     rest = [name for name in table.column_names if name not in (*FIRST, "test")]
     found = table.select([*FIRST, *rest]).to_pandas(types_mapper=pd.ArrowDtype)
     said = table["test"].to_pylist()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from pcitrace.campaign.errors import CampaignError, reaching
 from pcitrace.campaign.storage import Store
@@ -16,7 +16,8 @@ __all__ = ["Source", "expand", "stamp"]
 CAPTURES = (".sr", ".vcd", ".vcd.gz", ".fst", ".ghw", ".csv", ".dsl", ".bin")
 """Ends of names by which captures are found in a folder; a file that is named itself may be called anything."""
 
-LISTED = ("name", "size", "ETag", "etag", "LastModified", "updated")
+SALEAE = re.compile(r"digital_(0|[1-9]\d*)\.bin")
+"""Names of the files of one capture, which has one a channel; ref: Saleae, "Binary Export Format"."""
 
 
 @dataclass(frozen=True, order=True)
@@ -66,7 +67,7 @@ def expand(patterns: Iterable[str], leave_out: str = "") -> list[Source]:
         if not here:
             raise CampaignError(f"{pattern}: no run folder and no capture; is the path right?")
         found |= here
-    return [Source(url) for url in sorted(found)]
+    return [Source(url) for url in sorted(_one_a_capture(found))]
 
 
 def _matches(pattern: str) -> list[str]:
@@ -81,11 +82,11 @@ def _matches(pattern: str) -> list[str]:
 
 def _runs(store: Store, depth: int = 2) -> list[str]:
     """Return the runs that a place holds: itself, or those below it, as of a sweep; none where results stand."""
-    told = store.info("run.toml") or store.info("")
-    if told is None:
-        return []
-    if store.info("run.toml") or told["type"] != "directory":
+    if store.info("run.toml"):
         return [store.url]
+    told = store.info("")
+    if told is None or told["type"] != "directory":
+        return [] if told is None else [store.url]
     if store.info("campaigns") and (store.info("markers") or store.info("leases")):
         return []  # results of a campaign
     with reaching(store.url):
@@ -111,16 +112,24 @@ def stamp(source: Source) -> str | None:
     read again; what has another is, and its digests decide.
     """
     store = Store(source.url)
-    listed: list[object] = []
-    if store.local:
-        root = Path(store.root)
-        for file in [root] if root.is_file() else sorted(root.rglob("*")):
-            told = file.stat()
-            listed.append((str(file), told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino))
-    else:
-        with reaching(source.url):
-            found = store.fs.find(store.root, detail=True) or {}
-        listed = [[str(one.get(key)) for key in LISTED] for _, one in sorted(found.items())]
-        if not any(one.get("ETag") or one.get("etag") for one in found.values()):
-            return None
-    return hashlib.sha256(json.dumps(listed).encode()).hexdigest() if listed or store.local else None
+    listed = store.files()
+    if SALEAE.fullmatch(_last(source.url)):
+        around = Store(source.url.rpartition("/")[0]).files()
+        listed = {name: told for name, told in around.items() if SALEAE.fullmatch(name)}
+    if not store.local and not any("etag" in key.lower() for told in listed.values() for key in told):
+        return None
+    return hashlib.sha256(json.dumps(sorted(listed.items())).encode()).hexdigest()
+
+
+def _one_a_capture(urls: Iterable[str]) -> set[str]:
+    """Return places without the further files of captures that have a file a channel."""
+    found: set[str] = set()
+    first: dict[str, tuple[int, str]] = {}
+    for url in urls:
+        channel = SALEAE.fullmatch(_last(url))
+        if channel is None:
+            found.add(url)
+        else:
+            folder, one = url.rpartition("/")[0], (int(channel[1]), url)
+            first[folder] = min(first.get(folder, one), one)
+    return found | {url for _, url in first.values()}

@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pcitrace.campaign.errors import DestinationError, needs, reaching, writing
+from pcitrace.campaign.errors import CampaignError, DestinationError, needs, reaching, writing
 
 __all__ = ["Store"]
+
+TELLING = ("size", "ETag", "etag", "LastModified", "updated")
+"""What storages tell of an object that changes when it does."""
 
 
 @contextmanager
@@ -36,6 +39,28 @@ def _is_there(error: OSError) -> bool:
     """Whether a store refused a put on condition: S3 says PreconditionFailed, or a conflict while another puts it."""
     response = getattr(error.__cause__, "response", None) or {}
     return response.get("Error", {}).get("Code") in ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+
+
+def _below(root: str) -> Iterator[str]:
+    """Yield the names of files below a local folder, also behind links, from the root on; "" if it is a file."""
+    if not os.path.isdir(root):  # noqa: PTH112
+        yield ""
+    seen = set()
+    for folder, folders, files in os.walk(root, followlinks=True):
+        place = os.path.realpath(folder)
+        if place in seen:
+            folders.clear()
+            continue
+        seen.add(place)
+        yield from (f"{folder}/{name}"[len(root) + 1 :] for name in files)
+
+
+def _stat(path: str) -> dict[str, int]:
+    try:
+        told = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return {}
+    return {"size": told.st_size, "mtime": told.st_mtime_ns, "ctime": told.st_ctime_ns, "number": told.st_ino}
 
 
 class Store:
@@ -80,6 +105,23 @@ class Store:
         if isinstance(found, bytes):
             found = {names[0]: found}
         return {name[len(self.root) + 1 :]: content for name, content in found.items()}
+
+    def files(self) -> dict[str, dict[str, Any]]:
+        """Return the files below, by their names from the root on, each with what changes when it does.
+
+        Of one that is a link to nothing nothing is told. A web server may list nothing.
+        """
+        if self.local:
+            return {name: _stat(f"{self.root}/{name}" if name else self.root) for name in _below(self.root)}
+        try:
+            with reaching(self.url):
+                found = self.fs.find(self.root, detail=True) or {}
+        except CampaignError as error:
+            if self.is_web or isinstance(error.__cause__, FileNotFoundError):
+                return {}
+            raise
+        names = {path[len(self.root) + 1 :]: told for path, told in found.items()}
+        return {name: {key: str(told[key]) for key in TELLING if key in told} for name, told in names.items()}
 
     @property
     def is_web(self) -> bool:

@@ -75,6 +75,8 @@ def _numbers(runs: list[str]) -> pd.DataFrame:
                     raise CampaignError(status["reason"])
             tables.append(campaign.constants)
     joined: pd.DataFrame = pd.concat(tables, ignore_index=True)
+    if joined.empty:
+        raise CampaignError(f"{' '.join(runs)}: no run is done; `pcitrace campaign status` says why")
     return joined
 
 

@@ -23,7 +23,7 @@ from pcitrace.schema import DROP_LOG, FRAMES
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.content import FCS, HEADER
 
-__all__ = ["Frames", "HostTraffic", "Link", "Matched", "SequenceField", "build", "match_hosts"]
+__all__ = ["Frames", "HostTraffic", "Link", "Matched", "SequenceField", "build", "match_hosts", "stands"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,6 +143,14 @@ def build(
         found,
         link=link,
     )
+
+
+def stands(hosts: Mapping[str, HostTraffic], link: Link | None, matched: Matched) -> bool:
+    """Return whether what the rules found of hosts is what :func:`build` goes on with: the link is as described, and
+    the DMA need not be read again.
+    """
+    ends, columns, _ = matched
+    return not (link is not None and _disproved(hosts, link)) and doubted(ends, columns, link) is not None
 
 
 def _disproved(hosts: Mapping[str, HostTraffic], link: Link) -> tuple[str, ...]:

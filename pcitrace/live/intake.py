@@ -9,8 +9,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from pcitrace.errors import PciTraceError
-
 __all__ = ["Block", "Intake", "Source"]
 
 GATHER, GATHER_S = 4 << 20, 0.02
@@ -137,7 +135,7 @@ class Intake:
                 if self._over:
                     return
                 self._put(some)
-        except (PciTraceError, OSError) as error:
+        except Exception as error:  # an end that is none must not pass for one
             self._error = error
         finally:
             with self._changed:

@@ -39,8 +39,9 @@ class Metrics:
         registry.register(self)
         try:
             self._server, self._thread = start_http_server(port, LOOPBACK, registry)
-        except OSError as error:
-            raise PciTraceError(f"--metrics {port}: {error.strerror}; choose another port, or 0 for any") from error
+        except (OSError, OverflowError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise PciTraceError(f"--metrics {port}: {said}; choose another port, or 0 for any") from error
 
     @property
     def port(self) -> int:

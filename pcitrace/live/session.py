@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pcitrace.errors import DecodeError
+from pcitrace.errors import CaptureFormatError, DecodeError
 from pcitrace.live.frames import Bench
 from pcitrace.live.intake import Intake, Source
 from pcitrace.live.recent import Recent
@@ -24,6 +24,10 @@ __all__ = ["Samples", "open_source", "watch"]
 TURN_S = 0.05
 WINDOW_US = 10_000.0
 """Windows of the clock accounting, of which the last seconds are made."""
+
+
+WHOLE = (".gz", ".fst", ".ghw", ".csv", ".dsl")
+"""Ends of names of captures that can be read when they are complete."""
 
 
 @dataclass
@@ -73,6 +77,12 @@ def open_source(place: str, samples: Samples, idle_s: float | None) -> tuple[Sou
         changes = GrowingVcd(path, idle_s, samples.rate_hz, samples.wiring)
         # Its wiring is in the names by now.
         return changes, Samples(changes.channels, changes.rate_hz, None, changes.unit_size, None, samples.bus)
+    if path.is_file() and path.name.endswith(WHOLE):
+        raise CaptureFormatError(
+            f"{path}: cannot be followed while it grows (raw samples, a VCD and pcicap's .sr can): open it when it is "
+            "complete",
+            path,
+        )
     if not samples.channels:
         raise DecodeError(f"{place}: raw samples need --channels A,B,.. and --rate HZ or --clock-mhz MHZ")
     return (GrowingFile(path, idle_s) if path.is_file() else Pipe(place)), samples
@@ -131,6 +141,13 @@ def watch(
         Two hosts, whose frames are followed.
     stop : callable, optional
         Asked whether to end.
+
+    Raises
+    ------
+    DecodeError
+        No samples came, or they cannot be decoded.
+    PciTraceError, OSError
+        The source broke.
     """
     intake.start()
     told = time.monotonic()
@@ -146,6 +163,8 @@ def watch(
         pass
     finally:
         intake.close()
+    if not watched.recent.time_us:
+        raise DecodeError("no samples came")
     found = watched.finish()
     if trigger is not None:
         trigger.see(found)

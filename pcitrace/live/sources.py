@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from pcitrace.errors import CaptureFormatError
+from pcitrace.errors import CaptureFormatError, PciTraceError
 
 __all__ = ["Command", "GrowingFile", "GrowingSession", "Pipe", "SessionHead"]
 
@@ -158,11 +158,18 @@ class Member(NamedTuple):
     name: str
     packed: bytes
     size: int
+    check: int
     deflated: bool
 
     def content(self) -> bytes:
-        """Return what it holds."""
-        return zlib.decompress(self.packed, -15) if self.deflated else self.packed
+        """Return what it holds; ValueError if that is damaged."""
+        try:
+            found = zlib.decompress(self.packed, -15) if self.deflated else self.packed
+        except zlib.error as error:
+            raise ValueError(f"{self.name} is damaged: {error}") from error
+        if (len(found), zlib.crc32(found)) != (self.size, self.check):
+            raise ValueError(f"{self.name} is damaged: its check sum is another one")
+        return found
 
 
 class GrowingSession(Follower):
@@ -178,7 +185,7 @@ class GrowingSession(Follower):
         with self._open() as file:
             for member in self._members(file):
                 if member.name == "metadata":
-                    return SessionHead(member.content().decode(errors="replace"), self._path)
+                    return SessionHead(self._content(member).decode(errors="replace"), self._path)
         raise CaptureFormatError(f"{self._path}: a sigrok session without metadata", self._path)
 
     def blocks(self) -> Iterator[bytes | int | None]:
@@ -186,14 +193,20 @@ class GrowingSession(Follower):
         with self._open() as file:
             for member in self._members(file):
                 if member.name.startswith("logic-1"):
-                    yield member.size if self._late(file) else member.content()
+                    yield member.size if self._late(file) else self._content(member)
+
+    def _content(self, member: Member) -> bytes:
+        try:
+            return member.content()
+        except ValueError as error:
+            raise CaptureFormatError(f"{self._path}: {error}", self._path) from error
 
     def _members(self, file: IO[bytes]) -> Iterator[Member]:
         while (head := self._read(file, 4)) is not None and head == b"PK\3\4":
             rest = self._read(file, self.LOCAL.size - 4)
             if rest is None:
                 return
-            _, _, flags, method, _, _, _, packed, size, name_bytes, extra = self.LOCAL.unpack(head + rest)
+            _, _, flags, method, _, _, check, packed, size, name_bytes, extra = self.LOCAL.unpack(head + rest)
             if flags & 8 or packed == 0xFFFFFFFF:
                 raise CaptureFormatError(
                     f"{self._path}: its members do not say their sizes: not recorded by pcicap; open it when it is "
@@ -204,7 +217,7 @@ class GrowingSession(Follower):
             content = self._read(file, packed) if packed else b""
             if name is None or content is None:
                 return
-            yield Member(name[:name_bytes].decode(errors="replace"), content, size, method == 8)
+            yield Member(name[:name_bytes].decode(errors="replace"), content, size, check, method == 8)
 
 
 class Command:
@@ -216,12 +229,22 @@ class Command:
         As for a shell, but none is started.
     repeat : bool
         Start it again when it ends: bursts, each with a trigger of its own, and a break of unknown length between.
+
+    Raises
+    ------
+    PciTraceError
+        It names no program.
     """
 
     patient = False
 
     def __init__(self, command: str, repeat: bool) -> None:
-        self._command, self._repeat = shlex.split(command), repeat
+        try:
+            self._command, self._repeat = shlex.split(command), repeat
+        except ValueError as error:
+            raise PciTraceError(f"--command {command!r}: {error}") from error
+        if not self._command:
+            raise PciTraceError("--command: name a program that writes raw samples")
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = threading.Event()
 

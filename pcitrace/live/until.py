@@ -36,6 +36,8 @@ class Trigger:
     ------
     ConditionError
         It is no condition on either.
+    PciTraceError
+        Nothing can be written there.
     """
 
     text: str
@@ -54,6 +56,8 @@ class Trigger:
                 raise error from None
         if self.path is not None and self.path.suffix != ".sr":
             raise PciTraceError(f"{self.path}: what is kept is written as a sigrok session: end the name in .sr")
+        if self.path is not None and not self.path.absolute().parent.is_dir():
+            raise PciTraceError(f"{self.path}: there is no folder {self.path.absolute().parent}")
 
     def see(self, found: Found) -> bool:
         """Look at rows; return whether the condition was fulfilled now, for the first time."""
