@@ -264,6 +264,8 @@ def judge(
         untold = ~_measured(columns, ends) & ~np.isnan(match) & ~(whole[SEND] | whole[RECEIVE])
         columns["length_bytes"] = np.where(untold, -1, columns["length_bytes"])
         columns["length_exact"] = columns["length_exact"] & ~untold
+        loose = ~np.isnan(match) & ~(whole[SEND] & whole[RECEIVE])
+        _as_on_the_wire(columns, ends, loose & _measured(columns, ends))
         # How much of a short frame is data only its send tells.
         short = (columns["length_bytes"] >= 0) & (columns["length_bytes"] <= LEAST_USER_BYTES)
         cut = ~np.isnan(columns["margin_send"]) & ~whole[SEND]
@@ -286,6 +288,17 @@ def _without_what_begins_inside(ends: Mapping[str, Ends], columns: dict[str, Any
         for side, inside in ((SEND, begins_inside(sent, received)), (RECEIVE, begins_inside(received, sent))):
             columns[EDGES[side][0]][rows[inside]] = np.nan
             columns[COLUMNS[side][2]][rows[inside]] = 0.0
+
+
+def _as_on_the_wire(columns: dict[str, Any], ends: Mapping[str, Ends], loose: Booleans) -> None:
+    """Give the lengths of some frames as the times of their wires tell them: where they lie in memory is not sure."""
+    for name in _wired(ends):
+        wire = ends[name].wire
+        rows = np.flatnonzero(loose & (columns["sender"] == name))
+        if wire is not None and wire.head is None:
+            at = columns["wire_row"][rows]
+            columns["length_bytes"][rows] = np.maximum(wire.length[at] - HEADER, 0)
+            columns["length_exact"][rows] = wire.least[at] == wire.most[at]
 
 
 def _measured(columns: dict[str, Any], ends: Mapping[str, Ends]) -> Booleans:
