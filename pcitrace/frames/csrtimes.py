@@ -61,7 +61,8 @@ MOSTLY = 0.5
 
 OPEN, WHOLE = 2.0, 0.97
 """Where the rules know the accesses of so many sends, a reading of smaller margin does not contradict which access
-rings. When its doorbell begins it does: what the driver did just before may belong to it or not."""
+rings; nor when its doorbell begins, where :func:`_as_the_other` looks at that. Where registers are seen it does: what
+the driver wrote just before may belong to it or not."""
 
 CHECKED = 2000
 """Accesses that are read: in a longer capture the first of them say whether the rules hold."""
@@ -116,22 +117,25 @@ def add(ends: Mapping[str, Ends], columns: dict[str, Any]) -> dict[str, Labels]:
 def _as_the_other(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     """Make null when doorbells began that have more accesses than those of the other host, if that sends too.
 
-    Without addresses, what an interrupt handler did just before it answered looks like a part of each doorbell. The
-    driver of the host that asks rings alone. Where that is the one with more, they are no handler's: any may ring.
+    Where no register is known to be the doorbell, what a handler did just before it answered looks like a part of it.
+    The driver of the host that asks rings alone. Where that is the one with more, they are no handler's: any may ring.
     """
     first, last = (columns[name] for name in TIMES)
-    rows, before = dict[str, Integers](), dict[str, Integers]()
+    rows, before, asked_us = dict[str, Integers](), dict[str, Integers](), dict[str, float]()
     for name, end in ends.items():
         rows[name] = np.flatnonzero((columns["sender"] == name) & ~np.isnan(first) & ~np.isnan(last))
         at, until = (np.searchsorted(end.host.traffic.csr.first_attempt_us, one[rows[name]]) for one in (first, last))
         before[name] = until - at
+        asked_us[name] = np.nanmin(np.where(columns["sender"] == name, last, np.nan), initial=np.inf)
     for name, other in ((one, two) for one in ends for two in ends if one != two):
-        if (columns["sender"] == other).any() and not (ends[name].host.traffic.csr.address >= 0).any():
+        if (columns["sender"] == other).any() and not ends[name].host.traffic.csr.doorbell.any():
             usual = np.median(before[other]) if len(before[other]) else 0.0
             more = rows[name][before[name] > usual]
-            asks = last[rows[name]].min(initial=np.inf) < last[rows[other]].min(initial=np.inf)
+            asks = asked_us[name] < asked_us[other]
             first[more] = np.nan
-            last[more] = np.where(asks & (len(before[other]) > 0), np.nan, last[more])
+            if asks and len(more) and len(before[other]):
+                begun = (columns["sender"] == name) & np.isnan(first)
+                last[begun] = np.nan
             first[(columns["sender"] == name) & np.isnan(last)] = np.nan
 
 
@@ -202,7 +206,7 @@ def _weighed(
     for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, rang))):
         mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared[:, at])[:seen]
         other = (mine >= 0) & ((mine != found) | other_bell)
-        if at == 1:
+        if at == 1 or not registers:
             other &= margin >= OPEN
         told = once & _apart(read, csr) if at == 0 else once
         kept, taken = _decided(mine, found, other, np.where(learned, margin, 0.0), tells, told[:seen])

@@ -41,10 +41,8 @@ ROUNDS, SETTLED = 6, 3
 LONGEST, MOST = 16, 8
 """Accesses of a doorbell, and sends that one rings for unless its value says more."""
 
-CHAIN_US, AT_ONCE_US, VALLEY, KIND = 1.0, 0.1, 2.0, 0.1
-"""The driver goes on with a doorbell within this time; or sooner, where pauses shorter than that fall into two kinds,
-the longer of which are longer by so much. Those of a few clocks are of one kind; one of which there is a smaller share
-than the last number is none. Judgements."""
+CHAIN_US = 1.0
+"""The driver goes on with a doorbell within this time."""
 
 AMONG, PRIOR = 0.03, 200.0
 """Share of the doorbells that begin, or end, among accesses that follow each other at once; what this guess weighs."""
@@ -198,7 +196,6 @@ class _Reader:
         ready_us = np.maximum(csr.ready_us[rows][1:], self.end_us[:-1])
         self.pause_us = np.append(np.inf, np.maximum(np.minimum(self.time_us[1:], ready_us) - self.end_us[:-1], 0.02))
         self.since_us, self.near = self._since()
-        self.chain_us = chain_us(self.pause_us)
         kinds = Kinds.of(csr, len(sends))
         self.kind, self.kinds = kinds.number[rows], kinds.count
         self.named = bool((csr.address >= 0).any())
@@ -337,7 +334,7 @@ class _Reader:
             other = np.where(self.bell, other + IDLE_BELL, other)
         cost = np.where(self.possible, cost, NEVER)
         lone, begins, joins = self._times(found, learner)
-        joins = np.where(self.pause_us <= self.chain_us, joins, NEVER)
+        joins = np.where(self.pause_us <= CHAIN_US, joins, NEVER)
         joins[1:][self.named & (self.kind[1:] == self.kind[:-1])] = NEVER
         edge, ends = self._edges(found)
         begins = begins + edge
@@ -385,7 +382,7 @@ class _Reader:
 
     def _edges(self, found: Released | None) -> tuple[Floats, Floats]:
         """Return what it costs that a doorbell begins with each access, and that it ends with each."""
-        chained = self.pause_us <= self.chain_us
+        chained = self.pause_us <= CHAIN_US
         out = []
         for there, edge in ((chained, "first"), (np.append(chained[1:], False), "last")):
             among, count = 0.0, 0
@@ -437,20 +434,6 @@ class _Reader:
         if self.key.any():
             keys = (0.1, 8.0)
         return Table(times(lags, broad(0.05, 1e3), learner) + self.log_rate, -np.log(shape).astype(np.float32), keys)
-
-
-def chain_us(pause_us: Floats) -> float:
-    """Return within what pause an access goes on with what the driver did before.
-
-    A driver that fills its queue rings again within less than a microsecond, yet not as soon as it goes on.
-    """
-    short = np.maximum(np.sort(pause_us[pause_us <= CHAIN_US]), AT_ONCE_US)
-    apart, rare = short[1:] / short[:-1], int(np.ceil(KIND * len(short)))
-    apart = apart[max(rare - 1, 0) : len(short) - max(rare, 1)]
-    if not len(apart) or apart.max() < VALLEY:
-        return CHAIN_US
-    at = max(rare - 1, 0) + int(np.argmax(apart))
-    return float(np.sqrt(short[at] * short[at + 1]))
 
 
 def _shifted(found: Released, by: int) -> Released:
