@@ -105,15 +105,9 @@ def frames(
     FrameMatchError
         The run has more than two buses, or none.
     """
-
-    def follow(names: Sequence[str]) -> tuple[dict[str, HostTraffic], Frames]:
-        nics, others = nic_grants or {}, host_grants or {}
-        hosts = {name: _host(run, name, profile, nics.get(name), others.get(name, ())) for name in names}
-        return hosts, _matched(run, hosts)
-
     if profile is None and not nic_grants and not host_grants:
         return run.once("frames", lambda: followed(run, partial(whole, run)))
-    return followed(run, follow)
+    return followed(run, lambda names: whole(run, names, profile, nic_grants, host_grants))
 
 
 def learned(run: Run) -> Learned:
@@ -171,9 +165,16 @@ def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTra
     return off_axis(with_logs(found, run.folder, found.link), run, placed)
 
 
-def whole(run: Run, names: Sequence[str]) -> tuple[dict[str, HostTraffic], Frames]:
+def whole(
+    run: Run,
+    names: Sequence[str],
+    profile: Profile | str | Mapping[str, Profile] | None = None,
+    nic_grants: Mapping[str, str | None] | None = None,
+    host_grants: Mapping[str, Collection[str]] | None = None,
+) -> tuple[dict[str, HostTraffic], Frames]:
     """Follow the frames between hosts, all of the run at once; :func:`followed` takes it."""
-    hosts = {name: _host(run, name, None) for name in names}
+    nics, others = nic_grants or {}, host_grants or {}
+    hosts = {name: _host(run, name, profile, nics.get(name), others.get(name, ())) for name in names}
     return hosts, _matched(run, hosts)
 
 

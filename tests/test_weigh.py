@@ -332,6 +332,9 @@ def test_first_bytes_are_found_inside_others_beyond_the_first_data_phase() -> No
     first = Heads(np.tile(whole, (len(rows), 1)), np.full(len(rows), HEAD))
     assert begins_inside(some, first).tolist() == [False, True, False, False, False, False]
     assert not begins_inside(first, some).any()
+    # What was read again after eight bytes begins as it is.
+    again = Heads(np.concatenate([whole[:8], whole[: HEAD - 8]])[None], np.array([HEAD]))
+    assert not begins_inside(first.take(np.array([0])), again).any()
     zeros = Heads(np.zeros((1, HEAD), np.uint8), np.array([HEAD]))
     assert not begins_inside(zeros, zeros).any()
 

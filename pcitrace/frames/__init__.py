@@ -12,7 +12,7 @@ import pandas as pd
 from pcitrace.columns import Booleans, floats, pick, table
 from pcitrace.errors import ConditionError, FrameMatchError
 from pcitrace.facts import LEAST_FRAME_BYTES
-from pcitrace.frames import csrtimes
+from pcitrace.frames import csrtimes, unsure
 from pcitrace.frames.again import Readings, read_again
 from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.frames.margins import FEW, doubted, judge
@@ -120,6 +120,9 @@ def build(
         hosts, readings = read_again(hosts, link, sequence)
         ends, columns, drops = match_hosts(hosts, link, sequence)
     judge(ends, columns, readings, by_rule, contests or {})
+    unsure.beginnings(ends, columns)
+    if readings:
+        unsure.lengths(ends, columns)
     untold: tuple[str, ...] = ()
     columns = _only(~_never_sent(ends, columns), columns, drops)
     if readings:

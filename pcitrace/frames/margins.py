@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.frames.identity import LEAST_USER_BYTES
 from pcitrace.frames.unseen import shown_by
 from pcitrace.lattice import Reading
-from pcitrace.traffic.content import HEADER, Keys, begins_inside, keys, own_keys
+from pcitrace.traffic.content import HEADER, Keys, keys, own_keys
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Words
@@ -27,7 +26,7 @@ from pcitrace.traffic.weigh import Found, Problem, alike, contested
 if TYPE_CHECKING:
     from pcitrace.frames.matching import Ends, HostTraffic, Link
 
-__all__ = ["SURE", "burst_margins", "doubted", "in_turn", "judge", "moves_data", "problem"]
+__all__ = ["SURE", "burst_margins", "doubted", "in_turn", "judge", "moves_data", "problem", "wired"]
 
 SURE, AGREED = 12.0, 6.0
 """Nats by which any other reading must be dearer, else an edge is null; and where the rules, which know nothing of
@@ -142,10 +141,10 @@ def problem(name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: 
 def _target(ends: Mapping[str, Ends], columns: dict[str, Any], side: int) -> Integers:
     """Return what each frame is elsewhere: on its wire, or, where that was not captured, in the other memory."""
     elsewhere = columns["receive_row" if side == SEND else "send_row"]
-    return np.asarray(np.where(np.isin(columns["sender"], _wired(ends)), columns["wire_row"], elsewhere))
+    return np.asarray(np.where(np.isin(columns["sender"], wired(ends)), columns["wire_row"], elsewhere))
 
 
-def _wired(ends: Mapping[str, Ends]) -> list[str]:
+def wired(ends: Mapping[str, Ends]) -> list[str]:
     """Return the hosts whose wires were captured."""
     return [name for name, end in ends.items() if end.wire is not None]
 
@@ -231,15 +230,15 @@ def judge(
             margins[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, reading), side)
             others = replace(reading, margins=reading.rivals)
             rivals[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, others), side)
-            burst, dma = columns[COLUMNS[side][1]][rows], ends[name].host.traffic.dma
-            place[side][rows] = _places(burst, target, pieces, dma, reading, side)
+            burst, of_piece = columns[COLUMNS[side][1]][rows], ends[name].host.traffic.dma.burst[pieces.rows]
+            place[side][rows] = _places(burst, target, of_piece, reading, side)
         for name, nats in contests.items():
             rows = _rows(columns, name, side)
             burst = columns[COLUMNS[side][1]][rows]
             dearer = np.where((burst >= 0)[:, None], nats[burst], np.inf)
             margins[side][rows] = np.where(dearer < AGREED, dearer, np.nan)
     # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
-    unseen = ~np.isin(columns["sender"], _wired(ends))
+    unseen = ~np.isin(columns["sender"], wired(ends))
     least = {side: np.full((count, 2), SURE) for side in EDGES}
     held = _as_held_against(margins, unseen)
     for one in place.values():
@@ -257,59 +256,6 @@ def judge(
             columns[column] = np.where(margins[side][:, edge] < least[side][:, edge], np.nan, columns[column])
         columns[COLUMNS[side][2]] = np.fmin(*margins[side].T)
     columns["margin_match"], columns["margin_place"] = match, place[SEND]
-    _without_what_begins_inside(ends, columns)
-    if readings:
-        # Where the wire does not, only a whole segment tells how long a frame is.
-        whole = [~np.isnan(columns[first]) & ~np.isnan(columns[last]) for first, last in EDGES.values()]
-        untold = ~_measured(columns, ends) & ~np.isnan(match) & ~(whole[SEND] | whole[RECEIVE])
-        columns["length_bytes"] = np.where(untold, -1, columns["length_bytes"])
-        columns["length_exact"] = columns["length_exact"] & ~untold
-        loose = ~np.isnan(match) & ~(whole[SEND] & whole[RECEIVE])
-        _as_on_the_wire(columns, ends, loose & _measured(columns, ends))
-        # How much of a short frame is data only its send tells.
-        short = (columns["length_bytes"] >= 0) & (columns["length_bytes"] <= LEAST_USER_BYTES)
-        cut = ~np.isnan(columns["margin_send"]) & ~whole[SEND]
-        columns["length_exact"] = columns["length_exact"] & ~(short & cut)
-        unsure = short & ~columns["length_exact"] & ~(columns["margin_send"] >= SURE)
-        columns["length_bytes"] = np.where(unsure, LEAST_USER_BYTES, columns["length_bytes"])
-
-
-def _without_what_begins_inside(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
-    """Make null where frames begin whose first data were found later in the other memory: they began before."""
-    for name, end in ends.items():
-        other = next((one for one in ends if one != name), None)
-        received = ends[other].receive_head if other is not None else None
-        if end.send_head is None or received is None:
-            continue
-        both = (columns["sender"] == name) & (columns["send_row"] >= 0) & (columns["receive_row"] >= 0)
-        rows = np.flatnonzero(both)
-        sent = end.send_head.take(columns["send_row"][rows])
-        received = received.take(columns["receive_row"][rows])
-        for side, inside in ((SEND, begins_inside(sent, received)), (RECEIVE, begins_inside(received, sent))):
-            columns[EDGES[side][0]][rows[inside]] = np.nan
-            columns[COLUMNS[side][2]][rows[inside]] = 0.0
-
-
-def _as_on_the_wire(columns: dict[str, Any], ends: Mapping[str, Ends], loose: Booleans) -> None:
-    """Give the lengths of some frames as the times of their wires tell them: where they lie in memory is not sure."""
-    for name in _wired(ends):
-        wire = ends[name].wire
-        rows = np.flatnonzero(loose & (columns["sender"] == name))
-        if wire is not None and wire.head is None:
-            at = columns["wire_row"][rows]
-            columns["length_bytes"][rows] = np.maximum(wire.length[at] - HEADER, 0)
-            columns["length_exact"][rows] = wire.least[at] == wire.most[at]
-
-
-def _measured(columns: dict[str, Any], ends: Mapping[str, Ends]) -> Booleans:
-    """Return of which frames the wire tells the length: it does not where its rate is not known, or not believed."""
-    out = np.zeros(len(columns["sender"]), dtype=bool)
-    for name in _wired(ends):
-        wire = ends[name].wire
-        rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0))
-        if wire is not None:
-            out[rows] = wire.length[columns["wire_row"][rows]] >= 0
-    return out
 
 
 def _as_held_against(margins: dict[int, Floats], unseen: Booleans) -> Floats:
@@ -365,19 +311,20 @@ def burst_margins(dma: Dma, pieces: Pieces, reading: Reading) -> Floats:
     return np.where(np.isfinite(out), out, np.nan)
 
 
-def _places(burst: Integers, target: Integers, pieces: Pieces, dma: Dma, reading: Reading, side: int) -> Floats:
+def _places(burst: Integers, target: Integers, of_piece: Integers, reading: Reading, side: int) -> Floats:
     """Return how sure it is that any pieces of some frames are this frame's: as sure as the surest of them.
 
     Parameters
     ----------
     burst, target : array of int
         Of each frame; -1 for none.
+    of_piece : array of int
+        The burst of each piece that was read.
     """
-    piece_burst = dma.burst[pieces.rows]
-    target_of, surest = np.full((2, int(dma.burst.max()) + 1), -1.0)
+    target_of, surest = np.full((2, int(of_piece.max(initial=burst.max(initial=0))) + 1), -1.0)
     target_of[burst[burst >= 0]] = target[burst >= 0]
-    same = (reading.track == side) & (reading.target >= 0) & (reading.target == target_of[piece_burst])
-    np.maximum.at(surest, piece_burst[same], reading.margins[same, 3])
+    same = (reading.track == side) & (reading.target >= 0) & (reading.target == target_of[of_piece])
+    np.maximum.at(surest, of_piece[same], reading.margins[same, 3])
     return np.where(burst >= 0, surest[burst], np.nan)
 
 

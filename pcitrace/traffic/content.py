@@ -88,7 +88,8 @@ def own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
 
 
 ENOUGH = 24
-"""Bytes that are not equal by chance: a header and ten more."""
+"""Bytes that are not equal by chance: an Ethernet header and ten more. A judgement: it need only be far more than
+one data phase."""
 
 
 def begins_inside(one: Heads, other: Heads) -> Booleans:
