@@ -346,3 +346,28 @@ def test_a_length_is_not_exact_because_of_memory_that_is_not_sure(family: str, s
     lengths = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16").fields["length"]
     assert lengths["wrong"] == 0
     assert lengths["right"] >= 20
+
+
+def test_what_pads_a_short_frame_only_memory_tells_from_data(tmp_path: Path) -> None:
+    """Three frames of fewer bytes were said to have 46, exactly: the wire has no fewer."""
+    bench = Bench("tiny", 1113, frames=24)
+    write(bench, tmp_path)
+    lengths = score(bench, analysis.frames(pcitrace.open(tmp_path), profile="generic").table, "vcd").fields["length"]
+    assert lengths["wrong"] == 0
+    assert lengths["right"] >= 20
+
+
+def test_a_frame_is_as_surely_there_as_the_surest_of_its_pieces() -> None:
+    reading = Reading(
+        cost=0.0,
+        track=np.array([SEND, SEND, RECEIVE, SEND, SEND]),
+        target=np.array([4, 4, 4, 5, -1]),
+        begins=np.ones(5, dtype=bool),
+        ends=np.ones(5, dtype=bool),
+        margins=np.array([[0.0, 0.0, 0.0, sure] for sure in (3.0, 7.0, 20.0, 30.0, 40.0)]),
+        rivals=np.zeros((5, 4)),
+    )
+    of_piece = np.array([0, 0, 0, 1, 2])
+    # The second frame is another one than its piece, the last has no burst.
+    found = margins._places(np.array([0, 1, 2, -1]), np.array([4, 6, -1, 4]), of_piece, reading, SEND)
+    np.testing.assert_array_equal(found, [7.0, -1.0, -1.0, np.nan])

@@ -61,8 +61,7 @@ MOSTLY = 0.5
 
 OPEN, WHOLE = 2.0, 0.97
 """Where the rules know the accesses of so many sends, a reading of smaller margin does not contradict which access
-rings; nor when its doorbell begins, where :func:`_as_the_other` looks at that. Where registers are seen it does: what
-the driver wrote just before may belong to it or not."""
+rings, nor when its doorbell begins."""
 
 CHECKED = 2000
 """Accesses that are read: in a longer capture the first of them say whether the rules hold."""
@@ -111,6 +110,8 @@ def add(ends: Mapping[str, Ends], columns: dict[str, Any]) -> dict[str, Labels]:
         columns[name] = np.full(len(columns["sender"]), np.nan)
     labels = {name: _of_host(name, end, columns) for name, end in ends.items()}
     _as_the_other(ends, columns)
+    # What does not ring for sure has no beginning.
+    columns[TIMES[0]][np.isnan(columns[TIMES[1]])] = np.nan
     return labels
 
 
@@ -133,10 +134,8 @@ def _as_the_other(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
             more = rows[name][before[name] > usual]
             asks = asked_us[name] < asked_us[other]
             first[more] = np.nan
-            if asks and len(more) and len(before[other]):
-                begun = (columns["sender"] == name) & np.isnan(first)
-                last[begun] = np.nan
-            first[(columns["sender"] == name) & np.isnan(last)] = np.nan
+            if asks and len(before[other]):
+                last[more] = np.nan
 
 
 def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
@@ -201,13 +200,9 @@ def _weighed(
     # Where all waited for the send before, registers do not tell what rang for them either.
     tells = registers and bool(_at_once(read, csr, sends).any())
     out, margins = [], np.full(count, np.nan)
-    ring, rang = rules.last[:seen], read.last[:seen]
-    other_bell = (ring != rang) & (ring >= 0) & (rang >= 0)
-    for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, rang))):
+    for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, read.last[:seen]))):
         mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared[:, at])[:seen]
-        other = (mine >= 0) & ((mine != found) | other_bell)
-        if at == 1 or not registers:
-            other &= margin >= OPEN
+        other = (mine >= 0) & (mine != found) & (margin >= OPEN)
         told = once & _apart(read, csr) if at == 0 else once
         kept, taken = _decided(mine, found, other, np.where(learned, margin, 0.0), tells, told[:seen])
         whole = np.where(kept, mine, np.where(taken, found, -1))
@@ -215,8 +210,6 @@ def _weighed(
         stands = np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
         out.append(np.append(whole, rule[seen:] if stands else np.full(count - seen, -1)))
         margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
-    # What does not ring for sure has no beginning.
-    out[0] = np.where(out[1] < 0, -1, out[0])
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
     return out[0], out[1], margins, _spread(read, len(csr))
 

@@ -84,6 +84,8 @@ def _as_on_the_wire(ends: Mapping[str, Ends], columns: dict[str, Any], loose: Bo
         wire = ends[name].wire
         rows = np.flatnonzero(loose & (columns["sender"] == name))
         if wire is not None and wire.head is None:
+            # Of a short frame the wire does not tell data from padding.
+            rows = rows[wire.length[columns["wire_row"][rows]] > HEADER + LEAST_USER_BYTES]
             at = columns["wire_row"][rows]
-            columns["length_bytes"][rows] = np.maximum(wire.length[at] - HEADER, 0)
+            columns["length_bytes"][rows] = wire.length[at] - HEADER
             columns["length_exact"][rows] = wire.least[at] == wire.most[at]
