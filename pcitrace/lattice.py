@@ -265,6 +265,11 @@ class Reading:
         """Return the last target that a track's segments claim; -1 for none."""
         return int(self.target[self.track == track].max(initial=-1))
 
+    def labels(self) -> bytes:
+        """Return all that it says of every item, to know it again."""
+        said = (self.track, self.begins, self.ends, self.target, self.segment)
+        return b"".join(column.astype(np.int64).tobytes() for column in said)
+
     def same(self, other: Reading) -> bool:
         """Return whether both say the same of every item."""
         return all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -160,25 +160,25 @@ def layout_of(
         whole = _mostly(pieces.bus.first_data_us[head] >= target.end_us[reading.target[head]])
     else:
         whole = _mostly(pieces.bus.last_data_us[tail] <= target.start_us[reading.target[tail]])
-    return min(
-        layouts(side, whole, unit),
-        key=lambda layout: (
-            MISFIT * int((~fitting(side, pieces, reading, target, layout, unit)).sum())
-            + layout.cost
-            + otherwise(layout)
-        ),
-    )
+    some = layouts(side, whole, unit)
+    misfits = np.count_nonzero(~fitting(side, pieces, reading, target, some, unit), axis=1)
+    nats = [MISFIT * int(count) + one.cost + otherwise(one) for count, one in zip(misfits, some, strict=True)]
+    return some[int(np.argmin(nats))]
 
 
-def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, layout: Layout, unit: int) -> Booleans:
-    """Return which segments of a track have the data phases of their targets in a layout."""
+def fitting(
+    side: int, pieces: Pieces, reading: Reading, target: Target, some: Sequence[Layout], unit: int
+) -> Booleans:
+    """Return which segments of a track have the data phases of their targets, a row for each of some layouts."""
     rows = np.flatnonzero((reading.track == side) & (reading.target >= 0))
     rows = rows[np.argsort(reading.segment[rows], kind="stable")]
-    begins = reading.begins[rows]
-    seen = segment_units(pieces.bus.data_phases[rows], pieces.bus.cut[rows], begins, layout.again // unit)
+    units, cut, begins = pieces.bus.data_phases[rows], pieces.cut[rows], reading.begins[rows]
+    again = [one.again // unit for one in some]
+    seen = {one: segment_units(units, cut, begins, one) for one in set(again)}
     claimed = reading.target[rows[begins]]
-    least, most = _units(side, target, layout, unit)
-    return (seen >= least[claimed]) & (seen <= most[claimed])
+    least, most = _units(side, target.least[claimed], target.most[claimed], some, unit)
+    moved = np.array([seen[one] for one in again])
+    return np.asarray((moved >= least) & (moved <= most))
 
 
 def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goals:
@@ -186,7 +186,7 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
     after, whole = side == RECEIVE, layout.whole
     if target is None or not len(target):
         return replace(Goals.none(after, 1.0 if target is None else STRAY), longest_us=LONGEST_US)
-    least, most = _units(side, target, layout, unit)
+    least, most = (one[0] for one in _units(side, target.least, target.most, [layout], unit))
     time_us = target.end_us if after and whole else target.start_us
     gap = target.start_us[1:] - target.end_us[:-1]
     least_gap = np.min(gap[np.isfinite(gap)], initial=np.inf)
@@ -234,16 +234,22 @@ def _mostly(true: Booleans) -> bool:
     return not len(true) or bool(true.mean() >= 0.5)
 
 
-def _units(side: int, target: Target, layout: Layout, unit: int) -> tuple[Integers, Integers]:
-    """Return bounds of the data phases of each target: its bytes, and what lies before and behind them."""
-    low = np.minimum(target.least, HEADER + 1) if side == SEND else target.least
-    low = np.where(target.least <= SHORTEST_RECEIVED, low, target.least)
-    block = layout.block or unit
-    least, most = (
-        -(-(bound + more) // block) * (block // unit) - layout.added // unit * bool(layout.block)
-        for bound, more in ((low, layout.added), (target.most, layout.added + layout.spare))
+def _units(
+    side: int, least: Integers, most: Integers, some: Sequence[Layout], unit: int
+) -> tuple[Integers, Integers]:
+    """Return bounds of the data phases of targets, a row for each of some layouts.
+
+    They are the bytes of a target, and what lies before and behind them.
+    """
+    added, spare, block = np.array([(one.added, one.spare, one.block) for one in some]).T[:, :, None]
+    whole = np.where(block > 0, block, unit)
+    low = np.where(least <= SHORTEST_RECEIVED, np.minimum(least, HEADER + 1), least) if side == SEND else least
+    before = np.where(block > 0, added // unit, 0)
+    bounds = (
+        np.maximum(-(-(bound + more) // whole) * (whole // unit) - before, 1)
+        for bound, more in ((low, added), (most, added + spare))
     )
-    return np.maximum(least, 1), np.maximum(most, 1)
+    return next(bounds), next(bounds)
 
 
 def with_skips(side: int, goals: Goals, reading: Reading, learner: Learner) -> Goals:

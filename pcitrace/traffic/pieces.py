@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from pcitrace.bustable import BusTable
-from pcitrace.columns import Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.traffic.csr import join_attempts
 
 __all__ = ["Pieces"]
@@ -47,6 +48,11 @@ class Pieces:
         begin_us = np.where(again, first_us[number[rows]], start_us[rows])
         ready_us = np.where(again, free_us[number[rows]], nics.busy_since_us[rows])
         return cls(rows, nics.take(rows), begin_us, np.minimum(ready_us, begin_us))
+
+    @cached_property
+    def cut(self) -> Booleans:
+        """Whether the target ended each before the initiator did."""
+        return self.bus.cut
 
     def take(self, which: Integers) -> Pieces:
         """Return some of the pieces."""

@@ -7,7 +7,7 @@ the two ends counts; no margin is larger than what the other costs more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -308,6 +308,7 @@ class _Reader:
     unit: int
     stated: Stated
     words: Words | None
+    known: dict[object, Reading] = field(default_factory=dict)
 
     @cached_property
     def alone(self) -> Alone:
@@ -320,8 +321,8 @@ class _Reader:
         target = self.targets[side]
         if target is None or not len(target):
             return 1.0
-        fits = fitting(side, self.pieces, reading, target, self.layout(side, reading), self.unit)
-        return float(fits.mean()) if len(fits) else 1.0
+        fits = fitting(side, self.pieces, reading, target, [self.layout(side, reading)], self.unit)
+        return float(fits.mean()) if fits.size else 1.0
 
     def best(self, first: Reading, certain: Booleans) -> Reading:
         """Return the cheapest of all readings that are tried, no surer than the others leave it.
@@ -381,7 +382,7 @@ class _Reader:
 
     def cut_and_read_again(self, best: Reading) -> list[Reading]:
         """Return the readings that settle where what was cut and is left over is part of the send that follows it."""
-        cut = self.pieces.bus.cut
+        cut = self.pieces.cut
         if self.targets[SEND] is None or not (cut & (best.track < 0)).any():
             return []
         joined, lies = read_again(best, SEND, cut), self.layout(SEND, best)
@@ -491,8 +492,8 @@ class _Reader:
             return []
         now = self.layout(side, reading)
         others = [one for one in layouts(side, now.whole, self.unit) if one != now]
-        others.sort(key=lambda one: -fitting(side, self.pieces, reading, target, one, self.unit).sum())
-        return others[:OTHERS]
+        fits = fitting(side, self.pieces, reading, target, others, self.unit).sum(axis=1)
+        return [others[at] for at in np.argsort(-fits, kind="stable")[:OTHERS]]
 
     def settle(
         self,
@@ -503,23 +504,35 @@ class _Reader:
         given: bool = False,
     ) -> Reading:
         """Return the last of some readings, each of which learns from the one before; its cost has what was learned."""
-        firm = rounds == ROUNDS
+        how = (rounds == ROUNDS, states, given)
         for _ in range(rounds):
-            before, learner = now, Learner()
-            lie = self.lying(now, fixed)
-            taught = self.taught(now, lie, learner)
-            if given:
-                now = _as_labelled(*taught, now)
-            elif firm:
-                now = _read_on(*taught, now, states)
-            else:
-                now = read(*taught, states)
-            now.cost += learner.nats + sum(layout.cost for layout in lie)
-            now.cost += sum(self.stated.otherwise(side, lie[side]) for side in (SEND, RECEIVE))
-            now.cost += self.stated.missing(now, self.pieces.bus.data_phases, self.write, self.unit)
+            before, now = now, self.after(now, fixed, how)
             if now.same(before):
                 break
         return now
+
+    def after(
+        self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: tuple[bool, int, bool]
+    ) -> Reading:
+        """Return the reading that learns from another one; of few pieces from each once, as many starts come to one."""
+        key = (now.labels(), fixed, how) if self.small else None
+        if key in self.known:
+            return self.known[key]
+        learner, lie = Learner(), self.lying(now, fixed)
+        taught = self.taught(now, lie, learner)
+        firm, states, given = how
+        if given:
+            found = _as_labelled(*taught, now)
+        elif firm:
+            found = _read_on(*taught, now, states)
+        else:
+            found = read(*taught, states)
+        found.cost += learner.nats + sum(layout.cost for layout in lie)
+        found.cost += sum(self.stated.otherwise(side, lie[side]) for side in (SEND, RECEIVE))
+        found.cost += self.stated.missing(found, self.pieces.bus.data_phases, self.write, self.unit)
+        if key is not None:
+            self.known[key] = found
+        return found
 
     def by_halves(self, best: Reading, first: int) -> list[Reading]:
         """Return what comes of the cheapest reading where half of what it teaches is forgotten.
@@ -634,7 +647,7 @@ def _sequence(pieces: Pieces, alone: Costs, unit: int) -> Sequence:
         np.ascontiguousarray(pieces.ready_us, np.float64),
         np.ascontiguousarray(bus.last_data_us, np.float64),
         bus.data_phases.astype(np.uint32),
-        bus.cut.astype(np.uint8),
+        pieces.cut.astype(np.uint8),
         np.ascontiguousarray(place),
         np.where(place >= 0, behind, -1),
         np.ascontiguousarray(alone),
