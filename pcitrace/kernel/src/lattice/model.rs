@@ -1,7 +1,7 @@
 //! What is read and what it costs.
 
 /// Bins an octave of time.
-const PER_OCTAVE: f64 = 8.0;
+const PER_OCTAVE: usize = 8;
 /// Times below this, in us, are one bin.
 const LEAST_US: f64 = 0.008;
 /// Bins of one sign: 8 ns to a second.
@@ -9,13 +9,30 @@ const SIDE: i32 = 27 * PER_OCTAVE as i32;
 /// Bins of a table over times: negative ones, about zero, positive ones.
 pub const BINS: usize = 2 * SIDE as usize + 1;
 
+/// Where one of the eight bins of an octave ends and the next begins: odd sixteenths of it.
+const BETWEEN: [f64; PER_OCTAVE] = [
+    1.0442737824274138,
+    1.1387886347566916,
+    1.241857812073484,
+    1.3542555469368927,
+    1.4768261459394993,
+    1.6104903319492543,
+    1.7562521603732995,
+    1.9152065613971474,
+];
+
 /// The bin of a time: logarithmic, with its sign.
 pub fn bin(us: f64) -> usize {
     let size = us.abs() / LEAST_US;
-    if size <= 1.0 {
+    if size.is_nan() || size <= 1.0 {
         return SIDE as usize;
     }
-    let steps = ((size.log2() * PER_OCTAVE).round() as i32).min(SIDE);
+    // The exponent is the octave; the logarithm itself would cost more than all else of a step of the search.
+    let bits = size.to_bits();
+    let octave = (bits >> 52) as i32 - 1023;
+    let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1.0_f64.to_bits());
+    let within = BETWEEN.iter().filter(|end| mantissa >= **end).count();
+    let steps = octave.saturating_mul(PER_OCTAVE as i32).saturating_add(within as i32).min(SIDE);
     (SIDE + if us < 0.0 { -steps } else { steps }) as usize
 }
 

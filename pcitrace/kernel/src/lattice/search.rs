@@ -2,6 +2,7 @@
 
 use super::model::{CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, left_over};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::hash::{Hash, Hasher};
 
 /// What an item is in its track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +26,7 @@ impl Part {
 }
 
 /// One track of a state: what was claimed, and the segment that is open.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Track {
     /// The first target that is neither claimed nor skipped.
     next: u32,
@@ -37,6 +38,14 @@ struct Track {
     last: u32,
     /// Whether an item of the open segment was cut before.
     was_cut: bool,
+}
+
+impl Hash for Track {
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        // Two words instead of five: states are looked up at every step.
+        to.write_u64(u64::from(self.next) << 32 | u64::from(self.claimed));
+        to.write_u64(u64::from(self.units) << 32 | u64::from(self.last));
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,8 +98,18 @@ pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limit
     let mut column = Column { states: vec![State { tracks: [start; 2], context: 0 }], cost: vec![0.0] };
     let saved = [0, 1].map(|t| saved(&targets[t]));
     let ending = [0, 1].map(|t| Ending::of(&costs.tracks[t]));
-    let mut search =
-        Search { items, targets, costs, limits, steps: Vec::new(), ends: Vec::new(), cap: limits.cost, saved, ending };
+    let mut search = Search {
+        items,
+        targets,
+        costs,
+        limits,
+        steps: Vec::new(),
+        ends: Vec::new(),
+        index: FxHashMap::default(),
+        cap: limits.cost,
+        saved,
+        ending,
+    };
     for item in 0..items.len() {
         column = search.advance(item, &column);
         let long = search.ends.len() >= limits.items;
@@ -177,6 +196,8 @@ struct Search<'a> {
     /// Steps of the block, and where those of each item end.
     steps: Vec<Step>,
     ends: Vec<usize>,
+    /// Where each state after the item under way is in its column.
+    index: FxHashMap<State, u32>,
     /// The largest margin that can be told in this block.
     cap: f32,
     /// What a state has saved that has dealt with so many targets of a track, against one that will have to.
@@ -188,10 +209,12 @@ struct Search<'a> {
 impl Search<'_> {
     /// Gives one more item every label that it may have.
     fn advance(&mut self, item: usize, before: &Column) -> Column {
-        let mut next = Next { index: FxHashMap::default(), column: Column { states: Vec::new(), cost: Vec::new() } };
+        self.index.clear();
+        let mut next = Column { states: Vec::new(), cost: Vec::new() };
         let first = self.steps.len();
         for (from, (state, cost)) in before.states.iter().zip(&before.cost).enumerate() {
-            let mut out = Out { from: from as u32, base: *cost, next: &mut next, steps: &mut self.steps };
+            let (index, steps) = (&mut self.index, &mut self.steps);
+            let mut out = Out { from: from as u32, base: *cost, next: &mut next, index, steps };
             expand(self.items, self.targets, self.costs, self.limits, item, *state, &mut out);
         }
         let now_us = self.items.end_us[item];
@@ -204,7 +227,7 @@ impl Search<'_> {
                 })
                 .sum()
         };
-        let (column, lost) = next.column.pruned(self.limits, ahead, &mut self.steps, first);
+        let (column, lost) = next.pruned(self.limits, ahead, &mut self.steps, first);
         self.cap = self.cap.min(lost);
         self.ends.push(self.steps.len());
         column
@@ -297,17 +320,12 @@ fn differences(a: &Step, b: &Step) -> [bool; 4] {
     ]
 }
 
-/// The states after an item as they are found, each once.
-struct Next {
-    index: FxHashMap<State, u32>,
-    column: Column,
-}
-
 /// Where the steps out of one state go.
 struct Out<'a> {
     from: u32,
     base: f32,
-    next: &'a mut Next,
+    next: &'a mut Column,
+    index: &'a mut FxHashMap<State, u32>,
     steps: &'a mut Vec<Step>,
 }
 
@@ -316,8 +334,8 @@ impl Out<'_> {
         if !cost.is_finite() {
             return;
         }
-        let Column { states, cost: costs } = &mut self.next.column;
-        let to = *self.next.index.entry(state).or_insert_with(|| {
+        let Column { states, cost: costs } = &mut *self.next;
+        let to = *self.index.entry(state).or_insert_with(|| {
             states.push(state);
             costs.push(f32::INFINITY);
             states.len() as u32 - 1
