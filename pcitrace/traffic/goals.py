@@ -166,19 +166,19 @@ def layout_of(
     return some[int(np.argmin(nats))]
 
 
-def fitting(
-    side: int, pieces: Pieces, reading: Reading, target: Target, some: Sequence[Layout], unit: int
-) -> Booleans:
+def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, some: Sequence[Layout], unit: int) -> Booleans:
     """Return which segments of a track have the data phases of their targets, a row for each of some layouts."""
     rows = np.flatnonzero((reading.track == side) & (reading.target >= 0))
     rows = rows[np.argsort(reading.segment[rows], kind="stable")]
     units, cut, begins = pieces.bus.data_phases[rows], pieces.cut[rows], reading.begins[rows]
-    again = [one.again // unit for one in some]
-    seen = {one: segment_units(units, cut, begins, one) for one in set(again)}
     claimed = reading.target[rows[begins]]
-    least, most = _units(side, target.least[claimed], target.most[claimed], some, unit)
-    moved = np.array([seen[one] for one in again])
-    return np.asarray((moved >= least) & (moved <= most))
+    least, most = target.least[claimed], target.most[claimed]
+    moved = {again: segment_units(units, cut, begins, again) for again in {one.again // unit for one in some}}
+    fits = np.empty((len(some), len(claimed)), dtype=bool)
+    for row, one in zip(fits, some, strict=True):
+        low, high = _units(side, least, most, one, unit)
+        row[:] = (moved[one.again // unit] >= low) & (moved[one.again // unit] <= high)
+    return fits
 
 
 def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goals:
@@ -186,7 +186,7 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
     after, whole = side == RECEIVE, layout.whole
     if target is None or not len(target):
         return replace(Goals.none(after, 1.0 if target is None else STRAY), longest_us=LONGEST_US)
-    least, most = (one[0] for one in _units(side, target.least, target.most, [layout], unit))
+    least, most = _units(side, target.least, target.most, layout, unit)
     time_us = target.end_us if after and whole else target.start_us
     gap = target.start_us[1:] - target.end_us[:-1]
     least_gap = np.min(gap[np.isfinite(gap)], initial=np.inf)
@@ -234,20 +234,14 @@ def _mostly(true: Booleans) -> bool:
     return not len(true) or bool(true.mean() >= 0.5)
 
 
-def _units(
-    side: int, least: Integers, most: Integers, some: Sequence[Layout], unit: int
-) -> tuple[Integers, Integers]:
-    """Return bounds of the data phases of targets, a row for each of some layouts.
-
-    They are the bytes of a target, and what lies before and behind them.
-    """
-    added, spare, block = np.array([(one.added, one.spare, one.block) for one in some]).T[:, :, None]
-    whole = np.where(block > 0, block, unit)
+def _units(side: int, least: Integers, most: Integers, layout: Layout, unit: int) -> tuple[Integers, Integers]:
+    """Return bounds of the data phases of targets: their bytes, and what lies before and behind them."""
     low = np.where(least <= SHORTEST_RECEIVED, np.minimum(least, HEADER + 1), least) if side == SEND else least
-    before = np.where(block > 0, added // unit, 0)
+    block = layout.block or unit
+    before = layout.added // unit if layout.block else 0
     bounds = (
-        np.maximum(-(-(bound + more) // whole) * (whole // unit) - before, 1)
-        for bound, more in ((low, added), (most, added + spare))
+        np.maximum(-(-(bound + more) // block) * (block // unit) - before, 1)
+        for bound, more in ((low, layout.added), (most, layout.added + layout.spare))
     )
     return next(bounds), next(bounds)
 

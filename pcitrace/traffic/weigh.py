@@ -511,9 +511,7 @@ class _Reader:
                 break
         return now
 
-    def after(
-        self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: tuple[bool, int, bool]
-    ) -> Reading:
+    def after(self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: tuple[bool, int, bool]) -> Reading:
         """Return the reading that learns from another one; of few pieces from each once, as many starts come to one."""
         key = (now.labels(), fixed, how) if self.small else None
         if key in self.known:
