@@ -591,6 +591,48 @@ def test_workers_of_another_version_are_refused_and_nothing_is_lost(runs: Path, 
             process.wait()
 
 
+def test_a_scheduler_that_goes_away_with_a_result_loses_nothing(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is done, its status not yet fetched. A worker that dies just then has it done again."""
+    dask, address = Path(sys.executable).parent / "dask", f"tcp://127.0.0.1:{free_port()}"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [dask, "scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
+    scheduler = subprocess.Popen(command, **quiet)
+    work_on = [dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    workers = [subprocess.Popen(work_on, **quiet)]
+    fetched = cluster._result
+    asked: list[str] = []
+
+    def late(future: Any, task: Task, destination: str) -> dict[str, Any]:
+        asked.append(task.url)
+        if len(asked) == 1:
+            workers[0].kill()
+            workers[0].wait()
+            monkeypatch.setattr(cluster, "FETCH_S", 1.0)
+            with pytest.raises(TimeoutError) as error:
+                fetched(future, task, destination)
+            workers.append(subprocess.Popen(work_on, **quiet))
+            monkeypatch.setattr(cluster, "FETCH_S", 30.0)
+            raise error.value
+        scheduler.kill()
+        while future.status != "cancelled":
+            time.sleep(0.05)
+        return fetched(future, task, destination)
+
+    monkeypatch.setattr(cluster, "_result", late)
+    campaign = Campaign(runs / "a", tmp_path / "out")
+    try:
+        with pytest.raises(CampaignError, match="the scheduler went away, with 1 runs to go; what is done is kept"):
+            campaign.run(address)
+    finally:
+        for process in (scheduler, *workers):
+            process.kill()
+            process.wait()
+    assert len(asked) == 2
+    assert states(campaign) == {"a": "done"}
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ __all__ = ["gather"]
 GONE_S = 10.0
 """How long a scheduler may be away, and all workers before it is said."""
 
+FETCH_S = 30.0
+"""How long it may take to fetch a status, some bytes, from the worker that has it."""
 
 GIVEN_BACK = ("long", "taken")
 """States of a run that somebody has to do again."""
@@ -80,13 +83,18 @@ class _UnderWay:
 
     def next(self, left: int) -> tuple[Task, dict[str, Any]]:
         """Wait for a task to end; what became of it."""
-        future = self._wait(left)
-        if future.status in ("cancelled", "lost"):
-            raise _gone(left)
-        task = self._tasks[future.key]
-        status = _result(future, task, self._destination)
-        future.release()
-        return task, status
+        while True:
+            future = self._wait(left)
+            task = self._tasks[future.key]
+            try:
+                status = _result(future, task, self._destination)
+            except CancelledError:
+                raise _gone(left) from None
+            except TimeoutError:  # the worker that had it died: another does it again
+                future.add_done_callback(self._ended.put)
+                continue
+            future.release()
+            return task, status
 
     def _wait(self, left: int) -> Future:
         away = 0.0
@@ -144,7 +152,7 @@ def _result(future: Future, task: Task, destination: str) -> dict[str, Any]:
     from distributed.scheduler import KilledWorker
 
     try:
-        return dict(future.result(timeout=30))
+        return dict(future.result(timeout=FETCH_S))
     except KilledWorker:
         return work.lost(task, destination, f"{KILLS + 1} workers died while they analysed it: `retry` tries again")
     except CampaignError:
