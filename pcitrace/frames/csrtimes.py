@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Labels", "add"]
 
-AGREED, ANSWERED, ALONE, AGAINST = 6.0, 8.0, 12.0, 20.0
+AGREED, ANSWERED, ALONE, AGAINST = 4.0, 8.0, 12.0, 20.0
 """Nats from which on an answer is given: where rules and reading agree on a send that is not sure itself, or the rules
 have no answer for many others; where they have none for this and most others, for a send that answered its doorbell at
 once, on a host where most did; else where they have none; and where they have another, if no line shows registers or
@@ -199,12 +199,14 @@ def _weighed(
     once, shared = _answered(read, csr, sends)
     # Where all waited for the send before, registers do not tell what rang for them either.
     tells = registers and bool(_at_once(read, csr, sends).any())
+    clear = registers | _rings_last(read, csr, sends)
     out, margins = [], np.full(count, np.nan)
     for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, read.last[:seen]))):
         mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared[:, at])[:seen]
         other = (mine >= 0) & (mine != found) & (margin >= OPEN)
         told = once & _apart(read, csr) if at == 0 else once
         kept, taken = _decided(mine, found, other, np.where(learned, margin, 0.0), tells, told[:seen])
+        taken &= clear[:seen]
         whole = np.where(kept, mine, np.where(taken, found, -1))
         # Beyond what was read the rules stand if they did before.
         stands = np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
@@ -276,6 +278,17 @@ def _apart(read: Doorbells, csr: Accesses) -> Booleans:
     return np.asarray((read.first == read.last) | (pause_us > CHAIN_US))
 
 
+def _rings_last(read: Doorbells, csr: Accesses, sends: Sends) -> Booleans:
+    """Return of which sends nothing follows the ring at once before they begin.
+
+    Else any of what follows may ring: a card starts as regularly after each of some accesses that come one after the
+    other. Of a driver that writes three words a send the first was taken for the ring, the others for something else.
+    """
+    next_us = np.append(csr.first_attempt_us, np.inf)[read.last + 1]
+    pause_us = next_us - pick_us(csr.end_us, read.last)
+    return ~((pause_us <= CHAIN_US) & (next_us < sends.start_us[: len(read.last)]))
+
+
 def _decided(
     rule: Integers, found: Integers, other: Booleans, margin: Floats, tells: bool, once: Booleans
 ) -> tuple[Booleans, Booleans]:
@@ -288,11 +301,9 @@ def _decided(
     same = known & (rule == found) & ~other
     share = known.mean() if len(known) else 0.0
     coherent = share >= WHOLE
-    one_driver = same.sum() >= SAME * (known & there).sum()
     # Where they know most, the others differ: something else came just as a doorbell does.
     least = np.where(once & (share <= MOSTLY), ANSWERED, ALONE)
-    agreed = margin >= (AGREED if one_driver else least)
-    kept = (same & agreed) | (known & ~other & coherent)
+    kept = (same & (margin >= AGREED)) | (known & ~other & coherent)
     taken = ~kept & there & (margin >= np.where(known & (not tells), AGAINST, least))
     # A reading that hardly knows anything has not learned this driver.
     taken &= taken.sum() >= TOLD * np.count_nonzero(~kept)

@@ -59,9 +59,6 @@ NEARLY_ALL = 0.9
 TRIED = 4
 """Registers that are tried as doorbells."""
 
-SOME = 1.1
-"""Sends a doorbell from which on it may be several each."""
-
 ALIKE = 8.0
 """Segments that differ in the same way count as so many: they are not independent evidence."""
 
@@ -243,8 +240,7 @@ class _Reader:
                 self.possible[self.bell, 1:] = False
                 ends += self._ends()
             self.possible, self.bell = possible, bell
-        count = len(self.sends)
-        if not any((end.last >= 0).sum() >= NEARLY_ALL * count for end in ends):
+        if not self.named or not any((end.last >= 0).mean() >= NEARLY_ALL for end in ends):
             ends += self._ends()
         ends.sort(key=lambda end: end.cost)
         best = ends[0]
@@ -269,7 +265,7 @@ class _Reader:
         bells = int(self.bell.sum()) or len(np.unique(first.last[first.last >= 0]))
         many = min(max(round(len(self.sends) / max(bells, 1)), 1), MOST)
         ends = [first]
-        several = {many, 2, 3, 4} if many > 1 or len(self.sends) > SOME * bells else set()
+        several = {many, 2, 3, 4} - {1}
         for sends, accesses in {(1, 1), (1, 2), (1, 3)} | {(one, None) for one in several}:
             shape = np.full((MOST, LONGEST), np.exp(-IDLE_BELL))
             shape[sends - 1, slice(None) if accesses is None else accesses - 1] = 1.0
