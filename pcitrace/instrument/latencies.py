@@ -15,6 +15,7 @@ from pcitrace.columns import Booleans, Floats, Integers, floats, integers, strin
 from pcitrace.instrument import spread
 from pcitrace.instrument.delayed import Delayed, changed_transactions, delayed
 from pcitrace.instrument.names import Names
+from pcitrace.stats import why_no_retries
 
 if TYPE_CHECKING:
     from pcitrace.run import Bus
@@ -47,7 +48,7 @@ class Measured:
         Who asked for the bus, and whose transaction was on it, by GNT# -> for how many clocks; None where REQ# was not
         captured.
     delayed : Delayed or None
-        Accesses that were retried; None where addresses are not known.
+        Accesses that were retried; None where addresses or retries are not known.
     clock_mhz : float or None
     """
 
@@ -97,12 +98,16 @@ def measure(bus: Bus, grants: Mapping[str, str] | None = None, chosen: pa.Table 
         found.add("doorbell_to_dma", _NO_ADDRESS)
         return found
     found.names.learn(bus.arrow("transactions"), bus.arrow("data_phases"))
+    found.add("doorbell_to_dma", _doorbells(table, start, found.names))
+    [clocks] = bus.arrow("clocks").to_pylist()
+    if (missing := why_no_retries(clocks)) is not None:
+        found.add("retry_to_completion", missing)
+        return found
     accesses = delayed(table)
     if len(accesses.first):
         accesses = delayed(table, changed_transactions(bus))
     found.delayed = accesses
     found.add("retry_to_completion", accesses.took_us)
-    found.add("doorbell_to_dma", _doorbells(table, start, found.names))
     return found
 
 

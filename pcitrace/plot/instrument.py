@@ -266,7 +266,7 @@ def delayed(run: Run, bus: str | None = None, *, ax: Axes | None = None) -> Axes
     Raises
     ------
     DecodeError
-        AD or C/BE# was not captured.
+        AD, C/BE#, STOP# or DEVSEL# was not captured.
     """
     chosen = _bus(run, bus)
     found = measure(chosen)
