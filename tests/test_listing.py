@@ -119,6 +119,16 @@ def test_retries_of_one_access_are_one_line(tmp_path: Path) -> None:
     assert len(raw) == 7
 
 
+def test_of_an_access_in_part_the_outcome_is_not_told(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """What was not chosen may be the attempt that completed it."""
+    text = listed(capsysbinary, SEQ6, "--where", "termination == retry")
+    assert "retry, 2 times in" in text
+    assert "not completed" not in text
+    text = listed(capsysbinary, REPOSITORY / "fixtures" / "faults" / "endless-retry.sr", "--to", "108us")
+    assert "retry, 150 times in" in text
+    assert "completed" not in text.splitlines()[-1]
+
+
 @pytest.mark.parametrize("command", ["list", "decode", "stats"])
 def test_a_condition_on_what_was_not_captured_is_said(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([command, str(SR), "--where", "address > 0 and bytes >= 0"]) == 0
