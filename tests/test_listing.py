@@ -13,7 +13,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 import rule_traffic
-from buses import drive, transaction
+from buses import Phase, drive, transaction
 from conftest import REPOSITORY
 from waveforms import state_mode, wires, write_sr
 
@@ -117,6 +117,21 @@ def test_retries_of_one_access_are_one_line(tmp_path: Path) -> None:
     assert float(text[1][:15]) == pytest.approx(bus.transactions["start_us"].iloc[4], abs=1e-3)
     raw = [line for line in b"".join(lines([bus], Settings(raw=True))).decode().splitlines() if line[0] != "!"]
     assert len(raw) == 7
+
+
+def test_a_data_phase_is_as_wide_as_its_burst(tmp_path: Path) -> None:
+    """Where the upper half is 0 the digits are there all the same."""
+    rng = Random(3)
+    write = transaction(rng, rng)
+    while write.command != 7 or write.dac or write.ending != "completion":
+        write = transaction(rng, rng)
+    phases = [Phase(0, 0, data, 0) for data in (0x0123456789ABCDEF, 1)]
+    write = replace(write, wide="yes", address=0x1000, phases=phases)
+    path = write_sr(tmp_path / "wide.sr", state_mode(wires(drive([write], rng, wide_bus=True, parked=False).clocks)))
+    bus = pcitrace.open(path, clock_mhz=33.0).bus
+    text = b"".join(lines([bus], Settings(layer=Layer.DATA))).decode().splitlines()
+    shown = [line.split(" = ")[1].split()[:2] for line in text if not line.startswith("!")]
+    assert shown == [["0123456789abcdef", "8"], ["0000000000000001", "8"]]
 
 
 def test_of_an_access_in_part_the_outcome_is_not_told(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -92,6 +92,8 @@ pub struct Line<'a> {
     pub message: Option<u32>,
     /// LOCK# was taken, or kept, in the clock after its address.
     pub locked: bool,
+    /// 8 bytes in each data phase, whatever this line shows of them: one of a burst may look like 4.
+    pub wide: bool,
 }
 
 impl<'a> Line<'a> {
@@ -115,6 +117,7 @@ impl<'a> Line<'a> {
             termination: row.termination.into(),
             message: row.message,
             locked: false,
+            wide: false,
         }
     }
 
@@ -146,7 +149,8 @@ impl<'a> Line<'a> {
 
     /// Bytes that one data phase may move: 8 where more moved than 4 each.
     pub fn phase_bytes(&self) -> u64 {
-        let wide = self.bytes > 4 * self.phases
+        let wide = self.wide
+            || self.bytes > 4 * self.phases
             || self.data.iter().any(|phase| phase.data.is_some_and(|data| data >> 32 != 0));
         if wide { 8 } else { 4 }
     }

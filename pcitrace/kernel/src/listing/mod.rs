@@ -295,6 +295,7 @@ impl Listing {
                 data: vec![phase].into(),
                 bytes: enabled.unwrap_or(each),
                 exact: enabled.is_some(),
+                wide: each == 8,
                 waits: None,
                 termination: if nth + 1 == whole.data.len() { whole.termination.clone() } else { "".into() },
                 ..whole.clone()
