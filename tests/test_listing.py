@@ -158,6 +158,16 @@ def test_a_condition_on_what_was_not_captured_is_said(command: str, capfd: pytes
     assert "nothing was chosen" not in capfd.readouterr().err
 
 
+def test_where_no_row_of_a_table_is_chosen_it_is_said_why(capfd: pytest.CaptureFixture[str]) -> None:
+    control = [str(NIC.with_name("control16.sr")), "--bus", "A"]
+    assert main(["bursts", *control, "--where", "address > 0"]) == 0
+    assert capfd.readouterr().err == "pcitrace: bursts: nothing was chosen; address: not known in any row\n"
+    assert main(["csr", *control, "--where", "attempts > 999"]) == 0
+    assert capfd.readouterr().err == "pcitrace: csr_accesses: nothing was chosen: no row fulfils the condition\n"
+    assert main(["bursts", *control, "--where", "bytes > 0"]) == 0
+    assert capfd.readouterr().err == ""
+
+
 def test_special_cycles_and_locks_are_words(tmp_path: Path) -> None:
     """Of LOCK# each change is a line; `locked` are the accesses that take it or go on with it, none beside."""
     bus = rule_traffic.Traffic()
