@@ -134,6 +134,23 @@ def test_a_data_phase_is_as_wide_as_its_burst(tmp_path: Path) -> None:
     assert shown == [["0123456789abcdef", "8"], ["0000000000000001", "8"]]
 
 
+def test_each_bus_keeps_the_limits_of_its_own_clock(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Of two buses on one analyser one runs at 33 MHz and the other at 66."""
+    names = ("CLK", "FRAME#", "IRDY#", "TRDY#")
+    header, idle, edges = ["$timescale 1ps $end"], [], []
+    for bus, half_ps in (("a", 15_000), ("b", 7_500)):
+        header += [f"$scope module {bus} $end", *(f"$var wire 1 {bus}{n} {name} $end" for n, name in enumerate(names))]
+        header += ["$upscope $end"]
+        idle += [f"1{bus}{n}" for n in (1, 2, 3)]
+        edges += [(n * half_ps, f"{n % 2}{bus}0") for n in range(2_400_000 // half_ps)]
+    changes = [f"#{at}\n{level}" for at, level in sorted(edges)]
+    path = tmp_path / "two.vcd"
+    path.write_text("\n".join([*header, "$enddefinitions $end", "#0", *idle, *changes, ""]))
+    assert not listed(capsysbinary, path)
+    assert main(["decode", str(path), "--rules", "all", "--problems", "-"]) == 0
+    assert len(capsysbinary.readouterr().out.splitlines()) == 1
+
+
 def test_of_an_access_in_part_the_outcome_is_not_told(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """What was not chosen may be the attempt that completed it."""
     text = listed(capsysbinary, SEQ6, "--where", "termination == retry")
