@@ -92,3 +92,21 @@ def test_retries_are_unknown_without_the_lines_that_tell_them(
     assert {one["retries"] for one in stats["views"]["commands"]} == {None}
     assert main(["stats", str(part), "--by", "retries"]) == 0
     assert f"retries       unknown: {line} not captured" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("condition", ["termination == retry", "start_us < 700"])
+def test_what_became_of_an_access_does_not_hang_on_what_is_chosen(
+    condition: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last attempt and what others did between need not be among the rows that were asked for."""
+    told = []
+    for arguments in ([], ["--where", condition]):
+        assert main(["stats", str(FIXTURES / "blue33_seq6" / "bus.vcd.gz"), "--json", *arguments]) == 0
+        [stats] = json.loads(capsys.readouterr().out).values()
+        told.append((stats["delayed"], stats["latency_us"]["retry_to_completion"]))
+    (whole, took), (some, some_took) = told
+    known = {one["transaction"]: one for one in whole["longest"]}
+    assert some["longest"]
+    assert all(known.get(one["transaction"], one) == one for one in some["longest"])
+    if condition == "termination == retry":
+        assert (some, some_took) == (whole, took)

@@ -38,7 +38,8 @@ examples:
 
 Occupancy: clocks in which FRAME# or IRDY# is asserted, over all clocks whose state is known. Efficiency: clocks in
 which data moves, over those. Every clock is counted in exactly one class. What --where and the like choose are the
-transactions; clocks, problems and arbitration are those of the whole capture.
+transactions; clocks, problems and arbitration are those of the whole capture. A retried access counts with all its
+attempts where one of them is chosen.
 """
 
 _TOP = 5

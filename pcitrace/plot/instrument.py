@@ -274,7 +274,7 @@ def delayed(run: Run, bus: str | None = None, *, ax: Axes | None = None) -> Axes
     if accesses is None:
         raise DecodeError(f"{chosen.name}: {found.reasons['retry_to_completion']}")
     ax = axes_for(ax, (7.0, 3.0))
-    start = found.table["start_us"].to_numpy()
+    start = accesses.table["start_us"].to_numpy()
     lasted = start[accesses.last] - start[accesses.first]
     took = np.where(np.isnan(accesses.took_us), lasted, accesses.took_us)
     for outcome, colour, marker in (
