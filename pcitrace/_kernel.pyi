@@ -105,7 +105,7 @@ class Stream:
         data_phases: bool = False,
         window_us: float | None = None,
         rules: Sequence[str] | None = None,
-        bus_mhz: int | None = None,
+        bus_mhz: Sequence[int | None] | None = None,
         columns: Sequence[str] | None = None,
         portable: bool = False,
     ) -> Stream: ...

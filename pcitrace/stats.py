@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pcitrace.run import Bus
     from pcitrace.traffic import Traffic
 
-__all__ = ["bus_statistics", "over_time", "traffic_statistics", "window_records"]
+__all__ = ["bus_statistics", "over_time", "traffic_statistics", "why_no_retries", "window_records"]
 
 _WINDOWS = 10
 """About so many windows show how the use of a bus changes."""
@@ -39,7 +39,7 @@ def bus_statistics(bus: Bus, chosen: pd.DataFrame | None = None) -> dict[str, An
         ``burst_data_phases``, ``burst_bytes``, ``first_data_clks``: n, min, median, mean, max over the transactions
         that moved data; the last counts from the address phase to the first data phase.
         ``retry_rate``: retries over all transactions (``per_attempt``), over those that moved data
-        (``per_completed``), and ``per_second``.
+        (``per_completed``), and ``per_second``; null where retries cannot be told (:func:`why_no_retries`).
         ``throughput_is_upper_bound``: whether bytes had to be counted without C/BE#.
     """
     transactions = bus.transactions if chosen is None else chosen
@@ -110,8 +110,22 @@ def traffic_statistics(traffic: Traffic) -> dict[str, Any]:
     }
 
 
+def why_no_retries(clocks: Mapping[str, Any]) -> str | None:
+    """Say which line is missing to tell a retry from other ends; None where all were captured.
+
+    Parameters
+    ----------
+    clocks : mapping
+        The accounting of the whole capture (``schema.CLOCKS``), in which what a missing line hides is null.
+    """
+    missing = [line for line, counted in (("STOP#", "stop"), ("DEVSEL#", "decode")) if clocks[counted] is None]
+    return f"{', '.join(missing)} not captured" if missing else None
+
+
 def _retry_rate(transactions: pd.DataFrame, clocks: Mapping[str, Any]) -> dict[str, float | None]:
     """The three ways in which retry rates are published."""
+    if why_no_retries(clocks) is not None:
+        return dict.fromkeys(("per_attempt", "per_completed", "per_second"))
     retries = int((transactions["termination"] == Termination.RETRY).sum())
     completed = int((transactions["data_phases"] > 0).sum())
     seconds = (clocks["end_us"] - clocks["start_us"]) * 1e-6

@@ -229,6 +229,20 @@ class TestRegisters:
         assert {"00000001 (LINK)", f"00000080 ({sent})"} <= words
         assert not [line for line in shown if "()" in line], "where no field is set nothing is said of fields"
 
+    def test_of_two_files_for_one_window_both_are_known(
+        self, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+    ) -> None:
+        """The last one counts where both name the same bytes."""
+        first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+        first.write_text(TOML.replace("STATUS", "OLD") + '[[registers]]\nname = "BELL"\noffset = 0x2c\n')
+        second.write_text(TOML)
+        files = ["--registers", str(first), "--registers", str(second)]
+        assert main(["list", str(NIC), "--bus", "A", "--two-pass", *files, "--where", "target == 'eth0'"]) == 0
+        shown = capsysbinary.readouterr().out.decode()
+        assert " BAR0+0x2c BELL = " in shown
+        assert " BAR0+0x10 STATUS = " in shown
+        assert "OLD" not in shown
+
     def test_registers_of_an_array_are_one_after_the_other(self, tmp_path: Path) -> None:
         file = tmp_path / "ring.rdl"
         file.write_text("addrmap card { reg { field { sw = rw; } V[32] = 0; } RING[3] @ 0x20; };")

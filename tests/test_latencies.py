@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import zipfile
 from collections import defaultdict
 from pathlib import Path
 
@@ -72,3 +73,40 @@ def test_json_keeps_its_keys_and_says_why_a_value_is_missing(capsys: pytest.Capt
     assert list(stats["latency_us"]) == kinds
     assert all(one["n"] or one["reason"] for one in stats["latency_us"].values())
     assert stats["delayed"] is None
+
+
+@pytest.mark.parametrize("line", ["STOP#", "DEVSEL#"])
+def test_retries_are_unknown_without_the_lines_that_tell_them(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Null, and never 0: how an access without data ended cannot be seen."""
+    part = tmp_path / "part.sr"
+    with zipfile.ZipFile(FIXTURES.parent / "faults" / "endless-retry.sr") as whole, zipfile.ZipFile(part, "w") as out:
+        for name in whole.namelist():
+            out.writestr(name, whole.read(name).replace(f"={line}\n".encode(), b"=spare\n"))
+    assert main(["stats", str(part), "--json"]) == 0
+    [stats] = json.loads(capsys.readouterr().out).values()
+    assert stats["retry_rate"] == {"per_attempt": None, "per_completed": None, "per_second": None}
+    assert stats["delayed"] is None
+    assert stats["latency_us"]["retry_to_completion"]["reason"] == f"{line} not captured"
+    assert {one["retries"] for one in stats["views"]["commands"]} == {None}
+    assert main(["stats", str(part), "--by", "retries"]) == 0
+    assert f"retries       unknown: {line} not captured" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("condition", ["termination == retry", "start_us < 700"])
+def test_what_became_of_an_access_does_not_hang_on_what_is_chosen(
+    condition: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last attempt and what others did between need not be among the rows that were asked for."""
+    told = []
+    for arguments in ([], ["--where", condition]):
+        assert main(["stats", str(FIXTURES / "blue33_seq6" / "bus.vcd.gz"), "--json", *arguments]) == 0
+        [stats] = json.loads(capsys.readouterr().out).values()
+        told.append((stats["delayed"], stats["latency_us"]["retry_to_completion"]))
+    (whole, took), (some, some_took) = told
+    known = {one["transaction"]: one for one in whole["longest"]}
+    assert some["longest"]
+    assert all(known.get(one["transaction"], one) == one for one in some["longest"])
+    if condition == "termination == retry":
+        assert (some, some_took) == (whole, took)

@@ -13,7 +13,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 import rule_traffic
-from buses import drive, transaction
+from buses import Phase, drive, transaction
 from conftest import REPOSITORY
 from waveforms import state_mode, wires, write_sr
 
@@ -119,6 +119,48 @@ def test_retries_of_one_access_are_one_line(tmp_path: Path) -> None:
     assert len(raw) == 7
 
 
+def test_a_data_phase_is_as_wide_as_its_burst(tmp_path: Path) -> None:
+    """Where the upper half is 0 the digits are there all the same."""
+    rng = Random(3)
+    write = transaction(rng, rng)
+    while write.command != 7 or write.dac or write.ending != "completion":
+        write = transaction(rng, rng)
+    phases = [Phase(0, 0, data, 0) for data in (0x0123456789ABCDEF, 1)]
+    write = replace(write, wide="yes", address=0x1000, phases=phases)
+    path = write_sr(tmp_path / "wide.sr", state_mode(wires(drive([write], rng, wide_bus=True, parked=False).clocks)))
+    bus = pcitrace.open(path, clock_mhz=33.0).bus
+    text = b"".join(lines([bus], Settings(layer=Layer.DATA))).decode().splitlines()
+    shown = [line.split(" = ")[1].split()[:2] for line in text if not line.startswith("!")]
+    assert shown == [["0123456789abcdef", "8"], ["0000000000000001", "8"]]
+
+
+def test_each_bus_keeps_the_limits_of_its_own_clock(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Of two buses on one analyser one runs at 33 MHz and the other at 66."""
+    names = ("CLK", "FRAME#", "IRDY#", "TRDY#")
+    header, idle, edges = ["$timescale 1ps $end"], [], []
+    for bus, half_ps in (("a", 15_000), ("b", 7_500)):
+        header += [f"$scope module {bus} $end", *(f"$var wire 1 {bus}{n} {name} $end" for n, name in enumerate(names))]
+        header += ["$upscope $end"]
+        idle += [f"1{bus}{n}" for n in (1, 2, 3)]
+        edges += [(n * half_ps, f"{n % 2}{bus}0") for n in range(2_400_000 // half_ps)]
+    changes = [f"#{at}\n{level}" for at, level in sorted(edges)]
+    path = tmp_path / "two.vcd"
+    path.write_text("\n".join([*header, "$enddefinitions $end", "#0", *idle, *changes, ""]))
+    assert not listed(capsysbinary, path)
+    assert main(["decode", str(path), "--rules", "all", "--problems", "-"]) == 0
+    assert len(capsysbinary.readouterr().out.splitlines()) == 1
+
+
+def test_of_an_access_in_part_the_outcome_is_not_told(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """What was not chosen may be the attempt that completed it."""
+    text = listed(capsysbinary, SEQ6, "--where", "termination == retry")
+    assert "retry, 2 times in" in text
+    assert "not completed" not in text
+    text = listed(capsysbinary, REPOSITORY / "fixtures" / "faults" / "endless-retry.sr", "--to", "108us")
+    assert "retry, 150 times in" in text
+    assert "completed" not in text.splitlines()[-1]
+
+
 @pytest.mark.parametrize("command", ["list", "decode", "stats"])
 def test_a_condition_on_what_was_not_captured_is_said(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([command, str(SR), "--where", "address > 0 and bytes >= 0"]) == 0
@@ -131,6 +173,16 @@ def test_a_condition_on_what_was_not_captured_is_said(command: str, capfd: pytes
     assert told[-1] == "pcitrace: nothing was chosen: no transaction fulfils the condition"
     assert main([command, str(SR), "--where", "bytes > 0"]) == 0
     assert "nothing was chosen" not in capfd.readouterr().err
+
+
+def test_where_no_row_of_a_table_is_chosen_it_is_said_why(capfd: pytest.CaptureFixture[str]) -> None:
+    control = [str(NIC.with_name("control16.sr")), "--bus", "A"]
+    assert main(["bursts", *control, "--where", "address > 0"]) == 0
+    assert capfd.readouterr().err == "pcitrace: bursts: nothing was chosen; address: not known in any row\n"
+    assert main(["csr", *control, "--where", "attempts > 999"]) == 0
+    assert capfd.readouterr().err == "pcitrace: csr_accesses: nothing was chosen: no row fulfils the condition\n"
+    assert main(["bursts", *control, "--where", "bytes > 0"]) == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_special_cycles_and_locks_are_words(tmp_path: Path) -> None:

@@ -122,6 +122,13 @@ def test_control_lines_know_no_places(capsys: pytest.CaptureFixture[str]) -> Non
     assert "cannot be told without AD and C/BE#" in capsys.readouterr().err
 
 
+def test_what_is_known_of_no_transaction_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["find", str(CONTROL), "--bus", "A", "read", "wait_clks >= 0"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[1] == "  'read' alone: 0 transactions; command: not known of any transaction"
+    assert "known" not in told[2]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

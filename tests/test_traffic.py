@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from nicruns import documented_profiles
 
 from pcitrace import WiringError, profiles
 from pcitrace.cli import main
+from pcitrace.cli.traffic import rows
 from pcitrace.frames import sendstart
 from pcitrace.frames.sendupdate import updates
 from pcitrace.profiles import Profile
@@ -421,3 +423,15 @@ def test_a_frame_longer_than_its_buffers_is_one_burst(
     found = bus.analyse(rings, received=wire, memory=Memory(receive_buffers=[[0x8000, 0x10000]])).bursts
     found = found[found["kind"] == "receive_data"]
     assert found["pieces"].tolist() == pieces
+
+
+def test_what_may_be_of_any_agent_is_there_once() -> None:
+    """Of two agents nothing tells which is the card: both have the host's accesses, and each its own."""
+
+    def traffic(*times: float) -> Traffic:
+        return cast(
+            Traffic, SimpleNamespace(bus="A", csr_accesses=pd.DataFrame({"bus": "A", "first_attempt_us": times}))
+        )
+
+    found = rows({"A GNT1#": traffic(1.0, 2.0), "A GNT2#": traffic(1.0, 3.0)}, "csr_accesses")
+    assert found.to_numpy().tolist() == [["A", 1.0], ["A GNT1#", 2.0], ["A GNT2#", 3.0]]

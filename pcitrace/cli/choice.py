@@ -54,11 +54,11 @@ def tell_why_none(choice: Choice) -> None:
         print(f"pcitrace: {choice.why_none}", file=sys.stderr)
 
 
-def check(args: argparse.Namespace, table: Table) -> None:
-    """Say what is wrong with the arguments before any work; clocks and samples are placed later, by :func:`chosen`."""
+def check(args: argparse.Namespace, table: Table) -> Condition | None:
+    """The condition before any work, so that what is wrong is said; :func:`chosen` places clocks and samples later."""
     from pcitrace.instrument.moments import Moment, Unit
 
-    _choice(args, table, [None if one is None else Moment(0.0, Unit.TIME) for one in limits(args)])
+    return _choice(args, table, [None if one is None else Moment(0.0, Unit.TIME) for one in limits(args)])
 
 
 def _choice(args: argparse.Namespace, table: Table, stated: list[Moment | None]) -> Condition | None:
@@ -75,7 +75,21 @@ def _choice(args: argparse.Namespace, table: Table, stated: list[Moment | None])
 
 
 def chosen(rows: pd.DataFrame, args: argparse.Namespace, table: Table, run: Run | None = None) -> pd.DataFrame:
-    """The rows that were asked for; `run` tells when a clock or a sample was, where the table does not."""
+    """The rows that were asked for; `run` tells when a clock or a sample was, where the table does not.
+
+    Where there are none it is said why: what was not captured fulfils no condition.
+    """
+    found = _fulfilling(rows, args, table, run)
+    if len(rows) and not len(found):
+        condition = check(args, table)
+        looked_at = sorted(condition.columns) if args.where is not None and condition is not None else []
+        unknown = ", ".join(name for name in looked_at if rows[name].isna().all())
+        why = f"; {unknown}: not known in any row" if unknown else ": no row fulfils the condition"
+        print(f"pcitrace: {table.name}: nothing was chosen{why}", file=sys.stderr)
+    return found
+
+
+def _fulfilling(rows: pd.DataFrame, args: argparse.Namespace, table: Table, run: Run | None) -> pd.DataFrame:
     import pandas as pd
 
     from pcitrace.instrument.moments import Unit

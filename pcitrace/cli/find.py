@@ -57,8 +57,9 @@ def run(args: argparse.Namespace) -> int:
 def _show(matches: Matches) -> None:
     print(f"bus {matches.bus}: {len(matches)} {'match' if len(matches) == 1 else 'matches'}")
     if not len(matches):
-        for step, count in zip(matches.steps, matches.fulfilled, strict=True):
-            print(f"  {step.text!r} alone: {count} transactions")
+        for step, count, unknown in zip(matches.steps, matches.fulfilled, matches.unknown, strict=True):
+            why = f"; {', '.join(unknown)}: not known of any transaction" if unknown and not count else ""
+            print(f"  {step.text!r} alone: {count} transactions{why}")
     for start, parts, times in zip(matches.start_us, matches.transactions, matches.times_us, strict=True):
         rest = "".join(f"  +{time:.3f} us #{part}" for time, part in zip(times, parts[1:], strict=True))
         print(f"  {start[0]:14.3f} us #{parts[0]}{rest}")

@@ -38,7 +38,8 @@ examples:
 
 Occupancy: clocks in which FRAME# or IRDY# is asserted, over all clocks whose state is known. Efficiency: clocks in
 which data moves, over those. Every clock is counted in exactly one class. What --where and the like choose are the
-transactions; clocks, problems and arbitration are those of the whole capture.
+transactions; clocks, problems and arbitration are those of the whole capture. A retried access counts with all its
+attempts where one of them is chosen.
 """
 
 _TOP = 5
@@ -165,17 +166,25 @@ def _lines(statistics: dict[str, Any], top: int | None) -> list[str]:
     ):
         if statistics[key] is not None:
             lines.append(f"{title:<14}{_distribution(statistics[key])} {unit}")
-    retry = statistics["retry_rate"]
-    lines.append(
-        f"{'retries':<14}{_percent(retry['per_attempt'])} of the attempts, {number(retry['per_completed'])} a "
-        f"transaction that moved data, {number(retry['per_second'])} a second"
-    )
+    lines.append(f"{'retries':<14}{_retries(statistics)}")
     lines = [filled(line, 2, 16) for line in lines]
     lines += view_lines(statistics, _TOP if top is None else top, top is not None)
     lines.append(filled(f"{'problems':<14}{_listed(statistics['problem_kinds'])}", 2, 16))
     if "traffic" in statistics:
         lines += [filled(line, 2, 16) for line in _traffic_lines(statistics["traffic"])]
     return lines
+
+
+def _retries(statistics: dict[str, Any]) -> str:
+    from pcitrace.stats import why_no_retries
+
+    if (missing := why_no_retries(statistics["clocks"])) is not None:
+        return f"unknown: {missing}"
+    rate = statistics["retry_rate"]
+    return (
+        f"{_percent(rate['per_attempt'])} of the attempts, {number(rate['per_completed'])} a transaction that moved "
+        f"data, {number(rate['per_second'])} a second"
+    )
 
 
 def _traffic_lines(traffic: dict[str, Any]) -> list[str]:

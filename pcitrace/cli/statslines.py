@@ -69,7 +69,7 @@ def _shares(told: Mapping[str, Any], top: int) -> Iterable[str]:
                 _percent(one["utilisation"]),
                 _percent(one["efficiency"]),
                 one["wait_clks"],
-                one["retries"],
+                "-" if one["retries"] is None else one["retries"],
             )
             for one in rows[:top]
         ]

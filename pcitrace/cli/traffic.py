@@ -59,7 +59,11 @@ def frames_of(run: Run, args: argparse.Namespace) -> Frames:
 
 
 def rows(found: Mapping[str, Traffic], table: str) -> pd.DataFrame:
-    """A table of all that was found, each row with whose it is."""
+    """A table of all that was found, each row with whose it is.
+
+    A row that may be of any agent of its bus, such as what the host reads of a card whose GNT# nothing tells, is there
+    once, and has the name of the bus alone.
+    """
     import pandas as pd
 
     parts = [getattr(traffic, table) for traffic in found.values()]
@@ -68,7 +72,11 @@ def rows(found: Mapping[str, Traffic], table: str) -> pd.DataFrame:
         for name, part in zip(found, parts, strict=True)
     ]
     whole: pd.DataFrame = pd.concat(named, ignore_index=True)
-    return whole
+    buses = whole["bus"].map({name: traffic.bus for name, traffic in found.items()})
+    of_any = whole.assign(bus=buses)
+    repeated = of_any.duplicated()
+    whole["bus"] = whole["bus"].where(~of_any.duplicated(keep=False), buses).astype(whole["bus"].dtype)
+    return whole[~repeated].reset_index(drop=True)
 
 
 def show(found: Mapping[str, Traffic], args: argparse.Namespace, counts: Mapping[str, str]) -> None:

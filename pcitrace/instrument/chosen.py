@@ -71,7 +71,7 @@ def write(
     # What is masked is judged too: the decoder is not to tell it in its own words.
     rules = sorted({id for one in how for id in one.possible}) if masks is not None else None
     masked = sorted({*(rules or ())} - {id for one in how for id in one.wanted})
-    bus_mhz = next((one.bus_mhz for one in how if one.bus_mhz is not None), None)
+    bus_mhz = [one.bus_mhz for one in how]
     of_bus = {bus.name: Chosen() for bus in buses}
     troubles = writers.pop("problems", None)
     before: dict[str, pa.Array] = {}

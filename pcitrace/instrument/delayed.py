@@ -30,8 +30,10 @@ class Delayed:
 
     Attributes
     ----------
+    table : pyarrow.Table
+        All transactions of the bus.
     first, last : array of int
-        Rows of the first and the last attempt.
+        Its rows of the first and the last attempt.
     attempts : array of int
     took_us : array of float
         From the first attempt to the data; NaN where none came.
@@ -43,6 +45,7 @@ class Delayed:
         An attempt had another command, other byte enables or write data than the one before; None where not known.
     """
 
+    table: pa.Table
     first: Integers
     last: Integers
     attempts: Integers
@@ -52,8 +55,8 @@ class Delayed:
     between_bytes: Integers
     changed: Booleans | None
 
-    def as_dict(self, table: pa.Table, names: Names) -> dict[str, Any]:
-        """What ``--json`` has, with the places of `table` in words."""
+    def as_dict(self, names: Names) -> dict[str, Any]:
+        """What ``--json`` has, with places in words."""
         counts = {name: int((self.outcome == name).sum()) for name in ("completed", "aborted", "never_completed")}
         return {
             "accesses": len(self.first),
@@ -63,14 +66,14 @@ class Delayed:
             "changed": None if self.changed is None else int(self.changed.sum()),
             "between_transactions": int(self.between_transactions.sum()),
             "between_bytes": int(self.between_bytes.sum()),
-            "longest": self._longest(table, names),
+            "longest": self._longest(names),
         }
 
-    def _longest(self, table: pa.Table, names: Names) -> list[dict[str, Any]]:
-        start = floats(table, "start_us")
+    def _longest(self, names: Names) -> list[dict[str, Any]]:
+        start = floats(self.table, "start_us")
         lasted = np.where(np.isnan(self.took_us), start[self.last] - start[self.first], self.took_us)
         chosen = np.argsort(-lasted, kind="stable")[:_TOLD]
-        rows = table.take(pa.array(self.first[chosen]))
+        rows = self.table.take(pa.array(self.first[chosen]))
         targets = names.targets(rows, everywhere=True).cast(pa.string()).to_pylist()
         columns = ["transaction", "start_us", "initiator", "command", "address"]
         return [
@@ -92,15 +95,17 @@ class Delayed:
         ]
 
 
-def delayed(table: pa.Table, changed: Integers | None = None) -> Delayed:
+def delayed(table: pa.Table, changed: Integers | None = None, chosen: Booleans | None = None) -> Delayed:
     """Pair attempts of one access: the same initiator, address and direction, up to the first that was not retried.
 
     Parameters
     ----------
     table : pyarrow.Table
-        Transactions in order of time.
+        All transactions of a bus in order of time: what became of an access another one tells.
     changed : array of int, optional
         Of :func:`changed_transactions`.
+    chosen : array of bool, optional
+        Only accesses of which one of these rows is an attempt.
     """
     start, first_data = floats(table, "start_us"), floats(table, "first_data_us")
     command, address = integers(table, "command"), integers(table, "address")
@@ -114,6 +119,8 @@ def delayed(table: pa.Table, changed: Integers | None = None) -> Delayed:
     attempts = np.bincount(access)
     head = np.cumsum(attempts) - attempts
     some = retried[order[head]] if len(head) else np.zeros(0, dtype=bool)
+    if chosen is not None:
+        some &= np.bincount(access, weights=chosen[order]) > 0
     attempts, head = attempts[some], head[some]
     first, last = order[head], order[head + attempts - 1]
     # To the ps: the difference of two floats has digits that mean nothing.
@@ -127,7 +134,7 @@ def delayed(table: pa.Table, changed: Integers | None = None) -> Delayed:
     if changed is not None:
         flagged = np.concatenate([[0], np.cumsum(np.isin(integers(table, "transaction"), changed)[order])])
         differs = flagged[head + attempts] > flagged[head]
-    return Delayed(first, last, attempts, took, outcome, last - first - (attempts - 1), between, differs)
+    return Delayed(table, first, last, attempts, took, outcome, last - first - (attempts - 1), between, differs)
 
 
 def changed_transactions(bus: Bus) -> Integers | None:

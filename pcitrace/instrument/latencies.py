@@ -15,6 +15,7 @@ from pcitrace.columns import Booleans, Floats, Integers, floats, integers, strin
 from pcitrace.instrument import spread
 from pcitrace.instrument.delayed import Delayed, changed_transactions, delayed
 from pcitrace.instrument.names import Names
+from pcitrace.stats import why_no_retries
 
 if TYPE_CHECKING:
     from pcitrace.run import Bus
@@ -47,7 +48,7 @@ class Measured:
         Who asked for the bus, and whose transaction was on it, by GNT# -> for how many clocks; None where REQ# was not
         captured.
     delayed : Delayed or None
-        Accesses that were retried; None where addresses are not known.
+        Accesses that were retried; None where addresses or retries are not known.
     clock_mhz : float or None
     """
 
@@ -84,7 +85,8 @@ def measure(bus: Bus, grants: Mapping[str, str] | None = None, chosen: pa.Table 
     grants : mapping of str to str, optional
         GNT# line -> name of the initiator.
     chosen : pyarrow.Table, optional
-        Only these transactions; arbitration, acquisition and who held whom up are those of all.
+        Only these transactions; arbitration, acquisition and who held whom up are those of all. What takes several
+        transactions, retried accesses and DMA after a doorbell, counts where one of them is among these.
     """
     table = bus.arrow("transactions") if chosen is None else chosen
     found = Measured(table, Names(grants), clock_mhz=bus.mean_clock_mhz)
@@ -96,13 +98,19 @@ def measure(bus: Bus, grants: Mapping[str, str] | None = None, chosen: pa.Table 
         found.add("retry_to_completion", _NO_ADDRESS)
         found.add("doorbell_to_dma", _NO_ADDRESS)
         return found
-    found.names.learn(bus.arrow("transactions"), bus.arrow("data_phases"))
-    accesses = delayed(table)
+    whole = bus.arrow("transactions")
+    some = None if chosen is None else np.isin(integers(whole, "transaction"), integers(table, "transaction"))
+    found.names.learn(whole, bus.arrow("data_phases"))
+    found.add("doorbell_to_dma", _doorbells(whole, found.names, some))
+    [clocks] = bus.arrow("clocks").to_pylist()
+    if (missing := why_no_retries(clocks)) is not None:
+        found.add("retry_to_completion", missing)
+        return found
+    accesses = delayed(whole, chosen=some)
     if len(accesses.first):
-        accesses = delayed(table, changed_transactions(bus))
+        accesses = delayed(whole, changed_transactions(bus), some)
     found.delayed = accesses
     found.add("retry_to_completion", accesses.took_us)
-    found.add("doorbell_to_dma", _doorbells(table, start, found.names))
     return found
 
 
@@ -143,7 +151,7 @@ def tell(bus: Bus, found: Measured) -> dict[str, Any]:
         "latency_percentiles_us": {kind: spread.percentiles(values[kind]) for kind in KINDS if kind in values},
         "latency_histogram": _histogram(found),
         "waits": _waits(bus, found),
-        "delayed": None if accesses is None else accesses.as_dict(found.table, found.names),
+        "delayed": None if accesses is None else accesses.as_dict(found.names),
     }
 
 
@@ -194,8 +202,9 @@ def _next_data(bus: Bus, chosen: pa.Table | None) -> Floats:
     return steps
 
 
-def _doorbells(table: pa.Table, start: Floats, names: Names) -> Floats | str:
+def _doorbells(table: pa.Table, names: Names, chosen: Booleans | None) -> Floats | str:
     """The last write to a device's window before a transaction that the device begins, where they follow each other."""
+    start = floats(table, "start_us")
     code, lines = strings(table, "initiator")
     called = [names.initiator(line) for line in lines]
     window, _ = names.locate(table)
@@ -209,6 +218,8 @@ def _doorbells(table: pa.Table, start: Floats, names: Names) -> Floats | str:
         event = np.flatnonzero(mine | np.isin(window, ours) & writes)
         rings = ~mine[event]
         pairs = np.flatnonzero(rings[:-1] & ~rings[1:])
+        if chosen is not None:
+            pairs = pairs[chosen[event[pairs]] | chosen[event[pairs + 1]]]
         steps.append(start[event[pairs + 1]] - start[event[pairs]])
     if not steps:
         return "no initiator is known to be a device with a window; --grant NAME=GNT2# names one"

@@ -120,7 +120,7 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
     if settings.masks is not None:
         judged = [_Judged(bus, settings, listing) for bus in buses]
         rules = sorted({id for one in judged for id in one.how.possible})
-        bus_mhz = next((one.how.bus_mhz for one in judged if one.how.bus_mhz is not None), None)
+        bus_mhz = [one.how.bus_mhz for one in judged]
         yield b"".join(one.causes(listing) for one in judged)
     columns = _kernel.Listing.columns()
     choice = choice or Choice()

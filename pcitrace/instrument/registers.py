@@ -54,16 +54,21 @@ class Registers:
                 yield block.space == "io", block.base, size, True, block.name, 0, _LAST, block.as_tuples()
 
     def of_window(self, names: Names, window: Window) -> list[tuple[Any, ...]]:
-        """The registers of a window, as the kernel takes them."""
+        """The registers of a window, as the kernel takes them; of files that name the same bytes the last counts."""
         device = next((one for one in names.space.devices if one.name == window.device), None)
-        for block in self.blocks:
+        ids = (device.vendor_id, device.device_id) if device is not None else (None, None)
+        found: list[tuple[Any, ...]] = []
+        taken: set[int] = set()
+        for block in reversed(self.blocks):
             if block.bar is None or window.name != f"BAR{block.bar}" or window.space != block.space:
                 continue
-            ids = (device.vendor_id, device.device_id) if device is not None else (None, None)
             stated = block.vendor_id is not None and None not in ids
-            if not stated or (ids[0] == block.vendor_id and ids[1] in block.device_ids):
-                return block.as_tuples()
-        return []
+            if stated and (ids[0] != block.vendor_id or ids[1] not in block.device_ids):
+                continue
+            free = [one for one in block.as_tuples() if taken.isdisjoint(range(one[0], one[0] + one[1]))]
+            taken.update(*(range(one[0], one[0] + one[1]) for one in free))
+            found += free
+        return sorted(found, key=lambda one: int(one[0]))
 
 
 def _of_profile(profile: profiles.Profile) -> list[Block]:

@@ -6,7 +6,7 @@ each within its time of the one before; it takes the earliest of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,8 @@ class Matches:
         When they begin, in us.
     fulfilled : tuple of int
         How many transactions fulfil each step, by itself.
+    unknown : tuple of tuple of str
+        Columns that each step looks at and that are known of no transaction: a comparison with them is not fulfilled.
     """
 
     bus: str
@@ -56,6 +58,7 @@ class Matches:
     transactions: Integers
     start_us: Floats
     fulfilled: tuple[int, ...]
+    unknown: tuple[tuple[str, ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self.transactions)
@@ -133,7 +136,14 @@ def find(
     within_us = [None if one.within_us is None else one.within_us + _ROUNDING_US for one in read]
     found = sequences(fulfilled, start_us, within_us)
     numbers = rows["transaction"].to_numpy().astype(np.int64)
-    return Matches(bus.name, read, numbers[found], start_us[found], tuple(int(one.sum()) for one in fulfilled))
+    counts = tuple(int(one.sum()) for one in fulfilled)
+    unknown = tuple(tuple(sorted(_unknown(rows, one.condition.columns))) for one in read)
+    return Matches(bus.name, read, numbers[found], start_us[found], counts, unknown)
+
+
+def _unknown(rows: pa.Table, columns: Iterable[str]) -> list[str]:
+    """Which of the columns are null in every row, where there are rows."""
+    return [name for name in columns if len(rows) and rows[name].null_count == len(rows)]
 
 
 def bus_has_data(bus: Bus) -> bool:

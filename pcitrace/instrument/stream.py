@@ -125,7 +125,7 @@ def parts(
     choice: Choice | None = None,
     data_phases: bool = False,
     rules: Sequence[str] | None = None,
-    bus_mhz: int | None = None,
+    bus_mhz: Sequence[int | None] | None = None,
     whole: bool = False,
 ) -> Iterator[_kernel.Part]:
     """Decode some buses of one capture and give their transactions in parts.
@@ -143,8 +143,8 @@ def parts(
     rules : sequence of str, optional
         Ids of rules; where one is broken is a problem of the part, and its kind is the rule's id. Changes of INTA# to
         INTD# and LOCK# are among the problems then, as ``event``.
-    bus_mhz : int, optional
-        33 or 66: whose limits CLK has to keep.
+    bus_mhz : sequence of int or None, optional
+        33 or 66, of each bus: whose limits CLK has to keep.
     whole : bool
         Leave it to the caller to choose: the parts have all transactions, and the columns that `choice` needs.
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from pcitrace.columns import integers, strings
 from pcitrace.instrument.names import Names
+from pcitrace.stats import why_no_retries
 
 if TYPE_CHECKING:
     from pcitrace.run import Bus
@@ -86,17 +87,21 @@ def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dic
     dict
         By view (:data:`VIEWS`) rows with ``name`` (None: whose they are is not known; no row at all where nothing is
         known), ``transactions``, ``data_phases``, ``bytes``, ``clocks``,
-        ``wait_clks``, ``retries``, ``utilisation`` (clocks of these transactions over all clocks whose state is known),
+        ``wait_clks``, ``retries`` (None where STOP# or DEVSEL# was not captured), ``utilisation`` (clocks of these
+        transactions over all clocks whose state is known),
         ``efficiency`` (clocks with data over these), ``throughput_mb_s``.
         ``slowest``: the transactions that waited longest, with ``transaction``, ``time_us``, ``initiator``, ``target``,
         ``command``, ``address``, ``wait_clks``.
     """
-    table = table.append_column("retried", pc.equal(table["termination"], "retry").cast(pa.int64()))
+    retried = pc.equal(table["termination"], "retry").cast(pa.int64())
+    if why_no_retries(clocks) is not None:
+        retried = pa.nulls(len(table), pa.int64())
+    table = table.append_column("retried", retried)
     keys = ("initiator_name", "target", "command_name", "place", "termination")
     known = clocks["total"] - clocks["unknown"]
     time_us = clocks["end_us"] - clocks["start_us"]
     found = {
-        view: sorted(_grouped(table, key, known, time_us), key=lambda one: -one[by])
+        view: sorted(_grouped(table, key, known, time_us), key=lambda one: -(one[by] or 0))
         for view, key in zip(VIEWS, keys, strict=True)
     }
     return {**found, "slowest": _slowest(table)}

@@ -266,7 +266,7 @@ def delayed(run: Run, bus: str | None = None, *, ax: Axes | None = None) -> Axes
     Raises
     ------
     DecodeError
-        AD or C/BE# was not captured.
+        AD, C/BE#, STOP# or DEVSEL# was not captured.
     """
     chosen = _bus(run, bus)
     found = measure(chosen)
@@ -274,7 +274,7 @@ def delayed(run: Run, bus: str | None = None, *, ax: Axes | None = None) -> Axes
     if accesses is None:
         raise DecodeError(f"{chosen.name}: {found.reasons['retry_to_completion']}")
     ax = axes_for(ax, (7.0, 3.0))
-    start = found.table["start_us"].to_numpy()
+    start = accesses.table["start_us"].to_numpy()
     lasted = start[accesses.last] - start[accesses.first]
     took = np.where(np.isnan(accesses.took_us), lasted, accesses.took_us)
     for outcome, colour, marker in (

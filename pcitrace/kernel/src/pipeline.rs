@@ -37,8 +37,8 @@ pub struct Options {
     pub rules: Option<RuleSet>,
     /// Of these rules every violation is kept, also where nobody takes them while they are found.
     pub every: RuleSet,
-    /// Whose limits CLK has to keep, 33 or 66 MHz.
-    pub bus_mhz: Option<u32>,
+    /// Whose limits CLK of each bus has to keep, 33 or 66 MHz.
+    pub bus_mhz: Vec<Option<u32>>,
     pub parameters: Parameters,
     /// Nobody wants to know what was wrong besides the rules.
     pub forget_problems: bool,
@@ -56,8 +56,10 @@ pub struct Options {
 }
 
 impl Options {
-    pub(crate) fn judge(&self, layout: &Layout, time: TimeBase) -> Option<Box<Rules>> {
-        let limits = self.bus_mhz.map(|mhz| ClockLimits::new(mhz, time.us(1), self.parameters.clock_tolerance));
+    /// What judges the clocks of the bus with this number.
+    pub(crate) fn judge(&self, number: usize, layout: &Layout, time: TimeBase) -> Option<Box<Rules>> {
+        let bus_mhz = self.bus_mhz.get(number).copied().flatten();
+        let limits = bus_mhz.map(|mhz| ClockLimits::new(mhz, time.us(1), self.parameters.clock_tolerance));
         let mut rules = Rules::new(layout.clone(), self.rules?, limits, self.parameters);
         rules.findings.every = self.every;
         let lines = |wanted: &Wanted| ClockLines::new(layout.clone(), time, wanted.clone());
@@ -221,7 +223,7 @@ pub fn decode<S: Sink>(
             for (index, ((spec, bus), empty)) in buses.iter().zip(tables).zip(empty).enumerate() {
                 let mut track = Track::new(bus, empty, options);
                 let make = |layout: Layout| {
-                    let rules = options.judge(&layout, time);
+                    let rules = options.judge(index, &layout, time);
                     let decoder = Decoder::new(layout, options.data_phases, windows, 0, options.portable);
                     decoder.noting_events(options.events).judged_by(rules)
                 };
@@ -514,7 +516,7 @@ fn decode_sampled<S: Sink>(
     let mut decoders: Vec<Decoder> = tables
         .iter()
         .map(|bus| {
-            let rules = options.judge(&bus.layout, time);
+            let rules = options.judge(bus.index, &bus.layout, time);
             let decoder = Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable);
             decoder.noting_events(options.events).judged_by(rules)
         })

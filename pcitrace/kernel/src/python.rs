@@ -391,8 +391,16 @@ impl Stream {
         portable: bool,
     ) -> PyResult<Self> {
         let rules = rule_set(rules)?;
-        let options =
-            Options { rate_hz, clock_mhz, data_phases, window_us, rules, bus_mhz, portable, ..Options::default() };
+        let options = Options {
+            rate_hz,
+            clock_mhz,
+            data_phases,
+            window_us,
+            rules,
+            bus_mhz: vec![bus_mhz; buses.len()],
+            portable,
+            ..Options::default()
+        };
         let specs = buses.into_iter().map(PySpec::unchecked).collect::<Vec<_>>();
         let wanted = Wanted { coded: columns.is_some(), columns };
         let stream = stream::Stream::new(unit_size, &specs, options, &wanted).map_err(|error| to_python(py, error))?;
@@ -512,7 +520,7 @@ fn decode(
         window_us,
         rules,
         every: rule_set(every)?.unwrap_or_default(),
-        bus_mhz,
+        bus_mhz: vec![bus_mhz; buses.len()],
         parameters: self::parameters(parameters),
         requests,
         forget_problems: !problems,

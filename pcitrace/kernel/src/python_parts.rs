@@ -313,7 +313,7 @@ fn start(
     data_phases: bool,
     events: bool,
     rules: Option<Vec<String>>,
-    bus_mhz: Option<u32>,
+    bus_mhz: Option<Vec<Option<u32>>>,
     until: Option<u64>,
     clocks: Option<(u64, u64, u64, u64)>,
     threads: usize,
@@ -326,7 +326,7 @@ fn start(
         data_phases,
         events,
         rules,
-        bus_mhz,
+        bus_mhz: bus_mhz.unwrap_or_default(),
         until,
         clock_lines: clocks
             .map(|(from, to, first, end)| listing::clocks::Wanted { stamps: from..to, clks: first..end }),

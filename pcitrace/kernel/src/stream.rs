@@ -64,7 +64,7 @@ impl Stream {
         let decoder = |bus: &BusTables| {
             Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable)
                 .noting_events(true)
-                .judged_by(options.judge(&bus.layout, bus.time))
+                .judged_by(options.judge(bus.index, &bus.layout, bus.time))
         };
         Ok(Stream {
             unit,

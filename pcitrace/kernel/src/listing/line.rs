@@ -92,6 +92,8 @@ pub struct Line<'a> {
     pub message: Option<u32>,
     /// LOCK# was taken, or kept, in the clock after its address.
     pub locked: bool,
+    /// 8 bytes in each data phase, whatever this line shows of them: one of a burst may look like 4.
+    pub wide: bool,
 }
 
 impl<'a> Line<'a> {
@@ -115,6 +117,7 @@ impl<'a> Line<'a> {
             termination: row.termination.into(),
             message: row.message,
             locked: false,
+            wide: false,
         }
     }
 
@@ -146,20 +149,21 @@ impl<'a> Line<'a> {
 
     /// Bytes that one data phase may move: 8 where more moved than 4 each.
     pub fn phase_bytes(&self) -> u64 {
-        let wide = self.bytes > 4 * self.phases
+        let wide = self.wide
+            || self.bytes > 4 * self.phases
             || self.data.iter().any(|phase| phase.data.is_some_and(|data| data >> 32 != 0));
         if wide { 8 } else { 4 }
     }
 
     /// What stands behind what was done: bytes, waits, and how it ended.
-    fn rest(&self, ending: Ending, writer: &mut Writer) {
+    fn rest(&self, ending: Ending, options: &Options, writer: &mut Writer) {
         let (indent, bytes, gap, waits) = match ending {
             Ending::Words if self.bytes == 1 => (2, " byte ", "  ", [" waits", " wait "]),
             Ending::Words => (2, " bytes", "  ", [" waits", " wait "]),
             Ending::Letters => (0, " B", " ", [" w"; 2]),
             Ending::Alone => {
                 writer.text(Style::Plain, "  ");
-                return self.ended(writer);
+                return self.ended(options, writer);
             }
         };
         writer.pad(writer.at + indent);
@@ -172,7 +176,7 @@ impl<'a> Line<'a> {
             writer.text(Style::Plain, waits[usize::from(number == 1)]);
         }
         writer.text(Style::Plain, "  ");
-        self.ended(writer);
+        self.ended(options, writer);
     }
 
     /// The rest on a terminal: what was done, from the column `start` on, gives way to how it ended, but not what stands
@@ -186,7 +190,7 @@ impl<'a> Line<'a> {
         for ending in [Ending::Words, Ending::Letters, Ending::Alone].into_iter().filter(|&one| one >= usual) {
             let mut text = Vec::new();
             let mut rest = Writer::new(&mut text, options);
-            self.rest(ending, &mut rest);
+            self.rest(ending, options, &mut rest);
             if least + rest.at <= width || ending == Ending::Alone {
                 let room = width.saturating_sub(rest.at).max(least);
                 let column = if ending == usual { column.max(least).min(room) } else { room };
@@ -196,7 +200,7 @@ impl<'a> Line<'a> {
     }
 
     /// How it ended, and how many attempts it took.
-    fn ended(&self, writer: &mut Writer) {
+    fn ended(&self, options: &Options, writer: &mut Writer) {
         let (style, text) = match &*self.termination {
             "completion" => (Style::Plain, "completion"),
             "special_cycle" => (Style::Plain, "special cycle"),
@@ -211,7 +215,9 @@ impl<'a> Line<'a> {
         writer.text(style, text);
         let (attempts, in_us) = (self.attempts, self.time_us - self.first_us);
         if attempts > 1 && self.termination == "retry" {
-            writer.formatted(style, format_args!(", {attempts} times in {in_us:.3} us, not completed"));
+            // Of what was not chosen nothing is said: it may have completed there.
+            let outcome = if options.all_rows() { ", not completed" } else { "" };
+            writer.formatted(style, format_args!(", {attempts} times in {in_us:.3} us{outcome}"));
         } else if attempts > 1 {
             writer.formatted(style, format_args!(", {attempts} attempts in {in_us:.3} us"));
         }
@@ -231,7 +237,7 @@ impl<'a> Line<'a> {
         match options.width {
             None => {
                 writer.pad(start + WHAT);
-                self.rest(Ending::Words, &mut writer);
+                self.rest(Ending::Words, options, &mut writer);
             }
             Some(width) => self.rest_within(width, start, least, options, &mut writer),
         }

@@ -96,6 +96,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether all transactions are listed.
+    fn all_rows(&self) -> bool {
+        self.problems_of_us.is_none()
+    }
+
     /// Columns of the terminal that are left beside the time, who it was, and what a line ends with.
     fn left(&self, time: usize, ending: Ending) -> usize {
         let column = |width: usize| if width > 0 { width + 2 } else { 0 };
@@ -160,7 +165,7 @@ impl Listing {
         let found = rows::problems(&part.problems, &self.rules).map_err(unusable)?;
         let locks = found.iter().filter(|one| one.is_event && one.text.starts_with(What::LOCKED));
         self.locks.extend(locks.map(|one| (one.bus.clone(), one.time_us)));
-        if self.options.problems_of_us.is_some() {
+        if !self.options.all_rows() {
             // Not all transactions are listed, and a problem comes with its own or later.
             self.problems.retain(|one| one.transaction.is_none());
         }
@@ -290,6 +295,7 @@ impl Listing {
                 data: vec![phase].into(),
                 bytes: enabled.unwrap_or(each),
                 exact: enabled.is_some(),
+                wide: each == 8,
                 waits: None,
                 termination: if nth + 1 == whole.data.len() { whole.termination.clone() } else { "".into() },
                 ..whole.clone()
@@ -344,7 +350,7 @@ impl Listing {
         let time_us = self.shown_us(line.time_us);
         self.before_us = Some(line.time_us);
         line.write(time_us, &self.names, &self.options, &mut self.out);
-        if let Some(text) = line.never_completed() {
+        if let Some(text) = line.never_completed().filter(|_| self.options.all_rows()) {
             self.problem(&Problem {
                 bus: line.bus.to_string(),
                 time_us: line.time_us,
