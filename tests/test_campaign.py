@@ -726,6 +726,33 @@ def test_places_that_cannot_be_are_one_line(runs: Path, tmp_path: Path, capsys: 
         assert said in line
 
 
+@pytest.mark.parametrize("pattern", ["{}/*", "{}"])
+def test_runs_may_be_called_anything_and_so_may_their_results(pattern: str, base: Path, tmp_path: Path) -> None:
+    names = ("a::b", "12:30", "br[1]", "a=b", "tést 100%", "#?", "{c,d}", "-x", "new\nline")
+    for name in names:
+        shutil.copytree(base, tmp_path / "runs" / name)
+    out = tmp_path / "out [1]::*=?"
+    expected = dict.fromkeys(names, "pending")
+    assert states(Campaign(pattern.format(tmp_path / "runs"), out)) == expected
+    Campaign([tmp_path / "runs" / names[0], tmp_path / "runs" / names[2]], out).one()
+    assert states(Campaign(pattern.format(tmp_path / "runs"), out)) == expected | {"a::b": "done", "br[1]": "done"}
+    assert len(Campaign(destination=out).constants["run"].unique()) == 2
+
+
+def test_a_run_that_is_named_in_two_ways_is_one(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs / "a")
+    patterns = [str(runs / "a"), ".", "../a", f"{runs}//a/", f"{runs}/./a", "../../runs/a*", f"file://{runs}/a"]
+    assert Campaign(patterns, "../../out").runs == [str(runs / "a")]
+    Campaign(runs, "../results").one()
+    assert Campaign("../../runs", f"{runs}//results").status()["done"] == 2
+
+
+def test_a_name_that_is_no_text_is_said(base: Path, tmp_path: Path) -> None:
+    shutil.copytree(base, tmp_path / "runs" / os.fsdecode(b"l\xe9tin"))
+    with pytest.raises(CampaignError, match=r"l\\udce9tin': its name is not UTF-8: rename it"):
+        Campaign(tmp_path / "runs", tmp_path / "out")
+
+
 def test_results_of_another_campaign_among_the_runs_are_no_runs(runs: Path, tmp_path: Path) -> None:
     Campaign(runs / "a", runs / "results").one()
     assert set(states(Campaign(runs, tmp_path / "out"))) == {"a", "b"}
