@@ -245,6 +245,22 @@ def test_other_options_have_a_place_of_their_own(runs: Path, tmp_path: Path) -> 
     assert before.items() <= written(out).items()
 
 
+def test_a_run_counts_once_with_the_options_that_it_had_last(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    Campaign(runs, out).one()
+    Campaign(runs / "a", out, options=Options(recover_clock=True)).one()
+    both = Campaign(destination=out)
+    assert states(both) == {"a": "done", "b": "done"}
+    assert not both.constants.duplicated(["run", "host", "constant"]).any()
+    assert {place.by: Path(run.url).name for place, run in both.places()} == {
+        Options().by(pcitrace.__version__): "b",
+        Options(recover_clock=True).by(pcitrace.__version__): "a",
+    }
+    assert len(Campaign(destination=out, options=Options()).runs) == 2
+    Campaign(runs, out).one()
+    assert [place.by for place, _ in Campaign(destination=out).places()] == [Options().by(pcitrace.__version__)] * 2
+
+
 def test_the_nic_of_bare_captures_is_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The message of a report that cannot tell names an option, which report and campaign have."""
     capture, out = str(REPOSITORY / "fixtures/traces/blue33_seq6/bus.vcd.gz"), str(tmp_path / "out")
@@ -258,7 +274,7 @@ def test_the_nic_of_bare_captures_is_stated(tmp_path: Path, capsys: pytest.Captu
     results = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("results/*/*.json")]
     assert results == [alone | {"run": results[0]["run"]}]
     assert main(["campaign", "retry", out, "--workers", "1"]) == 0
-    assert "1 done, 1 failed" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1] == f"1 done -> {out}"
 
 
 def test_failures_keep_their_reason_until_retry(runs: Path, tmp_path: Path) -> None:
@@ -745,6 +761,19 @@ def test_a_run_that_is_named_in_two_ways_is_one(runs: Path, tmp_path: Path, monk
     assert Campaign(patterns, "../../out").runs == [str(runs / "a")]
     Campaign(runs, "../results").one()
     assert Campaign("../../runs", f"{runs}//results").status()["done"] == 2
+
+
+def test_a_folder_that_cannot_be_read_fails_alone(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = Store.info
+
+    def refused(self: Store, name: str) -> dict[str, Any] | None:
+        if Path(self.root) == runs / "a" and name:
+            raise CampaignError("refused") from PermissionError()
+        return info(self, name)
+
+    monkeypatch.setattr(Store, "info", refused)
+    for pattern in (runs, f"{runs}/*"):
+        assert set(states(Campaign(pattern, tmp_path / "out"))) == {"a", "b"}
 
 
 def test_a_name_that_is_no_text_is_said(base: Path, tmp_path: Path) -> None:
