@@ -30,7 +30,7 @@ from conftest import REPOSITORY, needed_program
 from idle_captures import repeat
 
 import pcitrace
-from pcitrace.campaign import Campaign, CampaignError, Limits, Options, cluster, forks, sources, supervise
+from pcitrace.campaign import Campaign, CampaignError, Limits, Options, cluster, connection, forks, sources, supervise
 from pcitrace.campaign.inputs import Inputs
 from pcitrace.campaign.layout import Destination
 from pcitrace.campaign.sources import Source
@@ -526,6 +526,30 @@ def test_ctrl_c_ends_it_all_without_a_word_too_many(base: Path, tmp_path: Path) 
     assert len(below) > 2
     assert not psutil.wait_procs(below, timeout=10)[1]
     assert set(states(Campaign(destination=out)).values()) >= {"done", "pending"}
+
+
+def test_ctrl_c_while_the_cluster_begins_waits_until_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask cannot close half a cluster, and processes that begin would each print where they were."""
+    told = []
+
+    class Begins:
+        def __init__(self, **_: object) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            told.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+        def close(self, timeout: float) -> None:
+            told.append("closed")
+
+    monkeypatch.setattr("distributed.LocalCluster", Begins)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), connection.connect(None, 1, print):
+            pass
+        assert told == [True, "closed"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 FULL = """\
