@@ -800,6 +800,16 @@ def test_a_folder_that_cannot_be_read_fails_alone(runs: Path, tmp_path: Path, mo
         assert set(states(Campaign(pattern, tmp_path / "out"))) == {"a", "b"}
 
 
+@pytest.mark.parametrize("pattern", ["{}", "{}/*"])
+def test_a_run_that_is_being_recorded_is_left_out_unless_it_is_named(pattern: str, runs: Path, tmp_path: Path) -> None:
+    (runs / "b").rename(runs / "b.partial")
+    assert set(states(Campaign(pattern.format(runs), tmp_path / "out"))) == {"a"}
+    assert set(states(Campaign(runs / "b.partial", tmp_path / "out"))) == {"b.partial"}
+    shutil.rmtree(runs / "a")
+    with pytest.raises(CampaignError, match="all its runs are being recorded"):
+        Campaign(pattern.format(runs), tmp_path / "out")
+
+
 def test_a_name_that_is_no_text_is_said(base: Path, tmp_path: Path) -> None:
     shutil.copytree(base, tmp_path / "runs" / os.fsdecode(b"l\xe9tin"))
     with pytest.raises(CampaignError, match=r"l\\udce9tin': its name is not UTF-8: rename it"):

@@ -16,6 +16,9 @@ __all__ = ["Source", "expand", "stamp"]
 CAPTURES = (".sr", ".vcd", ".vcd.gz", ".fst", ".ghw", ".csv", ".dsl", ".bin")
 """Ends of names by which captures are found in a folder; a file that is named itself may be called anything."""
 
+PARTIAL = ".partial"
+"""End of the names of run folders that pcicap is recording; it renames them when they are whole."""
+
 SALEAE = re.compile(r"digital_(0|[1-9]\d*)\.bin")
 """Names of the files of one capture, which has one a channel; ref: Saleae, "Binary Export Format"."""
 
@@ -66,6 +69,9 @@ def expand(patterns: Iterable[str], leave_out: str = "") -> list[Source]:
             raise CampaignError(f"{pattern}: all its runs lie in the destination: choose another for the results")
         if not here:
             raise CampaignError(f"{pattern}: no run folder and no capture; is the path right?")
+        here = {url for url in here if not url.endswith(PARTIAL) or url == Store(pattern).url}
+        if not here:
+            raise CampaignError(f"{pattern}: all its runs are being recorded, or were not ended: see pcicap recover")
         found |= here
     for url in found:
         if any("\ud800" <= sign <= "\udfff" for sign in url):
