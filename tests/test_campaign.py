@@ -453,6 +453,7 @@ def test_a_shell_loop_does_the_same(runs: Path, tmp_path: Path) -> None:
         (["run", "{0}/run", "-o", "{0}/out", "--scheduler", "tcp://127.0.0.1:9"], "does not answer"),
         (["run", "{0}/run", "-o", "/proc/none"], "/proc/none"),
         (["run", "nosuch://place/*", "-o", "{0}/out"], "nosuch"),
+        (["compare", "{0}/run", "-o", "x.xyz"], "x.xyz: end the name in .svg, .png, .pdf"),
     ],
 )
 def test_bad_input_is_one_clear_line(
@@ -464,7 +465,8 @@ def test_bad_input_is_one_clear_line(
 ) -> None:
     monkeypatch.setattr("pcitrace.campaign.connection.CONNECT_S", 1.0)
     (tmp_path / "run").mkdir()
-    assert main(["campaign", *[one.format(tmp_path) for one in arguments]]) == 3
+    command = [] if arguments[0] == "compare" else ["campaign"]
+    assert main([*command, *[one.format(tmp_path) for one in arguments]]) == 3
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("pcitrace: ")
     assert words in said
@@ -550,6 +552,13 @@ def test_ctrl_c_while_the_cluster_begins_waits_until_it_is_there(monkeypatch: py
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_script_without_a_main_block_is_told(runs: Path, tmp_path: Path) -> None:
+    """Processes of this machine import the script; standard input cannot be imported."""
+    script = f"import pcitrace; pcitrace.Campaign({str(runs)!r}, {str(tmp_path / 'out')!r}).run(workers=1)"
+    done = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True)
+    assert "a script needs to be a file, with `if __name__ == " in done.stderr.splitlines()[-1]
 
 
 FULL = """\

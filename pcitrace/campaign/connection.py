@@ -50,7 +50,7 @@ def connect(
     Raises
     ------
     CampaignError
-        The scheduler does not answer, its address is none, no worker is asked for, or Dask is not installed.
+        The scheduler does not answer, its address is none, no worker is asked for or begins, or Dask is not installed.
     """
     if workers is not None and workers < 1:
         raise CampaignError(f"{workers} workers analyse nothing: at least 1 is needed")
@@ -77,6 +77,11 @@ def connect(
                         preload=[__name__, *preload],
                     )
             client = distributed.Client(cluster or scheduler, timeout=CONNECT_S, set_as_default=False)
+        except RuntimeError as error:
+            raise CampaignError(
+                f"the processes of this machine did not begin ({error}); a script needs to be a file, with "
+                '`if __name__ == "__main__":` around what it does'
+            ) from error
         except (OSError, TypeError, ValueError) as error:
             raise _absent(scheduler or "of this machine", error) from error
         say(f"dashboard: {client.dashboard_link}")
