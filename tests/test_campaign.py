@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -552,6 +553,16 @@ def test_ctrl_c_while_the_cluster_begins_waits_until_it_is_there(monkeypatch: py
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_dask_says_nothing_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client prints where it was when a scheduler goes away; ours says it in one line."""
+    monkeypatch.setattr("distributed.LocalCluster", lambda **_: (_ for _ in ()).throw(OSError("none")))
+    logging.getLogger("distributed.client").setLevel(logging.WARNING)
+    with pytest.raises(CampaignError), connection.connect(None, 1, print):
+        pass
+    loud = {name: logging.getLogger(name).getEffectiveLevel() for name in logging.root.manager.loggerDict}
+    assert not [name for name, level in loud.items() if name.startswith("distributed") and level < logging.CRITICAL]
 
 
 def test_a_script_without_a_main_block_is_told(runs: Path, tmp_path: Path) -> None:

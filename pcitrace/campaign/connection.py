@@ -57,8 +57,9 @@ def connect(
     with needs("a campaign"):
         import dask
         import distributed
-    for name in ("distributed", "tornado", "asyncio", "bokeh"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name in logging.root.manager.loggerDict:  # distributed.client has a level of its own
+        if name.partition(".")[0] in ("distributed", "tornado", "asyncio", "bokeh"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     if scheduler is not None:
         _reach(scheduler)
     cluster = client = None
