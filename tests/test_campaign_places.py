@@ -237,6 +237,16 @@ def test_from_a_web_server(run: Path, tmp_path: Path) -> None:
                 step()
 
 
+@pytest.mark.parametrize("pattern", ["", "/", "/*", "/sweep"])
+def test_folders_of_a_web_server_hold_runs(pattern: str, tmp_path: Path) -> None:
+    for name in ("sweep/a b", "sweep/c=d"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "run.toml").touch()
+    with served(http.server.SimpleHTTPRequestHandler, tmp_path) as place:
+        found = [one.url.removeprefix(place) for one in sources.expand([f"{place}{pattern}"])]
+    assert found == ["/sweep/a%20b", "/sweep/c%3Dd"]
+
+
 def test_a_web_server_that_lists_nothing(run: Path, tmp_path: Path) -> None:
     """What run.toml names is asked for there."""
 

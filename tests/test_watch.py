@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -135,6 +136,48 @@ def test_a_vcd_that_grows(tmp_path: Path) -> None:
     # The last change is seen at the next sample, which lasts as long as any: 2 ns each.
     assert line["time_us"] == pytest.approx(run.captures[0].duration_s * 1e6, abs=0.004)
     agrees(run, line)
+
+
+def test_a_vcd_whose_changes_stand_in_the_line_of_their_time(tmp_path: Path) -> None:
+    """As sigrok-cli -O vcd writes it."""
+    text = gzip.decompress(ONE_BUS.read_bytes())
+    found = []
+    for name, form in (("split.vcd", text), ("lines.vcd", re.sub(rb"\n(#\d+)\n(?!#)", rb"\n\1 ", text))):
+        (tmp_path / name).write_bytes(form)
+        source, samples = session.open_source(str(tmp_path / name), session.Samples(()), 0.1)
+        watched = session.watcher(samples)
+        *_, line = session.watch(Intake(source, watched.stream.unit_size), watched)
+        found.append(line.as_dict()["buses"]["pci"]["total"])
+    assert b"\n#" in text
+    assert re.search(rb"\n#\d+ \S", form)
+    assert found[0] == found[1]
+    assert found[0]["transactions"] == len(pcitrace.open(ONE_BUS)["pci"].transactions)
+
+
+def test_a_program_that_ctrl_c_ends_is_no_error(recording: Recording) -> None:
+    """A terminal gives it to the program that writes the samples, too."""
+
+    class Ends:
+        patient = False
+
+        def blocks(self) -> Iterator[bytes]:
+            yield recording.raw
+            raise CaptureFormatError("ended with exit status -2")
+
+        def close(self) -> None:
+            pass
+
+    [capture] = recording.run.captures
+    for stopped in (True, False):
+        watched = session.watcher(session.Samples(capture.channels, capture.rate_hz))
+        intake = Intake(Ends(), recording.unit)
+        watching = session.watch(intake, watched, stop=lambda: sys.exc_info()[0] is not None and stopped)  # noqa: B023
+        if stopped:
+            *_, line = watching
+            recording.agrees(line.as_dict())
+        else:
+            with pytest.raises(CaptureFormatError, match="exit status -2"):
+                list(watching)
 
 
 def test_the_only_bus_of_a_vcd_keeps_its_name(tmp_path: Path) -> None:

@@ -109,8 +109,10 @@ def _inside(store: Store, depth: int) -> list[str]:
     if store.info("run.toml"):
         return [store.url]
     told = store.info("")
-    if told is None or told["type"] != "directory":
-        return [] if told is None else [store.url]
+    if told is None:
+        return []
+    if told["type"] != "directory" and told.get("mimetype") != "text/html":  # a folder of a web server is a page
+        return [store.url]
     if store.info("campaigns") and (store.info("markers") or store.info("leases")):
         return []  # results of a campaign
     with reaching(store.url):

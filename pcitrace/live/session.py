@@ -162,6 +162,9 @@ def watch(
                 yield watched.status(bench)
     except EOFError:
         pass
+    except CaptureFormatError:
+        if not stop():  # Ctrl-C ends the program, too, that gives the samples
+            raise
     finally:
         intake.close()
     if not watched.recent.time_us:
