@@ -820,6 +820,15 @@ def test_a_folder_that_cannot_be_read_fails_alone(runs: Path, tmp_path: Path, mo
         assert set(states(Campaign(pattern, tmp_path / "out"))) == {"a", "b"}
 
 
+def test_a_link_to_itself_fails_alone(runs: Path, tmp_path: Path) -> None:
+    (runs / "loop").symlink_to("loop")
+    campaign = Campaign(f"{runs}/*", tmp_path / "out")
+    assert {Path(one["run"]).name: one["reason"] for one in campaign.one() if one["state"] == "failed"} == {
+        "loop": f"{runs}/loop/run.toml: Too many levels of symbolic links"
+    }
+    assert states(campaign) == {"a": "done", "b": "done", "loop": "failed"}
+
+
 @pytest.mark.parametrize("pattern", ["{}", "{}/*"])
 def test_a_run_that_is_being_recorded_is_left_out_unless_it_is_named(pattern: str, runs: Path, tmp_path: Path) -> None:
     (runs / "b").rename(runs / "b.partial")

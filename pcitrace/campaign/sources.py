@@ -95,12 +95,12 @@ def _matches(pattern: str) -> list[Store]:
 def _runs(store: Store, depth: int = 2) -> list[str]:
     """Return the runs that a place holds: itself, or those below it, as of a sweep; none where results stand.
 
-    A local folder that cannot be read is a run: it fails alone, with its reason. A bucket that refuses one refuses all.
+    What cannot be read of a local disk is a run: it fails alone, with its reason. A bucket that refuses one refuses all.
     """
     try:
         return _inside(store, depth)
     except CampaignError as error:
-        if store.local and isinstance(error.__cause__, PermissionError):
+        if store.local and isinstance(error.__cause__, OSError):
             return [store.url]
         raise
 
