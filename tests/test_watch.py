@@ -268,6 +268,17 @@ def test_a_file_that_goes_is_said(how: str, words: str, tmp_path: Path) -> None:
         next(blocks)
 
 
+@pytest.mark.parametrize("place", ["run", "run/bus.sr"])
+def test_what_is_watched_is_not_written_over(
+    place: str, recording: Recording, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    path = shutil.copy(recording.session, tmp_path / "run" / "bus.sr")
+    assert main(["watch", str(tmp_path / place), "--until", "clocks > 0", "-o", str(path)]) == 3
+    assert "this is what is watched" in capsys.readouterr().err
+    assert path.read_bytes() == recording.session.read_bytes()
+
+
 def test_a_damaged_recording_is_no_end(recording: Recording, tmp_path: Path) -> None:
     """Neither one that cannot be unpacked, nor one that gives other samples."""
     whole = recording.session.read_bytes()

@@ -95,7 +95,7 @@ def _matches(pattern: str) -> list[Store]:
 def _runs(store: Store, depth: int = 2) -> list[str]:
     """Return the runs that a place holds: itself, or those below it, as of a sweep; none where results stand.
 
-    What cannot be read of a local disk is a run: it fails alone, with its reason. A bucket that refuses one refuses all.
+    What cannot be read of a local disk is a run: it fails alone, with its reason. A bucket that refuses, refuses all.
     """
     try:
         return _inside(store, depth)

@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 
 from pcitrace.errors import CaptureFormatError, PciTraceError
 
-__all__ = ["Command", "GrowingFile", "GrowingSession", "Pipe", "SessionHead", "recorded"]
+__all__ = ["Command", "Follower", "GrowingFile", "GrowingSession", "Pipe", "SessionHead", "recorded"]
 
 PIECE = 1 << 20
 LOOK_S = 0.05
@@ -96,6 +96,10 @@ class Follower:
     def close(self) -> None:
         """Stop reading."""
         self._closed.set()
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this is the file at a place."""
+        return path.exists() and self._path.exists() and path.samefile(self._path)
 
     def _open(self) -> IO[bytes]:
         return self._path.open("rb")
