@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -30,7 +31,7 @@ from conftest import REPOSITORY, needed_program
 from idle_captures import repeat
 
 import pcitrace
-from pcitrace.campaign import Campaign, CampaignError, Limits, Options, cluster, forks, sources, supervise
+from pcitrace.campaign import Campaign, CampaignError, Limits, Options, cluster, connection, forks, sources, supervise
 from pcitrace.campaign.inputs import Inputs
 from pcitrace.campaign.layout import Destination
 from pcitrace.campaign.sources import Source
@@ -245,6 +246,22 @@ def test_other_options_have_a_place_of_their_own(runs: Path, tmp_path: Path) -> 
     assert before.items() <= written(out).items()
 
 
+def test_a_run_counts_once_with_the_options_that_it_had_last(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    Campaign(runs, out).one()
+    Campaign(runs / "a", out, options=Options(recover_clock=True)).one()
+    both = Campaign(destination=out)
+    assert states(both) == {"a": "done", "b": "done"}
+    assert not both.constants.duplicated(["run", "host", "constant"]).any()
+    assert {place.by: Path(run.url).name for place, run in both.places()} == {
+        Options().by(pcitrace.__version__): "b",
+        Options(recover_clock=True).by(pcitrace.__version__): "a",
+    }
+    assert len(Campaign(destination=out, options=Options()).runs) == 2
+    Campaign(runs, out).one()
+    assert [place.by for place, _ in Campaign(destination=out).places()] == [Options().by(pcitrace.__version__)] * 2
+
+
 def test_the_nic_of_bare_captures_is_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The message of a report that cannot tell names an option, which report and campaign have."""
     capture, out = str(REPOSITORY / "fixtures/traces/blue33_seq6/bus.vcd.gz"), str(tmp_path / "out")
@@ -258,7 +275,7 @@ def test_the_nic_of_bare_captures_is_stated(tmp_path: Path, capsys: pytest.Captu
     results = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("results/*/*.json")]
     assert results == [alone | {"run": results[0]["run"]}]
     assert main(["campaign", "retry", out, "--workers", "1"]) == 0
-    assert "1 done, 1 failed" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1] == f"1 done -> {out}"
 
 
 def test_failures_keep_their_reason_until_retry(runs: Path, tmp_path: Path) -> None:
@@ -437,6 +454,7 @@ def test_a_shell_loop_does_the_same(runs: Path, tmp_path: Path) -> None:
         (["run", "{0}/run", "-o", "{0}/out", "--scheduler", "tcp://127.0.0.1:9"], "does not answer"),
         (["run", "{0}/run", "-o", "/proc/none"], "/proc/none"),
         (["run", "nosuch://place/*", "-o", "{0}/out"], "nosuch"),
+        (["compare", "{0}/run", "-o", "x.xyz"], "x.xyz: end the name in .svg, .png, .pdf"),
     ],
 )
 def test_bad_input_is_one_clear_line(
@@ -448,7 +466,8 @@ def test_bad_input_is_one_clear_line(
 ) -> None:
     monkeypatch.setattr("pcitrace.campaign.connection.CONNECT_S", 1.0)
     (tmp_path / "run").mkdir()
-    assert main(["campaign", *[one.format(tmp_path) for one in arguments]]) == 3
+    command = [] if arguments[0] == "compare" else ["campaign"]
+    assert main([*command, *[one.format(tmp_path) for one in arguments]]) == 3
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("pcitrace: ")
     assert words in said
@@ -510,6 +529,47 @@ def test_ctrl_c_ends_it_all_without_a_word_too_many(base: Path, tmp_path: Path) 
     assert len(below) > 2
     assert not psutil.wait_procs(below, timeout=10)[1]
     assert set(states(Campaign(destination=out)).values()) >= {"done", "pending"}
+
+
+def test_ctrl_c_while_the_cluster_begins_waits_until_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask cannot close half a cluster, and processes that begin would each print where they were."""
+    told = []
+
+    class Begins:
+        def __init__(self, **_: object) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            told.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+        def close(self, timeout: float) -> None:
+            told.append("closed")
+
+    monkeypatch.setattr("distributed.LocalCluster", Begins)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), connection.connect(None, 1, print):
+            pass
+        assert told == [True, "closed"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_dask_says_nothing_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client prints where it was when a scheduler goes away; ours says it in one line."""
+    monkeypatch.setattr("distributed.LocalCluster", lambda **_: (_ for _ in ()).throw(OSError("none")))
+    logging.getLogger("distributed.client").setLevel(logging.WARNING)
+    with pytest.raises(CampaignError), connection.connect(None, 1, print):
+        pass
+    loud = {name: logging.getLogger(name).getEffectiveLevel() for name in logging.root.manager.loggerDict}
+    assert not [name for name, level in loud.items() if name.startswith("distributed") and level < logging.CRITICAL]
+
+
+def test_a_script_without_a_main_block_is_told(runs: Path, tmp_path: Path) -> None:
+    """Processes of this machine import the script; standard input cannot be imported."""
+    script = f"import pcitrace; pcitrace.Campaign({str(runs)!r}, {str(tmp_path / 'out')!r}).run(workers=1)"
+    done = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True)
+    assert "a script needs to be a file, with `if __name__ == " in done.stderr.splitlines()[-1]
 
 
 FULL = """\
@@ -766,6 +826,65 @@ def test_places_that_cannot_be_are_one_line(runs: Path, tmp_path: Path, capsys: 
         assert main(["campaign", "one", pattern, "-o", str(tmp_path / out)]) == 3
         [line] = capsys.readouterr().err.splitlines()
         assert said in line
+
+
+@pytest.mark.parametrize("pattern", ["{}/*", "{}"])
+def test_runs_may_be_called_anything_and_so_may_their_results(pattern: str, base: Path, tmp_path: Path) -> None:
+    names = ("a::b", "12:30", "br[1]", "a=b", "tést 100%", "#?", "{c,d}", "-x", "new\nline")
+    for name in names:
+        shutil.copytree(base, tmp_path / "runs" / name)
+    out = tmp_path / "out [1]::*=?"
+    expected = dict.fromkeys(names, "pending")
+    assert states(Campaign(pattern.format(tmp_path / "runs"), out)) == expected
+    Campaign([tmp_path / "runs" / names[0], tmp_path / "runs" / names[2]], out).one()
+    assert states(Campaign(pattern.format(tmp_path / "runs"), out)) == expected | {"a::b": "done", "br[1]": "done"}
+    assert len(Campaign(destination=out).constants["run"].unique()) == 2
+
+
+def test_a_run_that_is_named_in_two_ways_is_one(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs / "a")
+    patterns = [str(runs / "a"), ".", "../a", f"{runs}//a/", f"{runs}/./a", "../../runs/a*", f"file://{runs}/a"]
+    assert Campaign(patterns, "../../out").runs == [str(runs / "a")]
+    Campaign(runs, "../results").one()
+    assert Campaign("../../runs", f"{runs}//results").status()["done"] == 2
+
+
+def test_a_folder_that_cannot_be_read_fails_alone(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = Store.info
+
+    def refused(self: Store, name: str) -> dict[str, Any] | None:
+        if Path(self.root) == runs / "a" and name:
+            raise CampaignError("refused") from PermissionError()
+        return info(self, name)
+
+    monkeypatch.setattr(Store, "info", refused)
+    for pattern in (runs, f"{runs}/*"):
+        assert set(states(Campaign(pattern, tmp_path / "out"))) == {"a", "b"}
+
+
+def test_a_link_to_itself_fails_alone(runs: Path, tmp_path: Path) -> None:
+    (runs / "loop").symlink_to("loop")
+    campaign = Campaign(f"{runs}/*", tmp_path / "out")
+    assert {Path(one["run"]).name: one["reason"] for one in campaign.one() if one["state"] == "failed"} == {
+        "loop": f"{runs}/loop/run.toml: Too many levels of symbolic links"
+    }
+    assert states(campaign) == {"a": "done", "b": "done", "loop": "failed"}
+
+
+@pytest.mark.parametrize("pattern", ["{}", "{}/*"])
+def test_a_run_that_is_being_recorded_is_left_out_unless_it_is_named(pattern: str, runs: Path, tmp_path: Path) -> None:
+    (runs / "b").rename(runs / "b.partial")
+    assert set(states(Campaign(pattern.format(runs), tmp_path / "out"))) == {"a"}
+    assert set(states(Campaign(runs / "b.partial", tmp_path / "out"))) == {"b.partial"}
+    shutil.rmtree(runs / "a")
+    with pytest.raises(CampaignError, match="all its runs are being recorded"):
+        Campaign(pattern.format(runs), tmp_path / "out")
+
+
+def test_a_name_that_is_no_text_is_said(base: Path, tmp_path: Path) -> None:
+    shutil.copytree(base, tmp_path / "runs" / os.fsdecode(b"l\xe9tin"))
+    with pytest.raises(CampaignError, match=r"l\\udce9tin': its name is not UTF-8: rename it"):
+        Campaign(tmp_path / "runs", tmp_path / "out")
 
 
 def test_results_of_another_campaign_among_the_runs_are_no_runs(runs: Path, tmp_path: Path) -> None:

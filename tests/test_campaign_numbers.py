@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -179,3 +180,16 @@ def test_side_by_side(tmp_path: Path) -> None:
     assert ax.get_title("right") == "simulated"
     with pytest.raises(CampaignError, match="no such number"):
         compare.plot(table, "nothing")
+
+
+def test_a_list_of_one_is_swept_too_and_text_is_not() -> None:
+    values = np.array([4.1, 4.2, 4.3])
+    sizes = {"test.sizes": ["[64]", "[512]", "[1500]"], "test.simulation.test.sizes": ["64", "512", "1500"]}
+    table = numbers(values, 0.01, **sizes, **{"test.kind": ["a", "b", "c"], "test.some": ["[1, 2]", "[3]", "[4]"]})
+    assert compare.swept(table) == "test.sizes"
+    with mpl.rc_context({"backend": "agg"}):
+        [line] = compare.plot(table, "t_nic_tx_us").get_lines()[:1]
+        assert line.get_xdata().tolist() == [64, 512, 1500]
+        for name, text in (("test.kind", "a"), ("test.some", "[1, 2]")):
+            with pytest.raises(CampaignError, match=re.escape(f"{name} is no number: {text}")):
+                compare.plot(table, "t_nic_tx_us", against=name)

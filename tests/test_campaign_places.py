@@ -12,11 +12,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
+from s3fs import S3FileSystem
 
 import pcitrace
 from pcitrace.campaign import Campaign, CampaignError, Limits, Options, forks, numbers, sources
@@ -106,6 +108,33 @@ def test_from_a_bucket_to_a_bucket(run: Path, bucket: str, capsys: pytest.Captur
     assert main(["compare", f"{bucket}/results", "--constant", "R_PCI_send_us_per_byte", "--json"]) == 0
     [row] = [one for one in json.loads(capsys.readouterr().out)["numbers"] if not one["host"]]
     assert row["run"] == results["constants"]["R_PCI_send_us_per_byte"]["value"]
+
+
+@pytest.mark.parametrize("pattern", ["many", "many/*", "many/r*"])
+def test_many_runs_are_found_by_one_request(pattern: str, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(f"{bucket}/many")
+    for number in range(20):
+        store.write(f"r{number:02}/run.toml", b"")
+        store.write(f"r{number:02}/truth/one.json", b"")
+    store.write("r-sweep/p1/run.toml", b"")
+    store.write("r-results/campaigns/by/one.json", b"")
+    store.write("r-results/markers/by/one.json", b"")
+    store.write("r-empty/", b"")  # as consoles make folders
+    asked = []
+    ask = S3FileSystem._call_s3
+
+    async def count(self: S3FileSystem, method: str, *rest: Any, **more: Any) -> Any:
+        asked.append(method)
+        return await ask(self, method, *rest, **more)
+
+    monkeypatch.setattr(S3FileSystem, "_call_s3", count)
+    found = [one.url.removeprefix(f"{bucket}/many/") for one in sources.expand([f"{bucket}/{pattern}"])]
+    assert found == sorted(["r-sweep/p1", "r-empty", *(f"r{number:02}" for number in range(20))])
+    assert asked[0] == "list_objects_v2"
+    assert len(asked) <= 5  # of the empty folder is asked again
+    store.write("r20/run.toml", b"")  # each time anew
+    assert len(sources.expand([f"{bucket}/{pattern}"])) == 23
+    store.remove("r20/run.toml")
 
 
 def test_runs_of_a_bucket_one_after_the_other(run: Path, bucket: str) -> None:
@@ -206,6 +235,16 @@ def test_from_a_web_server(run: Path, tmp_path: Path) -> None:
         for step in (Campaign(run, f"{url}/results").one, Campaign(run, f"{url}/results").run):
             with pytest.raises(DestinationError, match="a web server takes no results: name a folder or a bucket"):
                 step()
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "/*", "/sweep"])
+def test_folders_of_a_web_server_hold_runs(pattern: str, tmp_path: Path) -> None:
+    for name in ("sweep/a b", "sweep/c=d"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "run.toml").touch()
+    with served(http.server.SimpleHTTPRequestHandler, tmp_path) as place:
+        found = [one.url.removeprefix(place) for one in sources.expand([f"{place}{pattern}"])]
+    assert found == ["/sweep/a%20b", "/sweep/c%3Dd"]
 
 
 def test_a_web_server_that_lists_nothing(run: Path, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -136,6 +138,48 @@ def test_a_vcd_that_grows(tmp_path: Path) -> None:
     agrees(run, line)
 
 
+def test_a_vcd_whose_changes_stand_in_the_line_of_their_time(tmp_path: Path) -> None:
+    """As sigrok-cli -O vcd writes it."""
+    text = gzip.decompress(ONE_BUS.read_bytes())
+    found = []
+    for name, form in (("split.vcd", text), ("lines.vcd", re.sub(rb"\n(#\d+)\n(?!#)", rb"\n\1 ", text))):
+        (tmp_path / name).write_bytes(form)
+        source, samples = session.open_source(str(tmp_path / name), session.Samples(()), 0.1)
+        watched = session.watcher(samples)
+        *_, line = session.watch(Intake(source, watched.stream.unit_size), watched)
+        found.append(line.as_dict()["buses"]["pci"]["total"])
+    assert b"\n#" in text
+    assert re.search(rb"\n#\d+ \S", form)
+    assert found[0] == found[1]
+    assert found[0]["transactions"] == len(pcitrace.open(ONE_BUS)["pci"].transactions)
+
+
+def test_a_program_that_ctrl_c_ends_is_no_error(recording: Recording) -> None:
+    """A terminal gives it to the program that writes the samples, too."""
+
+    class Ends:
+        patient = False
+
+        def blocks(self) -> Iterator[bytes]:
+            yield recording.raw
+            raise CaptureFormatError("ended with exit status -2")
+
+        def close(self) -> None:
+            pass
+
+    [capture] = recording.run.captures
+    for stopped in (True, False):
+        watched = session.watcher(session.Samples(capture.channels, capture.rate_hz))
+        intake = Intake(Ends(), recording.unit)
+        watching = session.watch(intake, watched, stop=lambda: sys.exc_info()[0] is not None and stopped)  # noqa: B023
+        if stopped:
+            *_, line = watching
+            recording.agrees(line.as_dict())
+        else:
+            with pytest.raises(CaptureFormatError, match="exit status -2"):
+                list(watching)
+
+
 def test_the_only_bus_of_a_vcd_keeps_its_name(tmp_path: Path) -> None:
     path = tmp_path / "head.vcd"
     path.write_bytes(gzip.decompress(ONE_BUS.read_bytes()).partition(b"#0")[0])
@@ -160,6 +204,79 @@ def test_what_pcicap_records_while_it_records(recording: Recording, tmp_path: Pa
         time.sleep(0.05)
     writer.close()
     recording.agrees(last(watching.communicate(timeout=120)[0]))
+
+
+@pytest.mark.parametrize("place", ["7", "7/captures/bus.sr", "7.partial"])
+def test_a_recording_is_found_by_its_last_name_and_followed_when_it_gets_it(
+    place: str, recording: Recording, tmp_path: Path
+) -> None:
+    """pcicap calls the folder NAME.partial, and renames it when it is whole."""
+    from pcicap import describe
+    from pcicap.samplewriter import SampleWriter
+    from pcicap.srfile import SrFile
+
+    [capture] = recording.run.captures
+    folder = tmp_path / "7.partial"
+    path = folder / describe.capture_file("bus")
+    path.parent.mkdir(parents=True)
+    channels = dict(enumerate(capture.channels))
+    writer = SampleWriter(SrFile(path, channels, recording.unit, capture.rate_hz), recording.unit)
+    size = 3 << 22
+    raw = (recording.raw * (size // len(recording.raw) + 1))[:size]
+    writer.feed(raw)
+    writer.close()
+    source, _ = session.open_source(str(tmp_path / place), session.Samples(()), None)
+    blocks = source.blocks()
+    found = [next(blocks)]
+    folder.rename(tmp_path / "7")
+    found += blocks
+    assert len(found) > 1
+    assert b"".join(found) == raw
+
+
+def change(path: Path, how: str) -> None:
+    """Do to a file what ends its growing."""
+    if how == "rotated":
+        path.rename(path.with_suffix(".1"))
+        path.write_bytes(bytes(9000))
+    elif how == "replaced":
+        other = path.with_suffix(".new")
+        other.write_bytes(bytes(9000))
+        other.replace(path)
+    elif how == "removed":
+        path.unlink()
+    else:
+        os.truncate(path, 10)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("rotated", "another file has its name now; watch that one anew"),
+        ("replaced", "another file has its name now; watch that one anew|removed while it was read"),
+        ("removed", "it was removed while it was read"),
+        ("truncated", "it got shorter while it was read"),
+    ],
+)
+def test_a_file_that_goes_is_said(how: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "samples.bin"
+    path.write_bytes(bytes(1000))
+    blocks = GrowingFile(path, None).blocks()
+    assert next(blocks) == bytes(1000)
+    change(path, how)
+    with pytest.raises(CaptureFormatError, match=words):
+        next(blocks)
+
+
+@pytest.mark.parametrize("place", ["run", "run/bus.sr"])
+def test_what_is_watched_is_not_written_over(
+    place: str, recording: Recording, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    path = shutil.copy(recording.session, tmp_path / "run" / "bus.sr")
+    assert main(["watch", str(tmp_path / place), "--until", "clocks > 0", "-o", str(path)]) == 3
+    assert "this is what is watched" in capsys.readouterr().err
+    assert path.read_bytes() == recording.session.read_bytes()
 
 
 def test_a_damaged_recording_is_no_end(recording: Recording, tmp_path: Path) -> None:
@@ -315,6 +432,18 @@ def test_frames_where_two_hosts_are_there(recording: Recording) -> None:
     assert frames["t_nic_tx_us"]["value"] == pytest.approx(alone["timing"]["t_nic_tx_us"]["value"], rel=1e-6)
 
 
+def test_frames_of_a_run_that_pcicap_is_recording(recording: Recording, tmp_path: Path) -> None:
+    """Its folder has another name until then, and copies of NIC profiles in a folder of their own."""
+    folder = tmp_path / "7.partial"
+    (folder / "nics").mkdir(parents=True)
+    shutil.copy(REPOSITORY / "pcitrace" / "nics" / "acenic.toml", folder / "nics" / "A.toml")
+    text = (recording.session.parent / "run.toml").read_text()
+    (folder / "run.toml").write_text(text.replace('nic = "acenic"', 'nic = "nics/A.toml"'))
+    watching = [PROGRAM, "watch", "-", *recording.options, "--json", "--bench", str(tmp_path / "7")]
+    done = subprocess.run(watching, input=recording.raw, capture_output=True, check=True)
+    assert last(done.stdout.decode())["frames"]["matched"] > 0
+
+
 def test_metrics_are_there_for_this_machine_only(recording: Recording, tmp_path: Path) -> None:
     path = tmp_path / "samples.bin"
     path.write_bytes(recording.raw)
@@ -431,6 +560,8 @@ def test_a_view_for_a_terminal(recording: Recording) -> None:
         (["watch", "-", "--channels", LINES, "--rate", "1e6", "--metrics", "70000"], 3, "--metrics 70000: "),
         (["watch", "-", "--channels", LINES, "--rate", "1e6", "--until", "clocks > 3", "-o", "/nowhere/x.sr"], 3,
          "no folder /nowhere"),
+        (["watch", "-", "--channels", LINES, "--rate", "1e6", "--until", "clocks > 3", "-o", "/sys/class/x.sr"], 3,
+         "nothing can be written there"),
         (["watch", "-", "--channels", LINES, "--rate", "1e6", "--json"], 3, "no samples came"),
         (["watch", str(VCD), "--json"], 3, "open it when it is complete"),
     ],

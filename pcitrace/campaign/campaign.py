@@ -243,16 +243,21 @@ def _at_once(ask: Callable[[Any], Any], each: Sequence[Any]) -> Iterator[Any]:
 
 
 def _noted(store: Store, options: Options | None) -> tuple[list[_Part], Limits]:
-    """Return the runs that were noted by the newest version, with these options if any are given, and their limits."""
+    """Return the runs that were noted by the newest version, and their limits.
+
+    With options: the runs that were noted with these. Without any a run that was noted with several counts with those
+    of the newest campaign, and once.
+    """
     noted = layout.campaigns(store)
     mine = [one for one in noted if one["version"] == noted[-1]["version"]]
     if options is not None:
         mine = [one for one in mine if one["by"] == options.by(one["version"])]
         if not mine:
             raise CampaignError(f"{store.url}: no campaign with these options here; run them with PATTERN")
-    runs: dict[str, set[Source]] = {}
-    for one in mine:
-        runs.setdefault(one["by"], set()).update(map(Source, one["runs"]))
+    newest = {Source(run): one["by"] for one in mine for run in one["runs"]}
+    runs: dict[str, list[Source]] = {}
+    for source, by in sorted(newest.items()):
+        runs.setdefault(by, []).append(source)
     how = {one["by"]: Options(**one.get("options", {})) for one in mine}
-    parts = [_Part(Destination(store, by), how[by], sorted(found)) for by, found in runs.items()]
+    parts = [_Part(Destination(store, by), how[by], found) for by, found in runs.items()]
     return parts, Limits(**mine[-1].get("limits", {}))

@@ -84,14 +84,23 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
 def swept(table: pd.DataFrame) -> str | None:
     """Return the one number that was swept: the column of [sweep], or the only numeric one that differs everywhere."""
     runs = table.drop_duplicates("run")
-    candidates = []
-    for name in runs.columns:
-        if str(name).startswith("test.") and name not in (*IGNORED, *SEEDS):
-            numbers = pd.to_numeric(runs[name].astype("object"), errors="coerce")
+    candidates: dict[tuple[float, ...], str] = {}
+    for name in sorted((str(one) for one in runs.columns), key=len):
+        if name.startswith("test.") and name not in (*IGNORED, *SEEDS):
+            numbers = _plain(runs[name])
             if numbers.notna().all() and numbers.nunique() == len(runs) > 1:
-                candidates.append(str(name))
-    stated = [name for name in candidates if name == "test.sweep.value"]
-    return stated[0] if stated else candidates[0] if len(candidates) == 1 else None
+                # What a simulation was told stands there twice.
+                candidates.setdefault(tuple(numbers), name)
+                if name == "test.sweep.value":
+                    return name
+    return next(iter(candidates.values())) if len(candidates) == 1 else None
+
+
+def _plain(column: pd.Series[Any]) -> pd.Series[float]:
+    """Return a column as numbers; a list of one is its number, what is none is NaN."""
+    plain = [one[1:-1] if isinstance(one, str) and one[:1] + one[-1:] == "[]" else one for one in column]
+    found: pd.Series[float] = pd.to_numeric(pd.Series(plain, column.index, object), errors="coerce")
+    return found
 
 
 def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: str | None = None) -> Axes:
@@ -113,7 +122,7 @@ def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: st
     Raises
     ------
     CampaignError
-        No run knows the number.
+        No run knows the number, or what it shall be drawn against is none.
     """
     from pcitrace.plot.style import axes_for
 
@@ -127,7 +136,9 @@ def plot(table: pd.DataFrame, constant: str, ax: Axes | None = None, against: st
     all_hosts = "all" if known["host"].notna().any() else None
     for marker, (host, rows) in zip(cycle("os^v"), known.groupby(known["host"].fillna("")), strict=False):
         if against is not None:
-            rows = rows.assign(x=pd.to_numeric(rows[against].astype("object"))).sort_values("x")
+            rows = rows.assign(x=_plain(rows[against])).sort_values("x")
+            if (rows["x"].isna() & rows[against].notna()).any():
+                raise CampaignError(f"{against} is no number: {rows.loc[rows['x'].isna(), against].iloc[0]}")
             x: Any = rows["x"].to_numpy()
         else:
             x = [list(names).index(run) for run in rows["run"]]

@@ -6,6 +6,7 @@ shows an object only when it is whole, and cannot rename: there it is put once. 
 
 from __future__ import annotations
 
+import copy
 import os
 import uuid
 from collections.abc import Iterator
@@ -55,6 +56,11 @@ def _below(root: str) -> Iterator[str]:
         yield from (f"{folder}/{name}"[len(root) + 1 :] for name in files)
 
 
+def _one_name(path: str) -> str:
+    """Return the name of a local file that it has however it is written, but for links: a run is known by it."""
+    return os.path.realpath(path) if ".." in path.split("/") else os.path.normpath(path)
+
+
 def _stat(path: str) -> dict[str, int]:
     try:
         told = os.stat(path)  # noqa: PTH116
@@ -70,16 +76,31 @@ class Store:
     ----------
     url : str
         A local path, or ``s3://bucket/prefix``, ``gs://``, ``http://`` ... as fsspec knows them.
+    once : bool
+        Whether what was listed once is not asked for again: what changes meanwhile is not seen.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, once: bool = False) -> None:
         with needs("a campaign"):
             import fsspec
         with reaching(url):
-            self.fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
-        self.root = str(root).rstrip("/")
+            if "://" in url:
+                self.fs, root = fsspec.url_to_fs(url, use_listings_cache=once, skip_instance_cache=once)
+            else:  # fsspec would take a :: in it for an address
+                self.fs = fsspec.filesystem("file")
+                root = self.fs._strip_protocol(url)
         self.local = "file" in self.fs.protocol if not isinstance(self.fs.protocol, str) else self.fs.protocol == "file"
+        self._go(str(root))
+
+    def _go(self, root: str) -> None:
+        self.root = _one_name(root) if self.local else root.rstrip("/")
         self.url = self.root if self.local else str(self.fs.unstrip_protocol(self.root))
+
+    def at(self, path: str) -> Store:
+        """Return another place of the same file system, by its name of it."""
+        other = copy.copy(self)
+        other._go(path)
+        return other
 
     def path(self, name: str) -> str:
         """Return the file system's own name of a file."""
@@ -98,13 +119,17 @@ class Store:
         with reaching(f"{self.url}/{folder}"):
             try:
                 names = [name for name in self.fs.find(self.path(folder)) if "/." not in name[len(self.root) :]]
-                # One that vanishes meanwhile was not there.
-                found = self.fs.cat(names, on_error="omit") if names else {}
             except (FileNotFoundError, NotADirectoryError):
                 return {}
-        if isinstance(found, bytes):
-            found = {names[0]: found}
-        return {name[len(self.root) + 1 :]: content for name, content in found.items()}
+            # All at once; `cat` would take a [ in a name for a pattern.
+            contents = self.fs.cat_ranges(names, None, None, on_error="return") if names else []
+            found = {}
+            for name, content in zip(names, contents, strict=True):
+                if isinstance(content, bytes):
+                    found[name[len(self.root) + 1 :]] = content
+                elif not isinstance(content, FileNotFoundError):  # one that vanishes meanwhile was not there
+                    raise content
+        return found
 
     def files(self) -> dict[str, dict[str, Any]]:
         """Return the files below, by their names from the root on, each with what changes when it does.
@@ -122,6 +147,14 @@ class Store:
             raise
         names = {path[len(self.root) + 1 :]: told for path, told in found.items()}
         return {name: {key: str(told[key]) for key in TELLING if key in told} for name, told in names.items()}
+
+    def list_all(self, folder: str) -> None:
+        """Ask a storage for all that is below a folder, with as few requests as it takes, to answer from then on.
+
+        Of no use for a place that does not keep what was listed.
+        """
+        with reaching(self.url), suppress(FileNotFoundError):
+            self.fs.find(folder)
 
     @property
     def is_web(self) -> bool:

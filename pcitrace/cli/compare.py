@@ -25,6 +25,9 @@ RUN is a run folder, a capture, a folder of such, or the destination of a campai
 """
 
 
+FIGURES = (".svg", ".png", ".pdf")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run folder, capture, sweep, or results of a campaign")
@@ -39,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     """Compare."""
     from pcitrace.campaign import compare
 
+    if args.output is not None and args.output.suffix not in FIGURES:
+        raise PciTraceError(f"{args.output}: end the name in {', '.join(FIGURES)}, by the format that is wanted")
     table = _numbers(args.runs)
     numbers, differ = compare.side_by_side(table, args.constant), compare.differences(table)
     if args.json:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import positive, whole
+from pcitrace.errors import PciTraceError
 
 if TYPE_CHECKING:
     from pcitrace.live.frames import Bench
@@ -74,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     """Watch."""
     from pcitrace.live import session
     from pcitrace.live.intake import Intake
+    from pcitrace.live.sources import Follower
 
     if (args.file is None) == (args.program is None):
         raise argparse.ArgumentError(None, "name a FILE (- for standard input), or a program with --command")
@@ -87,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
         source = session.command(args.program, args.repeat)
     else:
         source, samples = session.open_source(args.file, samples, args.idle)
+        if args.output is not None and isinstance(source, Follower) and source.is_at(args.output):
+            raise PciTraceError(f"{args.output}: this is what is watched; choose another name for what is kept")
     trigger = _trigger(args)
     keep_us = trigger.pre_us + trigger.post_us + 1e6 * args.every if trigger is not None else 0.0
     keep_us = max(keep_us, _FRAMES_US) if args.bench is not None else keep_us
@@ -176,8 +180,6 @@ def _shown(args: argparse.Namespace) -> Iterator[Callable[[Status], None]]:
         from rich.console import Console
         from rich.live import Live
     except ImportError as error:
-        from pcitrace.errors import PciTraceError
-
         raise PciTraceError(f"the view needs rich: pip install 'pcitrace[live]', or use --json ({error})") from error
     with Live(console=Console(), auto_refresh=False, transient=False) as live:
         yield lambda status: live.update(render(status, title), refresh=True)

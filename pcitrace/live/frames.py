@@ -16,6 +16,7 @@ import tomli_w
 from pcitrace import configuration, runfolder
 from pcitrace.errors import ConfigurationError
 from pcitrace.live.recent import Recent
+from pcitrace.live.sources import recorded
 
 __all__ = ["Bench"]
 
@@ -49,14 +50,18 @@ class Bench:
     """
 
     def __init__(self, folder: Path, recent_us: float) -> None:
+        folder = recorded(folder)
         path = folder / "run.toml"
         self._run = configuration.load(path, runfolder.SCHEMA)
         places = {host.get("capture", 0) for host in self._run["hosts"].values()}
         if len(self._run["hosts"]) < 2 or len(places) != 1:
             raise ConfigurationError(f"{path}: frames need two hosts whose buses are in one capture", path, "hosts")
-        self._profiles = [one for one in folder.glob("*.toml") if one.name != "run.toml"]
         self._recent_us = recent_us
         self._folder = tempfile.TemporaryDirectory(prefix="pcitrace-watch-")
+        for one in (*folder.glob("*.toml"), *folder.glob("nics/*.toml")):  # profiles; the latter are pcicap's
+            copy = Path(self._folder.name) / "run" / one.relative_to(folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(one, copy)
         self._process: subprocess.Popen[bytes] | None = None
         self._begun = -EVERY_S
         self._said: dict[str, Any] | None = None
@@ -81,7 +86,6 @@ class Bench:
     def _begin(self, recent: Recent) -> None:
         self._begun = time.monotonic()
         place = Path(self._folder.name) / "run"
-        place.mkdir(exist_ok=True)
         last = int(recent.time_us * recent.rate_hz / 1e6)
         if not recent.save(place / "recent.sr", max(last - int(self._recent_us * recent.rate_hz / 1e6), 0), last):
             return
@@ -91,8 +95,6 @@ class Bench:
             if "capture" in host:
                 host["capture"] = 0
         (place / "run.toml").write_text(tomli_w.dumps(run))
-        for one in self._profiles:
-            shutil.copy(one, place)
         words = (place.parent / "words").open("wb")
         with (place.parent / "report.json").open("wb") as told, words:
             command = [sys.executable, "-m", "pcitrace", "report", str(place), "--json"]

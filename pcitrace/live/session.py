@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from pcitrace.errors import CaptureFormatError, DecodeError
 from pcitrace.live.frames import Bench
 from pcitrace.live.intake import Intake, Source
 from pcitrace.live.recent import Recent
-from pcitrace.live.sources import Command, GrowingFile, GrowingSession, Pipe
+from pcitrace.live.sources import Command, GrowingFile, GrowingSession, Pipe, recorded
 from pcitrace.live.until import Trigger
 from pcitrace.live.vcd import GrowingVcd
 from pcitrace.live.watcher import COUNTED, Status, Watcher
@@ -62,17 +62,18 @@ def open_source(place: str, samples: Samples, idle_s: float | None) -> tuple[Sou
     CaptureFormatError
         It is a file of another kind.
     """
-    path = Path(place)
+    path = recorded(Path(place))
     if path.is_dir():
-        sessions = sorted(path.glob("*.sr"), key=lambda one: one.stat().st_mtime)
+        found = (*path.glob("*.sr"), *path.glob("captures/*.sr"))  # the latter are pcicap's
+        sessions = sorted(found, key=lambda one: one.stat().st_mtime)
         if not sessions:
             raise DecodeError(f"{path}: no capture (.sr) is recorded in this folder")
         path = sessions[-1]
     if path.is_file() and path.suffix == ".sr":
         session = GrowingSession(path, idle_s)
         head = session.head()
-        found = Samples(head.channels, samples.rate_hz or head.rate_hz, samples.clock_mhz, head.unit_size)
-        return session, Samples(**{**vars(found), "wiring": samples.wiring, "bus": samples.bus})
+        rate_hz = samples.rate_hz or head.rate_hz
+        return session, replace(samples, channels=head.channels, rate_hz=rate_hz, unit_size=head.unit_size)
     if path.is_file() and path.suffix == ".vcd":
         changes = GrowingVcd(path, idle_s, samples.rate_hz, samples.wiring)
         # Its wiring is in the names by now.
@@ -161,6 +162,9 @@ def watch(
                 yield watched.status(bench)
     except EOFError:
         pass
+    except CaptureFormatError:
+        if not stop():  # Ctrl-C ends the program, too, that gives the samples
+            raise
     finally:
         intake.close()
     if not watched.recent.time_us:

@@ -19,12 +19,21 @@ from typing import IO, NamedTuple
 
 from pcitrace.errors import CaptureFormatError, PciTraceError
 
-__all__ = ["Command", "GrowingFile", "GrowingSession", "Pipe", "SessionHead"]
+__all__ = ["Command", "Follower", "GrowingFile", "GrowingSession", "Pipe", "SessionHead", "recorded"]
 
 PIECE = 1 << 20
 LOOK_S = 0.05
 LATE = 256 << 20
 """Bytes that a file may have grown by and that are not yet read."""
+
+
+def recorded(path: Path) -> Path:
+    """Return where a run folder stands, or a file in it, that pcicap is recording: NAME.partial until it is whole."""
+    for folder in (path, *path.parents) if not path.exists() else ():
+        partial = folder.parent / f"{folder.name}.partial"
+        if partial.is_dir():
+            return partial / path.relative_to(folder)
+    return path
 
 
 def _widen(pipe: int) -> None:
@@ -78,7 +87,7 @@ class Follower:
 
     def _late(self, file: IO[bytes]) -> int:
         """Return how many bytes to leave out: all until now, where too much has come since the watch began."""
-        size = self._path.stat().st_size
+        size = os.fstat(file.fileno()).st_size
         if self._there is None:
             self._there = size
         left = size - file.tell()
@@ -87,6 +96,10 @@ class Follower:
     def close(self) -> None:
         """Stop reading."""
         self._closed.set()
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this is the file at a place."""
+        return path.exists() and self._path.exists() and path.samefile(self._path)
 
     def _open(self) -> IO[bytes]:
         return self._path.open("rb")
@@ -103,10 +116,22 @@ class Follower:
             elif self._closed.is_set() or (self._idle_s is not None and time.monotonic() - since > self._idle_s):
                 return None
             else:
-                if file.tell() > self._path.stat().st_size:
-                    raise CaptureFormatError(f"{self._path}: it got shorter while it was read", self._path)
+                self._look(file)
                 self._closed.wait(LOOK_S)
         return found
+
+    def _look(self, file: IO[bytes]) -> None:
+        """See that more may come. A file that is renamed goes on, as what pcicap records does at the end."""
+        told = os.fstat(file.fileno())
+        if file.tell() > told.st_size:
+            raise CaptureFormatError(f"{self._path}: it got shorter while it was read", self._path)
+        if not told.st_nlink:
+            raise CaptureFormatError(f"{self._path}: it was removed while it was read", self._path)
+        with contextlib.suppress(FileNotFoundError):
+            if not os.path.samestat(told, self._path.stat()):
+                raise CaptureFormatError(
+                    f"{self._path}: another file has its name now; watch that one anew", self._path
+                )
 
 
 class GrowingFile(Follower):

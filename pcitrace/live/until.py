@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,8 +57,8 @@ class Trigger:
                 raise error from None
         if self.path is not None and self.path.suffix != ".sr":
             raise PciTraceError(f"{self.path}: what is kept is written as a sigrok session: end the name in .sr")
-        if self.path is not None and not self.path.absolute().parent.is_dir():
-            raise PciTraceError(f"{self.path}: there is no folder {self.path.absolute().parent}")
+        if self.path is not None:
+            _writable(self.path)
 
     def see(self, found: Found) -> bool:
         """Look at rows; return whether the condition was fulfilled now, for the first time."""
@@ -80,3 +81,14 @@ class Trigger:
         per_us = recent.rate_hz / 1e6
         first = max(int((self.fired_us - self.pre_us) * per_us), 0)
         return recent.save(self.path, first, int((self.fired_us + self.post_us) * per_us) + 1)
+
+
+def _writable(path: Path) -> None:
+    """See that a file can be written, before it is waited for what shall be in it."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise PciTraceError(f"{path}: there is no folder {folder}")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise PciTraceError(f"{path}: nothing can be written there: {error.strerror}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ RATE_HZ = 500e6
 
 LONGEST = 1 << 26
 """Samples over which nothing changes that are left out, as a gap."""
+
+TIME = re.compile(rb"#(\S*)\s")
+"""Changes may stand in the line of their time, as sigrok writes them."""
 
 SAMPLED = b"$timescale 1 s $end\n"
 """One tick a sample, in what the kernel is given."""
@@ -82,12 +86,12 @@ class GrowingVcd(Follower):
                 some = file.read(PIECE) or self._read(file, 1)
                 text += some or b""
                 cut = text.rfind(b"\n#") + 1 if some else len(text)
-                line_ends = text.find(b"\n", cut) if some else cut
-                if not cut or line_ends < 0:
+                at = TIME.match(text, cut) if some else None
+                if not cut or (some and at is None):
                     if some:
                         continue
                     break
-                last = self._time(text[cut + 1 : line_ends]) if some else None
+                last = self._time(at[1]) if at else None
                 yield from self._sampled(text[:cut], time, last)
                 if last is None:
                     break
