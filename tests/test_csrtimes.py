@@ -62,9 +62,10 @@ def test_that_both_agree_on_other_sends_does_not_make_what_the_rules_do_not_know
     kept, taken = _decided(rule, found, ~once, margin, False, once)
     assert kept.tolist() == [True] * 5 + [False] * 2
     assert taken.tolist() == [False] * 5 + [True, False]
-    # Where they disagree on some, that they agree on others says less.
-    kept, _ = _decided(np.where(rule == 5, 9, rule), found, rule == 5, margin, False, once)
-    assert not kept.any()
+    # That they disagree on one says nothing of the others.
+    kept, taken = _decided(np.where(rule == 5, 9, rule), found, rule == 5, margin, False, once)
+    assert kept.tolist() == [True] * 4 + [False] * 3
+    assert taken.tolist() == [False] * 5 + [True, False]
 
 
 def test_a_send_that_answered_at_once_is_surer_where_the_rules_know_few() -> None:
@@ -138,15 +139,41 @@ def test_what_an_interrupt_handler_did_before_it_answered_is_no_part_of_the_door
 
 
 def test_what_the_host_that_asks_has_more_of_may_ring_or_not(tmp_path: Path) -> None:
-    """A writes twice for each request, B once for each answer: no handler did that, so either may be A's doorbell."""
+    """A writes twice for each request, B once for each answer: no handler did that, so either may be A's doorbell.
+
+    B does something else 1.5 us before, as regularly: a reading in which that rings is a nat cheaper. B's are null.
+    """
     bench = Bench("fcs", 981, 24)
     write(bench, tmp_path, vcd=False)
     (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
     frames = pcitrace.open(tmp_path).frames
     found = score(bench, frames.table, "control16").total("csr_first", "csr_last")
     assert found["wrong"] == 0
-    assert found["right"] >= 20
-    assert frames.table[frames.table["sender"] == "A"]["csr_last_us"].isna().all()
+    assert frames.table["csr_last_us"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("family", "seed", "least"), [("groups", 1120, 0), ("cut-through", 1121, 0), ("other-master", 1121, 20)]
+)
+def test_rules_that_do_not_know_all_sends_are_held_against_every_way_to_ring(
+    family: str, seed: int, least: int, tmp_path: Path
+) -> None:
+    """Two cards ring once for two sends; rules and reading gave each the handler's accesses before: 10 and 18 wrong."""
+    bench = Bench(family, seed, 24)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    found = score(bench, pcitrace.open(tmp_path).frames.table, "control16").total("csr_first", "csr_last")
+    assert found["wrong"] == 0
+    assert found["right"] >= least
+
+
+def test_of_accesses_that_come_one_after_the_other_time_tells_none(tmp_path: Path) -> None:
+    """The driver writes three words a send; the first was taken for the ring of 11 sends."""
+    bench = Bench("csr-descriptors", 1121, 24)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    found = score(bench, pcitrace.open(tmp_path).frames.table, "control16").total("csr_first", "csr_last")
+    assert found["wrong"] == 0
 
 
 @pytest.mark.parametrize(("family", "seed"), [("csr-descriptors", 901), ("groups", 902)])

@@ -514,6 +514,12 @@ def test_what_is_seen_of_lines_beside_the_control_lines() -> None:
     assert grants.first[0].seen.startswith("2 GNT# asserted; ")
 
 
+@pytest.mark.parametrize("name", ["endless-retry", "wrong-bar"])
+def test_a_cause_beyond_the_rules_is_a_problem_to_strict(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(FIXTURES.parent / "faults" / f"{name}.sr"), "--strict"]) == 1
+    assert "causes found (--strict)" in capsys.readouterr().err
+
+
 def test_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(FIXTURES / "blue33_seq1" / "bus.vcd.gz")
     assert main(["check", path, "--strict"]) == 1

@@ -107,9 +107,10 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         print("\n\n".join("\n".join([f"bus {printable(name)}", *_lines(found)]) for name, found in results.items()))
-    broken = [one for found in results.values() for one in found if one.state is State.VIOLATED]
-    if args.strict and broken:
-        print(f"pcitrace: {args.file}: {len(broken)} rules are broken (--strict)", file=sys.stderr)
+    broken = sum(one.state is State.VIOLATED for found in results.values() for one in found)
+    causes = sum(len(found.causes) for found in results.values())
+    if args.strict and (broken or causes):
+        print(f"pcitrace: {args.file}: {broken} rules are broken, {causes} causes found (--strict)", file=sys.stderr)
         return 1
     return 0
 

@@ -53,11 +53,14 @@ GUESS = 1.0
 AT_MOST = 4
 """Sends a doorbell whose register nothing names: what is written less often sets the card up."""
 
-NEARLY_ALL = 0.9
-"""Share of the sends that a register starts if it is the doorbell."""
+NEARLY_ALL, WHOLE = 0.9, 0.97
+"""Share of the sends that a register starts if it is the doorbell; and that the rules know if they know this driver."""
 
 TRIED = 4
 """Registers that are tried as doorbells."""
+
+SOME = 1.1
+"""Times as often as sends a register may be written, and a few times more, that is the doorbell."""
 
 ALIKE = 8.0
 """Segments that differ in the same way count as so many: they are not independent evidence."""
@@ -240,7 +243,9 @@ class _Reader:
                 self.possible[self.bell, 1:] = False
                 ends += self._ends()
             self.possible, self.bell = possible, bell
-        if not self.named or not any((end.last >= 0).mean() >= NEARLY_ALL for end in ends):
+        # Rules that know all sends know this driver; what a reading makes of fewer may be a mistake of both.
+        told = any((end.last >= 0).mean() >= NEARLY_ALL for end in ends) if self.named else known.mean() >= WHOLE
+        if not told:
             ends += self._ends()
         ends.sort(key=lambda end: end.cost)
         best = ends[0]
