@@ -371,3 +371,30 @@ def test_a_frame_is_as_surely_there_as_the_surest_of_its_pieces() -> None:
     # The second frame is another one than its piece, the last has no burst.
     found = margins._places(np.array([0, 1, 2, -1]), np.array([4, 6, -1, 4]), of_piece, reading, SEND)
     np.testing.assert_array_equal(found, [7.0, -1.0, -1.0, np.nan])
+
+
+def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many starts come to one reading, from which is learned once: the same again only if all was the same."""
+    problems: list[Problem] = []
+    monkeypatch.setattr(weigh, "_started", lambda pieces, problem, now=weigh._started: (
+        problems.append(problem), now(pieces, problem))[1])  # fmt: skip
+    analysed(Bench("reread", 2, frames=12), tmp_path)
+    problem = problems[0]
+
+    def started() -> tuple[Reading, weigh._Reader]:
+        return weigh._started(Pieces.of(problem.dma.bus), problem)
+
+    first, reader = started()
+    other = weigh._only(SEND, replace(reader.layout(SEND, first), added=3))
+    asked = [(fixed, how) for fixed in ((None, None), other) for how in ((False, 0, False), (False, 0, True))]
+    costs_ = []
+    for fixed, how in asked:
+        found = reader.after(first, fixed, how)
+        assert reader.after(first, fixed, how) is found
+        anew = started()[1].after(first, fixed, how)
+        assert found.cost == anew.cost
+        assert found.labels() == anew.labels()
+        costs_.append(found.cost)
+    assert len(set(costs_)) == len(asked)

@@ -24,7 +24,7 @@ GONE_S = 10.0
 """How long a scheduler may be away, and all workers before it is said."""
 
 FETCH_S = 30.0
-"""How long it may take to fetch a status, some bytes, from the worker that has it."""
+"""How long it may take to fetch a status, some bytes, from its worker before it is asked for again. A judgement."""
 
 GIVEN_BACK = ("long", "taken")
 """States of a run that somebody has to do again."""

@@ -26,6 +26,7 @@ RUN is a run folder, a capture, a folder of such, or the destination of a campai
 
 
 FIGURES = (".svg", ".png", ".pdf")
+"""Ends of the names of figures, which say their formats."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -300,7 +300,10 @@ class _Guess:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the pieces of one host again and again, each time by what the reading before taught."""
+    """Reads the pieces of one host again and again, each time by what the reading before taught.
+
+    What came after a reading is `known`, by its labels, the layouts that were fixed and how it was read.
+    """
 
     pieces: Pieces
     write: Integers
