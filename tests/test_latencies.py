@@ -13,6 +13,7 @@ import pytest
 
 import pcitrace
 from pcitrace.cli import main
+from pcitrace.instrument.delayed import delayed
 from pcitrace.instrument.latencies import latencies
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "traces"
@@ -110,3 +111,17 @@ def test_what_became_of_an_access_does_not_hang_on_what_is_chosen(
     assert all(known.get(one["transaction"], one) == one for one in some["longest"])
     if condition == "termination == retry":
         assert (some, some_took) == (whole, took)
+
+
+def test_only_accesses_are_counted_of_which_an_attempt_was_chosen() -> None:
+    table = pcitrace.open(FIXTURES / "blue33_seq6" / "bus.vcd.gz").bus.arrow("transactions")
+    whole = delayed(table)
+    some = np.array([0, 3, len(whole.first) - 1])
+    chosen = np.zeros(len(table), dtype=bool)
+    chosen[whole.last[some[:2]]] = True
+    chosen[whole.first[some[2]]] = True
+    found = delayed(table, chosen=chosen)
+    assert found.first.tolist() == whole.first[some].tolist()
+    assert found.last.tolist() == whole.last[some].tolist()
+    np.testing.assert_array_equal(found.took_us, whole.took_us[some])
+    assert not len(delayed(table, chosen=np.zeros(len(table), dtype=bool)).first)
