@@ -462,8 +462,12 @@ def _counts(values: Integers, group: Integers, shape: tuple[int, ...]) -> Floats
 def _costs(counts: Floats, prior: Floats, weight: float, smooth: bool) -> Costs:
     total = counts.sum(axis=1, keepdims=True)
     if smooth:
-        around = np.pad(counts, ((0, 0), (len(KERNEL) // 2,) * 2))
-        counts = np.sum([share * around[:, at : at + counts.shape[1]] for at, share in enumerate(KERNEL)], axis=0)
+        rows, columns = counts.shape
+        around = np.zeros((rows, columns + len(KERNEL) - 1))
+        around[:, len(KERNEL) // 2 :][:, :columns] = counts
+        counts = np.zeros((rows, columns))
+        for at, share in enumerate(KERNEL):
+            counts += share * around[:, at : at + columns]
     found: Costs = -np.log(np.maximum((counts + weight * prior) / (total + weight), 1e-12)).astype(np.float32)
     return found
 

@@ -14,6 +14,8 @@ mod model;
 pub(crate) mod python;
 pub mod releases;
 mod search;
+mod shared;
+mod states;
 
 pub use model::{BINS, Costs, Items, Limits, Targets, bin};
 pub use search::{Reading, read};

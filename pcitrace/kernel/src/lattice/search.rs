@@ -1,8 +1,9 @@
 //! The search, forwards and backwards.
 
 use super::model::{CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, left_over};
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::hash::{Hash, Hasher};
+use super::shared::{Known, Shared};
+use super::states::{Index, State, Track};
+use rustc_hash::FxHashSet;
 
 /// What an item is in its track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,44 +26,8 @@ impl Part {
     }
 }
 
-/// One track of a state: what was claimed, and the segment that is open.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Track {
-    /// The first target that is neither claimed nor skipped.
-    next: u32,
-    /// The target of the open segment; NONE for one that claims nothing.
-    claimed: u32,
-    /// Units of the open segment; 0 if none is open.
-    units: u32,
-    /// The last item of the track.
-    last: u32,
-    /// Whether an item of the open segment was cut before.
-    was_cut: bool,
-}
-
-impl Hash for Track {
-    fn hash<H: Hasher>(&self, to: &mut H) {
-        // Two words instead of five: states are looked up at every step.
-        to.write_u64(u64::from(self.next) << 32 | u64::from(self.claimed));
-        to.write_u64(u64::from(self.units) << 32 | u64::from(self.last));
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
-    tracks: [Track; 2],
-    /// What the last item was, as far as costs depend on it.
-    context: u8,
-}
-
-impl State {
-    /// How far it has come: targets dealt with, and what is open.
-    fn reached(&self) -> [(u32, bool); 2] {
-        self.tracks.map(|track| (track.next, track.units > 0))
-    }
-}
-
 /// A step from one state to the next, by giving an item its label.
+#[derive(Clone, Copy)]
 struct Step {
     from: u32,
     to: u32,
@@ -105,7 +70,9 @@ pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limit
         limits,
         steps: Vec::new(),
         ends: Vec::new(),
-        index: FxHashMap::default(),
+        forward: Vec::new(),
+        index: Index::new(),
+        shared: Shared::new(items, targets),
         cap: limits.cost,
         saved,
         ending,
@@ -167,7 +134,7 @@ impl Ending {
         Self { lag, excess }
     }
 
-    fn at_least(&self, track: &Track, targets: &Targets, zero: i64, now_us: f64) -> f32 {
+    fn at_least(&self, track: &Track, targets: &Targets, zero: i64, lag: impl FnOnce(usize, &[f32]) -> f32) -> f32 {
         if track.units == 0 || track.claimed == NONE {
             return 0.0;
         }
@@ -176,7 +143,7 @@ impl Ending {
         let table = &self.excess[usize::from(track.was_cut)];
         let mut cost = table[((excess + zero) as usize).min(table.len() - 1)];
         if !targets.at_begin {
-            cost += self.lag[usize::from(targets.held[target])][bin(targets.time_us[target] - now_us)];
+            cost += lag(target, &self.lag[usize::from(targets.held[target])]);
         }
         cost
     }
@@ -196,8 +163,11 @@ struct Search<'a> {
     /// Steps of the block, and where those of each item end.
     steps: Vec<Step>,
     ends: Vec<usize>,
+    /// Costs from the start of the block to the states before each of its items.
+    forward: Vec<Vec<f32>>,
     /// Where each state after the item under way is in its column.
-    index: FxHashMap<State, u32>,
+    index: Index,
+    shared: Shared,
     /// The largest margin that can be told in this block.
     cap: f32,
     /// What a state has saved that has dealt with so many targets of a track, against one that will have to.
@@ -213,23 +183,28 @@ impl Search<'_> {
         let mut next = Column { states: Vec::new(), cost: Vec::new() };
         let first = self.steps.len();
         for (from, (state, cost)) in before.states.iter().zip(&before.cost).enumerate() {
-            let (index, steps) = (&mut self.index, &mut self.steps);
-            let mut out = Out { from: from as u32, base: *cost, next: &mut next, index, steps };
+            let (index, steps, shared) = (&mut self.index, &mut self.steps, &mut self.shared);
+            let mut out = Out { from: from as u32, base: *cost, next: &mut next, index, steps, shared };
             expand(self.items, self.targets, self.costs, self.limits, item, *state, &mut out);
         }
         let now_us = self.items.end_us[item];
+        let known = &mut self.shared.ahead;
         let ahead = |state: &State| -> f32 {
             (0..2)
                 .map(|t| {
                     let (track, targets) = (&state.tracks[t], &self.targets[t]);
                     let zero = self.costs.tracks[t].excess_zero;
-                    self.ending[t].at_least(track, targets, zero, now_us) - self.saved[t][track.next as usize]
+                    let lag = |target: usize, table: &[f32]| {
+                        known[t].get(target, item, || table[bin(targets.time_us[target] - now_us)])
+                    };
+                    self.ending[t].at_least(track, targets, zero, lag) - self.saved[t][track.next as usize]
                 })
                 .sum()
         };
         let (column, lost) = next.pruned(self.limits, ahead, &mut self.steps, first);
         self.cap = self.cap.min(lost);
         self.ends.push(self.steps.len());
+        self.forward.push(before.cost.clone());
         column
     }
 
@@ -250,8 +225,7 @@ impl Search<'_> {
         reading.label.resize(before + count, 0);
         reading.target.resize(before + count, -1);
         reading.margins.resize(before + count, [self.cap; 4]);
-        // Forward costs of the nodes are known by the steps: rebuilt from the first column on.
-        let forward = self.forward();
+        let forward = std::mem::take(&mut self.forward);
         let mut node = best as u32;
         for at in (0..count).rev() {
             let steps = &self.steps[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]];
@@ -290,22 +264,6 @@ impl Search<'_> {
         self.cap = self.limits.cost;
         best
     }
-
-    /// Costs from the start of the block to the nodes before each of its items.
-    fn forward(&self) -> Vec<Vec<f32>> {
-        let mut columns = vec![vec![0.0]];
-        for at in 0..self.ends.len() {
-            let steps = &self.steps[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]];
-            let size = steps.iter().map(|step| step.to as usize + 1).max().unwrap_or(0);
-            let mut column = vec![f32::INFINITY; size];
-            for step in steps {
-                let value = columns[at].get(step.from as usize).copied().unwrap_or(f32::INFINITY) + step.cost;
-                column[step.to as usize] = column[step.to as usize].min(value);
-            }
-            columns.push(column);
-        }
-        columns
-    }
 }
 
 /// In what two labels of one item differ: the track, a beginning, an end, the target.
@@ -325,8 +283,9 @@ struct Out<'a> {
     from: u32,
     base: f32,
     next: &'a mut Column,
-    index: &'a mut FxHashMap<State, u32>,
+    index: &'a mut Index,
     steps: &'a mut Vec<Step>,
+    shared: &'a mut Shared,
 }
 
 impl Out<'_> {
@@ -335,11 +294,8 @@ impl Out<'_> {
             return;
         }
         let Column { states, cost: costs } = &mut *self.next;
-        let to = *self.index.entry(state).or_insert_with(|| {
-            states.push(state);
-            costs.push(f32::INFINITY);
-            states.len() as u32 - 1
-        });
+        let to = self.index.place(states, state);
+        costs.resize(states.len(), f32::INFINITY);
         let best = &mut costs[to as usize];
         *best = best.min(self.base + cost);
         self.steps.push(Step { from: self.from, to, cost, part, track: track as u8, target });
@@ -351,25 +307,31 @@ impl Column {
     fn pruned(
         self,
         limits: &Limits,
-        ahead: impl Fn(&State) -> f32,
+        mut ahead: impl FnMut(&State) -> f32,
         steps: &mut Vec<Step>,
         first: usize,
     ) -> (Self, f32) {
         let rank: Vec<f32> = self.states.iter().zip(&self.cost).map(|(state, cost)| cost + ahead(state)).collect();
         let best = rank.iter().copied().fold(f32::INFINITY, f32::min);
-        let mut order: Vec<usize> = (0..self.states.len()).filter(|&at| rank[at] <= best + limits.cost).collect();
+        // As whole numbers, for they are sorted: the rank above, the place below.
+        let mut order: Vec<u64> = (0..self.states.len())
+            .filter(|&at| rank[at] <= best + limits.cost)
+            .map(|at| u64::from(ordered(rank[at])) << 32 | at as u64)
+            .collect();
+        let place_of = |one: u64| one as u32 as usize;
         let mut lost = limits.cost;
         if order.len() > limits.states {
-            order.sort_by(|a, b| rank[*a].total_cmp(&rank[*b]));
+            order.sort_unstable();
             // The best that has come as far, with the same open, stays: what was put off is paid by all some time.
             let rest = order.split_off(limits.states);
-            let mut seen: FxHashSet<_> = order.iter().map(|&at| self.states[at].reached()).collect();
+            let mut seen: FxHashSet<_> = order.iter().map(|&one| self.states[place_of(one)].reached()).collect();
             let (kept, left): (Vec<_>, Vec<_>) = rest
                 .into_iter()
-                .partition(|&at| seen.len() < 2 * limits.states && seen.insert(self.states[at].reached()));
+                .partition(|&one| seen.len() < 2 * limits.states && seen.insert(self.states[place_of(one)].reached()));
             order.extend(kept);
-            lost = left.first().map_or(lost, |&at| rank[at] - best);
+            lost = left.first().map_or(lost, |&one| rank[place_of(one)] - best);
         }
+        let order: Vec<usize> = order.into_iter().map(place_of).collect();
         let mut place = vec![NONE; self.states.len()];
         for (to, &at) in order.iter().enumerate() {
             place[at] = to as u32;
@@ -378,8 +340,7 @@ impl Column {
         for at in first..steps.len() {
             let to = place[steps[at].to as usize];
             if to != NONE {
-                steps[at].to = to;
-                steps.swap(kept, at);
+                steps[kept] = Step { to, ..steps[at] };
                 kept += 1;
             }
         }
@@ -388,6 +349,12 @@ impl Column {
         let cost = order.iter().map(|&at| self.cost[at]).collect();
         (Self { states, cost }, lost)
     }
+}
+
+/// A number that is the larger the larger a cost is.
+fn ordered(cost: f32) -> u32 {
+    let bits = cost.to_bits();
+    if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
 }
 
 /// The cheapest entry of a table over a span of times.
@@ -427,7 +394,7 @@ fn expand(
     let cost = passed
         + alone[0]
         + follows[0]
-        + pause(&costs.other[context]).min(alone[7])
+        + out.shared.other.get(context, item, || pause(&costs.other[context])).min(alone[7])
         + entry(&costs.other_units[context], items.units[item]);
     out.push(State { context: left_over(state.context, items.cut[item]), ..state }, cost, Part::Other, 0, NONE);
     for t in 0..2 {
@@ -437,12 +404,13 @@ fn expand(
             let cut = usize::from(items.cut[last]);
             let since_us = items.end_us[last];
             let (place, added) = going_on(items, costs, t, targets[t].again, &track, item);
-            let paused = |table: &[f32]| within(table, ready_us.max(since_us) - since_us, begin_us - since_us);
-            let told = if last + 1 < item {
-                paused(&mine.resumes[cut]) + pause(&mine.after_others)
-            } else {
-                paused(&mine.goes_on[cut])
-            };
+            let resumes = last + 1 < item;
+            let table = if resumes { &mine.resumes[cut] } else { &mine.goes_on[cut] };
+            let mut told = out.shared.goes_on[t]
+                .get(last, item, || within(table, ready_us.max(since_us) - since_us, begin_us - since_us));
+            if resumes {
+                told += out.shared.after_others[t].get(0, item, || pause(&mine.after_others));
+            }
             let cost =
                 passed + alone[1 + t] + follows[3 + t] + told + entry(&mine.middle[cut], items.units[last]) + place;
             let units = (i64::from(track.units) + added).max(1) as u32;
@@ -451,7 +419,7 @@ fn expand(
             part(items, targets, costs, item, state, t, track, cost, out);
         } else {
             let cost = passed + alone[1 + t] + alone[3 + t] + follows[1 + t];
-            let paused = cost + pause(&mine.begins[context]);
+            let paused = cost + out.shared.begins[t].get(context, item, || pause(&mine.begins[context]));
             let open = Track { units: items.units[item], last: item as u32, was_cut: false, claimed: NONE, ..track };
             part(items, targets, costs, item, state, t, open, paused + alone[5 + t], out);
             let goals = &targets[t];
@@ -461,13 +429,21 @@ fn expand(
                     break;
                 }
                 let mut told = skipped + paused;
-                if goals.at_begin && goals.after {
-                    // When it begins is told by its target, or by what was before it.
-                    let by_target = cost + lag(items, goals, &mine.lag, target, track.last, item);
-                    let by_pause = paused + lag(items, goals, &mine.claims, target, track.last, item);
-                    told = skipped + by_target.min(by_pause);
-                } else if goals.at_begin {
-                    told += lag(items, goals, &mine.lag, target, track.last, item);
+                if goals.at_begin {
+                    let held = held(items, goals, target, track.last);
+                    let number = 2 * target + held;
+                    let shared = &mut *out.shared;
+                    let lag = |known: &mut Known, table: &[Vec<f32>; 2]| {
+                        known.get(number, item, || lag(items, goals, &table[held], target, item))
+                    };
+                    let by_lag = lag(&mut shared.lag[t], &mine.lag);
+                    if goals.after {
+                        // When it begins is told by its target, or by what was before it.
+                        let by_pause = paused + lag(&mut shared.claims[t], &mine.claims);
+                        told = skipped + (cost + by_lag).min(by_pause);
+                    } else {
+                        told += by_lag;
+                    }
                 }
                 let open = Track { claimed: target as u32, next: target as u32 + 1, ..open };
                 part(items, targets, costs, item, state, t, open, told, out);
@@ -494,17 +470,21 @@ fn going_on(items: &Items, costs: &Costs, t: usize, again: u32, track: &Track, i
     }
 }
 
+/// Which of its two tables the lag of a target goes by, where the last item of the track is known.
+fn held(items: &Items, targets: &Targets, target: usize, last: u32) -> usize {
+    let busy = targets.after && last != NONE && items.end_us[last as usize] > targets.time_us[target];
+    usize::from(targets.held[target] || busy)
+}
+
 /// The cost of the time between a segment and its target.
-fn lag(items: &Items, targets: &Targets, table: &[Vec<f32>; 2], target: usize, last: u32, item: usize) -> f32 {
+fn lag(items: &Items, targets: &Targets, table: &[f32], target: usize, item: usize) -> f32 {
     let time_us = targets.time_us[target];
     if targets.after {
-        let free_us = if last == NONE { f64::NEG_INFINITY } else { items.end_us[last as usize] };
-        let held = usize::from(targets.held[target] || free_us > time_us);
         let begin_us = items.begin_us[item];
-        return within(&table[held], items.ready_us[item] - time_us, begin_us - time_us);
+        return within(table, items.ready_us[item] - time_us, begin_us - time_us);
     }
     let at_us = if targets.at_begin { items.begin_us[item] } else { items.end_us[item] };
-    table[usize::from(targets.held[target])][bin(time_us - at_us)]
+    table[bin(time_us - at_us)]
 }
 
 /// Lets a segment stay open after an item, or end with it.
@@ -541,7 +521,9 @@ fn part(
             .copied()
             .unwrap_or(f32::INFINITY);
         if !goals.at_begin {
-            ended += lag(items, goals, &mine.lag, target, NONE, item);
+            let held = held(items, goals, target, NONE);
+            ended +=
+                out.shared.ends[t].get(2 * target + held, item, || lag(items, goals, &mine.lag[held], target, item));
         }
         let past_us = goals.bound_us[target] - items.end_us[item];
         if if goals.after { past_us > 0.0 } else { past_us < 0.0 } {
