@@ -232,9 +232,7 @@ def _mostly(true: Booleans) -> bool:
     return not len(true) or bool(true.mean() >= 0.5)
 
 
-def _units(
-    side: int, least: Integers, most: Integers, some: Sequence[Layout], unit: int
-) -> tuple[Integers, Integers]:
+def _units(side: int, least: Integers, most: Integers, some: Sequence[Layout], unit: int) -> tuple[Integers, Integers]:
     """Return bounds of the data phases of targets: their bytes, and what lies before and behind them.
 
     Both have a row for each of some layouts.
