@@ -209,8 +209,8 @@ class BusTable:
         start, end = self._columns["start_us"], self._columns["end_us"]
         begins = np.ones(len(start), dtype=bool)
         begins[1:] = start[1:] - end[:-1] > BACK_TO_BACK_CLKS * self.clock_us
-        since = start[np.flatnonzero(begins)][np.cumsum(begins) - 1]
-        return np.asarray(since if self._rows is None else since[self._rows])
+        number = np.cumsum(begins, dtype=np.int32) - 1
+        return np.asarray(start[begins][number if self._rows is None else number[self._rows]])
 
     @property
     def has_address(self) -> bool:

@@ -236,16 +236,19 @@ def contested(problem: Problem, described: bool) -> Floats | None:
             at = burst[item], int(not begins)
             nats[at] = min(nats[at], now.margins[item, 1 + at[1]])
     else:
-        _as_in_the_head(nats, problem, {(burst[item], int(not begins)) for item, _, _, begins in edges})
+        seen = np.zeros(nats.shape, dtype=bool)
+        for item, _, _, begins in edges:
+            seen[burst[item], int(not begins)] = True
+        _as_in_the_head(nats, problem, seen)
     return nats
 
 
-def _as_in_the_head(nats: Floats, problem: Problem, seen: set[tuple[int, int]]) -> None:
+def _as_in_the_head(nats: Floats, problem: Problem, seen: Booleans) -> None:
     """Doubt the beginnings, or the ends, of all frames of a track as those are doubted that were looked at."""
     for found in problem.found:
         bursts = found.burst[found.burst >= 0]
         for column in (0, 1):
-            there = np.array([(burst, column) in seen for burst in bursts], dtype=bool)
+            there = seen[bursts, column]
             known = nats[bursts[there], column]
             if np.count_nonzero(np.isfinite(known)) > (1 - CONFIRMED) * len(known):
                 nats[bursts[~there], column] = known.min()
