@@ -55,8 +55,8 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
             for kind, count in zip(*np.unique(some.kind, return_counts=True), strict=True):
                 rows[_ROWS[kind]] += int(count)
             gaps += _gaps(some)
-    if (count := len(_written_bits(source, capture))) > _PULSEVIEW_CHANNELS:
-        said = f"PulseView: opens no more than {_PULSEVIEW_CHANNELS} channels, and these are {count}; sigrok-cli reads all"
+    if (count := len(_written_bits(source, capture))) > (most := _PULSEVIEW_CHANNELS):
+        said = f"PulseView: opens no more than {most} channels, and these are {count}; sigrok-cli reads all"
         one_bus = f"; --bus {source.buses[0].name} writes those of one bus" if len(source.buses) > 1 else ""
         source.left_out.append(said + one_bus)
     if gaps:

@@ -75,8 +75,8 @@ def write_body(
 ) -> tuple[dict[str, int], tuple[int, int]]:
     """Write the changes of the lines, and the texts among them.
 
-    `write` takes the samples and the ticks a second, and the texts as the kernel takes them. Returned are how many texts
-    of what there are, and the ticks to be shown first: some clocks from the first text on, all without one.
+    `write` takes the samples and the ticks a second, and the texts as the kernel takes them. Returned are how many
+    texts of what there are, and the ticks to be shown first: some clocks from the first text on, all without one.
     """
     counts = dict.fromkeys(TEXTS, 0)
     texts = _Texts(source, len(capture.channels), 1e6 * _tick_s(capture))
