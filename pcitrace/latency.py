@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from uncertainties import UFloat, correlated_values
 
-from pcitrace.errors import FitError
+from pcitrace.errors import FitError, need_fits
 from pcitrace.estimate import Estimate
 
 __all__ = ["LatencyFit", "Points", "read"]
@@ -164,6 +164,7 @@ class Points:
 
     def fit(self, columns: Floats, names: tuple[str, ...]) -> tuple[tuple[UFloat, ...], float, Floats]:
         """Fit latency = columns @ coefficients; return these, chi2 and the residuals."""
+        need_fits("the line through measured latencies")
         from iminuit import Minuit
         from iminuit.cost import LeastSquares
 
