@@ -29,7 +29,7 @@ class PciTraceError(Exception):
 def need_fits(what: str) -> None:
     """Raise a PciTraceError that says how to install what fits need, where it is not; `what` needs it."""
     try:
-        import iminuit
+        import iminuit  # noqa: F401
         import scipy  # noqa: F401
     except ImportError as error:
         raise PciTraceError(f"{what}: {error.name} is not installed: pip install 'pcitrace[fits]'") from error

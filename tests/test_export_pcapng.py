@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import zlib
@@ -168,4 +169,4 @@ def test_without_bytes_no_frame_is_made_up(folder: Path, capsys: pytest.CaptureF
     exported(folder, shared_dir() / "traces" / "nic_g_a" / "control16.sr", "--profile", "generic")
     captured = capsys.readouterr()
     assert "0 frames, 0 wire" in captured.out
-    assert "frames sent: of 160 the bytes" in captured.err
+    assert re.search(r"frames sent: of \d+ the bytes or the length are not all known", captured.err)
