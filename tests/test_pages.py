@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -86,6 +88,15 @@ def test_every_figure_is_shown() -> None:
     for part, names in ((bus, plot.__all__), (after, network.__all__)):
         missing = [name for name in names if not re.search(rf"^### {name}$|\*\*{name}\*\*", part, re.MULTILINE)]
         assert not missing
+
+
+def test_properties_of_the_api_page_have_no_sections() -> None:
+    """Their text is shown as it stands: a section would be a heading among others."""
+    names = re.findall(r"^\.\. automodule:: (\S+)", (REPOSITORY / "docs" / "api.md").read_text(), re.MULTILINE)
+    classes = [one for name in names for one in vars(importlib.import_module(name)).values() if inspect.isclass(one)]
+    known = [(one, what) for one in classes for what in vars(one).values() if isinstance(what, property)]
+    assert len(known) > 30
+    assert not [(one, what.fget) for one, what in known if "\n---" in inspect.cleandoc(what.__doc__ or "")]
 
 
 def test_a_release_has_absolute_links_to_files_that_are_there() -> None:
