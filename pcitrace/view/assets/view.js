@@ -91,7 +91,7 @@ export class View {
 
   /** Unpack what the overview does not show: rows, lines, details, with a picture between each. */
   async load() {
-    for (const part of [ROWS, LINES, DETAILS]) {
+    for (const part of [ROWS, DETAILS, LINES]) {
       await pause();
       await this.store.unpackNext();
       if (part === LINES) continue;
