@@ -18,21 +18,11 @@ __all__ = [
     "FrameMatchError",
     "PciTraceError",
     "WiringError",
-    "need_fits",
 ]
 
 
 class PciTraceError(Exception):
     """Any error that pcitrace raises on purpose."""
-
-
-def need_fits(what: str) -> None:
-    """Raise a PciTraceError that says how to install what fits need, where it is not; `what` needs it."""
-    try:
-        import iminuit  # noqa: F401
-        import scipy  # noqa: F401
-    except ImportError as error:
-        raise PciTraceError(f"{what}: {error.name} is not installed: pip install 'pcitrace[fits]'") from error
 
 
 class CaptureFormatError(PciTraceError):

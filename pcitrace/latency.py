@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 from uncertainties import UFloat, correlated_values
 
-from pcitrace.errors import FitError, need_fits
+from pcitrace.errors import FitError
 from pcitrace.estimate import Estimate
+from pcitrace.extras import need_fits
 
 __all__ = ["LatencyFit", "Points", "read"]
 

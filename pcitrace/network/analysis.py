@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pcitrace.errors import FitError, need_fits
+from pcitrace.errors import FitError
+from pcitrace.extras import need_fits
 from pcitrace.network import clocks, hosts
 from pcitrace.network.buffers import depth
 from pcitrace.network.clocks import Clock
