@@ -111,7 +111,7 @@ def page_of(transactions: int, lines: bool, openings: int, keep: Path | None) ->
     opened_in, drawn = (
         {part: min(one[what][part] for one in told) for part in told[0][what]} for what in ("opened", "times")
     )
-    seconds = ", ".join(f"{opened_in[part] / 1e3:.2f}" for part in ("picture", "rows", "all"))
+    seconds = ", ".join(f"{opened_in[part] / 1e3:.2f}" for part in ("picture", "details", "all"))
     return (
         f"| {'with control lines' if lines else 'rows alone'} | {len(opened.bus.transactions):,} "
         f"| {len(text) / 1e6:.1f} | {took:.1f} | {seconds} "
@@ -131,7 +131,8 @@ def main() -> None:
     rows = [page_of(args.transactions * more, lines, args.openings, args.keep) for more, lines in pages]
     about = (
         "A dense bus with jitter, 16 channels at 100 MS/s, in headless Chromium without a graphics processor "
-        "(`benchmarks/view.py`). Opened: until the first picture, until rows can be clicked, until all is unpacked. A "
+        "(`benchmarks/view.py`). Opened: until the first picture, until clicks and the search answer, until the lines "
+        "are unpacked, which are drawn of the overview until then. A "
         "frame is the median of 41, of everything, a tenth, a fortieth, a thousandth and a millionth of the time. "
         f"The load average was {os.getloadavg()[0]:.1f}."
     )

@@ -266,12 +266,9 @@ class AnalysedRun(Run):
 
     @cached_property
     def network(self) -> Network:
-        """What the frame logs say: latency, loss, throughput, buffers; see :func:`pcitrace.network.of_paths`.
+        """What the frame logs of a run folder say; see :func:`pcitrace.network.of_paths`.
 
-        Raises
-        ------
-        ConfigurationError
-            This is a capture file, not a run folder.
+        Latency, loss, throughput, buffers. A capture file has none: ConfigurationError.
         """
         from pcitrace import network
 

@@ -13,6 +13,7 @@ from uncertainties import UFloat, correlated_values
 
 from pcitrace.errors import FitError
 from pcitrace.estimate import Estimate
+from pcitrace.extras import need_fits
 
 __all__ = ["LatencyFit", "Points", "read"]
 
@@ -164,6 +165,7 @@ class Points:
 
     def fit(self, columns: Floats, names: tuple[str, ...]) -> tuple[tuple[UFloat, ...], float, Floats]:
         """Fit latency = columns @ coefficients; return these, chi2 and the residuals."""
+        need_fits("the line through measured latencies")
         from iminuit import Minuit
         from iminuit.cost import LeastSquares
 

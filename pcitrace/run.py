@@ -180,7 +180,7 @@ class Capture:
         self.path = path
         self._wires: dict[str, pd.DataFrame] = {}
         if raw is None:
-            self._kernel = _kernel.open(str(path), timescale=timescale, device=device)
+            self._kernel = _kernel.open(str(path), timescale=timescale and printable(timescale), device=device)
         else:
             self._kernel = _kernel.open_raw(str(path), *raw)
         self.count = self._kernel.captures

@@ -72,6 +72,33 @@ def test_no_command_line_gives_a_traceback(
     check()
 
 
+NEEDED = {
+    "diff": ["capture.sr"], "export": ["--to", "ftr", "-o", "x.ftr"], "find": ["read"], "report": ["-o", "x.html"],
+    "sql": ["select 1"], "view": ["-o", "x.html"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one not in NO_INPUT])
+def test_every_option_takes_what_it_cannot_take(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each by itself, with bytes that are no text, with nothing, and with what is too much."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(CAPTURE, "capture.sr")
+    valued = [one for one in options(command) if one.option_strings and one.nargs != 0]
+    for action in valued:
+        for value in ("\udcff", "", "9" * 30):
+            words = [command, "capture.sr", *NEEDED.get(command, []), f"{action.option_strings[-1]}={value}"]
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+            try:
+                status = main(words)
+            except SystemExit as stop:
+                status = int(stop.code or 0)
+            assert status in (0, 1, 2, 3), words
+            assert "Traceback" not in capfd.readouterr().err, words
+    assert valued
+
+
 def test_names_that_are_no_utf8_are_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux allows any bytes; Python hands them on as lone surrogates."""
     monkeypatch.chdir(tmp_path)

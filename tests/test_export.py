@@ -207,6 +207,27 @@ def test_samples_of_any_capture_are_the_same_to_sigrok(name: str, tmp_path: Path
     assert read[0] == read[1]
 
 
+def test_of_more_channels_than_pulseview_opens_there_are_those_of_a_bus(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Two buses with all lines have more: that is said, and one bus alone is decoded as from the capture."""
+    whole, one = tmp_path / "whole.sr", tmp_path / "one.sr"
+    export(CARD, "--to", "sigrok", "-o", whole, "--profile", "generic")
+    said = capsys.readouterr().err
+    count = len(pcitrace.open(whole).captures[0].channels)
+    assert f"PulseView: opens no more than 64 channels, and these are {count}; sigrok-cli reads all; --bus A" in said
+    export(CARD, "--to", "sigrok", "-o", one, "--profile", "generic", "--bus", "B")
+    assert "PulseView" not in capsys.readouterr().err
+    channels = pcitrace.open(one).captures[0].channels
+    assert len(channels) <= 64 < count
+    rows = [pcitrace.open(path)["B"].transactions.drop(columns="bus") for path in (whole, one)]
+    pd.testing.assert_frame_equal(*rows)
+    assert len(rows[0]) > 100
+    command = [needed_program("sigrok-cli"), "-i", str(one), "--show"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"Channels: {len(channels)}" in shown
+
+
 # ---- VCD and FST
 
 
@@ -227,6 +248,39 @@ def test_fst_and_back_is_the_same(trace: pcitrace.Run, tmp_path: Path) -> None:
     subprocess.run([needed_program("fst2vcd"), "-f", path, "-o", back], check=True, capture_output=True)
     assert texts_of(back) == expected_texts(trace)
     assert changes_of(back) == changes_of(plain)
+
+
+SEEN = """
+set out [open told.txt w]
+puts $out "[gtkwave::getWindowStartTime] [gtkwave::getWindowEndTime]"
+gtkwave::setMarker MARKER
+for {set i 0} {$i < [gtkwave::getTotalNumTraces]} {incr i} {
+  puts $out "[gtkwave::getTraceNameFromIndex $i]|[gtkwave::getTraceValueAtMarkerFromIndex $i]"
+}
+close $out
+gtkwave::/File/Quit
+"""
+
+
+@pytest.mark.parametrize("to", ["vcd", "fst"])
+def test_gtkwave_opens_at_the_first_texts_and_shows_them(to: str, trace: pcitrace.Run, tmp_path: Path) -> None:
+    """The save file, in the program itself: what its window shows, and what stands in each row at a time."""
+    path = tmp_path / f"x.{to}"
+    export(TRACE, "--to", to, "-o", path)
+    rows = trace.bus.transactions
+    (tmp_path / "seen.tcl").write_text(SEEN.replace("MARKER", str(rows["start_sample"][0] + 1)))
+    screen, program = needed_program("xvfb-run"), needed_program("gtkwave")
+    command = [screen, "--auto-servernum", program, "--script", "seen.tcl", "x.gtkw"]
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=60)
+    window, *traces = (tmp_path / "told.txt").read_text().splitlines()
+    start, end = map(int, window.split())
+    assert start < rows["start_sample"][0] < rows["end_sample"][0] < end
+    clocks = (end - start) / 30_000  # of 30 ns, in ps; how wide the window is, is GTKWave's
+    assert 20 < clocks < 200
+    said = dict(line.split("|") for line in traces)
+    assert said["transaction"].replace("\\x20", " ") == phrases(trace)[0]
+    assert {"data", "burst", "frame", "problem", "CLK", "FRAME"} <= {name.split(".")[-1] for name in said}
 
 
 @pytest.mark.parametrize("capture", ["vectors", "sections", "gaps"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ import netlogs
 import numpy as np
 import pandas as pd
 import pytest
+from browser import measured
 from matplotlib import pyplot
 
 from pcitrace import network
@@ -370,6 +372,46 @@ def test_the_page_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert text.count("<svg") >= 6
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "knee_us" in capsys.readouterr().out
+
+
+SEEN = """
+const [frame] = document.querySelectorAll("iframe");
+for (let tries = 0; tries < 100 && !frame.contentDocument?.querySelector("h1"); tries++) await new Promise(then => setTimeout(then, 50));
+const inside = frame.contentWindow, body = inside.document;
+const all = name => [...body.querySelectorAll(name)].filter(one => one.getClientRects().length > 0);
+return {
+  width: [inside.innerWidth, body.documentElement.scrollWidth],
+  wider: all("main *").filter(one => one.getBoundingClientRect().right > inside.innerWidth + 1).map(one => one.outerHTML.slice(0, 120)),
+  thin: all("td.basis small").filter(one => one.textContent && one.getBoundingClientRect().width < 200).length,
+  back: inside.getComputedStyle(body.body).backgroundColor,
+  captions: all("figcaption").map(one => one.textContent), text: body.body.innerText,
+  links: all("nav a").map(one => Boolean(body.querySelector(one.getAttribute("href")))),
+};
+"""
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_page_on_a_phone(mode: str, tmp_path: Path) -> None:
+    """Nothing is wider than it, what numbers rest on can be read, captions have results, and us is µs."""
+    for number, gap in enumerate((10.0, 14.0, 20.0, 40.0)):
+        one = netlogs.Stream(1000, gap, 300, least_us=16.0, lost=[5, 6])
+        netlogs.stream(tmp_path / "sweep" / str(number), [one])
+    page, outer = tmp_path / "network.html", tmp_path / "outer.html"
+    page.write_text(report_page(network.of_paths([tmp_path / "sweep"])))
+    outer.write_text(
+        f"<!doctype html><meta charset=utf-8><body><iframe src='{page.as_uri()}' width=360 height=900></iframe></body>"
+    )
+    scheme = f"--blink-settings=preferredColorScheme={0 if mode == 'dark' else 1}"
+    seen = measured(outer, tmp_path, SEEN, scheme, "--allow-file-access-from-files")
+    assert max(seen["width"]) == 360
+    assert seen["wider"] == []
+    assert seen["thin"] == 0
+    assert seen["back"] == ("rgb(20, 23, 27)" if mode == "dark" else "rgb(255, 255, 255)")
+    assert len(seen["captions"]) >= 4
+    assert re.match(r"What arrives of a stream. The most: [\d.±]+ Mbit/s", seen["captions"][0])
+    assert not re.search(r"\d us\b|\bus/byte", seen["text"])
+    assert seen["links"]
+    assert all(seen["links"])
 
 
 def test_a_figure_without_its_data_says_what_is_missing(tmp_path: Path) -> None:

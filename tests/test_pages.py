@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,9 @@ from conftest import REPOSITORY
 
 from pcitrace import plot
 from pcitrace.plot import network
+
+sys.path.insert(0, str(REPOSITORY / "tools"))
+import address
 
 GENERATED = {"commands.md", "tables.md", "rules.md", "gallery.md"}
 """Of docs/: `make docs` writes them, and what is in figures/ and notebooks/."""
@@ -81,3 +88,30 @@ def test_every_figure_is_shown() -> None:
     for part, names in ((bus, plot.__all__), (after, network.__all__)):
         missing = [name for name in names if not re.search(rf"^### {name}$|\*\*{name}\*\*", part, re.MULTILINE)]
         assert not missing
+
+
+def test_properties_of_the_api_page_have_no_sections() -> None:
+    """Their text is shown as it stands: a section would be a heading among others."""
+    names = re.findall(r"^\.\. automodule:: (\S+)", (REPOSITORY / "docs" / "api.md").read_text(), re.MULTILINE)
+    classes = [one for name in names for one in vars(importlib.import_module(name)).values() if inspect.isclass(one)]
+    known = [(one, what) for one in classes for what in vars(one).values() if isinstance(what, property)]
+    assert len(known) > 30
+    assert not [(one, what.fget) for one, what in known if "\n---" in inspect.cleandoc(what.__doc__ or "")]
+
+
+def test_a_release_has_absolute_links_to_files_that_are_there() -> None:
+    """Where README is shown on an index of packages nothing is beside it; the address is that of the release."""
+    url, tag = "https://example.org/somebody/pcitrace", "v1.0.0"
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    links = _LINK.findall(_CODE.sub("", address.readme_at(text, url, tag)))
+    assert f"{url}/raw/{tag}/docs/figure-3.1.png" in links
+    assert len(links) == len(_LINK.findall(_CODE.sub("", text)))
+    for link in links:
+        path = re.fullmatch(rf"{url}/(raw|blob|tree)/{tag}/(.+?)(#.*)?", link)
+        assert path, link
+        assert (REPOSITORY / path[2]).is_dir() if path[1] == "tree" else REPOSITORY / path[2] in TRACKED
+    written = address.metadata_at((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"), url, tag)
+    project = tomllib.loads(written)["project"]
+    assert project["urls"]["Homepage"] == url
+    assert project.keys() >= {"authors", "classifiers", "description", "keywords", "license", "readme", "scripts"}
+    assert "urls" not in project["optional-dependencies"]

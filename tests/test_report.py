@@ -286,6 +286,17 @@ def test_without_matplotlib_json_works_and_the_page_says_what_to_install(folder:
     assert re.fullmatch(r"pcitrace: .* pip install 'pcitrace\[plot\]' .*\n", told.stderr)
 
 
+@pytest.mark.parametrize("command", ["report", "network"])
+def test_without_what_fits_need_it_says_what_to_install(command: str, folder: Path, tmp_path: Path) -> None:
+    """The frames need no fit; the line through latencies does."""
+    program = "import sys; sys.modules['scipy'] = None; from pcitrace.cli import main; sys.exit(main(sys.argv[1:]))"
+    told = subprocess.run([sys.executable, "-c", program, command, folder, "--json"], capture_output=True, text=True)
+    assert told.returncode == 3
+    assert re.fullmatch(r"pcitrace: .*: scipy is not installed: pip install 'pcitrace\[fits\]'\n", told.stderr)
+    frames = [sys.executable, "-c", program, "frames", folder, "-o", tmp_path / "frames.csv"]
+    assert subprocess.run(frames, capture_output=True).returncode == 0
+
+
 # --- in a browser
 
 

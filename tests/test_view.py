@@ -334,6 +334,55 @@ def test_links_lead_from_a_transaction_to_its_frame_and_back(page: Path, folder:
     ]
 
 
+def test_links_lead_from_a_register_access_to_its_attempts_and_back(page: Path, folder: Path, tmp_path: Path) -> None:
+    """Each access leads to the transaction that begins with its first attempt, and that leads back."""
+    run = pcitrace.open(folder)
+    accesses, rows = run.frames.hosts["A"].csr_accesses, run["A"].transactions
+    begun = [int(rows.index[(rows["start_us"] - time).abs() < 1e-6][0]) for time in accesses["first_attempt_us"]]
+    found = measured(page, tmp_path, f"""
+      {READY}
+      const press = text => [...view.panel.querySelectorAll("button")].find(one => one.textContent.startsWith(text)).click();
+      return Array.from({{length: {len(begun)}}}, (_, row) => {{
+        view.choose({{bus: 0, table: "csr_accesses", row}});
+        press("its transaction");
+        const way = [view.chosen.table, view.chosen.row];
+        press("register access");
+        return [...way, view.chosen.table, view.chosen.row];
+      }});
+    """)  # fmt: skip
+    assert len(begun) > 50
+    assert found == [["transactions", of, "csr_accesses", row] for row, of in enumerate(begun)]
+
+
+def test_data_words_are_on_the_page_where_they_were_asked_for(tmp_path: Path) -> None:
+    """In the panel of each transaction, and as a lane of their own: each in the clock that ends where it moved."""
+    run = pcitrace.open(TRACE)
+    view.write(run, tmp_path / "data.html", data=True)
+    phases = run.bus.data_phases
+    longest = int(phases["transaction"].value_counts().idxmax())
+    row = 7 * len(phases) // 8
+    found = measured(tmp_path / "data.html", tmp_path, f"""
+      {READY} {DUMP}
+      const table = view.buses[0].tables.get("data_phases"), {{ lane, top }} = view.lanes.find(one => one.lane.label === "pci data");
+      view.choose({{bus: 0, table: "transactions", row: {longest}}});
+      const words = [...view.panel.querySelectorAll(".words li")].map(one => one.textContent);
+      const time = (lane.spans.start[{row}] + lane.spans.end[{row}]) / 2;
+      view.axis.show(time - 0.1, time + 0.1);
+      const hit = [0.25, 0.75].map(share => view.under(view.axis.x(time), top + share * lane.height));
+      view.choose({{bus: 0, table: "data_phases", row: {row}}});
+      [...view.panel.querySelectorAll("button")].find(one => one.textContent === "its transaction").click();
+      return [dump(table, ["transaction", "time_us", "data", "byte_enables", "parity_ok"]), words, hit[0], lane.text({row}), view.chosen, lane.spans.end[{row}] - lane.spans.start[{row}]];
+    """)  # fmt: skip
+    same_rows(found[0], phases[["transaction", "time_us", "data", "byte_enables", "parity_ok"]])
+    of_longest = phases[phases["transaction"] == longest]
+    assert len(of_longest) > 2
+    assert [text.split()[0] for text in found[1]] == [f"0x{word:08x}" for word in of_longest["data"]]
+    assert found[2] == {"bus": 0, "table": "data_phases", "row": row}
+    assert found[3] == f"0x{phases['data'][row]:08x}"
+    assert found[4] == {"bus": 0, "table": "transactions", "row": int(phases["transaction"][row])}
+    assert found[5] == pytest.approx(0.030, rel=0.01)
+
+
 def test_attempts_are_those_up_to_the_one_that_was_not_retried(bare: Path, tmp_path: Path) -> None:
     """A retried transaction leads to the next of its address, command and initiator: the next attempt."""
     table = pcitrace.open(TRACE).bus.transactions
@@ -420,6 +469,32 @@ def test_what_is_drawn_is_seen(bare: Path, tmp_path: Path) -> None:
     assert found[2] > 100
     assert found[3] == 0
     assert found[4] > 100
+
+
+def test_bars_say_what_they_are_where_there_is_room(bare: Path, tmp_path: Path) -> None:
+    """All of it, or its beginning; never beyond the bar."""
+    found = measured(bare, tmp_path, f"""
+      {READY}
+      const {{ lane }} = view.lanes.find(one => one.lane.label === "pci bus"), {{ axis }} = view, silent = [], beyond = [];
+      let whole = 0, cut = 0;
+      for (let row = 40; row < view.buses[0].transactions.n; row += 397) for (const span of [0.4, 1, 2]) {{
+        const [from, to] = view.timeOf({{bus: 0, table: "transactions", row}}), said = [];
+        axis.show((from + to - span) / 2, (from + to + span) / 2);
+        const pen = view.canvas.getContext("2d");
+        pen.fillText = (text, x) => said.push([text, x, pen.measureText(text).width]);
+        view.paint();
+        delete pen.fillText;
+        const [left, right] = [from, to].map(time => axis.x(time)), text = lane.text(row);
+        const inside = said.find(([one, x]) => Math.abs(x - Math.max(left, axis.left) - 3) < 1e-6 && text.startsWith(one.replace("…", "")));
+        if (!inside) {{ if (right - left > 50) silent.push([row, right - left]); continue; }}
+        if (inside[1] + inside[2] > right) beyond.push(row);
+        if (inside[0] === text) whole++;
+        else cut++;
+      }}
+      return [silent, beyond, whole, cut];
+    """)  # fmt: skip
+    assert found[:2] == [[], []]
+    assert min(found[2:]) > 3
 
 
 def test_no_span_that_touches_a_time_is_missed(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
     capture = source.only_capture()
     with appearing(path) as temporary:
         write_lines = partial(_kernel.write_fst, capture._kernel, str(temporary), header(source, capture))
-        rows = write_body(source, capture, write_lines)
+        rows, shown = write_body(source, capture, write_lines)
     save = path.with_suffix(".gtkw")
     with written(save) as text:
-        text.write(save_file(source, capture, path).encode())
+        text.write(save_file(source, capture, path, shown).encode())
     return Exported((path, save), rows, tuple(source.left_out), (f"gtkwave {save}",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from pcitrace.export.source import Source
@@ -12,13 +13,17 @@ __all__ = ["save_file"]
 
 _BIT = "@28"
 _HEX = "@22"
-_TEXT = "@20000"
+_TEXT = "@820"  # ASCII
 _COMMENT = "@200"
+_WINDOW = 4
+"""How wide the window's picture is, in the 200 pixels that GTKWave's zoom counts in."""
 
 
-def save_file(source: Source, capture: Capture, path: Path) -> str:
-    """The content of a ``.gtkw`` for the dump at `path`."""
-    lines = ["[*] GTKWave save file, written by pcitrace", f'[dumpfile] "{path.resolve()}"', "[timestart] 0"]
+def save_file(source: Source, capture: Capture, path: Path, shown_first: tuple[int, int]) -> str:
+    """The content of a ``.gtkw`` for the dump at `path`, which opens at a tick, and shows so many."""
+    start, ticks = shown_first
+    lines = ["[*] GTKWave save file, written by pcitrace", f'[dumpfile] "{path.resolve()}"', f"[timestart] {start}"]
+    lines.append(f"*{-math.log2(ticks / _WINDOW):.6f} -1")  # the zoom; no marker
     channels = capture.wiring.channels
     shown: set[int] = set()
 

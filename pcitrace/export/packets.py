@@ -80,7 +80,7 @@ def memory_packets(source: Source) -> Iterator[Packet]:
     for where, count in missing.items():
         if count:
             source.left_out.append(
-                f"{count} frames {where}: their bytes or their length are not all known (AD, C/BE# or the wire's data "
+                f"frames {where}: of {count} the bytes or the length are not all known (AD, C/BE# or the wire's data "
                 "were not captured, or several places in the burst fit)"
             )
 
@@ -193,7 +193,7 @@ def wire_packets(source: Source) -> Iterator[Packet]:
         found = _on_wire(source, bus.name)
         if len(found) < len(table):
             source.left_out.append(
-                f"{len(table) - len(found)} frames on the wire of {bus.name}: their bytes were not captured "
+                f"frames on the wire of {bus.name}: of {len(table) - len(found)} the bytes were not captured "
                 "(TXCLK and TXDATA), or the capture cuts them"
             )
         for nth, (time_us, content) in enumerate(found.items()):

@@ -129,7 +129,8 @@ def _transactions(source: Source, capture: Any, shift_s: int, counts: dict[str, 
     for rows in source.rows(capture, on_axis=True):
         counts["transactions"] += len(rows.transactions)
         alone = _problems(rows, names, shift_s)
-        counts["problems"] += len(alone[0])
+        # Those of a transaction are in its comment.
+        counts["problems"] += len(alone[0]) + rows.problems["transaction"].drop_null().length()
         every = [_of_rows(rows, names, shift_s), waiting, alone]
         times, records = np.concatenate([time for time, _ in every]), pa.concat_arrays([one for _, one in every])
         order = np.argsort(times, kind="stable")

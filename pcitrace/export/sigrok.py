@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ _SAMPLES_A_CLOCK = 8
 """Of a capture of changes: a line that moves within an eighth of a clock of an edge may be read on its other side."""
 
 _DEFAULT_RATE_HZ = 100_000_000
+_PULSEVIEW_CHANNELS = 64
+"""PulseView ends with an error at a file of more."""
+
 _MEMBER = 4 << 20
 _ROWS = ("transaction", "data", "burst", "frame", "problem")
 
@@ -51,6 +55,10 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
             for kind, count in zip(*np.unique(some.kind, return_counts=True), strict=True):
                 rows[_ROWS[kind]] += int(count)
             gaps += _gaps(some)
+    if (count := len(_written_bits(source, capture))) > (most := _PULSEVIEW_CHANNELS):
+        said = f"PulseView: opens no more than {most} channels, and these are {count}; sigrok-cli reads all"
+        one_bus = f"; --bus {source.buses[0].name} writes those of one bus" if len(source.buses) > 1 else ""
+        source.left_out.append(said + one_bus)
     if gaps:
         source.left_out.append(f"gaps: samples follow each other; {gaps} gaps of the capture are annotations only")
     source.say_without_bus()
@@ -63,6 +71,16 @@ def channel_names(source: Source, capture: Capture) -> list[str]:
     if capture.sample_count is not None or all(channel.width == 1 for channel in channels):
         return [channel.name for channel in channels]
     return bit_names(capture.wiring)
+
+
+def _written_bits(source: Source, capture: Capture) -> list[int]:
+    """Which bits of the capture are written: all; of more than PulseView takes those of the bus that was chosen."""
+    channels = capture.wiring.channels
+    begins = [0, *accumulate(channel.width for channel in channels)]
+    if source.bus is None or begins[-1] <= _PULSEVIEW_CHANNELS:
+        return list(range(begins[-1]))
+    lines = source.buses[0].wiring.lines.values()
+    return sorted({begins[line.channel] + line.bit for line in lines})
 
 
 def _rate_hz(source: Source, capture: Capture, options: Options) -> int:
@@ -93,9 +111,15 @@ def write_samples(source: Source, capture: Capture, path: Path, rate_hz: int | N
 
 def _samples(source: Source, capture: Capture, path: Path, rate_hz: int) -> None:
     names = channel_names(source, capture)
-    unit = capture._kernel.unit_size or -(-len(names) // 8)
+    read = unit = capture._kernel.unit_size or -(-len(names) // 8)
     # A channel of a sampled capture stays at its bit.
     bits = capture._kernel.bits or range(len(names))
+    wanted = _written_bits(source, capture)
+    chosen = [bits[one] for one in wanted]
+    all_of_them = len(wanted) == len(names)
+    if not all_of_them:
+        names = [names[one] for one in wanted]
+        unit, bits = -(-len(names) // 8), range(len(names))
     probes = [f"probe{bit + 1}={name}" for bit, name in sorted(zip(bits, names, strict=True))]
     metadata = ["[global]", "sigrok version=0.5.2", "", "[device 1]", "capturefile=logic-1"]
     metadata += [f"total probes={max(bits, default=-1) + 1}", f"samplerate={rate_hz} Hz", "total analog=0", *probes]
@@ -108,14 +132,20 @@ def _samples(source: Source, capture: Capture, path: Path, rate_hz: int) -> None
         def member(samples: bytes) -> None:
             nonlocal members
             members += 1
-            archive.writestr(f"logic-1-{members}", samples)
+            archive.writestr(f"logic-1-{members}", samples if all_of_them else _of_bits(samples, read, chosen))
 
-        blocks = _Blocks(member, _MEMBER // unit * unit)
+        blocks = _Blocks(member, _MEMBER // read * read)
         unknown, high_z = _kernel.write_samples(capture._kernel, rate_hz, blocks.write)
         blocks.finish()
     for count, what in ((unknown, "x"), (high_z, "z")):
         if count:
             source.left_out.append(f"{what}: samples are 0 or 1; {count} changes to {what} are written as 1")
+
+
+def _of_bits(samples: bytes, unit: int, chosen: list[int]) -> bytes:
+    """The samples with these bits alone, in their order."""
+    bits = np.unpackbits(np.frombuffer(samples, dtype=np.uint8).reshape(-1, unit), axis=1, bitorder="little")
+    return np.packbits(bits[:, chosen], axis=1, bitorder="little").tobytes()
 
 
 class _Blocks:

@@ -25,6 +25,9 @@ Texts = Iterator[tuple[bytes, bytes, bytes, bytes]]
 _MOST_TICKS_HZ = 10**12
 """Of sampled captures: no sample is further than half a picosecond from its time."""
 
+_CLOCKS_BEFORE, _CLOCKS_SHOWN = 4, 64
+"""Of what GTKWave shows first: before the first text, and in all. So a text of a few clocks can be read."""
+
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
 
 
@@ -38,10 +41,10 @@ def write(source: Source, path: Path, options: Options, to: str) -> Exported:
         def write_lines(rate_hz: float, ticks_hz: float, texts: Texts) -> None:
             _kernel.write_vcd(capture._kernel, ids, rate_hz, ticks_hz, texts, file.write)
 
-        rows = write_body(source, capture, write_lines)
+        rows, shown = write_body(source, capture, write_lines)
     save = path.with_suffix(".gtkw")
     with written(save) as file:
-        file.write(save_file(source, capture, path).encode())
+        file.write(save_file(source, capture, path, shown).encode())
     return Exported((path, save), rows, tuple(source.left_out), (f"gtkwave {save}",))
 
 
@@ -67,16 +70,22 @@ def header(source: Source, capture: Capture) -> bytes:
     return ("\n".join([*lines, "$enddefinitions $end"]) + "\n").encode()
 
 
-def write_body(source: Source, capture: Capture, write: Callable[[float, float, Texts], None]) -> dict[str, int]:
-    """Write the changes of the lines, and the texts among them; return how many texts of what there are.
+def write_body(
+    source: Source, capture: Capture, write: Callable[[float, float, Texts], None]
+) -> tuple[dict[str, int], tuple[int, int]]:
+    """Write the changes of the lines, and the texts among them.
 
-    `write` takes the samples and the ticks a second, and the texts as the kernel takes them.
+    `write` takes the samples and the ticks a second, and the texts as the kernel takes them. Returned are how many
+    texts of what there are, and the ticks to be shown first: some clocks from the first text on, all without one.
     """
     counts = dict.fromkeys(TEXTS, 0)
     texts = _Texts(source, len(capture.channels), 1e6 * _tick_s(capture))
     write(_rate_hz(capture), _ticks_hz(capture), texts.all(capture, counts))
     source.say_without_bus()
-    return counts
+    if texts.first_us is None:
+        return counts, (0, max(round((capture.duration_s or 0.0) / _tick_s(capture)), 1))
+    first, clock = (time / texts.tick_us for time in (texts.first_us, texts.clock_us.max()))
+    return counts, (max(round(first - _CLOCKS_BEFORE * clock), 0), max(round(_CLOCKS_SHOWN * clock), 1))
 
 
 class _Texts:
@@ -84,8 +93,10 @@ class _Texts:
 
     def __init__(self, source: Source, channels: int, tick_us: float) -> None:
         self._source = source
-        self._tick_us = tick_us
-        self._clock_us = np.array([1 / (bus.clock_mhz or 33.3) for bus in source.buses])
+        self.tick_us = tick_us
+        # Where the first text begins.
+        self.first_us: float | None = None
+        self.clock_us = np.array([1 / (bus.clock_mhz or 33.3) for bus in source.buses])
         count = len(source.buses) * len(TEXTS)
         self._first = channels
         # Of each text: the tick at which the last stretch ends, which was not yet written.
@@ -99,6 +110,8 @@ class _Texts:
         for some in stretches(self._source, capture) if len(every) else ():
             for kind, count in zip(*np.unique(some.kind, return_counts=True), strict=True):
                 counts[TEXTS[kind]] += int(count)
+            if self.first_us is None and len(some):
+                self.first_us = float(some.start_us[0])
             yield self._of(some)
         yield self._rest(np.iinfo(np.int64).max - 1)
 
@@ -106,8 +119,8 @@ class _Texts:
         """The texts of some stretches, and their ends where nothing else begins there."""
         import pyarrow as pa
 
-        begin = np.rint(some.start_us / self._tick_us).astype(np.int64)
-        end = np.rint((some.end_us + self._clock_us[some.bus]) / self._tick_us).astype(np.int64)
+        begin = np.rint(some.start_us / self.tick_us).astype(np.int64)
+        end = np.rint((some.end_us + self.clock_us[some.bus]) / self.tick_us).astype(np.int64)
         which = some.bus.astype(np.int64) * len(TEXTS) + some.kind
         ends, ended = self._ends(begin, end, which)
         ticks = np.r_[ends, begin]

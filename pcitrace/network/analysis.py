@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pcitrace.errors import FitError
+from pcitrace.extras import need_fits
 from pcitrace.network import clocks, hosts
 from pcitrace.network.buffers import depth
 from pcitrace.network.clocks import Clock
@@ -50,6 +51,7 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     -------
     Result
     """
+    need_fits("lines, widths and losses of a network")
     findings = list(one.findings)
     known: list[Clock] = []
     points: tuple[PointResult, ...] = ()

@@ -5,22 +5,14 @@ What the page shows is what :mod:`pcitrace.results` holds; nothing is computed h
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Any
-
-try:
-    import jinja2
-except ImportError as error:
-    raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
-
-from markupsafe import Markup
 
 from pcitrace import analysis
 from pcitrace.plot.style import duration
 from pcitrace.report.answer import constants
 from pcitrace.report.embedded import embedded
-from pcitrace.report.pagekit import grouped, micro
+from pcitrace.report.pagekit import grouped, rendered
 from pcitrace.report.pdf import browser, write_pdf
 from pcitrace.report.provenance import provenance
 from pcitrace.report.sections import SECTIONS
@@ -64,15 +56,11 @@ def page(results: Results) -> str:
     """
     run = results.run
     said = run.folder.run if run.folder is not None else {}
-    files = resources.files(__package__)
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters["micro"] = micro
-    template = environment.from_string(files.joinpath("page.html").read_text("utf-8"))
-    return template.render(
+    return rendered(
+        "page.html",
         title=said.get("title") or run.path.resolve().name,
         simulated=run.folder is not None and run.folder.simulated,
         facts=_facts(results),
-        css=Markup(files.joinpath("page.css").read_text("utf-8")),
         notes=_notes(results, said),
         answer=constants(results),
         findings=list(results.findings),

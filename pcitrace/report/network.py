@@ -6,27 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from pcitrace.errors import PciTraceError
-from pcitrace.network import Network, Result
+from pcitrace.network import Network, Parameter, Result
 from pcitrace.plot import network as draw
-from pcitrace.report.pagekit import figure
+from pcitrace.report.pagekit import Entry, Section, Value, figure, grouped, micro, rendered
 
 __all__ = ["page", "write"]
 
 WIDE, NARROW = (7.0, 3.4), (3.6, 3.0)
 
-_HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
-table {{ border-collapse: collapse; }} td {{ padding: .15rem .8rem .15rem 0; vertical-align: top; }}
-td.why {{ color: #666; font-size: .9em; }} svg {{ max-width: 100%; height: auto; }} .narrow {{ display: none; }}
-.simulated {{ color: #9a5b00; font-weight: bold; }}
-@media (max-width: 600px) {{ .wide {{ display: none; }} .narrow {{ display: block; }} }}
-</style></head><body><h1>{title}</h1>
-"""
+Drawing = tuple[str, Callable[..., Any]]
+"""What a figure shows, and what draws it."""
 
 
 def write(found: Network, path: str | Path) -> None:
@@ -36,72 +28,102 @@ def write(found: Network, path: str | Path) -> None:
 
 def page(found: Network) -> str:
     """Return the page as HTML."""
-    parts = [_HEAD.format(title="Network")]
-    if any(one.measurement is not None and one.measurement.simulated for one in found.results):
-        parts.append('<p class="simulated">Simulated: no real wire stands behind some of these numbers.</p>\n')
-    if found.findings:
-        parts.append(
-            "<h2>Not to be overlooked</h2><ul>"
-            + "".join(f"<li>{escape(one)}</li>" for one in found.findings)
-            + "</ul>\n"
-        )
+    sections = [_section(one) for one in found.results]
     lines = [one for one in found.results if one.latency is not None and len(one.latency.table)]
     if len(lines) > 1:
-        parts += ["<h2>Latency of all paths</h2>", *_drawn([lambda ax: draw.latency(lines, ax=ax)])]
-    for one in found.results:
-        parts.append(f"<h2>{escape(one.kind)} over {escape(one.path)}</h2>\n<table>")
-        for name, number in one.parameters.items():
-            value = "unknown" if number.value is None else str(number)
-            parts.append(
-                f'<tr><td>{name}</td><td>{escape(value)}</td><td class="why">{escape(number.reason)}</td></tr>'
-            )
-        parts += ["</table>\n", *_drawn(_figures(one))]
-    return "\n".join([*parts, "</body></html>\n"])
+        drawn = _drawn([("Median of a loop against its user bytes, a line a path.", _of(draw.latency, lines))])
+        sections.insert(0, Section("Latency of all paths", figures=tuple(drawn)))
+    return rendered(
+        "network.html",
+        simulated=any(one.measurement is not None and one.measurement.simulated for one in found.results),
+        findings=found.findings,
+        sections=sections,
+    )
 
 
-def _figures(one: Result) -> list[Callable[..., Any]]:
-    """Return what draws a result."""
-    figures: list[Callable[..., Any]] = []
+def _section(one: Result) -> Section:
+    entries = tuple(Entry(name, "", (_value(number),)) for name, number in one.parameters.items())
+    return Section(f"{one.kind} over {one.path}", entries=entries, figures=tuple(_drawn(_figures(one))))
+
+
+def _value(number: Parameter) -> Value:
+    """Return a number as the page shows it: without its unit, which has a column."""
+    if number.value is None:
+        return Value("unknown", "", number.reason)
+    text = str(number).removesuffix(f" {number.unit}").replace("±", " ± ")
+    counts = f"n = {grouped(number.n)}" if number.n else ""
+    return Value(
+        text, "" if number.unit == "1" else micro(number.unit), "; ".join(filter(None, (number.reason, counts)))
+    )
+
+
+def _of(function: Callable[..., Any], *what: Any, **options: Any) -> Callable[..., Any]:
+    return lambda ax: function(*what, **options, ax=ax)
+
+
+def _figures(one: Result) -> list[Drawing]:
+    """Return what draws a result, with what each shows."""
+
+    def said(name: str) -> str:
+        """Return a number of the result in a sentence."""
+        number = one.parameters.get(name)
+        return "unknown" if number is None or number.value is None else micro(str(number))
+
+    figures: list[Drawing] = []
     if one.latency is not None:
-        figures += [lambda ax: draw.latency([one], ax=ax), lambda ax: draw.step_search(one, ax=ax)]
+        figures += [
+            (f"Median of a loop against its user bytes. One way: {said('intercept_us')}, and "
+             f"{said('slope_us_per_byte')} more.", _of(draw.latency, [one])),
+            (f"How much a step of each length would explain beyond the line. A step: {said('step_bytes')}.",
+             _of(draw.step_search, one)),
+        ]  # fmt: skip
     if len(one.points) == 1:
-        figures += [lambda ax: draw.histogram([one], ax=ax), lambda ax: draw.loss_pattern(one, ax=ax)]
+        figures += [
+            (f"How often each time was measured; its width at half of the height: {said('fwhm_us')}.",
+             _of(draw.histogram, [one])),
+            (f"How many frames were lost in a row, beside as many independent losses. Lost: {said('lost')}.",
+             _of(draw.loss_pattern, one)),
+        ]  # fmt: skip
     if "streams" in one.tables and len(one.points) > 1:
         spacings = {point.spacing_us for point in one.points}
         against = "spacing_us" if len(spacings) > 1 else "length_bytes"
         figures += [
-            lambda ax: draw.throughput(one, against, ax=ax),
-            lambda ax: draw.spacing(one, against, ax=ax),
-            lambda ax: draw.loss(one, against, ax=ax),
-        ]
+            (f"What arrives of a stream. The most: {said('user_mbit_s')}.", _of(draw.throughput, one, against)),
+            (f"Time between received frames. The least: {said('spacing_us')}.", _of(draw.spacing, one, against)),
+            (f"How likely a frame is lost, with intervals of 95 %. Lost: {said('lost')} of {said('sent')}.",
+             _of(draw.loss, one, against)),
+        ]  # fmt: skip
         if len(spacings) > 1:
             figures += [
-                lambda ax: draw.latency_against_spacing(one, ax=ax),
-                lambda ax: draw.probability(one, ax=ax),
-                lambda ax: draw.host_load(one, ax=ax),
-            ]
-    by_table = {
-        "slope_budget": lambda one, ax: draw.slope_budget(one.tables["slope_budget"], ax=ax),
-        "switch_latency": draw.switch,
-        "shares": draw.shares,
-        "answers": draw.order_of_answers,
-        "netpipe": draw.netpipe,
-        "head_of_line": draw.beside,
-        "calls": lambda one, ax: draw.tcp([one], ax=ax),
-        "ping": lambda one, ax: draw.ping([one], ax=ax),
-    }
-    figures += [
-        lambda ax, function=function: function(one, ax=ax) for name, function in by_table.items() if name in one.tables
-    ]
+                (f"One-way latency against the time between frames. Floor: {said('floor_us')}; it rises below "
+                 f"{said('knee_us')}.", _of(draw.latency_against_spacing, one)),
+                ("How likely each one-way latency is, for each time between frames.", _of(draw.probability, one)),
+                (f"CPU time that a frame costs each host. The most: {said('cpu_us_per_frame')}.",
+                 _of(draw.host_load, one)),
+            ]  # fmt: skip
+    by_table: dict[str, Drawing] = {
+        "slope_budget": ("The terms of the slope, each from where the one above ends, and the measured slope.",
+                         lambda ax: draw.slope_budget(one.tables["slope_budget"], ax=ax)),
+        "switch_latency": ("What the switch takes: by the papers' T_s and by RFC 1242.", _of(draw.switch, one)),
+        "shares": ("What each sender got of the port that they share.", _of(draw.shares, one)),
+        "answers": ("Round trips to every node that answers.", _of(draw.order_of_answers, one)),
+        "netpipe": ("Throughput of each size of block.", _of(draw.netpipe, one)),
+        "head_of_line": (f"What the stream keeps of its throughput beside others: {said('beside_ratio')}.",
+                         _of(draw.beside, one)),
+        "calls": ("Throughput against what was varied from call to call.", _of(draw.tcp, [one])),
+        "ping": ("Round trips of ping against size.", _of(draw.ping, [one])),
+    }  # fmt: skip
+    figures += [drawing for name, drawing in by_table.items() if name in one.tables]
     if "buffer_frames" in one.parameters:
-        figures.append(lambda ax: draw.buffer_depth(one, ax=ax))
+        figures.append((f"How many frames a paused port kept, by size. Limits: {said('buffer_frames')}, "
+                        f"{said('buffer_bytes')}.", _of(draw.buffer_depth, one)))  # fmt: skip
     return figures
 
 
-def _drawn(figures: list[Callable[..., Any]]) -> Iterator[Markup]:
+def _drawn(figures: list[Drawing]) -> Iterator[tuple[str, Markup]]:
     """Yield the figures that there is something for."""
-    for each in figures:
+    for caption, each in figures:
         try:
-            yield figure(each, WIDE, NARROW)
+            yield caption, figure(each, WIDE, NARROW)
         except (IndexError, PciTraceError):
             continue

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,7 @@ import pandas as pd
 from pcitrace.estimate import Estimate
 
 try:
+    import jinja2
     import matplotlib as mpl
     from markupsafe import Markup
     from matplotlib.axes import Axes
@@ -22,7 +24,8 @@ except ImportError as error:
     raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
 
 __all__ = [
-    "Entry", "Section", "Table", "Value", "figure", "grouped", "micro", "percent", "plus_minus", "rows_of", "told",
+    "Entry", "Section", "Table", "Value", "figure", "grouped", "micro", "percent", "plus_minus", "rendered", "rows_of",
+    "told",
 ]  # fmt: skip
 
 
@@ -148,6 +151,16 @@ def rows_of(table: pd.DataFrame, columns: dict[str, str]) -> tuple[list[str], li
         for row in table[list(kept)].itertuples(index=False)
     ]
     return list(kept.values()), rows
+
+
+def rendered(template: str, **what: Any) -> str:
+    """Return a page of one of the templates beside this file, in the style of all; it refers to nothing outside."""
+    files = resources.files("pcitrace.report")
+    loader = jinja2.FunctionLoader(lambda name: files.joinpath(name).read_text("utf-8"))
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["micro"] = micro
+    css = Markup(files.joinpath("page.css").read_text("utf-8"))
+    return environment.get_template(template).render(css=css, **what)
 
 
 def figure(draw: Callable[..., Axes], wide: tuple[float, float], narrow: tuple[float, float]) -> Markup:

@@ -30,6 +30,9 @@ _NOT_SHOWN = ("bus", "command_name")
 _DRAWN = ("start_sample", "clocks", "end_sample", "command", "termination")
 """What of transactions is drawn before their details are there."""
 
+_MOVED = ("transaction", "time_us")
+"""The same of data phases."""
+
 Waves = dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]
 """Of each line the samples at which it changes, and its levels from there on."""
 
@@ -166,7 +169,7 @@ def _bus(run: Run, bus: Bus, packer: Packer, data: bool, waves: Waves) -> dict[s
         "problems": packer.table(
             problems, about_problems, {"sample": {"first_clk": clock_samples}, "last_clk": {"first_clk": 1}}
         ),
-        "data_phases": _frame(packer, on_axis(run, bus.name, bus.data_phases), schema.DATA_PHASES, ())
+        "data_phases": _frame(packer, on_axis(run, bus.name, bus.data_phases), schema.DATA_PHASES, _MOVED)
         if data
         else None,
     }

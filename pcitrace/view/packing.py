@@ -36,10 +36,10 @@ class Part(IntEnum):
     """What is drawn of the whole run."""
     ROWS = 1
     """What is drawn of single rows."""
-    LINES = 2
-    """When lines change."""
-    DETAILS = 3
+    DETAILS = 2
     """What else is known of a row that is chosen."""
+    LINES = 3
+    """When lines change: they are drawn of the overview until one looks closely."""
 
 
 @dataclass

@@ -32,7 +32,7 @@ function bytesOf(text) {
 }
 
 /** What is unpacked together, in this order: see `packing.py`. */
-export const OVERVIEW = 0, ROWS = 1, LINES = 2, DETAILS = 3;
+export const OVERVIEW = 0, ROWS = 1, DETAILS = 2, LINES = 3;
 
 /** The bytes of all columns, part by part as they are unpacked. */
 export class Store {

@@ -45,12 +45,11 @@ function half(kind, top, height) {
 function within(scene, text, from, to, middle) {
   const { pen, axis } = scene, left = Math.max(from, axis.left), wide = Math.min(to, axis.right) - left - 6;
   if (wide < 6 || !text) return;
-  let shown = text;
-  if (pen.measureText(shown).width > wide) {
-    const letters = Math.floor(wide / 7);
+  let shown = text, width = pen.measureText(text).width;
+  for (let letters = Math.floor(text.length * wide / width); width > wide; letters--) {
     if (letters < 4) return;
-    shown = letters >= text.length ? text : `${text.slice(0, letters - 1)}…`;
-    if (pen.measureText(shown).width > wide) return;
+    shown = `${text.slice(0, letters - 1)}…`;
+    width = pen.measureText(shown).width;
   }
   pen.fillText(shown, left + 3, middle);
 }

@@ -1,6 +1,6 @@
 // What the tables of a bus mean to each other: times on the run's axis, what belongs to what, and rows as text.
 
-import { Derived, DETAILS, Store, Table } from "./columns.js";
+import { Derived, DETAILS, firstFrom, Store, Table } from "./columns.js";
 
 /**
  * @typedef {import("./columns.js").AboutTable} AboutTable
@@ -27,6 +27,10 @@ export class BusRows {
     this._start = null;
     /** @type {Float64Array | null} */
     this._end = null;
+    /** @type {Float64Array | null} first attempts of register accesses */
+    this._accesses = null;
+    /** @type {Float64Array | null} transactions of data phases */
+    this._phases = null;
     this.name = about.name;
     const transactions = new Table(about.transactions, store);
     /** @type {Map<string, Table>} */
@@ -134,6 +138,39 @@ export class BusRows {
       }
     }
     return out;
+  }
+
+  /**
+   * The transaction that begins at a time, -1 for none.
+   * @param {number} time us on the run's axis
+   */
+  transactionAt(time) {
+    const half = 0.5 * this.about.us_per_sample * this.about.axis.slope, row = firstFrom(this.start, time - half);
+    return this.start[row] < time + half ? row : -1;
+  }
+
+  /**
+   * The register access that a transaction is an attempt of, -1 for none.
+   * @param {number} row
+   */
+  accessOf(row) {
+    const accesses = this.tables.get("csr_accesses"), first = this.start[this.attempts(row)[0]];
+    if (!accesses) return -1;
+    this._accesses ??= accesses.floats("first_attempt_us");
+    return this._accesses.findIndex(time => Math.abs(time - first) < 0.5 * this.about.us_per_sample);
+  }
+
+  /**
+   * The data phases of a transaction: the first of them, and the one after the last.
+   * @param {number} row
+   * @returns {[number, number]}
+   */
+  phasesOf(row) {
+    const phases = this.tables.get("data_phases");
+    if (!phases) return [0, 0];
+    this._phases ??= phases.floats("transaction");
+    const from = firstFrom(this._phases, row);
+    return [from, firstFrom(this._phases, row + 1, from)];
   }
 
   /**

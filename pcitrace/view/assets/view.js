@@ -15,8 +15,11 @@ import { Spans } from "./spans.js";
  * @typedef {{lane: Lane, bus: number, top: number, wave: boolean}} Placed
  */
 
-const RULER = 30, GAP = 9, NARROW = 700;
+const RULER = 30, GAP = 9, NARROW = 700, MOST_WORDS = 64, MOST_ATTEMPTS = 12;
+/** In the order of KINDS: what the card reads from memory in the upper half, what it writes in the lower. */
 const BURSTS = ["send_data", "receive_data", "descriptor_fetch", "status_write", "unknown"];
+/** What a row of each table is called. */
+const ROW_OF = { transactions: "transaction", data_phases: "data phase", bursts: "DMA burst", csr_accesses: "register access", problems: "problem", frames: "frame" };
 /** Columns that others are made of. */
 const HELPERS = ["first_data", "last_data", "sample"];
 const SHORT = { completion: "", retry: "↻", disconnect_with_data: "|", disconnect_without_data: "|", target_abort: "✕", master_abort: "✕" };
@@ -88,7 +91,7 @@ export class View {
 
   /** Unpack what the overview does not show: rows, lines, details, with a picture between each. */
   async load() {
-    for (const part of [ROWS, LINES, DETAILS]) {
+    for (const part of [ROWS, DETAILS, LINES]) {
       await pause();
       await this.store.unpackNext();
       if (part === LINES) continue;
@@ -134,8 +137,10 @@ export class View {
     if (about.buses.some(bus => bus.waves?.length)) {
       bar.insertBefore(button("lines", "lines as waveforms (l)", () => { this.waves = !this.waves; this.placeLanes(); }), this.query);
     }
+    const legends = [["read", "reads, upper half"], ["write", "writes, lower half"], ["other", "I/O, configuration, registers, descriptors"],
+      ["plain", "command not captured"], ...(this.frames ? [["wire", "on the wire"]] : [])];
     const legend = element("p", { class: "legend" }, [
-      ...["read", "write", "other", "plain"].map((kind, n) => [element("i", { class: kind }), ["reads, upper half", "writes, lower half", "I/O and configuration", "command not captured"][n]]),
+      ...legends.map(([kind, text]) => [element("i", { class: kind }), text]),
       ...["↻ retry", "| disconnect", "✕ abort", "▲ problem"].map(mark => [mark]),
     ].flatMap(parts => [element("span", {}, parts), " "]));
     const notes = [...about.findings, ...about.notes].map(text => element("li", {}, [text]));
@@ -197,10 +202,12 @@ export class View {
       text: row => bus.describe(row), mark: row => SHORT[/** @type {keyof typeof SHORT} */ (end.value(row))] ?? "" });
     /** @type {Lane[]} */
     const out = [new OccupancyLane(`${bus.name} busy`, lane, coverage), lane];
+    const phases = bus.tables.get("data_phases");
+    if (phases?.n) out.push(this.lanesOfWords(bus, phases));
     const bursts = bus.tables.get("bursts");
-    if (bursts?.n) out.push(this.spansOf(bursts, `${bus.name} DMA`, "start_us", "last_data_us", row => BURSTS.indexOf(String(bursts.value("kind", row))), ["read", "write", "other", "other", "plain"], row => `${String(bursts.value("kind", row)).replace(/_/g, " ")} ${bursts.value("bytes", row)} B`));
+    if (bursts?.n) out.push(this.spansOf(bursts, `${bus.name} DMA`, "start_us", "last_data_us", row => BURSTS.indexOf(String(bursts.value("kind", row))), true, row => `${String(bursts.value("kind", row)).replace(/_/g, " ")} ${bursts.value("bytes", row)} B`));
     const accesses = bus.tables.get("csr_accesses");
-    if (accesses?.n) out.push(this.spansOf(accesses, `${bus.name} registers`, "first_attempt_us", "data_us", () => 0, ["other"], row => String(accesses.value("register", row) ?? accesses.value("command_name", row) ?? "access")));
+    if (accesses?.n) out.push(this.spansOf(accesses, `${bus.name} registers`, "first_attempt_us", "data_us", () => 2, false, row => String(accesses.value("register", row) ?? accesses.value("command_name", row) ?? "access")));
     const problems = /** @type {Table} */ (bus.tables.get("problems"));
     if (problems.n) out.push(new ProblemsLane(`${bus.name} problems`, problems, () => ascending(bus.onAxis(problems, "sample"))));
     for (const wave of this.about.buses[number].waves ?? []) {
@@ -216,10 +223,33 @@ export class View {
 
   /** @param {BusRows} bus */
   spansOfTransactions(bus) {
+    return new Spans(bus.start, bus.end, this.kindsOf(bus), KINDS.length);
+  }
+
+  /**
+   * The kind of each transaction.
+   * @param {BusRows} bus
+   */
+  kindsOf(bus) {
     const codes = bus.transactions.column("command").floats(), kinds = new Uint8Array(bus.transactions.n);
     const kindOf = Uint8Array.from(this.about.kinds), unknown = KINDS.length - 1;
     for (let row = 0; row < kinds.length; row++) kinds[row] = codes[row] >= 0 ? kindOf[codes[row]] : unknown;
-    return new Spans(bus.start, bus.end, kinds, KINDS.length);
+    return kinds;
+  }
+
+  /**
+   * The words that moved, each in the clock that ends with the edge at which it did.
+   * @param {BusRows} bus
+   * @param {Table} phases
+   */
+  lanesOfWords(bus, phases) {
+    const load = () => {
+      const end = phases.floats("time_us"), clock = bus.about.clock_mhz ? 1 / bus.about.clock_mhz : 0;
+      const of = this.kindsOf(bus), kinds = Uint8Array.from(phases.floats("transaction"), row => of[row]);
+      return new Spans(ascending(end.map(time => time - clock)), end, kinds, KINDS.length);
+    };
+    return new SpansLane({ label: `${bus.name} data`, table: phases, load, height: 32, colours: KINDS.map(kind => kind.colour), halves: true,
+      text: row => this.store.has(DETAILS) ? valueText("data", phases.value("data", row), "") : "" });
   }
 
   /**
@@ -228,17 +258,17 @@ export class View {
    * @param {string} from
    * @param {string} to
    * @param {(row: number) => number} kind
-   * @param {string[]} colours
+   * @param {boolean} halves
    * @param {(row: number) => string} text
    */
-  spansOf(table, label, from, to, kind, colours, text) {
+  spansOf(table, label, from, to, kind, halves, text) {
     const load = () => {
       const start = table.floats(from), end = table.floats(to);
       for (let row = 0; row < end.length; row++) if (!(end[row] >= start[row])) end[row] = start[row];
       const kinds = Uint8Array.from({ length: table.n }, (_, row) => Math.max(kind(row), 0));
-      return new Spans(ascending(start), end, kinds, colours.length);
+      return new Spans(ascending(start), end, kinds, KINDS.length);
     };
-    return new SpansLane({ label, table, load, height: 18, colours, halves: false, text });
+    return new SpansLane({ label, table, load, height: halves ? 32 : 18, colours: KINDS.map(kind => kind.colour), halves, text });
   }
 
   lanesOfFrames() {
@@ -406,10 +436,27 @@ export class View {
       element("dd", {}, [valueText(name, table.value(name, chosen.row), column.about.unit)]),
     ]);
     this.panel.replaceChildren(
-      element("h2", {}, [`${bus ? `${bus.name}: ` : ""}${chosen.table.replace(/_/g, " ").replace(/s$/, "")} ${chosen.row}`]),
+      element("h2", {}, [`${bus ? `${bus.name}: ` : ""}${ROW_OF[/** @type {keyof typeof ROW_OF} */ (chosen.table)]} ${chosen.row}`]),
       ...(bus && chosen.table === "transactions" ? [element("p", {}, [bus.describe(chosen.row)])] : []),
-      ...this.linksOf(chosen), element("dl", {}, facts.flat()),
+      ...this.linksOf(chosen), ...(bus && chosen.table === "transactions" ? this.wordsOf(bus, chosen.row) : []), element("dl", {}, facts.flat()),
     );
+  }
+
+  /**
+   * The data words of a transaction, where the page has them.
+   * @param {BusRows} bus
+   * @param {number} row
+   * @returns {HTMLElement[]}
+   */
+  wordsOf(bus, row) {
+    const phases = bus.tables.get("data_phases"), [from, to] = bus.phasesOf(row);
+    if (!phases || from === to) return [];
+    const words = Array.from({ length: Math.min(to - from, MOST_WORDS) }, (_, n) => {
+      const enables = phases.value("byte_enables", from + n), parity = phases.value("parity_ok", from + n) === false ? " ▲ parity" : "";
+      return element("li", {}, [`${valueText("data", phases.value("data", from + n), "")}${enables ? ` C/BE# ${enables.toString(2).padStart(4, "0")}` : ""}${parity}`]);
+    });
+    const many = `${to - from} data word${to - from === 1 ? "" : "s"}${to - from > MOST_WORDS ? `, the first ${MOST_WORDS}` : ""}`;
+    return [element("details", { class: "words", open: "" }, [element("summary", {}, [many]), element("ol", { start: "0" }, words)])];
   }
 
   /**
@@ -421,13 +468,20 @@ export class View {
     const bus = choice.bus < 0 ? null : this.buses[choice.bus];
     /** @type {[string, Choice][]} */
     const links = [];
-    if (bus && choice.table === "transactions") {
-      const attempts = bus.attempts(choice.row);
-      if (attempts.length > 1) attempts.slice(0, 12).forEach((row, n) => row !== choice.row && links.push([`attempt ${n + 1} of ${attempts.length}`, { ...choice, row }]));
-      const burst = bus.burstOf[choice.row];
-      if (burst >= 0) links.push([`DMA burst ${burst}`, { ...choice, table: "bursts", row: burst }]);
-    }
     const table = this.tableOf(choice);
+    if (bus && choice.table === "transactions") {
+      this.linksToAttempts(bus, choice, choice.row, links);
+      const burst = bus.burstOf[choice.row], access = bus.accessOf(choice.row);
+      if (burst >= 0) links.push([`DMA burst ${burst}`, { ...choice, table: "bursts", row: burst }]);
+      if (access >= 0) links.push([`register access ${access}`, { ...choice, table: "csr_accesses", row: access }]);
+    }
+    if (bus && choice.table === "csr_accesses") {
+      const row = bus.transactionAt(table.value("first_attempt_us", choice.row));
+      if (row >= 0) this.linksToAttempts(bus, { ...choice, table: "transactions", row: -1 }, row, links);
+    }
+    if (bus && choice.table === "data_phases") {
+      links.push(["its transaction", { ...choice, table: "transactions", row: Number(table.value("transaction", choice.row)) }]);
+    }
     if (bus && table.columns.has("frame") && this.frames && table.value("frame", choice.row) !== null) {
       const row = Number(table.value("frame", choice.row));
       links.push([`frame ${row}`, { bus: -1, table: "frames", row }]);
@@ -453,6 +507,21 @@ export class View {
       return out;
     });
     return [...(texts.length ? [element("ul", { class: "problems" }, texts)] : []), ...(buttons.length ? [element("p", { class: "links" }, buttons)] : [])];
+  }
+
+  /**
+   * The other attempts of a retried access; of an access without a retry its transaction.
+   * @param {BusRows} bus
+   * @param {Choice} choice the row that is shown: no link leads to itself
+   * @param {number} row of one of the attempts
+   * @param {[string, Choice][]} links
+   */
+  linksToAttempts(bus, choice, row, links) {
+    const attempts = bus.attempts(row), all = attempts.length;
+    attempts.forEach((other, n) => {
+      if (other === choice.row || (n >= MOST_ATTEMPTS && n < all - 1)) return;
+      links.push([all > 1 ? `attempt ${n + 1} of ${all}` : "its transaction", { ...choice, table: "transactions", row: other }]);
+    });
   }
 
   // --- search and markers
@@ -573,7 +642,7 @@ export class View {
     const lane = this.lanes.find(one => one.bus === at.bus && one.lane instanceof SpansLane && one.lane.table.name === at.table)?.lane;
     const what = lane instanceof SpansLane ? lane.text(at.row) : at.table === "problems" ? this.tableOf(at).value("text", at.row) : `frame ${at.row}`;
     const problems = bus && at.table === "transactions" ? bus.problemsOf(at.row).length : 0;
-    hint.textContent = `${what}\n${timeText(from, 0.001)}, ${durationText(to - from)}${problems ? `\n▲ ${problems} problems` : ""}`;
+    hint.textContent = `${what}\n${timeText(from, 0.001)}, ${durationText(to - from)}${problems ? `\n▲ ${problems} problem${problems === 1 ? "" : "s"}` : ""}`;
     hint.style.left = `${Math.min(event.offsetX + 12, this.axis.right - hint.offsetWidth - 4)}px`;
     hint.style.top = `${event.offsetY + 16}px`;
   }

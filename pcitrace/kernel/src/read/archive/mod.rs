@@ -136,6 +136,23 @@ fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
 }
 
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> std::io::Result<()> {
+    use std::io::ErrorKind;
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, offset) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                out = &mut out[read..];
+                offset += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::directory::{DIRECTORY_ENTRY, END};
