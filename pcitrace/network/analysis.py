@@ -16,9 +16,9 @@ from pcitrace.errors import FitError
 from pcitrace.network import clocks, hosts
 from pcitrace.network.buffers import depth
 from pcitrace.network.clocks import Clock
-from pcitrace.network.families import family, knee_parameters
+from pcitrace.network.families import family, knee_parameters, patterns
 from pcitrace.network.flows import COUNTS, FlowResult, LoopResult, flow_result, loop_result
-from pcitrace.network.hostload import host_load, load_parameters
+from pcitrace.network.hostload import counters, host_load, load_parameters
 from pcitrace.network.latency import Latency, of_points
 from pcitrace.network.measurement import ASKING, Flow, Measurement, Point, Wire
 from pcitrace.network.parameter import UNITS, Parameter, counted, measured, unknown
@@ -81,7 +81,7 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     if "streams" in tables and one.kind == "stream":
         parameters |= knee_parameters(tables["streams"])
     if one.run.get("host_states"):
-        tables["hosts"] = _hosts(one, points)
+        tables |= {"hosts": _hosts(one, points), "counters": counters(one)}
         parameters |= load_parameters(tables["hosts"])
     findings += [text for clock in known for text in clock.findings]
     told = tuple(dict.fromkeys(findings))
@@ -106,7 +106,7 @@ def _tables(one: Measurement, points: Sequence[PointResult]) -> dict[str, pd.Dat
     """Return what has a row a stream, a sender or a node."""
     if one.kind in ASKING:
         return {"answers": hosts.answers(points)} if one.kind == "one-to-many" else {}
-    tables = {"streams": family(points)}
+    tables = {"streams": family(points), "patterns": patterns(points)}
     if one.kind == "many-to-one":
         tables["shares"] = hosts.shares(points)
     flooded = hosts.flooding(one)

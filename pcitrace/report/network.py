@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
 from pcitrace.errors import PciTraceError
 from pcitrace.network import Network, Result
 from pcitrace.plot import network as draw
+from pcitrace.records import records
 from pcitrace.report.pagekit import figure
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["page", "write"]
 
@@ -22,6 +26,7 @@ _HEAD = """<!doctype html>
 <title>{title}</title><style>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
 table {{ border-collapse: collapse; }} td {{ padding: .15rem .8rem .15rem 0; vertical-align: top; }}
+th {{ text-align: left; font-size: .8em; padding-right: .8rem; }} details {{ overflow-x: auto; margin: .4rem 0; }}
 td.why {{ color: #666; font-size: .9em; }} svg {{ max-width: 100%; height: auto; }} .narrow {{ display: none; }}
 .simulated {{ color: #9a5b00; font-weight: bold; }}
 @media (max-width: 600px) {{ .wide {{ display: none; }} .narrow {{ display: block; }} }}
@@ -55,8 +60,22 @@ def page(found: Network) -> str:
             parts.append(
                 f'<tr><td>{name}</td><td>{escape(value)}</td><td class="why">{escape(number.reason)}</td></tr>'
             )
-        parts += ["</table>\n", *_drawn(_figures(one))]
+        parts += ["</table>\n", *_drawn(_figures(one)), *(_table(*each) for each in one.all_tables.items())]
     return "\n".join([*parts, "</body></html>\n"])
+
+
+def _table(name: str, table: DataFrame) -> str:
+    """Return a table, folded away: most of it is in a figure."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row.values()) + "</tr>"
+        for row in records(table)
+    )
+    return f"<details><summary>{escape(name)}</summary><table>\n<tr>{head}</tr>{rows}</table></details>"
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _figures(one: Result) -> list[Callable[..., Any]]:
