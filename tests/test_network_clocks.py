@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pcitrace import network
+from pcitrace.errors import FitError
 from pcitrace.network import clocks
 from pcitrace.runfolder import CLOCK_EXCHANGES
 
@@ -115,3 +116,19 @@ def test_one_exchange_sets_the_offset_and_tells_no_drift() -> None:
     assert segment.offset_us == pytest.approx(5 - 50_000, abs=2)
     assert segment.bound_us == pytest.approx(50_000, abs=3)
     assert segment.drift_ppm == 0
+
+
+@pytest.mark.parametrize("method", ["hull", "midpoints"])
+def test_whatever_a_damaged_file_shows_is_a_clock_or_an_error(method: str) -> None:
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        made = np.zeros(random.integers(0, 60), CLOCK_EXCHANGES)
+        for name in made.dtype.names or ():
+            reach = (10, 2**62, 10**9)[seed % 3]
+            made[name] = np.sort(random.integers(-reach, reach, len(made)))
+        try:
+            clock = clocks.fit(1, made, method)
+        except FitError:
+            continue
+        told = [(one.beside_us, one.offset_sigma_us, one.drift_ppm, one.bound_us) for one in clock.segments]
+        assert np.isfinite(told).all(), seed

@@ -471,9 +471,9 @@ def _midpoints(times: Integers, origin: int, base: int) -> tuple[float, float, f
         group = np.arange(start, min(start + GROUP, len(trip)))
         kept.append(group[np.argsort(trip[group], kind="stable")][: -(-len(group) // KEEP)])
     rows = np.concatenate(kept)
-    rows = rows[trip[rows] <= 2 * trip[rows].min() + 2000]
-    at = ((times[0] - origin) + (times[3] - origin))[rows] / 2
-    offset = ((times[1] - times[0] - base) + (times[2] - times[3] - base))[rows] / 2
+    rows = rows[trip[rows] <= 2.0 * trip[rows].min() + 2000]
+    at = ((times[0] - origin) / 2 + (times[3] - origin) / 2)[rows]
+    offset = ((times[1] - times[0] - base) / 2 + (times[2] - times[3] - base) / 2)[rows]
     slope = 0.0
     if len(rows) >= 8 and np.ptp(at) >= LEAST_SPAN_NS:
         slope = float(np.polyfit(at - at.mean(), offset - offset.mean(), 1)[0])
