@@ -38,7 +38,6 @@ def test_the_port_to_a_peer_holds_what_the_switch_says(tmp_path: Path) -> None:
     drops = [row for row in truth(tmp_path) if row["action"] == "drop" and row["sequence"]]
     assert result.parameters["lost"].value == len(drops) > 0
     assert sum(flow["lost"] for point in summary["points"] for flow in point["flows"]) == len(drops)
-    assert all(point.flows[0].held is not None for point in result.points)
 
 
 def test_both_ends_must_allow_it() -> None:
