@@ -31,6 +31,7 @@ from conftest import REPOSITORY, needed_program
 from idle_captures import repeat
 
 import pcitrace
+from pcitrace import network
 from pcitrace.campaign import Campaign, CampaignError, Limits, Options, cluster, connection, forks, sources, supervise
 from pcitrace.campaign.inputs import Inputs
 from pcitrace.campaign.layout import Destination
@@ -65,6 +66,19 @@ def states(campaign: Campaign) -> dict[str, str]:
 
 def written(out: Path) -> dict[str, int]:
     return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in out.glob("constants/**/*.parquet")}
+
+
+def test_a_run_of_another_program_is_not_empty(tmp_path: Path) -> None:
+    """What pcicap tcp leaves: outputs of iperf3, no bus and no frame log."""
+    runs = tmp_path / "runs"
+    shutil.copytree(REPOSITORY / "fixtures/network-windows", runs / "windows")
+    campaign = Campaign(f"{runs}/*", tmp_path / "out")
+    [one] = campaign.one()
+    assert one["state"] == "done", one["reason"]
+    table = pd.concat([pd.read_parquet(part) for part in (tmp_path / "out").glob("constants/**/*.parquet")])
+    [rate] = table[table["constant"] == "network.iperf3.user_mbit_s"].to_dict("records")
+    [told] = network.of_paths([runs / "windows"]).results
+    assert rate["value"] == told.parameters["user_mbit_s"].value
 
 
 def test_a_campaign_on_this_machine(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -211,6 +211,26 @@ def test_a_histogram_says_what_logs_say(tmp_path: Path) -> None:
         assert from_bins[name].value == pytest.approx(from_logs[name].value, abs=4 * from_logs[name].sigma)
 
 
+@pytest.mark.parametrize("count", [0, 7, 2**40, 2**63 + 1])
+def test_a_histogram_that_does_not_add_up_is_left_out(count: int, tmp_path: Path) -> None:
+    """One of its counts took more memory than there is; the other sizes stay."""
+    test = asked("ping-pong", [64, 700, 1500], 300)
+    folder = switch(tmp_path, "run", hosts() + test.rstrip() + "\nhistogram_ns = 10\n")
+    [whole] = network.of_paths([folder]).results
+    bins = np.load(folder / "histograms.npy")
+    bins["count"][0] = count
+    np.save(folder / "histograms.npy", bins)
+    [result] = network.of_paths([folder]).results
+    [text] = [one for one in result.findings if "one is damaged; left out" in one]
+    assert "64 bytes, node 1: it counts" in text
+    assert text.endswith("answers, the summary 300: one is damaged; left out")
+    assert result.parameters["received"].value == 900
+    for name in ("intercept_us", "slope_us_per_byte"):
+        known, told = (one.parameters[name] for one in (whole, result))
+        assert told.value == pytest.approx(known.value, abs=4 * told.sigma)
+    assert [point.parameters["latency_us"].value is None for point in result.points] == [True, False, False]
+
+
 def _stepped(path: Path, step_ns: int, between_ns: int) -> Path:
     """A stream of 400 frames every 40 us, 30 us under way, during which the receiver's clock steps; exchanges every
     `between_ns`.

@@ -126,6 +126,33 @@ def test_other_versions_and_languages_are_told(
     assert said in str(read(tmp_path, change(text).encode()))
 
 
+def test_intervals_of_one_call_are_no_calls(tmp_path: Path) -> None:
+    """nuttcp -i1: a line a second, without one for the last, and the total."""
+    text = (REPOSITORY / "fixtures/network/nuttcp-tcp.txt").read_text()
+    whole = read(tmp_path, text.encode())
+    found = read(tmp_path, b"megabytes=300.0625 real_sec=1.00 rate_Mbps=2517.1 retrans=0\n" + text.encode())
+    assert isinstance(whole, Result)
+    assert isinstance(found, Result)
+    assert found.parameters == whole.parameters
+
+
+def test_a_round_trip_that_iperf3_was_not_told_is_not_zero(tmp_path: Path) -> None:
+    """Backwards (-R) the server sends, and its mean_rtt is 0 in the client's output."""
+    output = json.loads((REPOSITORY / "fixtures/network/iperf3-tcp.json").read_text())
+    output["end"]["streams"][0]["sender"]["mean_rtt"] = 0
+    found = read(tmp_path, json.dumps(output).encode())
+    assert isinstance(found, Result)
+    assert found.tables["call"]["rtt_us"].isna().all()
+
+
+def test_which_of_both_directions_is_told(tmp_path: Path) -> None:
+    output = json.loads((REPOSITORY / "fixtures/network/iperf3-tcp.json").read_text())
+    output["end"]["sum_received_bidir_reverse"] = {"bits_per_second": 7.25e9}
+    found = read(tmp_path, json.dumps(output).encode())
+    assert isinstance(found, Result)
+    assert "of the one to the server, back came 7250 Mbit/s" in found.findings[0]
+
+
 def test_nothing_came_back(tmp_path: Path) -> None:
     """All lost: counts, and no latency without an answer."""
     text = "PING 10.9.9.2 (10.9.9.2) 56(84) bytes of data.\n\n--- 10.9.9.2 ping statistics ---\n"

@@ -408,7 +408,8 @@ def _check_pause(plan: Plan) -> None:
         "from-peer",
         "both",
     ):
-        raise PlanError("pause", "holds no frame of a stream that goes to the peer", 'write direction = "from-peer"')
+        remedy = 'write direction = "from-peer"; or pause_seconds under [test]: then the peer asks for it'
+        raise PlanError("pause", "holds no frame of a stream that goes to the peer", remedy)
     if (last := plan.pause.after_ms / 1e3 + plan.pause.seconds) > plan.test.max_seconds:
         most = plan.test.max_seconds
         raise PlanError("pause.seconds", f"ends {last:g} s after the first frame", f"test.max_seconds is {most:g}")

@@ -26,7 +26,7 @@ KINDS = (
 _LEAST, _MOST, _MOST_JUMBO = 36, 1500, 9216
 """User bytes: framegen's header, the length field's most, with an EtherType."""
 _MAX_FRAMES = 10_000_000
-_ALLOW = ("default-route", "multicast", "broadcast", "unknown")
+_ALLOW = ("default-route", "multicast", "broadcast", "unknown", "pause")
 _CHOICES = {
     "arrivals": ("regular", "poisson", "burst", "file"),
     "late": ("slip", "catch-up", "skip"),
@@ -44,11 +44,13 @@ _INTEGERS = (
     "marks",
     "priority",
     "histogram_ns",
+    "quanta",
+    "link_mbit",
     "max_frames",
     "max_bytes",
     "max_rate_mbit",
 )
-_NUMBERS = ("seconds", "spacing_us", "timeout_ms", "drain_ms", "max_seconds")
+_NUMBERS = ("seconds", "spacing_us", "timeout_ms", "drain_ms", "max_seconds", "pause_seconds", "pause_after_ms")
 _FILES = {"key": "give a file that every host has", "times": "give a file with one time in µs a line"}
 _CPUS = re.compile(r"\d+(,\d+)?")
 _SIZES = re.compile(r"\d+(,\d+)*|\d+:\d+(:\d+)?|\d+\+-\d+")
@@ -118,7 +120,7 @@ def read_test(fields: Fields, folder: Path) -> FrameTest:
             options[key] = fields.integer(key, least=1 if key in ("count", "burst") else 0)
     for key in _NUMBERS:
         if fields.has(key):
-            options[key] = fields.number(key, positive=key != "spacing_us")
+            options[key] = fields.number(key, positive=key not in ("spacing_us", "pause_after_ms"))
     for key in ("ethertype", "udp"):
         if fields.has(key):
             options[key] = fields.flag(key)

@@ -220,7 +220,7 @@ class _Recording:
         if self._framegen:
             describe.add_frames(run, folder, self._plan, self._framegen)
             if self._pausing and self._plan.steering:
-                run["pauses"] = self._pausing.entries(self._plan.steering.name)
+                run["pauses"] = run.get("pauses", []) + self._pausing.entries(self._plan.steering.name)
             if (self._framegen.own.summary or {}).get("suspect"):
                 self._progress.step("the times of the frames are suspect: summary.json says why, point by point")
 

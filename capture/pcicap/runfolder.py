@@ -28,6 +28,7 @@ _RESERVE_BYTES = 1 << 20
 _FRAME_LOG = re.compile(r"p(\d+)-node(\d+)-(sent|received)\.npy")
 _CLOCK = re.compile(r"node(\d+)-clock\.npy")
 _STATE = re.compile(r"node(\d+)-(before|after)\.json")
+_PAUSES = re.compile(r"node(\d+)-pauses\.csv")
 
 
 class RunFolder:
@@ -135,7 +136,8 @@ def frame_tables(path: Path, hosts: Sequence[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``frame_logs``, ``clock_exchanges``; ``host_states``, ``histograms`` and ``frame_summary`` where there are such.
+        ``frame_logs``, ``clock_exchanges``; ``host_states``, ``pauses``, ``histograms`` and ``frame_summary`` where
+        there are such.
     """
     frames = path / "frames"
     files = [file.name for file in sorted(frames.glob("*"))]
@@ -158,6 +160,8 @@ def frame_tables(path: Path, hosts: Sequence[str]) -> dict[str, Any]:
         states.setdefault(hosts[int(match[1])], {})[match[2]] = name
     if states:
         tables["host_states"] = [{"host": host, **ends} for host, ends in states.items()]
+    if pauses := [{"host": hosts[int(match[1])], "file": name} for name, match in matches(_PAUSES, 1)]:
+        tables["pauses"] = pauses
     with contextlib.suppress(OSError, ValueError):
         told = tomllib.loads((frames / "run.toml").read_text(encoding="utf-8"))
         if histograms := told.get("histograms"):

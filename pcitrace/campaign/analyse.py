@@ -45,7 +45,7 @@ def everything(run: AnalysedRun, url: str) -> tuple[dict[str, Any], dict[str, An
     if has_bus(run):
         results = run.results.as_dict() | {"run": url}
     network = None
-    if run.folder is not None and run.folder.run.get("frame_logs"):
+    if run.folder is not None and any(run.folder.run.get(name) for name in MEASURED):
         try:
             network = run.network.as_dict()
         except PciTraceError as error:
@@ -55,6 +55,10 @@ def everything(run: AnalysedRun, url: str) -> tuple[dict[str, Any], dict[str, An
     if not results and network is None:
         raise CampaignError(f"{url}: an empty run: neither a bus nor frame logs were recorded")
     return results, network
+
+
+MEASURED = ("frame_logs", "histograms", "tool_outputs")
+"""Tables of run.toml that measure a network: logs, round trips counted in bins, outputs of iperf3, ping and others."""
 
 
 def has_bus(run: AnalysedRun) -> bool:

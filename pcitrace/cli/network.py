@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import add_json, print_json
 from pcitrace.errors import PciTraceError
+
+if TYPE_CHECKING:
+    from pcitrace.network import Result
 
 _EPILOG = """\
 examples:
@@ -35,6 +39,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
 
 
+WIDEST, LONGEST = 8, 24
+"""Columns and rows of a table that a terminal has room for."""
+
+
+def _print_tables(result: Result) -> None:
+    """Print small tables, and name those that JSON and page have."""
+    others = []
+    for name, table in result.all_tables.items():
+        if table.shape[1] > WIDEST or len(table) > LONGEST:
+            others.append(name)
+            continue
+        lines = table.to_string(index=False, na_rep="", float_format="{:.6g}".format).splitlines()
+        print(f"  {name}:", *lines, sep="\n    ")
+    if others:
+        print(f"  tables beside (--json, -o): {', '.join(others)}")
+
+
 def run(args: argparse.Namespace) -> int:
     """Analyse, print, write the page."""
     from pcitrace import network
@@ -55,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{result.kind} over {result.path}")
             for name, one in result.parameters.items():
                 print(f"  {name:<22}{one}")
+            _print_tables(result)
         if args.output is not None:
             print(f"-> {args.output}")
     for finding in found.findings:

@@ -15,7 +15,7 @@ from typing import Any
 from pcitrace.errors import ConfigurationError
 from pcitrace.network import importers
 from pcitrace.network.analysis import analyse
-from pcitrace.network.budget import BusConstants, with_bus
+from pcitrace.network.budget import BusConstants, with_bus, with_paths
 from pcitrace.network.hostload import with_hosts
 from pcitrace.network.hosts import blocking
 from pcitrace.network.measurement import Measurement, open_folder
@@ -101,7 +101,7 @@ def of_paths(
     companions = [other for one in results for other in _companions(one, clock_method)]
     compared = subtraction([one for one in results if one.latency is not None])
     compared += blocking(results) + shift(results)
-    results += compared + companions
+    results = with_paths(results, compared) + compared + companions
     findings = tuple(dict.fromkeys(text for one in results for text in one.findings))
     return Network(tuple(results), findings)
 

@@ -17,9 +17,10 @@ from pcitrace.extras import need_fits
 from pcitrace.network import clocks, hosts
 from pcitrace.network.buffers import depth
 from pcitrace.network.clocks import Clock
-from pcitrace.network.families import family, knee_parameters
+from pcitrace.network.extremes import alike, no_different
+from pcitrace.network.families import family, knee_parameters, patterns
 from pcitrace.network.flows import COUNTS, FlowResult, LoopResult, flow_result, loop_result
-from pcitrace.network.hostload import host_load, load_parameters
+from pcitrace.network.hostload import counters, host_load, load_parameters
 from pcitrace.network.latency import Latency, of_points
 from pcitrace.network.measurement import ASKING, Flow, Measurement, Point, Wire
 from pcitrace.network.parameter import UNITS, Parameter, counted, measured, unknown
@@ -33,9 +34,6 @@ MEASURED = (*ASKING, "stream", "bidirectional", "max-rate", "many-to-one")
 
 IMPOSSIBLE = 5.0
 """Standard deviations below zero from which on a slope is no chance."""
-
-ALIKE = 0.05
-"""Probability of a larger scatter from which on points differ by chance alone."""
 
 
 def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
@@ -83,7 +81,7 @@ def analyse(one: Measurement, *, clock_method: str = "hull") -> Result:
     if "streams" in tables and one.kind == "stream":
         parameters |= knee_parameters(tables["streams"])
     if one.run.get("host_states"):
-        tables["hosts"] = _hosts(one, points)
+        tables |= {"hosts": _hosts(one, points), "counters": counters(one)}
         parameters |= load_parameters(tables["hosts"])
     findings += [text for clock in known for text in clock.findings]
     told = tuple(dict.fromkeys(findings))
@@ -108,7 +106,7 @@ def _tables(one: Measurement, points: Sequence[PointResult]) -> dict[str, pd.Dat
     """Return what has a row a stream, a sender or a node."""
     if one.kind in ASKING:
         return {"answers": hosts.answers(points)} if one.kind == "one-to-many" else {}
-    tables = {"streams": family(points)}
+    tables = {"streams": family(points), "patterns": patterns(points)}
     if one.kind == "many-to-one":
         tables["shares"] = hosts.shares(points)
     flooded = hosts.flooding(one)
@@ -370,34 +368,23 @@ def _whole(one: Measurement, points: Sequence[PointResult]) -> dict[str, Paramet
 def _extreme(name: str, points: Sequence[PointResult]) -> Parameter:
     """Return the largest throughput or the least spacing, and where it was.
 
-    The best of several that differ by chance alone is better than they are, so of those that are alike it is the mean.
+    Of those that are alike it is the mean.
     """
-    from scipy.special import chdtrc
-
     known = [point for point in points if point.parameters[name].value is not None]
     if not known:
         return points[0].parameters[name]
     sign = 1 if name == "spacing_us" else -1
     known.sort(key=lambda point: sign * (point.parameters[name].value or 0.0))
-    values, sigma = (
-        np.array([getattr(point.parameters[name], part) for point in known]) for part in ("value", "sigma")
-    )
-    weight = 1 / np.maximum(sigma, np.spacing(np.abs(values))) ** 2
-    many = 1
-    for some in range(2, len(known) + 1):
-        mean = np.average(values[:some], weights=weight[:some])
-        if chdtrc(some - 1, (weight[:some] * (values[:some] - mean) ** 2).sum()) < ALIKE:
-            break
-        many = some
+    values, sigma = ([getattr(point.parameters[name], part) for point in known] for part in ("value", "sigma"))
+    many, mean, error = alike(values, sigma)
     where = f"{'least' if sign > 0 else 'largest'} of {len(known)} points: {known[0].length_bytes} bytes"
     if known[0].spacing_us is not None:
         where += f" every {known[0].spacing_us:g} us"
     if many == 1:
         found = known[0].parameters[name]
         return Parameter(found.value, found.sigma, UNITS[name], found.n, where)
-    where += f", and {many - 1} that {'are' if many > 2 else 'is'} no different: their mean"
-    mean, n = np.average(values[:many], weights=weight[:many]), sum(point.parameters[name].n for point in known[:many])
-    return measured(name, (float(mean), float(1 / np.sqrt(weight[:many].sum()))), n, where)
+    n = sum(point.parameters[name].n for point in known[:many])
+    return measured(name, (mean, error), n, where + no_different(many))
 
 
 def _clock_parameters(compared: Sequence[Clock]) -> dict[str, Parameter]:

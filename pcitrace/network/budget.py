@@ -6,7 +6,7 @@ us/byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +16,14 @@ from uncertainties import UFloat
 
 from pcitrace.errors import PciTraceError
 from pcitrace.network.lines import LatencyLine
-from pcitrace.network.parameter import measured, unknown
+from pcitrace.network.parameter import Parameter, measured, unknown
+from pcitrace.network.paths import devices
 from pcitrace.network.result import Result
 
 if TYPE_CHECKING:
     from pcitrace.estimate import Estimate
 
-__all__ = ["BUS_CONSTANTS", "BusConstants", "slope_budget", "with_bus"]
+__all__ = ["BUS_CONSTANTS", "BusConstants", "slope_budget", "with_bus", "with_paths"]
 
 BUS_CONSTANTS = ("t_nic_us", "R_PCI_send_us_per_byte", "R_PCI_recv_us_per_byte")
 """Terms of Equation 2.1 that the buses tell."""
@@ -95,6 +96,40 @@ def with_bus(one: Result, bus_constants: BusConstants | None) -> Result:
     if missing:
         return _without(one, f"the buses do not tell {', '.join(missing)}: {found[missing[0]].reason}")
     return _derived(one, found, rate)
+
+
+def with_paths(results: Sequence[Result], compared: Sequence[Result]) -> list[Result]:
+    """Return results with the budget of their slope as far as the paths tell it: the wire, each switch by subtraction
+    (its second wire in it), and the buses where a direct path of the same call has them.
+
+    What is left, the row ``difference``, is the hosts'.
+    """
+    switches = {one.path: one.parameters["slope_us_per_byte"] for one in compared if one.kind == "subtraction"}
+    told = [one.tables["bus_constants"] for one in results if "bus_constants" in one.tables]
+    buses = told[0] if len(told) == 1 else None
+    return [_with_path(one, switches, buses) for one in results]
+
+
+def _with_path(one: Result, switches: Mapping[str, Parameter], buses: pd.DataFrame | None) -> Result:
+    from uncertainties import ufloat
+
+    measurement, latency = one.measurement, one.latency
+    if measurement is None or latency is None or latency.best is None or "slope_budget" in one.tables:
+        return one
+    rate = measurement.wire.us_per_byte
+    if rate is None or one.parameters["slope_us_per_byte"].value is None or not measurement.path.stated:
+        return one
+    terms: dict[str, UFloat | float] = {"wire": rate}
+    for name in devices(one):
+        known = switches.get(name)
+        if known is None or known.value is None:
+            return one
+        # A path of two equal switches has it twice.
+        terms[name] = terms.get(name, 0.0) + ufloat(known.value, known.sigma or 0.0)
+    if buses is not None:
+        send, receive = (ufloat(*buses.loc[name, ["value", "sigma"]]) for name in BUS_CONSTANTS[1:])
+        terms = {"sending bus": send, **terms, "receiving bus": receive}
+    return replace(one, tables={**one.tables, "slope_budget": slope_budget(terms, latency.best)})
 
 
 def _derived(one: Result, found: Mapping[str, Estimate], rate: float) -> Result:

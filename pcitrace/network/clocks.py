@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,8 @@ class Segment:
         0, and all that it may be, where the exchanges span too little time.
     bound_us : float
         The offset is off by this at most, if all of the way's time were in one direction.
+    bent : bool
+        It goes on where the one before ended, as far as is seen: the clock changed its rate, and did not step.
     """
 
     start_ns: int
@@ -84,6 +86,7 @@ class Segment:
     drift_ppm: float
     drift_sigma_ppm: float
     bound_us: float
+    bent: bool = False
 
     @property
     def offset_us(self) -> float:
@@ -105,8 +108,8 @@ class Clock:
     exchanges : int
     ours_step_ns, step_ns : int or None
         Steps in which our clock and the peer's are read; None where nothing tells them.
-    too_quick : int
-        Exchanges that were left out, for no path is suddenly so much shorter.
+    too_quick, impossible : int
+        Exchanges that were left out: no path is suddenly so much shorter; no two clocks make such.
     """
 
     node: int
@@ -116,6 +119,7 @@ class Clock:
     ours_step_ns: int | None = None
     step_ns: int | None = None
     too_quick: int = 0
+    impossible: int = 0
 
     @property
     def bound_us(self) -> float:
@@ -125,12 +129,20 @@ class Clock:
     @property
     def findings(self) -> tuple[str, ...]:
         """The clock's steps, each by how much and when, and what was left out."""
-        quick = f"the clock of node {self.node}: {self.too_quick} exchanges were quicker than the path allows; left out"
-        return ((quick,) if self.too_quick else ()) + tuple(
-            f"the clock of node {self.node} steps by {after.beside_us - _at(before, after.reference_ns):.3f} us "
-            f"at {(after.start_ns - self.segments[0].start_ns) / 1e9:.3f} s"
-            for before, after in zip(self.segments, self.segments[1:], strict=False)
+        out = (
+            (self.too_quick, "were quicker than the path allows"),
+            (self.impossible, "show times that no two clocks do"),
         )
+        left = (f"the clock of node {self.node}: {many} exchanges {why}; left out" for many, why in out if many)
+        return (*left, *self._steps())
+
+    def _steps(self) -> Iterator[str]:
+        for before, after in itertools.pairwise(self.segments):
+            at_s = (after.start_ns - self.segments[0].start_ns) / 1e9
+            what = f"steps by {_step_us(before, after):.3f} us"
+            if after.bent:
+                what = f"changes its rate by {after.drift_ppm - before.drift_ppm:.3f} ppm"
+            yield f"the clock of node {self.node} {what} at {at_s:.3f} s"
 
     @property
     def base_ns(self) -> int:
@@ -215,8 +227,18 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
     make = _hull if method == "hull" else _midpoints
     base = int(times[1, 0] - times[0, 0])
     times[1:3] -= base
-    segments = tuple(_segment(times[:, a:b], base, make) for a, b in itertools.pairwise(cuts))
-    return Clock(node, method, segments, len(exchanges), ours, theirs, int(quick.sum()))
+    shortest = float(((times[3] - times[0]) - (times[2] - times[1])).min())
+    reading = (ours or 1) + (theirs or 1)
+    ends = [a + end for a, b in itertools.pairwise(cuts) for end in _lines(times[:, a:b], reading, shortest)]
+    if len(ends) >= max(SEVERAL, times.shape[1] / OFTEN):
+        raise FitError(
+            f"node {node}: {times.shape[1]} exchanges of clocks lie on no fewer than {len(ends)} lines: one-way times "
+            "are not known"
+        )
+    segments = [_segment(times[:, a:b], base, make) for a, b in itertools.pairwise([0, *ends])]
+    impossible = len(exchanges) - len(quick)
+    joined = _joined(segments, shortest / 2e3)
+    return Clock(node, method, joined, len(exchanges), ours, theirs, int(quick.sum()), impossible)
 
 
 def of_summary(said: Mapping[str, Any]) -> Clock:
@@ -257,6 +279,58 @@ def _steps(times: Integers) -> list[int]:
     return steps
 
 
+def _lines(times: Integers, reading_ns: int, shortest_ns: float) -> list[int]:
+    """Return where each of the fewest lines ends that these exchanges lie on: one, or more where a clock changes its
+    rate, or steps by less than the largest drift explains.
+    """
+    if _on_line(times, -reading_ns):
+        return [times.shape[1]]
+    ends: list[int] = []
+    start, apart = 0, CLEARANCE * shortest_ns
+    while start < times.shape[1]:
+        end = start + _reach(times[:, start:], apart)
+        if ends:
+            # The line may begin earlier as well: the other ended where nothing was exchanged for longest.
+            first = ends[-2] if len(ends) > 1 else 0
+            backwards = -times[::-1, first:end][:, ::-1]
+            places = np.arange(max(first, end - _reach(backwards, apart) - 1) + 1, start + 1)
+            ends[-1] = int(places[np.argmax(times[0, places] - times[3, places - 1])])
+        ends.append(end)
+        start = end
+    return ends
+
+
+CLEARANCE = 0.5
+"""Of the shortest way there and back, that a line must leave between both sides where one is not enough: a bent clock's
+line would touch both, as far off as it can be."""
+
+
+def _reach(times: Integers, apart_ns: float) -> int:
+    """Return how many exchanges from the first on lie on one line, at least one."""
+    n, least, most = int(times.shape[1]), 1, FIRST
+    while most < n and _on_line(times[:, :most], apart_ns):
+        least, most = most, 2 * most
+    most = min(most, n)
+    if _on_line(times[:, :most], apart_ns):
+        return most
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if _on_line(times[:, :middle], apart_ns) else (least, middle)
+    return least
+
+
+FIRST = 64
+"""Exchanges that are tried first."""
+
+
+def _on_line(times: Integers, apart_ns: float) -> bool:
+    """Return whether lines pass between both sides of all exchanges, that are so far apart."""
+    origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
+    upper, lower = _sides(times, origin, base)
+    slope = _widest(upper, lower, LARGEST_DRIFT_PPM * 1e-6)
+    return _between(upper, lower, slope) >= apart_ns
+
+
 def _too_quick(times: Integers, reading_ns: int) -> npt.NDArray[np.bool_]:
     """Return which exchanges took less time than the others by far: of these some reading is wrong, and the line would
     rest on them alone. Where there are many of them the path is as short as that.
@@ -272,7 +346,7 @@ def _apart(times: Integers) -> bool:
     origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
     upper, lower = _sides(times, origin, base)
     slope = _widest(upper, lower, math.inf)
-    return bool((upper[:, 1] - slope * upper[:, 0]).min() >= (lower[:, 1] - slope * lower[:, 0]).max())
+    return _between(upper, lower, slope) >= 0
 
 
 def _sides(times: Integers, origin: int, base: int) -> tuple[Floats, Floats]:
@@ -280,6 +354,11 @@ def _sides(times: Integers, origin: int, base: int) -> tuple[Floats, Floats]:
     above = np.column_stack([times[0] - origin, times[1] - times[0] - base]).astype(np.float64)
     below = np.column_stack([times[3] - origin, times[2] - times[3] - base]).astype(np.float64)
     return _chain(above, lower=True), _chain(below, lower=False)
+
+
+def _between(upper: Floats, lower: Floats, slope: float) -> float:
+    """Return how far both sides are apart along lines of a slope; less than 0 where none passes between them."""
+    return float((upper[:, 1] - slope * upper[:, 0]).min() - (lower[:, 1] - slope * lower[:, 0]).max())
 
 
 def _segment(times: Integers, base_ns: int, make: Any) -> Segment:
@@ -312,6 +391,35 @@ def _segment(times: Integers, base_ns: int, make: Any) -> Segment:
         drift_sigma * 1e6,
         bound / 1e3,
     )
+
+
+def _joined(segments: list[Segment], half_trip_us: float) -> tuple[Segment, ...]:
+    """Return the segments of a clock, and which of them go on where the one before ended.
+
+    Of a clock that is no line, half of the shortest way there and back is all that bounds its lines; as much as both
+    sides are nearer to one, it may be bent along it.
+    """
+    if len(segments) < 2:
+        return tuple(segments)
+    joined: list[Segment] = []
+    for one in segments:
+        here = replace(one, bound_us=max(one.bound_us, half_trip_us))
+        if joined and abs(_step_us(joined[-1], here)) <= joined[-1].bound_us + here.bound_us:
+            joined[-1] = replace(joined[-1], end_ns=here.start_ns)
+            here = replace(here, bent=True)
+        joined.append(here)
+    bent = [a.bent or b.bent for a, b in itertools.pairwise([*joined, joined[0]])]
+    return tuple(
+        replace(one, offset_sigma_us=math.hypot(one.offset_sigma_us, (one.bound_us - before.bound_us) / math.sqrt(3)))
+        if curved
+        else one
+        for one, before, curved in zip(joined, segments, bent, strict=True)
+    )
+
+
+def _step_us(before: Segment, after: Segment) -> float:
+    """Return by how much a clock stepped from one segment to the next."""
+    return _at(after, after.start_ns) - _at(before, after.start_ns)
 
 
 def _hull(times: Integers, origin: int, base: int) -> tuple[float, float, float]:
@@ -348,8 +456,8 @@ def _widest(upper: Floats, lower: Floats, limit: float) -> float:
     """Return the slope for which the two sides are farthest apart: the distance is concave, its corners the chains'
     edges.
     """
-    corners = np.concatenate([np.diff(one[:, 1]) / np.diff(one[:, 0]) for one in (upper, lower) if len(one) > 1])
-    corners = np.unique(np.concatenate([corners[np.abs(corners) < limit], [0.0]]))
+    edges = [np.diff(one[:, 1]) / np.diff(one[:, 0]) for one in (upper, lower)]
+    corners = np.unique(np.concatenate([*(each[np.abs(each) < limit] for each in edges), [0.0]]))
     top = (upper[:, 1] - np.outer(corners, upper[:, 0])).min(axis=1)
     bottom = (lower[:, 1] - np.outer(corners, lower[:, 0])).max(axis=1)
     return float(corners[int((top - bottom).argmax())])
@@ -363,9 +471,9 @@ def _midpoints(times: Integers, origin: int, base: int) -> tuple[float, float, f
         group = np.arange(start, min(start + GROUP, len(trip)))
         kept.append(group[np.argsort(trip[group], kind="stable")][: -(-len(group) // KEEP)])
     rows = np.concatenate(kept)
-    rows = rows[trip[rows] <= 2 * trip[rows].min() + 2000]
-    at = ((times[0] - origin) + (times[3] - origin))[rows] / 2
-    offset = ((times[1] - times[0] - base) + (times[2] - times[3] - base))[rows] / 2
+    rows = rows[trip[rows] <= 2.0 * trip[rows].min() + 2000]
+    at = ((times[0] - origin) / 2 + (times[3] - origin) / 2)[rows]
+    offset = ((times[1] - times[0] - base) / 2 + (times[2] - times[3] - base) / 2)[rows]
     slope = 0.0
     if len(rows) >= 8 and np.ptp(at) >= LEAST_SPAN_NS:
         slope = float(np.polyfit(at - at.mean(), offset - offset.mean(), 1)[0])

@@ -13,7 +13,7 @@ import pandas as pd
 from pcitrace.network.parameter import Parameter, measured, unknown
 from pcitrace.network.result import PointResult
 
-__all__ = ["calculated_minimum_us", "family", "knees"]
+__all__ = ["calculated_minimum_us", "family", "knees", "patterns"]
 
 LATE = 0.01
 """By how much, relatively, frames must arrive farther apart than they were planned to be held up."""
@@ -72,6 +72,41 @@ def family(points: Sequence[PointResult]) -> pd.DataFrame:
                 row |= {"ipdv_us": one.delay.between_us, "pdv_p999_us": one.delay.variation_p999_us}
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def patterns(points: Sequence[PointResult]) -> pd.DataFrame:
+    """Return how losses and late frames of each stream stand together.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a stream and point: ``length_bytes``, ``spacing_us``, ``stream``, ``source``, ``to``; of the losses
+        ``loss_periods``, how many runs of lost frames there are, ``mean_period_frames`` and ``longest_period_frames``,
+        ``median_distance_frames`` from one lost frame to the next (RFC 3357); ``independent_p``, the probability that
+        independent losses stand together as much, and where they do not ``to_bad``, ``to_good`` and ``loss_in_bad`` of
+        Gilbert and Elliott's channel; of frames that a later one overtook ``reordered``, ``largest_extent``, and
+        ``reordered_by_3``, those that three in a row overtook (RFC 4737).
+    """
+    rows = []
+    for point in points:
+        for one in point.flows:
+            row: dict[str, Any] = {"length_bytes": one.flow.length_bytes, "spacing_us": point.spacing_us}
+            row |= {"stream": one.flow.stream, "source": one.flow.source, "to": one.flow.to}
+            if one.losses is not None:
+                periods, distances, model = one.losses.periods, one.losses.distances, one.losses.model
+                row |= {"loss_periods": len(periods), "independent_p": one.losses.ratio.independent_p}
+                row["mean_period_frames"] = float(periods.mean()) if len(periods) else None
+                row["longest_period_frames"] = int(periods.max()) if len(periods) else None
+                row["median_distance_frames"] = float(np.median(distances)) if len(distances) else None
+                row |= {name: None if model is None else getattr(model, name) for name in CHANNEL}
+            if one.order is not None:
+                row |= {"reordered": one.order.reordered, "largest_extent": one.order.largest_extent}
+                row["reordered_by_3"] = one.order.n_reordering.get(3, 0)
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+CHANNEL = ("to_bad", "to_good", "loss_in_bad")
 
 
 def knees(table: pd.DataFrame) -> pd.DataFrame:

@@ -37,6 +37,7 @@ LEAST_RESTED = 100
 """Frames of which a tenth tells a median."""
 
 STEPPED = "a clock stepped while these frames were under way"
+BENT = "a clock changed its rate while these frames were under way"
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,11 @@ def flow_result(
     if untimed.startswith("one-way"):
         findings.append(f"{flow.name}: {untimed}")
         delays, why = None, untimed
-    if len(timed.arrival_ns) < len(found.arrival_ns):
+    if why == STEPPED or len(timed.arrival_ns) < len(found.arrival_ns):
         untimed = untimed or STEPPED
     arrived = None if untimed else _spacing(found.arrival_ns, arrivals)
     step, shared, readings = _step_us(found, flow, clocks)
-    stepped = delays is not None and _steps(timed, flow, clocks)
+    stepped = "" if delays is None else _stepped(timed, flow, clocks)
     return FlowResult(
         flow,
         counts,
@@ -385,7 +386,7 @@ def _clock_fault(found: Account, delays_us: Floats | None, planned: bool, flow: 
 def _clock_sigma_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> float:
     """Return how uncertain the comparison is in the middle of the frames, or at most where a clock stepped."""
     n = len(found.departure_ns)
-    at = (0, n // 2, n - 1) if _steps(found, flow, clocks) else (n // 2,)
+    at = (0, n // 2, n - 1) if _stepped(found, flow, clocks) else (n // 2,)
     times = [_ours_ns(found, flow)[place] for place in at]
     return max(
         math.hypot(*(clocks[node].sigma_us(float(time)) for node in (flow.source, flow.to) if node != 0))
@@ -398,14 +399,15 @@ def _ours_ns(found: Account, flow: Flow) -> npt.NDArray[np.int64]:
     return found.arrival_ns if flow.to == 0 else found.departure_ns
 
 
-def _steps(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> bool:
-    """Return whether a clock stepped while the frames were under way; between two others than node 0 whether it ever
-    did.
+def _stepped(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> str:
+    """Return what a clock did while the frames were under way, or between two others than node 0 ever; empty where it
+    is one line.
     """
     ours = _ours_ns(found, flow)
     first, last = (-FARTHEST_NS, FARTHEST_NS) if 0 not in (flow.source, flow.to) else (ours[0], ours[-1])
     nodes = [clocks[node] for node in (flow.source, flow.to) if node in clocks]
-    return any(first < segment.start_ns <= last for clock in nodes for segment in clock.segments[1:])
+    bent = [one.bent for clock in nodes for one in clock.segments[1:] if first < one.start_ns <= last]
+    return "" if not bent else BENT if all(bent) else STEPPED
 
 
 def _step_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> tuple[float, float, int]:
@@ -439,9 +441,9 @@ def _drifted_us(found: Account, flow: Flow, clocks: Mapping[int, Clock]) -> floa
     return math.hypot(*ppm) * 1e-6 * span_us / math.sqrt(12)
 
 
-def _width(delays: Floats, step: float, readings: int, stepped: bool, drifted_us: float) -> Width | str:
+def _width(delays: Floats, step: float, readings: int, stepped: str, drifted_us: float) -> Width | str:
     if stepped:
-        return f"{STEPPED}: what the comparison before and after is off by is in the width"
+        return f"{stepped}: what the comparison before and after is off by is in the width"
     found = _tried(delays, step, readings)
     if isinstance(found, str):
         return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pcitrace.network.measurement import Measurement
 from pcitrace.network.parameter import Parameter, measured, unknown
 from pcitrace.network.result import PointResult, Result
 
-__all__ = ["host_load", "load_parameters", "with_hosts"]
+__all__ = ["counters", "host_load", "load_parameters", "with_hosts"]
 
 IDLE = ("idle", "iowait", "steal")
 """States in which a CPU did nothing for this host."""
@@ -62,15 +63,36 @@ def host_load(one: Measurement, points: Sequence[PointResult]) -> pd.DataFrame:
     """
     rows = []
     nodes = {name: int(host.get("node", number)) for number, (name, host) in enumerate(_hosts(one).items())}
-    for entry in one.run.get("host_states", ()):
-        if "before" not in entry or "after" not in entry:
-            continue
-        before, after = (_state(one.folder / str(entry[name])) for name in ("before", "after"))
-        if before and after:
-            host = str(entry["host"])
-            frames = _frames(points, nodes.get(host, -1)) if points else _passed(before, after)
-            rows.append({"host": host} | _difference(before, after, frames))
+    for host, before, after in _both_states(one):
+        frames = _frames(points, nodes.get(host, -1)) if points else _passed(before, after)
+        rows.append({"host": host} | _difference(before, after, frames))
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def counters(one: Measurement) -> pd.DataFrame:
+    """Return what the hosts' protocols and drivers counted meanwhile.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a counter that grew: ``host``, ``of`` (``snmp``, ``ethtool``), ``counter`` and ``grown``, over all runs of
+        a sweep.
+    """
+    grown: Counter[tuple[str, str, str]] = Counter()
+    for part in one.parts or (one,):
+        for host, before, after in _both_states(part):
+            for of, path in _counted(after):
+                grown[host, of, ".".join(path)] += int(_grown(before, after, of, *path) or 0)
+    rows = [(*whose, many) for whose, many in grown.items() if many]
+    return pd.DataFrame(rows, columns=["host", "of", "counter", "grown"])
+
+
+def _counted(state: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the counters of a state."""
+    protocols, driver = (state.get(name) for name in ("snmp", "ethtool"))
+    for protocol, names in (protocols if isinstance(protocols, dict) else {}).items():
+        yield from (("snmp", (protocol, name)) for name in (names if isinstance(names, dict) else ()))
+    yield from (("ethtool", (name,)) for name in (driver if isinstance(driver, dict) else ()))
 
 
 def with_hosts(result: Result, one: Measurement) -> Result:
@@ -80,7 +102,11 @@ def with_hosts(result: Result, one: Measurement) -> Result:
         name: replace(value, reason=f"{value.reason}; of all frames that its interface counted, in all calls")
         for name, value in load_parameters(table).items()
     }
-    return replace(result, parameters={**result.parameters, **known}, tables={**result.tables, "hosts": table})
+    return replace(
+        result,
+        parameters={**result.parameters, **known},
+        tables={**result.tables, "hosts": table, "counters": counters(one)},
+    )
 
 
 def load_parameters(load: pd.DataFrame) -> dict[str, Parameter]:
@@ -100,6 +126,15 @@ def load_parameters(load: pd.DataFrame) -> dict[str, Parameter]:
 
 def _hosts(one: Measurement) -> Mapping[str, Any]:
     return dict(one.run.get("hosts", {}))
+
+
+def _both_states(one: Measurement) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield the hosts that told their state before and after, and both."""
+    for entry in one.run.get("host_states", ()):
+        if "before" in entry and "after" in entry:
+            before, after = (_state(one.folder / str(entry[name])) for name in ("before", "after"))
+            if before and after:
+                yield str(entry["host"]), before, after
 
 
 def _state(file: Path) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.errors import ConfigurationError, FitError
+from pcitrace.network.extremes import alike, no_different
 from pcitrace.network.flows import FlowResult
 from pcitrace.network.measurement import Measurement, Point
 from pcitrace.network.parameter import measured, unknown
@@ -200,9 +201,11 @@ def _blocked(alone: Result, beside: Result) -> Result:
     if not len(table):
         reason = "no throughput of a size is known both ways"
         return Result("head-of-line", beside.path, None, {"beside_ratio": unknown("beside_ratio", reason)})
-    worst = table.iloc[int(table["ratio"].to_numpy().argmin())]
-    ratio, sigma = float(worst["ratio"]), float(worst["ratio_sigma"])
-    where = f"least of {len(table)} sizes: {int(worst['length_bytes'])} bytes; throughput beside the others over alone"
+    ranked = table.sort_values("ratio", ignore_index=True)
+    many, ratio, sigma = alike(ranked["ratio"], ranked["ratio_sigma"])
+    worst = ranked.iloc[0]
+    where = f"least of {len(table)} sizes: {int(worst['length_bytes'])} bytes{no_different(many)}"
+    where += "; throughput beside the others over alone"
     findings: tuple[str, ...] = ()
     alone_us, beside_us = float(worst["alone_longest_us"]), float(worst["beside_longest_us"])
     if 1 - ratio > max(LEAST_SHARE, SURELY * sigma) or (1 - ratio > LEAST_SHARE and beside_us > STILL * alone_us):

@@ -103,7 +103,8 @@ class Losses:
     distances : array of int64
         Frames from each loss to the next (RFC 3357, loss distance).
     between : array of int64
-        Frames that arrived between one loss period and the next (RFC 3357, inter-loss-period lengths).
+        Loss distance from the last frame of one loss period to the first of the next (RFC 3357, inter-loss-period
+        lengths): one more than arrived between.
     ratio : LossRatio
     model : GilbertElliott or None
         None where losses are too few, or as good as independent.
@@ -140,7 +141,7 @@ def of_places(lost_at: Integers, frames: int) -> Losses:
     lengths = np.diff(np.concatenate([[-1], ends, [len(lost_at) - 1]])) if len(lost_at) else np.empty(0, np.int64)
     ratio = loss_ratio(lost_at, frames)
     model = gilbert_elliott(lost_at, frames) if ratio.method == "blocks" else None
-    return Losses(frames, len(lost_at), lengths.astype(np.int64), distances, distances[ends] - 1, ratio, model)
+    return Losses(frames, len(lost_at), lengths.astype(np.int64), distances, distances[ends], ratio, model)
 
 
 def independence(lost_at: Integers, frames: int) -> float:

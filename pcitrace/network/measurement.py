@@ -260,7 +260,9 @@ def _of_run(opened: runfolder.RunFolder) -> Measurement:
             findings.append(f"{error}; left out, so that what the sender said of the clocks counts")
     points = found.points
     for entry in run.get("histograms", ()):
-        points = _with_counts(points, runfolder.read_histogram(folder / entry["file"]), int(entry["bin_ns"]))
+        file = folder / entry["file"]
+        points, wrong = _with_counts(points, runfolder.read_histogram(file), int(entry["bin_ns"]))
+        findings += [f"{file}: {text}" for text in wrong]
     beside = tuple((folder / entry["folder"], entry) for entry in run.get("companions", ()))
     found = replace(found, points=points, exchanges=exchanges, companions=beside, findings=tuple(findings))
     return replace(found, simulated=opened.simulated)
@@ -377,13 +379,28 @@ def _planned(test: Mapping[str, Any]) -> float | None:
     return float(test["spacing_us"])
 
 
-def _with_counts(points: tuple[Point, ...], bins: npt.NDArray[np.void], bin_ns: int) -> tuple[Point, ...]:
-    found = []
+def _with_counts(
+    points: tuple[Point, ...], bins: npt.NDArray[np.void], bin_ns: int
+) -> tuple[tuple[Point, ...], list[str]]:
+    """Return the points with their histograms, and which of these were left out: they do not add up to the answers."""
+    found, wrong = [], []
     for number, point in enumerate(points):
         mine = bins[bins["point"] == number]
-        counts = {
-            int(node): (mine["low_ns"][mine["node"] == node], mine["count"][mine["node"] == node].astype(np.int64))
-            for node in np.unique(mine["node"])
-        }
+        counts = {}
+        for node in np.unique(mine["node"]).tolist():
+            of_node = mine[mine["node"] == node]
+            answers = sum(of_node["count"].tolist())
+            back = next((flow for flow in point.flows if (flow.source, flow.to) == (node, 0)), None)
+            stated = None if back is None else back.stated.get("received")
+            if answers > MOST_ANSWERS or int(of_node["low_ns"].min()) < 0 or stated not in (None, answers):
+                said = "" if stated is None else f", the summary {stated}"
+                what = f"{point.length_bytes} bytes, node {node}: it counts {answers} answers{said}"
+                wrong.append(f"{what}: one is damaged; left out")
+                continue
+            counts[node] = of_node["low_ns"], of_node["count"].astype(np.int64)
         found.append(replace(point, counts=counts, bin_ns=bin_ns))
-    return tuple(found)
+    return tuple(found), wrong
+
+
+MOST_ANSWERS = 100_000_000
+"""Of a size: more would take days."""

@@ -14,6 +14,7 @@ from pcitrace.network.latency import Latency
 from pcitrace.network.measurement import Measurement
 from pcitrace.network.parameter import Parameter
 from pcitrace.network.width import Peak
+from pcitrace.records import records
 
 __all__ = ["PointResult", "Result"]
 
@@ -81,6 +82,17 @@ class Result:
         known = sum(one.value is not None for one in self.parameters.values())
         return f"<Result {self.kind} over {self.path}: {len(self.points)} points, {known} numbers>"
 
+    @property
+    def all_tables(self) -> dict[str, pd.DataFrame]:
+        """Tables that have rows, with that of latencies against size; the names of rows are a column."""
+        latency = {} if self.latency is None else {"latency": self.latency.table}
+        named = latency | dict(self.tables)
+        return {
+            name: table if isinstance(table.index, pd.RangeIndex) else table.reset_index(names="term")
+            for name, table in named.items()
+            if len(table)
+        }
+
     def as_dict(self) -> dict[str, Any]:
         """Return what ``pcitrace network --json`` prints."""
         told: dict[str, Any] = {
@@ -107,6 +119,8 @@ class Result:
                 for point in self.points
                 for peak in point.peaks
             ]
+        if self.all_tables:
+            told["tables"] = {name: records(table) for name, table in self.all_tables.items()}
         if len(self.points) > 1:
             told["points"] = [
                 {

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from pcitrace.network.extremes import alike, no_different
 from pcitrace.network.hosts import alone_and_beside
 from pcitrace.network.measurement import ASKING
 from pcitrace.network.parameter import measured
@@ -77,7 +78,10 @@ def shifts(alone: Result, beside: Result) -> pd.DataFrame:
 
 
 def _result(beside: Result, table: pd.DataFrame) -> Result:
-    largest = table.iloc[int(table["shift_us"].abs().to_numpy().argmax())]
-    where = f"largest of {len(table)} points: {int(largest['length_bytes'])} bytes; median beside the others less alone"
-    most = measured("shift_us", (largest["shift_us"], largest["shift_sigma_us"]), int(largest["n"]), where)
+    longer = table["shift_us"].mean() >= 0
+    ranked = table.sort_values("shift_us", ascending=not longer, ignore_index=True)
+    many, value, sigma = alike(ranked["shift_us"], ranked["shift_sigma_us"])
+    where = f"largest of {len(table)} points: {int(ranked['length_bytes'][0])} bytes{no_different(many)}"
+    where += "; median beside the others less alone"
+    most = measured("shift_us", (value, sigma), int(ranked["n"][:many].sum()), where)
     return Result("shift", beside.path, None, {"shift_us": most}, tables={"shift": table})

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from pcitrace.errors import PciTraceError
 from pcitrace.network import Network, Parameter, Result
 from pcitrace.plot import network as draw
-from pcitrace.report.pagekit import Entry, Section, Value, figure, grouped, micro, rendered
+from pcitrace.records import records
+from pcitrace.report.pagekit import Entry, Section, Table, Value, figure, grouped, micro, rendered
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["page", "write"]
 
@@ -43,7 +47,18 @@ def page(found: Network) -> str:
 
 def _section(one: Result) -> Section:
     entries = tuple(Entry(name, "", (_value(number),)) for name, number in one.parameters.items())
-    return Section(f"{one.kind} over {one.path}", entries=entries, figures=tuple(_drawn(_figures(one))))
+    tables = tuple(_table(name, table) for name, table in one.all_tables.items())
+    return Section(f"{one.kind} over {one.path}", entries=entries, figures=tuple(_drawn(_figures(one))), tables=tables)
+
+
+def _table(name: str, table: DataFrame) -> Table:
+    """Return a table, folded away: most of it is in a figure."""
+    rows = [[_cell(value) for value in row.values()] for row in records(table)]
+    return Table(name, [str(column) for column in table.columns], rows, folded=True)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _value(number: Parameter) -> Value:

@@ -50,11 +50,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: what it is, the titles of its columns with units, its rows."""
+    """A table: what it is, the titles of its columns with units, its rows. A folded one is opened by a click."""
 
     caption: str
     head: list[str]
     rows: list[list[str]]
+    folded: bool = False
 
     @property
     def numeric(self) -> list[bool]:

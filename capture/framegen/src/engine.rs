@@ -35,6 +35,7 @@ pub struct Engine {
     host: Host,
     sender: Option<JoinHandle<Sent>>,
     receiver: Option<JoinHandle<Report>>,
+    pauser: Option<JoinHandle<io::Result<Vec<i64>>>>,
     counters: Counters,
     stolen_ms: u64,
 }
@@ -60,9 +61,14 @@ impl Engine {
             host: host.clone(),
             sender: None,
             receiver: None,
+            pauser: None,
             counters,
             stolen_ms: stolen,
         };
+        if let Some(pause) = job.pause {
+            let (host, shared) = (host.clone(), shared.clone());
+            engine.pauser = Some(spawn("pauser", move || crate::pause::of_job(&host, pause, &shared))?);
+        }
         let receiving = !job.expect.is_empty();
         let mut counting = Counting::new(host.mac, job, received_writer);
         match (extra, &job.send) {
@@ -130,6 +136,11 @@ impl Engine {
         let caught = self.receiver.take().map(|thread| thread.join().expect("the receiver does not panic"));
         let mut report = caught.unwrap_or_default();
         report.sent = sent.or(report.sent);
+        match self.pauser.take().map(|thread| thread.join().expect("the pauser does not panic")) {
+            Some(Ok(times)) => report.pauses_ns = times,
+            Some(Err(error)) => self.shared.note(format!("PAUSE frames: {error}")),
+            None => {}
+        }
         report.sent_records = self.sent_log.records().len() as u64;
         report.received_records = self.received_log.records().len() as u64;
         let counters = self.host.counters().map(|now| now.since(self.counters));

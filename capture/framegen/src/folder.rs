@@ -19,6 +19,8 @@ pub struct Files {
     pub clocks: Vec<(u16, String)>,
     /// Node, whether before the test, file.
     pub states: Vec<(u16, bool, String)>,
+    /// Of the PAUSE frames that a node sent on request.
+    pub pauses: Vec<(u16, String)>,
     /// Width of the bins of `histograms.npy`, where there is one.
     pub histogram_ns: Option<u32>,
 }
@@ -125,6 +127,11 @@ pub fn describe(summary: &Summary, description: &Description) -> Table {
     }
     if !states.is_empty() {
         run.insert("host_states".into(), Value::Array(states.into_values().map(Value::Table).collect()));
+    }
+    if !description.files.pauses.is_empty() {
+        let pauses = description.files.pauses.iter();
+        let entries = pauses.map(|(node, file)| table([("file", file.clone().into()), ("host", name(*node).into())]));
+        run.insert("pauses".into(), Value::Array(entries.collect()));
     }
     if let Some(bin_ns) = description.files.histogram_ns {
         let entry = table([

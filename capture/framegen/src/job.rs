@@ -52,6 +52,9 @@ pub struct Job {
     /// Answers go to the group, too.
     #[serde(default)]
     pub answer_group: bool,
+    /// Ask for a pause of the port that the frames come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<PauseJob>,
     /// Keep one record a frame.
     pub log: bool,
     /// The job ends by itself after this time.
@@ -77,6 +80,41 @@ pub struct SendJob {
     pub max_rate_mbit: f64,
     /// MARK frames before the first and after the last frame.
     pub marks: u32,
+}
+
+/// PAUSE frames of a node that receives.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PauseJob {
+    /// From the start on.
+    pub after_s: f64,
+    pub seconds: f64,
+    pub quanta: u16,
+    pub link_mbit: f64,
+}
+
+/// A master hears nothing of a node behind a paused port, and takes it for gone after three seconds.
+pub const LONGEST_PAUSE_S: f64 = 1.0;
+
+/// PAUSE frames of one job: their times fit its report.
+pub const MOST_PAUSES: usize = 48;
+
+impl PauseJob {
+    /// Refuse, in words, what a master would take for a death, or what no report holds.
+    pub fn check(&self) -> Result<(), String> {
+        let time = |value: f64| (0.0..=LONGEST_PAUSE_S).contains(&value);
+        if !time(self.seconds) || self.seconds == 0.0 || !(self.after_s >= 0.0 && self.after_s.is_finite()) {
+            return Err(format!("a pause of {} s: it is at most {LONGEST_PAUSE_S} s", self.seconds));
+        }
+        if self.quanta == 0 || !(self.link_mbit > 0.0 && self.link_mbit.is_finite()) {
+            return Err("a pause of no quanta, or on a link without a rate".into());
+        }
+        let frames = self.seconds * 1e9 / crate::pause::every_ns(self.quanta, self.link_mbit) as f64 + 2.0;
+        if frames > MOST_PAUSES as f64 {
+            return Err(format!("{frames:.0} PAUSE frames: at most {MOST_PAUSES}; fewer seconds, or more quanta"));
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -149,6 +187,7 @@ impl Job {
                 limits.max_frames
             ));
         }
+        self.pause.as_ref().map_or(Ok(()), PauseJob::check)?;
         if self.group.is_some_and(|group| !group.is_multicast()) {
             return Err("the group is not a multicast address".into());
         }
@@ -189,6 +228,9 @@ pub struct Report {
     /// Test frames that belong to no stream of this test.
     pub foreign: u64,
     pub marks: u64,
+    /// PAUSE frames: when the first was sent, and each of the others after the one before, ns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pauses_ns: Vec<i64>,
     pub quality: Quality,
     /// Records in the two logs, ready to be fetched.
     pub sent_records: u64,
@@ -280,8 +322,43 @@ pub mod tests {
             respond: true,
             group: Some(Mac([3, 0, 0, 0, 0, 1])),
             answer_group: false,
+            pause: None,
             log: true,
             max_seconds: 60.0,
+        }
+    }
+
+    #[test]
+    fn a_report_with_all_its_pauses_fits_a_frame() {
+        let counts = Counts { received: u64::from(u32::MAX), ..Counts::default() };
+        let received = Received { stream: 1, counts, first_ns: Some(i64::MAX), last_ns: Some(i64::MAX) };
+        let quality = Quality { clock: "clock_gettime".into(), ..Quality::default() };
+        let mut report = Report { received: vec![received], quality, ..Report::default() };
+        report.pauses_ns = std::iter::once(i64::MAX).chain(std::iter::repeat_n(26_843_136, MOST_PAUSES - 1)).collect();
+        report.fault = Some("x".repeat(100));
+        let text = serde_json::to_string(&crate::control::Reply::Stopped(Box::new(report))).expect("JSON");
+        assert!(text.len() < 1500 - 36 - 4 - 16 - 100, "{}", text.len());
+    }
+
+    #[test]
+    fn a_pause_is_shorter_than_the_patience_of_a_master() {
+        let limits = Limits::default();
+        let check = |after_s, seconds, quanta, link_mbit| {
+            let pause = Some(PauseJob { after_s, seconds, quanta, link_mbit });
+            Job { pause, ..example() }.check(&limits, 1500)
+        };
+        assert_eq!(check(0.2, 0.4, u16::MAX, 1000.0), Ok(()));
+        assert_eq!(check(0.0, 1.0, u16::MAX, 1000.0), Ok(()));
+        for (after_s, seconds, quanta, link_mbit) in [
+            (0.0, 1.1, u16::MAX, 1000.0),
+            (0.0, f64::NAN, u16::MAX, 1000.0),
+            (0.0, 0.0, u16::MAX, 1000.0),
+            (-1.0, 0.1, u16::MAX, 1000.0),
+            (0.0, 0.1, 0, 1000.0),
+            (0.0, 0.1, u16::MAX, 0.0),
+            (0.0, 1.0, 1000, 1000.0),
+        ] {
+            assert!(check(after_s, seconds, quanta, link_mbit).is_err(), "{after_s} {seconds} {quanta} {link_mbit}");
         }
     }
 

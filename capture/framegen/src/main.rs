@@ -91,6 +91,7 @@ fn execute(options: &Options) -> Outcome {
                 seconds: options.seconds,
                 allow_multicast: options.allowed.multicast,
                 allow_broadcast: options.allowed.broadcast,
+                allow_pause: options.allowed.pause,
                 sink,
             };
             let whole = serve(host, &serving, &output).map_err(raw_frames)?;
@@ -243,7 +244,8 @@ fn pause(options: &Options, host: &Host, output: &Output) -> Outcome {
         &json!({"interface": host.name, "quanta": options.quanta, "link_mbit_s": link, "seconds": seconds}),
         &format!("pausing the partner of {} for {seconds} s", host.name),
     );
-    let sent = framegen::pause::pause(host, options.quanta, link, seconds).map_err(raw_frames)?;
+    let sent =
+        framegen::pause::pause(host, options.quanta, link, seconds, signals::stop_requested).map_err(raw_frames)?;
     if let Some(folder) = &options.folder {
         let rows: String = sent.iter().map(|sent| format!("{},{}\n", sent.time_ns, sent.quanta)).collect();
         std::fs::create_dir_all(folder)

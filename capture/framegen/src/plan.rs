@@ -2,7 +2,7 @@
 
 use crate::engine::Extra;
 use crate::frame::{Framing, Mac, wire_bytes};
-use crate::job::{Expect, Job, Limits, Receive, SendJob, Transmit};
+use crate::job::{Expect, Job, Limits, PauseJob, Receive, SendJob, Transmit};
 use crate::pacing::{Arrivals, Late};
 use crate::payload::Payload;
 use crate::roles::requester::Asking;
@@ -105,6 +105,9 @@ pub struct Test {
     pub bystanders: u16,
     /// Frames go to an address nobody has answered from.
     pub unknown_peer: bool,
+    /// The host that a stream goes to asks for a pause.
+    #[serde(skip)]
+    pub pause: Option<PauseJob>,
     #[serde(skip)]
     pub times_ns: Arc<[f64]>,
     #[serde(skip)]
@@ -190,6 +193,7 @@ impl Test {
             respond: false,
             group: None,
             answer_group: false,
+            pause: None,
             log: self.kind != TestKind::Background && self.histogram_ns.is_none(),
             max_seconds: left_s,
         };
@@ -222,6 +226,7 @@ impl Test {
                 point.local.send = Some(self.send_job(peer, TO_PEER, planned, length, self.seed));
                 point.extra = Extra::Times(self.times_ns.clone());
                 let overheard = None;
+                peer_job.pause = self.pause;
                 peer_job.expect.push(Expect { source: own, stream: TO_PEER, node: 0, planned, length, overheard });
                 point.flows.push(Flow { stream: TO_PEER, from: 0, to: node, planned: counted, length });
             }

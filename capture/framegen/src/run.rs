@@ -7,6 +7,7 @@ use crate::folder::Files;
 use crate::frame::Mac;
 use crate::host::Host;
 use crate::host_state::observe;
+use crate::job::MOST_PAUSES;
 use crate::keepalive::KeepAlive;
 use crate::output::Output;
 use crate::plan::{Test, TestKind};
@@ -21,6 +22,7 @@ use crate::store::Store;
 use crate::summary::{Node, PointSummary, Summary};
 use crate::sync::{ClockFit, fit};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -44,6 +46,8 @@ pub struct Run<'a> {
     begin: Instant,
     /// Node, whether before the test, file.
     states: Vec<(u16, bool, String)>,
+    /// Node, rows of its `pauses.csv`.
+    pauses: BTreeMap<u16, String>,
     /// Time spent waiting for the user does not count against the limit.
     waited: Duration,
     /// When the first point begins, ns of this host's clock: told at "ready".
@@ -74,8 +78,8 @@ impl<'a> Run<'a> {
             }
         }
         let begin = Instant::now();
-        let (states, waited) = (Vec::new(), Duration::ZERO);
-        Ok(Run { host, test, peers, output, steps, store, sessions, begin, states, waited, start_at: None })
+        let (states, pauses, waited) = (Vec::new(), BTreeMap::new(), Duration::ZERO);
+        Ok(Run { host, test, peers, output, steps, store, sessions, begin, states, pauses, waited, start_at: None })
     }
 
     /// The whole test, and the files it left beside the frame logs. What went wrong stands in the summary.
@@ -107,8 +111,12 @@ impl<'a> Run<'a> {
             reason.get_or_insert(error.to_string());
             Vec::new()
         });
+        let pauses = self.store.pauses(&self.pauses).unwrap_or_else(|error| {
+            reason.get_or_insert(error.to_string());
+            Vec::new()
+        });
         let histogram_ns = self.test.histogram_ns.filter(|_| self.store.has_histograms());
-        let files = Files { clocks, states: std::mem::take(&mut self.states), histogram_ns };
+        let files = Files { clocks, states: std::mem::take(&mut self.states), pauses, histogram_ns };
         (self.summary(&raw, reason), files)
     }
 
@@ -361,6 +369,7 @@ impl<'a> Run<'a> {
                 Ok(report)
             });
             let job = &raw.point.peers[usize::from(session.node) - 1];
+            let pause = job.pause;
             let here = raw.reports[0].as_ref().and_then(|report| report.sent.as_ref());
             let rate = self.test.limits.max_rate_mbit;
             let doubt = report.as_ref().ok().and_then(|report| doubt(job, report, here, rate, raw.elapsed_s));
@@ -369,6 +378,10 @@ impl<'a> Run<'a> {
                 Ok(report) => report.fault.as_ref().map(|fault| format!("node {}: {fault}", session.node)),
                 Err(error) => Some(error.to_string()),
             });
+            if let (Ok(report), Some(pause)) = (&report, pause) {
+                let told = &report.pauses_ns[..report.pauses_ns.len().min(MOST_PAUSES)];
+                *self.pauses.entry(session.node).or_default() += &crate::pause::rows(told, pause.quanta);
+            }
             raw.reports.push(report.ok());
             let [sent, received] = logs;
             raw.sent.push(Logged::Fetched(sent));

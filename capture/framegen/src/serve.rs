@@ -31,6 +31,7 @@ pub struct Serving {
     pub seconds: Option<f64>,
     pub allow_multicast: bool,
     pub allow_broadcast: bool,
+    pub allow_pause: bool,
     /// The host as test frames reach it, where nothing is sent.
     pub sink: Option<Host>,
 }
@@ -41,6 +42,7 @@ struct Shop {
     limits: Limits,
     allow_multicast: bool,
     allow_broadcast: bool,
+    allow_pause: bool,
     engine: Option<Engine>,
     state: Vec<Record>,
 }
@@ -67,7 +69,12 @@ impl Workshop for Shop {
         if job.answer_group && job.group == Some(Mac::BROADCAST) && !self.allow_broadcast {
             return Err("this node answers no broadcast with one: it was started without --allow-broadcast".into());
         }
-        if self.sink.is_some() && (job.send.is_some() || job.respond || job.framing == Framing::Udp) {
+        if job.pause.is_some() && !self.allow_pause {
+            return Err("this node sends no PAUSE frames: it was started without --allow-pause".into());
+        }
+        if self.sink.is_some()
+            && (job.pause.is_some() || job.send.is_some() || job.respond || job.framing == Framing::Udp)
+        {
             return Err("this node is a sink: it receives streams of raw frames, and sends nothing".into());
         }
         let receiving = self.sink.as_ref().unwrap_or(&self.host);
@@ -143,6 +150,7 @@ pub fn serve(host: Host, serving: &Serving, output: &Output) -> io::Result<bool>
         limits: serving.limits,
         allow_multicast: serving.allow_multicast,
         allow_broadcast: serving.allow_broadcast,
+        allow_pause: serving.allow_pause,
         engine: None,
         state: Vec::new(),
     };

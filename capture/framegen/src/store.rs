@@ -5,6 +5,7 @@ use crate::log::{FrameLog, NpyFile, Record};
 use crate::summary::LogFile;
 use crate::sync::Exchange;
 use crate::trips::Bin;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,6 +128,18 @@ impl Store {
             files.push((node, name));
         }
         Ok(files)
+    }
+
+    /// PAUSE frames that each node sent: `nodeN-pauses.csv`.
+    pub fn pauses(&self, rows: &BTreeMap<u16, String>) -> io::Result<Vec<(u16, String)>> {
+        let Some(folder) = &self.folder else {
+            return Ok(Vec::new());
+        };
+        let each = rows.iter().filter(|(_, rows)| !rows.is_empty()).map(|(&node, rows)| {
+            let name = format!("node{node}-pauses.csv");
+            whole(folder, &name, &format!("time_ns,quanta\n{rows}")).map(|()| (node, name))
+        });
+        each.collect()
     }
 
     /// What a host says of itself: `nodeN-before.json`, `nodeN-after.json`.

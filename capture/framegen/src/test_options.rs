@@ -2,7 +2,7 @@
 
 use crate::cli::{Options, number, positive};
 use crate::frame::{Framing, HEADER, Mac};
-use crate::job::{Receive, Transmit, largest_user};
+use crate::job::{PauseJob, Receive, Transmit, largest_user};
 use crate::lists::{parse_sizes, parse_times};
 use crate::pacing::{Arrivals, Late};
 use crate::payload::Payload;
@@ -33,6 +33,8 @@ pub struct Given {
     drain_ms: Option<f64>,
     group: Option<Mac>,
     answers: Option<Answers>,
+    pause_seconds: Option<f64>,
+    pause_after_ms: Option<f64>,
 }
 
 fn choice<T: Copy>(option: &str, text: &str, choices: &[(&str, T)]) -> Result<T, String> {
@@ -94,6 +96,8 @@ pub fn read_option(given: &mut Given, name: &str, option: &str, text: &str) -> R
         "marks" => given.marks = Some(number(option, text)?),
         "timeout-ms" => given.timeout_ms = Some(positive(option, text, false)?),
         "drain-ms" => given.drain_ms = Some(positive(option, text, true)?),
+        "pause-seconds" => given.pause_seconds = Some(positive(option, text, false)?),
+        "pause-after-ms" => given.pause_after_ms = Some(positive(option, text, true)?),
         "group" => given.group = Some(text.parse()?),
         "answers" => {
             given.answers = Some(choice(option, text, &[("unicast", Answers::Unicast), ("group", Answers::Group)])?);
@@ -125,6 +129,9 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         matches!(kind, TestKind::Stream | TestKind::MaxRate) && given.direction.is_none_or(|d| d == Direction::ToPeer),
         "--bystander",
     );
+    let to_peer = matches!(kind, TestKind::Stream | TestKind::MaxRate | TestKind::Background)
+        && given.direction.is_none_or(|direction| direction == Direction::ToPeer);
+    only_for(given.pause_seconds.is_some(), to_peer && !options.allowed.unknown, "--pause-seconds");
     only_for(given.timeout_ms.is_some(), asks, "--timeout-ms");
     only_for(given.histogram_ns.is_some(), asks, "--histogram-ns");
     only_for(given.drain_ms.is_some(), streams, "--drain-ms");
@@ -147,6 +154,20 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
         (1..everybody.len()).any(|i| everybody[..i].contains(&everybody[i])),
         "a -p PEER or --bystander is named twice",
     );
+    refuse(given.pause_after_ms.is_some() && given.pause_seconds.is_none(), "--pause-after-ms: and --pause-seconds");
+    refuse(
+        given.pause_seconds.is_some() && !options.allowed.pause,
+        "PAUSE frames stop whatever is behind the peer's cable; --allow-pause if that is meant",
+    );
+    let pause = given.pause_seconds.map(|seconds| PauseJob {
+        after_s: given.pause_after_ms.unwrap_or(0.0) / 1e3,
+        seconds,
+        quanta: options.quanta,
+        link_mbit: options.link_mbit_s.unwrap_or(1000.0),
+    });
+    if let Some(Err(text)) = pause.as_ref().map(PauseJob::check) {
+        refuse(true, &text);
+    }
     let times = given.times_ns.unwrap_or_else(|| Arc::new([]));
     let arrivals = given.arrivals.unwrap_or(if times.is_empty() { Arrivals::Regular } else { Arrivals::File });
     refuse((arrivals == Arrivals::File) == times.is_empty(), "--arrivals file and --times FILE belong together");
@@ -203,6 +224,7 @@ pub fn make_test(kind: TestKind, given: Given, options: &Options) -> Result<Test
     let group = if udp { udp::address([239, 255, 70, 71].into()) } else { Mac([3, 0, 0, 0x46, 0x47, 1]) };
     let test = Test {
         kind,
+        pause,
         sizes: if kind == TestKind::Clock { Vec::new() } else { sizes },
         count,
         seconds,

@@ -40,6 +40,9 @@ What is sent
   --histogram-ns N      count round trips in bins of N ns instead of logging frames: for very long scans
   --group ADDRESS       of one-to-many; default 03:00:00:46:47:01
   --answers HOW         of one-to-many: unicast (default) or group
+  --pause-seconds S     of a stream to the peer: the peer asks for a pause of its port, so that a switch holds what
+                        comes; both ends with --allow-pause; at most 1
+  --pause-after-ms X    from the first frame on; default 0
   --bystander ADDRESS   a further node, of a stream: counts the frames that a switch floods to it
 
 How
@@ -69,9 +72,9 @@ Bounds and permissions
   --allow-unknown       send a stream to an address without a handshake
   --dry-run             say what would be sent, send nothing
 
-pause only
-  --allow-pause         without it nothing is sent
-  --seconds S           for so long; default 1
+pause, serve, and streams with --pause-seconds
+  --allow-pause         without it no PAUSE frame is sent
+  --seconds S           of pause: for so long; default 1
   --quanta N            of each PAUSE frame, in 512 bit times; default 65535
   --link-mbit X         rate of the link where the card does not tell; default 1000
 

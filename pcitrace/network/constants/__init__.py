@@ -9,11 +9,14 @@ misread a file.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pcitrace.errors import ConfigurationError
 from pcitrace.network.parameter import Parameter
@@ -179,14 +182,23 @@ def _check(content: Any, file: Path) -> None:
 
 
 def _jitter(one: Result) -> Parameter | None:
-    """Return how much the loops of one size scatter, the narrowest of all sizes."""
+    """Return how much the loops of a size scatter: the median of all sizes, so that a disturbed one does not count.
+
+    Its error is that of a median, from the sizes' own errors or their scatter, whichever is more.
+    """
     from pcitrace.network.width import Width
 
     widths = [loop.width for point in one.points for loop in point.loops if isinstance(loop.width, Width)]
     if not widths:
         return None
-    value, sigma = min((each.sigma_us for each in widths), key=lambda each: each[0])
-    return Parameter(value, sigma, "us", len(widths))
+    values, errors = np.transpose([each.sigma_us for each in widths])
+    value, n = float(np.median(values)), len(widths)
+    each = max(float(np.median(errors)), NORMAL_MAD * float(np.median(np.abs(values - value))))
+    return Parameter(value, each * math.sqrt(math.pi / 2 / n) if n > 2 else each / math.sqrt(n), "us", n)
+
+
+NORMAL_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
 
 
 def _of_bus(one: Result) -> dict[str, Constant]:

@@ -41,11 +41,18 @@ def result(path: Path, content: Any) -> Result:
             "retransmits": [_told(end["sum_sent"].get("retransmits"))],
             "cpu_percent": [_told(used.get("host_total"))],
             "peer_cpu_percent": [_told(used.get("remote_total"))],
-            "rtt_us": [_told(end["streams"][0].get("sender", {}).get("mean_rtt"))],
+            # 0: the data came from the server (-R), which keeps it to itself.
+            "rtt_us": [_told(end["streams"][0].get("sender", {}).get("mean_rtt") or None)],
         }
     )
     remote = content["start"].get("connecting_to", {}).get("host", path.stem)
-    return Result("iperf3", str(remote), path, parameters, tables={"call": table})
+    other = end.get("sum_received_bidir_reverse")
+    findings: tuple[str, ...] = ()
+    if other is not None:
+        rate = float(other["bits_per_second"]) / 1e6
+        what = f"the numbers are of the one to the server, back came {rate:.5g} Mbit/s"
+        findings = (f"{path}: both directions at once: {what}",)
+    return Result("iperf3", str(remote), path, parameters, tables={"call": table}, findings=findings)
 
 
 def _told(value: Any) -> float | None:

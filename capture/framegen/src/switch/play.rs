@@ -212,6 +212,7 @@ impl Play {
                 damaged: 0,
                 foreign: part.counting.foreign,
                 marks: 0,
+                pauses_ns: Vec::new(),
                 quality: Quality {
                     clock: "virtual".into(),
                     unlogged: part.sent_log.unlogged() + part.received_log.unlogged(),

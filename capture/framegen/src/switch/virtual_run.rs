@@ -43,6 +43,9 @@ fn read_test(plan: &TestPlan, macs: &[Mac]) -> Result<Test, String> {
     if options.framing == Framing::Udp {
         return Err("udp: virtual hosts send raw frames only".into());
     }
+    if options.test.as_ref().is_some_and(|test| test.pause.is_some()) {
+        return Err("pause_seconds: virtual hosts pause as the plan's [[pauses]] say".into());
+    }
     let test = options.test.ok_or_else(|| format!("`{}` is no test", plan.kind))?;
     if test.times_ns.is_empty() && test.arrivals == crate::pacing::Arrivals::File {
         return Err("times: a file with one time in µs a line".into());
