@@ -174,9 +174,11 @@ def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, some: S
     claimed = reading.target[rows[begins]]
     least, most = target.least[claimed], target.most[claimed]
     moved = {again: segment_units(units, cut, begins, again) for again in {one.again // unit for one in some}}
-    there = np.array([moved[one.again // unit] for one in some])
-    low, high = _units(side, least, most, some, unit)
-    return np.asarray((there >= low) & (there <= high))
+    fits = np.empty((len(some), len(claimed)), dtype=bool)
+    for row, one in zip(fits, some, strict=True):
+        low, high = _units(side, least, most, one, unit)
+        row[:] = (moved[one.again // unit] >= low) & (moved[one.again // unit] <= high)
+    return fits
 
 
 def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goals:
@@ -184,7 +186,7 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
     after, whole = side == RECEIVE, layout.whole
     if target is None or not len(target):
         return replace(Goals.none(after, 1.0 if target is None else STRAY), longest_us=LONGEST_US)
-    [least], [most] = _units(side, target.least, target.most, [layout], unit)
+    least, most = _units(side, target.least, target.most, layout, unit)
     time_us = target.end_us if after and whole else target.start_us
     gap = target.start_us[1:] - target.end_us[:-1]
     least_gap = np.min(gap[np.isfinite(gap)], initial=np.inf)
@@ -232,17 +234,14 @@ def _mostly(true: Booleans) -> bool:
     return not len(true) or bool(true.mean() >= 0.5)
 
 
-def _units(side: int, least: Integers, most: Integers, some: Sequence[Layout], unit: int) -> tuple[Integers, Integers]:
-    """Return bounds of the data phases of targets: their bytes, and what lies before and behind them.
-
-    Both have a row for each of some layouts.
-    """
+def _units(side: int, least: Integers, most: Integers, layout: Layout, unit: int) -> tuple[Integers, Integers]:
+    """Return bounds of the data phases of targets: their bytes, and what lies before and behind them."""
     low = np.where(least <= SHORTEST_RECEIVED, np.minimum(least, HEADER + 1), least) if side == SEND else least
-    said = [(one.block or unit, one.added, one.spare, one.added // unit if one.block else 0) for one in some]
-    block, added, spare, before = np.array(said, dtype=np.int64).T[:, :, None]
+    block = layout.block or unit
+    before = layout.added // unit if layout.block else 0
     bounds = (
         np.maximum(-(-(bound + more) // block) * (block // unit) - before, 1)
-        for bound, more in ((low, added), (most, added + spare))
+        for bound, more in ((low, layout.added), (most, layout.added + layout.spare))
     )
     return next(bounds), next(bounds)
 
