@@ -272,7 +272,7 @@ def test_gtkwave_opens_at_the_first_texts_and_shows_them(to: str, trace: pcitrac
     screen, program = needed_program("xvfb-run"), needed_program("gtkwave")
     command = [screen, "--auto-servernum", program, "--script", "seen.tcl", "x.gtkw"]
     environment = {**os.environ, "HOME": str(tmp_path)}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=600)
     window, *traces = (tmp_path / "told.txt").read_text().splitlines()
     start, end = map(int, window.split())
     assert start < rows["start_sample"][0] < rows["end_sample"][0] < end

@@ -40,6 +40,7 @@ want unshare util-linux    # makes the namespaces
 [ "$1" = test ] && want tshark tshark # reads what `pcitrace export --to pcapng` writes
 [ "$1" = test ] && want vcd2fst gtkwave # writes FST, reads it back, and shows what is exported to it
 [ "$1" = test ] && want xvfb-run xvfb # a screen for it
+[ "$1" = test ] && want xauth xauth # without which xvfb-run makes none
 [ "$1" = test ] && required=$packages # make demo leaves out what it cannot do
 
 if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
