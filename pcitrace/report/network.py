@@ -37,9 +37,12 @@ def page(found: Network) -> str:
     if len(lines) > 1:
         drawn = _drawn([("Median of a loop against its user bytes, a line a path.", _of(draw.latency, lines))])
         sections.insert(0, Section("Latency of all paths", figures=tuple(drawn)))
+    simulated = any(one.measurement is not None and one.measurement.simulated for one in found.results)
     return rendered(
         "network.html",
-        simulated=any(one.measurement is not None and one.measurement.simulated for one in found.results),
+        title="Network",
+        simulated=simulated,
+        notes=["Simulated: no real wire stands behind some of these numbers."] if simulated else [],
         findings=found.findings,
         sections=sections,
     )
