@@ -390,7 +390,8 @@ def test_the_page_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 SEEN = """
 const [frame] = document.querySelectorAll("iframe");
-for (let tries = 0; tries < 100 && !frame.contentDocument?.querySelector("h1"); tries++) await new Promise(then => setTimeout(then, 50));
+const whole = () => frame.contentDocument?.readyState === "complete" && frame.contentDocument.querySelector("h1");
+if (!whole()) await new Promise(then => frame.addEventListener("load", then));
 const inside = frame.contentWindow, body = inside.document;
 const all = name => [...body.querySelectorAll(name)].filter(one => one.getClientRects().length > 0);
 return {
