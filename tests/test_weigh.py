@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -398,3 +399,14 @@ def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
         assert found.labels() == anew.labels()
         costs_.append(found.cost)
     assert len(set(costs_)) == len(asked)
+
+
+def test_what_is_doubted_where_one_looked_is_doubted_everywhere() -> None:
+    """All beginnings behind the four that were looked at, as the most doubted of these; no end, for none is doubted."""
+    none = np.array([], dtype=int)
+    sends, receives = Found(np.arange(10), np.arange(10), np.zeros(10, bool)), Found(none, none, np.array([], bool))
+    nats, seen = np.full((10, 2), np.inf), np.zeros((10, 2), dtype=bool)
+    nats[:4, 0], seen[:4] = (5.0, 3.0, 7.0, 4.0), True
+    weigh._as_in_the_head(nats, SimpleNamespace(found=(sends, receives)), seen)  # type: ignore[arg-type]
+    assert nats[:, 0].tolist() == [5.0, 3.0, 7.0, 4.0, *[3.0] * 6]
+    assert np.isinf(nats[:, 1]).all()

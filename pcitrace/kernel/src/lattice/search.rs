@@ -537,3 +537,14 @@ fn part(
     debug_assert!((state.context as usize) < CONTEXTS);
     out.push(state, ended, if begins { Part::Only } else { Part::Ends }, t, track.claimed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_ordered_as_they_are_large() {
+        let costs = [f32::NEG_INFINITY, -40.5, -1.0, -1e-9, 0.0, 1e-9, 1.0, 40.5, f32::INFINITY];
+        assert!(costs.map(ordered).is_sorted_by(|a, b| a < b));
+    }
+}

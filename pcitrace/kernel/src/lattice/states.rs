@@ -119,6 +119,11 @@ mod tests {
             }
             assert_eq!(states.len(), 3000);
         }
+        // What its bits do not show is told apart, too.
+        let mut cut = of(6);
+        cut.tracks[0].was_cut = true;
+        assert_eq!(index.place(&mut states, cut), 3000);
+        assert_eq!(index.place(&mut states, of(6)), 6);
         index.clear();
         states.clear();
         assert_eq!(index.place(&mut states, of(7)), 0);
