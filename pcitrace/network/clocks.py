@@ -21,16 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pcitrace.errors import FitError
+from pcitrace.network.clocklines import LARGEST_DRIFT_PPM, apart, lines, sides, steps, widest
 from pcitrace.network.logs import FARTHEST_NS
 from pcitrace.network.sizes import clock_step
 
-__all__ = ["LARGEST_DRIFT_PPM", "Clock", "Segment", "fit", "of_summary"]
+__all__ = ["Clock", "Segment", "fit", "of_summary"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-LARGEST_DRIFT_PPM = 200.0
-"""Two crystals differ by no more; what differs more is a step."""
 
 LEAST_SPAN_NS = 50e6
 """Exchanges over less time tell no drift."""
@@ -217,19 +215,19 @@ def fit(node: int, exchanges: npt.NDArray[np.void], method: str = "hull") -> Clo
     ours, theirs = (clock_step(np.concatenate([times[a], times[b]])) for a, b in ((0, 3), (1, 2)))
     quick = _too_quick(times, 2 * ((ours or 1) + (theirs or 1)))
     times = times[:, ~quick]
-    steps = _steps(times)
-    if len(steps) >= max(SEVERAL, times.shape[1] / OFTEN) or (len(steps) > 1 and _apart(times)):
+    stepped = steps(times)
+    if len(stepped) >= max(SEVERAL, times.shape[1] / OFTEN) or (len(stepped) > 1 and apart(times)):
         raise FitError(
-            f"node {node}: its clock steps {len(steps)} times in {times.shape[1]} exchanges, or runs apart from that "
+            f"node {node}: its clock steps {len(stepped)} times in {times.shape[1]} exchanges, or runs apart from that "
             f"of node 0 by more than {LARGEST_DRIFT_PPM:g} ppm: one-way times are not known"
         )
-    cuts = [0, *steps, times.shape[1]]
+    cuts = [0, *stepped, times.shape[1]]
     make = _hull if method == "hull" else _midpoints
     base = int(times[1, 0] - times[0, 0])
     times[1:3] -= base
     shortest = float(((times[3] - times[0]) - (times[2] - times[1])).min())
     reading = (ours or 1) + (theirs or 1)
-    ends = [a + end for a, b in itertools.pairwise(cuts) for end in _lines(times[:, a:b], reading, shortest)]
+    ends = [a + end for a, b in itertools.pairwise(cuts) for end in lines(times[:, a:b], reading, shortest)]
     if len(ends) >= max(SEVERAL, times.shape[1] / OFTEN):
         raise FitError(
             f"node {node}: {times.shape[1]} exchanges of clocks lie on no fewer than {len(ends)} lines: one-way times "
@@ -263,74 +261,6 @@ def _at(segment: Segment, ours_ns: float) -> float:
     return segment.beside_us + segment.drift_ppm * (ours_ns - segment.reference_ns) * 1e-9
 
 
-def _steps(times: Integers) -> list[int]:
-    """Return at which exchanges a step of the clock must have come before: no drift explains both sides of it."""
-    base = times[1, 0] - times[0, 0]
-    high = (times[1] - times[0] - base).astype(np.float64)
-    low = (times[2] - times[3] - base).astype(np.float64)
-    allowed = LARGEST_DRIFT_PPM * 1e-6
-    steps, least, most = [], low[0], high[0]
-    gaps = np.diff(times[0], prepend=times[0, 0]) * allowed
-    for i in range(1, times.shape[1]):
-        least, most = max(least - gaps[i], low[i]), min(most + gaps[i], high[i])
-        if least > most:
-            steps.append(i)
-            least, most = low[i], high[i]
-    return steps
-
-
-def _lines(times: Integers, reading_ns: int, shortest_ns: float) -> list[int]:
-    """Return where each of the fewest lines ends that these exchanges lie on: one, or more where a clock changes its
-    rate, or steps by less than the largest drift explains.
-    """
-    if _on_line(times, -reading_ns):
-        return [times.shape[1]]
-    ends: list[int] = []
-    start, apart = 0, CLEARANCE * shortest_ns
-    while start < times.shape[1]:
-        end = start + _reach(times[:, start:], apart)
-        if ends:
-            # The line may begin earlier as well: the other ended where nothing was exchanged for longest.
-            first = ends[-2] if len(ends) > 1 else 0
-            backwards = -times[::-1, first:end][:, ::-1]
-            places = np.arange(max(first, end - _reach(backwards, apart) - 1) + 1, start + 1)
-            ends[-1] = int(places[np.argmax(times[0, places] - times[3, places - 1])])
-        ends.append(end)
-        start = end
-    return ends
-
-
-CLEARANCE = 0.5
-"""Of the shortest way there and back, that a line must leave between both sides where one is not enough: a bent clock's
-line would touch both, as far off as it can be."""
-
-
-def _reach(times: Integers, apart_ns: float) -> int:
-    """Return how many exchanges from the first on lie on one line, at least one."""
-    n, least, most = int(times.shape[1]), 1, FIRST
-    while most < n and _on_line(times[:, :most], apart_ns):
-        least, most = most, 2 * most
-    most = min(most, n)
-    if _on_line(times[:, :most], apart_ns):
-        return most
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if _on_line(times[:, :middle], apart_ns) else (least, middle)
-    return least
-
-
-FIRST = 64
-"""Exchanges that are tried first."""
-
-
-def _on_line(times: Integers, apart_ns: float) -> bool:
-    """Return whether lines pass between both sides of all exchanges, that are so far apart."""
-    origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
-    upper, lower = _sides(times, origin, base)
-    slope = _widest(upper, lower, LARGEST_DRIFT_PPM * 1e-6)
-    return _between(upper, lower, slope) >= apart_ns
-
-
 def _too_quick(times: Integers, reading_ns: int) -> npt.NDArray[np.bool_]:
     """Return which exchanges took less time than the others by far: of these some reading is wrong, and the line would
     rest on them alone. Where there are many of them the path is as short as that.
@@ -339,26 +269,6 @@ def _too_quick(times: Integers, reading_ns: int) -> npt.NDArray[np.bool_]:
     low, middle = np.quantile(trip, [0.1, 0.5])
     quick = trip < low - max(QUICKER * (middle - low), reading_ns)
     return quick if quick.sum() < FEW * len(trip) else np.zeros(len(trip), np.bool_)
-
-
-def _apart(times: Integers) -> bool:
-    """Return whether one line explains all exchanges, at whatever drift: no steps, but a clock that runs apart."""
-    origin, base = int(times[0, 0]), int(times[1, 0] - times[0, 0])
-    upper, lower = _sides(times, origin, base)
-    slope = _widest(upper, lower, math.inf)
-    return _between(upper, lower, slope) >= 0
-
-
-def _sides(times: Integers, origin: int, base: int) -> tuple[Floats, Floats]:
-    """Return the points between which the line of a clock must pass: those below which, and those above which."""
-    above = np.column_stack([times[0] - origin, times[1] - times[0] - base]).astype(np.float64)
-    below = np.column_stack([times[3] - origin, times[2] - times[3] - base]).astype(np.float64)
-    return _chain(above, lower=True), _chain(below, lower=False)
-
-
-def _between(upper: Floats, lower: Floats, slope: float) -> float:
-    """Return how far both sides are apart along lines of a slope; less than 0 where none passes between them."""
-    return float((upper[:, 1] - slope * upper[:, 0]).min() - (lower[:, 1] - slope * lower[:, 0]).max())
 
 
 def _segment(times: Integers, base_ns: int, make: Any) -> Segment:
@@ -424,43 +334,13 @@ def _step_us(before: Segment, after: Segment) -> float:
 
 def _hull(times: Integers, origin: int, base: int) -> tuple[float, float, float]:
     """Return offset (ns, at the origin) and drift of the line between both sides, and half their distance."""
-    upper, lower = _sides(times, origin, base)
+    upper, lower = sides(times, origin, base)
     slope = 0.0
     if times[3, -1] - times[0, 0] >= LEAST_SPAN_NS:
-        slope = _widest(upper, lower, LARGEST_DRIFT_PPM * 1e-6)
+        slope = widest(upper, lower, LARGEST_DRIFT_PPM * 1e-6)
     top = float((upper[:, 1] - slope * upper[:, 0]).min())
     bottom = float((lower[:, 1] - slope * lower[:, 0]).max())
     return (top + bottom) / 2, slope, max(0.0, (top - bottom) / 2)
-
-
-def _chain(points: Floats, lower: bool) -> Floats:
-    """Return the points that bound a set from below (or above): the only ones that a line can touch."""
-    sign = 1.0 if lower else -1.0
-    kept: list[tuple[float, float]] = []
-    order = np.lexsort((sign * points[:, 1], points[:, 0]))
-    for x, y in (points[order] * [1.0, sign]).tolist():
-        if kept and kept[-1][0] == x:
-            continue
-        while len(kept) > 1 and _turns(kept[-2], kept[-1], (x, y)):
-            kept.pop()
-        kept.append((x, y))
-    return np.array(kept) * [1.0, sign]
-
-
-def _turns(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
-    """Return whether the middle of three points is not below the line through the others."""
-    return (middle[1] - first[1]) * (last[0] - first[0]) >= (last[1] - first[1]) * (middle[0] - first[0])
-
-
-def _widest(upper: Floats, lower: Floats, limit: float) -> float:
-    """Return the slope for which the two sides are farthest apart: the distance is concave, its corners the chains'
-    edges.
-    """
-    edges = [np.diff(one[:, 1]) / np.diff(one[:, 0]) for one in (upper, lower)]
-    corners = np.unique(np.concatenate([*(each[np.abs(each) < limit] for each in edges), [0.0]]))
-    top = (upper[:, 1] - np.outer(corners, upper[:, 0])).min(axis=1)
-    bottom = (lower[:, 1] - np.outer(corners, lower[:, 0])).max(axis=1)
-    return float(corners[int((top - bottom).argmax())])
 
 
 def _midpoints(times: Integers, origin: int, base: int) -> tuple[float, float, float]:

@@ -107,6 +107,7 @@ def patterns(points: Sequence[PointResult]) -> pd.DataFrame:
 
 
 CHANNEL = ("to_bad", "to_good", "loss_in_bad")
+"""The probabilities of Gilbert and Elliott's channel, as the loss model names them."""
 
 
 def knees(table: pd.DataFrame) -> pd.DataFrame:
