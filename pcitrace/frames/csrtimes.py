@@ -7,8 +7,8 @@ they differ, or only one has an answer, its margin decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,13 +178,15 @@ def _weighed(
     reach_us = csr.first_attempt_us[CHECKED] if len(csr) > CHECKED else np.inf
     seen = int(np.searchsorted(sends.start_us, reach_us))
     accesses = np.arange(min(len(csr), CHECKED))
+    ways = [sends, *_fetched(end, sends)]
     read = find(
         csr.take(accesses),
         end.host.profile,
-        sends.until(seen),
+        [way.until(seen) for way in ways],
         received_us[received_us < reach_us],
         *(np.where(one[:seen] < len(accesses), one[:seen], -1) for one in (rules.first, rules.last)),
     )
+    sends = read.sends
     registers = bool((csr.address[accesses] >= 0).any())
     learned = registers or _learned(read, csr, sends)
     # What the end of the part cuts is judged as what lies beyond it.
@@ -309,16 +311,36 @@ def _spread(read: Doorbells, count: int) -> Doorbells:
     """Return a reading of the first accesses as one of all: of the others nothing was decided."""
     send, sure = np.full(count, -1), np.full(count, np.nan)
     send[: len(read.send)], sure[: len(read.sure)] = read.send, read.sure
-    return Doorbells(read.first, read.last, read.margins, send, sure)
+    return Doorbells(read.first, read.last, read.margins, send, sure, read.sends)
 
 
 def _sends(end: Ends) -> Sends:
     """Return what a host sends, as the search for its accesses needs it."""
-    joined, bus = end.host.traffic.joined, end.host.traffic.dma.bus
+    joined = end.host.traffic.joined
     start_us = np.minimum(joined.start_us[end.sends], joined.first_data_us[end.sends])
     start_us = np.minimum.accumulate(start_us[::-1])[::-1]
+    ended_us = np.maximum.accumulate(joined.last_data_us[end.sends])
+    lead_us = np.full(len(start_us), np.nan)
+    return Sends(start_us, _ready(end, start_us), ended_us, joined.address[end.sends], lead_us)
+
+
+def _ready(end: Ends, start_us: Floats) -> Floats:
+    """Return when what began at some times could have, had the card not used the bus."""
+    bus = end.host.traffic.dma.bus
     order = np.argsort(bus.start_us, kind="stable")
     at = np.searchsorted(bus.start_us[order], start_us)
     ready_us = bus.busy_since_us[order][np.minimum(at, len(order) - 1)] if len(order) else start_us
-    ended_us = np.maximum.accumulate(joined.last_data_us[end.sends])
-    return Sends(start_us, np.minimum(ready_us, start_us), ended_us, joined.address[end.sends])
+    return np.minimum(ready_us, start_us)
+
+
+def _fetched(end: Ends, sends: Sends) -> Iterator[Sends]:
+    """Give the sends as they begin with the last fetch of a descriptor after the send before, if there are any."""
+    joined = end.host.traffic.joined
+    fetched_us = np.sort(joined.start_us[joined.kind == Kind.DESCRIPTOR_FETCH])
+    before_us = pick_us(fetched_us, np.searchsorted(fetched_us, sends.start_us) - 1)
+    begins = before_us > np.append(-np.inf, sends.end_us[:-1])
+    if begins.any():
+        start_us = np.where(begins, before_us, sends.start_us)
+        ready_us = np.where(begins, _ready(end, start_us), sends.ready_us)
+        lead_us = np.where(begins, sends.start_us - before_us, np.nan)
+        yield replace(sends, start_us=start_us, ready_us=ready_us, lead_us=lead_us)

@@ -17,6 +17,7 @@ All of it is learned from the reading before. What a profile says of registers i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -93,19 +94,22 @@ class Sends:
         Its first attempt; when that could have been, had the bus been free; its last data.
     address : array of int
         Where in memory; -1 if not known.
+    lead_us : array of float
+        How long before its data a send began with the fetch of its descriptor; NaN for one that began with its data.
     """
 
     start_us: Floats
     ready_us: Floats
     end_us: Floats
     address: Integers
+    lead_us: Floats
 
     def __len__(self) -> int:
         return len(self.start_us)
 
     def until(self, count: int) -> Sends:
         """Return the first of them."""
-        return Sends(self.start_us[:count], self.ready_us[:count], self.end_us[:count], self.address[:count])
+        return Sends(**{name: column[:count] for name, column in vars(self).items()})
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ class Doorbells:
         For each access the first send that it starts; -1 for none.
     sure : array of float
         Of each access, how much worse the best reading is in which it is something else; NaN where none was tried.
+    sends : Sends
+        What was read as released.
     """
 
     first: Integers
@@ -129,6 +135,7 @@ class Doorbells:
     margins: Floats
     send: Integers
     sure: Floats
+    sends: Sends
 
 
 @dataclass(frozen=True)
@@ -159,7 +166,7 @@ class Kinds:
 
 
 def find(
-    csr: Accesses, profile: Profile, sends: Sends, received_us: Floats, first: Integers, last: Integers
+    csr: Accesses, profile: Profile, ways: Sequence[Sends], received_us: Floats, first: Integers, last: Integers
 ) -> Doorbells:
     """Find the CSR accesses that start each send.
 
@@ -168,27 +175,35 @@ def find(
     csr : Accesses
         In order of time.
     profile : Profile
-    sends : Sends
+    ways : sequence of Sends
+        The same sends, as they may be read.
     received_us : array of float
         Last data phase of each receive, ascending.
     """
     rows = np.flatnonzero((csr.reason != CONFIGURATION) & (csr.reason != NO_DATA))
-    none = np.full(len(sends), -1)
-    starts = Doorbells(
-        none, none.copy(), np.full((len(none), 2), np.nan), np.full(len(csr), -1), np.full(len(csr), np.nan)
-    )
-    if not len(rows) or not len(sends):
+    none = np.full(len(ways[0]), -1)
+    sure = np.full(len(csr), np.nan)
+    starts = Doorbells(none, none.copy(), np.full((len(none), 2), np.nan), np.full(len(csr), -1), sure, ways[0])
+    if not len(rows) or not len(none):
         return starts
     place = np.full(len(csr) + 1, -1)
     place[rows] = np.arange(len(rows))
-    found = _Reader(csr, rows, profile, sends, received_us).settle(place[first], place[last])
+    ends = []
+    for sends in ways:
+        reader = _Reader(csr, rows, profile, sends, received_us)
+        end = reader.settle(place[first], place[last])
+        ends.append(replace(end, cost=end.cost + reader.leading()))
+    sends = ways[int(np.argmin([end.cost for end in ends]))]
+    found, *others = sorted(ends, key=lambda end: end.cost)
+    for other in others:
+        found = _against(found, other)
     known = np.flatnonzero(found.last >= 0)
     first, last = none.copy(), none.copy()
     first[known], last[known] = rows[found.first[known]], rows[found.last[known]]
     for send in known[::-1]:
         starts.send[rows[found.first[send] : found.last[send] + 1]] = send
     starts.sure[rows] = found.item
-    return Doorbells(first, last, found.margins.astype(float), starts.send, starts.sure)
+    return Doorbells(first, last, found.margins.astype(float), starts.send, starts.sure, sends)
 
 
 class _Reader:
@@ -217,6 +232,12 @@ class _Reader:
         self.key, self.target_key = _keys(csr, rows, sends)
         self.gap_us = np.append(np.inf, sends.start_us[1:] - sends.end_us[:-1])
         self.free_us = np.append(-np.inf, sends.end_us[:-1])
+
+    def leading(self) -> float:
+        """Return what it costs that the data of sends follow their descriptors as they do."""
+        lead_us, learner = self.sends.lead_us[~np.isnan(self.sends.lead_us)], Learner()
+        cost = times(lead_us, ANY_TIME, learner)[bins(lead_us)] + self.log_rate
+        return float(cost.sum()) + learner.nats
 
     def _since(self) -> tuple[Floats, Integers]:
         """Return how long ago the nearest of the access before (0), a receive (1) and a send (2) ended."""
@@ -339,7 +360,7 @@ class _Reader:
             other = np.where(self.bell, other + IDLE_BELL, other)
         cost = np.where(self.possible, cost, NEVER)
         lone, begins, joins = self._times(found, learner)
-        joins = np.where(self.pause_us <= CHAIN_US, joins, NEVER)
+        joins = np.where((self.pause_us <= CHAIN_US) | self.named, joins, NEVER)
         joins[1:][self.named & (self.kind[1:] == self.kind[:-1])] = NEVER
         edge, ends = self._edges(found)
         begins = begins + edge

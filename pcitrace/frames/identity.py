@@ -12,7 +12,7 @@ from pcitrace.facts import LARGEST_LENGTH_FIELD as LARGEST_LENGTH
 from pcitrace.facts import LEAST_USER_BYTES
 from pcitrace.traffic.content import FCS, HEADER, Heads, WireFrames, fcs_in_memory, numbers
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
-from pcitrace.traffic.goals import BLOCK
+from pcitrace.traffic.goals import BLOCK, most_added
 
 __all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
 
@@ -179,16 +179,16 @@ class _Bounds:
     ) -> None:
         """Take what data phases say, whose bytes are not known: up to all of them.
 
-        Frames of one card begin at the same byte of a word, with a check sequence or without, and go on to the end of
-        a word, or all to the end of a block: what nearly all of them on the wire leave possible. Of a frame that it
-        does not fit it says nothing: that one may have been written with a status word.
+        Frames of one card begin at the same byte of a word, with a check sequence or without, lie in one buffer or two,
+        and go on to the end of a word, or all to the end of a block: what nearly all of them on the wire leave
+        possible. Of a frame that it does not fit it says nothing: that one may have been written with a status word.
         """
         width = int(np.where(size > 4 * phases, 8, 4)[rows].max(initial=4))
         seen = rows & self.seen & (self.low > SHORTEST_RECEIVED)
         alike = (block for block in blocks if block > width and len(np.unique(size[seen] % block)) == 1)
         low, high = size, np.zeros_like(size)
         for block in (width, *alike):
-            more = np.arange(fcs[0], fcs[1] + width)
+            more = np.arange(fcs[0], fcs[1] + most_added(2, width) + 1)
             if seen.any():
                 most = size[seen, None] - more
                 fits = (most >= self.low[seen, None]) & (most - block < self.high[seen, None])

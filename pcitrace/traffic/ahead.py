@@ -209,10 +209,12 @@ class Ahead:
                 return members, row + 2
             if ends:
                 break
-        seen = row + 1
+        seen, reach = row + 1, min(at + REACH, stop)
+        if sum(count[at:reach]) < least:
+            return [], max(seen, reach)
         # Some unit is as short as a descriptor: try with such units taken in. For each sum the units in it, as bits.
         sums, long = {0: 0}, 0
-        for row in range(at, min(at + REACH, stop)):
+        for row in range(at, reach):
             size = count[row]
             if row > at and self.apart(row - 1, row):
                 # Such units alone, so far apart, are none of a frame: card and target do not cut one so small.

@@ -15,6 +15,7 @@ from pcitrace.traffic.pieces import Pieces
 
 __all__ = [
     "BLOCK",
+    "BUFFERS",
     "MISFIT",
     "RECEIVE",
     "SEND",
@@ -24,6 +25,7 @@ __all__ = [
     "goals_of",
     "layout_of",
     "layouts",
+    "most_added",
     "unknown_layout",
     "with_skips",
 ]
@@ -44,9 +46,11 @@ LOST, FIRM, LEAST_SKIP = 0.02, 30.0, 0.1
 """Share of frames that are expected to get lost on their way, and how many observations that is worth; what the loss of
 one costs at least, in nats. Judgements: no captures were counted for them."""
 
-ODD, BLOCKS, AGAIN, OVERLAPS, MISFIT = 7.0, 3.0, 3.0, 5.0, 4.0
+ODD, BLOCKS, AGAIN, OVERLAPS, BUFFERS, MISFIT = 7.0, 3.0, 3.0, 5.0, 7.0, 4.0
 """Nats that rare layouts cost: a buffer at an odd byte, reading on to the end of a block, reading again after a cut,
-wire and DMA that overlap; and each frame that is in none. Judgements: no captures were counted for them."""
+wire and DMA that overlap, header and data in buffers of their own; and each frame that is in none. Judgements: no
+captures were counted for them, but for `BUFFERS`: with 3 instead of 7 a generated card (`cardbench`, ring 1140), whose
+last words come one by one, had 23 wrong edges."""
 
 BLOCK = (8, 16, 32)
 """Bytes of the blocks to whose end a card may read on."""
@@ -114,6 +118,8 @@ class Layout:
     again : int
         The card reads a piece that was cut again from the beginning of a line of so many bytes, but not what was before
         the piece; 0: it goes on at the cut.
+    buffers : int
+        In so many buffers they lie; each may begin and end inside a word.
     """
 
     added: int
@@ -121,13 +127,15 @@ class Layout:
     whole: bool
     block: int = 0
     again: int = 0
+    buffers: int = 1
 
     @property
     def cost(self) -> float:
         """Nats by which such a layout is rarer than the usual ones."""
         blocks = BLOCKS + float(np.log(self.block)) if self.block else 0.0
         odd = ODD if self.added % 2 else 0.0
-        return odd + blocks + (AGAIN if self.again else 0.0) + (0.0 if self.whole else OVERLAPS)
+        parted = BUFFERS if self.buffers > 1 else 0.0
+        return odd + blocks + parted + (AGAIN if self.again else 0.0) + (0.0 if self.whole else OVERLAPS)
 
 
 def unknown_layout(side: int, whole: bool, unit: int, block: int = 0) -> Layout:
@@ -136,12 +144,21 @@ def unknown_layout(side: int, whole: bool, unit: int, block: int = 0) -> Layout:
 
 
 def layouts(side: int, whole: bool, unit: int) -> list[Layout]:
-    """Return all that can be: in a buffer that begins at any byte of a word, with a check sequence or without."""
-    found = [Layout(added, 0, whole) for added in range(unit + FCS_BYTES[side][-1])]
+    """Return all that can be: one or two buffers that begin at any byte of a word, a check sequence or none."""
+    one, two = unit + FCS_BYTES[side][-1], most_added(2, unit) + FCS_BYTES[side][-1] + 1
+    found = [Layout(added, 0, whole) for added in range(one)]
     if side == SEND:
         found += [replace(layout, again=line) for layout in found for line in (*LINES, PIECE)]
         found += [Layout(added, 0, whole, block) for block in BLOCK if block > unit for added in range(block)]
-    return found
+    return found + [Layout(added, 0, whole, buffers=2) for added in range(one, two)]
+
+
+def most_added(buffers: int, unit: int) -> int:
+    """Return the most bytes that frames can have in memory beyond their own but for those of their last word.
+
+    Each buffer may begin inside a word of `unit` bytes, and each but the last end inside one.
+    """
+    return (2 * buffers - 1) * (unit - 1)
 
 
 def layout_of(

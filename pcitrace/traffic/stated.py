@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from pcitrace.columns import Integers
 from pcitrace.lattice import Reading
 from pcitrace.profiles import Profile
@@ -62,9 +64,8 @@ class Stated:
             return 0.0
         sends, receives = (int(((reading.track == side) & reading.begins).sum()) for side in (SEND, RECEIVE))
         left = reading.track < 0
-        return self._unread(sends, receives, phases[left & (write != 1)], unit) + self._unwritten(
-            receives, phases[left & (write != 0)], unit
-        )
+        unread = self._unread(sends, receives, phases[left & (write != 1)], unit)
+        return unread + self._unwritten(sends, receives, phases[left & (write != 0)], write[left & (write != 0)], unit)
 
     def _unread(self, sends: int, receives: int, phases: Integers, unit: int) -> float:
         assert self.profile is not None
@@ -80,9 +81,19 @@ class Stated:
         there = int(phases[phases % each == 0].sum()) // each
         return MISSING * max(wanted - there, 0)
 
-    def _unwritten(self, receives: int, phases: Integers, unit: int) -> float:
-        """Of status: one write may be for many frames, so only a reading without any has no room for it."""
+    def _unwritten(self, sends: int, receives: int, phases: Integers, write: Integers, unit: int) -> float:
+        """Of status: one write may be for many frames, so only a reading without any has no room for it.
+
+        As long as descriptors are as many of them as frames have descriptors, where it is not seen what was written.
+        """
         assert self.profile is not None
+        read = ((self.profile.send_descriptor, sends), (self.profile.receive_descriptor, receives))
+        fetched = {max(one.size_bytes // unit, 1) for one, _ in read if one is not None}
         sizes = [max(size // unit, 1) for size in self.profile.status_bytes]
-        there = any((phases % each == 0).any() for each in sizes)
-        return MISSING * receives if sizes and not there else 0.0
+        wanted = sum(many for one, many in read if one is not None)
+        descriptors = np.zeros(len(phases), dtype=bool)
+        for size in fetched:
+            descriptors |= (write < 0) & (phases % size == 0)
+        may_be = any((phases[~descriptors] % size == 0).any() for size in sizes)
+        may_be |= int(phases[descriptors].sum()) // min(fetched, default=1) > wanted
+        return MISSING * receives if sizes and not may_be else 0.0
