@@ -116,6 +116,15 @@ def test_where_header_and_data_begin_inside_words_says_less_of_lengths(seed: int
     assert lengths["right"] >= 18
 
 
+def test_a_send_does_not_begin_where_what_was_cut_is_read_again(tmp_path: Path) -> None:
+    """Reads of 31 data phases were cut, and begun again at the same address: three beginnings were the second ones."""
+    bench = Bench("reread", 1160, frames=24)
+    write(bench, tmp_path)
+    edges = score(bench, pcitrace.open(tmp_path).frames.table, "vcd").total(*EDGES)
+    assert edges["wrong"] == 0
+    assert edges["right"] >= 55
+
+
 def test_layouts_have_one_buffer_or_two() -> None:
     plain = [lies for lies in layouts(SEND, True, 4) if not lies.block and not lies.again]
     assert [(lies.buffers, lies.added) for lies in plain] == [(1 + (added > 3), added) for added in range(10)]

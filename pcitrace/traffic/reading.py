@@ -12,7 +12,7 @@ from pcitrace.traffic.csr import join_attempts
 from pcitrace.traffic.dma import CHEAPEST, EITHER_TAIL, LEFT_OVER, Dma, Kind
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Claims", "as_read", "claiming", "claims"]
+__all__ = ["Claims", "as_read", "begun_again", "claiming", "claims"]
 
 FRAME_KINDS = (Kind.SEND_DATA, Kind.RECEIVE_DATA)
 """What segments of the two tracks carry."""
@@ -54,6 +54,21 @@ def claiming(reading: Reading) -> Reading:
         ends=reading.ends & ~idle,
         segment=np.where(idle, -1, reading.segment),
     )
+
+
+def begun_again(pieces: Pieces, reading: Reading) -> Reading:
+    """Return the reading with no beginning that is sure where what was left over at its address was cut just before.
+
+    A card reads again what was cut: then the frame began with that.
+    """
+    address = pieces.bus.address
+    order = np.lexsort((np.arange(len(pieces)), address))
+    before, here = order[:-1], order[1:]
+    again = (address[before] == address[here]) & (address[here] >= 0) & reading.begins[here]
+    again &= (reading.track[before] < 0) & pieces.cut[before]
+    margins = reading.margins.copy()
+    margins[here[again], 1] = 0.0
+    return replace(reading, margins=margins)
 
 
 def as_read(dma: Dma, pieces: Pieces, reading: Reading) -> Dma:

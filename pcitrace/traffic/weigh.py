@@ -36,7 +36,7 @@ from pcitrace.traffic.goals import (
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.reading import claiming
+from pcitrace.traffic.reading import begun_again, claiming
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import read_again, shifts, variants
 
@@ -165,7 +165,7 @@ def weigh(problem: Problem) -> tuple[Pieces, Reading]:
         # What was found is not sure.
         return pieces, first
     certain = np.isin(first.segment, np.concatenate([one.burst[one.certain] for one in problem.found]))
-    reading = reader.best(first, certain & first.begins & (first.target >= 0))
+    reading = begun_again(pieces, reader.best(first, certain & first.begins & (first.target >= 0)))
     seen = all(target is not None and target.seen for target in problem.targets)
     return pieces, claiming(reading) if seen else reading
 
