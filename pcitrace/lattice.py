@@ -261,6 +261,11 @@ class Reading:
             for item in np.flatnonzero(there & (self.target >= 0))
         }
 
+    def first(self, count: int) -> Reading:
+        """Return what it says of the first items; not what that costs."""
+        columns = {name: column[:count] for name, column in vars(self).items() if name != "cost"}
+        return Reading(**columns, cost=np.inf)
+
     def last_target(self, track: int) -> int:
         """Return the last target that a track's segments claim; -1 for none."""
         return int(self.target[self.track == track].max(initial=-1))

@@ -125,6 +125,14 @@ def test_a_send_does_not_begin_where_what_was_cut_is_read_again(tmp_path: Path) 
     assert edges["right"] >= 55
 
 
+def test_frames_of_many_pieces_are_tried_as_shorter_too(tmp_path: Path) -> None:
+    """Bursts of 8 data phases: a host has over 1,000 pieces, and each status was taken for the end of its receive."""
+    bench = Bench("cacheline", 100)
+    edges = score(bench, analysed(bench, tmp_path).table, "control16").total(*EDGES)
+    assert edges["wrong"] == 0
+    assert edges["right"] >= 120
+
+
 def test_layouts_have_one_buffer_or_two() -> None:
     plain = [lies for lies in layouts(SEND, True, 4) if not lies.block and not lies.again]
     assert [(lies.buffers, lies.added) for lies in plain] == [(1 + (added > 3), added) for added in range(10)]

@@ -15,7 +15,10 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats
 from pcitrace.lattice import Reading
 
-__all__ = ["read_again", "shifts", "variants"]
+__all__ = ["ALIKE_WAYS", "read_again", "shifts", "variants"]
+
+ALIKE_WAYS = 15
+"""Readings that :func:`variants` gives, always in the same order, before those of :func:`shifts`."""
 
 
 def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Iterator[Reading]:

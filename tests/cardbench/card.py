@@ -219,8 +219,8 @@ class Card:
             frame, ready = self.to_wire.popleft()
             start = max(ready + self.wait("tx_latency"), free, self.world.now)
             start = phase + -(-(start - phase) // tick) * tick
-            yield start - self.world.now
             frame.wire_start, frame.wire_end = start, start + frame.wire_bytes * byte
+            yield start - self.world.now
             free = frame.wire_end + 12 * byte
             delay = self.drawn["phy_delay"]
             begins = self.drawn["rx_chunk"] > 0
