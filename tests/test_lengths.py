@@ -512,3 +512,12 @@ def test_a_check_sequence_that_no_other_frame_has_is_a_status(tmp_path: Path) ->
         add(writer, 1, 2)
     ends = followed(reader, writer, on_wire, profile).table["rx_dma_end_us"]
     assert ends.isna().tolist() == [number == 7 for number in range(15)]
+
+
+def test_single_words_that_add_up_to_a_frame_in_reach_are_one() -> None:
+    """40 of them are looked at: as many data phases are found, one more is not, whatever lies behind."""
+    count = np.ones(60, np.int64)
+    first = np.arange(60) * 0.1
+    ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, first + 0.05), frozenset([1]), 64)
+    assert ahead.adding_up(0, 60, 40, 40)[0] == list(range(40))
+    assert ahead.adding_up(0, 60, 41, 41)[0] == []

@@ -307,10 +307,9 @@ def markdown(cases: Sequence[Case]) -> str:
     lines = [
         HEADING.strip(),
         "",
-        f"{seeds} {'bench' if seeds == 1 else 'benches'} a family, of cards drawn at random (`tests/cardbench`, which",
-        "shares nothing with",
-        "the analysis), and of the simulator's own (`random_bench`). Each is analysed from full AD, from control lines",
-        "and wire, and from control lines alone; with the card's true profile, with `generic`, with another card's.",
+        f"{seeds} {'bench' if seeds == 1 else 'benches'} a family, of cards drawn at random (`tests/cardbench`,",
+        "which shares nothing with the analysis), and of the simulator's own (`random_bench`). Each is analysed from full AD, from",
+        "control lines and wire, and from control lines alone; with the card's true profile, with `generic`, with another card's.",
         "Limits: frames with any wrong value 1 in 10,000 (another card's profile: 1 in 1,000); no row without a frame;",
         "null of the DMA, wire and length values 2 % (true profile) and 8 % (`generic`), without a wire 12 % and 20 %;",
         "of the CSR times 5 %, 15 %, 20 % and 40 %. Pulls of t_nic and R_PCI are against the truth of the frames that",

@@ -192,10 +192,9 @@ def find(
     for sends in ways:
         reader = _Reader(csr, rows, profile, sends, received_us)
         end = reader.settle(place[first], place[last])
-        ends.append(replace(end, cost=end.cost + reader.leading()))
-    sends = ways[int(np.argmin([end.cost for end in ends]))]
-    found, *others = sorted(ends, key=lambda end: end.cost)
-    for other in others:
+        ends.append((replace(end, cost=end.cost + reader.leading()), sends))
+    (found, sends), *others = sorted(ends, key=lambda one: one[0].cost)
+    for other, _ in others:
         found = _against(found, other)
     known = np.flatnonzero(found.last >= 0)
     first, last = none.copy(), none.copy()

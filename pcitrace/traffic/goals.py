@@ -49,8 +49,8 @@ one costs at least, in nats. Judgements: no captures were counted for them."""
 ODD, BLOCKS, AGAIN, OVERLAPS, BUFFERS, MISFIT = 7.0, 3.0, 3.0, 5.0, 7.0, 4.0
 """Nats that rare layouts cost: a buffer at an odd byte, reading on to the end of a block, reading again after a cut,
 wire and DMA that overlap, header and data in buffers of their own; and each frame that is in none. Judgements: no
-captures were counted for them, but for `BUFFERS`: with 3 instead of 7 a generated card (`cardbench`, ring 1140), whose
-last words come one by one, had 23 wrong edges."""
+captures were counted for them. Two buffers are taken for as rare as an odd byte; were they not, ways to misread a card
+whose last words come one by one were sure enough to be given (`cardbench`, ring 1140)."""
 
 BLOCK = (8, 16, 32)
 """Bytes of the blocks to whose end a card may read on."""

@@ -91,7 +91,8 @@ on 52 of the 74 hosts with 12 nats and more, on 6 of the 13 with 3.5 to 12, and 
 where it was dearer by less 3 had."""
 
 READ_ON = 5_000
-"""Pieces up to which all are read once more to be held against the rules' reading. That takes 0.1 ms a piece."""
+"""Pieces up to which all are read once more to be held against the rules' reading, 0.03 ms each on a simulated bench:
+the time of a long analysis is bounded. Of more only the first pieces say whether the rules hold."""
 
 CHECKED = 20_000
 """Transactions of a host up to which this is looked at: the time that it takes is bounded."""
@@ -107,6 +108,10 @@ WIDE_BYTES = 6.0
 
 BACK_BYTES = 64
 """A read that was disconnected may be begun again so much before: a cache line."""
+
+
+Targets = tuple[Target | None, Target | None]
+"""What sends come before and what receives come after; None where nothing tells."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class Problem:
 
     dma: Dma
     found: tuple[Found, Found]
-    targets: tuple[Target | None, Target | None]
+    targets: Targets
     profile: Profile | None = None
     words: Words | None = None
 
@@ -280,14 +285,19 @@ def _head(pieces: Pieces, problem: Problem) -> tuple[Pieces, Reading, _Reader]:
     """Return the pieces that are looked at, what was found of them so far, and what reads on from it."""
     head = pieces.take(np.arange(len(pieces) if len(pieces) <= TINY else LOOKED_AT))
     first = _first_reading(head, problem)
+    return head, *_started(head, replace(problem, targets=_until(head, first, problem.targets)))
+
+
+def _until(head: Pieces, first: Reading, targets: Targets) -> Targets:
+    """Return the targets up to the end of the first pieces, and all that what was found of these claims."""
     until_us = float(head.bus.last_data_us[-1])
     sends, receives = (
         None
         if one is None
         else one.first(max(int(np.searchsorted(one.start_us, until_us)), first.last_target(side) + 1))
-        for side, one in enumerate(problem.targets)
+        for side, one in enumerate(targets)
     )
-    return head, *_started(head, replace(problem, targets=(sends, receives)))
+    return sends, receives
 
 
 def _started(pieces: Pieces, problem: Problem) -> tuple[Reading, _Reader]:
@@ -298,7 +308,7 @@ def _started(pieces: Pieces, problem: Problem) -> tuple[Reading, _Reader]:
     return first, _Reader(pieces, write, problem.targets, unit, Stated(problem.profile), problem.words)
 
 
-def _width(dma: Dma, pieces: Pieces, reading: Reading, targets: tuple[Target | None, Target | None]) -> int:
+def _width(dma: Dma, pieces: Pieces, reading: Reading, targets: Targets) -> int:
     """Return the bytes of a data phase: without C/BE# by how many the frames on the wire have a data phase."""
     wide = bool((dma.bus.bytes > 4 * dma.bus.data_phases).any())
     if dma.bus.bytes_exact or wide:
@@ -332,7 +342,7 @@ class _Reader:
 
     pieces: Pieces
     write: Integers
-    targets: tuple[Target | None, Target | None]
+    targets: Targets
     unit: int
     stated: Stated
     words: Words | None
@@ -456,16 +466,9 @@ class _Reader:
         Then those in which they are another frame. On a generated host with 1,075 pieces (`cardbench`, cacheline 100,
         no profile) each receive had the status behind it; a reading without was 176 nats cheaper, and not tried.
         """
-        head, targets = self.pieces.take(np.arange(SMALL)), list(self.targets)
-        until_us = float(head.bus.last_data_us[-1])
-        first = reading.first(SMALL)
-        for one in (SEND, RECEIVE):
-            target = self.targets[one]
-            if target is not None:
-                many = max(int(np.searchsorted(target.start_us, until_us)), first.last_target(one) + 1)
-                targets[one] = target.first(many)
-        both = targets[SEND], targets[RECEIVE]
-        near = _Reader(head, self.write[:SMALL], both, self.unit, self.stated, self.words)
+        head, first = self.pieces.take(np.arange(SMALL)), reading.first(SMALL)
+        targets = _until(head, first, self.targets)
+        near = _Reader(head, self.write[:SMALL], targets, self.unit, self.stated, self.words)
         now, there = near.settle(first, rounds=FEW), targets[side]
         ways = near.varied(first, side, len(there) if there is not None else 0)
         nats = [near.settle(one, rounds=FEW).cost for one in islice(ways, ALIKE_WAYS)]
