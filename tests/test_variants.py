@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcitrace.lattice import Reading
-from pcitrace.traffic.variants import read_again, shifts, variants
+from pcitrace.traffic.variants import ALIKE_WAYS, read_again, shifts, variants
 
 TARGETS = 3
 
@@ -143,3 +143,14 @@ def test_what_was_cut_just_before_a_segment_is_read_again_with_it() -> None:
     assert (joined.ends == before.ends).all()
     several = read_again(reading("...S.R"), 0, np.array([False, True, True, False, True, False]))
     assert letters(several) == ".Sss.R"
+
+
+@pytest.mark.parametrize("labels", ["S", "Ss..S.Ss", "Rr.R.Ss.R"])
+def test_the_ways_come_in_one_order_whatever_is_read(labels: str) -> None:
+    """What is cheapest of the first pieces is found again among those of all by its place."""
+    one = reading(labels)
+    side = 0 if "S" in labels[:1] else 1
+    ways = [letters(other) for other in variants(one, side, TARGETS, np.full(len(labels), 0.1))]
+    moved = [letters(other) for other in shifts(one, side, TARGETS)]
+    assert ways[ALIKE_WAYS:] == moved
+    assert len(ways) == ALIKE_WAYS + len(moved)
