@@ -193,6 +193,7 @@ class Table:
     follows: Costs
     back: int = 0
     unit: int = 4
+    apart: float = BEYOND
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import BINS, STRAY, Costs, Goals, Learner, Reading, bins, cheapest_within, widths
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
-from pcitrace.traffic.named import Naming
+from pcitrace.traffic.named import Naming, goes_on
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["Alone"]
@@ -34,6 +34,10 @@ BY_CHANCE, ELSEWHERE = 0.001, 0.02
 """Share of the pieces of frames that name an address of the card by chance; and, where nothing named its address, of
 those that go on with a frame in a second buffer, or begin one just where the piece before ended. The card may have been
 told of it before the capture. Judgements."""
+
+NAMED, FIRM = 0.9, 20.0
+"""Share of frames that are expected to begin where something named them, and how many observations that is worth: what
+a card was told before the capture is not known, but what it is told of is mostly frames. Judgements."""
 
 PAGE_BITS = 12
 """Pages of 4 KiB: rings, status blocks and buffers lie in pages of their own."""
@@ -63,6 +67,7 @@ class Alone:
         page = np.where(pieces.bus.address >= 0, pieces.bus.address >> PAGE_BITS, -1)
         _, self.page = np.unique(page, return_inverse=True)
         self.pages = int(self.page.max(initial=0)) + 1
+        self.in_place = goes_on(pieces, write)
         self.since = [_Since.of(pieces, target) for target in targets if target is not None and len(target)]
 
     def costs(self, reading: Reading, goals: tuple[Goals, Goals], learner: Learner) -> Costs:
@@ -79,10 +84,7 @@ class Alone:
         prior[self.kind] = np.exp(-by_size[self.size].astype(float))
         way = learner.densities(ways[mine], self.kind[mine], prior, smooth=False)
         out[:, 0] = (first + way[self.kind]).min(axis=1)
-        pages = np.full(self.pages, 1 / self.pages)
-        for column, track in enumerate((-1, SEND, RECEIVE)):
-            mine = (reading.track == track) & known
-            out[:, column] += learner.density(self.page[mine], pages, smooth=False)[self.page]
+        self._placed(out, reading, known, learner)
         if self.naming is not None:
             out += self._told(self.naming, reading, known, learner)
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
@@ -92,6 +94,20 @@ class Alone:
         for since in self.since:
             out[:, 7] = np.minimum(out[:, 7], since.costs(self.size, (reading.track < 0) & known, learner))
         return out
+
+    def _placed(self, out: Costs, reading: Reading, known: bool, learner: Learner) -> None:
+        """Add what the page of each piece costs, by what it is.
+
+        Of one that begins where another ended the page is told by that. A segment goes on in place or not, which the
+        table of costs knows; here is whether what is left over does.
+        """
+        pages, elsewhere = np.full(self.pages, 1 / self.pages), ~self.in_place
+        for column, track in enumerate((-1, SEND, RECEIVE)):
+            mine = (reading.track == track) & known & elsewhere
+            out[elsewhere, column] += learner.density(self.page[mine], pages, smooth=False)[self.page[elsewhere]]
+        if self.in_place.any():
+            on = self.in_place.astype(np.int64)
+            out[:, 0] += learner.density(on[(reading.track < 0) & known], np.full(2, 0.5), smooth=False)[on]
 
     def _told(self, naming: Naming, reading: Reading, known: bool, learner: Learner) -> Costs:
         """Return what it costs that the address of each piece was named or was not, and that it names another's."""
@@ -106,7 +122,8 @@ class Alone:
         for side in (SEND, RECEIVE):
             first = known & (reading.track == side) & reading.begins
             out[:, 1 + side] = names + apart
-            out[:, 3 + side] = learner.density(named[first], np.full(2, 0.5), smooth=False)[named] + on - apart
+            begins = learner.density(named[first], np.array([1 - NAMED, NAMED]), smooth=False, weight=FIRM)
+            out[:, 3 + side] = begins[named] + on - apart
         return out
 
     def _ways(self, reading: Reading) -> Integers:

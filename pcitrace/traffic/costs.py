@@ -86,7 +86,7 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
             excess_zero=EXCESS_BELOW,
             middle=middle,
             unclaimed=_cost(size),
-            places=_cost(np.array([0.985, 0.01, 0.005])),
+            places=_cost(np.array([0.90, 0.02, 0.08])),
         )
         for side in TWO
     )

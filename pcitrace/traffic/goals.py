@@ -147,10 +147,11 @@ def layouts(side: int, whole: bool, unit: int) -> list[Layout]:
     """Return all that can be: one or two buffers that begin at any byte of a word, a check sequence or none."""
     one, two = unit + FCS_BYTES[side][-1], most_added(2, unit) + FCS_BYTES[side][-1] + 1
     found = [Layout(added, 0, whole) for added in range(one)]
+    found += [Layout(added, 0, whole, buffers=2) for added in range(one, two)]
     if side == SEND:
         found += [replace(layout, again=line) for layout in found for line in (*LINES, PIECE)]
         found += [Layout(added, 0, whole, block) for block in BLOCK if block > unit for added in range(block)]
-    return found + [Layout(added, 0, whole, buffers=2) for added in range(one, two)]
+    return found
 
 
 def most_added(buffers: int, unit: int) -> int:

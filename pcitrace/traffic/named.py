@@ -19,7 +19,7 @@ from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Naming", "Words"]
+__all__ = ["Naming", "Words", "goes_on"]
 
 AT_A_TIME = 4096
 """Pieces whose data are looked at together: of a long capture all would take gigabytes."""
@@ -80,8 +80,8 @@ class Words:
             np.minimum.at(named_us, at[row, column], time_us[row])
             names[by[row]] = True
         named = named_us[which] <= pieces.begin_us
-        goes_on = _goes_on(pieces, write)
-        return Naming(named, names[:-1], ~named & ~goes_on, ~named & goes_on)
+        on = goes_on(pieces, write)
+        return Naming(named, names[:-1], ~named & ~on, ~named & on)
 
     def _told(self, pieces: Pieces, read: Integers) -> Iterator[tuple[Integers, Floats, Integers]]:
         """Give both dwords of what the card was told, when that was, and the piece that it read; -1 for a register."""
@@ -95,9 +95,11 @@ class Words:
             yield _dwords(self.phases.data[rows]), pieces.bus.last_data_us[by], by
 
 
-def _goes_on(pieces: Pieces, write: Integers) -> Booleans:
+def goes_on(pieces: Pieces, write: Integers) -> Booleans:
     """Return which pieces begin within the one before that went the same way, or where it ended."""
     out = np.zeros(len(pieces), dtype=bool)
+    if not pieces.bus.has_address:
+        return out
     start, size = pieces.bus.address.astype(np.int64), pieces.bus.bytes.astype(np.int64)
     for way in (0, 1):
         mine = np.flatnonzero(write == way)

@@ -104,6 +104,11 @@ pub fn left_over(context: u8, cut: bool) -> u8 {
     }
 }
 
+/// Whether the item before was left over.
+pub fn is_left_over(context: u8) -> bool {
+    !(1..=4).contains(&context)
+}
+
 /// The row of `Costs::follows`: the context, and which tracks have a segment open.
 pub fn following(context: u8, open: [bool; 2]) -> usize {
     4 * context as usize + usize::from(open[0]) + 2 * usize::from(open[1])
@@ -146,6 +151,9 @@ pub struct Costs {
     /// An item goes on "a little before" up to so many places back, each unit being so many places.
     pub back: i64,
     pub unit: i64,
+    /// An item begins where the last one of an open segment ended, and is no part of it; or where one that is left over
+    /// ended, and goes on with a segment.
+    pub apart: f32,
 }
 
 /// What bounds the work.

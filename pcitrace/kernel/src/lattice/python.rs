@@ -114,6 +114,7 @@ fn costs(from: Any<'_, '_>) -> PyResult<Costs> {
         follows: std::array::from_fn(|row| fixed(&follows[row])),
         back: from.getattr("back")?.extract()?,
         unit: from.getattr("unit")?.extract::<i64>()?.max(1),
+        apart: from.getattr("apart")?.extract()?,
     })
 }
 

@@ -1,6 +1,8 @@
 //! The search, forwards and backwards.
 
-use super::model::{CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, left_over};
+use super::model::{
+    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_left_over, left_over,
+};
 use super::shared::{Known, Shared};
 use super::states::{Index, State, Track};
 use rustc_hash::FxHashSet;
@@ -389,9 +391,16 @@ fn expand(
             track.next += 1;
         }
     }
+    let apart = state
+        .tracks
+        .map(|track| if track.units > 0 && joins(items, track.last as usize, item) { costs.apart } else { 0.0 });
+    let behind = item > 0 && is_left_over(state.context) && joins(items, item - 1, item);
+    let other_goes_on = if behind { costs.apart } else { 0.0 };
     let since_us = if item == 0 { begin_us } else { items.end_us[item - 1] };
     let pause = |table: &[f32]| if item == 0 { 0.0 } else { within(table, ready_us - since_us, begin_us - since_us) };
     let cost = passed
+        + apart[0]
+        + apart[1]
         + alone[0]
         + follows[0]
         + out.shared.other.get(context, item, || pause(&costs.other[context])).min(alone[7])
@@ -411,14 +420,20 @@ fn expand(
             if resumes {
                 told += out.shared.after_others[t].get(0, item, || pause(&mine.after_others));
             }
-            let cost =
-                passed + alone[1 + t] + follows[3 + t] + told + entry(&mine.middle[cut], items.units[last]) + place;
+            let cost = passed
+                + apart[1 - t]
+                + other_goes_on
+                + alone[1 + t]
+                + follows[3 + t]
+                + told
+                + entry(&mine.middle[cut], items.units[last])
+                + place;
             let units = (i64::from(track.units) + added).max(1) as u32;
             let was_cut = track.was_cut || items.cut[last];
             let track = Track { units, last: item as u32, was_cut, ..track };
             part(items, targets, costs, item, state, t, track, cost, out);
         } else {
-            let cost = passed + alone[1 + t] + alone[3 + t] + follows[1 + t];
+            let cost = passed + apart[1 - t] + alone[1 + t] + alone[3 + t] + follows[1 + t];
             let paused = cost + out.shared.begins[t].get(context, item, || pause(&mine.begins[context]));
             let open = Track { units: items.units[item], last: item as u32, was_cut: false, claimed: NONE, ..track };
             part(items, targets, costs, item, state, t, open, paused + alone[5 + t], out);
@@ -451,6 +466,11 @@ fn expand(
             }
         }
     }
+}
+
+/// Whether an item begins in memory where another ended.
+fn joins(items: &Items, before: usize, item: usize) -> bool {
+    items.place[item] >= 0 && items.next_place[before] == items.place[item]
 }
 
 /// What it costs that an item goes on where another ended, and how many units it adds.
