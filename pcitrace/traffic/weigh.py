@@ -500,8 +500,9 @@ class _Reader:
                 times_us = target.end_us if after and whole else target.start_us
                 layout = unknown_layout(side, whole, self.unit, block)
                 order = np.argsort(edges_us, kind="stable")
-                out += [_Guess(layout, int(at)) for at in peaks(times_us, edges_us[order], after, count)]
-        return [_Guess(unknown_layout(side, True, self.unit), None), *out][: None if self.small else FEW]
+                found = peaks(times_us, edges_us[order], after, count)
+                out += [_Guess(layout, int(at)) for at in (found if self.small else found[:1])]
+        return [_Guess(unknown_layout(side, True, self.unit), None), *out]
 
     def from_guess(self, *guesses: _Guess) -> Reading:
         """Return the cheaper of what two guesses of the longest pause inside a frame come to."""
