@@ -159,9 +159,10 @@ def stands(hosts: Mapping[str, HostTraffic], link: Link | None, matched: Matched
 def _disproved(hosts: Mapping[str, HostTraffic], link: Link) -> tuple[str, ...]:
     """Say of which wires the frames do not fit the link as described: most of them would be shorter than a frame is.
 
-    A link that its own wire disproves is as one that is not described: no length and no time rests on it.
+    A link that its own wire disproves is as one that is not described: no length and no time rests on it. Half a byte
+    less is no shorter frame: a fast crystal makes it a little shorter, and a waveform's times are rounded.
     """
-    least = link.preamble_bytes + LEAST_FRAME_BYTES + FCS
+    least = link.preamble_bytes + LEAST_FRAME_BYTES + FCS - 0.5
     found = []
     for name, host in hosts.items():
         lasted_us = np.zeros(0) if host.wire is None else floats(host.wire, "end_us") - floats(host.wire, "start_us")
