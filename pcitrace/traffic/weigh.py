@@ -235,10 +235,13 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         if many and other.against_by(itself) >= CLEARLY:
             return None
         dearer = itself.against_by(other)
-        if not described and dearer <= CLEARLY:
-            for item, _, _, begins in differs:
-                at = burst[item], int(not begins)
-                nats[at] = min(nats[at], dearer)
+        if dearer <= CLEARLY:
+            # A profile says where frames begin and end, but not which is which.
+            there = {(item, track, begins) for item, track, _, begins in other.edges()} if described else set()
+            for item, track, _, begins in differs:
+                if not described or (item, track, begins) in there:
+                    at = burst[item], int(not begins)
+                    nats[at] = min(nats[at], dearer)
     if len(pieces) <= TINY:
         now = reader.settle(first, rounds=FEW, states=WIDE)
         for item, _, _, begins in whole & now.edges():
