@@ -223,6 +223,8 @@ class Reading:
     """Number of the segment; -1 for what is left over."""
     rivals: Costs = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     """Of the margins, those against other ways to explain everything: readings that differ in `SEVERAL` segments."""
+    by_content: Reading | None = None
+    """The same, as sure as it is against those readings alone that keep to what the contents of frames say."""
 
     def __post_init__(self) -> None:
         if len(self.rivals) != len(self.track):
@@ -264,7 +266,7 @@ class Reading:
 
     def first(self, count: int) -> Reading:
         """Return what it says of the first items; not what that costs."""
-        columns = {name: column[:count] for name, column in vars(self).items() if name != "cost"}
+        columns = {name: column[:count] for name, column in vars(self).items() if name not in ("cost", "by_content")}
         return Reading(**columns, cost=np.inf)
 
     def last_target(self, track: int) -> int:

@@ -91,7 +91,13 @@ def problem(seed: int) -> Problem:
         for _ in range(2)
     )
     table = Table(
-        (tracks[0], tracks[1]), cost(CONTEXTS, BINS), cost(CONTEXTS, 8), cost(4 * CONTEXTS, 5), back=8, unit=4
+        (tracks[0], tracks[1]),
+        cost(CONTEXTS, BINS),
+        cost(CONTEXTS, 8),
+        cost(4 * CONTEXTS, 5),
+        back=8,
+        unit=4,
+        apart=float(rng.uniform(1, 6)),
     )
     if seed >= 4:
         sequence.place[:] = sequence.next_place[:] = -1
@@ -113,9 +119,24 @@ def behind_left_over(context: int, cut: bool) -> int:
     return context + 1 if context in (5, 7, 9, 11) else 0
 
 
+def slow_apart(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
+    """What it costs that items are no part of what they begin just behind."""
+    s, total = one.sequence, 0.0
+    for item, (t, part, _) in enumerate(labels):
+        goes_on = part in ("goes on", "ends")
+        for track in (0, 1):
+            mine = [at for at in range(item) if labels[at][1] != "other" and labels[at][0] == track]
+            is_open = bool(mine) and labels[mine[-1]][1] in ("begins", "goes on")
+            joins = is_open and 0 <= s.place[item] == s.next_place[mine[-1]]
+            total += one.table.apart * (joins and not (goes_on and t == track))
+        left = item > 0 and labels[item - 1][1] == "other" and 0 <= s.place[item] == s.next_place[item - 1]
+        total += one.table.apart * (left and goes_on)
+    return total
+
+
 def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
     """What a whole reading costs, worked out label by label; inf if it is none."""
-    s, total, context = one.sequence, 0.0, 0
+    s, total, context = one.sequence, slow_apart(one, labels), 0
     table = lattice.in_time(one.table)
     open_ = [None, None]  # items, units, whether cut before, target
     last: list[int | None] = [None, None]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcitrace.lattice import Reading
-from pcitrace.traffic.variants import ALIKE_WAYS, read_again, shifts, variants
+from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
 TARGETS = 3
 
@@ -28,6 +28,11 @@ def reading(labels: str) -> Reading:
             target[row] = int(begins[rows[: count + 1]].sum()) - 1
             ends[row] = count + 1 == len(rows) or begins[rows[count + 1]]
     return Reading(track, begins, ends, target, np.zeros((len(labels), 4), np.float32), 0.0, segment)
+
+
+def able(labels: str, *stays: int) -> Able:
+    """Every piece could be of the frame before its own, and of the one behind it; but some not of that."""
+    return np.ones(len(labels), dtype=bool), ~np.isin(np.arange(len(labels)), stays)
 
 
 def letters(one: Reading) -> str:
@@ -65,7 +70,7 @@ def test_each_is_a_reading(labels: str) -> None:
     assert is_reading(first)
     pause_us = np.linspace(0.1, 3.0, len(clean))
     for side in (0, 1):
-        for one in variants(first, side, TARGETS, pause_us):
+        for one in variants(first, side, TARGETS, pause_us, able(clean)):
             assert is_reading(one), (clean, letters(one))
             other = 1 - side
             assert np.array_equal(one.track == other, first.track == other), "the other track stays as it is"
@@ -112,22 +117,31 @@ def test_each_is_a_reading(labels: str) -> None:
 )
 def test_each_by_itself(labels: str, number: int, expected: str) -> None:
     pause_us = np.full(len(labels), 0.1)
-    found = list(variants(reading(labels), 0, TARGETS, pause_us))
+    found = list(variants(reading(labels), 0, TARGETS, pause_us, able(labels)))
     assert letters(found[number]) == expected
 
 
 def test_another_frame() -> None:
     first = reading("Ss.S.")
-    earlier, later, *_ = (one.target.tolist() for one in shifts(first, 0, TARGETS))
+    earlier, later, *_ = (one.target.tolist() for one in shifts(first, 0, TARGETS, able("Ss.S.")))
     assert later == [1, 1, -1, 2, -1]
     assert earlier == [-1, -1, -1, 0, -1]
+
+
+def test_what_came_too_soon_to_be_the_next_frame_stays() -> None:
+    """Only what is behind the last such one may all be a frame later: here S of frame 1 came before frame 2 had gone."""
+    first = reading("SSSS")
+    later = list(shifts(first, 0, 5, able("SSSS", 1)))[1]
+    assert later.target.tolist() == [0, 1, 3, 4]
+    nothing = list(shifts(first, 0, 5, able("SSSS", 3)))[1]
+    assert nothing.target.tolist() == [0, 1, 2, 3]
 
 
 def test_another_frame_was_lost() -> None:
     """Of five frames the third got lost; it may have been the first, the second, the fourth or the last."""
     first = reading("SSSS")
     first.target[2:] += 1
-    found = [one.target.tolist() for one in shifts(first, 0, 5)][2:]
+    found = [one.target.tolist() for one in shifts(first, 0, 5, able("SSSS"))][2:]
     assert [1, 2, 3, 4] in found
     assert [0, 1, 2, 3] in found
     assert all(len(set(one)) == 4 for one in found)
@@ -150,7 +164,7 @@ def test_the_ways_come_in_one_order_whatever_is_read(labels: str) -> None:
     """What is cheapest of the first pieces is found again among those of all by its place."""
     one = reading(labels)
     side = 0 if "S" in labels[:1] else 1
-    ways = [letters(other) for other in variants(one, side, TARGETS, np.full(len(labels), 0.1))]
-    moved = [letters(other) for other in shifts(one, side, TARGETS)]
+    ways = [letters(other) for other in variants(one, side, TARGETS, np.full(len(labels), 0.1), able(labels))]
+    moved = [letters(other) for other in shifts(one, side, TARGETS, able(labels))]
     assert ways[ALIKE_WAYS:] == moved
     assert len(ways) == ALIKE_WAYS + len(moved)

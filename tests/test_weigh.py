@@ -460,12 +460,21 @@ def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
     assert len(set(costs_)) == len(asked)
 
 
-def test_what_is_doubted_where_one_looked_is_doubted_everywhere() -> None:
-    """All beginnings behind the four that were looked at, as the most doubted of these; no end, for none is doubted."""
+@pytest.mark.parametrize("many", [False, True])
+def test_what_is_doubted_where_one_looked_is_doubted_everywhere(many: bool) -> None:
+    """All beginnings behind the four that were looked at, as the most doubted of these; no end, for none is doubted.
+
+    Only where many are, if that is asked for: of these four one is not enough, but three are.
+    """
     none = np.array([], dtype=int)
     sends, receives = Found(np.arange(10), np.arange(10), np.zeros(10, bool)), Found(none, none, np.array([], bool))
     nats, seen = np.full((10, 2), np.inf), np.zeros((10, 2), dtype=bool)
-    nats[:4, 0], seen[:4] = (5.0, 3.0, 7.0, 4.0), True
-    weigh._as_in_the_head(nats, SimpleNamespace(found=(sends, receives)), seen)  # type: ignore[arg-type]
-    assert nats[:, 0].tolist() == [5.0, 3.0, 7.0, 4.0, *[3.0] * 6]
+    doubts = (5.0, 3.0, np.inf, 4.0) if many else (np.inf, 3.0, np.inf, np.inf)
+    nats[:4, 0], seen[:4] = doubts, True
+    host = SimpleNamespace(found=(sends, receives))
+    most = nats.copy()
+    weigh._as_in_the_head(most, host, seen, weigh.MOST)  # type: ignore[arg-type]
+    assert np.isfinite(most[4:, 0]).all() == many
+    weigh._as_in_the_head(nats, host, seen, weigh.MOST if many else 1 - weigh.CONFIRMED)  # type: ignore[arg-type]
+    assert nats[:, 0].tolist() == [*doubts, *[3.0] * 6]
     assert np.isinf(nats[:, 1]).all()

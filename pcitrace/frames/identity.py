@@ -98,6 +98,9 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
         says = known & (row >= 0) & (pick(there.astype(np.int64), row) > 0) & (said <= LARGEST_LENGTH)
         on_wire = np.maximum(said, LEAST_USER_BYTES) + HEADER
         agrees = says & (on_wire >= bounds.low) & (on_wire <= bounds.high)
+        # Any small number agrees with a padded frame: where no longer frame has the field, no short one has it.
+        longer = known & (row >= 0) & (bounds.low > SHORTEST_RECEIVED)
+        agrees &= bool((longer & agrees).any()) or not longer.any()
         user = np.where(agrees, said, user)
         exact |= agrees
         said_exactly |= agrees

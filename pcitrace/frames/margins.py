@@ -150,7 +150,10 @@ def wired(ends: Mapping[str, Ends]) -> list[str]:
 
 
 def _by_content(columns: dict[str, Any], ends: Mapping[str, Ends]) -> Booleans:
-    """Return which frames were received with the content with which they were sent, and no other has it."""
+    """Return which frames were received with the content with which they were sent, and no other has it.
+
+    That says which send a receive is; which frame on a wire it is, if it is sure which one that send is.
+    """
     out = np.zeros(len(columns["sender"]), dtype=bool)
     for name, end in ends.items():
         other = next((ends[one] for one in ends if one != name), None)
@@ -223,13 +226,19 @@ def judge(
     was = _rows_before(before, columns) if readings else np.zeros(0, np.int64)
     margins, rivals = ({side: np.full((count, 2), np.nan) for side in EDGES} for _ in range(2))
     place = {side: np.full(count, np.nan) for side in EDGES}
+    told = _by_content(columns, ends)
     for side in EDGES:
         for name, (pieces, reading) in readings.items():
             rows = _rows(columns, name, side)
             target = _target(ends, columns, side)[rows]
-            margins[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, reading), side)
-            others = replace(reading, margins=reading.rivals)
-            rivals[side][rows] = _of_host(ends[name], columns, rows, target, (pieces, others), side)
+            margins[side][rows], rivals[side][rows] = _both(ends[name], columns, rows, target, (pieces, reading), side)
+            if side == RECEIVE and reading.by_content is not None:
+                # Of a receive that is known by its content it is as sure which frame on the wire it is as of its send.
+                sure = told[rows] & ~(margins[SEND][rows] < SURE).any(axis=1)
+                kept = pieces, reading.by_content
+                margins[side][rows[sure]], rivals[side][rows[sure]] = _both(
+                    ends[name], columns, rows[sure], target[sure], kept, side
+                )
             burst, of_piece = columns[COLUMNS[side][1]][rows], ends[name].host.traffic.dma.burst[pieces.rows]
             place[side][rows] = _places(burst, target, of_piece, reading, side)
         for name, nats in contests.items():
@@ -256,6 +265,23 @@ def judge(
             columns[column] = np.where(margins[side][:, edge] < least[side][:, edge], np.nan, columns[column])
         columns[COLUMNS[side][2]] = np.fmin(*margins[side].T)
     columns["margin_match"], columns["margin_place"] = match, place[SEND]
+
+
+def _both(
+    end: Ends,
+    columns: dict[str, Any],
+    rows: Integers,
+    target: Integers,
+    reading: tuple[Pieces, Reading],
+    side: int,
+) -> tuple[Floats, Floats]:
+    """Return the margins of both edges of some frames of one host, and those against other ways to explain everything."""
+    pieces, whole = reading
+    others = replace(whole, margins=whole.rivals)
+    return (
+        _of_host(end, columns, rows, target, reading, side),
+        _of_host(end, columns, rows, target, (pieces, others), side),
+    )
 
 
 def _as_held_against(margins: dict[int, Floats], unseen: Booleans) -> Floats:

@@ -29,7 +29,7 @@ from pcitrace.lattice import (
 )
 from pcitrace.traffic.goals import MISFIT
 
-__all__ = ["SIZES", "first", "learned", "pausing"]
+__all__ = ["SIZES", "first", "learned", "parted", "pausing"]
 
 SIZES = 1024
 """Sizes in data phases that are told apart; the last stands for all larger."""
@@ -54,6 +54,10 @@ CANNOT = 1e-9
 
 DESCRIPTORS = 64
 """Data phases that no descriptors and no status take: as many as 16 descriptors of 16 bytes. A judgement."""
+
+IN_PLACE, PARTED = np.array([0.985, 0.01, 0.005]), np.array([0.90, 0.02, 0.08])
+"""Share of the pieces of frames that go on in place, a little before it, or elsewhere; and where it is not known yet
+whether each frame goes on in a second buffer. Judgements."""
 
 TWO = (0, 1)
 
@@ -86,7 +90,7 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
             excess_zero=EXCESS_BELOW,
             middle=middle,
             unclaimed=_cost(size),
-            places=_cost(np.array([0.90, 0.02, 0.08])),
+            places=_cost(IN_PLACE),
         )
         for side in TWO
     )
@@ -226,6 +230,11 @@ def pausing(track: Track, longest_us: float) -> Track:
     long = centres_us() > longest_us
     goes_on, resumes = (np.where(long, np.maximum(one, TOO_LONG), one) for one in (track.goes_on, track.resumes))
     return replace(track, goes_on=goes_on.astype(np.float32), resumes=resumes.astype(np.float32))
+
+
+def parted(track: Track) -> Track:
+    """Return the costs of a track of which it is not known yet whether its frames lie in several buffers."""
+    return replace(track, places=_cost(PARTED))
 
 
 def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:

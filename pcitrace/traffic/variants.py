@@ -15,13 +15,16 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats
 from pcitrace.lattice import Reading
 
-__all__ = ["ALIKE_WAYS", "read_again", "shifts", "variants"]
+__all__ = ["ALIKE_WAYS", "Able", "read_again", "shifts", "variants"]
+
+Able = tuple[Booleans, Booleans]
+"""Whether each piece could be of the target before its own, and of the one behind it."""
 
 ALIKE_WAYS = 16
 """Readings that :func:`variants` gives, always in the same order, before those of :func:`shifts`."""
 
 
-def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Iterator[Reading]:
+def variants(reading: Reading, side: int, targets: int, pause_us: Floats, able: Able) -> Iterator[Reading]:
     """Give the readings in which all segments of a track are longer or shorter, have no gaps, or are another frame.
 
     Longer by a piece, or by all that come as soon as pieces do inside them; without their second piece or their last
@@ -37,6 +40,8 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Ite
         How many targets it has.
     pause_us : array of float
         The pause before each piece.
+    able : pair of array of bool
+        Whether the segment of each piece could be the target before its own in time, or the one behind it.
     """
     if not (reading.track == side).any():
         return
@@ -55,19 +60,20 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats) -> Ite
         yield _longer(_shorter(reading, side, not at_end), side, at_end)
         # What was its edge may be something else that came between.
         yield _hollow(_longer(reading, side, at_end), side, at_end)
-    yield from shifts(reading, side, targets)
+    yield from shifts(reading, side, targets, able)
 
 
-def shifts(reading: Reading, side: int, targets: int) -> Iterator[Reading]:
+def shifts(reading: Reading, side: int, targets: int, able: Able) -> Iterator[Reading]:
     """Give the readings in which segments of a track are the frame before or after: all, or those next to a lost one.
 
-    Where frames of one length got lost it is hardly told which.
+    Where frames of one length got lost it is hardly told which. Of all, those that could be that frame in time: once the
+    receive before a lost frame came too soon to be the next one, and all behind it were the frames before theirs.
     """
     mine = (reading.track == side) & (reading.target >= 0)
     if not (reading.track == side).any():
         return
     for by in (-1, 1):
-        yield _shifted(reading, mine, by, targets)
+        yield _shifted(reading, mine & _from_there(reading, mine, able[by > 0], by), by, targets)
     lost = np.setdiff1d(np.arange(targets), reading.target[mine])
     edges = np.concatenate([[-1], lost, [targets]])
     longest = np.argsort(-np.maximum(np.diff(edges)[:-1], np.diff(edges)[1:]), kind="stable")[:STRETCHES]
@@ -76,6 +82,16 @@ def shifts(reading: Reading, side: int, targets: int) -> Iterator[Reading]:
             some = mine & (reading.target > low) & (reading.target < high)
             if some.any():
                 yield _shifted(reading, some, by, targets)
+
+
+def _from_there(reading: Reading, mine: Booleans, able: Booleans, by: int) -> Booleans:
+    """Return which segments are behind the last one that cannot be a later target, or before the first that cannot be
+    an earlier one.
+    """
+    stays = reading.target[mine & ~able]
+    if by > 0:
+        return np.asarray(reading.target > stays.max(initial=-1))
+    return np.asarray(reading.target < stays.min(initial=np.iinfo(np.int64).max))
 
 
 STRETCHES = 2

@@ -39,7 +39,7 @@ from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reading import begun_again, claiming
 from pcitrace.traffic.stated import Stated
-from pcitrace.traffic.variants import ALIKE_WAYS, read_again, shifts, variants
+from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
 __all__ = ["Found", "Problem", "alike", "contested", "lengthened", "weigh"]
 
@@ -81,6 +81,10 @@ LOOKED_AT, CONFIRMED = 300, 0.98
 """Pieces of a host of which the rules' reading is held against those near it (of few all), and the share of edges that
 must be the same: on generated cards (`tests/cardbench`, seeds 402 and 403, control lines) that was so of all hosts
 whose reading was right but one, and of one of the nine that had wrong frames."""
+
+MOST = 0.5
+"""Share of the frames that were looked at: with a profile those behind them are doubted only where most of these are.
+Which of equal frames got lost is doubted of the few beside it."""
 
 CLEARLY = 3.5
 """Nats from which on a reading is against what the rules found with a profile; or is dearer, where they stand without.
@@ -171,9 +175,10 @@ def weigh(problem: Problem) -> tuple[Pieces, Reading]:
         # What was found is not sure.
         return pieces, first
     certain = np.isin(first.segment, np.concatenate([one.burst[one.certain] for one in problem.found]))
-    reading = begun_again(pieces, reader.best(first, certain & first.begins & (first.target >= 0)))
     seen = all(target is not None and target.seen for target in problem.targets)
-    return pieces, claiming(reading) if seen else reading
+    readings = (begun_again(pieces, one) for one in reader.best(first, certain & first.begins & (first.target >= 0)))
+    reading, by_content = (claiming(one) if seen else one for one in readings)
+    return pieces, replace(reading, by_content=by_content)
 
 
 def lengthened(problem: Problem) -> tuple[dict[int, float], dict[int, float]]:
@@ -235,8 +240,8 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         if many and other.against_by(itself) >= CLEARLY:
             return None
         dearer = itself.against_by(other)
-        if dearer <= CLEARLY:
-            # A profile says where frames begin and end, but not which is which.
+        if dearer <= (NOTHING if described else CLEARLY):
+            # A profile says where frames begin and end, but which is which only to some part, by how long a card waits.
             there = {(item, track, begins) for item, track, _, begins in other.edges()} if described else set()
             for item, track, _, begins in differs:
                 if not described or (item, track, begins) in there:
@@ -251,20 +256,20 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         seen = np.zeros(nats.shape, dtype=bool)
         for item, _, _, begins in edges:
             seen[burst[item], int(not begins)] = True
-        _as_in_the_head(nats, problem, seen)
+        _as_in_the_head(nats, problem, seen, MOST if described else 1 - CONFIRMED)
         if len(pieces) <= READ_ON:
             _as_read_on(nats, pieces, problem)
     return nats
 
 
-def _as_in_the_head(nats: Floats, problem: Problem, seen: Booleans) -> None:
-    """Doubt the beginnings, or the ends, of all frames of a track as those are doubted that were looked at."""
+def _as_in_the_head(nats: Floats, problem: Problem, seen: Booleans, share: float) -> None:
+    """Doubt the beginnings, or the ends, of all frames of a track if a larger share is of those that were looked at."""
     for found in problem.found:
         bursts = found.burst[found.burst >= 0]
         for column in (0, 1):
             there = seen[bursts, column]
             known = nats[bursts[there], column]
-            if np.count_nonzero(np.isfinite(known)) > (1 - CONFIRMED) * len(known):
+            if np.count_nonzero(np.isfinite(known)) > share * len(known):
                 nats[bursts[~there], column] = known.min()
 
 
@@ -365,10 +370,9 @@ class _Reader:
         fits = fitting(side, self.pieces, reading, target, [self.layout(side, reading)], self.unit)
         return float(fits.mean()) if fits.size else 1.0
 
-    def best(self, first: Reading, certain: Booleans) -> Reading:
-        """Return the cheapest of all readings that are tried, no surer than the others leave it.
-
-        Those are no others that give a piece to another target than the first reading where its content is certain.
+    def best(self, first: Reading, certain: Booleans) -> tuple[Reading, Reading]:
+        """Return the cheapest of all readings that are tried, no surer than the others leave it; and than those alone
+        that give each piece whose content is certain to the target that the first reading gives it to.
         """
         tried = [self.settle(first), *self.from_peaks()]
         for _ in range(FEW if self.small else 1):
@@ -383,12 +387,13 @@ class _Reader:
             tried += self.by_halves(best, turn * HALVES)
             if min(tried, key=_cost).cost < best.cost - NOTHING:
                 tried += self.other_ways(min(tried, key=_cost))
-        best = self.settle(min(tried, key=_cost), states=self.wide)
+        best = by_content = self.settle(min(tried, key=_cost), states=self.wide)
         for other in tried:
+            best = best.against(other)
             claims = certain & (other.track == first.track) & (other.target >= 0)
             if not (claims & (other.target != first.target)).any():
-                best = best.against(other)
-        return best
+                by_content = by_content.against(other)
+        return best, by_content
 
     @property
     def small(self) -> bool:
@@ -461,7 +466,32 @@ class _Reader:
         """Give the readings that differ from one alike in all frames of a track."""
         bus = self.pieces.bus
         pause_us = np.append(np.inf, self.pieces.begin_us[1:] - bus.last_data_us[:-1])[: len(self.pieces)]
-        return variants(reading, side, count, pause_us)
+        return variants(reading, side, count, pause_us, self.able(reading, side))
+
+    def able(self, reading: Reading, side: int) -> Able:
+        """Return whether each piece's segment could be the target before its own in time, and the one behind it.
+
+        In the other host's memory nothing is seen of that: two captures may lie otherwise on one axis.
+        """
+        target, bus = self.targets[side], self.pieces.bus
+        count = len(target) if target is not None else 0
+        mine = (reading.track == side) & (reading.target >= 0)
+        out = np.ones((2, len(mine)), dtype=bool)
+        if target is None or not target.seen or not mine.any():
+            return out[0], out[1]
+        whole = self.layout(side, reading).whole
+        first_us, last_us = np.full((2, count), np.nan)
+        first_us[reading.target[mine & reading.begins]] = bus.first_data_us[mine & reading.begins]
+        last_us[reading.target[mine & reading.ends]] = bus.last_data_us[mine & reading.ends]
+        for by in (-1, 1):
+            at = reading.target[mine]
+            other = np.clip(at + by, 0, count - 1)
+            if side == RECEIVE:
+                soon = first_us[at] < (target.end_us if whole else target.start_us)[other]
+            else:
+                soon = (last_us if whole else first_us)[at] > target.start_us[other]
+            out[int(by > 0), mine] = ~soon
+        return out[0], out[1]
 
     def as_in_the_head(self, reading: Reading, side: int, count: int) -> Iterator[Reading]:
         """Give the reading that differs alike in all frames of a track in the way that is cheapest of the first pieces.
@@ -477,7 +507,7 @@ class _Reader:
         nats = [near.settle(one, rounds=FEW).cost for one in islice(ways, ALIKE_WAYS)]
         if min(nats, default=np.inf) < now.cost - NOTHING:
             yield from islice(self.varied(reading, side, count), int(np.argmin(nats)), int(np.argmin(nats)) + 1)
-        yield from shifts(reading, side, count)
+        yield from shifts(reading, side, count, self.able(reading, side))
 
     def from_peaks(self) -> list[Reading]:
         """Return the readings that settle from the likeliest lags of both tracks."""
@@ -534,7 +564,7 @@ class _Reader:
                 else replace(track, lag=np.stack([peaked(track.lag[0], guess.lag), track.lag[1]])),
                 longest_us,
             )
-            for track, guess in zip(table.tracks, guesses, strict=True)
+            for track, guess in zip(map(costs.parted, table.tracks), guesses, strict=True)
         )
         nothing = _nothing(len(self.pieces))
         sends, receives = (
