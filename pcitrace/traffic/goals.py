@@ -25,6 +25,7 @@ __all__ = [
     "goals_of",
     "layout_of",
     "layouts",
+    "may_be_parted",
     "most_added",
     "unknown_layout",
     "with_skips",
@@ -143,15 +144,25 @@ def unknown_layout(side: int, whole: bool, unit: int, block: int = 0) -> Layout:
     return Layout(0, max(unit - 1, 2 * (block - 1)) + FCS_BYTES[side][-1], whole)
 
 
-def layouts(side: int, whole: bool, unit: int) -> list[Layout]:
+def layouts(side: int, whole: bool, unit: int, parted: bool = True) -> list[Layout]:
     """Return all that can be: one or two buffers that begin at any byte of a word, a check sequence or none."""
     one, two = unit + FCS_BYTES[side][-1], most_added(2, unit) + FCS_BYTES[side][-1] + 1
     found = [Layout(added, 0, whole) for added in range(one)]
-    found += [Layout(added, 0, whole, buffers=2) for added in range(one, two)]
+    found += [Layout(added, 0, whole, buffers=2) for added in range(one, two if parted else one)]
     if side == SEND:
         found += [replace(layout, again=line) for layout in found for line in (*LINES, PIECE)]
         found += [Layout(added, 0, whole, block) for block in BLOCK if block > unit for added in range(block)]
     return found
+
+
+def may_be_parted(side: int, pieces: Pieces, reading: Reading, unit: int) -> bool:
+    """Return whether the frames of a track may lie in two buffers: the first piece of most holds a whole header.
+
+    A shorter one may be a descriptor: on a host whose descriptors are of 8 bytes all sends began with one, in two buffers
+    that each began inside a word. Where addresses were captured these tell.
+    """
+    first = pieces.bus.data_phases[(reading.track == side) & reading.begins]
+    return pieces.bus.has_address or _mostly(first * unit >= HEADER)
 
 
 def most_added(buffers: int, unit: int) -> int:
@@ -178,7 +189,7 @@ def layout_of(
         whole = _mostly(pieces.bus.first_data_us[head] >= target.end_us[reading.target[head]])
     else:
         whole = _mostly(pieces.bus.last_data_us[tail] <= target.start_us[reading.target[tail]])
-    some = layouts(side, whole, unit)
+    some = layouts(side, whole, unit, may_be_parted(side, pieces, reading, unit))
     misfits = np.count_nonzero(~fitting(side, pieces, reading, target, some, unit), axis=1)
     nats = [MISFIT * int(count) + one.cost + otherwise(one) for count, one in zip(misfits, some, strict=True)]
     return some[int(np.argmin(nats))]

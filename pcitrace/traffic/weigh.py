@@ -31,6 +31,7 @@ from pcitrace.traffic.goals import (
     goals_of,
     layout_of,
     layouts,
+    may_be_parted,
     unknown_layout,
     with_skips,
 )
@@ -579,7 +580,8 @@ class _Reader:
         if target is None or not (reading.track == side).any():
             return []
         now = self.layout(side, reading)
-        others = [one for one in layouts(side, now.whole, self.unit) if one != now]
+        parted = may_be_parted(side, self.pieces, reading, self.unit)
+        others = [one for one in layouts(side, now.whole, self.unit, parted) if one != now]
         fits = fitting(side, self.pieces, reading, target, others, self.unit).sum(axis=1)
         return [others[at] for at in np.argsort(-fits, kind="stable")[:OTHERS]]
 
