@@ -241,13 +241,10 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         if many and other.against_by(itself) >= CLEARLY:
             return None
         dearer = itself.against_by(other)
-        if dearer <= (NOTHING if described else CLEARLY):
-            # A profile says where frames begin and end, but which is which only to some part, by how long a card waits.
-            there = {(item, track, begins) for item, track, _, begins in other.edges()} if described else set()
-            for item, track, _, begins in differs:
-                if not described or (item, track, begins) in there:
-                    at = burst[item], int(not begins)
-                    nats[at] = min(nats[at], dearer)
+        if dearer <= (0.0 if described else CLEARLY):
+            for item, _, _, begins in differs:
+                at = burst[item], int(not begins)
+                nats[at] = min(nats[at], dearer)
     if len(pieces) <= TINY:
         now = reader.settle(first, rounds=FEW, states=WIDE)
         for item, _, _, begins in whole & now.edges():
