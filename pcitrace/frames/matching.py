@@ -325,8 +325,8 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
 
 def _memory_side(joined: Bursts, bursts: Integers, fcs_least: int, fcs_most: int) -> Side:
     """Describe DMA bursts for matching; their lengths are those the frames have on the wire."""
-    size = joined.bytes[bursts]
-    spare = np.where(size > 4 * joined.data_phases[bursts], 2 * WIDE_SPARE, 2 * ROUNDED)
+    size, phases = (one[bursts] for one in joined.once)
+    spare = np.where(size > 4 * phases, 2 * WIDE_SPARE, 2 * ROUNDED)
     return Side(
         start_us=joined.first_data_us[bursts],
         end_us=joined.last_data_us[bursts],
@@ -386,6 +386,7 @@ def _columns(
     wire = np.r_[wire_of_send, only_wire]
     receive = np.r_[receive_of_send, receive_of_wire[only_wire]]
     burst = pick(mine.sends, send)
+    size, phases = joined.once
     dma_end = pick_us(joined.known_last_us, burst)
     wire_end = pick_us(mine.wire.end_us, wire) if mine.wire is not None else np.full(len(send), np.nan)
     status = joined.first_data_us[np.flatnonzero((joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0))]
@@ -402,8 +403,8 @@ def _columns(
         "fcs_ok": pick(mine.wire.fcs_ok, wire) if mine.wire is not None else np.full(len(send), -1),
         "pieces": pick(joined.pieces, burst),
         "send_burst": burst,
-        "send_bytes": pick(joined.bytes, burst),
-        "send_phases": pick(joined.data_phases, burst),
+        "send_bytes": pick(size, burst),
+        "send_phases": pick(phases, burst),
         "wire_row": wire,
         "send_row": send,
         "receive_row": receive,

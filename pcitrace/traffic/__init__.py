@@ -40,6 +40,8 @@ class Bursts:
     kind, write, reason : arrays of int
         As in :class:`pcitrace.traffic.dma.Dma`.
     address, data_phases, bytes, pieces : arrays of int
+    again : array of int
+        Bytes of them that were moved twice: the card moved again what was cut. Told by addresses only.
     """
 
     start_us: Floats
@@ -52,9 +54,16 @@ class Bursts:
     data_phases: Integers
     bytes: Integers
     pieces: Integers
+    again: Integers
 
     def __len__(self) -> int:
         return len(self.start_us)
+
+    @property
+    def once(self) -> tuple[Integers, Integers]:
+        """Bytes and data phases without what was moved again."""
+        width = np.where(self.bytes > 4 * self.data_phases, 8, 4)
+        return self.bytes - self.again, self.data_phases - self.again // width
 
     @property
     def known_last_us(self) -> Floats:
@@ -318,7 +327,21 @@ def join(dma: Dma) -> Bursts:
         data_phases=np.bincount(number, weights=bus.data_phases, minlength=count).astype(np.int32),
         bytes=np.bincount(number, weights=bus.bytes, minlength=count).astype(np.int32),
         pieces=pieces.astype(np.int32),
+        again=_again(dma, moved, count),
     )
+
+
+def _again(dma: Dma, moved: Integers, count: int) -> Integers:
+    """Return the bytes of each burst that lie in the piece before them, which was cut."""
+    bus, before, now = dma.bus, moved[:-1], moved[1:]
+    place, size = bus.address.astype(np.int64), bus.bytes.astype(np.int64)
+    twice = place[before] + size[before] - place[now]
+    rows = (dma.burst[before] == dma.burst[now]) & bus.cut[before] & (place[before] >= 0) & (place[now] >= place[before])
+    rows &= twice > 0
+    if not rows.any():
+        return np.broadcast_to(np.int32(0), count)
+    least = np.minimum(twice, size[now])[rows]
+    return np.bincount(dma.burst[now[rows]], weights=least, minlength=count).astype(np.int32)
 
 
 def _within(csr: Accesses) -> tuple[Accesses, int]:

@@ -273,7 +273,8 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
     """Number the chains of transactions of which each goes on where an earlier one ended; return also their first ones.
 
     Other transactions may come between. What goes on where is the latest that ended there and that nothing else has
-    gone on from; so a buffer that is used again begins a new chain.
+    gone on from; so a buffer that is used again begins a new chain. What was cut may be moved again, from its beginning
+    or from inside it, sooner than another frame could follow.
     """
     n = len(bus)
     row = np.arange(n)
@@ -291,6 +292,9 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
     linked &= ~only_if_cut | bus.cut[before]
     buffers = np.union1d(starts[False], starts[True])
     linked &= ~(np.isin(address, buffers) & (phases > 0)[before])
+    again = _moved_again(bus)
+    linked |= again
+    before = np.where(again, row - 1, before)
     # Each row points at the one it goes on from; following the pointers, doubling, gives the head of its chain.
     head = np.where(linked, before, row)
     while True:
@@ -300,6 +304,16 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
         head = further
     first = head == row
     return (np.cumsum(first) - 1)[head], np.flatnonzero(first)
+
+
+def _moved_again(bus: BusTable) -> Booleans:
+    """Return which transactions begin inside the one before that was cut, before it can be another frame's buffer."""
+    out = np.zeros(len(bus), dtype=bool)
+    address, size = bus.address.astype(np.int64), bus.bytes.astype(np.int64)
+    back = address[1:] - address[:-1]
+    pause_us = bus.start_us[1:] - bus.last_data_us[:-1]
+    out[1:] = bus.cut[:-1] & (back >= 0) & (back < size[:-1]) & (pause_us < FRAME_US)
+    return out
 
 
 def _too_fast(bus: BusTable, chain: Integers, heads: Integers) -> Booleans:
