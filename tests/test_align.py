@@ -299,6 +299,15 @@ def test_pieces_of_frames_that_the_capture_cuts_off_disturb_no_match() -> None:
     assert cut([48.5, 58.5, 70.0], [4, 4, 380]) == [False, True, True]
 
 
+def test_what_is_on_the_wire_last_was_read() -> None:
+    """The capture begins when the first frame was read already: each next one would begin before it was read whole."""
+    begins = 3.0 * np.arange(12)
+    wire = replace(side(begins.tolist(), [64] * 12), end_us=begins + 0.7)
+    read = side((begins[:-1] + 0.1).tolist(), [64] * 11, took=0.2)
+    i, j = matching._match(read, wire, True, lossless=True)
+    assert (j - i).tolist() == [1] * 11
+
+
 def test_every_frame_has_a_partner_if_the_card_cuts_through() -> None:
     """Short frames are read before the wire begins; of the long ones each would be the one before it on the wire."""
     length = [60, 60, 60, 1500, 60, 60, 1500, 60, 60, 60, 1500]

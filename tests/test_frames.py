@@ -231,8 +231,9 @@ def test_equal_frames_of_which_some_are_lost(tmp_path: Path, arrivals: str) -> N
         assert len(found) == len(true)
         off = found["rx_dma_start_us"].to_numpy(dtype=float) - true["rx_dma_start_us"].to_numpy()
         assert not (np.abs(off) > 0.05).any()
-        # Which of equal frames got lost is hardly told: then those beside it are not, or nothing is. Of regular ones, all
-        # of which may be the next as well, two benches are told; 1.4 and 2 nats speak against what is right of another.
+        # Which of equal frames got lost is hardly told: then those beside it are not, or nothing is. Of regular ones,
+        # all of which may be the next as well, two benches are told; 1.4 and 2 nats speak against what is right of
+        # another.
         told += int((np.isnan(off) & ~true["lost"].to_numpy(dtype=bool)).sum()) <= 0.1 * len(true)
     assert told >= (2 if arrivals == "regular" else 3)
 

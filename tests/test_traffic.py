@@ -258,6 +258,31 @@ def test_a_buffer_that_is_used_again_is_another_burst(rings: Profile) -> None:
     assert found["pieces"].tolist() == [2] * 3
 
 
+@pytest.mark.parametrize("back", [0, 64])
+def test_what_was_cut_and_is_moved_again_at_once_is_one_burst(rings: Profile, back: int) -> None:
+    """From the beginning of what was cut, or from a line inside it; its words count once for the frame's length."""
+    bus = Bus()
+    sent = frame(1, 256)
+    bus.add(NIC, READ_MULTIPLE, 0x10000, sent[:20], termination="disconnect_with_data")
+    bus.add(NIC, READ_MULTIPLE, 0x10000 + back, sent[back // 4 :])
+    bus.clock += 60
+    bus.add(NIC, READ_MULTIPLE, 0x10000, sent)
+    found = bus.analyse(rings)
+    assert found.bursts["pieces"].tolist() == [2, 1]
+    assert found.bursts["bytes"].tolist() == [256 + 80 - back, 256]
+    size, phases = found.joined.once
+    assert (size.tolist(), phases.tolist()) == ([256, 256], [64, 64])
+
+
+def test_what_was_cut_and_comes_later_again_is_another_frame(rings: Profile) -> None:
+    """One buffer for all frames: STOP# came with the last words of one, and the next lies where it lay."""
+    bus = Bus()
+    bus.add(NIC, READ_MULTIPLE, 0x10000, frame(1, 256), termination="disconnect_with_data")
+    bus.clock += 60
+    bus.add(NIC, READ_MULTIPLE, 0x10000, frame(2, 256))
+    assert bus.analyse(rings).bursts["pieces"].tolist() == [1, 1]
+
+
 def test_rings_that_registers_name(rings: Profile) -> None:
     bus = Bus()
     bus.add(HOST, WRITE, CSR + 0x20, [0x80000])

@@ -129,7 +129,7 @@ def test_another_frame() -> None:
 
 
 def test_what_came_too_soon_to_be_the_next_frame_stays() -> None:
-    """Only what is behind the last such one may all be a frame later: here S of frame 1 came before frame 2 had gone."""
+    """Only what is behind the last such one may be a frame later: here S of frame 1 came before frame 2 had gone."""
     first = reading("SSSS")
     later = list(shifts(first, 0, 5, able("SSSS", 1)))[1]
     assert later.target.tolist() == [0, 1, 3, 4]

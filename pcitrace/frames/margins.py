@@ -275,7 +275,7 @@ def _both(
     reading: tuple[Pieces, Reading],
     side: int,
 ) -> tuple[Floats, Floats]:
-    """Return the margins of both edges of some frames of one host, and those against other ways to explain everything."""
+    """Return the margins of both edges of some frames of one host, and those against other ways to explain them all."""
     pieces, whole = reading
     others = replace(whole, margins=whole.rivals)
     return (

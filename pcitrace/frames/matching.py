@@ -313,7 +313,7 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
     if by_content or len(other_i) < len(i) or not len(other_i):
         return (other_i, other_j) if len(other_i) > len(i) else (i, j)
     if lossless and len(j) and other_j[-1] < j[-1]:
-        # What went over the wire last was read, too: in the capture, as what went before it.
+        # What went over the wire last was read, too.
         return i, j
     if lossless and len(other_i) == min(len(earlier), len(later)) and len(i) < (1 - CLEARLY) * len(other_i):
         return other_i, other_j

@@ -336,8 +336,8 @@ def _again(dma: Dma, moved: Integers, count: int) -> Integers:
     bus, before, now = dma.bus, moved[:-1], moved[1:]
     place, size = bus.address.astype(np.int64), bus.bytes.astype(np.int64)
     twice = place[before] + size[before] - place[now]
-    rows = (dma.burst[before] == dma.burst[now]) & bus.cut[before] & (place[before] >= 0) & (place[now] >= place[before])
-    rows &= twice > 0
+    rows = (dma.burst[before] == dma.burst[now]) & bus.cut[before] & (twice > 0)
+    rows &= (place[before] >= 0) & (place[now] >= place[before])
     if not rows.any():
         return np.broadcast_to(np.int32(0), count)
     least = np.minimum(twice, size[now])[rows]

@@ -158,8 +158,8 @@ def layouts(side: int, whole: bool, unit: int, parted: bool = True) -> list[Layo
 def may_be_parted(side: int, pieces: Pieces, reading: Reading, unit: int) -> bool:
     """Return whether the frames of a track may lie in two buffers: the first piece of most holds a whole header.
 
-    A shorter one may be a descriptor: on a host whose descriptors are of 8 bytes all sends began with one, in two buffers
-    that each began inside a word. Where addresses were captured these tell.
+    A shorter one may be a descriptor: on a host whose descriptors are of 8 bytes all sends began with one, in two
+    buffers that each began inside a word. Where addresses were captured these tell.
     """
     first = pieces.bus.data_phases[(reading.track == side) & reading.begins]
     return pieces.bus.has_address or _mostly(first * unit >= HEADER)

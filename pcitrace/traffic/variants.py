@@ -66,8 +66,8 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats, able: 
 def shifts(reading: Reading, side: int, targets: int, able: Able) -> Iterator[Reading]:
     """Give the readings in which segments of a track are the frame before or after: all, or those next to a lost one.
 
-    Where frames of one length got lost it is hardly told which. Of all, those that could be that frame in time: once the
-    receive before a lost frame came too soon to be the next one, and all behind it were the frames before theirs.
+    Where frames of one length got lost it is hardly told which. Of all, those that could be that frame in time: once
+    the receive before a lost frame came too soon to be the next one, and all behind it were the frames before theirs.
     """
     mine = (reading.track == side) & (reading.target >= 0)
     if not (reading.track == side).any():
