@@ -18,7 +18,7 @@ from pcitrace.traffic import dma as dma_module
 from pcitrace.traffic import initiators
 from pcitrace.traffic.content import WireFrames, fcs_in_memory
 from pcitrace.traffic.csr import Accesses, accesses
-from pcitrace.traffic.dma import KINDS, Dma, Kind, Memory
+from pcitrace.traffic.dma import KINDS, Dma, Kind, Memory, moved_twice
 from pcitrace.traffic.initiators import Initiator
 from pcitrace.traffic.parts import over_buffers
 from pcitrace.traffic.phases import Phases
@@ -332,16 +332,11 @@ def join(dma: Dma) -> Bursts:
 
 
 def _again(dma: Dma, moved: Integers, count: int) -> Integers:
-    """Return the bytes of each burst that lie in the piece before them, which was cut."""
-    bus, before, now = dma.bus, moved[:-1], moved[1:]
-    place, size = bus.address.astype(np.int64), bus.bytes.astype(np.int64)
-    twice = place[before] + size[before] - place[now]
-    rows = (dma.burst[before] == dma.burst[now]) & bus.cut[before] & (twice > 0)
-    rows &= (place[before] >= 0) & (place[now] >= place[before])
-    if not rows.any():
+    """Return the bytes of each burst that were moved twice; `moved` are its transactions with data, in order."""
+    twice = moved_twice(dma, moved)
+    if not twice.any():
         return np.broadcast_to(np.int32(0), count)
-    least = np.minimum(twice, size[now])[rows]
-    return np.bincount(dma.burst[now[rows]], weights=least, minlength=count).astype(np.int32)
+    return np.bincount(dma.burst[moved], weights=twice, minlength=count).astype(np.int32)
 
 
 def _within(csr: Accesses) -> tuple[Accesses, int]:

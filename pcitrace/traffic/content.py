@@ -19,7 +19,7 @@ from pcitrace.columns import Booleans, Floats, Integers, floats
 from pcitrace.facts import FCS_BYTES as FCS
 from pcitrace.facts import HEADER_BYTES as HEADER
 from pcitrace.profiles import Profile
-from pcitrace.traffic.dma import Dma
+from pcitrace.traffic.dma import Dma, moved_twice
 from pcitrace.traffic.phases import Phases
 
 __all__ = ["FCS", "HEADER", "Heads", "WireFrames", "begins_inside", "heads", "keys", "own_keys", "wire_frames"]
@@ -136,12 +136,14 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     rows = rows[np.argsort(dma.burst[rows], kind="stable")]
     which = np.searchsorted(bursts, dma.burst[rows])
     begin, length = phases.ranges(dma.bus.transaction[rows])
+    # Of what was moved again only the second time counts.
+    length = np.maximum(length - moved_twice(dma, rows) // np.where(_wide(dma, rows), 8, 4), 0)
     before = _within(which, length)
     most = HEAD // 4 + 1
     length = np.clip(most - before, 0, length)
     nth = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     at = np.repeat(begin, length) + nth
-    wide = (dma.bus.bytes > 4 * dma.bus.data_phases)[rows]
+    wide = _wide(dma, rows)
     data = phases.data[at].view(np.uint64)
     enables = np.maximum(phases.byte_enables[at], 0)
     width = 8 if wide[length > 0].all() else 4
@@ -161,6 +163,11 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     fits = place < HEAD
     out[burst[fits], place[fits]] = byte[enabled][fits]
     return Heads(out, np.minimum(np.bincount(burst, minlength=len(bursts)), HEAD))
+
+
+def _wide(dma: Dma, rows: Integers) -> Booleans:
+    """Return which transactions moved 8 bytes a data phase."""
+    return np.asarray((dma.bus.bytes > 4 * dma.bus.data_phases)[rows])
 
 
 def _within(group: Integers, amount: Integers) -> Integers:

@@ -22,7 +22,7 @@ from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["KINDS", "REASONS", "SHORTEST_RECEIVED", "Dma", "Kind", "Memory", "by_address"]
+__all__ = ["KINDS", "REASONS", "SHORTEST_RECEIVED", "Dma", "Kind", "Memory", "by_address", "moved_twice"]
 
 
 class Kind(IntEnum):
@@ -313,6 +313,21 @@ def _moved_again(bus: BusTable) -> Booleans:
     back = address[1:] - address[:-1]
     pause_us = bus.start_us[1:] - bus.last_data_us[:-1]
     out[1:] = bus.cut[:-1] & (back >= 0) & (back < size[:-1]) & (pause_us < FRAME_US)
+    return out
+
+
+def moved_twice(dma: Dma, rows: Integers) -> Integers:
+    """Return how many bytes of some transactions the next one of their burst moves again; they are in order of bursts.
+
+    They were cut, and the next begins inside them.
+    """
+    bus, out = dma.bus, np.zeros(len(rows), dtype=np.int64)
+    before, now = rows[:-1], rows[1:]
+    place = bus.address.astype(np.int64)
+    twice = place[before] + bus.bytes[before] - place[now]
+    same = (dma.burst[before] == dma.burst[now]) & bus.cut[before] & (twice > 0)
+    same &= (place[before] >= 0) & (place[now] >= place[before])
+    out[:-1] = np.where(same, twice, 0)
     return out
 
 
