@@ -241,7 +241,8 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         if many and other.against_by(itself) >= CLEARLY:
             return None
         dearer = itself.against_by(other)
-        if dearer <= (0.0 if described else CLEARLY):
+        # With a profile the rules know most frames; what it is of another card shows in many.
+        if (many and dearer <= 0.0) if described else dearer <= CLEARLY:
             for item, _, _, begins in differs:
                 at = burst[item], int(not begins)
                 nats[at] = min(nats[at], dearer)
