@@ -113,7 +113,8 @@ class Card:
             return at
         if drawn["reread"] in ("line", "cut") and moved:
             block = drawn["line"] if drawn["reread"] == "line" else drawn["cut"]
-            return max(0, ((start + to * size) // block * block - start) // size)
+            if block:  # a card that cuts nowhere goes on where it was stopped
+                return max(0, ((start + to * size) // block * block - start) // size)
         return to
 
     def command(self, write: bool, many: int) -> str:
