@@ -124,7 +124,7 @@ def _follows() -> Floats:
 def _full() -> Floats:
     """A card cuts its bursts where they are full: at a power of two, or else always at the same sizes."""
     share = np.full(SIZES, 0.4 / SIZES)
-    share[2 ** np.arange(10)] += 0.6 / 10
+    share[2 ** np.arange(2, 10)] += 0.6 / 8
     return share
 
 
