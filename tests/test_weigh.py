@@ -178,7 +178,7 @@ def test_frames_of_many_pieces_are_tried_as_shorter_too(tmp_path: Path) -> None:
 
 
 def test_layouts_have_one_buffer_or_two() -> None:
-    plain = [lies for lies in layouts(SEND, True, 4) if not lies.block and not lies.again]
+    plain = [lies for lies in layouts(SEND, True, 4, True) if not lies.block and not lies.again]
     assert [(lies.buffers, lies.added) for lies in plain] == [(1 + (added > 3), added) for added in range(10)]
     assert Layout(4, 0, True, buffers=2).cost == BUFFERS
 
@@ -487,7 +487,8 @@ def test_a_frame_is_as_surely_there_as_the_surest_of_its_pieces() -> None:
     )
     of_piece = np.array([0, 0, 0, 1, 2])
     # The second frame is another one than its piece, the last has no burst.
-    found = margins._places(np.array([0, 1, 2, -1]), np.array([4, 6, -1, 4]), of_piece, reading, SEND)
+    frames_ = Found(np.array([0, 1, 2, -1]), np.array([4, 6, -1, 4]), np.zeros(4, dtype=bool))
+    found = margins._places(frames_, of_piece, reading, SEND)
     np.testing.assert_array_equal(found, [7.0, -1.0, -1.0, np.nan])
 
 

@@ -226,21 +226,19 @@ def judge(
     was = _rows_before(before, columns) if readings else np.zeros(0, np.int64)
     margins, rivals = ({side: np.full((count, 2), np.nan) for side in EDGES} for _ in range(2))
     place = {side: np.full(count, np.nan) for side in EDGES}
-    told = _by_content(columns, ends)
+    told = _by_content(columns, ends) if readings else np.zeros(count, dtype=bool)
     for side in EDGES:
         for name, (pieces, reading) in readings.items():
             rows = _rows(columns, name, side)
-            target = _target(ends, columns, side)[rows]
-            margins[side][rows], rivals[side][rows] = _both(ends[name], columns, rows, target, (pieces, reading), side)
+            found = Found(columns[COLUMNS[side][1]][rows], _target(ends, columns, side)[rows], told[rows])
+            margins[side][rows], rivals[side][rows] = _of_host(ends[name], found, (pieces, reading), side)
             if side == RECEIVE and reading.by_content is not None:
                 # Of a receive that is known by its content it is as sure which frame on the wire it is as of its send.
-                sure = told[rows] & ~(margins[SEND][rows] < SURE).any(axis=1)
-                kept = pieces, reading.by_content
-                margins[side][rows[sure]], rivals[side][rows[sure]] = _both(
-                    ends[name], columns, rows[sure], target[sure], kept, side
-                )
-            burst, of_piece = columns[COLUMNS[side][1]][rows], ends[name].host.traffic.dma.burst[pieces.rows]
-            place[side][rows] = _places(burst, target, of_piece, reading, side)
+                sure = found.certain & ~(margins[SEND][rows] < SURE).any(axis=1)
+                kept = _of_host(ends[name], found, (pieces, reading.by_content), side)
+                margins[side][rows[sure]], rivals[side][rows[sure]] = (one[sure] for one in kept)
+            of_piece = ends[name].host.traffic.dma.burst[pieces.rows]
+            place[side][rows] = _places(found, of_piece, reading, side)
         for name, nats in contests.items():
             rows = _rows(columns, name, side)
             burst = columns[COLUMNS[side][1]][rows]
@@ -267,23 +265,6 @@ def judge(
     columns["margin_match"], columns["margin_place"] = match, place[SEND]
 
 
-def _both(
-    end: Ends,
-    columns: dict[str, Any],
-    rows: Integers,
-    target: Integers,
-    reading: tuple[Pieces, Reading],
-    side: int,
-) -> tuple[Floats, Floats]:
-    """Return the margins of both edges of some frames of one host, and those against other ways to explain them all."""
-    pieces, whole = reading
-    others = replace(whole, margins=whole.rivals)
-    return (
-        _of_host(end, columns, rows, target, reading, side),
-        _of_host(end, columns, rows, target, (pieces, others), side),
-    )
-
-
 def _as_held_against(margins: dict[int, Floats], unseen: Booleans) -> Floats:
     """Make the edges of frames without a wire no surer than what they were held against; return how sure that is."""
     match: Floats = np.fmin(*(margins[side].max(axis=1) for side in EDGES))
@@ -292,22 +273,16 @@ def _as_held_against(margins: dict[int, Floats], unseen: Booleans) -> Floats:
     return match
 
 
-def _of_host(
-    end: Ends,
-    columns: dict[str, Any],
-    rows: Integers,
-    target: Integers,
-    reading: tuple[Pieces, Reading],
-    side: int,
-) -> Floats:
-    """Return the margins of both edges of some frames of one host, whose targets are these."""
-    dma = end.host.traffic.dma
-    found = Found(columns[COLUMNS[side][1]][rows], target, np.zeros(len(rows), dtype=bool))
-    out = _margins(found, reading[0].rows, dma, reading[1], side)
+def _of_host(end: Ends, found: Found, reading: tuple[Pieces, Reading], side: int) -> tuple[Floats, Floats]:
+    """Return the margins of both edges of some frames of one host, and those against other ways to explain them all."""
+    (pieces, whole), dma = reading, end.host.traffic.dma
+    others = replace(whole, margins=whole.rivals)
+    out, against = (_margins(found, pieces.rows, dma, one, side) for one in (whole, others))
     if not dma.bus.has_address:
         # What nothing else shows is not told.
-        out[target < 0] = np.minimum(out[target < 0], 0.0)
-    return out
+        for one in (out, against):
+            one[found.target < 0] = np.minimum(one[found.target < 0], 0.0)
+    return out, against
 
 
 def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers) -> None:
@@ -337,16 +312,16 @@ def burst_margins(dma: Dma, pieces: Pieces, reading: Reading) -> Floats:
     return np.where(np.isfinite(out), out, np.nan)
 
 
-def _places(burst: Integers, target: Integers, of_piece: Integers, reading: Reading, side: int) -> Floats:
+def _places(found: Found, of_piece: Integers, reading: Reading, side: int) -> Floats:
     """Return how sure it is that any pieces of some frames are this frame's: as sure as the surest of them.
 
     Parameters
     ----------
-    burst, target : array of int
-        Of each frame; -1 for none.
+    found : Found
     of_piece : array of int
         The burst of each piece that was read.
     """
+    burst, target = found.burst, found.target
     target_of, surest = np.full((2, int(of_piece.max(initial=burst.max(initial=0))) + 1), -1.0)
     target_of[burst[burst >= 0]] = target[burst >= 0]
     same = (reading.track == side) & (reading.target >= 0) & (reading.target == target_of[of_piece])

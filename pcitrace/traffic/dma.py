@@ -308,27 +308,26 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
 
 def _moved_again(bus: BusTable) -> Booleans:
     """Return which transactions begin inside the one before that was cut, before it can be another frame's buffer."""
-    out = np.zeros(len(bus), dtype=bool)
-    address, size = bus.address.astype(np.int64), bus.bytes.astype(np.int64)
-    back = address[1:] - address[:-1]
+    out, now = np.zeros(len(bus), dtype=bool), np.arange(1, len(bus))
     pause_us = bus.start_us[1:] - bus.last_data_us[:-1]
-    out[1:] = bus.cut[:-1] & (back >= 0) & (back < size[:-1]) & (pause_us < FRAME_US)
+    out[1:] = (_twice(bus, now - 1, now) > 0) & (pause_us < FRAME_US)
     return out
 
 
 def moved_twice(dma: Dma, rows: Integers) -> Integers:
-    """Return how many bytes of some transactions the next one of their burst moves again; they are in order of bursts.
-
-    They were cut, and the next begins inside them.
-    """
-    bus, out = dma.bus, np.zeros(len(rows), dtype=np.int64)
+    """Return how many bytes of transactions, in order of bursts, the next one of their burst moves again."""
     before, now = rows[:-1], rows[1:]
-    place = bus.address.astype(np.int64)
-    twice = place[before] + bus.bytes[before] - place[now]
-    same = (dma.burst[before] == dma.burst[now]) & bus.cut[before] & (twice > 0)
-    same &= (place[before] >= 0) & (place[now] >= place[before])
-    out[:-1] = np.where(same, twice, 0)
+    out = np.zeros(len(rows), dtype=np.int64)
+    out[:-1] = np.where(dma.burst[before] == dma.burst[now], _twice(dma.bus, before, now), 0)
     return out
+
+
+def _twice(bus: BusTable, before: Integers, now: Integers) -> Integers:
+    """Return how many bytes of transactions that were cut others move again that begin inside them; else 0."""
+    place, size = bus.address.astype(np.int64), bus.bytes.astype(np.int64)
+    back = place[now] - place[before]
+    inside = bus.cut[before] & (place[before] >= 0) & (back >= 0) & (back < size[before])
+    return np.where(inside, size[before] - back, 0)
 
 
 def _too_fast(bus: BusTable, chain: Integers, heads: Integers) -> Booleans:

@@ -144,7 +144,7 @@ def unknown_layout(side: int, whole: bool, unit: int, block: int = 0) -> Layout:
     return Layout(0, max(unit - 1, 2 * (block - 1)) + FCS_BYTES[side][-1], whole)
 
 
-def layouts(side: int, whole: bool, unit: int, parted: bool = True) -> list[Layout]:
+def layouts(side: int, whole: bool, unit: int, parted: bool) -> list[Layout]:
     """Return all that can be: one or two buffers that begin at any byte of a word, a check sequence or none."""
     one, two = unit + FCS_BYTES[side][-1], most_added(2, unit) + FCS_BYTES[side][-1] + 1
     found = [Layout(added, 0, whole) for added in range(one)]
