@@ -12,9 +12,11 @@ import pcitrace
 from pcitrace import analysis
 from pcitrace.bustable import BusTable
 from pcitrace.facts import WRITES
+from pcitrace.lattice import Goals, Learner, Reading
 from pcitrace.traffic import alone
 from pcitrace.traffic.dma import directions
-from pcitrace.traffic.named import Words
+from pcitrace.traffic.goals import Goals
+from pcitrace.traffic.named import Words, goes_on
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
@@ -60,6 +62,29 @@ def test_what_is_named_is_what_a_slow_search_finds(family: str, tmp_path: Path) 
         assert not (naming.apart & naming.on).any()
         seen += int(named.sum())
     assert seen > 0
+
+
+def test_the_page_of_what_goes_on_in_place_is_told_by_what_it_goes_on_from(tmp_path: Path) -> None:
+    """It says nothing of what such a piece is; that of any other piece does."""
+    host = analysis.frames(opened(Bench("cacheline", 3, frames=8), tmp_path)).hosts["A"]
+    pieces = Pieces.of(host.dma.bus)
+    write_ = directions(pieces.bus)
+    nothing = Goals.none(True)
+
+    def costs(page: np.ndarray) -> np.ndarray:
+        priced = alone.Alone(pieces, write_, (None, None))
+        priced.page = page
+        return priced.costs(reading, (nothing, nothing), Learner())
+
+    priced = alone.Alone(pieces, write_, (None, None))
+    count, in_place = len(pieces), goes_on(pieces, write_)
+    track = np.where(write_ == 0, 0, -1)
+    reading = Reading(track, track == 0, track == 0, np.full(count, -1), np.zeros((count, 4), np.float32), 0.0)
+    assert in_place[track == 0].sum() > 5
+    assert priced.pages > 2
+    moved = (priced.page + 1) % priced.pages
+    np.testing.assert_array_equal(costs(np.where(in_place, moved, priced.page)), costs(priced.page))
+    assert (costs(np.where(in_place, priced.page, moved)) != costs(priced.page)).any()
 
 
 def edges(bench: Bench, folder: Path) -> dict[str, int]:
