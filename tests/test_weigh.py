@@ -16,10 +16,11 @@ from pcitrace.frames import margins
 from pcitrace.frames.margins import SURE
 from pcitrace.lattice import Learner, Reading, Sequence
 from pcitrace.profiles import Descriptor, Profile
-from pcitrace.traffic import costs, weigh
+from pcitrace.traffic import contest, costs, weigh
 from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
 from pcitrace.traffic.goals import BUFFERS, MISFIT, RECEIVE, SEND, Layout, Target, goals_of, layouts, may_be_parted
 from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.reader import Reader, only
 from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
 from pcitrace.traffic.weigh import Found, Problem
 
@@ -244,7 +245,7 @@ def test_a_profile_says_what_is_no_part_of_a_frame(tmp_path: Path) -> None:
     pieces = Pieces.of(dma.bus)
     nothing = Found(*(np.zeros(0, kind) for kind in (np.int64, np.int64, bool)))
     stated = Profile("own", "", (), descriptors="host_memory", send_descriptor=Descriptor(size_bytes=16))
-    first, reader = weigh._started(pieces, Problem(dma, (nothing, nothing), (None, None), stated))
+    first, reader = weigh.started(pieces, Problem(dma, (nothing, nothing), (None, None), stated))
 
     def missing(reading: Reading) -> float:
         return reader.stated.missing(reading, pieces.bus.data_phases, reader.write, 4)
@@ -320,7 +321,7 @@ def test_which_way_data_went_is_no_fact_where_no_line_shows_it(tmp_path: Path) -
         (tmp_path / "run.toml").write_text(stated[name])
         dma = analysis.traffic(pcitrace.open(tmp_path), "A", profile="generic").dma
         assert (dma.write[dma.bus.data_phases > 0] >= 0).all()
-        _, reader = weigh._started(Pieces.of(dma.bus), Problem(dma, (nothing, nothing), (None, None)))
+        _, reader = weigh.started(Pieces.of(dma.bus), Problem(dma, (nothing, nothing), (None, None)))
         assert (reader.write >= 0).all() == known
         assert (reader.write >= 0).any() == known
 
@@ -376,7 +377,7 @@ def test_a_single_frame_is_doubted_where_another_begins_as_likely(
     scored = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
     assert scored.total()["wrong"] == 0
     assert scored.total(*EDGES)["right"] >= 90
-    monkeypatch.setattr(weigh, "TINY", 0)
+    monkeypatch.setattr(contest, "TINY", 0)
     by_rule = pcitrace.open(tmp_path / "run").frames.table
     assert score(bench, by_rule, "control16").total("dma_start")["wrong"] > 0
 
@@ -497,16 +498,16 @@ def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
 ) -> None:
     """Many starts come to one reading, from which is learned once: the same again only if all was the same."""
     problems: list[Problem] = []
-    monkeypatch.setattr(weigh, "_started", lambda pieces, problem, now=weigh._started: (
+    monkeypatch.setattr(weigh, "started", lambda pieces, problem, now=weigh.started: (
         problems.append(problem), now(pieces, problem))[1])  # fmt: skip
     analysed(Bench("reread", 2, frames=12), tmp_path)
     problem = problems[0]
 
-    def started() -> tuple[Reading, weigh._Reader]:
-        return weigh._started(Pieces.of(problem.dma.bus), problem)
+    def started() -> tuple[Reading, Reader]:
+        return weigh.started(Pieces.of(problem.dma.bus), problem)
 
     first, reader = started()
-    other = weigh._only(SEND, replace(reader.layout(SEND, first), added=3))
+    other = only(SEND, replace(reader.layout(SEND, first), added=3))
     asked = [(fixed, how) for fixed in ((None, None), other) for how in ((False, 0, False), (False, 0, True))]
     costs_ = []
     for fixed, how in asked:
@@ -532,8 +533,8 @@ def test_what_is_doubted_where_one_looked_is_doubted_everywhere(many: bool) -> N
     nats[:4, 0], seen[:4] = doubts, True
     host = SimpleNamespace(found=(sends, receives))
     most = nats.copy()
-    weigh._as_in_the_head(most, host, seen, weigh.MOST)  # type: ignore[arg-type]
+    contest._as_in_the_head(most, host, seen, contest.MOST)  # type: ignore[arg-type]
     assert np.isfinite(most[4:, 0]).all() == many
-    weigh._as_in_the_head(nats, host, seen, weigh.MOST if many else 1 - weigh.CONFIRMED)  # type: ignore[arg-type]
+    contest._as_in_the_head(nats, host, seen, contest.MOST if many else 1 - contest.CONFIRMED)  # type: ignore[arg-type]
     assert nats[:, 0].tolist() == [*doubts, *[3.0] * 6]
     assert np.isinf(nats[:, 1]).all()

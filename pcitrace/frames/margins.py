@@ -17,11 +17,12 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.unseen import shown_by
 from pcitrace.lattice import Reading
 from pcitrace.traffic.content import HEADER, Keys, keys, own_keys
+from pcitrace.traffic.contest import alike, contested
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.weigh import Found, Problem, alike, contested
+from pcitrace.traffic.weigh import Found, Problem
 
 if TYPE_CHECKING:
     from pcitrace.frames.matching import Ends, HostTraffic, Link
@@ -57,7 +58,7 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
     """Return the edges that are doubted of the frames found so far; None if all are, and the DMA is to be read again.
 
     They are where the frames do not account for what was seen elsewhere. Else a host's edges are doubted one by one:
-    see :func:`pcitrace.traffic.weigh.contested`.
+    see :func:`pcitrace.traffic.contest.contested`.
     """
     moving = [end for end in ends.values() if moves_data(end)]
     if moving and all(_untold(end) for end in moving):

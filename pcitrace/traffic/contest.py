@@ -1,0 +1,149 @@
+"""What the rules found of a host held against what else its pieces could be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Floats
+from pcitrace.lattice import Reading
+from pcitrace.traffic.goals import RECEIVE, SEND
+from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.reader import FEW, TINY, WIDE, Reader, until
+from pcitrace.traffic.weigh import Problem, first_reading, started
+
+__all__ = ["alike", "contested"]
+
+ALL = 0.98
+"""Share of the frames found so far that must have the data phases of their frames on the wire, in one layout.
+
+On generated cards (`tests/cardbench`, seed 101, control lines) all frames had that of hosts whose reading was right; of
+the hosts with wrong frames about half had less."""
+
+LOOKED_AT, CONFIRMED = 300, 0.98
+"""Pieces of a host of which the rules' reading is held against those near it (of few all), and the share of edges that
+must be the same: on generated cards (`tests/cardbench`, seeds 402 and 403, control lines) that was so of all hosts
+whose reading was right but one, and of one of the nine that had wrong frames."""
+
+MOST = 0.5
+"""Share of the frames that were looked at: with a profile those behind them are doubted only where most of these are.
+Which of equal frames got lost is doubted of the few beside it. A judgement: most is more than half."""
+
+CLEARLY = 3.5
+"""Nats from which on a reading is against what the rules found with a profile; or is dearer, where they stand without.
+
+With one: on generated cards (`tests/cardbench`, seeds 911, 912 and 915 to 917, 16 channels) the rules had wrong frames
+on 52 of the 74 hosts with 12 nats and more, on 6 of the 13 with 3.5 to 12, and on 5 of the 98 with less. Without
+(`generic`, seeds 961 to 964): of 33 hosts whose nearest other reading was dearer by more none had a wrong frame; of 4
+where it was dearer by less 3 had."""
+
+READ_ON = 5_000
+"""Pieces up to which all are read once more to be held against the rules' reading, 0.03 ms each on a simulated bench:
+the time of a long analysis is bounded. Of more only the first pieces say whether the rules hold."""
+
+CHECKED = 20_000
+"""Transactions of a host up to which this is looked at: the time that it takes is bounded."""
+
+
+def alike(problem: Problem) -> bool:
+    """Return whether nearly all sends found so far have the data phases of their frames on the wire, in one layout.
+
+    Not receives: of those that an overloaded card drops it is not known which frames they are.
+    """
+    if len(problem.dma.bus) > CHECKED or not problem.told:
+        return True
+    first, reader = started(Pieces.of(problem.dma.bus), problem)
+    return reader.agreeing(SEND, first) >= ALL
+
+
+def contested(problem: Problem, described: bool) -> Floats | None:
+    """Return how much dearer any reading near what was found so far is that puts an edge of it elsewhere.
+
+    Near are those that differ alike in every frame; and, of few pieces, those that differ in a frame or two, as the
+    margins say of what it settles at, and those that forget half. On a host that fetched descriptors two at a time, as
+    long as its frames of one length, the rules took two fetches for frames, and each frame behind them for the one
+    before: no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the
+    rules are not doubted for that: of an overloaded card that sends and receives at once half of what is learned leads
+    the reading astray, and the search keeps too few states to tell such margins.
+
+    Returns
+    -------
+    array of float, shape (bursts, 2), or None
+        Nats, for the beginning and the end of each burst; infinite where nothing was weighed. None if a reading is
+        clearly likelier: then what was found so far is not to be believed.
+    """
+    pieces = Pieces.of(problem.dma.bus)
+    nats = np.full((int(problem.dma.burst.max(initial=-1)) + 1, 2), np.inf)
+    if not len(pieces) or not problem.told:
+        return nats
+    head, first, reader = _head(pieces, problem)
+    burst = problem.dma.burst[head.rows]
+    # What may be cut off at the end tells nothing.
+    last = [np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
+    whole = {edge for edge in first.edges() if edge[0] < last[edge[1]]}
+    edges = whole if len(head) < len(pieces) else first.edges()
+    near = reader.near(first)
+    if len(pieces) <= TINY:
+        near += reader.by_halves(near[0], 0)
+    itself = reader.as_it_is(first)
+    for other in near:
+        differs = edges - other.edges()
+        if not differs:
+            continue
+        many = len(differs) > (1 - CONFIRMED) * len(edges)
+        if many and other.against_by(itself) >= CLEARLY:
+            return None
+        dearer = itself.against_by(other)
+        # With a profile the rules know most frames; what it is of another card shows in many.
+        if (many and dearer <= 0.0) if described else dearer <= CLEARLY:
+            for item, _, _, begins in differs:
+                at = burst[item], int(not begins)
+                nats[at] = min(nats[at], dearer)
+    if len(pieces) <= TINY:
+        now = reader.settle(first, rounds=FEW, states=WIDE)
+        for item, _, _, begins in whole & now.edges():
+            at = burst[item], int(not begins)
+            nats[at] = min(nats[at], now.margins[item, 1 + at[1]])
+    else:
+        seen = np.zeros(nats.shape, dtype=bool)
+        for item, _, _, begins in edges:
+            seen[burst[item], int(not begins)] = True
+        _as_in_the_head(nats, problem, seen, MOST if described else 1 - CONFIRMED)
+        if len(pieces) <= READ_ON:
+            _as_read_on(nats, pieces, problem)
+    return nats
+
+
+def _as_in_the_head(nats: Floats, problem: Problem, seen: Booleans, share: float) -> None:
+    """Doubt the beginnings, or the ends, of all frames of a track if a larger share is of those that were looked at."""
+    for found in problem.found:
+        bursts = found.burst[found.burst >= 0]
+        for column in (0, 1):
+            there = seen[bursts, column]
+            known = nats[bursts[there], column]
+            if np.count_nonzero(np.isfinite(known)) > share * len(known):
+                nats[bursts[~there], column] = known.min()
+
+
+def _as_read_on(nats: Floats, pieces: Pieces, problem: Problem) -> None:
+    """Doubt the edges at which nothing begins or ends in a clearly likelier reading of all pieces.
+
+    What holds where one looked need not hold behind it: once a single word of a receive was left over, and every frame
+    after it was given a word of the next. Which frame each is, is not asked: of equal frames of which some got lost
+    other things tell it.
+    """
+    first, reader = started(pieces, problem)
+    itself, now = reader.as_it_is(first), reader.settle(first, rounds=FEW)
+    if now.against_by(itself) >= CLEARLY:
+        there = {(item, track, begins) for item, track, _, begins in now.edges()}
+        for item, track, _, begins in first.edges():
+            if (item, track, begins) not in there:
+                nats[problem.dma.burst[pieces.rows[item]], int(not begins)] = 0.0
+
+
+def _head(pieces: Pieces, problem: Problem) -> tuple[Pieces, Reading, Reader]:
+    """Return the pieces that are looked at, what was found of them so far, and what reads on from it."""
+    head = pieces.take(np.arange(len(pieces) if len(pieces) <= TINY else LOOKED_AT))
+    first = first_reading(head, problem)
+    return head, *started(head, replace(problem, targets=until(head, first, problem.targets)))

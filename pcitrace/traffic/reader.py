@@ -1,0 +1,491 @@
+"""Reads the pieces of one host again and again: from many beginnings, each time by what the reading before taught.
+
+Each round learns the cost table from the reading before (`costs`) and reads again (`pcitrace.lattice`). The cheapest
+end counts; no margin is larger than what the others cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import islice
+
+import numpy as np
+
+from pcitrace.columns import Booleans, Integers
+from pcitrace.lattice import STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
+from pcitrace.traffic import costs
+from pcitrace.traffic.alone import Alone
+from pcitrace.traffic.goals import (
+    BLOCK,
+    LINES,
+    PIECE,
+    RECEIVE,
+    SEND,
+    Layout,
+    Target,
+    fitting,
+    goals_of,
+    layout_of,
+    layouts,
+    may_be_parted,
+    unknown_layout,
+    with_skips,
+)
+from pcitrace.traffic.named import Words
+from pcitrace.traffic.peaks import peaked, peaks
+from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.stated import Stated
+from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
+
+__all__ = ["FEW", "NOTHING", "TINY", "WIDE", "Reader", "Targets", "only", "until"]
+
+ROUNDS, FEW = 6, 2
+"""Readings at most, each of which learns from the one before; those that tell whether a start is worth more."""
+
+PEAKS, SETTLED = 3, 3
+"""Lags that are tried of each track, and starts that are followed to their ends."""
+
+TRIED = ((True, PEAKS, 0), (False, FEW, 0), (True, 1, BLOCK[-1]))
+"""Layouts that lags are tried with: whole or not, how many lags, and the block to whose end a card may read on. The
+last are sends' alone: their frames are longer in memory than is looked for else."""
+
+HALVES, TURNS, TINY = 8, 3, 400
+"""Readings that begin with half of what the cheapest teaches, how often, and the pieces up to which there are any:
+where more was seen, few pieces do not make themselves likely. On the host of which `by_halves` speaks two of eight
+found the truth; on one whose frames overlap and are cut anywhere the first eight found nothing, the second 17 nats."""
+
+WIDE, SMALL = 256, 800
+"""States an item where little is known yet and where margins count, and the pieces up to which so many are kept."""
+
+WIDEST, FORCED = 1536, 48
+"""States an item where fewer lost the way, and where the labels are given. Many are needed where sends and receives
+take turns piece by piece."""
+
+RARELY, LEAST_VALLEY_US = 0.05, 0.2
+"""Share of the shortest and of the longest pauses that tell no valley, and the shortest that may."""
+
+NEVER = 1e4
+"""Nats for what is not to be."""
+OTHERS = 4
+"""Layouts that are tried beside the best."""
+
+NOTHING = 0.5
+"""Nats by which a reading has to be cheaper to be looked at further; one that is not dearer by more is as likely."""
+BACK_BYTES = 64
+"""A read that was disconnected may be begun again so much before: a cache line."""
+
+Targets = tuple[Target | None, Target | None]
+"""What sends come before and what receives come after; None where nothing tells."""
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """A layout of the frames of one track, and the bin of the lag that most have; None if nothing tells."""
+
+    layout: Layout
+    lag: int | None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the pieces of one host again and again, each time by what the reading before taught.
+
+    What came after a reading is `known`, by its labels, the layouts that were fixed and how it was read.
+    """
+
+    pieces: Pieces
+    write: Integers
+    targets: Targets
+    unit: int
+    stated: Stated
+    words: Words | None
+    known: dict[object, Reading] = field(default_factory=dict)
+
+    @cached_property
+    def alone(self) -> Alone:
+        """What each piece costs by itself."""
+        naming = self.words.naming(self.pieces, self.write) if self.words is not None else None
+        return Alone(self.pieces, self.write, self.targets, naming)
+
+    def agreeing(self, side: int, reading: Reading) -> float:
+        """Return the share of a track's segments that have the data phases of their targets, in one layout."""
+        target = self.targets[side]
+        if target is None or not len(target):
+            return 1.0
+        fits = fitting(side, self.pieces, reading, target, [self.layout(side, reading)], self.unit)
+        return float(fits.mean()) if fits.size else 1.0
+
+    def best(self, first: Reading, certain: Booleans) -> tuple[Reading, Reading]:
+        """Return the cheapest of all readings that are tried, no surer than the others leave it; and than those alone
+        that give each piece whose content is certain to the target that the first reading gives it to.
+        """
+        tried = [self.settle(first), *(self.from_peaks() if self.small else [self.from_head(first)])]
+        for _ in range(FEW if self.small else 1):
+            best = min(tried, key=_cost)
+            found = self.other_ways(best)
+            tried += found
+            if min(found, key=_cost, default=best).cost >= best.cost - NOTHING:
+                break
+            tried.append(self.settle(min(found, key=_cost)))
+        for turn in range(TURNS if len(self.pieces) <= TINY else 0):
+            best = min(tried, key=_cost)
+            tried += self.by_halves(best, turn * HALVES)
+            if min(tried, key=_cost).cost < best.cost - NOTHING:
+                tried += self.other_ways(min(tried, key=_cost))
+        best = by_content = self.settle(min(tried, key=_cost), states=self.wide)
+        for other in tried:
+            best = best.against(other)
+            claims = certain & (other.track == first.track) & (other.target >= 0)
+            if not (claims & (other.target != first.target)).any():
+                by_content = by_content.against(other)
+        return best, by_content
+
+    @property
+    def small(self) -> bool:
+        """Whether there is time for everything."""
+        return len(self.pieces) <= SMALL
+
+    @property
+    def wide(self) -> int:
+        """States an item where little is known yet, and where margins count."""
+        return WIDE if self.small else 0
+
+    def near(self, first: Reading) -> list[Reading]:
+        """Return what a reading comes to, and those that differ from it alike in every frame."""
+        found = [self.settle(first, rounds=FEW)]
+        for side in (SEND, RECEIVE):
+            target = self.targets[side]
+            count = len(target) if target is not None else 0
+            found += [self.settle(one, rounds=1) for one in self.varied(first, side, count)]
+        return found
+
+    def other_ways(self, best: Reading) -> list[Reading]:
+        """Return the readings that settle where all frames of a track are read otherwise, each in the same way."""
+        found = []
+        for side in (SEND, RECEIVE):
+            target = self.targets[side]
+            layouts_ = self.other_layouts(side, best) if self.small else ()
+            found += [self.settle(best, only(side, layout), FEW) for layout in layouts_]
+            count = len(target) if target is not None else 0
+            ways = self.varied if self.small else self.as_in_the_head
+            found += [self.settle(one, rounds=FEW) for one in ways(best, side, count)]
+        return found + self.cut_and_read_again(best)
+
+    def cut_and_read_again(self, best: Reading) -> list[Reading]:
+        """Return the readings that settle where what was cut and is left over is part of the send that follows it."""
+        cut = self.pieces.cut
+        if self.targets[SEND] is None or not (cut & (best.track < 0)).any():
+            return []
+        joined, lies = read_again(best, SEND, cut), self.layout(SEND, best)
+        ways = [only(SEND, replace(lies, again=line)) for line in (*LINES, PIECE)]
+        return [self.settle(joined, way, FEW) for way in ways]
+
+    def lengthened(self, first: Reading, side: int) -> dict[int, float]:
+        """Return what it costs that all frames of a track have more data phases, by how many."""
+        target, out = self.targets[side], dict[int, float]()
+        if target is None or target.seen or not (first.track == side).any():
+            return out
+        layout = self.layout(side, first)
+        now = self.settle(first, only(side, layout), FEW)
+        for one in self.varied(first, side, len(target)):
+            more = self.more(side, first, one)
+            if more:
+                there = replace(layout, added=layout.added + more * self.unit)
+                other = self.settle(one, only(side, there), FEW)
+                if self.more(side, first, other) == more:
+                    out[more] = min(out.get(more, np.inf), now.against_by(other))
+        return out
+
+    def more(self, side: int, one: Reading, other: Reading) -> int:
+        """Return how many data phases more most frames of a track have in another reading."""
+        sizes = []
+        for reading in (one, other):
+            mine = (reading.track == side) & (reading.target >= 0)
+            units = self.pieces.bus.data_phases[mine]
+            sizes.append(np.bincount(reading.target[mine], weights=units, minlength=len(self.pieces)))
+        count = min(map(len, sizes))
+        both = (sizes[0][:count] > 0) & (sizes[1][:count] > 0)
+        return round(float(np.median((sizes[1][:count] - sizes[0][:count])[both]))) if both.any() else 0
+
+    def varied(self, reading: Reading, side: int, count: int) -> Iterator[Reading]:
+        """Give the readings that differ from one alike in all frames of a track."""
+        bus = self.pieces.bus
+        pause_us = np.append(np.inf, self.pieces.begin_us[1:] - bus.last_data_us[:-1])[: len(self.pieces)]
+        return variants(reading, side, count, pause_us, self.able(reading, side))
+
+    def able(self, reading: Reading, side: int) -> Able:
+        """Return whether each piece's segment could be the target before its own in time, and the one behind it.
+
+        In the other host's memory nothing is seen of that: two captures may lie otherwise on one axis.
+        """
+        target, bus = self.targets[side], self.pieces.bus
+        count = len(target) if target is not None else 0
+        mine = (reading.track == side) & (reading.target >= 0)
+        out = np.ones((2, len(mine)), dtype=bool)
+        if target is None or not target.seen or not mine.any():
+            return out[0], out[1]
+        whole = self.layout(side, reading).whole
+        first_us, last_us = np.full((2, count), np.nan)
+        first_us[reading.target[mine & reading.begins]] = bus.first_data_us[mine & reading.begins]
+        last_us[reading.target[mine & reading.ends]] = bus.last_data_us[mine & reading.ends]
+        for by in (-1, 1):
+            at = reading.target[mine]
+            other = np.clip(at + by, 0, count - 1)
+            if side == RECEIVE:
+                soon = first_us[at] < (target.end_us if whole else target.start_us)[other]
+            else:
+                soon = (last_us if whole else first_us)[at] > target.start_us[other]
+            out[int(by > 0), mine] = ~soon
+        return out[0], out[1]
+
+    def as_in_the_head(self, reading: Reading, side: int, count: int) -> Iterator[Reading]:
+        """Give the reading that differs alike in all frames of a track in the way that is cheapest of the first pieces.
+
+        Then those in which they are another frame. On a generated host with 1,075 pieces (`cardbench`, cacheline 100,
+        no profile) each receive had the status behind it; a reading without was 176 nats cheaper, and not tried.
+        """
+        near, first = self.head(reading)
+        now, there = near.settle(first, rounds=FEW), near.targets[side]
+        ways = near.varied(first, side, len(there) if there is not None else 0)
+        nats = [near.settle(one, rounds=FEW).cost for one in islice(ways, ALIKE_WAYS)]
+        if min(nats, default=np.inf) < now.cost - NOTHING:
+            yield from islice(self.varied(reading, side, count), int(np.argmin(nats)), int(np.argmin(nats)) + 1)
+        yield from shifts(reading, side, count, self.able(reading, side))
+
+    def head(self, reading: Reading) -> tuple[Reader, Reading]:
+        """Return what reads the first pieces, and what a reading says of them."""
+        head, first = self.pieces.take(np.arange(SMALL)), reading.first(SMALL)
+        targets = until(head, first, self.targets)
+        return Reader(head, self.write[:SMALL], targets, self.unit, self.stated, self.words), first
+
+    def from_head(self, reading: Reading) -> Reading:
+        """Return the reading that settles from what the first pieces teach, for which there is time for everything.
+
+        On a host of 4,600 pieces (`cardbench`, mixed 1181, control lines), whose card writes and reads while the wire
+        goes on, the likeliest lags of all pieces took reads for receives; those of the first 800 did not.
+        """
+        near, first = self.head(reading)
+        taught, _ = near.best(first, np.zeros(SMALL, dtype=bool))
+        lie = near.lying(taught, (None, None))
+        table = near.taught(taught, lie, Learner())[2]
+        sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
+        alone = self.alone.costs(_nothing(len(self.pieces)), (sends, receives), Learner())
+        return self.settle(read(_sequence(self.pieces, alone, self.unit), (sends, receives), table, WIDE), lie, FEW)
+
+    def from_peaks(self) -> list[Reading]:
+        """Return the readings that settle from the likeliest lags of both tracks."""
+        sends, receives = (self.guesses(side) for side in (SEND, RECEIVE))
+        pairs = [(send, receives[0]) for send in sends] + [(sends[0], receive) for receive in receives[1:]]
+        tried = [self.from_guess(*pair) for pair in pairs]
+        costs_ = [one.cost for one in tried]
+        send = sends[int(np.argmin(costs_[: len(sends)]))]
+        receive = [receives[0], *receives[1:]][int(np.argmin([costs_[0], *costs_[len(sends) :]]))]
+        if (send, receive) not in pairs:
+            tried.append(self.from_guess(send, receive))
+        tried.sort(key=_cost)
+        return [self.settle(one) for one in tried[:SETTLED]] + tried[SETTLED:]
+
+    def guesses(self, side: int) -> list[_Guess]:
+        """Return the likeliest lags of a track, with the layout in which they are such."""
+        target, after = self.targets[side], side == RECEIVE
+        out = []
+        if target is not None and len(target):
+            bus = self.pieces.bus
+            for whole, count, block in TRIED[:2] if after else TRIED:
+                edges_us = self.pieces.begin_us if after or not whole else bus.last_data_us
+                times_us = target.end_us if after and whole else target.start_us
+                layout = unknown_layout(side, whole, self.unit, block)
+                order = np.argsort(edges_us, kind="stable")
+                out += [_Guess(layout, int(at)) for at in peaks(times_us, edges_us[order], after, count)]
+        return [_Guess(unknown_layout(side, True, self.unit), None), *out]
+
+    def from_guess(self, *guesses: _Guess) -> Reading:
+        """Return the cheaper of what two guesses of the longest pause inside a frame come to."""
+        tried = [self.settle(self.guessed(longest_us, *guesses), rounds=FEW) for longest_us in (np.inf, self.valley_us)]
+        return min(tried, key=_cost)
+
+    @cached_property
+    def valley_us(self) -> float:
+        """A pause that is rare, between shorter and longer ones: where most pauses inside frames may end."""
+        bus = self.pieces.bus
+        pauses = np.sort(self.pieces.begin_us[1:] - bus.last_data_us[:-1])
+        pauses = pauses[int(len(pauses) * RARELY) : int(len(pauses) * (1 - RARELY))]
+        pauses = pauses[pauses >= LEAST_VALLEY_US]
+        if len(pauses) < FEW:
+            return float(np.inf)
+        widest = int(np.argmax(pauses[1:] / pauses[:-1]))
+        return float(np.sqrt(pauses[widest] * pauses[widest + 1]))
+
+    def guessed(self, longest_us: float, *guesses: _Guess) -> Reading:
+        """Return the cheapest reading where nothing is known but the lags, and the longest pause inside a frame."""
+        table = costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
+        tracks = tuple(
+            costs.pausing(
+                track
+                if guess.lag is None
+                else replace(track, lag=np.stack([peaked(track.lag[0], guess.lag), track.lag[1]])),
+                longest_us,
+            )
+            for track, guess in zip(map(costs.parted, table.tracks), guesses, strict=True)
+        )
+        nothing = _nothing(len(self.pieces))
+        sends, receives = (
+            goals_of(side, self.targets[side], guesses[side].layout, self.unit) for side in (SEND, RECEIVE)
+        )
+        sequence = _sequence(self.pieces, self.alone.costs(nothing, (sends, receives), Learner()), self.unit)
+        return read(sequence, (sends, receives), replace(table, tracks=(tracks[0], tracks[1])), self.wide)
+
+    def other_layouts(self, side: int, reading: Reading) -> list[Layout]:
+        """Return the layouts that a track could have instead."""
+        target = self.targets[side]
+        if target is None or not (reading.track == side).any():
+            return []
+        now = self.layout(side, reading)
+        parted = may_be_parted(side, self.pieces, reading, self.unit)
+        others = [one for one in layouts(side, now.whole, self.unit, parted) if one != now]
+        fits = fitting(side, self.pieces, reading, target, others, self.unit).sum(axis=1)
+        return [others[at] for at in np.argsort(-fits, kind="stable")[:OTHERS]]
+
+    def settle(
+        self,
+        now: Reading,
+        fixed: tuple[Layout | None, Layout | None] = (None, None),
+        rounds: int = ROUNDS,
+        states: int = 0,
+        given: bool = False,
+    ) -> Reading:
+        """Return the last of some readings, each of which learns from the one before; its cost has what was learned."""
+        how = (rounds == ROUNDS, states, given)
+        for _ in range(rounds):
+            before, now = now, self.after(now, fixed, how)
+            if now.same(before):
+                break
+        return now
+
+    def after(self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: tuple[bool, int, bool]) -> Reading:
+        """Return the reading that learns from another one; of few pieces from each once, as many starts come to one."""
+        key = (now.labels(), fixed, how) if self.small else None
+        if key in self.known:
+            return self.known[key]
+        learner, lie = Learner(), self.lying(now, fixed)
+        taught = self.taught(now, lie, learner)
+        firm, states, given = how
+        if given:
+            found = _as_labelled(*taught, now)
+        elif firm:
+            found = _read_on(*taught, now, states)
+        else:
+            found = read(*taught, states)
+        found.cost += learner.nats + sum(layout.cost for layout in lie)
+        found.cost += sum(self.stated.otherwise(side, lie[side]) for side in (SEND, RECEIVE))
+        found.cost += self.stated.missing(found, self.pieces.bus.data_phases, self.write, self.unit)
+        if key is not None:
+            self.known[key] = found
+        return found
+
+    def by_halves(self, best: Reading, first: int) -> list[Reading]:
+        """Return what comes of the cheapest reading where half of what it teaches is forgotten.
+
+        What is alike in a few segments only makes itself likely: on a host with 12 frames three reads of descriptors
+        were received frames, each because the other two were.
+        """
+        found = []
+        for seed in range(first, first + HALVES):
+            learner = Learner(forgets=np.random.default_rng(seed))
+            taught = self.taught(best, self.lying(best, (None, None)), learner)
+            found.append(self.settle(read(*taught, self.wide), rounds=FEW))
+        return found
+
+    def lying(self, now: Reading, fixed: tuple[Layout | None, Layout | None]) -> tuple[Layout, Layout]:
+        """Return how the frames of both tracks lie in memory."""
+        return fixed[SEND] or self.layout(SEND, now), fixed[RECEIVE] or self.layout(RECEIVE, now)
+
+    def taught(
+        self, now: Reading, lie: tuple[Layout, Layout], learner: Learner
+    ) -> tuple[Sequence, tuple[Goals, Goals], Table]:
+        """Return the pieces, what they may claim, and the costs that a reading teaches."""
+        sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
+        target = self.targets[SEND]
+        if target is not None and not target.seen:
+            sends = with_skips(SEND, sends, now, learner)
+        goals = (sends, with_skips(RECEIVE, receives, now, learner))
+        sequence = _sequence(self.pieces, self.alone.costs(now, goals, learner), self.unit)
+        start = costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
+        return sequence, goals, costs.learned(sequence, goals, now, start, learner)
+
+    def as_it_is(self, reading: Reading) -> Reading:
+        """Return a reading with what it costs by what it teaches itself."""
+        return self.settle(reading, rounds=1, given=True)
+
+    def layout(self, side: int, reading: Reading) -> Layout:
+        """Return the layout in which most frames of a track agree with the wire."""
+        otherwise = partial(self.stated.otherwise, side)
+        return layout_of(side, self.pieces, reading, self.targets[side], self.unit, otherwise)
+
+
+def _read_on(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, before: Reading, states: int) -> Reading:
+    """Read with a table that was learned from a reading; what is found is no dearer than that one.
+
+    Where it is, the search has lost its way: it looks again and keeps more states.
+    """
+    same = _as_labelled(sequence, goals, table, before)
+    states = states or STATES
+    while True:
+        found = read(sequence, goals, table, states)
+        if found.cost <= same.cost + NOTHING or states >= WIDEST:
+            break
+        states *= 4
+    return found if found.cost <= same.cost + NOTHING else replace(same, margins=np.zeros_like(same.margins))
+
+
+def _as_labelled(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, reading: Reading) -> Reading:
+    """Read with the track of each piece given."""
+    labels = sequence.alone.copy()
+    for column, track in enumerate((-1, SEND, RECEIVE)):
+        labels[reading.track != track, column] += NEVER
+    return read(replace(sequence, alone=labels), goals, table, FORCED)
+
+
+def only(side: int, layout: Layout) -> tuple[Layout | None, Layout | None]:
+    """Fix the layout of one track."""
+    return (layout, None) if side == SEND else (None, layout)
+
+
+def _cost(reading: Reading) -> float:
+    return reading.cost
+
+
+def _nothing(count: int) -> Reading:
+    """Return a reading that leaves everything over."""
+    none, no = np.full(count, -1), np.zeros(count, dtype=bool)
+    return Reading(none, no, no, none, np.zeros((count, 4), np.float32), np.inf, none)
+
+
+def _sequence(pieces: Pieces, alone: Costs, unit: int) -> Sequence:
+    bus = pieces.bus
+    place = np.where(bus.address >= 0, bus.address & ~3, -1).astype(np.int64)
+    behind = (bus.address & ~np.int64(unit - 1)) + unit * bus.data_phases.astype(np.int64)
+    return Sequence(
+        np.ascontiguousarray(pieces.begin_us, np.float64),
+        np.ascontiguousarray(pieces.ready_us, np.float64),
+        np.ascontiguousarray(bus.last_data_us, np.float64),
+        bus.data_phases.astype(np.uint32),
+        pieces.cut.astype(np.uint8),
+        np.ascontiguousarray(place),
+        np.where(place >= 0, behind, -1),
+        np.ascontiguousarray(alone),
+    )
+
+
+def until(head: Pieces, first: Reading, targets: Targets) -> Targets:
+    """Return the targets up to the end of the first pieces, and all that what was found of these claims."""
+    until_us = float(head.bus.last_data_us[-1])
+    sends, receives = (
+        None
+        if one is None
+        else one.first(max(int(np.searchsorted(one.start_us, until_us)), first.last_target(side) + 1))
+        for side, one in enumerate(targets)
+    )
+    return sends, receives
