@@ -19,7 +19,7 @@ from pcitrace.frames.identity import other_lengths
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.ahead import Ahead, Bounds, Train
-from pcitrace.traffic.content import WireFrames, wire_frames
+from pcitrace.traffic.content import HEADER, WireFrames, wire_frames
 
 BYTE_US = 0.08
 
@@ -521,3 +521,22 @@ def test_single_words_that_add_up_to_a_frame_in_reach_are_one() -> None:
     ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, first + 0.05), frozenset([1]), 64)
     assert ahead.adding_up(0, 60, 40, 40)[0] == list(range(40))
     assert ahead.adding_up(0, 60, 41, 41)[0] == []
+
+
+def test_what_was_written_again_after_a_cut_counts_once() -> None:
+    """No wire was captured: 80 bytes of the third frame are written twice, and are no part of its length."""
+    reader, writer, words = Bus(), Bus(), [0] * 64
+    for number in range(5):
+        reader.add(NIC, READ, 0x10000 + 0x1000 * number, words)
+        writer.clock = reader.clock + 400
+        if number == 2:
+            writer.add(NIC, WRITE, 0x20000 + 0x1000 * number, words[:20], termination="disconnect_with_data")
+        writer.add(NIC, WRITE, 0x20000 + 0x1000 * number, words)
+        reader.clock += 2000
+    profile = profiles.load("generic")
+    hosts = {
+        name: HostTraffic(bus.analyse(profile, lines=(NIC,)), profile) for name, bus in (("A", reader), ("B", writer))
+    }
+    table = build(hosts, link=Link(1000.0)).table
+    assert table["length_bytes"].tolist() == [256 - HEADER] * 5
+    assert table["rx_dma_start_us"].notna().all()

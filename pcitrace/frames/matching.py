@@ -412,6 +412,7 @@ def _columns(
     if theirs is not None:
         other = theirs.host.traffic.joined
         got = pick(theirs.receives, receive)
+        got_size, got_phases = other.once
         end = pick_us(other.known_last_us, got)
         status = other.first_data_us[np.flatnonzero((other.kind == Kind.STATUS_WRITE) & (other.data_phases > 0))]
         reads = theirs.host.traffic.csr
@@ -422,8 +423,8 @@ def _columns(
             "rx_csr_us": next_us(reads.first_attempt_us[reads.reason != CONFIGURATION], end),
             "rx_pieces": pick(other.pieces, got),
             "receive_burst": got,
-            "receive_bytes": pick(other.bytes, got),
-            "receive_phases": pick(other.data_phases, got),
+            "receive_bytes": pick(got_size, got),
+            "receive_phases": pick(got_phases, got),
         }
     else:
         nothing = np.full(len(send), np.nan)
