@@ -588,7 +588,7 @@ const NOT_YET: i32 = 64;
 unsafe fn stretch<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize, whole: usize) -> usize {
     let mut dense = std::mem::take(&mut decoder.dense);
     let before = span.clock_before::<B>(next).map(|number| span.sample(number));
-    dense.begin(span.unit(), before.or(span.last_clock()));
+    dense.begin::<B>(span.unit(), before.or(span.last_clock()));
     let mut still = 0;
     while next + BLOCK <= whole {
         // Safety: as the caller says, here and below.
@@ -627,7 +627,7 @@ unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense) {
             let (edges, word) = decoder.control.read::<B>(&span, 0, below(clocks));
             B::pass_on(decoder, &Block::new(&span, 0, edges), &Word { suspect, ..word });
         }
-        dense.given();
+        dense.given::<B>();
     }
 }
 

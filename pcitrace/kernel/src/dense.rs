@@ -1,7 +1,7 @@
 //! Stretches in which something happens all the time: their clocks are taken out of the samples and put side by side, so
 //! that a block has 64 of them, however many samples a clock has.
 
-use crate::bits::Backend;
+use crate::bits::{Backend, Compress};
 use crate::block::{Span, below, rises};
 use crate::clocking::BLOCK;
 
@@ -43,6 +43,8 @@ pub struct Dense {
     /// A control line changed just before them.
     suspect: u64,
     count: usize,
+    /// Copies clocks by one instruction, where the processor has it.
+    compress: Option<Compress>,
     /// The sample of the clock before them, if there is one.
     before: Option<Vec<u8>>,
 }
@@ -52,12 +54,13 @@ impl Dense {
     const AT_ONCE: usize = 4;
 
     /// Begins behind a clock.
-    pub fn begin(&mut self, unit: usize, before: Option<&[u8]>) {
+    pub fn begin<B: Backend>(&mut self, unit: usize, before: Option<&[u8]>) {
         if self.samples.is_empty() || self.unit != unit {
-            // One sample more than a block, as a span has.
-            self.samples = vec![0; (BLOCK + Self::AT_ONCE + 1) * unit];
-            self.stamps = vec![0; BLOCK + Self::AT_ONCE];
+            // Behind a block there is room for what is copied with its last clocks.
+            self.samples = vec![0; 2 * BLOCK * unit];
+            self.stamps = vec![0; 2 * BLOCK];
             self.unit = unit;
+            self.compress = B::compress_samples(unit);
         }
         self.before = before.map(|sample| sample[..unit].to_vec());
         self.forget();
@@ -85,6 +88,13 @@ impl Dense {
         let unit = B::unit(self.unit);
         let from = span.sample(start).as_ptr();
         let stamp = span.stamp(start);
+        if let Some(compress) = self.compress {
+            let (samples, stamps) = (&mut self.samples[self.count * unit..], &mut self.stamps[self.count..]);
+            // Safety: fewer than 64 clocks are there, so there is room for 64 more.
+            unsafe { compress(from, taken, samples.as_mut_ptr(), stamps.as_mut_ptr(), stamp) };
+            self.count += taken.count_ones() as usize;
+            return edges & !taken;
+        }
         let mut rest = taken;
         let mut at = self.count;
         while rest != 0 {
@@ -115,10 +125,11 @@ impl Dense {
 
     /// They were passed on.
     #[inline(always)]
-    pub fn given(&mut self) {
+    pub fn given<B: Backend>(&mut self) {
         let last = &self.samples[(self.count - 1) * self.unit..][..self.unit];
         match &mut self.before {
-            Some(before) => before.copy_from_slice(last),
+            // Safety: both are one sample.
+            Some(before) => unsafe { copy(last.as_ptr(), before.as_mut_ptr(), B::unit(self.unit)) },
             None => self.before = Some(last.to_vec()),
         }
         self.forget();
