@@ -5,6 +5,7 @@ use crate::lane::{Lane, Rooms};
 use arrow::array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::UInt8Type;
+use std::iter::repeat_n;
 use std::ptr::copy_nonoverlapping;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub struct Cells {
     /// Null in all rows: nothing is filled.
     pub untold: bool,
     /// The names that cells may hold, by bus.
-    pub lists: Arc<Vec<Vec<Name>>>,
+    pub lists: Arc<Vec<Names>>,
     pub floats: Lane<f64>,
     pub integers: Lane<u64>,
     /// Small numbers, or places in the list of names.
@@ -26,12 +27,58 @@ pub struct Cells {
     pub offsets: Lane<i32>,
     pub flags: Bits,
     pub valid: Bits,
+    /// Of a text that is the same in all rows of a bus: so many rows of which bus follow each other. It is written at last.
+    pub same: Vec<(usize, usize)>,
 }
 
 impl Cells {
+    /// Without rows, for the same ones.
+    pub fn empty(&self) -> Self {
+        let mut cells = Cells {
+            coded: self.coded,
+            nullable: self.nullable,
+            untold: self.untold,
+            lists: self.lists.clone(),
+            ..Cells::default()
+        };
+        if let Some(&first) = self.offsets.first() {
+            cells.offsets.push(first);
+        }
+        cells
+    }
+
+    /// So many more rows of this bus, of a text that is the same in all of them.
+    pub fn same(&mut self, bus: usize, rows: usize) {
+        match self.same.last_mut() {
+            Some((last, count)) if *last == bus => *count += rows,
+            _ => self.same.push((bus, rows)),
+        }
+    }
+
+    /// The text that is the same in all rows, and the bus that they are of.
+    pub fn one_text(&self) -> Option<(usize, &str)> {
+        match self.same[..] {
+            [(bus, _)] if !self.coded => Some((bus, &self.lists[bus].texts[0])),
+            _ => None,
+        }
+    }
+
+    pub fn write_same(&mut self) {
+        for (bus, count) in std::mem::take(&mut self.same) {
+            if self.coded {
+                self.bytes.extend(repeat_n(0, count));
+                continue;
+            }
+            for _ in 0..count {
+                self.texts.extend_from_slice(self.lists[bus].texts[0].as_bytes());
+                self.offsets.push(self.texts.len() as i32);
+            }
+        }
+    }
+
     /// Room for so many rows of texts.
     pub fn make_text_room(&mut self, rows: usize, rooms: &mut Rooms) {
-        let longest = self.lists.iter().flatten().map(|name| name.text.len()).max().unwrap_or(0);
+        let longest = self.lists.iter().map(|names| names.longest).max().unwrap_or(0);
         // Half of what fits in one go is the mean of long names; and what is copied in one go needs room at the end.
         let bytes = rows * longest.min(NAME_BYTES / 2) + rows.min(AT_ONCE) * longest.max(NAME_BYTES);
         rooms.make(&mut self.texts, bytes);
@@ -51,23 +98,16 @@ impl Cells {
         if self.coded {
             self.bytes.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
         } else {
-            let names = self.lists[part.0.bus.index].as_slice();
-            let count = part.1.len();
-            let before = self.texts.len();
-            let mut end = before;
-            // Of a name all of the padding is copied, as far as it is there; what is behind its end is written over.
-            let longest = names.iter().map(|name| name.text.len()).max().unwrap_or(0).max(NAME_BYTES);
-            self.texts.reserve(count * longest);
-            let texts = self.texts.spare().as_mut_ptr().cast::<u8>();
-            self.offsets.extend(rows(part).map(|(context, row)| {
-                if let Some(code) = cell(&context, row) {
-                    // Safety: there is room for so many bytes of each of these rows.
-                    end += unsafe { names[usize::from(code)].write_to(texts.add(end - before)) };
+            let names = &self.lists[part.0.bus.index];
+            self.texts.reserve(part.1.len() * names.longest.max(NAME_BYTES));
+            let codes = rows(part).map(|(context, row)| cell(&context, row));
+            // Safety: there is room for so many bytes of each of these rows.
+            unsafe {
+                match names.longest {
+                    0..=SHORT_BYTES => names.write::<SHORT_BYTES>(codes, &mut self.texts, &mut self.offsets),
+                    _ => names.write::<NAME_BYTES>(codes, &mut self.texts, &mut self.offsets),
                 }
-                end as i32
-            }));
-            // Safety: so many were written.
-            unsafe { self.texts.wrote(end - before) };
+            }
         }
         self.validity(part, |context, row| cell(context, row).is_some());
     }
@@ -112,10 +152,11 @@ impl Cells {
         self.offsets.extend(more.offsets.iter().skip(1).map(|offset| before + offset));
         self.flags.append(&more.flags);
         self.valid.append(&more.valid);
+        more.same.iter().for_each(|&(bus, rows)| self.same(bus, rows));
     }
 
     pub fn into_codes(self, bus: usize) -> ArrayRef {
-        let names = StringArray::from_iter_values(self.lists[bus].iter().map(|name| name.text.as_str()));
+        let names = StringArray::from_iter_values(self.lists[bus].texts.iter());
         let codes = PrimitiveArray::<UInt8Type>::new(self.bytes.into_buffer().into(), self.valid.into_nulls());
         Arc::new(DictionaryArray::new(codes, Arc::new(names)))
     }
@@ -135,43 +176,79 @@ fn rows<'a, R>(&(context, rows): &Part<'a, R>) -> impl ExactSizeIterator<Item = 
     rows.iter().enumerate().map(move |(nth, row)| (Context { number: context.number + nth as u64, ..context }, row))
 }
 
+/// A column of one text.
+pub fn text_in_all(text: &str, rows: usize) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(repeat_n(text, rows)))
+}
+
 pub fn primitive<T: ArrowPrimitiveType>(values: Lane<T::Native>, valid: Bits) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into_buffer().into(), valid.into_nulls()))
 }
 
-/// Most names are shorter; they are copied in one go.
+/// Most names are shorter; they are copied in one go, in two sizes.
 const NAME_BYTES: usize = 24;
+const SHORT_BYTES: usize = 8;
 /// Rows that are added at a time, mostly no more.
 const AT_ONCE: usize = 1024;
 
-pub struct Name {
-    text: String,
-    padded: [u8; NAME_BYTES],
+/// The names that a column may hold.
+pub struct Names {
+    texts: Vec<String>,
+    /// The beginning of each; behind them an empty one, of cells without a name.
+    padded: Vec<Name>,
+    pub longest: usize,
 }
 
-impl Name {
-    pub fn new(text: &str) -> Self {
-        let mut padded = [0; NAME_BYTES];
-        padded.iter_mut().zip(text.bytes()).for_each(|(to, byte)| *to = byte);
-        Name { text: text.into(), padded }
+struct Name {
+    bytes: [u8; NAME_BYTES],
+    length: usize,
+}
+
+impl Names {
+    pub fn new(texts: &[&str]) -> Self {
+        let name = |text: &str| {
+            let mut bytes = [0; NAME_BYTES];
+            bytes.iter_mut().zip(text.bytes()).for_each(|(to, byte)| *to = byte);
+            Name { bytes, length: text.len() }
+        };
+        Names {
+            texts: texts.iter().map(|&text| text.into()).collect(),
+            padded: texts.iter().chain(&[""]).map(|text| name(text)).collect(),
+            longest: texts.iter().map(|text| text.len()).max().unwrap_or(0),
+        }
     }
 
-    /// Writes it, and what it is padded with; its length.
+    /// Writes the names with these codes. Of each name `BYTES` are copied in one go, padding and all; what is behind its end is
+    /// written over. Whether there is a name is often not to be foreseen: no branch asks.
     ///
     /// # Safety
-    /// There has to be room for both.
+    /// There has to be room for so many bytes of each, and for the longest name.
     #[inline(always)]
-    unsafe fn write_to(&self, to: *mut u8) -> usize {
-        let length = self.text.len();
-        // Safety: as the caller says.
-        unsafe {
-            if length > NAME_BYTES {
-                copy_nonoverlapping(self.text.as_ptr(), to, length);
-            } else {
-                copy_nonoverlapping(self.padded.as_ptr(), to, NAME_BYTES);
+    unsafe fn write<const BYTES: usize>(
+        &self,
+        codes: impl ExactSizeIterator<Item = Option<u8>>,
+        texts: &mut Lane<u8>,
+        offsets: &mut Lane<i32>,
+    ) {
+        let (names, none, has_long) = (self.padded.as_slice(), self.texts.len(), self.longest > NAME_BYTES);
+        let before = texts.len();
+        let to = texts.spare().as_mut_ptr().cast::<u8>();
+        let mut length = 0;
+        offsets.extend(codes.map(|code| {
+            let place = code.map_or(none, usize::from);
+            let name = &names[place];
+            // Safety: as the caller says.
+            unsafe {
+                copy_nonoverlapping(name.bytes.as_ptr(), to.add(length), BYTES);
+                if has_long && name.length > NAME_BYTES {
+                    copy_nonoverlapping(self.texts[place].as_ptr(), to.add(length), name.length);
+                }
             }
-        }
-        length
+            length += name.length;
+            (before + length) as i32
+        }));
+        // Safety: so many were written.
+        unsafe { texts.wrote(length) };
     }
 }
 
@@ -197,7 +274,8 @@ impl Bits {
     }
 
     /// Appends the lowest `count` bits, 64 at most; those above are 0.
-    fn push(&mut self, bits: u64, count: usize) {
+    #[inline(always)]
+    pub fn push(&mut self, bits: u64, count: usize) {
         let used = self.count % 64;
         match self.words.last_mut().filter(|_| used > 0) {
             Some(last) => {
@@ -230,9 +308,16 @@ impl Bits {
 /// Bytes that are 0 or 1 as bits, the first one lowest.
 #[inline(always)]
 fn packed(bytes: &[u8; 64]) -> u64 {
+    bits_of(bytes, 0)
+}
+
+/// One bit of each of 64 bytes, the first one lowest.
+#[inline(always)]
+pub fn bits_of(bytes: &[u8; 64], bit: u32) -> u64 {
     let eights = bytes.as_chunks::<8>().0.iter();
+    let lowest = |eight: &[u8; 8]| u64::from_le_bytes(*eight) >> bit & 0x0101_0101_0101_0101;
     // The product moves bit 0 of byte i to bit 56 + i; no two of its terms meet.
-    let byte = |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let byte = |eight: &[u8; 8]| lowest(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
     eights.enumerate().fold(0, |word, (nth, eight)| word | byte(eight) << (8 * nth))
 }
 

@@ -439,11 +439,15 @@ impl Decoder {
             let slice = if samples - from < slice + BLOCK { samples - from } else { slice };
             self.run(&bytes[from * unit..], slice, &[]);
             from += slice;
-            let taken = self.protocol.drain(taker);
-            if taken > NEAR {
+            let waiting = self.protocol.waiting();
+            if waiting > NEAR {
                 self.slice = (self.slice / 2).max(LEAST_SLICE);
-            } else if taken < NEAR / 4 {
+            } else if waiting < NEAR / 4 {
                 self.slice = (self.slice * 2).min(SLICE);
+            }
+            // A few rows are not worth going over all columns.
+            if waiting > NEAR / 2 {
+                self.protocol.drain(taker);
             }
         }
         self.carry.extend_from_slice(&bytes[samples * unit..]);

@@ -1,6 +1,6 @@
 //! Rows to Arrow columns, as they come: a decoder's rows are few enough to lie in the core's cache when they are taken.
 
-use crate::cells::{Cells, Name, primitive};
+use crate::cells::{Cells, Names, bits_of, primitive, text_in_all};
 use crate::error::{Error, Result};
 use crate::lane::Rooms;
 use crate::layout::Layout;
@@ -8,7 +8,8 @@ use crate::pipeline::BusTables;
 use crate::rows::Origin;
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 /// One column: its name, whether it can be null, how to fill it from rows, and what its numbers count from.
 pub struct Column<R> {
@@ -16,13 +17,15 @@ pub struct Column<R> {
     nullable: bool,
     fill: Fill<R>,
     counted: Counted,
+    /// The mark of rows in which it is not null, where there is one.
+    known: Option<Mark>,
     /// Whether a bus of these lines may have anything in it but null.
     told: fn(&Layout) -> bool,
 }
 
 impl<R> Column<R> {
     const fn of(name: &'static str, nullable: bool, fill: Fill<R>, counted: Counted) -> Self {
-        Column { name, nullable, fill, counted, told: |_| true }
+        Column { name, nullable, fill, counted, known: None, told: |_| true }
     }
 }
 
@@ -34,15 +37,54 @@ enum Counted {
     Transaction,
 }
 
+/// What is so of a row or not: a bit of one of its bytes of marks. Sixty-four rows give a word of a column at once.
+#[derive(Clone, Copy)]
+pub struct Mark {
+    pub byte: usize,
+    pub bit: u32,
+}
+
+/// Rows, some with marks.
+pub trait Marked {
+    #[inline(always)]
+    fn marks(&self) -> [u8; MARKS] {
+        [0; MARKS]
+    }
+}
+
+/// Bytes of marks of a row.
+pub const MARKS: usize = 3;
+
+/// The marks of a group of rows.
+struct GroupMarks([[u8; GROUP]; MARKS]);
+
+impl GroupMarks {
+    fn of<R: Marked>(rows: &[R]) -> Self {
+        let mut marks = [[0; GROUP]; MARKS];
+        for (at, row) in rows.iter().enumerate().take(GROUP) {
+            let own = row.marks();
+            (0..MARKS).for_each(|byte| marks[byte][at] = own[byte]);
+        }
+        GroupMarks(marks)
+    }
+
+    fn word(&self, mark: Mark) -> u64 {
+        bits_of(&self.0[mark.byte], mark.bit)
+    }
+}
+
 /// Fills a column from rows, by a loop of its own for each column: most of the time of a table goes by in them.
 pub enum Fill<R> {
     Text(fn(&Part<R>, &mut Cells)),
+    /// The same text in all rows of a bus.
+    Same(fn(&BusTables) -> &str),
     /// A name out of a list: its place there, and the list of a bus.
     Name(fn(&Part<R>, &mut Cells), fn(&BusTables) -> Vec<&str>),
     Float(fn(&Part<R>, &mut Cells)),
     Integer(fn(&Part<R>, &mut Cells)),
     Byte(fn(&Part<R>, &mut Cells)),
     Flag(fn(&Part<R>, &mut Cells)),
+    Mark(Mark),
 }
 
 /// A [`Fill`] by what one cell holds.
@@ -51,22 +93,36 @@ macro_rules! cells {
         Fill::Text(|part, cells| cells.texts(part, $cell))
     };
     (Name, $cell:expr, $names:expr) => {
-        Fill::Name(|part, cells| cells.names(part, $cell), $names)
+        Fill::Name(fill!(names, $cell), $names)
     };
     (Float, $cell:expr) => {
-        Fill::Float(|part, cells| cells.floats(part, $cell))
+        Fill::Float(fill!(floats, $cell))
     };
     (Integer, $cell:expr) => {
-        Fill::Integer(|part, cells| cells.integers(part, $cell))
+        Fill::Integer(fill!(integers, $cell))
     };
     (Byte, $cell:expr) => {
-        Fill::Byte(|part, cells| cells.bytes(part, $cell))
+        Fill::Byte(fill!(bytes, $cell))
     };
     (Flag, $cell:expr) => {
-        Fill::Flag(|part, cells| cells.flags(part, $cell))
+        Fill::Flag(fill!(flags, $cell))
     };
 }
 pub(crate) use cells;
+
+/// Rows that are filled into all columns before the next ones: few enough for the nearest cache, and a word of bits.
+pub const GROUP: usize = 64;
+
+/// A whole group is filled by code that knows how many rows it has: twice as fast.
+macro_rules! fill {
+    ($way:ident, $($cell:expr),*) => {
+        |part, cells| match <&[_; GROUP]>::try_from(part.1) {
+            Ok(rows) => cells.$way(&(part.0, rows), $($cell),*),
+            Err(_) => cells.$way(part, $($cell),*),
+        }
+    };
+}
+pub(crate) use fill;
 
 pub const fn column<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
     Column::of(name, false, fill, Counted::Start)
@@ -78,7 +134,13 @@ pub const fn nullable<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
 
 /// Null in all rows of a bus that has no such lines. Nobody writes to its memory then, so that no page has to be cleared.
 pub const fn told_by<R>(told: fn(&Layout) -> bool, name: &'static str, fill: Fill<R>) -> Column<R> {
-    Column { name, nullable: true, fill, counted: Counted::Start, told }
+    Column { name, nullable: true, fill, counted: Counted::Start, known: None, told }
+}
+
+/// A column that is null but in rows with this mark.
+pub const fn known_by<R>(mark: Mark, mut column: Column<R>) -> Column<R> {
+    column.known = Some(mark);
+    column
 }
 
 /// Of numbers of clocks, which count from the decoder's first one.
@@ -123,6 +185,10 @@ pub struct Columns<R: 'static> {
     schema: SchemaRef,
     /// Whether names are dictionary encoded: a byte a row.
     coded: bool,
+    /// Whether any is made of marks.
+    marked: bool,
+    /// Columns that say the same in all rows of a bus, by column and bus: batches share the longest.
+    same: Mutex<HashMap<(usize, usize), ArrayRef>>,
 }
 
 impl<R> Columns<R> {
@@ -154,17 +220,30 @@ impl<R> Columns<R> {
     fn of(chosen: Vec<&'static Column<R>>, coded: bool) -> Self {
         let field = |column: &&Column<R>| {
             let kind = match column.fill {
-                Fill::Name(..) if coded => DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8)),
-                Fill::Text(_) | Fill::Name(..) => DataType::Utf8,
+                Fill::Same(_) | Fill::Name(..) if coded => {
+                    DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8))
+                }
+                Fill::Text(_) | Fill::Same(_) | Fill::Name(..) => DataType::Utf8,
                 Fill::Float(_) => DataType::Float64,
                 Fill::Integer(_) => DataType::UInt64,
                 Fill::Byte(_) => DataType::UInt8,
-                Fill::Flag(_) => DataType::Boolean,
+                Fill::Flag(_) | Fill::Mark(_) => DataType::Boolean,
             };
             Field::new(column.name, kind, column.nullable)
         };
         let schema = Arc::new(Schema::new(chosen.iter().map(field).collect::<Vec<_>>()));
-        Columns { chosen, schema, coded }
+        let marked = chosen.iter().any(|column| matches!(column.fill, Fill::Mark(_)) || column.known.is_some());
+        Columns { chosen, schema, coded, marked, same: Mutex::default() }
+    }
+
+    /// So many rows of a column that says the same in all rows of a bus, of one that may be made with more.
+    fn same(&self, column: usize, bus: usize, rows: usize, make: impl Fn(usize) -> ArrayRef) -> ArrayRef {
+        let mut all = self.same.lock().expect("nothing that holds it panics");
+        let longest = all.entry((column, bus)).or_insert_with(|| make(rows));
+        if longest.len() < rows {
+            *longest = make(rows.max(2 * longest.len()));
+        }
+        longest.slice(0, rows)
     }
 
     pub fn schema(&self) -> SchemaRef {
@@ -187,26 +266,25 @@ impl<R> Clone for Sheet<R> {
     }
 }
 
-impl<R> Sheet<R> {
+impl<R: Marked> Sheet<R> {
     /// Without rows, for rows of `buses`.
     pub fn new(columns: &Arc<Columns<R>>, buses: &[BusTables]) -> Self {
         let cells = |column: &&Column<R>| {
             let lists = match column.fill {
-                Fill::Name(_, names) => {
-                    buses.iter().map(|bus| names(bus).into_iter().map(Name::new).collect()).collect()
-                }
+                Fill::Name(_, names) => buses.iter().map(|bus| Names::new(&names(bus))).collect(),
+                Fill::Same(text) => buses.iter().map(|bus| Names::new(&[text(bus)])).collect(),
                 _ => Vec::new(),
             };
             // What is coded takes a byte, and says which names there might be.
-            let coded = columns.coded && matches!(column.fill, Fill::Name(..));
+            let coded = columns.coded && matches!(column.fill, Fill::Same(_) | Fill::Name(..));
             let mut cells = Cells {
                 coded,
-                nullable: column.nullable,
+                nullable: column.nullable && column.known.is_none(),
                 untold: !coded && !buses.is_empty() && !buses.iter().any(|bus| (column.told)(&bus.layout)),
                 lists: Arc::new(lists),
                 ..Cells::default()
             };
-            if matches!(column.fill, Fill::Text(_)) || matches!(column.fill, Fill::Name(..)) && !columns.coded {
+            if matches!(column.fill, Fill::Text(_) | Fill::Same(_) | Fill::Name(..)) && !coded {
                 cells.offsets.push(0);
             }
             cells
@@ -216,6 +294,31 @@ impl<R> Sheet<R> {
 
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Without rows, for the same ones.
+    pub fn empty(&self) -> Self {
+        let cells = self.cells.iter().map(Cells::empty).collect();
+        Sheet { columns: self.columns.clone(), cells, rows: 0, room: 0 }
+    }
+
+    /// How many more rows there is room for.
+    pub fn left(&self) -> usize {
+        self.room.saturating_sub(self.rows)
+    }
+
+    /// How many rows fit into so many bytes, of texts of a middling length.
+    pub fn fitting(&mut self, bytes: usize) -> usize {
+        let mut bytes_of = |rows| {
+            let mut counted = Rooms::default();
+            self.make_room(rows, &mut counted);
+            counted.bytes
+        };
+        let (few, more) = (16 * GROUP, 32 * GROUP);
+        let (least, each) = (bytes_of(few), bytes_of(more) - bytes_of(few));
+        let rows = few + bytes.saturating_sub(least) * (more - few) / each.max(1);
+        // Each column is filled up to the next few bytes.
+        (rows / GROUP - 1) * GROUP
     }
 
     /// Makes room for so many rows in all.
@@ -240,9 +343,10 @@ impl<R> Sheet<R> {
                 Fill::Float(_) => rooms.make(&mut cells.floats, rows),
                 Fill::Integer(_) => rooms.make(&mut cells.integers, rows),
                 Fill::Byte(_) => rooms.make(&mut cells.bytes, rows),
-                Fill::Name(..) if cells.coded => rooms.make(&mut cells.bytes, rows),
+                Fill::Same(_) | Fill::Name(..) if cells.coded => rooms.make(&mut cells.bytes, rows),
+                Fill::Same(_) => {}
                 Fill::Name(..) | Fill::Text(_) => cells.make_text_room(rows, rooms),
-                Fill::Flag(_) => rooms.make(&mut cells.flags.words, rows / 64 + 1),
+                Fill::Flag(_) | Fill::Mark(_) => rooms.make(&mut cells.flags.words, rows / 64 + 1),
             }
             if column.nullable {
                 rooms.make(&mut cells.valid.words, rows / 64 + 1);
@@ -251,14 +355,36 @@ impl<R> Sheet<R> {
     }
 
     pub fn add(&mut self, part: &Part<R>) {
+        let before = self.rows;
         self.rows += part.1.len();
         if self.rows > self.room {
             self.reserve(self.rows.max(2 * self.room));
         }
+        let (context, rows) = *part;
+        // Up to where a word of bits begins, and then word by word.
+        let (head, rest) = rows.split_at((before.next_multiple_of(GROUP) - before).min(rows.len()));
+        if !head.is_empty() {
+            self.fill(&(context, head));
+        }
+        let mut number = context.number + head.len() as u64;
+        for group in rest.chunks(GROUP) {
+            self.fill(&(Context { number, ..context }, group));
+            number += GROUP as u64;
+        }
+    }
+
+    fn fill(&mut self, part: &Part<R>) {
+        let marks = self.columns.marked.then(|| GroupMarks::of(part.1));
+        let word = |mark| marks.as_ref().map_or(0, |marks| marks.word(mark));
         for (column, cells) in self.told() {
             match column.fill {
+                Fill::Same(_) => cells.same(part.0.bus.index, part.1.len()),
+                Fill::Mark(mark) => cells.flags.push(word(mark), part.1.len()),
                 Fill::Text(fill) | Fill::Name(fill, _) => fill(part, cells),
                 Fill::Float(fill) | Fill::Integer(fill) | Fill::Byte(fill) | Fill::Flag(fill) => fill(part, cells),
+            }
+            if let Some(mark) = column.known {
+                cells.valid.push(word(mark), part.1.len());
             }
         }
     }
@@ -272,9 +398,12 @@ impl<R> Sheet<R> {
     /// The table of rows of bus number `bus`, whose decoder's numbers count from `origin`.
     pub fn finish(self, bus: usize, origin: Origin) -> RecordBatch {
         let schema = self.columns.schema();
-        let array = |((column, field), mut cells): ((&&Column<R>, &Arc<Field>), Cells)| -> ArrayRef {
+        let array = |(nth, ((column, field), mut cells)): (usize, ((&&Column<R>, &Arc<Field>), Cells))| -> ArrayRef {
             if cells.untold {
-                return new_null_array(field.data_type(), self.rows);
+                return self.columns.same(nth, bus, self.rows, |rows| new_null_array(field.data_type(), rows));
+            }
+            if let Some((bus, text)) = cells.one_text() {
+                return self.columns.same(nth, bus, self.rows, |rows| text_in_all(text, rows));
             }
             let more = match column.counted {
                 Counted::Start => 0,
@@ -284,16 +413,19 @@ impl<R> Sheet<R> {
             if more > 0 {
                 cells.integers.iter_mut().for_each(|number| *number += more);
             }
+            cells.write_same();
             match column.fill {
-                Fill::Name(..) if cells.coded => cells.into_codes(bus),
-                Fill::Text(_) | Fill::Name(..) => cells.into_texts(),
+                Fill::Same(_) | Fill::Name(..) if cells.coded => cells.into_codes(bus),
+                Fill::Text(_) | Fill::Same(_) | Fill::Name(..) => cells.into_texts(),
                 Fill::Float(_) => primitive::<Float64Type>(cells.floats, cells.valid),
                 Fill::Integer(_) => primitive::<UInt64Type>(cells.integers, cells.valid),
                 Fill::Byte(_) => primitive::<UInt8Type>(cells.bytes, cells.valid),
-                Fill::Flag(_) => Arc::new(BooleanArray::new(cells.flags.finish(), cells.valid.into_nulls())),
+                Fill::Flag(_) | Fill::Mark(_) => {
+                    Arc::new(BooleanArray::new(cells.flags.finish(), cells.valid.into_nulls()))
+                }
             }
         };
-        let arrays = self.columns.chosen.iter().zip(schema.fields()).zip(self.cells).map(array).collect();
+        let arrays = self.columns.chosen.iter().zip(schema.fields()).zip(self.cells).enumerate().map(array).collect();
         // The count says how many rows there are also where no column was asked for.
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         RecordBatch::try_new_with_options(schema, arrays, &options).expect("the arrays follow the schema")
@@ -301,12 +433,17 @@ impl<R> Sheet<R> {
 }
 
 /// A table of all rows of some parts.
-pub fn batch<R>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>]) -> RecordBatch {
+pub fn batch<R: Marked>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>]) -> RecordBatch {
     batch_from(columns, buses, parts, Origin::default())
 }
 
 /// The same of rows whose numbers count from `origin`.
-pub fn batch_from<R>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>], origin: Origin) -> RecordBatch {
+pub fn batch_from<R: Marked>(
+    columns: &Arc<Columns<R>>,
+    buses: &[BusTables],
+    parts: &[Part<R>],
+    origin: Origin,
+) -> RecordBatch {
     let mut sheet = Sheet::new(columns, buses);
     sheet.reserve(parts.iter().map(|(_, rows)| rows.len()).sum());
     parts.iter().for_each(|part| sheet.add(part));

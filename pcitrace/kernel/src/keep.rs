@@ -1,8 +1,9 @@
 //! Tables in memory: built on the threads that decode, chunk by chunk.
 
-use crate::columns::{Columns, Context, Sheet};
+use crate::columns::{Columns, Context, Marked, Part, Sheet};
 use crate::error::Result;
 use crate::events::Event;
+use crate::lane::LARGE_PAGE;
 use crate::pipeline::{BusTables, Gather, Sink};
 use crate::rows::{DataPhase, Origin, TakeRows, Transaction};
 use crate::tables::{self, Wanted};
@@ -35,24 +36,90 @@ pub struct BusRows {
 #[derive(Clone)]
 pub struct Sheets {
     bus: Arc<BusTables>,
-    transactions: Sheet<Transaction>,
-    data_phases: Sheet<DataPhase>,
-    events: Sheet<Event>,
+    transactions: Pages<Transaction>,
+    data_phases: Pages<DataPhase>,
+    events: Pages<Event>,
+}
+
+/// A table in sheets, none of them longer than a large page: what the system has just cleared is still in the cache then
+/// when the columns come there.
+#[derive(Clone)]
+struct Pages<R: 'static> {
+    full: Vec<Sheet<R>>,
+    sheet: Sheet<R>,
+    /// Rows of all of `full`.
+    before: usize,
+    /// How many rows there may be in all.
+    expected: usize,
+    /// Rows of a large page.
+    page: usize,
+}
+
+/// Rows of the first sheet, where nothing is known of how many may come.
+const FEW: usize = 512;
+
+impl<R: Marked> Pages<R> {
+    fn new(columns: &Arc<Columns<R>>, buses: &[BusTables]) -> Self {
+        let mut sheet = Sheet::new(columns, buses);
+        let page = sheet.fitting(LARGE_PAGE);
+        Pages { full: Vec::new(), sheet, before: 0, expected: 0, page }
+    }
+
+    fn rows(&self) -> usize {
+        self.before + self.sheet.rows()
+    }
+
+    fn add(&mut self, (context, mut rows): Part<R>) {
+        let mut number = context.number;
+        while !rows.is_empty() {
+            if self.sheet.left() == 0 {
+                self.turn(rows.len());
+            }
+            let (now, rest) = rows.split_at(rows.len().min(self.sheet.left()));
+            self.sheet.add(&(Context { number, ..context }, now));
+            number += now.len() as u64;
+            rows = rest;
+        }
+    }
+
+    /// Begins a sheet, with room for some rows: as many as are still expected, or as there are, where more come than were
+    /// expected.
+    fn turn(&mut self, some: usize) {
+        let rows = self.rows();
+        let next = match self.expected.saturating_sub(rows) {
+            0 => rows.max(some).max(FEW),
+            rest => rest,
+        };
+        if self.sheet.rows() > 0 {
+            let empty = self.sheet.empty();
+            self.full.push(std::mem::replace(&mut self.sheet, empty));
+        }
+        self.before = rows;
+        self.sheet.reserve(next.min(self.page));
+    }
+
+    fn append(&mut self, more: &Self) {
+        more.full.iter().chain([&more.sheet]).for_each(|sheet| self.sheet.append(sheet));
+    }
+
+    fn finish(self, bus: usize, origin: Origin) -> impl Iterator<Item = RecordBatch> {
+        self.full.into_iter().chain([self.sheet]).map(move |sheet| sheet.finish(bus, origin))
+    }
 }
 
 impl TakeRows for Sheets {
     fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase], events: &[Event]) {
         let context = |number| Context { bus: &self.bus, number };
-        self.transactions.add(&(context(first), transactions));
-        self.data_phases.add(&(context(0), data_phases));
-        self.events.add(&(context(0), events));
+        self.transactions.add((context(first), transactions));
+        self.data_phases.add((context(0), data_phases));
+        self.events.add((context(0), events));
     }
 }
 
 impl Gather for Sheets {
     fn reserve(&mut self, transactions: usize, data_phases: usize) {
-        self.transactions.reserve(transactions);
-        self.data_phases.reserve(data_phases);
+        self.transactions.expected = transactions;
+        self.data_phases.expected = data_phases;
     }
 
     fn counts(&self) -> (usize, usize) {
@@ -96,9 +163,9 @@ impl Sink for MemorySink {
         self.buses = buses.iter().map(new).collect();
         let empty = |bus: &BusTables| Sheets {
             bus: Arc::new(bus.clone()),
-            transactions: Sheet::new(&self.transactions, buses),
-            data_phases: Sheet::new(&self.data_phases, buses),
-            events: Sheet::new(&self.events, buses),
+            transactions: Pages::new(&self.transactions, buses),
+            data_phases: Pages::new(&self.data_phases, buses),
+            events: Pages::new(&self.events, buses),
         };
         Ok(buses.iter().map(empty).collect())
     }
@@ -147,9 +214,9 @@ impl BusRows {
 
     fn finish_last(&mut self) {
         if let Some((origin, sheets)) = self.last.take() {
-            self.transactions.push(sheets.transactions.finish(sheets.bus.index, origin));
-            self.data_phases.push(sheets.data_phases.finish(sheets.bus.index, origin));
-            self.events.push(sheets.events.finish(sheets.bus.index, origin));
+            sheets.transactions.finish(sheets.bus.index, origin).for_each(|batch| self.transactions.push(batch));
+            sheets.data_phases.finish(sheets.bus.index, origin).for_each(|batch| self.data_phases.push(batch));
+            sheets.events.finish(sheets.bus.index, origin).for_each(|batch| self.events.push(batch));
         }
     }
 
@@ -166,34 +233,34 @@ pub struct Batches<R: 'static> {
     columns: Arc<Columns<R>>,
     batches: Vec<RecordBatch>,
     small: Vec<RecordBatch>,
-    /// Bytes of the small ones.
-    bytes: usize,
+    /// Rows of the small ones.
+    rows: usize,
 }
 
 impl<R> Batches<R> {
-    /// Bytes of a batch that stays as it is: to put it together with others is to copy it into fresh memory.
-    const LARGE: usize = 1 << 20;
+    /// Rows of a batch that stays as it is: to put it together with others is to copy it into fresh memory.
+    const LARGE: usize = 1 << 13;
 
     fn new(columns: &Arc<Columns<R>>) -> Self {
-        Batches { columns: columns.clone(), batches: Vec::new(), small: Vec::new(), bytes: 0 }
+        Batches { columns: columns.clone(), batches: Vec::new(), small: Vec::new(), rows: 0 }
     }
 
     fn push(&mut self, batch: RecordBatch) {
-        let bytes = batch.get_array_memory_size();
-        if bytes >= Self::LARGE {
+        let rows = batch.num_rows();
+        if rows >= Self::LARGE {
             self.put_together();
             self.batches.push(batch);
-        } else if batch.num_rows() > 0 {
-            self.bytes += bytes;
+        } else if rows > 0 {
+            self.rows += rows;
             self.small.push(batch);
-            if self.bytes >= Self::LARGE {
+            if self.rows >= Self::LARGE {
                 self.put_together();
             }
         }
     }
 
     fn put_together(&mut self) {
-        self.bytes = 0;
+        self.rows = 0;
         match self.small.len() {
             0 => {}
             1 => self.batches.append(&mut self.small),

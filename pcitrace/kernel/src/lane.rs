@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Lanes begin at multiples of it, as Arrow advises.
 const ALIGNED: usize = 64;
 /// Bytes of a large page.
-const LARGE_PAGE: usize = 2 << 20;
+pub const LARGE_PAGE: usize = 2 << 20;
 
 /// Memory that lanes share; it is given back with the last of them.
 struct Slab {
@@ -29,9 +29,9 @@ unsafe impl Sync for Slab {}
 impl Slab {
     /// So many bytes, one at least.
     fn new(bytes: usize) -> Arc<Self> {
-        // A fault for each small page of the rest takes longer than to clear a large one, if it wastes little.
+        // A fault for each small page of the rest takes longer than to clear a large one, if half of it is used.
         let whole = bytes.next_multiple_of(LARGE_PAGE);
-        let bytes = if whole - bytes <= bytes / 4 { whole } else { bytes };
+        let bytes = if whole - bytes <= LARGE_PAGE / 2 { whole } else { bytes };
         let aligned = if bytes < LARGE_PAGE { ALIGNED } else { LARGE_PAGE };
         let layout = Layout::from_size_align(bytes.max(1), aligned).expect("no more bytes than can be addressed");
         // Safety: there are some bytes.
@@ -180,9 +180,10 @@ impl<T: Copy> Lane<T> {
 
     #[inline(always)]
     pub fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
-        self.reserve(values.len());
+        let more = values.len();
+        self.reserve(more);
         let mut wrote = 0;
-        for (to, value) in self.spare().iter_mut().zip(values) {
+        for (to, value) in self.spare()[..more].iter_mut().zip(values) {
             to.write(value);
             wrote += 1;
         }

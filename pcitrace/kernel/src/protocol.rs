@@ -16,7 +16,7 @@ use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, first};
 use crate::layout::Layout;
 use crate::problems::{Concerns, Problem, What};
-use crate::rows::{Counts, DataPhase, Rows, TakeRows, Termination, Transaction, WindowCounts};
+use crate::rows::{Counts, Rows, TakeRows, Termination, WindowCounts};
 use beside::Beside;
 pub use pcix::PciX;
 
@@ -441,8 +441,14 @@ impl Protocol {
         self.forget_pending();
     }
 
-    /// Gives away the rows that will not change any more; how many bytes they were.
-    pub fn drain(&mut self, taker: &mut impl TakeRows) -> usize {
+    /// Bytes of the rows that were not given away.
+    pub fn waiting(&self) -> usize {
+        let rows = &self.rows;
+        size_of_val(&rows.transactions[..]) + size_of_val(&rows.data_phases[..]) + size_of_val(&rows.events[..])
+    }
+
+    /// Gives away the rows that will not change any more.
+    pub fn drain(&mut self, taker: &mut impl TakeRows) {
         let transactions = self.complete_rows();
         let awaited = usize::from(matches!(self.awaits_par, Some(AwaitsPar::Data { .. })));
         let data_phases = self.rows.data_phases.len().saturating_sub(awaited);
@@ -458,6 +464,5 @@ impl Protocol {
         if let Some(tail) = &mut self.tail {
             tail.row -= transactions;
         }
-        transactions * size_of::<Transaction>() + data_phases * size_of::<DataPhase>()
     }
 }

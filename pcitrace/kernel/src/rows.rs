@@ -66,6 +66,59 @@ pub const COMMAND_NAMES: [&str; 16] = [
     "memory_write_invalidate",
 ];
 
+/// What is so of a transaction or not, or not known. The names are those of the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flag {
+    Dac,
+    /// Every byte enable that counts was captured and known.
+    BytesExact,
+    FastBackToBack,
+    AddressParityOk,
+    Perr,
+    Serr,
+    Suspect,
+}
+
+/// Which flags are set, and which are known, a bit each: columns of them are made of these bytes, and not one by one.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Flags {
+    pub set: u8,
+    pub known: u8,
+}
+
+impl Flags {
+    #[inline(always)]
+    pub fn get(self, flag: Flag) -> Option<bool> {
+        let at = |bits: u8| bits >> flag as u8 & 1 != 0;
+        at(self.known).then_some(at(self.set))
+    }
+
+    #[inline(always)]
+    pub fn tell(&mut self, flag: Flag, told: Option<bool>) {
+        let bit = |is: bool| u8::from(is) << flag as u8;
+        self.set = self.set & !bit(true) | bit(told == Some(true));
+        self.known = self.known & !bit(true) | bit(told.is_some());
+    }
+
+    /// Known and set.
+    #[inline(always)]
+    pub fn is(self, flag: Flag) -> bool {
+        self.set >> flag as u8 & 1 != 0
+    }
+
+    /// Sets it where it `is` so, if anything is known of it.
+    #[inline(always)]
+    pub fn also(&mut self, flag: Flag, is: bool) {
+        self.set |= u8::from(is) << flag as u8 & self.known;
+    }
+
+    /// Unsets it where it `is` not so.
+    #[inline(always)]
+    pub fn only(&mut self, flag: Flag, is: bool) {
+        self.set &= !(u8::from(!is) << flag as u8);
+    }
+}
+
 /// One transaction. Stamps are sample numbers, or ticks of a capture of changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transaction {
@@ -75,7 +128,6 @@ pub struct Transaction {
     pub clocks: u64,
     /// The real command after a dual address cycle.
     pub command: Option<u8>,
-    pub dac: Option<bool>,
     pub address: Option<u64>,
     pub address_phases: u8,
     pub data_phases: u64,
@@ -84,8 +136,6 @@ pub struct Transaction {
     pub last_data: u64,
     /// Enabled bytes; lanes whose byte enable is not known count as enabled.
     pub bytes: u64,
-    /// Every byte enable that counts was captured and known.
-    pub bytes_exact: bool,
     /// Cannot be told where STOP# was not captured.
     pub target_wait_clks: u64,
     pub initiator_wait_clks: u64,
@@ -93,11 +143,7 @@ pub struct Transaction {
     pub termination: Termination,
     /// Index into the bus's GNT# lines.
     pub initiator: Option<u8>,
-    pub fast_back_to_back: bool,
-    pub address_parity_ok: Option<bool>,
-    pub perr: Option<bool>,
-    pub serr: Option<bool>,
-    pub suspect: Option<bool>,
+    pub flags: Flags,
     /// Of a configuration access: index into the bus's IDSEL lines.
     pub idsel: Option<u8>,
     /// Of a special cycle: AD in the first clock with IRDY#.

@@ -1,14 +1,15 @@
 //! Rows to Arrow record batches. The columns are described in `pcitrace/schema.py`; a test compares the two.
 
 use crate::columns::{
-    Column, Columns, Context, batch, cells, clock, column, nullable, nullable_transaction, told_by, transaction,
+    Column, Columns, Context, MARKS, Mark, Marked, batch, cells, clock, column, known_by, nullable,
+    nullable_transaction, told_by, transaction,
 };
 use crate::error::Result;
 use crate::events::Event;
 use crate::layout::{EVENT_LINES, Layout};
 use crate::pipeline::{BusTables, Decoded};
 use crate::problems::Problem;
-use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Termination, Transaction, WindowCounts};
+use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Flag, Termination, Transaction, WindowCounts};
 use crate::rules::{Findings, Rule, Violation};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -16,10 +17,10 @@ use std::slice;
 use std::sync::Arc;
 
 // For `cells!`.
-use crate::columns::Fill;
+use crate::columns::{Fill, GROUP, fill};
 
-fn bus_name(bus: &BusTables) -> Vec<&str> {
-    vec![&bus.name]
+fn bus_name(bus: &BusTables) -> &str {
+    &bus.name
 }
 
 // What a bus has no lines for cannot be told.
@@ -36,8 +37,66 @@ fn has_parity(layout: &Layout) -> bool {
     layout.parity.is_some() && layout.par.is_some()
 }
 
+// The marks of a transaction: its flags, which of them are known, and what else may be null.
+
+const fn is(flag: Flag) -> Fill<Transaction> {
+    Fill::Mark(Mark { byte: 0, bit: flag as u32 })
+}
+
+const fn known(flag: Flag) -> Mark {
+    Mark { byte: 1, bit: flag as u32 }
+}
+
+const ADDRESS: Mark = Mark { byte: 2, bit: 0 };
+const MOVED: Mark = Mark { byte: 2, bit: 1 };
+const CLAIMED: Mark = Mark { byte: 2, bit: 2 };
+const INITIATOR: Mark = Mark { byte: 2, bit: 3 };
+const COMMAND: Mark = Mark { byte: 2, bit: 4 };
+
+impl Marked for Transaction {
+    #[inline(always)]
+    fn marks(&self) -> [u8; MARKS] {
+        let known = [
+            (ADDRESS, self.address.is_some()),
+            (MOVED, self.data_phases > 0),
+            (CLAIMED, self.devsel_clks.is_some()),
+            (INITIATOR, self.initiator.is_some()),
+            (COMMAND, self.command.is_some()),
+        ];
+        [self.flags.set, self.flags.known, bits(known)]
+    }
+}
+
+/// The bits of the marks that are.
+#[inline(always)]
+fn bits<const MANY: usize>(marks: [(Mark, bool); MANY]) -> u8 {
+    marks.into_iter().fold(0, |byte, (mark, is)| byte | u8::from(is) << mark.bit)
+}
+
+const PARITY_OK: Mark = Mark { byte: 0, bit: 0 };
+const DATA: Mark = Mark { byte: 1, bit: 0 };
+const BYTE_ENABLES: Mark = Mark { byte: 1, bit: 1 };
+const PARITY: Mark = Mark { byte: 1, bit: 2 };
+
+impl Marked for DataPhase {
+    #[inline(always)]
+    fn marks(&self) -> [u8; MARKS] {
+        let known = [
+            (DATA, self.data.is_some()),
+            (BYTE_ENABLES, self.byte_enables.is_some()),
+            (PARITY, self.parity_ok.is_some()),
+        ];
+        [u8::from(self.parity_ok == Some(true)), bits(known), 0]
+    }
+}
+
+impl Marked for Event {}
+impl Marked for Problem {}
+impl Marked for Violation {}
+impl Marked for Window {}
+
 const TRANSACTIONS: &[Column<Transaction>] = &[
-    column("bus", cells!(Name, |_, _| Some(0), bus_name)),
+    column("bus", Fill::Same(bus_name)),
     transaction("transaction", cells!(Integer, |c, _| Some(c.number))),
     column("start_us", cells!(Float, |c, t| Some(c.us(t.start)))),
     column("end_us", cells!(Float, |c, t| Some(c.us(t.end)))),
@@ -45,33 +104,39 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     column("end_sample", cells!(Integer, |_, t| Some(t.end))),
     clock("start_clk", cells!(Integer, |_, t| Some(t.start_clk))),
     column("clocks", cells!(Integer, |_, t| Some(t.clocks))),
-    told_by(has_commands, "command", cells!(Byte, |_, t| t.command)),
-    told_by(has_commands, "command_name", cells!(Name, |_, t| t.command, |_| COMMAND_NAMES.to_vec())),
-    told_by(has_commands, "dac", cells!(Flag, |_, t| t.dac)),
-    told_by(has_addresses, "address", cells!(Integer, |_, t| t.address)),
+    known_by(COMMAND, told_by(has_commands, "command", cells!(Byte, |_, t| t.command))),
+    known_by(
+        COMMAND,
+        told_by(has_commands, "command_name", cells!(Name, |_, t| t.command, |_| COMMAND_NAMES.to_vec())),
+    ),
+    known_by(known(Flag::Dac), told_by(has_commands, "dac", is(Flag::Dac))),
+    known_by(ADDRESS, told_by(has_addresses, "address", cells!(Integer, |_, t| t.address))),
     column("data_phases", cells!(Integer, |_, t| Some(t.data_phases))),
     column("bytes", cells!(Integer, |_, t| Some(t.bytes))),
-    column("bytes_exact", cells!(Flag, |_, t| Some(t.bytes_exact))),
+    column("bytes_exact", is(Flag::BytesExact)),
     column("wait_clks", cells!(Integer, |_, t| Some(t.clocks - u64::from(t.address_phases) - t.data_phases))),
     nullable("target_wait_clks", cells!(Integer, |c, t| c.layout().stop.map(|_| t.target_wait_clks))),
     column("initiator_wait_clks", cells!(Integer, |_, t| Some(t.initiator_wait_clks))),
-    nullable("devsel_clks", cells!(Integer, |_, t| t.devsel_clks.map(u64::from))),
+    known_by(CLAIMED, nullable("devsel_clks", cells!(Integer, |_, t| t.devsel_clks.map(u64::from)))),
     column(
         "termination",
         cells!(Name, |_, t| Some(t.termination as u8), |_| Termination::ALL.map(Termination::name).to_vec()),
     ),
-    told_by(
-        |layout| layout.grants.is_some(),
-        "initiator",
-        cells!(Name, |_, t| t.initiator, |bus| bus.layout.grant_names.iter().map(String::as_str).collect()),
+    known_by(
+        INITIATOR,
+        told_by(
+            |layout| layout.grants.is_some(),
+            "initiator",
+            cells!(Name, |_, t| t.initiator, |bus| bus.layout.grant_names.iter().map(String::as_str).collect()),
+        ),
     ),
-    column("fast_back_to_back", cells!(Flag, |_, t| Some(t.fast_back_to_back))),
-    told_by(has_parity, "address_parity_ok", cells!(Flag, |_, t| t.address_parity_ok)),
-    told_by(|layout| layout.perr.is_some(), "perr", cells!(Flag, |_, t| t.perr)),
-    told_by(|layout| layout.serr.is_some(), "serr", cells!(Flag, |_, t| t.serr)),
-    nullable("suspect", cells!(Flag, |_, t| t.suspect)),
-    nullable("first_data_us", cells!(Float, |c, t| (t.data_phases > 0).then(|| c.us(t.first_data)))),
-    nullable("last_data_us", cells!(Float, |c, t| (t.data_phases > 0).then(|| c.us(t.last_data)))),
+    column("fast_back_to_back", is(Flag::FastBackToBack)),
+    known_by(known(Flag::AddressParityOk), told_by(has_parity, "address_parity_ok", is(Flag::AddressParityOk))),
+    known_by(known(Flag::Perr), told_by(|layout| layout.perr.is_some(), "perr", is(Flag::Perr))),
+    known_by(known(Flag::Serr), told_by(|layout| layout.serr.is_some(), "serr", is(Flag::Serr))),
+    known_by(known(Flag::Suspect), nullable("suspect", is(Flag::Suspect))),
+    known_by(MOVED, nullable("first_data_us", cells!(Float, |c, t| Some(c.us(t.first_data))))),
+    known_by(MOVED, nullable("last_data_us", cells!(Float, |c, t| Some(c.us(t.last_data))))),
     told_by(has_addresses, "device", cells!(Byte, |_, t| t.device())),
     told_by(
         |layout| layout.idsels.is_some(),
@@ -84,16 +149,16 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
 const LISTED: &[Column<Transaction>] = &[nullable("message", cells!(Integer, |_, t| t.message.map(u64::from)))];
 
 const DATA_PHASES: &[Column<DataPhase>] = &[
-    column("bus", cells!(Name, |_, _| Some(0), bus_name)),
+    column("bus", Fill::Same(bus_name)),
     transaction("transaction", cells!(Integer, |_, d| Some(d.transaction))),
     column("time_us", cells!(Float, |c, d| Some(c.us(d.stamp)))),
-    told_by(has_addresses, "data", cells!(Integer, |_, d| d.data)),
-    told_by(has_commands, "byte_enables", cells!(Byte, |_, d| d.byte_enables)),
-    told_by(has_parity, "parity_ok", cells!(Flag, |_, d| d.parity_ok)),
+    known_by(DATA, told_by(has_addresses, "data", cells!(Integer, |_, d| d.data))),
+    known_by(BYTE_ENABLES, told_by(has_commands, "byte_enables", cells!(Byte, |_, d| d.byte_enables))),
+    known_by(PARITY, told_by(has_parity, "parity_ok", Fill::Mark(PARITY_OK))),
 ];
 
 const EVENTS: &[Column<Event>] = &[
-    column("bus", cells!(Name, |_, _| Some(0), bus_name)),
+    column("bus", Fill::Same(bus_name)),
     column("time_us", cells!(Float, |c, e| Some(c.us(e.stamp)))),
     clock("clk", cells!(Integer, |_, e| Some(e.clk))),
     column("line", cells!(Name, |_, e| Some(e.line), |_| EVENT_LINES.to_vec())),

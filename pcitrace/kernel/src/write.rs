@@ -5,7 +5,7 @@ mod file;
 mod problems;
 mod rowgroups;
 
-use crate::columns::{Columns, Context, Part, batch_from};
+use crate::columns::{Columns, Context, Marked, Part, batch_from};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::interrupt;
@@ -60,7 +60,7 @@ struct Merge<R> {
 /// Rows that wait for those of another bus, at most: a bus that is stuck in one transaction may never let them go.
 const MOST_WAITING: usize = 1 << 16;
 
-impl<R: Counted> Merge<R> {
+impl<R: Counted + Marked> Merge<R> {
     fn new(buses: usize, stamp: fn(&R) -> u64) -> Self {
         let queues = (0..buses).map(|_| VecDeque::new()).collect();
         Merge {
@@ -139,7 +139,7 @@ struct Run {
     length: usize,
 }
 
-impl<R> Merged<R> {
+impl<R: Marked> Merged<R> {
     fn new(origin: Origin) -> Self {
         Merged { rows: Vec::new(), runs: Vec::new(), origin }
     }
@@ -182,7 +182,7 @@ struct Output<R: 'static> {
     file: TableFile,
 }
 
-impl<R: Counted + Send + Sync> Output<R> {
+impl<R: Counted + Send + Sync + Marked> Output<R> {
     fn create(
         path: &Path,
         columns: Columns<R>,

@@ -3,7 +3,7 @@
 use super::{Protocol, SPECIAL_CYCLE, is_read};
 use crate::bits::Backend;
 use crate::block::{Block, Word, below, range};
-use crate::rows::Termination;
+use crate::rows::{Flag, Termination};
 
 /// What the first clock with IRDY# and STOP# says: whether TRDY# and DEVSEL# are asserted, DEVSEL# is known, and data moved before.
 #[inline(always)]
@@ -31,9 +31,7 @@ impl Protocol {
         let (irdy, trdy) = (word.irdy & mask, word.trdy & mask);
         let data = irdy & trdy;
 
-        if let Some(suspect) = &mut row.suspect {
-            *suspect |= word.suspect & mask != 0;
-        }
+        row.flags.also(Flag::Suspect, word.suspect & mask != 0);
         let stopped = irdy & word.stop;
         if stopped != 0 && open.stopped.is_none() {
             let clock = stopped.trailing_zeros();
@@ -120,7 +118,7 @@ impl Protocol {
                 bytes -= self.beside.disabled_lanes(data & !cbe_unknown, wide & !high_unknown);
             }
             row.bytes += bytes;
-            row.bytes_exact &= inexact == 0;
+            row.flags.only(Flag::BytesExact, inexact == 0);
             self.counts.data += u64::from(count);
             self.counts.bytes += bytes;
             self.counts.inexact_phases += u64::from(inexact.count_ones());

@@ -4,7 +4,7 @@ use super::{Protocol, SPECIAL_CYCLE, State, Tail, Watched, is_read};
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, below, range};
 use crate::problems::{Suspect, What};
-use crate::rows::Termination;
+use crate::rows::{Flag, Termination};
 
 impl Protocol {
     /// PERR# and SERR# in the two clocks after a transaction, as far as they are in this block.
@@ -81,11 +81,11 @@ impl Protocol {
             // The real command and the high half of the address did not come.
             row.command = None;
             row.address = None;
-            row.address_parity_ok = None;
+            row.flags.tell(Flag::AddressParityOk, None);
         }
         row.termination = termination;
         self.pcix.burst(row.data_phases);
-        let (start, start_clk, suspect) = (row.start, row.start_clk, row.suspect);
+        let (start, start_clk, suspect) = (row.start, row.start_clk, row.flags.is(Flag::Suspect));
         let gave_up = because.is_none() && open.stopped.is_none() && !answered_last && self.layout.stop.is_some();
         if gave_up && termination == Termination::Unknown {
             self.problem((after - 1, end), What::GaveUp, Some(open.number));
@@ -94,7 +94,7 @@ impl Protocol {
             self.problem((after - 1, end), What::Truncated, Some(open.number));
         }
         let told = Suspect { stamp: start, clk: start_clk, transaction: open.number };
-        self.rows.problems.suspect(told, suspect == Some(true));
+        self.rows.problems.suspect(told, suspect);
         self.after_transaction = Some(after);
         self.state = State::Idle;
         if self.layout.perr.is_none() && self.layout.serr.is_none() {
@@ -114,13 +114,13 @@ impl Protocol {
     pub(super) fn emit_tail(&mut self) {
         let Some(tail) = self.tail.take() else { return };
         let row = &mut self.rows.transactions[tail.row];
-        row.perr = tail.perr.result(self.layout.perr);
-        row.serr = tail.serr.result(self.layout.serr);
-        let (end, perr, serr) = ((row.start_clk + row.clocks - 1, row.end), row.perr, row.serr);
-        if perr == Some(true) {
+        row.flags.tell(Flag::Perr, tail.perr.result(self.layout.perr));
+        row.flags.tell(Flag::Serr, tail.serr.result(self.layout.serr));
+        let (end, flags) = ((row.start_clk + row.clocks - 1, row.end), row.flags);
+        if flags.is(Flag::Perr) {
             self.problem(end, What::ParityError, Some(tail.number));
         }
-        if serr == Some(true) {
+        if flags.is(Flag::Serr) {
             self.problem(end, What::SystemError, Some(tail.number));
         }
     }

@@ -4,7 +4,7 @@ use super::{AwaitsPar, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched, reads
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, ones};
 use crate::problems::What;
-use crate::rows::{DataPhase, Termination, Transaction};
+use crate::rows::{DataPhase, Flag, Flags, Termination, Transaction};
 
 impl Protocol {
     /// FRAME# asserted on an idle bus (or in the clock after a transaction): the address phase.
@@ -74,31 +74,29 @@ impl Protocol {
             .filter(|idsels| idsels.is_power_of_two())
             .map(|idsels| idsels.trailing_zeros() as u8);
         let stamp = block.stamp(at);
-        let timing = layout.clk.is_some();
+        let mut flags = Flags::default();
+        flags.tell(Flag::Dac, command.map(|command| command == DUAL_ADDRESS_CYCLE));
+        flags.tell(Flag::BytesExact, Some(true));
+        flags.tell(Flag::FastBackToBack, Some(self.after_transaction == Some(start_clk)));
+        flags.tell(Flag::Suspect, layout.clk.map(|_| word.suspect >> at & 1 != 0));
         Transaction {
             start: stamp,
             end: stamp,
             start_clk,
             clocks: 1,
             command,
-            dac: command.map(|command| command == DUAL_ADDRESS_CYCLE),
             address,
             address_phases: 1,
             data_phases: 0,
             first_data: 0,
             last_data: 0,
             bytes: 0,
-            bytes_exact: true,
             target_wait_clks: 0,
             initiator_wait_clks: 0,
             devsel_clks: None,
             termination: Termination::Unknown,
             initiator,
-            fast_back_to_back: self.after_transaction == Some(start_clk),
-            address_parity_ok: None,
-            perr: None,
-            serr: None,
-            suspect: timing.then_some(word.suspect >> at & 1 != 0),
+            flags,
             idsel,
             message: None,
         }
@@ -119,11 +117,10 @@ impl Protocol {
             row.command = command;
             row.address = row.address.zip(high).map(|(low, high)| low | high << 32);
             row.address_phases = 2;
-            open.first_parity_ok = row.address_parity_ok.take();
+            open.first_parity_ok = row.flags.get(Flag::AddressParityOk);
+            row.flags.tell(Flag::AddressParityOk, None);
             open.address_clk = address_clk;
-            if let Some(suspect) = &mut row.suspect {
-                *suspect |= word.suspect >> at & 1 != 0;
-            }
+            row.flags.also(Flag::Suspect, word.suspect >> at & 1 != 0);
         }
         self.counts.address += 1;
         self.state = State::Open;
@@ -167,10 +164,11 @@ impl Protocol {
                 let (Some(open), Some(par)) = (&mut self.open, par) else { return };
                 let ok = odd == par;
                 let row = &mut self.rows.transactions[open.row];
-                row.address_parity_ok = match row.address_phases {
+                let ok_so_far = match row.address_phases {
                     1 => Some(ok),
                     _ => open.first_parity_ok.map(|first| first && ok),
                 };
+                row.flags.tell(Flag::AddressParityOk, ok_so_far);
                 let (at, number) = ((row.start_clk, row.start), open.number);
                 if !ok {
                     self.problem(at, What::AddressParity, Some(number));

@@ -9,7 +9,7 @@ use crate::bits::Backend;
 use crate::block::{Block, Word, below, first, range};
 use crate::layout::Layout;
 use crate::problems::{Suspect, What};
-use crate::rows::{Counts, Termination, Transaction};
+use crate::rows::{Counts, Flag, Termination, Transaction};
 use std::ops::Range;
 
 /// The clocks of some transactions by class: no clock is in two of them.
@@ -113,9 +113,7 @@ impl Protocol {
         let mask = range(start + 1, end);
         let (irdy, trdy) = (word.irdy & mask, word.trdy & mask);
         let data = irdy & trdy;
-        if let Some(suspect) = &mut row.suspect {
-            *suspect |= word.suspect & mask != 0;
-        }
+        row.flags.also(Flag::Suspect, word.suspect & mask != 0);
 
         let has_devsel = layout.devsel.is_some();
         let claim = word.devsel & mask;
@@ -169,7 +167,7 @@ impl Protocol {
         let inexact = if has_lanes { data & cbe_unknown } else { data };
         let disabled = if has_lanes { self.beside.disabled_lanes(data & !cbe_unknown, 0) } else { 0 };
         row.bytes = 4 * row.data_phases - disabled;
-        row.bytes_exact = inexact == 0;
+        row.flags.only(Flag::BytesExact, inexact == 0);
         classes.inexact |= inexact;
         classes.bytes += row.bytes;
         row.end = block.stamp(end - 1);
@@ -200,14 +198,14 @@ impl Protocol {
             perr_seen.watch(self.beside.perr, self.beside.perr_unknown, speaks);
             serr_seen.watch(self.beside.serr, self.beside.serr_unknown, speaks);
             if to == end + 2 {
-                row.perr = perr_seen.result(perr);
-                row.serr = serr_seen.result(serr);
+                row.flags.tell(Flag::Perr, perr_seen.result(perr));
+                row.flags.tell(Flag::Serr, serr_seen.result(serr));
             }
         } else if watches && to == end + 2 {
-            row.perr = perr.map(|_| false);
-            row.serr = serr.map(|_| false);
+            row.flags.tell(Flag::Perr, perr.map(|_| false));
+            row.flags.tell(Flag::Serr, serr.map(|_| false));
         }
-        let (suspect, erred) = (row.suspect == Some(true), [row.perr, row.serr].map(|line| line == Some(true)));
+        let (suspect, erred) = (row.flags.is(Flag::Suspect), [Flag::Perr, Flag::Serr].map(|line| row.flags.is(line)));
         self.rows.transactions.push(row);
         let told = Suspect { stamp: began.1, clk: began.0, transaction: number };
         self.rows.problems.suspect(told, suspect);
