@@ -398,7 +398,8 @@ impl<R: Marked> Sheet<R> {
     /// The table of rows of bus number `bus`, whose decoder's numbers count from `origin`.
     pub fn finish(self, bus: usize, origin: Origin) -> RecordBatch {
         let schema = self.columns.schema();
-        let array = |(nth, ((column, field), mut cells)): (usize, ((&&Column<R>, &Arc<Field>), Cells))| -> ArrayRef {
+        let array = |(nth, mut cells): (usize, Cells)| -> ArrayRef {
+            let (column, field) = (self.columns.chosen[nth], schema.field(nth));
             if cells.untold {
                 return self.columns.same(nth, bus, self.rows, |rows| new_null_array(field.data_type(), rows));
             }
@@ -425,7 +426,7 @@ impl<R: Marked> Sheet<R> {
                 }
             }
         };
-        let arrays = self.columns.chosen.iter().zip(schema.fields()).zip(self.cells).enumerate().map(array).collect();
+        let arrays = self.cells.into_iter().enumerate().map(array).collect();
         // The count says how many rows there are also where no column was asked for.
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         RecordBatch::try_new_with_options(schema, arrays, &options).expect("the arrays follow the schema")
