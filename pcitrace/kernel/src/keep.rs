@@ -277,3 +277,57 @@ impl<R> Batches<R> {
         (self.columns.schema(), std::mem::take(&mut self.batches))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::batch;
+    use crate::layout::{BusSpec, Layout, Source};
+    use crate::pipeline::TimeBase;
+    use proptest::prelude::*;
+
+    /// A bus of whose data phases everything can be told.
+    fn bus() -> BusTables {
+        let control = ["CLK", "FRAME#", "IRDY#", "TRDY#", "CBE0#", "CBE1#", "CBE2#", "CBE3#", "PAR"];
+        let ad = (0..32).map(|nth| format!("AD{nth}"));
+        let names = control.map(String::from).into_iter().chain(ad).enumerate();
+        let lines = names.map(|(channel, name)| (name, Source { channel, bit: 0, active_low: false })).collect();
+        let spec = BusSpec { name: "PCI".into(), width: None, lines };
+        let layout = Layout::new(&spec, 8, false, |source| source.channel).expect("a bus");
+        BusTables { name: spec.name, index: 0, layout, time: TimeBase::per_second(1e8).expect("a rate") }
+    }
+
+    proptest! {
+        /// However many are expected, come at a time and fit into a sheet.
+        #[test]
+        fn pages_hold_what_was_put_in(
+            phases in proptest::collection::vec((any::<Option<u64>>(), any::<Option<u8>>(), any::<Option<bool>>()), 0..400),
+            pieces in proptest::collection::vec(1usize..200, 1..40),
+            expected in 0usize..500,
+            page in 1usize..200,
+        ) {
+            let bus = bus();
+            let row = |(nth, &(data, byte_enables, parity_ok))| {
+                DataPhase { transaction: nth as u64 / 3, stamp: 7 * nth as u64, data, byte_enables, parity_ok }
+            };
+            let rows: Vec<_> = phases.iter().enumerate().map(row).collect();
+            let columns = Arc::new(tables::data_phases());
+            let buses = [bus.clone()];
+            let mut pages = Pages { page, expected, ..Pages::new(&columns, &buses) };
+            let context = Context { bus: &bus, number: 0 };
+            let (mut rest, mut sizes) = (&rows[..], pieces.iter().cycle());
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(*sizes.next().expect("a cycle")));
+                pages.add((context, now));
+                rest = later;
+            }
+            prop_assert_eq!(pages.rows(), rows.len());
+            let batches: Vec<_> = pages.finish(0, Origin::default()).collect();
+            prop_assert!(batches.iter().all(|batch| batch.num_rows() <= page));
+            let whole = concat_batches(&columns.schema(), &batches).expect("batches of one schema");
+            // One sheet of them, each added by itself: no group is whole.
+            let parts: Vec<_> = rows.iter().map(|row| (context, std::slice::from_ref(row))).collect();
+            prop_assert_eq!(whole, batch(&columns, &buses, &parts));
+        }
+    }
+}
