@@ -115,7 +115,7 @@ def test_a_byte_order_mark_is_no_text(kind: str, sampled: waveforms.Sampled, tmp
     assert_same_rows(decode(path).transactions, wanted.transactions)
 
 
-@pytest.mark.parametrize("form", ["commas", "iso", "unit"])
+@pytest.mark.parametrize("form", ["commas", "iso", "unit", "groups"])
 def test_times_of_csv_in_other_forms(form: str, sampled: waveforms.Sampled, tmp_path: Path) -> None:
     path = waveforms.write_saleae_csv(tmp_path / "a.csv", sampled)
     wanted = decode(path)
@@ -128,10 +128,14 @@ def test_times_of_csv_in_other_forms(form: str, sampled: waveforms.Sampled, tmp_
             out.append(f"{time.replace('.', ',')};{cells.replace(',', ';')}")
         elif form == "unit":
             out.append(f"{float(time) * 1e9:.6f} ns,{cells}")
+        elif form == "groups":  # ScanaStudio: a first `0 ns`, then digits by threes.
+            ps = round((float(time) - begin) * 1e12)
+            grouped = f"{ps // 10**9}.{ps % 10**9 // 10**6:03} {ps % 10**6 // 10**3:03} {ps % 10**3:03} ms"
+            out.append(f"{grouped if ps else '0 ns'};{cells.replace(',', ';')}")
         else:
             ps = round((float(time) - begin) * 1e12)
             out.append(f"2024-02-29T12:00:{7 + ps // 10**12:02}.{ps % 10**12:012}+00:00,{cells}")
-    if form == "commas":
+    if form in ("commas", "groups"):
         head = head.replace(",", ";")
     path.write_text("\n".join([head, *out]) + "\n")
     keys = ["clocks", "data_phases", "termination", "devsel_clks", "bytes"]
