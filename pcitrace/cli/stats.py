@@ -86,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
     opened = open_run(args)
     buses = choose_buses(opened, args.bus)
     condition = choice(args, TRANSACTIONS)
+    # First: who decodes in windows has all of it, too, and a pipe is read once.
+    windows = {bus.name: window_records(bus, args.window_us) for bus in buses if args.window_us is not None}
     result = {}
     for bus in buses:
         grants = check_grants(args.grant, bus.lines)
@@ -95,10 +97,9 @@ def run(args: argparse.Namespace) -> int:
     if args.profile is not None:
         for name, traffic in of_buses(opened, args).items():
             result[name]["traffic"] = traffic_statistics(traffic)
-    if args.window_us is not None:
-        for bus in buses:
-            result[bus.name]["windows"] = window_records(bus, args.window_us)
-    elif not args.json:
+    for name, rows in windows.items():
+        result[name]["windows"] = rows
+    if not windows and not args.json:
         for bus in buses:
             result[bus.name]["over_time"] = over_time(bus)
     if args.json:
