@@ -307,17 +307,28 @@ def test_names_cannot_move_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixt
     assert r"evil\x1b[2J\nname" in out
 
 
-@pytest.mark.parametrize("command", ["info", "decode", "stats", "list", "devices", "check"])
+@pytest.mark.parametrize(
+    "command", ["info", "decode", "decode --json", "stats", "stats --json", "list", "devices", "check"]
+)
 def test_names_of_buses_cannot_either(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # In a VCD ESC ends a word; what terminals take for ESC [ does not.
     names = ["CLK", "FRAME#", "IRDY#", "TRDY#"]
     header = "".join(f"$var wire 1 {code} {name} $end\n" for code, name in zip("cfit", names, strict=True))
-    changes = "".join(f"#{20 * clk} 0c\n#{20 * clk + 10} 1c\n" for clk in range(9))
-    text = f"$timescale 1 ns $end\n$scope module e\x1b[2Jvil $end\n{header}$enddefinitions $end\n1f 1i 1t\n{changes}"
-    (tmp_path / "a.vcd").write_text(text)
-    extra = ["-o", str(tmp_path / "t.csv")] if command == "decode" else []
-    main([command, str(tmp_path / "a.vcd"), *extra])
+    said = {3: "0f", 4: "1f 0i 0t", 5: "1i 1t"}
+    changes = "".join(f"#{20 * clk} 0c {said.get(clk, '')}\n#{20 * clk + 10} 1c\n" for clk in range(9))
+    text = f"$timescale 1 ns $end\n$scope module e\x9b2J[0]vil $end\n{header}$enddefinitions $end\n1f 1i 1t\n{changes}"
+    (tmp_path / "a.vcd").write_text(text, "utf-8")
+    main([*command.split(), str(tmp_path / "a.vcd")])
     shown = capsys.readouterr()
-    assert "\x1b" not in shown.out + shown.err
+    assert "\x9b" not in shown.out + shown.err
+    assert command == "list" or "e\\x9b2J[0]vil" in (shown.out + shown.err).replace("\\\\", "\\")
+    assert list(pcitrace.open(tmp_path / "a.vcd").buses) == ["e\\x9b2J[0]vil"]
+
+
+def test_names_in_commands_to_be_copied_cannot_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bad_files.edited_sr(tmp_path, probe1="\x1b[2J_CLK")
+    assert main(["export", str(path), "--to", "sigrok", "-o", str(tmp_path / "b.sr")]) == 0
+    assert "clk=\\x1b[2J" in capsys.readouterr().out
 
 
 def test_a_hundred_thousand_names_take_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

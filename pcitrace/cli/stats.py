@@ -21,7 +21,8 @@ from pcitrace.cli.options import (
 from pcitrace.cli.statslines import view_lines
 from pcitrace.cli.text import filled, number
 from pcitrace.cli.traffic import of_buses
-from pcitrace.run import format_duration, printable
+from pcitrace.run import format_duration
+from pcitrace.wiring.linenames import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.conditions import Condition
@@ -96,7 +97,12 @@ def run(args: argparse.Namespace) -> int:
             result[bus.name]["top"] = result[bus.name]["views"]
     if args.profile is not None:
         for name, traffic in of_buses(opened, args).items():
-            result[name]["traffic"] = traffic_statistics(traffic)
+            told = traffic_statistics(traffic)
+            if name in result:
+                result[name]["traffic"] = told
+            else:
+                # One of several agents: `pci GNT2#`.
+                result[traffic.bus].setdefault("traffic_of", {})[name.removeprefix(f"{traffic.bus} ")] = told
     for name, rows in windows.items():
         result[name]["windows"] = rows
     if not windows and not args.json:
@@ -173,6 +179,8 @@ def _lines(statistics: dict[str, Any], top: int | None) -> list[str]:
     lines.append(filled(f"{'problems':<14}{_listed(statistics['problem_kinds'])}", 2, 16))
     if "traffic" in statistics:
         lines += [filled(line, 2, 16) for line in _traffic_lines(statistics["traffic"])]
+    for agent, traffic in statistics.get("traffic_of", {}).items():
+        lines += [filled(line, 2, 16) for line in [f"{'traffic of':<14}{printable(agent)}", *_traffic_lines(traffic)]]
     return lines
 
 

@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["AGENT_LINES", "MINIMUM_LINES", "LineName", "describe_lines", "normal_active_low", "parse_name"]
+__all__ = [
+    "AGENT_LINES",
+    "MINIMUM_LINES",
+    "LineName",
+    "describe_lines",
+    "normal_active_low",
+    "parse_name",
+    "printable",
+]
 
 MINIMUM_LINES = ("CLK", "FRAME#", "IRDY#", "TRDY#")
 """Without these four nothing can be decoded."""
@@ -47,6 +55,9 @@ _NAME = re.compile(
 )
 
 
+_RANGE = re.compile(r"[\[(<]\d+(?:(?::|\.\.)\d+)?[\])>][^.\[\](<>)]*$")
+
+
 @dataclass(frozen=True, slots=True)
 class LineName:
     """One line that a channel carries.
@@ -80,6 +91,11 @@ def describe_lines() -> str:
     return f"{plain} AD0-AD63 CBE0#-CBE7# TXDATA0-TXDATA7, and GNT REQ IDSEL with an agent (GNT2#, REQ_NIC#)"
 
 
+def printable(text: str) -> str:
+    """Return text as a terminal may have it: a name in a file may hold anything, sequences that move its cursor too."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def parse_name(name: str, width: int = 1) -> list[LineName]:
     """Read the name of a channel.
 
@@ -104,7 +120,9 @@ def parse_name(name: str, width: int = 1) -> list[LineName]:
     >>> parse_name("MISO")
     []
     """
-    stem = re.split(r"[\[(<]", name, maxsplit=1)[0]
+    # Points of a range and brackets of a scope (`slot[0].AD[31..0]`) part nothing.
+    ranged = _RANGE.search(name)
+    stem = name[: ranged.start()] if ranged else name
     scope, _, leaf = stem.rpartition(".")
     match = _NAME.fullmatch(leaf.strip() + name[len(stem) :].rstrip())
     if match is None:
@@ -112,6 +130,8 @@ def parse_name(name: str, width: int = 1) -> list[LineName]:
     part = match.groupdict()
     prefix = part["prefix"].strip("_:/- \t\\!~")
     group = (*(scope.split(".") if scope else ()), *([prefix] if prefix else ()))
+    # Buses are called after it, and what they are called is printed, written and asked for.
+    group = tuple(map(printable, group))
     inverted = any(part[key] for key in ("not0", "not1", "not2", "not3"))
     lines = _lines(part, width)
     return [LineName(group, line, bit, inverted or normal_active_low(line)) for bit, line in enumerate(lines)]
