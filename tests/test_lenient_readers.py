@@ -25,10 +25,12 @@ def sampled() -> waveforms.Sampled:
     return bad_files.sampled()
 
 
-def test_bits_beyond_64_of_a_vector(tmp_path: Path) -> None:
-    """The control lines at bits 60 to 65 of a vector of 100: as wires beside it they say the same."""
+@pytest.mark.parametrize(("width", "first"), [(100, 60), (65, 59), (66, 60), (129, 123), (193, 60), (128, 122)])
+def test_bits_beyond_64_of_a_vector(width: int, first: int, tmp_path: Path) -> None:
+    """The control lines within a wide vector, also where a single bit is beyond: as wires beside it they say the same."""
     text = bad_files.good_vcd(tmp_path)
-    lines = {"CLK": 60, "FRAME#": 61, "IRDY#": 62, "TRDY#": 63, "DEVSEL#": 64, "STOP#": 65}
+    names = ["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#"]
+    lines = {name: bit for bit, name in enumerate(names, first)}
     head, body = text.split("$enddefinitions $end", 1)
     codes = {}
     for line in head.splitlines():
@@ -36,17 +38,17 @@ def test_bits_beyond_64_of_a_vector(tmp_path: Path) -> None:
         if words[:1] == ["$var"] and words[4].split("[")[0] in lines:
             codes[words[3]] = lines[words[4]]
     assert len(codes) == len(lines)
-    bits, out = ["x"] * 100, []
+    bits, out = ["x"] * width, []
     for time, changes in re.findall(r"^#(\d+)$(.*?)(?=^#\d|\Z)", body, re.DOTALL | re.MULTILINE):
         for change in changes.split():
             if change[1:] in codes and change[0] in "01xz":
-                bits[99 - codes[change[1:]]] = change[0]
+                bits[width - 1 - codes[change[1:]]] = change[0]
         out.append(f"#{time}\nb{''.join(bits)} !\n")
     wide = tmp_path / "wide.vcd"
-    head = "$timescale 1 ps $end\n$scope module PCI $end\n$var wire 100 ! v [99:0] $end\n$upscope $end\n"
+    head = f"$timescale 1 ps $end\n$scope module PCI $end\n$var wire {width} ! v [{width - 1}:0] $end\n$upscope $end\n"
     wide.write_text(head + "$enddefinitions $end\n" + "".join(out))
     narrow = bad_files.written(tmp_path / "narrow.vcd", text)
-    wiring = {line: f"PCI.v[99:0][{bit}]" for line, bit in lines.items()}
+    wiring = {line: f"PCI.v[{width - 1}:0][{bit}]" for line, bit in lines.items()}
     wanted, got = decode(narrow, bus="PCI"), decode(wide, wiring={"bus": {"PCI": wiring}})
     control = ["start_sample", "end_sample", "clocks", "data_phases", "termination", "devsel_clks", "target_wait_clks"]
     assert [[row[key] for key in control] for row in got.transactions] == [
