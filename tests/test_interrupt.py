@@ -27,11 +27,12 @@ STEPS = {
     "write csv": "_kernel.decode_to_files(busy(), [BUS], transactions=out('t.csv'), data_phases=out('d.csv'))",
     "write parquet": "_kernel.decode_to_files(busy(), [BUS], transactions=out('t.parquet'))",
     "read samples": "busy().read_samples()",
+    "resample a vcd": "_kernel.write_samples(vcd(), 10**9, len)",
     "parts": "[len(part) for part in _kernel.parts(busy(), [BUS]) if part is not None]",
 }
 
 CHILD = """
-import sys, time
+import functools, sys, time
 from pathlib import Path
 from pcitrace import _kernel
 
@@ -43,6 +44,7 @@ WIRE = {n: (k, 0, False) for k, n in enumerate(names) if n.startswith("TX")}
 capture = _kernel.from_samples(samples, 2, names, 1e8)
 busy = lambda: capture
 out = lambda name: str(path / name)
+vcd = functools.cache(lambda: _kernel.open(str(path / "long.vcd")))
 print("ready", flush=True)
 try:
     while True:
