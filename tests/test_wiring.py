@@ -111,6 +111,10 @@ def test_other_names_are_no_lines(name: str) -> None:
         ("A_TXDATA[7:0]", 8, [f"TXDATA{n}" for n in range(8)]),
         ("AD[31:0]", 16, []),  # a range that the file does not hold
         ("FRAME#", 2, []),  # not a vector on any PCI bus
+        ("AD", 4_000_000_000, []),
+        ("GNT[3999999999:0]", 4_000_000_000, []),
+        ("AD[999999999:0]", 1, []),
+        ("GNT" + "9" * 5000, 1, []),
     ],
 )
 def test_a_vector_names_a_line_a_bit(name: str, width: int, lines: list[str]) -> None:

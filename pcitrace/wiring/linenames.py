@@ -37,6 +37,9 @@ _NUMBERED = {"AD": ("AD", "", 64), "CBE": ("CBE", "#", 8), "TXD": ("TXDATA", "",
 AGENT_LINES = {"GNT": "#", "REQ": "#", "IDSEL": ""}
 """Lines that exist once an agent, and the suffix of their names."""
 
+_MOST_BITS = 64
+"""No vector of PCI lines has more."""
+
 _NOT = r"\#|\*|-|~|_?N|_L|_BAR"
 _NAME = re.compile(
     rf"""
@@ -46,9 +49,9 @@ _NAME = re.compile(
      |(?P<numbered>AD|C[/_]?BE|TX_?DATA|TX_?D)
      |(?P<agent_line>GNT|REQ|IDSEL))
     (?P<not1>{_NOT})?
-    (?(plain)|(?:_?(?P<number>\d+)|_(?P<agent>[A-Z][A-Z0-9_]*?))?)
+    (?(plain)|(?:_?(?P<number>\d{{1,9}})|_(?P<agent>[A-Z][A-Z0-9_]*?))?)
     (?P<not2>{_NOT})?
-    (?:\s*[\[(<](?P<left>\d+)(?:(?::|\.\.)(?P<right>\d+))?[\])>])?
+    (?:\s*[\[(<](?P<left>\d{{1,9}})(?:(?::|\.\.)(?P<right>\d{{1,9}}))?[\])>])?
     (?P<not3>{_NOT})?
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -161,9 +164,11 @@ def _numbers(part: dict[str, str | None], width: int) -> list[int]:
     """Line numbers of the bits of a channel, from bit 0, which is the rightmost of a range."""
     if part["number"] is not None:
         return [int(part["number"])] if width == 1 and part["left"] is None else []
+    if width > _MOST_BITS:
+        return []
     if part["left"] is None:
         return list(range(width)) if width > 1 else []
     left = int(part["left"])
     right = left if part["right"] is None else int(part["right"])
-    numbers = list(range(right, left + 1)) if left >= right else list(range(right, left - 1, -1))
-    return numbers if len(numbers) == width else []
+    numbers = range(right, left + 1) if left >= right else range(right, left - 1, -1)
+    return list(numbers) if len(numbers) == width else []
