@@ -27,7 +27,7 @@ def sampled() -> waveforms.Sampled:
 
 @pytest.mark.parametrize(("width", "first"), [(100, 60), (65, 59), (66, 60), (129, 123), (193, 60), (128, 122)])
 def test_bits_beyond_64_of_a_vector(width: int, first: int, tmp_path: Path) -> None:
-    """The control lines within a wide vector, also where one bit is beyond a limb: as wires beside it they say the same."""
+    """The control lines within a wide vector, also where one bit is beyond a limb: as wires they say the same."""
     text = bad_files.good_vcd(tmp_path)
     names = ["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#"]
     lines = {name: bit for bit, name in enumerate(names, first)}
