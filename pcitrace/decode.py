@@ -219,6 +219,10 @@ class Decoder:
         source = SimpleNamespace(**{one: getattr(decoded, one) for one in ("clock_mhz", *tables)})
         for table in tables:
             self._sources.setdefault((spec["name"], table, window_us if table == "clocks" else None), source)
+        if window_us is not None:
+            # The windows as one, too: a pipe cannot be asked again.
+            whole = SimpleNamespace(clock_mhz=decoded.clock_mhz, clocks=decoded.all_clocks)
+            self._sources.setdefault((spec["name"], "clocks", None), whole)
 
     def judge(
         self,

@@ -15,6 +15,7 @@ from pcitrace import _kernel
 from pcitrace.decode import Decoder, to_arrow, to_pandas
 from pcitrace.errors import CaptureFormatError, DecodeError, WiringError
 from pcitrace.wiring import BusWiring, Wiring, WiringSource, resolve_wiring
+from pcitrace.wiring.linenames import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -504,11 +505,6 @@ def _check_columns(table: str, columns: Sequence[str]) -> None:
     for name in columns:
         if name not in there:
             raise DecodeError(f"{table} has no column {name!r}; it has {', '.join(there)}")
-
-
-def printable(text: str) -> str:
-    """Return text as a terminal may have it: a name in a file may hold anything, sequences that move its cursor too."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def format_duration(seconds: float) -> str:

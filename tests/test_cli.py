@@ -220,6 +220,14 @@ class TestStats:
             4 * sum(row["n"] for row in rows), rel=0.05
         )
 
+    def test_each_of_several_agents_has_its_traffic(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Nothing tells which GNT# is the card's: they are told apart by their names."""
+        assert run("stats", SINGLE, "--profile", "generic", "--grant", "x=GNT0#", "--grant", "y=GNT1#", "--json") == 0
+        [statistics] = json.loads(capsys.readouterr().out).values()
+        assert set(statistics["traffic_of"]) == {"x", "y"}
+        assert run("stats", SINGLE, "--profile", "generic", "--grant", "x=GNT0#", "--grant", "y=GNT1#") == 0
+        assert "traffic of" in capsys.readouterr().out
+
     def test_strict(self) -> None:
         assert run("stats", SINGLE, "--strict") == 1
         assert run("stats", SINGLE) == 0

@@ -234,6 +234,23 @@ def test_a_window_that_moves_names_what_was_accessed_then(tmp_path: Path) -> Non
     assert learned.describe(MEMORY_WRITE, 0xC0000004) is None
 
 
+@pytest.mark.parametrize("base", [0x7FFFFFFF_FFFF0000, 0x80000000_00000000, 0xF0000000_FFFF0000])
+def test_a_window_anywhere_in_64_bits(base: int, tmp_path: Path) -> None:
+    """Also where addresses do not fit into an integer with a sign."""
+    bench = Bench()
+    card = 1 << 20
+    bench.access(HOST, CONFIG_READ, card | 0x08, 0x02000001)
+    region = Region(0, "memory", 64, False, 1 << 16, base)
+    configure(bench, card, [region], sized=True)
+    bench.access(HOST, MEMORY_READ, 0xE8000018, 1)
+    learned = names.of_bus(bench.open(tmp_path))
+    placed = learned.windows[-1]
+    assert (placed.base, placed.size, placed.size_known, placed.until) == (base, 1 << 16, True, None)
+    for address, said in ((base, "0x0"), (base + 0xFFFC, "0xfffc"), (base - 4, None), (0xE8000018, None)):
+        wanted = None if said is None else f"eth0 BAR0+{said}"
+        assert learned.describe(MEMORY_WRITE, address) == wanted
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_accesses_that_say_nothing_new_change_no_name(seed: int, tmp_path: Path) -> None:
     """Who learns from all that does not repeat the access before it knows the same windows."""

@@ -96,3 +96,13 @@ def test_a_terminal_without_the_characters_is_no_error() -> None:
 def test_the_module_is_the_command() -> None:
     command = [sys.executable, "-m", "pcitrace", "export", "--help"]
     assert b"--to FORMAT" in subprocess.run(command, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("to", ["sigrok", "pcapng", "vcd", "fst", "ftr", "perfetto", "parquet", "arrow"])
+@pytest.mark.parametrize("levels", [0b11111, 0b11110, 0b00000], ids=["idle", "FRAME# stuck", "all stuck"])
+def test_a_bus_that_is_stuck_is_exported(to: str, levels: int, tmp_path: Path) -> None:
+    (tmp_path / "stuck.bin").write_bytes(bytes([levels]) * 50)
+    lines = "FRAME#,IRDY#,TRDY#,DEVSEL#,STOP#"
+    raw = ["--format", "binary", "--channels", lines, "--clock-mhz", "33"]
+    out = tmp_path / ("x" if to in ("parquet", "arrow") else "x.out")
+    assert main(["export", str(tmp_path / "stuck.bin"), *raw, "--to", to, "-o", str(out)]) in (0, 3)

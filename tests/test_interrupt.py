@@ -27,11 +27,12 @@ STEPS = {
     "write csv": "_kernel.decode_to_files(busy(), [BUS], transactions=out('t.csv'), data_phases=out('d.csv'))",
     "write parquet": "_kernel.decode_to_files(busy(), [BUS], transactions=out('t.parquet'))",
     "read samples": "busy().read_samples()",
+    "resample a vcd": "_kernel.write_samples(vcd(), 10**9, len)",
     "parts": "[len(part) for part in _kernel.parts(busy(), [BUS]) if part is not None]",
 }
 
 CHILD = """
-import sys, time
+import functools, sys, time
 from pathlib import Path
 from pcitrace import _kernel
 
@@ -43,6 +44,7 @@ WIRE = {n: (k, 0, False) for k, n in enumerate(names) if n.startswith("TX")}
 capture = _kernel.from_samples(samples, 2, names, 1e8)
 busy = lambda: capture
 out = lambda name: str(path / name)
+vcd = functools.cache(lambda: _kernel.open(str(path / "long.vcd")))
 print("ready", flush=True)
 try:
     while True:
@@ -96,3 +98,41 @@ def test_ctrl_c_ends_it_at_once(step: str, folder: Path) -> None:
     # On a machine that does other things as well, what counts is the time that the child was given.
     assert min(took_s, had_s) <= AT_ONCE_S
     assert not [file.name for file in folder.iterdir() if file.name.endswith(".part")], "nothing half written is left"
+
+
+@pytest.mark.parametrize("command", ["decode", "stats", "check"])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("said", [b"", b"\x00\x1f" * 100_000], ids=["nothing yet", "some samples"])
+def test_ctrl_c_ends_the_wait_for_a_pipe(command: str, threads: int, said: bytes) -> None:
+    """An analyser that waits for its trigger says nothing for as long as it likes."""
+    names = "CLK,FRAME#,IRDY#,TRDY#,DEVSEL#,STOP#,D6,D7,D8"
+    options = ["--format", "binary", "--channels", names, "--rate", "100e6", "--threads", str(threads)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "pcitrace", command, "-", *options], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        child.stdin.write(said)
+        child.stdin.flush()
+        time.sleep(1.0)
+        assert child.poll() is None
+        sent = time.monotonic()
+        os.kill(child.pid, signal.SIGINT)
+        try:
+            assert child.wait(10) == 130
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise
+        assert time.monotonic() - sent < 5 * AT_ONCE_S, "with the end of Python itself, on a busy machine"
+
+
+def test_ctrl_c_ends_the_wait_for_who_writes_a_named_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    options = ["--format", "binary", "--channels", "CLK,FRAME#,IRDY#,TRDY#", "--rate", "100e6"]
+    with subprocess.Popen([sys.executable, "-m", "pcitrace", "stats", tmp_path / "fifo", *options]) as child:
+        time.sleep(1.0)
+        os.kill(child.pid, signal.SIGINT)
+        try:
+            assert child.wait(10) == 130
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise

@@ -25,10 +25,12 @@ def sampled() -> waveforms.Sampled:
     return bad_files.sampled()
 
 
-def test_bits_beyond_64_of_a_vector(tmp_path: Path) -> None:
-    """The control lines at bits 60 to 65 of a vector of 100: as wires beside it they say the same."""
+@pytest.mark.parametrize(("width", "first"), [(100, 60), (65, 59), (66, 60), (129, 123), (193, 60), (128, 122)])
+def test_bits_beyond_64_of_a_vector(width: int, first: int, tmp_path: Path) -> None:
+    """The control lines within a wide vector, also where one bit is beyond a limb: as wires they say the same."""
     text = bad_files.good_vcd(tmp_path)
-    lines = {"CLK": 60, "FRAME#": 61, "IRDY#": 62, "TRDY#": 63, "DEVSEL#": 64, "STOP#": 65}
+    names = ["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#"]
+    lines = {name: bit for bit, name in enumerate(names, first)}
     head, body = text.split("$enddefinitions $end", 1)
     codes = {}
     for line in head.splitlines():
@@ -36,17 +38,17 @@ def test_bits_beyond_64_of_a_vector(tmp_path: Path) -> None:
         if words[:1] == ["$var"] and words[4].split("[")[0] in lines:
             codes[words[3]] = lines[words[4]]
     assert len(codes) == len(lines)
-    bits, out = ["x"] * 100, []
+    bits, out = ["x"] * width, []
     for time, changes in re.findall(r"^#(\d+)$(.*?)(?=^#\d|\Z)", body, re.DOTALL | re.MULTILINE):
         for change in changes.split():
             if change[1:] in codes and change[0] in "01xz":
-                bits[99 - codes[change[1:]]] = change[0]
+                bits[width - 1 - codes[change[1:]]] = change[0]
         out.append(f"#{time}\nb{''.join(bits)} !\n")
     wide = tmp_path / "wide.vcd"
-    head = "$timescale 1 ps $end\n$scope module PCI $end\n$var wire 100 ! v [99:0] $end\n$upscope $end\n"
+    head = f"$timescale 1 ps $end\n$scope module PCI $end\n$var wire {width} ! v [{width - 1}:0] $end\n$upscope $end\n"
     wide.write_text(head + "$enddefinitions $end\n" + "".join(out))
     narrow = bad_files.written(tmp_path / "narrow.vcd", text)
-    wiring = {line: f"PCI.v[99:0][{bit}]" for line, bit in lines.items()}
+    wiring = {line: f"PCI.v[{width - 1}:0][{bit}]" for line, bit in lines.items()}
     wanted, got = decode(narrow, bus="PCI"), decode(wide, wiring={"bus": {"PCI": wiring}})
     control = ["start_sample", "end_sample", "clocks", "data_phases", "termination", "devsel_clks", "target_wait_clks"]
     assert [[row[key] for key in control] for row in got.transactions] == [
@@ -115,7 +117,7 @@ def test_a_byte_order_mark_is_no_text(kind: str, sampled: waveforms.Sampled, tmp
     assert_same_rows(decode(path).transactions, wanted.transactions)
 
 
-@pytest.mark.parametrize("form", ["commas", "iso", "unit"])
+@pytest.mark.parametrize("form", ["commas", "iso", "unit", "groups"])
 def test_times_of_csv_in_other_forms(form: str, sampled: waveforms.Sampled, tmp_path: Path) -> None:
     path = waveforms.write_saleae_csv(tmp_path / "a.csv", sampled)
     wanted = decode(path)
@@ -128,10 +130,14 @@ def test_times_of_csv_in_other_forms(form: str, sampled: waveforms.Sampled, tmp_
             out.append(f"{time.replace('.', ',')};{cells.replace(',', ';')}")
         elif form == "unit":
             out.append(f"{float(time) * 1e9:.6f} ns,{cells}")
+        elif form == "groups":  # ScanaStudio: a first `0 ns`, then digits by threes.
+            ps = round((float(time) - begin) * 1e12)
+            grouped = f"{ps // 10**9}.{ps % 10**9 // 10**6:03} {ps % 10**6 // 10**3:03} {ps % 10**3:03} ms"
+            out.append(f"{grouped if ps else '0 ns'};{cells.replace(',', ';')}")
         else:
             ps = round((float(time) - begin) * 1e12)
             out.append(f"2024-02-29T12:00:{7 + ps // 10**12:02}.{ps % 10**12:012}+00:00,{cells}")
-    if form == "commas":
+    if form in ("commas", "groups"):
         head = head.replace(",", ";")
     path.write_text("\n".join([head, *out]) + "\n")
     keys = ["clocks", "data_phases", "termination", "devsel_clks", "bytes"]
@@ -303,17 +309,28 @@ def test_names_cannot_move_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixt
     assert r"evil\x1b[2J\nname" in out
 
 
-@pytest.mark.parametrize("command", ["info", "decode", "stats", "list", "devices", "check"])
+@pytest.mark.parametrize(
+    "command", ["info", "decode", "decode --json", "stats", "stats --json", "list", "devices", "check"]
+)
 def test_names_of_buses_cannot_either(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # In a VCD ESC ends a word; what terminals take for ESC [ does not.
     names = ["CLK", "FRAME#", "IRDY#", "TRDY#"]
     header = "".join(f"$var wire 1 {code} {name} $end\n" for code, name in zip("cfit", names, strict=True))
-    changes = "".join(f"#{20 * clk} 0c\n#{20 * clk + 10} 1c\n" for clk in range(9))
-    text = f"$timescale 1 ns $end\n$scope module e\x1b[2Jvil $end\n{header}$enddefinitions $end\n1f 1i 1t\n{changes}"
-    (tmp_path / "a.vcd").write_text(text)
-    extra = ["-o", str(tmp_path / "t.csv")] if command == "decode" else []
-    main([command, str(tmp_path / "a.vcd"), *extra])
+    said = {3: "0f", 4: "1f 0i 0t", 5: "1i 1t"}
+    changes = "".join(f"#{20 * clk} 0c {said.get(clk, '')}\n#{20 * clk + 10} 1c\n" for clk in range(9))
+    text = f"$timescale 1 ns $end\n$scope module e\x9b2J[0]vil $end\n{header}$enddefinitions $end\n1f 1i 1t\n{changes}"
+    (tmp_path / "a.vcd").write_text(text, "utf-8")
+    main([*command.split(), str(tmp_path / "a.vcd")])
     shown = capsys.readouterr()
-    assert "\x1b" not in shown.out + shown.err
+    assert "\x9b" not in shown.out + shown.err
+    assert command == "list" or "e\\x9b2J[0]vil" in (shown.out + shown.err).replace("\\\\", "\\")
+    assert list(pcitrace.open(tmp_path / "a.vcd").buses) == ["e\\x9b2J[0]vil"]
+
+
+def test_names_in_commands_to_be_copied_cannot_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bad_files.edited_sr(tmp_path, probe1="\x1b[2J_CLK")
+    assert main(["export", str(path), "--to", "sigrok", "-o", str(tmp_path / "b.sr")]) == 0
+    assert "clk=\\x1b[2J" in capsys.readouterr().out
 
 
 def test_a_hundred_thousand_names_take_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

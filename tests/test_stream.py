@@ -212,3 +212,43 @@ def test_what_sigrok_cli_pipes_equals_its_session() -> None:
     wanted = subprocess.run([PROGRAM, "stats", session, "--json"], capture_output=True, check=True)
     assert piped.stdout == wanted.stdout
     assert b'"transactions": 0' not in piped.stdout
+
+
+@pytest.mark.parametrize("command", ["stats", "decode"])
+def test_a_pipe_that_gives_no_sample_is_not_a_clock_that_stands(
+    command: str, sampled: waveforms.Sampled, tmp_path: Path
+) -> None:
+    options = ["--format", "binary", "--channels", ",".join(sampled.names), "--rate", "1e8"]
+    empty = subprocess.run([PROGRAM, command, "-", *options], input=b"", capture_output=True, check=False)
+    assert empty.returncode == 3
+    assert b"ended without a sample" in empty.stderr
+
+
+def test_windows_of_a_pipe(sampled: waveforms.Sampled, tmp_path: Path) -> None:
+    """What is counted window by window and as a whole comes from one pass."""
+    session = waveforms.write_sr(tmp_path / "a.sr", sampled)
+    options = ["--format", "binary", "--channels", ",".join(sampled.names), "--rate", str(sampled.rate_hz)]
+    asked = ["--json", "--window-us", "3"]
+    wanted = subprocess.run([PROGRAM, "stats", session, *asked], capture_output=True, check=True).stdout
+    got = subprocess.run(
+        [PROGRAM, "stats", "-", *asked, *options], input=raw(sampled), capture_output=True, check=True
+    ).stdout
+    assert re.sub(rb'"changed": \w+', b'"changed": null', wanted) == got
+    assert got.count(b'"start_us"') > 3
+
+
+def test_standard_input_is_raw_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["stats", "-"])
+    assert "--format binary" in capsys.readouterr().err
+
+
+def test_a_stated_size_of_a_sample_does_not_decide_about_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = bad_files.written(tmp_path / "a.bin", b"\x00\x01" * 100)
+    options = ["--format", "binary", "--channels", "CLK,FRAME#,IRDY#,TRDY#", "--rate", "1e8"]
+    assert main(["stats", str(path), *options, "--unit-size", "999999999"]) == 3
+    assert "--unit-size of 4096 at most" in capsys.readouterr().err
+    with pytest.raises(DecodeError, match="4096"):
+        pcitrace.stream(["CLK", "FRAME#", "IRDY#", "TRDY#"], 1e8, unit_size=999_999_999)

@@ -62,6 +62,9 @@ def wired(*names: str | tuple[str, int], given: Any = None) -> Wiring:
         ("B_TXCLK", ("B",), "TXCLK", False),
         ("TXD3", (), "TXDATA3", False),
         ("A_TXDATA", ("A",), "TXDATA0", False),
+        ("top.slot[1].FRAME_N", ("top", "slot[1]"), "FRAME#", True),
+        ("node[0][0].u<2>.AD[7]", ("node[0][0]", "u<2>"), "AD7", False),
+        ("e\x1b[2J_FRAME#", ("e\\x1b[2J",), "FRAME#", True),
     ],
 )
 def test_a_name_says_its_line(name: str, group: tuple[str, ...], line: str, active_low: bool) -> None:
@@ -104,9 +107,14 @@ def test_other_names_are_no_lines(name: str) -> None:
         ("C/BE#[3:0]", 4, ["CBE0#", "CBE1#", "CBE2#", "CBE3#"]),
         ("C/BE[3:0]#", 4, ["CBE0#", "CBE1#", "CBE2#", "CBE3#"]),
         ("GNT[4:0]", 5, [f"GNT{n}#" for n in range(5)]),
+        ("slot[0].AD[31..0]", 32, [f"AD{n}" for n in range(32)]),
         ("A_TXDATA[7:0]", 8, [f"TXDATA{n}" for n in range(8)]),
         ("AD[31:0]", 16, []),  # a range that the file does not hold
         ("FRAME#", 2, []),  # not a vector on any PCI bus
+        ("AD", 4_000_000_000, []),
+        ("GNT[3999999999:0]", 4_000_000_000, []),
+        ("AD[999999999:0]", 1, []),
+        ("GNT" + "9" * 5000, 1, []),
     ],
 )
 def test_a_vector_names_a_line_a_bit(name: str, width: int, lines: list[str]) -> None:

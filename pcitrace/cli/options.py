@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pcitrace.analysed import AnalysedRun, open
-from pcitrace.run import Bus, Run, printable
+from pcitrace.run import Bus, Run
+from pcitrace.wiring.linenames import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.rules import Masks
@@ -136,6 +137,10 @@ def open_run(args: argparse.Namespace) -> AnalysedRun:
     """Open what the arguments name, as they say."""
     if (args.format is None) != (args.channels is None):
         raise argparse.ArgumentError(None, "raw samples need both --format binary and --channels")
+    if args.file == "-" and args.format is None:
+        raise argparse.ArgumentError(
+            None, "- is standard input, for raw samples: say --format binary --channels A,B,.. --rate HZ"
+        )
     if args.unit_size is not None and args.format is None:
         raise argparse.ArgumentError(None, "--unit-size is of raw samples (--format binary)")
     args.opened = open(

@@ -21,7 +21,8 @@ from pcitrace.cli.options import (
 from pcitrace.cli.statslines import view_lines
 from pcitrace.cli.text import filled, number
 from pcitrace.cli.traffic import of_buses
-from pcitrace.run import format_duration, printable
+from pcitrace.run import format_duration
+from pcitrace.wiring.linenames import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.conditions import Condition
@@ -86,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
     opened = open_run(args)
     buses = choose_buses(opened, args.bus)
     condition = choice(args, TRANSACTIONS)
+    # First: who decodes in windows has all of it, too, and a pipe is read once.
+    windows = {bus.name: window_records(bus, args.window_us) for bus in buses if args.window_us is not None}
     result = {}
     for bus in buses:
         grants = check_grants(args.grant, bus.lines)
@@ -94,11 +97,15 @@ def run(args: argparse.Namespace) -> int:
             result[bus.name]["top"] = result[bus.name]["views"]
     if args.profile is not None:
         for name, traffic in of_buses(opened, args).items():
-            result[name]["traffic"] = traffic_statistics(traffic)
-    if args.window_us is not None:
-        for bus in buses:
-            result[bus.name]["windows"] = window_records(bus, args.window_us)
-    elif not args.json:
+            told = traffic_statistics(traffic)
+            if name in result:
+                result[name]["traffic"] = told
+            else:
+                # One of several agents: `pci GNT2#`.
+                result[traffic.bus].setdefault("traffic_of", {})[name.removeprefix(f"{traffic.bus} ")] = told
+    for name, rows in windows.items():
+        result[name]["windows"] = rows
+    if not windows and not args.json:
         for bus in buses:
             result[bus.name]["over_time"] = over_time(bus)
     if args.json:
@@ -172,6 +179,8 @@ def _lines(statistics: dict[str, Any], top: int | None) -> list[str]:
     lines.append(filled(f"{'problems':<14}{_listed(statistics['problem_kinds'])}", 2, 16))
     if "traffic" in statistics:
         lines += [filled(line, 2, 16) for line in _traffic_lines(statistics["traffic"])]
+    for agent, traffic in statistics.get("traffic_of", {}).items():
+        lines += [filled(line, 2, 16) for line in [f"{'traffic of':<14}{printable(agent)}", *_traffic_lines(traffic)]]
     return lines
 
 

@@ -60,7 +60,7 @@ class Packed:
     def number(self, numbers: npt.ArrayLike, dtype: str, where: Mask | None = None) -> Packed:
         """Add a number as numpy's `dtype` has it, such as ``<u4``."""
         array = np.ascontiguousarray(np.asarray(numbers).astype(dtype))
-        return self.add(array.view(np.uint8).reshape(len(array), -1), where=where)
+        return self.add(array.view(np.uint8).reshape(len(array), array.itemsize), where=where)
 
     def varint(self, numbers: npt.ArrayLike, where: Mask | None = None) -> Packed:
         """Add a number as protobuf has it: 7 bits a byte, as many bytes as it needs."""

@@ -19,6 +19,7 @@ from pcitrace.export.source import Source
 from pcitrace.export.whole import appearing, written
 from pcitrace.run import Capture
 from pcitrace.wiring.bitnames import bit_names
+from pcitrace.wiring.linenames import printable
 
 __all__ = ["channel_names", "sidecar_of", "write", "write_samples"]
 
@@ -193,4 +194,5 @@ def _hint(source: Source, capture: Capture, path: Path, sidecar: Path) -> str:
         place = source.buses[0].wiring.lines["CLK"]
         before = sum(channel.width for channel in capture.wiring.channels[: place.channel])
         clk = names[before + place.bit]
-    return f"sigrok-cli -i {path} -P pci:clk={clk}:file={sidecar} -A pci   (after --install-sigrok-decoder)"
+    command = f"sigrok-cli -i {path} -P pci:clk={clk}:file={sidecar} -A pci   (after --install-sigrok-decoder)"
+    return printable(command)

@@ -30,6 +30,9 @@ _WRITES = (0x3, 0x7, 0xF)
 # Interrupt acknowledge, special cycles and configuration: what only a host bridge gives.
 _HOST = (0x0, 0x1, *_CONFIG)
 
+_ALL = 1 << 64
+"""Bytes that an address of 64 bits can name."""
+
 _LARGEST_GUESSED = {"memory": 1 << 20, "io": 256}
 """Bytes; a window whose size was not read is taken to be no larger (PCI 2.3, 6.2.5.1: 256 bytes of I/O at most)."""
 
@@ -170,7 +173,8 @@ class Names:
             Index into `windows`, -1 for none; bytes from its base.
         """
         number, command = integers(transactions, "transaction"), integers(transactions, "command")
-        address = integers(transactions, "address")
+        # Addresses have 64 bits, and base address registers may place a window at any of them.
+        address = integers(transactions, "address").view(np.uint64)
         window, offset = np.full(len(number), -1), np.zeros(len(number), dtype=np.int64)
         kinds = {"memory": np.isin(command, _MEMORY), "io": np.isin(command, _IO)}
         placed = np.searchsorted(number, [one.since for one in self.windows])
@@ -180,8 +184,10 @@ class Names:
             key = (one.device, one.name)
             there = slice(0 if everywhere and key not in first else placed[n], moved[n])
             first.add(key)
-            inside = (address[there] >= one.base) & (address[there] < one.base + one.size) & kinds[one.space][there]
-            window[there][inside], offset[there][inside] = n, address[there][inside] - one.base
+            # What lies below the base is far above it, for the difference wraps.
+            above = address[there] - np.uint64(one.base)
+            inside = (above < np.uint64(min(one.size, _ALL - 1))) & kinds[one.space][there]
+            window[there][inside], offset[there][inside] = n, above[inside]
         return window, offset
 
     def targets(self, transactions: pa.Table | pa.RecordBatch, everywhere: bool = False) -> pa.DictionaryArray:
@@ -216,7 +222,7 @@ class Names:
             return self.space.register(address)
         # Without a number: as it is at the end.
         number = np.iinfo(np.int64).max if transaction is None else transaction
-        columns = {"transaction": [number], "command": [command], "address": [address]}
+        columns = {"transaction": [number], "command": [command], "address": pa.array([address], pa.uint64())}
         [window], [offset] = self.locate(pa.table(columns))
         return None if window < 0 else f"{self.windows[window].device} {self.windows[window].name}+0x{offset:x}"
 

@@ -11,11 +11,13 @@ column with nulls one more plane says which rows are known.
 from __future__ import annotations
 
 import base64
+import threading
 import zlib
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from pcitrace.schema import Table
 __all__ = ["Packer", "Part"]
 
 _TRIED = 1 << 16  # rows by which it is decided whether a column is stored as differences
+_AT_ONCE = 1 << 20  # bytes that are packed before it is asked whether to go on
 
 
 class Part(IntEnum):
@@ -114,8 +117,14 @@ class Packer:
 
     def text(self) -> str:
         """All parts, each packed, as text for a page; commas between them."""
+        stopped = threading.Event()
         with ThreadPoolExecutor() as threads:  # zlib lets others work
-            return ",".join(threads.map(_packed, self.parts))
+            try:
+                return ",".join(threads.map(partial(_packed, stopped=stopped), self.parts))
+            except BaseException:
+                # Ctrl-C: the threads are waited for.
+                stopped.set()
+                raise
 
     def take(self, content: bytes, part: Part) -> int:
         """Take bytes; return where they begin in their part."""
@@ -125,10 +134,16 @@ class Packer:
         return at
 
 
-def _packed(contents: list[bytes]) -> str:
+def _packed(contents: list[bytes], stopped: threading.Event) -> str:
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)
-    packed = b"".join([*(packer.compress(content) for content in contents), packer.flush()])
-    return base64.b64encode(packed).decode()
+    packed = []
+    for content in contents:
+        whole = memoryview(content)
+        for at in range(0, len(whole), _AT_ONCE):
+            if stopped.is_set():
+                return ""
+            packed.append(packer.compress(whole[at : at + _AT_ONCE]))
+    return base64.b64encode(b"".join([*packed, packer.flush()])).decode()
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["AGENT_LINES", "MINIMUM_LINES", "LineName", "describe_lines", "normal_active_low", "parse_name"]
+__all__ = [
+    "AGENT_LINES",
+    "MINIMUM_LINES",
+    "LineName",
+    "describe_lines",
+    "normal_active_low",
+    "parse_name",
+    "printable",
+]
 
 MINIMUM_LINES = ("CLK", "FRAME#", "IRDY#", "TRDY#")
 """Without these four nothing can be decoded."""
@@ -29,6 +37,9 @@ _NUMBERED = {"AD": ("AD", "", 64), "CBE": ("CBE", "#", 8), "TXD": ("TXDATA", "",
 AGENT_LINES = {"GNT": "#", "REQ": "#", "IDSEL": ""}
 """Lines that exist once an agent, and the suffix of their names."""
 
+_MOST_BITS = 64
+"""No vector of PCI lines has more."""
+
 _NOT = r"\#|\*|-|~|_?N|_L|_BAR"
 _NAME = re.compile(
     rf"""
@@ -38,13 +49,16 @@ _NAME = re.compile(
      |(?P<numbered>AD|C[/_]?BE|TX_?DATA|TX_?D)
      |(?P<agent_line>GNT|REQ|IDSEL))
     (?P<not1>{_NOT})?
-    (?(plain)|(?:_?(?P<number>\d+)|_(?P<agent>[A-Z][A-Z0-9_]*?))?)
+    (?(plain)|(?:_?(?P<number>\d{{1,9}})|_(?P<agent>[A-Z][A-Z0-9_]*?))?)
     (?P<not2>{_NOT})?
-    (?:\s*[\[(<](?P<left>\d+)(?:(?::|\.\.)(?P<right>\d+))?[\])>])?
+    (?:\s*[\[(<](?P<left>\d{{1,9}})(?:(?::|\.\.)(?P<right>\d{{1,9}}))?[\])>])?
     (?P<not3>{_NOT})?
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+
+
+_RANGE = re.compile(r"[\[(<]\d+(?:(?::|\.\.)\d+)?[\])>][^.\[\](<>)]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,11 @@ def describe_lines() -> str:
     return f"{plain} AD0-AD63 CBE0#-CBE7# TXDATA0-TXDATA7, and GNT REQ IDSEL with an agent (GNT2#, REQ_NIC#)"
 
 
+def printable(text: str) -> str:
+    """Return text as a terminal may have it: a name in a file may hold anything, sequences that move its cursor too."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def parse_name(name: str, width: int = 1) -> list[LineName]:
     """Read the name of a channel.
 
@@ -104,7 +123,9 @@ def parse_name(name: str, width: int = 1) -> list[LineName]:
     >>> parse_name("MISO")
     []
     """
-    stem = re.split(r"[\[(<]", name, maxsplit=1)[0]
+    # Points of a range and brackets of a scope (`slot[0].AD[31..0]`) part nothing.
+    ranged = _RANGE.search(name)
+    stem = name[: ranged.start()] if ranged else name
     scope, _, leaf = stem.rpartition(".")
     match = _NAME.fullmatch(leaf.strip() + name[len(stem) :].rstrip())
     if match is None:
@@ -112,6 +133,8 @@ def parse_name(name: str, width: int = 1) -> list[LineName]:
     part = match.groupdict()
     prefix = part["prefix"].strip("_:/- \t\\!~")
     group = (*(scope.split(".") if scope else ()), *([prefix] if prefix else ()))
+    # Buses are called after it, and what they are called is printed, written and asked for.
+    group = tuple(map(printable, group))
     inverted = any(part[key] for key in ("not0", "not1", "not2", "not3"))
     lines = _lines(part, width)
     return [LineName(group, line, bit, inverted or normal_active_low(line)) for bit, line in enumerate(lines)]
@@ -141,9 +164,11 @@ def _numbers(part: dict[str, str | None], width: int) -> list[int]:
     """Line numbers of the bits of a channel, from bit 0, which is the rightmost of a range."""
     if part["number"] is not None:
         return [int(part["number"])] if width == 1 and part["left"] is None else []
+    if width > _MOST_BITS:
+        return []
     if part["left"] is None:
         return list(range(width)) if width > 1 else []
     left = int(part["left"])
     right = left if part["right"] is None else int(part["right"])
-    numbers = list(range(right, left + 1)) if left >= right else list(range(right, left - 1, -1))
-    return numbers if len(numbers) == width else []
+    numbers = range(right, left + 1) if left >= right else range(right, left - 1, -1)
+    return list(numbers) if len(numbers) == width else []

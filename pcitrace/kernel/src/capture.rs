@@ -28,6 +28,9 @@ pub enum Data {
     Changes(Box<dyn Changes>),
 }
 
+/// Bytes of a sample, at most: far more than any analyser has, and what a file or a user states must not decide about memory.
+pub const MAX_UNIT: usize = 4096;
+
 /// Equidistant samples of `unit_size` bytes; channel `k` is bit `bits()[k]`, little endian.
 pub trait Sampled: Send + Sync {
     fn unit_size(&self) -> usize;

@@ -1,17 +1,20 @@
 //! Work on several threads whose results are taken in order.
 
 use crate::error::Result;
-use crate::interrupt;
+use crate::interrupt::{self, OFTEN};
 use std::collections::BTreeMap;
+use std::iter::{Enumerate, Fuse};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Items a thread that may be between `items` and `take`: that bounds memory, and lets a fast thread go on before a slow one.
 const UNDER_WAY: usize = 4;
 
 /// Runs `work` on every item on `threads` threads, this one among them, and gives the results to `take` in the order of the
-/// items. Each thread has something of its own that `work` may use again.
+/// items. Each thread has something of its own that `work` may use again. Where the next item takes long to come (from a
+/// pipe), or its work, this thread asks meanwhile whether to go on; on the others [`interrupt::check`] says what came of that.
 pub fn in_order<T: Send, R: Send, S: Default>(
     items: impl Iterator<Item = Result<T>> + Send,
     threads: usize,
@@ -34,59 +37,64 @@ pub fn in_order_of<T: Send, R: Send, S: Default>(
         let _ = permit.send(());
     }
     // Whoever is free makes the next item, once it is permitted.
-    let (permits, items) = (Mutex::new(permits), Mutex::new(items.enumerate().fuse()));
-    let make = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let (permits, make, work) = (&permits, &make, &work);
+    let (permits, items, over) = (Mutex::new(permits), Items::new(items), Over::default());
+    let (permits, items, work) = (&permits, &items, &work);
     std::thread::scope(move |scope| {
+        // Goes before the other threads are waited for.
+        let over = over;
         let (done, results) = channel();
         for _ in 1..threads {
-            let done = done.clone();
+            let (done, ended) = (done.clone(), over.0.clone());
             scope.spawn(move || {
                 let mut own = S::default();
                 let next = || {
                     permits.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()?;
-                    make()
+                    items.next().ok()?
                 };
                 // A thread that just stopped would be waited for: what it panicked with goes on with the results.
-                loop {
-                    let step = catch_unwind(AssertUnwindSafe(|| {
-                        next().map(|(index, item)| (index, item.and_then(|item| work(item, &mut own))))
-                    }));
-                    let last = !matches!(step, Ok(Some(_)));
-                    let result = match step {
-                        Ok(None) => break,
-                        Ok(Some(result)) => Ok(result),
-                        Err(panic) => Err(panic),
-                    };
-                    if done.send(result).is_err() || last {
-                        break;
+                let go_on = move || !ended.load(Ordering::Relaxed);
+                interrupt::asking(go_on, || {
+                    loop {
+                        let step = catch_unwind(AssertUnwindSafe(|| {
+                            next().map(|(index, item)| (index, item.and_then(|item| work(item, &mut own))))
+                        }));
+                        let last = !matches!(step, Ok(Some(_)));
+                        let result = match step {
+                            Ok(None) => break,
+                            Ok(Some(result)) => Ok(result),
+                            Err(panic) => Err(panic),
+                        };
+                        if done.send(result).is_err() || last {
+                            break;
+                        }
                     }
-                }
+                });
             });
         }
         drop(done);
         let mut own = S::default();
         // This thread gives the permits: it must not wait for one, nor for another thread that does.
-        let next_now = || {
-            permits.try_lock().ok()?.try_recv().ok()?;
-            Some(make())
+        let next_now = || match permits.try_lock().ok().and_then(|permits| permits.try_recv().ok()) {
+            Some(()) => items.next().map(Some),
+            None => Ok(None),
         };
         let mut more = true;
         // Results that came before those of earlier items.
         let mut early = BTreeMap::new();
         let mut due = 0;
         loop {
-            match more.then(next_now).flatten() {
+            match if more { next_now()? } else { None } {
                 Some(Some((index, item))) => {
                     early.insert(index, item.and_then(|item| work(item, &mut own)));
                 }
                 Some(None) => more = false,
-                None => match results.recv() {
+                None => match results.recv_timeout(OFTEN) {
                     Ok(Ok((index, result))) => {
                         early.insert(index, result);
                     }
                     Ok(Err(panic)) => resume_unwind(panic),
-                    Err(_) => return Ok(()),
+                    Err(RecvTimeoutError::Timeout) => interrupt::check()?,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 },
             }
             for result in results.try_iter() {
@@ -100,6 +108,45 @@ pub fn in_order_of<T: Send, R: Send, S: Default>(
             }
         }
     })
+}
+
+/// Says to the other threads that this one has gone, also by an error or a panic.
+#[derive(Default)]
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The items with their numbers, for several threads. None waits for its turn without asking whether to go on.
+struct Items<I: Iterator> {
+    /// None while a thread makes an item.
+    rest: Mutex<Option<Fuse<Enumerate<I>>>>,
+    back: Condvar,
+}
+
+impl<I: Iterator> Items<I> {
+    fn new(items: I) -> Self {
+        Items { rest: Mutex::new(Some(items.enumerate().fuse())), back: Condvar::new() }
+    }
+
+    fn next(&self) -> Result<Option<(usize, I::Item)>> {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mine = loop {
+            match rest.take() {
+                Some(mine) => break mine,
+                None => rest = self.back.wait_timeout(rest, OFTEN).unwrap_or_else(PoisonError::into_inner).0,
+            }
+            interrupt::check()?;
+        };
+        drop(rest);
+        let next = mine.next();
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(mine);
+        self.back.notify_one();
+        Ok(next)
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 /// To ask more often would cost more than it gains: nobody sees a twentieth of a second.
-const OFTEN: Duration = Duration::from_millis(50);
+pub const OFTEN: Duration = Duration::from_millis(50);
 
 struct Asking {
     go_on: Box<dyn FnMut() -> bool>,

@@ -6,6 +6,7 @@ use crate::keep::{BusRows, MemorySink};
 use crate::layout::{BusSpec, Source};
 use crate::pipeline::{self, BusTables, Decoded as Decoding, Options};
 use crate::problems::Problem;
+use crate::rows::append_windows;
 use crate::rules::{Findings, Histogram, Parameters, RULES, RuleSet};
 use crate::tables::Wanted;
 use crate::waves::waves as of_lines;
@@ -251,6 +252,9 @@ pub struct Decoded {
     problems: Py<Table>,
     #[pyo3(get)]
     clocks: Py<Table>,
+    /// The windows of `clocks` as one.
+    #[pyo3(get)]
+    all_clocks: Py<Table>,
     /// Without rows where they were not asked for.
     #[pyo3(get)]
     events: Py<Table>,
@@ -559,10 +563,14 @@ impl Decoded {
             Some(mut rows) => (rows.transactions.take(), rows.data_phases.take(), rows.events.take()),
             None => (none(), none(), none()),
         };
+        let mut all = Vec::new();
+        append_windows(&mut all, decoded.windows.iter().map(|&(_, counts)| (0, counts)).collect());
+        let all_clocks = tables::windows(&decoded.bus, &all, None, decoded.duration_us);
         Ok(Decoded {
             transactions: Py::new(py, Table::of_batches(transactions))?,
             data_phases: Py::new(py, Table::of_batches(data_phases))?,
             clocks: Py::new(py, Table::of(tables::clocks(&decoded)))?,
+            all_clocks: Py::new(py, Table::of(all_clocks))?,
             events: Py::new(py, Table::of_batches(events))?,
             violations: match decoded.findings {
                 Some(ref findings) => Some(Py::new(py, Table::of(tables::violations(&decoded.bus, Some(findings))))?),

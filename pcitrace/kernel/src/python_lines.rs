@@ -4,15 +4,14 @@ use crate::error::{Error, Result};
 use crate::fst::FstFile;
 use crate::interrupt;
 use crate::lines::{self, MoreTexts, Rates, Texts, Vcd};
-use crate::python::{Capture, to_python};
+use crate::python::{Capture, interruptible, to_python};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Parts of the texts that may wait to be written.
@@ -22,30 +21,32 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// What a call back into Python raised, kept beside the error that ends the work.
 #[derive(Default)]
-struct Raised(RefCell<Option<PyErr>>);
+struct Raised(Mutex<Option<PyErr>>);
 
 impl Raised {
     fn catch<T>(&self, result: PyResult<T>) -> Result<T> {
         result.map_err(|error| {
-            self.0.replace(Some(error));
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             Error::Interrupted
         })
     }
 
-    fn of<T>(self, py: Python<'_>, result: Result<T>) -> PyResult<T> {
-        result.map_err(|error| self.0.take().unwrap_or_else(|| to_python(py, error)))
+    /// What was raised, instead of the error that came of it.
+    fn of<T>(self, result: PyResult<T>) -> PyResult<T> {
+        result.map_err(|error| self.0.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or(error))
     }
 }
 
 /// Writes all channels as samples; returns how many changes to `x` and `z` are written as 1.
 #[pyfunction]
-fn write_samples(py: Python<'_>, capture: &Capture, rate_hz: u64, write: Bound<'_, PyAny>) -> PyResult<(u64, u64)> {
+fn write_samples(py: Python<'_>, capture: &Capture, rate_hz: u64, write: Py<PyAny>) -> PyResult<(u64, u64)> {
     let raised = Raised::default();
-    let mut out = |bytes: &[u8]| {
-        raised.catch(py.check_signals().and_then(|()| write.call1((PyBytes::new(py, bytes),)).map(drop)))
-    };
-    let result = lines::samples(&capture.opened, rate_hz, &mut out);
-    raised.of(py, result).map(|released| (released.unknown, released.high_z))
+    let result = interruptible(py, || {
+        let mut out =
+            |bytes: &[u8]| Python::attach(|py| raised.catch(write.call1(py, (PyBytes::new(py, bytes),)).map(drop)));
+        lines::samples(&capture.opened, rate_hz, &mut out)
+    });
+    raised.of(result).map(|released| (released.unknown, released.high_z))
 }
 
 /// Ticks, signals, and ends of the texts, each of 8 bytes, little-endian; the texts.
@@ -115,7 +116,7 @@ fn write_vcd(
         let mut out =
             |bytes: &[u8]| Python::attach(|py| raised.catch(write.call1(py, (PyBytes::new(py, bytes),)).map(drop)));
         let result = lines::changes(opened, &ids, rates, more, &mut Vcd::new(&ids, &mut out));
-        Python::attach(|py| raised.of(py, result))
+        raised.of(result.map_err(|error| Python::attach(|py| to_python(py, error))))
     })
 }
 

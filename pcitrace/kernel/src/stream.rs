@@ -1,5 +1,6 @@
 //! Samples that come while the bus runs: fed piece by piece, tables given out as soon as their rows are complete.
 
+use crate::capture::MAX_UNIT;
 use crate::clocking::Decoder;
 use crate::error::{Error, Result};
 use crate::keep::{MemorySink, Sheets};
@@ -47,8 +48,8 @@ impl Stream {
         })?;
         let time = TimeBase::per_second(rate)?;
         let windows = windows_of(&options, time)?;
-        if unit == 0 || buses.is_empty() {
-            return Err(Error::Decode("a stream needs a bus, in samples of a byte at least".into()));
+        if !(1..=MAX_UNIT).contains(&unit) || buses.is_empty() {
+            return Err(Error::Decode(format!("a stream needs a bus, in samples of 1 to {MAX_UNIT} bytes")));
         }
         let inside = |spec: &BusSpec| spec.lines.values().all(|source| source.channel < 8 * unit);
         if let Some(spec) = buses.iter().find(|spec| !inside(spec)) {

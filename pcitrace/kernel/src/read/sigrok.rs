@@ -6,7 +6,7 @@
 use super::archive::{Archive, Member};
 use super::ini;
 use super::names::number_repeated;
-use crate::capture::{Capture, Channel, Chunk, Data, Sampled};
+use crate::capture::{Capture, Channel, Chunk, Data, MAX_UNIT, Sampled};
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 
@@ -51,10 +51,10 @@ pub fn open(archive: Archive, wanted: usize) -> Result<Capture> {
     let captures = devices.count();
 
     let unit: usize = match device.get("unitsize").map(|text| text.trim().parse()) {
-        Some(Ok(unit @ 1..=4096)) => unit,
+        Some(Ok(unit @ 1..=MAX_UNIT)) => unit,
         Some(_) => {
             let found = device.get("unitsize").unwrap_or_default();
-            return Err(wrong("metadata", format!("unitsize={found}: it has to be from 1 to 4096 bytes")));
+            return Err(wrong("metadata", format!("unitsize={found}: it has to be from 1 to {MAX_UNIT} bytes")));
         }
         None => return Err(wrong("metadata", "no unitsize".into())),
     };

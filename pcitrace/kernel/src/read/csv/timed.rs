@@ -1,8 +1,8 @@
 //! A CSV whose first column is a time: each row holds from its time on.
 //!
 //! Times are kept in picoseconds. Where the first one is negative (Saleae counts from the trigger), it is time 0. Cells may
-//! be numbers, numbers with a unit (`20 ns`, as ScanaStudio writes), or dates with times of day (ISO 8601, as Logic 2 can
-//! write), which count from the first one.
+//! be numbers, numbers with a unit (`20 ns` and `4.860 530 ms`, as ScanaStudio writes), or dates with times of day (ISO
+//! 8601, as Logic 2 can write), which count from the first one.
 
 use super::layout::Layout;
 use super::rows::{Blocks, read_bits, split_first, wrong_line};
@@ -156,9 +156,10 @@ impl Times {
         }
     }
 
-    /// `20 ns`.
+    /// `20 ns`; ScanaStudio puts blanks between groups of digits: `4.860 530 ms`.
     fn with_unit(&self, cell: &[u8]) -> Option<i64> {
         let digits = cell.iter().rposition(u8::is_ascii_digit)? + 1;
+        let number: Vec<u8> = cell[..digits].iter().copied().filter(|&c| c != b' ').collect();
         let exponent = match cell[digits..].trim_ascii_start() {
             b"s" => 12,
             b"ms" => 9,
@@ -167,7 +168,7 @@ impl Times {
             b"ps" => 0,
             _ => return None,
         };
-        self.number(&cell[..digits], 10i64.pow(exponent))
+        self.number(&number, 10i64.pow(exponent))
     }
 }
 
@@ -278,6 +279,10 @@ mod tests {
         assert_eq!(
             read(b'.', &["0 ns", "20 ns", "1.5 us", "2ms", "-3 ps", "1 h"]),
             [Some(0), Some(20_000), Some(1_500_000), Some(2_000_000_000), Some(-3), None]
+        );
+        assert_eq!(
+            read(b',', &["4.860 530 ms", "1 234.5 us", "4,860 530 ms", "1 2"]),
+            [Some(4_860_530_000), Some(1_234_500_000), Some(4_860_530_000), None]
         );
         assert_eq!(
             read(b',', &["0,000000001", "1,5 us", "0.5"]),

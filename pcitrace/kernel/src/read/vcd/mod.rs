@@ -15,7 +15,7 @@ use crate::capture::{Capture, Changes, Data, Limb, Signal};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use header::Header;
-use packed::{Packed, Stamps};
+use packed::{Packed, Stamps, limb_width};
 use scan::{NetLimb, Scan, Slots, Wrong, scan};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,7 +134,7 @@ impl Vcd {
         let times = piece.stamps.times();
         for ((&(net, limb), place), signal) in nets.iter().zip(places).zip(signals) {
             if let Some(place) = *place {
-                piece.signals[place].unpack(self.header.nets.width(net) - 64 * limb, &times, signal);
+                piece.signals[place].unpack(limb_width(self.header.nets.width(net), limb), &times, signal);
             }
         }
     }

@@ -85,6 +85,12 @@ impl Stamps {
 const STATE: u32 = 2;
 const MASKS: u32 = 1;
 
+/// Bits of a net of `width` that its limb has: what they are packed by is what they are unpacked by.
+#[inline(always)]
+pub fn limb_width(width: u32, limb: u32) -> u32 {
+    (width - 64 * limb).min(64)
+}
+
 /// Changes of up to 64 bits: the stamp of each, and the values of more than one bit.
 #[derive(Debug, Clone, Default)]
 pub struct Packed {
@@ -111,7 +117,7 @@ impl Packed {
         self.begin::<STATE>(stamp, state);
     }
 
-    /// A change of bits of a net of `width`.
+    /// A change of a limb of `width` bits.
     #[inline(always)]
     pub fn push(&mut self, width: u32, stamp: u64, (ones, unknown, high_z): (u64, u64, u64)) {
         if width == 1 {
@@ -150,7 +156,7 @@ impl Packed {
         self
     }
 
-    /// Appends the changes to those of a net of `width`; `times` are those of the stamps.
+    /// Appends the changes to those of a limb of `width` bits; `times` are those of the stamps.
     pub fn unpack(&self, width: u32, times: &[u64], signal: &mut Signal) {
         let mut bytes = self.bytes.iter().copied();
         let mut stamp = 0;

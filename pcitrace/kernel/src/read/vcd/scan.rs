@@ -2,7 +2,7 @@
 //! Ref: IEEE Std 1364-2005 section 18.2 (four-state VCD).
 
 use super::header::Nets;
-use super::packed::{Packed, Stamps};
+use super::packed::{Packed, Stamps, limb_width};
 
 /// What a piece of the body holds.
 #[derive(Debug, Default)]
@@ -101,11 +101,12 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
                     return wrong(unknown_id(&text[start..tokens.at], id));
                 };
                 for (slot, limb) in slots.of(net) {
+                    let width = limb_width(nets.width(net), limb);
                     let value = match c {
                         b'0' | b'1' => (if limb == 0 { u64::from(c & 1) } else { 0 }, 0, 0),
-                        _ => extend(&[c], nets.width(net) - 64 * limb),
+                        _ => extend(&[c], width),
                     };
-                    out.signals[slot].push(nets.width(net), out.stamps.count(), value);
+                    out.signals[slot].push(width, out.stamps.count(), value);
                 }
             }
             b'b' | b'B' => {
@@ -142,7 +143,7 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
                         0 => lowest,
                         _ => limb_of(digits, width, limb).unwrap_or_default(),
                     };
-                    out.signals[slot].push(width, out.stamps.count(), value);
+                    out.signals[slot].push(limb_width(width, limb), out.stamps.count(), value);
                 }
             }
             // Reals and strings carry no bits; their nets are not channels.
@@ -417,7 +418,7 @@ fn limb_of(digits: &[u8], width: u32, limb: u32) -> Option<(u64, u64, u64)> {
     if !digits.iter().all(|&c| bit(c).is_some()) {
         return None;
     }
-    let width = (width - 64 * limb).min(64);
+    let width = limb_width(width, limb);
     match digits.len().checked_sub(64 * limb as usize).filter(|&end| end > 0) {
         Some(end) => vector(&digits[end.saturating_sub(64)..end], width),
         None => Some(match digits.first() {
