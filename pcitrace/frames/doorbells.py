@@ -351,9 +351,7 @@ class _Reader:
 
         How well accesses predict each other counts for no label: interrupt handlers are as regular as doorbells.
         """
-        place = self.inside(found)
-        labels = np.minimum(place, 1) + 1 if found is not None else None
-        other, last, inside = (self._share(self.kind, self.kinds, labels, label) for label in range(3))
+        other, begins_as, goes_on, last, inside = self._looks(found)
         cost = np.column_stack([last, inside, inside, inside])
         if self.bell.any():
             other = np.where(self.bell, other + IDLE_BELL, other)
@@ -362,10 +360,10 @@ class _Reader:
         joins = np.where((self.pause_us <= CHAIN_US) | self.named, joins, NEVER)
         joins[1:][self.named & (self.kind[1:] == self.kind[:-1])] = NEVER
         edge, ends = self._edges(found)
-        begins = begins + edge
+        begins = begins + edge + begins_as
         cost += begins[:, None]
         cost[:, 0] += ends
-        joins -= begins
+        joins += goes_on - begins
         other = other + lone
         return Items(
             self.time_us,
@@ -396,14 +394,33 @@ class _Reader:
             out.append(cost)
         return out[0], out[1], out[2]
 
-    @staticmethod
-    def _share(kind: Integers, kinds: int, labels: Integers | None, label: int, count: int = 3) -> Floats:
-        """Return the cost of a label by how many of each kind had it; the share of all is the guess."""
-        if labels is None:
-            return np.full(len(kind), np.log(count))
-        every, some = np.bincount(kind, minlength=kinds), np.bincount(kind[labels == label], minlength=kinds)
-        share = ((labels == label).sum() + 0.5) / (len(labels) + 0.5 * count)
-        return np.asarray(-np.log((some + GUESS * share) / (every + GUESS))[kind])
+    def _looks(self, found: Released | None) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """Return what its looks cost each access: as another one, as one that begins a doorbell or goes on in it, and
+        as its last one or one before.
+
+        How many accesses a doorbell has is told by its size. So of one that goes on only unusual looks cost anything:
+        of some that look alike one in five begins a doorbell, but what comes behind that surely goes on.
+        """
+        if found is None:
+            even, none = np.full(len(self.kind), np.log(2)), np.zeros(len(self.kind))
+            return even, even, none, none, none
+        place = self.inside(found)
+        member, closes = place >= 0, place == 0
+        opens = np.zeros(len(place), dtype=bool)
+        opens[found.first[found.first >= 0]] = True
+        outside = opens | ~member
+        everything = np.ones(len(place), dtype=bool)
+        goes_on = self._share(member, everything)
+        last, inside = self._share(closes, member), self._share(member & ~closes, member)
+        unusual = [np.maximum(one - base, 0.0) for one, base in (goes_on, last, inside)]
+        return self._share(~member, outside)[0], self._share(opens, outside)[0], *unusual
+
+    def _share(self, some: Booleans, among: Booleans) -> tuple[Floats, float]:
+        """Return what it costs each access, by its kind, to be one of some; and what it costs any. That is the guess."""
+        every = np.bincount(self.kind[among], minlength=self.kinds)
+        mine = np.bincount(self.kind[some], minlength=self.kinds)
+        share = (mine.sum() + 0.5) / (every.sum() + 1.0)
+        return np.asarray(-np.log((mine + GUESS * share) / (every + GUESS))[self.kind]), float(-np.log(share))
 
     def _edges(self, found: Released | None) -> tuple[Floats, Floats]:
         """Return what it costs that a doorbell begins with each access, and that it ends with each."""

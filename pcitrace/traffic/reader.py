@@ -117,11 +117,11 @@ class Reader:
         fits = fitting(side, self.pieces, reading, target, [self.layout(side, reading)], self.unit)
         return float(fits.mean()) if fits.size else 1.0
 
-    def best(self, first: Reading, certain: Booleans) -> tuple[Reading, Reading]:
+    def best(self, first: Reading, certain: Booleans, starts: list[Reading]) -> tuple[Reading, Reading]:
         """Return the cheapest of all readings that are tried, no surer than the others leave it; and than those alone
         that give each piece whose content is certain to the target that the first reading gives it to.
         """
-        tried = [self.settle(first), *(self.from_peaks() if self.small else [self.from_head(first)])]
+        tried = [self.settle(first), *(self.from_peaks() if self.small else [self.from_head(first)]), *starts]
         for _ in range(FEW if self.small else 1):
             best = min(tried, key=_cost)
             found = self.other_ways(best)
@@ -267,9 +267,13 @@ class Reader:
         goes on, the likeliest lags of all pieces took reads for receives; those of the first 800 did not.
         """
         near, first = self.head(reading)
-        taught, _ = near.best(first, np.zeros(SMALL, dtype=bool))
-        lie = near.lying(taught, (None, None))
-        table = near.taught(taught, lie, Learner())[2]
+        taught, _ = near.best(first, np.zeros(SMALL, dtype=bool), [])
+        return self.as_taught(near, taught)
+
+    def as_taught(self, other: Reader, taught: Reading) -> Reading:
+        """Return the reading that settles from what a reading of other pieces teaches."""
+        lie = other.lying(taught, (None, None))
+        table = other.taught(taught, lie, Learner())[2]
         sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
         alone = self.alone.costs(_nothing(len(self.pieces)), (sends, receives), Learner())
         return self.settle(read(_sequence(self.pieces, alone, self.unit), (sends, receives), table, WIDE), lie, FEW)
