@@ -41,7 +41,7 @@ from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, vari
 
 __all__ = ["FEW", "NOTHING", "TINY", "WIDE", "Reader", "Targets", "only", "until"]
 
-ROUNDS, FEW = 6, 2
+ROUNDS, FEW = 6, 3
 """Readings at most, each of which learns from the one before; those that tell whether a start is worth more."""
 
 PEAKS, SETTLED = 3, 3
@@ -68,7 +68,7 @@ RARELY, LEAST_VALLEY_US = 0.05, 0.2
 
 NEVER = 1e4
 """Nats for what is not to be."""
-OTHERS = 4
+OTHERS = 8
 """Layouts that are tried beside the best."""
 
 NOTHING = 0.5
@@ -348,9 +348,16 @@ class Reader:
             return []
         now = self.layout(side, reading)
         parted = may_be_parted(side, self.pieces, reading, self.unit)
-        others = [one for one in layouts(side, now.whole, self.unit, parted) if one != now]
+        # Of those that ask for as many data phases of every frame one is enough.
+        asking = {self._asking(side, one): one for one in [*layouts(side, now.whole, self.unit, parted)[::-1], now]}
+        others = [one for one in reversed(asking.values()) if one != now]
         fits = fitting(side, self.pieces, reading, target, others, self.unit).sum(axis=1)
         return [others[at] for at in np.argsort(-fits, kind="stable")[:OTHERS]]
+
+    def _asking(self, side: int, layout: Layout) -> tuple[bytes, bytes, int]:
+        """Return what a layout says of how much each frame of a track has, to be compared."""
+        goals = goals_of(side, self.targets[side], layout, self.unit)
+        return goals.least.tobytes(), goals.most.tobytes(), goals.again if self.pieces.cut.any() else 0
 
     def settle(
         self,
