@@ -272,12 +272,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
     excess[0, EXCESS_BELOW + 1 :] = np.maximum(excess[0, EXCESS_BELOW + 1 :], MISFIT)
-    singles = _singles(size, begins, ends)
-    if singles:
-        # What is before the first of them has the size that is left.
-        first = later[(size[later] == 1) & (size[later - 1] > 1) & ~cut[later - 1]]
-        size = size.copy()
-        size[first - 1] = 1
+    singles, middle = _singles(size, cut, begins, ends, prior, seen.learner)
     return Track(
         goes_on=densities(gap[~between], after_cut[~between], _prior(prior.goes_on)),
         resumes=_relative(densities(gap[between], after_cut[between], _prior(prior.resumes))),
@@ -286,21 +281,36 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
         lag=densities(lag, held, _prior(prior.lag)),
         excess=excess,
         excess_zero=EXCESS_BELOW,
-        middle=densities(size[~ends].astype(np.int64), cut[~ends].astype(np.int64), _prior(prior.middle), smooth=False),
+        middle=middle,
         singles=singles,
         unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), _prior(prior.unclaimed), smooth=False),
         places=density(_places(sequence, rows[later - 1], rows[later], start), _prior(prior.places), smooth=False),
     )
 
 
-def _singles(size: Integers, begins: Booleans, ends: Booleans) -> bool:
-    """Return whether most segments of several pieces end with a single unit: a card may move the last ones one by one.
+def _singles(
+    size: Integers, cut: Booleans, begins: Booleans, ends: Booleans, prior: Track, learner: Learner
+) -> tuple[bool, Costs]:
+    """Return whether the last units of segments come one by one, and what sizes cost that are not a segment's last.
 
-    What is before them differs with each length, so it taught nothing and cost much: on a host whose frames had all
-    lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of each, and its data for the next one's.
+    What is before single ones has the size that is left: where it differs with each length it teaches nothing and costs
+    much. On a host whose frames had all lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of
+    each, and its data for the next one's. Where all such sizes are alike they tell more than the single ones do; and
+    where few segments end like that, one that does was cut there by chance.
     """
-    several = ends & ~begins
-    return bool(several.any()) and bool((size[several] == 1).mean() > 0.5)
+    head = np.flatnonzero(begins)
+    tail = np.append(head[1:], len(size))[: len(head)] - 1
+    before = np.maximum.accumulate(np.where(size > 1, np.arange(len(size)), -1))[tail]
+    left = before[(before >= head) & (before < tail) & ~cut[before]]
+    otherwise = size.copy()
+    otherwise[left] = 1
+    found = []
+    for one in (size, otherwise):
+        alone, rows = Learner(), (one[~ends].astype(np.int64), cut[~ends].astype(np.int64))
+        cost = alone.densities(*rows, _prior(prior.middle), smooth=False)
+        found.append((alone.nats + float(cost[rows[::-1]].sum()), rows))
+    singles = bool(found[1][0] < found[0][0] and 2 * len(left) > np.count_nonzero(tail > head))
+    return singles, learner.densities(*found[singles][1], _prior(prior.middle), smooth=False)
 
 
 def _by_target(sequence: Sequence, goals: Goals, reading: Reading) -> Booleans:
