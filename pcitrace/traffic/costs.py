@@ -27,7 +27,7 @@ from pcitrace.lattice import (
     centres_us,
     segment_units,
 )
-from pcitrace.traffic.goals import MISFIT
+from pcitrace.traffic.goals import MISFIT, SEND
 
 __all__ = ["SIZES", "first", "learned", "parted", "pausing"]
 
@@ -272,7 +272,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
     excess[0, EXCESS_BELOW + 1 :] = np.maximum(excess[0, EXCESS_BELOW + 1 :], MISFIT)
-    singles, middle = _singles(size, cut, begins, ends, prior, seen.learner)
+    singles, middle = _middle(number, size, cut, begins, ends, prior.middle, seen.learner)
     return Track(
         goes_on=densities(gap[~between], after_cut[~between], _prior(prior.goes_on)),
         resumes=_relative(densities(gap[between], after_cut[between], _prior(prior.resumes))),
@@ -288,15 +288,17 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     )
 
 
-def _singles(
-    size: Integers, cut: Booleans, begins: Booleans, ends: Booleans, prior: Track, learner: Learner
+def _middle(
+    number: int, size: Integers, cut: Booleans, begins: Booleans, ends: Booleans, prior: Costs, learner: Learner
 ) -> tuple[bool, Costs]:
-    """Return whether the last units of segments come one by one, and what sizes cost that are not a segment's last.
+    """Return whether a card reads the last units of its frames one by one, and what sizes cost that are not a frame's
+    last.
 
     What is before single ones has the size that is left: where it differs with each length it teaches nothing and costs
     much. On a host whose frames had all lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of
     each, and its data for the next one's. Where all such sizes are alike they tell more than the single ones do; and
-    where few segments end like that, one that does was cut there by chance.
+    where few frames end like that, one that does was cut there by chance. A single unit that is written behind a
+    received frame is its status.
     """
     head = np.flatnonzero(begins)
     tail = np.append(head[1:], len(size))[: len(head)] - 1
@@ -304,13 +306,17 @@ def _singles(
     left = before[(before >= head) & (before < tail) & ~cut[before]]
     otherwise = size.copy()
     otherwise[left] = 1
-    found = []
-    for one in (size, otherwise):
-        alone, rows = Learner(), (one[~ends].astype(np.int64), cut[~ends].astype(np.int64))
-        cost = alone.densities(*rows, _prior(prior.middle), smooth=False)
-        found.append((alone.nats + float(cost[rows[::-1]].sum()), rows))
-    singles = bool(found[1][0] < found[0][0] and 2 * len(left) > np.count_nonzero(tail > head))
-    return singles, learner.densities(*found[singles][1], _prior(prior.middle), smooth=False)
+    some, plain = cut[~ends].astype(np.int64), size[~ends].astype(np.int64)
+    if number == SEND and 2 * len(left) > np.count_nonzero(tail > head):
+        single = otherwise[~ends].astype(np.int64)
+        nats = []
+        for one in (plain, single):
+            alone = Learner()
+            cost = alone.densities(one, some, _prior(prior), smooth=False)
+            nats.append(alone.nats + float(cost[some, one].sum()))
+        if nats[1] < nats[0]:
+            return True, learner.densities(single, some, _prior(prior), smooth=False)
+    return False, learner.densities(plain, some, _prior(prior), smooth=False)
 
 
 def _by_target(sequence: Sequence, goals: Goals, reading: Reading) -> Booleans:
