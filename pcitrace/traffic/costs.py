@@ -296,7 +296,7 @@ def _middle(
 
     What is before single ones has the size that is left: where it differs with each length it teaches nothing and costs
     much. On a host whose frames had all lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of
-    each, and its data for the next one's. Where all such sizes are alike they tell more than the single ones do; and
+    each, and its data for the next one's. Where all such sizes are alike they tell as much as the single ones do; and
     where few frames end like that, one that does was cut there by chance. A single unit that is written behind a
     received frame is its status.
     """

@@ -43,8 +43,8 @@ __all__ = ["FEW", "NOTHING", "TINY", "WIDE", "Reader", "Targets", "only", "until
 
 ROUNDS, FEW, OTHERWISE = 6, 2, 3
 """Readings at most, each of which learns from the one before; those that tell whether a start is worth more; and
-whether a layout is: on a host whose frames are read on to blocks of 32 bytes (`cardbench`, mixed 1142) the third reading
-was 90 nats cheaper than the second."""
+whether a layout is: on a host whose frames are read on to blocks of 32 bytes (`cardbench`, mixed 1142) the third
+reading was 90 nats cheaper than the second."""
 
 PEAKS, SETTLED = 3, 3
 """Lags that are tried of each track, and starts that are followed to their ends."""

@@ -93,7 +93,7 @@ def weigh(problem: Problem, like: tuple[Problem, Reading] | None = None) -> tupl
 
 
 def as_likely(problem: Problem, found: tuple[Pieces, Reading], like: tuple[Problem, Reading]) -> tuple[Pieces, Reading]:
-    """Return what was found of a host, held against how another one was read since; read again where that is cheaper."""
+    """Return what was found of a host, held against how another was read since; read again where that is cheaper."""
     pieces, reading = found
     if not problem.told:
         return found
