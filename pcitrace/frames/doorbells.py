@@ -167,8 +167,8 @@ class Kinds:
 
 @dataclass(frozen=True)
 class _Looks:
-    """What its looks cost each access: in no doorbell, as the first of one, as one that goes on; and as the last of one,
-    or before that.
+    """What its looks cost each access: in no doorbell, as one that begins it, as one that goes on; and as the last of
+    one, or one before.
     """
 
     other: Floats
