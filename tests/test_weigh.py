@@ -444,10 +444,10 @@ def test_what_is_before_single_words_has_the_size_that_is_left(larger: list[int]
         size[ends & (np.arange(len(size)) >= 6)] = 7
     cut = np.zeros(len(size), dtype=bool)
     prior = costs.first(size, 64, 4).tracks[SEND].middle
-    found, middle = costs._middle(SEND, size, cut, begins, ends, prior, Learner())
+    found, told = costs._told(SEND, size, cut, begins, ends, prior)
     assert found == singles
-    assert (middle[0][larger[0]] > 4.0) == singles
-    assert not costs._middle(RECEIVE, size, cut, begins, ends, prior, Learner())[0]
+    assert told[begins].tolist() == ([1] * len(larger) if singles else larger)
+    assert not costs._told(RECEIVE, size, cut, begins, ends, prior)[0]
 
 
 def test_a_frame_begins_before_what_lies_later_in_the_other_memory(tmp_path: Path) -> None:
