@@ -294,7 +294,8 @@ def test_a_driver_goes_on_with_a_doorbell_when_the_bus_lets_it(seed: int, kind: 
 def test_a_send_begins_with_the_fetch_of_its_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the driver wrote behind the fetch came 0.51 us before each send, more regularly than the doorbell.
 
-    Rules took it for the ring. The reading does not, and where they differ nothing is given.
+    Rules took it for the ring. The reading takes it for a part of the doorbell before; it is sure of nothing, and where
+    they differ nothing is given.
     """
     bench = Bench("tiny", 1142, frames=24)
     write(bench, tmp_path, vcd=False)
@@ -313,7 +314,8 @@ def test_a_send_begins_with_the_fetch_of_its_descriptor(tmp_path: Path, monkeypa
     assert not np.isnan(sends.sends.lead_us).any()
     rung_us = frames.hosts["A"].csr.first_attempt_us[sends.last]
     true_us = [row["doorbell_last_attempt_ns"] / 1e3 for row in bench.truth()]
-    assert np.abs(rung_us - true_us).max() < 0.05
+    wrong = np.abs(rung_us - true_us) > 0.05
+    assert (sends.margins[wrong] < csrtimes.ANSWERED).all()
 
 
 def test_what_goes_on_with_a_doorbell_need_not_be_rare() -> None:
