@@ -179,6 +179,8 @@ class Track:
     middle: Costs
     unclaimed: Costs
     places: Costs
+    singles: bool = False
+    """Whether the last units of segments come one by one: then what is before them has the size that is left."""
     claims: Costs = field(default_factory=lambda: np.zeros(0, np.float32))
     """Lags as shares of bins, where `lag` has them in time."""
 

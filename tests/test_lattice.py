@@ -87,8 +87,9 @@ def problem(seed: int) -> Problem:
             cost(2, 8),
             cost(8),
             cost(3),
+            singles=seed % 3 == track,
         )
-        for _ in range(2)
+        for track in range(2)
     )
     table = Table(
         (tracks[0], tracks[1]),
@@ -117,6 +118,17 @@ def behind_left_over(context: int, cut: bool) -> int:
     if 1 <= context <= 4:
         return 3 + 2 * context
     return context + 1 if context in (5, 7, 9, 11) else 0
+
+
+def slow_size(costs: Track, apart: float, cut: bool, before: int, units: int) -> float:
+    """What it costs how large an item was that is not its segment's last, where another one goes on."""
+    size = min(before, 7)
+    if costs.singles and not cut:
+        if before > 1 and units <= 1:
+            size = 1
+        elif before <= 1 and units > 1:
+            return float(costs.middle[0][size]) + apart
+    return float(costs.middle[int(cut)][size])
 
 
 def slow_apart(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
@@ -190,7 +202,7 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
             else:
                 total += within(costs.resumes[cut], max(ready, own) - own, begin - own)
                 total += within(costs.after_others, ready - since, begin - since)
-            total += costs.middle[cut][min(int(s.units[before]), 7)]
+            total += slow_size(costs, one.table.apart, bool(cut), int(s.units[before]), int(s.units[item]))
             back = int(s.next_place[before] - s.place[item])
             gone = back // 4 if 0 < back <= 8 else 0
             if s.place[item] >= 0:

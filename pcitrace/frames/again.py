@@ -19,7 +19,7 @@ from pcitrace.traffic import join
 from pcitrace.traffic.goals import RECEIVE, SEND
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reading import Claims, as_read, claims
-from pcitrace.traffic.weigh import lengthened, weigh
+from pcitrace.traffic.weigh import Problem, as_likely, lengthened, weigh
 
 __all__ = ["Readings", "read_again"]
 
@@ -44,22 +44,34 @@ def read_again(
         # Where nothing that is sent was found in either memory, there is nothing to hold the other against.
         bare = {name: problem(name, ends, columns, link) for name in hosts}
         return now, {name: weigh(replace(one, targets=(None, None))) for name, one in bare.items()}
+    problems = dict[str, Problem]()
     agreed = not together
     for _ in range(TURNS if together else 1):
         for name, host in hosts.items():
             ends, columns, _ = match_hosts(now if together else hosts, link, sequence)
             if not moves_data(ends[name]):
                 continue
-            before, readings[name] = readings.get(name), weigh(problem(name, ends, columns, link))
+            problems[name] = problem(name, ends, columns, link)
+            before, readings[name] = readings.get(name), weigh(problems[name], _other(name, problems, readings))
             if together:
                 now = {one: _outdated(other, one in unseen, name in unseen) for one, other in now.items()}
             now[name] = _as_read(host, readings[name])
             if before is not None and before[1].same(readings[name][1]):
                 return _as_sure(now, _no_surer(now, readings, link, sequence))
+    if not together:
+        for name, other in ((one, _other(one, problems, readings)) for one in list(readings)[:-1]):
+            if other is not None:
+                readings[name] = as_likely(problems[name], readings[name], other)
+                now[name] = _as_read(hosts[name], readings[name])
     if not agreed:
         nothing = {name: (pieces, replace(one, margins=one.margins * 0)) for name, (pieces, one) in readings.items()}
         return _as_sure(now, nothing)
     return now, readings
+
+
+def _other(name: str, problems: Mapping[str, Problem], readings: Readings) -> tuple[Problem, Reading] | None:
+    """Return how another host than one was read, if it was."""
+    return next(((problems[one], readings[one][1]) for one in readings if one != name), None)
 
 
 def _as_sure(hosts: dict[str, HostTraffic], readings: Readings) -> tuple[dict[str, HostTraffic], Readings]:

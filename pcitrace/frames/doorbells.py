@@ -6,7 +6,7 @@ An access begins the doorbell of some sends, goes on in it, rings, or is somethi
 time from the ring to the DMA       the card takes as long as usual
 time since the send before          a send that had to wait follows that one as usual, whatever rang for it
 time since what is nearest          an access comes as usual after the access, receive or send before it
-register, or how the access looks   so often such an access rings, goes on, or does neither
+register, or how the access looks   so often such an access begins a doorbell; doorbells have such accesses
 accesses a doorbell, sends a ring   as usual
 address written                     the one from which the card reads (where AD was captured)
 what learning all this cost         as for DMA (`lattice.Learner`)
@@ -163,6 +163,19 @@ class Kinds:
             key = key * 2 + (csr.attempts > 1)
         number, unique = pd.factorize(key)
         return cls(number, len(unique))
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """What its looks cost each access: in no doorbell, as one that begins it, as one that goes on; and as the last of
+    one, or one before.
+    """
+
+    other: Floats
+    begins: Floats
+    goes_on: Floats
+    last: Floats
+    before: Floats
 
 
 def find(
@@ -351,10 +364,8 @@ class _Reader:
 
         How well accesses predict each other counts for no label: interrupt handlers are as regular as doorbells.
         """
-        place = self.inside(found)
-        labels = np.minimum(place, 1) + 1 if found is not None else None
-        other, last, inside = (self._share(self.kind, self.kinds, labels, label) for label in range(3))
-        cost = np.column_stack([last, inside, inside, inside])
+        looks = self._looks(found)
+        other, cost = looks.other, np.column_stack([looks.last, *[looks.before] * (PLACES - 1)])
         if self.bell.any():
             other = np.where(self.bell, other + IDLE_BELL, other)
         cost = np.where(self.possible, cost, NEVER)
@@ -362,10 +373,10 @@ class _Reader:
         joins = np.where((self.pause_us <= CHAIN_US) | self.named, joins, NEVER)
         joins[1:][self.named & (self.kind[1:] == self.kind[:-1])] = NEVER
         edge, ends = self._edges(found)
-        begins = begins + edge
+        begins = begins + edge + looks.begins
         cost += begins[:, None]
         cost[:, 0] += ends
-        joins -= begins
+        joins += looks.goes_on - begins
         other = other + lone
         return Items(
             self.time_us,
@@ -396,14 +407,36 @@ class _Reader:
             out.append(cost)
         return out[0], out[1], out[2]
 
-    @staticmethod
-    def _share(kind: Integers, kinds: int, labels: Integers | None, label: int, count: int = 3) -> Floats:
-        """Return the cost of a label by how many of each kind had it; the share of all is the guess."""
-        if labels is None:
-            return np.full(len(kind), np.log(count))
-        every, some = np.bincount(kind, minlength=kinds), np.bincount(kind[labels == label], minlength=kinds)
-        share = ((labels == label).sum() + 0.5) / (len(labels) + 0.5 * count)
-        return np.asarray(-np.log((some + GUESS * share) / (every + GUESS))[kind])
+    def _looks(self, found: Released | None) -> _Looks:
+        """Return what its looks cost each access.
+
+        How many accesses a doorbell has is told by its size. So of one that goes on only unusual looks cost anything:
+        of some that look alike one in five begins a doorbell, but what comes behind that surely goes on.
+        """
+        if found is None:
+            even, none = np.full(len(self.kind), np.log(2)), np.zeros(len(self.kind))
+            return _Looks(even, even, none, none, none)
+        place = self.inside(found)
+        member, closes, opens = place >= 0, place == 0, np.zeros(len(place), dtype=bool)
+        opens[found.first[found.first >= 0]] = True
+        outside, everything = opens | ~member, np.ones(len(place), dtype=bool)
+        return _Looks(
+            self._share(~member, outside),
+            self._share(opens, outside),
+            *(self._unusual(*one) for one in ((member, everything), (closes, member), (member & ~closes, member))),
+        )
+
+    def _unusual(self, some: Booleans, among: Booleans) -> Floats:
+        """Return by how much it costs each access more, by its kind, to be one of some than it costs any."""
+        usual = -np.log((some.sum() + 0.5) / (among.sum() + 1.0))
+        return np.asarray(np.maximum(self._share(some, among) - usual, 0.0))
+
+    def _share(self, some: Booleans, among: Booleans) -> Floats:
+        """Return what it costs each access, by its kind, to be one of some; the share of all is the guess."""
+        every = np.bincount(self.kind[among], minlength=self.kinds)
+        mine = np.bincount(self.kind[some], minlength=self.kinds)
+        share = (some.sum() + 0.5) / (among.sum() + 1.0)
+        return np.asarray(-np.log((mine + GUESS * share) / (every + GUESS))[self.kind])
 
     def _edges(self, found: Released | None) -> tuple[Floats, Floats]:
         """Return what it costs that a doorbell begins with each access, and that it ends with each."""

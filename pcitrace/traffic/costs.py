@@ -27,7 +27,7 @@ from pcitrace.lattice import (
     centres_us,
     segment_units,
 )
-from pcitrace.traffic.goals import MISFIT
+from pcitrace.traffic.goals import MISFIT, SEND
 
 __all__ = ["SIZES", "first", "learned", "parted", "pausing"]
 
@@ -272,6 +272,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
     excess[0, EXCESS_BELOW + 1 :] = np.maximum(excess[0, EXCESS_BELOW + 1 :], MISFIT)
+    singles, told = _told(number, size, cut, begins, ends, prior.middle)
     return Track(
         goes_on=densities(gap[~between], after_cut[~between], _prior(prior.goes_on)),
         resumes=_relative(densities(gap[between], after_cut[between], _prior(prior.resumes))),
@@ -280,10 +281,42 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
         lag=densities(lag, held, _prior(prior.lag)),
         excess=excess,
         excess_zero=EXCESS_BELOW,
-        middle=densities(size[~ends].astype(np.int64), cut[~ends].astype(np.int64), _prior(prior.middle), smooth=False),
+        middle=densities(told[~ends], cut[~ends].astype(np.int64), _prior(prior.middle), smooth=False),
+        singles=singles,
         unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), _prior(prior.unclaimed), smooth=False),
         places=density(_places(sequence, rows[later - 1], rows[later], start), _prior(prior.places), smooth=False),
     )
+
+
+def _told(
+    number: int, size: Integers, cut: Booleans, begins: Booleans, ends: Booleans, prior: Costs
+) -> tuple[bool, Integers]:
+    """Return whether a card reads the last units of its frames one by one, and the sizes that tell of pieces which are
+    not a frame's last.
+
+    What is before single ones has the size that is left: where it differs with each length it teaches nothing and costs
+    much. On a host whose frames had all lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of
+    each, and its data for the next one's. Where all such sizes are alike they tell as much as the single ones do; and
+    where few frames end like that, one that does was cut there by chance. A single unit that is written behind a
+    received frame is its status.
+    """
+    head = np.flatnonzero(begins)
+    tail = np.append(head[1:], len(size))[: len(head)] - 1
+    before = np.maximum.accumulate(np.where(size > 1, np.arange(len(size)), -1))[tail]
+    left = before[(before >= head) & (before < tail) & ~cut[before]]
+    plain = size.astype(np.int64)
+    single = plain.copy()
+    single[left] = 1
+    some = cut[~ends].astype(np.int64)
+    if number == SEND and 2 * len(left) > np.count_nonzero(tail > head):
+        nats = []
+        for one in (plain[~ends], single[~ends]):
+            alone = Learner()
+            cost = alone.densities(one, some, _prior(prior), smooth=False)
+            nats.append(alone.nats + float(cost[some, one].sum()))
+        if nats[1] < nats[0]:
+            return True, single
+    return False, plain
 
 
 def _by_target(sequence: Sequence, goals: Goals, reading: Reading) -> Booleans:

@@ -133,6 +133,8 @@ pub struct TrackCosts {
     pub excess_zero: i64,
     /// Units of an item that is not its segment's last, by whether it was cut; the last entry is for all larger.
     pub middle: [Vec<f32>; 2],
+    /// Whether the last units of segments come one by one: then what is before them has the size that is left.
+    pub singles: bool,
     /// Units of a segment that claims nothing; the last entry is for all larger.
     pub unclaimed: Vec<f32>,
     /// An item goes on in place, a little before it, or elsewhere.

@@ -98,6 +98,7 @@ fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
         excess: rows(from, "excess", excess.len() / 2)?,
         excess_zero: from.getattr("excess_zero")?.extract()?,
         middle: rows(from, "middle", middle.len() / 2)?,
+        singles: from.getattr("singles")?.extract()?,
         unclaimed,
         places: fixed(&places),
     })

@@ -426,7 +426,7 @@ fn expand(
                 + alone[1 + t]
                 + follows[3 + t]
                 + told
-                + entry(&mine.middle[cut], items.units[last])
+                + sized(items, mine, costs.apart, last, item)
                 + place;
             let units = (i64::from(track.units) + added).max(1) as u32;
             let was_cut = track.was_cut || items.cut[last];
@@ -471,6 +471,19 @@ fn expand(
 /// Whether an item begins in memory where another ended.
 fn joins(items: &Items, before: usize, item: usize) -> bool {
     items.place[item] >= 0 && items.next_place[before] == items.place[item]
+}
+
+/// What the size of the item before costs one that goes on with its segment.
+///
+/// The last one's size is what is left of the segment. Where the last units come one by one, that is the size of the
+/// one before these: the first of them costs what a single one does instead. Nothing larger comes behind these.
+fn sized(items: &Items, mine: &TrackCosts, apart: f32, before: usize, item: usize) -> f32 {
+    let (cut, units) = (items.cut[before], items.units[before]);
+    match (mine.singles && !cut, units > 1, items.units[item] > 1) {
+        (true, true, false) => entry(&mine.middle[0], 1),
+        (true, false, true) => entry(&mine.middle[0], units) + apart,
+        _ => entry(&mine.middle[usize::from(cut)], units),
+    }
 }
 
 /// What it costs that an item goes on where another ended, and how many units it adds.
