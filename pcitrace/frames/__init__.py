@@ -120,6 +120,7 @@ def build(
         hosts, readings = read_again(hosts, link, sequence)
         ends, columns, drops = match_hosts(hosts, link, sequence)
     judge(ends, columns, readings, by_rule, contests or {})
+    del by_rule, contests  # a long capture's are a tenth of its memory
     unsure.beginnings(ends, columns)
     if readings:
         unsure.lengths(ends, columns)
@@ -199,6 +200,8 @@ def _supported(columns: dict[str, Any]) -> Booleans:
 
 def _only(keep: Booleans, columns: dict[str, Any], drops: list[dict[str, Any]]) -> dict[str, Any]:
     """Leave out the other rows, in what was dropped too."""
+    if keep.all():
+        return columns
     number = np.where(keep, np.cumsum(keep) - 1, -1)
     for dropped in drops:
         dropped["frame"] = pick(number, dropped["frame"])
