@@ -19,6 +19,7 @@ from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.logs import with_logs
 from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.frames.probes import on_other_wire
+from pcitrace.freed import give_back
 from pcitrace.learning import Learned, learn
 from pcitrace.learning.contradictions import contradictions
 from pcitrace.profiles import Profile
@@ -237,6 +238,7 @@ def _host(
         sent=one.seen(one.sent),
         received=one.seen(one.received),
     )
+    give_back()
     return HostTraffic(found, one.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
 
 
