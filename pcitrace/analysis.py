@@ -159,6 +159,7 @@ def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTra
     steps_us = {name: host.step_us for name, host in hosts.items()}
     against = contradictions(found, {name: host.profile for name, host in hosts.items()}, steps_us)
     found = replace(found, findings=(*found.findings, *against))
+    give_back()
     if run.folder is None:
         return found
     placed[:] = contradiction(run, hosts, _link(run), placed)

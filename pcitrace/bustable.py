@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers, packed_if_equal, strings
-from pcitrace.samples import TIMES, Samples, Times, later
+from pcitrace.samples import TIMES, Samples, Times
 from pcitrace.schema import Termination
 
 __all__ = ["BACK_TO_BACK_CLKS", "BusTable", "wanted"]
@@ -141,7 +141,7 @@ class BusTable:
             raise AttributeError(f"transactions have no column {name}")
         if self._samples is None or name not in TIMES:
             return self._chosen(name)
-        return later(self._samples, self._chosen(TIMES[0]), None if name == TIMES[0] else self._chosen(name))
+        return self._samples.us(self._chosen(TIMES[0]), None if name == TIMES[0] else self._chosen(name))
 
     def _chosen(self, name: str) -> npt.NDArray[Any]:
         column = self._columns[name]

@@ -34,10 +34,14 @@ class Samples:
     rate_hz: float
     axis: Callable[[Floats], Floats] | None
 
-    def us(self, samples: Integers) -> Floats:
-        """Return the times of samples, on the axis (us)."""
-        us = self._us(samples)
-        return us if self.axis is None else self.axis(us)
+    def us(self, samples: Integers, later: Integers | None = None) -> Floats:
+        """Return the times of samples, on the axis (us); or of those that come so many later, NaN where negative."""
+        us = self._us(samples, later)
+        if self.axis is not None:
+            us = self.axis(us)
+        if later is not None and later.size and later.min() < 0:
+            us[later < 0] = np.nan
+        return us
 
     def at(self, us: Floats) -> Integers | None:
         """Return the samples at times as the kernel gives them; None if any is not exactly at one, or is NaN."""
@@ -49,9 +53,10 @@ class Samples:
         samples = number.astype(np.int64)
         return samples if (self._us(samples) == us).all() else None
 
-    def _us(self, samples: Integers) -> Floats:
+    def _us(self, samples: Integers, later: Integers | None = None) -> Floats:
+        us = np.add(samples, 0 if later is None else later, dtype=np.float64)
         # In this order, as the kernel does: else the last digit may be another one.
-        us = np.asarray(samples * 1e6)
+        us *= 1e6
         us /= self.rate_hz
         return us
 
@@ -103,21 +108,11 @@ class Times:
         """Make times of the samples of the first transactions."""
         if self.samples is not None:
             start, *others = (self.columns[name][:count] for name in TIMES)
-            us = [later(self.samples, start, behind) for behind in (None, *others)]
+            us = [self.samples.us(start, later) for later in (None, *others)]
             self.columns = {name: np.empty(self._count) for name in TIMES}
             for name, values in zip(TIMES, us, strict=True):
                 self.columns[name][:count] = values
             self.samples = None
-
-
-def later(samples: Samples, start: Integers, behind: Integers | None) -> Floats:
-    """Return the times of transactions that start at some samples; or so many samples later, NaN where negative."""
-    if behind is None:
-        return samples.us(start)
-    us = samples.us(np.add(start, behind, dtype=np.int64))
-    if behind.size and behind.min() < 0:
-        us[behind < 0] = np.nan
-    return us
 
 
 def _wide_enough(column: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:

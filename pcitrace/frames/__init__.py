@@ -18,6 +18,7 @@ from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.frames.margins import FEW, doubted, judge
 from pcitrace.frames.matching import Ends, HostTraffic, Link, Matched, match_hosts
 from pcitrace.frames.queueing import waited
+from pcitrace.freed import give_back
 from pcitrace.instrument.conditions import condition
 from pcitrace.schema import DROP_LOG, FRAMES
 from pcitrace.traffic import Traffic
@@ -121,6 +122,7 @@ def build(
         ends, columns, drops = match_hosts(hosts, link, sequence)
     judge(ends, columns, readings, by_rule, contests or {})
     del by_rule, contests  # a long capture's are a tenth of its memory
+    give_back()
     unsure.beginnings(ends, columns)
     if readings:
         unsure.lengths(ends, columns)

@@ -84,6 +84,7 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
             first = (heads + (joined & ahead))[runs]
             first = first[start_us[np.minimum(first + length, len(usable)) - 1] <= dma_start_us[-1]]
             unclear = heads[joined & (ahead == behind)]
+            del within, own, odd, ahead, behind  # as long as all accesses
             missing = len(dma_start_us) - len(first)
             # Runs too many are no sends but what came first, such as the set-up of the card.
             first = first[max(-missing, 0) :]
