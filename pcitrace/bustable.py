@@ -27,6 +27,8 @@ LINES = {"address": "AD", "command": "CBE", "devsel_clks": "DEVSEL#", "initiator
 
 WIDTHS = {"data_phases": 32, "bytes": 32, "address": 64, "command": 8, "devsel_clks": 16}
 """Bits that the values of each column of integers need."""
+COUNTS = ("data_phases", "bytes")
+"""Columns that are given in 32 bits, which sums and products need, and kept in 16 where they are no larger."""
 CODED = ("termination", "initiator")
 COUNTED = ("clocks", "bytes_exact")
 """Columns that are summed up."""
@@ -132,6 +134,9 @@ class BusTable:
         for name, width in (WIDTHS | dict.fromkeys(CODED, 8)).items():
             columns.setdefault(name, np.full(count, -1, f"i{width // 8}"))
         columns |= kept.columns or dict.fromkeys(TIMES, np.empty(count))  # of an idle bus there is no part
+        for name in COUNTS:
+            if columns[name].max(initial=0) <= np.iinfo(np.int16).max:
+                columns[name] = columns[name].astype(np.int16)
         packed = {name: packed_if_equal(values) for name, values in columns.items()}
         clock_us = took_us / periods if periods else float("nan")
         return cls(packed, terminations, initiators, clock_us, exact, kept.samples if kept.columns else None)
@@ -139,6 +144,8 @@ class BusTable:
     def __getattr__(self, name: str) -> Any:
         if name not in self.__dict__.get("_columns", ()):
             raise AttributeError(f"transactions have no column {name}")
+        if name in COUNTS:
+            return self._chosen(name).astype(np.int32, copy=False)
         if self._samples is None or name not in TIMES:
             return self._chosen(name)
         return self._samples.us(self._chosen(TIMES[0]), None if name == TIMES[0] else self._chosen(name))

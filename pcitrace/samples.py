@@ -80,7 +80,7 @@ class Times:
         """Add the times, on no other axis, of the transactions from one on."""
         if not self.columns:
             self.columns = {name: np.empty(self._count, np.int16 if self.samples else float) for name in TIMES}
-        found = self._at_samples(us) if self.samples else None
+        found: dict[str, Any] | None = self._at_samples(us) if self.samples else None
         if found is None:
             self._as_times(first)
             found = {name: self._axis(us[name]) if self._axis else us[name] for name in TIMES}

@@ -122,7 +122,6 @@ def build(
         ends, columns, drops = match_hosts(hosts, link, sequence)
     judge(ends, columns, readings, by_rule, contests or {})
     del by_rule, contests  # a long capture's are a tenth of its memory
-    give_back()
     unsure.beginnings(ends, columns)
     if readings:
         unsure.lengths(ends, columns)
@@ -135,6 +134,7 @@ def build(
     names = list(hosts)
     _timing(columns, link)
     columns["queued"] = waited(columns, names, hosts, link)
+    give_back()
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
     traffic = _with_frames(hosts, columns, csrtimes.add(ends, columns))
@@ -254,7 +254,10 @@ def _with_frames(
             rows = rows & (bursts >= 0)
             burst_frame[bursts[rows]] = number[rows]
         out[name] = replace(
-            traffic, burst_frame=burst_frame, csr_frame=label.frame, csr_margin=label.margin.astype(np.float32)
+            traffic,
+            burst_frame=burst_frame,
+            csr_frame=label.frame,
+            csr_margin=label.margin.astype(np.float32, copy=False),
         )
     return out
 
