@@ -19,6 +19,7 @@ from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.logs import with_logs
 from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.frames.probes import on_other_wire
+from pcitrace.freed import give_back
 from pcitrace.learning import Learned, learn
 from pcitrace.learning.contradictions import contradictions
 from pcitrace.profiles import Profile
@@ -158,6 +159,7 @@ def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTra
     steps_us = {name: host.step_us for name, host in hosts.items()}
     against = contradictions(found, {name: host.profile for name, host in hosts.items()}, steps_us)
     found = replace(found, findings=(*found.findings, *against))
+    give_back()
     if run.folder is None:
         return found
     placed[:] = contradiction(run, hosts, _link(run), placed)
@@ -237,6 +239,7 @@ def _host(
         sent=one.seen(one.sent),
         received=one.seen(one.received),
     )
+    give_back()
     return HostTraffic(found, one.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers, packed_if_equal, strings
+from pcitrace.samples import TIMES, Samples, Times
 from pcitrace.schema import Termination
 
 __all__ = ["BACK_TO_BACK_CLKS", "BusTable", "wanted"]
@@ -24,9 +25,10 @@ What repeats a retried one comes later: its initiator has to release REQ# for tw
 LINES = {"address": "AD", "command": "CBE", "devsel_clks": "DEVSEL#", "initiator": "GNT"}
 """Columns that are null unless such lines were captured."""
 
-TIMES = ("start_us", "end_us", "first_data_us", "last_data_us")
 WIDTHS = {"data_phases": 32, "bytes": 32, "address": 64, "command": 8, "devsel_clks": 16}
 """Bits that the values of each column of integers need."""
+COUNTS = ("data_phases", "bytes")
+"""Columns that are given in 32 bits, which sums and products need, and kept in 16 where they are no larger."""
 CODED = ("termination", "initiator")
 COUNTED = ("clocks", "bytes_exact")
 """Columns that are summed up."""
@@ -47,7 +49,7 @@ class BusTable:
 
     A capture of seconds has millions of transactions. So every column is as narrow as its values allow, and the rows
     that :meth:`take` chooses share the columns of the whole bus: what is chosen is put together whenever a column is
-    read.
+    read. Times of a sampled capture are kept as the sample at which a transaction starts, and how many samples later.
 
     Attributes
     ----------
@@ -81,9 +83,10 @@ class BusTable:
         initiators: list[str],
         clock_us: float,
         bytes_exact: bool,
+        samples: Samples | None = None,
         rows: Integers | None = None,
     ) -> None:
-        self._columns, self._rows = columns, rows
+        self._columns, self._samples, self._rows = columns, samples, rows
         self.terminations, self.initiators = terminations, initiators
         self.clock_us, self.bytes_exact = clock_us, bytes_exact
 
@@ -98,11 +101,13 @@ class BusTable:
         parts: Iterable[pd.DataFrame | pa.RecordBatch],
         count: int,
         axis: Callable[[Floats], Floats] | None = None,
+        rate_hz: float | None = None,
     ) -> Self:
         """Read `count` transactions part by part, of which none is kept; what columns they do not have is unknown.
 
-        `axis` moves the times to another axis.
+        `axis` moves the times to another axis. With `rate_hz` they are at samples.
         """
+        kept = Times(count, Samples(rate_hz, axis) if rate_hz else None, axis)
         columns: dict[str, npt.NDArray[Any]] = {}
         terminations: list[str] = []
         initiators: list[str] = []
@@ -110,8 +115,11 @@ class BusTable:
         for part in parts:
             there = part.columns if isinstance(part, pd.DataFrame) else part.schema.names
             times = {name: floats(part, name) for name in TIMES}
-            read: dict[str, npt.NDArray[Any]] = {name: axis(us) if axis else us for name, us in times.items()}
-            read |= {name: integers(part, name, width=width) for name, width in WIDTHS.items() if name in there}
+            kept.add(at, times)
+            start_us, end_us = (axis(times[name]) if axis else times[name] for name in ("start_us", "end_us"))
+            read: dict[str, npt.NDArray[Any]] = {
+                name: integers(part, name, width=width) for name, width in WIDTHS.items() if name in there
+            }
             if "transaction" in there:
                 read["transaction"] = integers(part, "transaction", width=32)
             for name, names in (("termination", terminations), ("initiator", initiators)):
@@ -119,22 +127,31 @@ class BusTable:
                     read[name] = _recoded(*strings(part, name), names)
             for name, values in read.items():
                 columns.setdefault(name, np.empty(count, values.dtype))[at : at + len(part)] = values
-            took_us += float((read["end_us"] - read["start_us"]).sum())
+            took_us += float((end_us - start_us).sum())
             periods += int((integers(part, "clocks") - 1).sum())
             exact &= bool(booleans(part, "bytes_exact").all())
             at += len(part)
         for name, width in (WIDTHS | dict.fromkeys(CODED, 8)).items():
             columns.setdefault(name, np.full(count, -1, f"i{width // 8}"))
-        for name in TIMES:  # of an idle bus there is no part
-            columns.setdefault(name, np.empty(count))
+        columns |= kept.columns or dict.fromkeys(TIMES, np.empty(count))  # of an idle bus there is no part
+        for name in COUNTS:
+            if columns[name].max(initial=0) <= np.iinfo(np.int16).max:
+                columns[name] = columns[name].astype(np.int16)
         packed = {name: packed_if_equal(values) for name, values in columns.items()}
-        return cls(packed, terminations, initiators, took_us / periods if periods else float("nan"), exact)
+        clock_us = took_us / periods if periods else float("nan")
+        return cls(packed, terminations, initiators, clock_us, exact, kept.samples if kept.columns else None)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            column = self.__dict__["_columns"][name]
-        except KeyError:
-            raise AttributeError(f"transactions have no column {name}") from None
+        if name not in self.__dict__.get("_columns", ()):
+            raise AttributeError(f"transactions have no column {name}")
+        if name in COUNTS:
+            return self._chosen(name).astype(np.int32, copy=False)
+        if self._samples is None or name not in TIMES:
+            return self._chosen(name)
+        return self._samples.us(self._chosen(TIMES[0]), None if name == TIMES[0] else self._chosen(name))
+
+    def _chosen(self, name: str) -> npt.NDArray[Any]:
+        column = self._columns[name]
         if self._rows is None:
             return column
         return np.broadcast_to(column[:1], self._rows.shape) if column.strides == (0,) else column[self._rows]
@@ -155,17 +172,29 @@ class BusTable:
         columns = {name: packed_if_equal(values[first:last].copy()) for name, values in self._columns.items()}
         if "transaction" in columns:
             columns["transaction"] = columns["transaction"] - self._columns["transaction"][first:last].min(initial=0)
-        return type(self)(columns, self.terminations, self.initiators, self.clock_us, self.bytes_exact)
+        return self._with(columns, None)
 
     def take(self, rows: Integers | Booleans) -> Self:
         """Return the given rows."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
         at = (at if self._rows is None else self._rows[at]).astype(np.int32)
-        return type(self)(self._columns, self.terminations, self.initiators, self.clock_us, self.bytes_exact, at)
+        return self._with(self._columns, at)
+
+    def _with(self, columns: dict[str, npt.NDArray[Any]], rows: Integers | None) -> Self:
+        return type(self)(
+            columns, self.terminations, self.initiators, self.clock_us, self.bytes_exact, self._samples, rows
+        )
+
+    @property
+    def _whole(self) -> Self:
+        """All transactions of the bus."""
+        return self if self._rows is None else self._with(self._columns, None)
 
     def with_initiators(self, names: list[str]) -> Self:
         """The same rows, with other names for `initiators`, in their order."""
-        return type(self)(self._columns, self.terminations, names, self.clock_us, self.bytes_exact, self._rows)
+        out = self._with(self._columns, self._rows)
+        out.initiators = names
+        return out
 
     @property
     def transaction(self) -> Integers:
@@ -198,19 +227,29 @@ class BusTable:
     @property
     def busy_period(self) -> Integers:
         """Number of the time in which the whole bus went from one transaction to the next without a rest."""
-        start, end = self._columns["start_us"], self._columns["end_us"]
-        number = np.zeros(len(start), dtype=np.int32)
-        np.cumsum(start[1:] - end[:-1] > BACK_TO_BACK_CLKS * self.clock_us, out=number[1:])
+        begins = self._begins
+        begins[:1] = False
+        number = np.cumsum(begins, dtype=np.int32)
         return number if self._rows is None else number[self._rows]
+
+    @property
+    def _begins(self) -> Booleans:
+        """Which transactions of the whole bus begin such a time."""
+        whole = self._whole
+        begins = np.ones(len(whole), dtype=bool)
+        rest_us = whole.start_us[1:]
+        rest_us = np.subtract(rest_us, whole.end_us[:-1], out=rest_us if self._samples else None)
+        begins[1:] = rest_us > BACK_TO_BACK_CLKS * self.clock_us
+        return begins
 
     @property
     def busy_since_us(self) -> Floats:
         """When the time began in which the whole bus went on without a rest, up to each transaction."""
-        start, end = self._columns["start_us"], self._columns["end_us"]
-        begins = np.ones(len(start), dtype=bool)
-        begins[1:] = start[1:] - end[:-1] > BACK_TO_BACK_CLKS * self.clock_us
-        number = np.cumsum(begins, dtype=np.int32) - 1
-        return np.asarray(start[begins][number if self._rows is None else number[self._rows]])
+        begins = self._begins
+        number = np.cumsum(begins, dtype=np.int32)
+        number -= 1
+        begun_us = self._whole.take(begins).start_us
+        return np.asarray(begun_us[number if self._rows is None else number[self._rows]])
 
     @property
     def has_address(self) -> bool:
@@ -219,9 +258,11 @@ class BusTable:
 
     @property
     def latency_clks(self) -> Integers:
-        """Clocks from the address phase to the first data; -1 where no data moved."""
-        latency = np.rint((self.first_data_us - self.start_us) / self.clock_us)
-        return np.where(np.isnan(latency), -1, latency).astype(np.int32)
+        """Clocks from the address phase to the first data, up to 32767; -1 where no data moved."""
+        latency = self.first_data_us - self.start_us
+        latency /= self.clock_us
+        np.rint(latency, out=latency)
+        return np.where(np.isnan(latency), -1, np.minimum(latency, 32767)).astype(np.int16)
 
 
 def _recoded(codes: Integers, texts: list[str], names: list[str]) -> Integers:

@@ -18,6 +18,7 @@ __all__ = [
     "Booleans",
     "Floats",
     "Integers",
+    "alike",
     "booleans",
     "floats",
     "integers",
@@ -119,6 +120,13 @@ def table(schema: Table, columns: Mapping[str, Any]) -> pd.DataFrame:
         arrays[column.name] = array
     frame: pd.DataFrame = pa.table(arrays).to_pandas(types_mapper=pd.ArrowDtype)
     return frame
+
+
+def alike(count: int, text: str | None) -> npt.NDArray[np.object_]:
+    """Return an array of one text; ``numpy.full`` makes as many texts, of 50 bytes each."""
+    out = np.empty(count, dtype=object)
+    out.fill(text)
+    return out
 
 
 def packed_if_equal(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

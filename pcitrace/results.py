@@ -14,6 +14,7 @@ from pcitrace import analysis, timing
 from pcitrace.errors import FitError
 from pcitrace.estimate import SIGNIFICANT, Estimate, unknown
 from pcitrace.frames import Frames
+from pcitrace.freed import give_back
 from pcitrace.latency import LatencyFit
 from pcitrace.latency import read as read_latency
 from pcitrace.model import LatencyModel, Term
@@ -208,6 +209,7 @@ def of_run(run: Run, frames: Frames | None = None) -> Results:
     """
     chosen = analysis.frames(run) if frames is None else frames
     measured = timing.measure(run, chosen)
+    give_back()
     findings = [*chosen.findings, *measured.findings]
     latency, fit = _latency(run, findings)
     missing = (

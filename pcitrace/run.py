@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pcitrace import _kernel
 from pcitrace.decode import Decoder, to_arrow, to_pandas
 from pcitrace.errors import CaptureFormatError, DecodeError, WiringError
+from pcitrace.freed import given_back
 from pcitrace.wiring import BusWiring, Wiring, WiringSource, resolve_wiring
 from pcitrace.wiring.linenames import printable
 
@@ -106,7 +107,7 @@ class Run:
                 # It may be another bus that cannot be decoded; what is wrong with this one is told anyhow.
                 read = self._read(buses := [self[name]], data_phases)
             for bus, (parts, count) in zip(buses, read, strict=True):
-                self._tables[bus.name] = BusTable.of_parts(parts, count, us)
+                self._tables[bus.name] = BusTable.of_parts(given_back(parts), count, us, bus.capture.samples_hz)
         return self._tables[name]
 
     @staticmethod
@@ -226,6 +227,11 @@ class Capture:
     def rate_hz(self) -> float | None:
         """Samples a second: as given to ``open``, else as the file says. None: not known, or a capture of changes."""
         return self._rate_hz or self._kernel.rate_hz
+
+    @property
+    def samples_hz(self) -> float | None:
+        """What the kernel makes times of samples with; in state mode a sample is a clock. None: as for `rate_hz`."""
+        return self.clock_mhz * 1e6 if self.clock_mhz else self.rate_hz
 
     @property
     def tick_s(self) -> float | None:

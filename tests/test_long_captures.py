@@ -131,8 +131,8 @@ def test_memory_of_the_analysis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     less, more = (np.array(measure(count)) for count in (1000, 3000))
     transactions, kept, peak = more - less
     assert transactions == 2000 * 14
-    assert kept / transactions < 90
-    assert peak / transactions < 120
+    assert kept / transactions < 65
+    assert peak / transactions < 85
 
 
 def test_rows_that_become_tables_as_they_come_are_small(run_folder: Path) -> None:

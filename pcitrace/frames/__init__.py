@@ -18,6 +18,7 @@ from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.frames.margins import FEW, doubted, judge
 from pcitrace.frames.matching import Ends, HostTraffic, Link, Matched, match_hosts
 from pcitrace.frames.queueing import waited
+from pcitrace.freed import give_back
 from pcitrace.instrument.conditions import condition
 from pcitrace.schema import DROP_LOG, FRAMES
 from pcitrace.traffic import Traffic
@@ -120,6 +121,7 @@ def build(
         hosts, readings = read_again(hosts, link, sequence)
         ends, columns, drops = match_hosts(hosts, link, sequence)
     judge(ends, columns, readings, by_rule, contests or {})
+    del by_rule, contests  # a long capture's are a tenth of its memory
     unsure.beginnings(ends, columns)
     if readings:
         unsure.lengths(ends, columns)
@@ -132,6 +134,7 @@ def build(
     names = list(hosts)
     _timing(columns, link)
     columns["queued"] = waited(columns, names, hosts, link)
+    give_back()
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
     traffic = _with_frames(hosts, columns, csrtimes.add(ends, columns))
@@ -199,6 +202,8 @@ def _supported(columns: dict[str, Any]) -> Booleans:
 
 def _only(keep: Booleans, columns: dict[str, Any], drops: list[dict[str, Any]]) -> dict[str, Any]:
     """Leave out the other rows, in what was dropped too."""
+    if keep.all():
+        return columns
     number = np.where(keep, np.cumsum(keep) - 1, -1)
     for dropped in drops:
         dropped["frame"] = pick(number, dropped["frame"])
@@ -249,7 +254,10 @@ def _with_frames(
             rows = rows & (bursts >= 0)
             burst_frame[bursts[rows]] = number[rows]
         out[name] = replace(
-            traffic, burst_frame=burst_frame, csr_frame=label.frame, csr_margin=label.margin.astype(np.float32)
+            traffic,
+            burst_frame=burst_frame,
+            csr_frame=label.frame,
+            csr_margin=label.margin.astype(np.float32, copy=False),
         )
     return out
 

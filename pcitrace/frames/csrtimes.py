@@ -309,7 +309,8 @@ def _decided(
 
 def _spread(read: Doorbells, count: int) -> Doorbells:
     """Return a reading of the first accesses as one of all: of the others nothing was decided."""
-    send, sure = np.full(count, -1), np.full(count, np.nan)
+    send = np.full(count, -1, np.int32)
+    sure: Any = np.full(count, np.nan, np.float32)
     send[: len(read.send)], sure[: len(read.sure)] = read.send, read.sure
     return Doorbells(read.first, read.last, read.margins, send, sure, read.sends)
 

@@ -131,10 +131,16 @@ def freed(start_us: Floats, end_us: Floats) -> Floats:
     return end_us[end_us - busy_since(start_us, end_us, AT_ONCE_US) > LAG_US]
 
 
-def busy_since(start_us: Floats, end_us: Floats, pause_us: float) -> Floats:
-    """Return since when what does one thing after the other had done so as each began, with shorter pauses only."""
-    begins = np.r_[True, start_us[1:] - np.fmax.accumulate(end_us)[:-1] >= pause_us][: len(start_us)]
-    return start_us[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]
+def busy_since(start_us: Floats, end_us: Floats, pause_us: float, rows: Integers | None = None) -> Floats:
+    """Return since when what does one thing after the other had done so as each began, with shorter pauses only.
+
+    Of all, or of some rows.
+    """
+    ended_us = np.fmax.accumulate(end_us)[:-1]
+    heads = np.flatnonzero(np.r_[True, np.subtract(start_us[1:], ended_us, out=ended_us) >= pause_us][: len(start_us)])
+    if rows is None:
+        return np.repeat(start_us[heads], np.diff(np.append(heads, len(start_us))))
+    return start_us[heads[np.searchsorted(heads, rows, side="right") - 1]]
 
 
 def waited(access_us: Floats, end_us: Floats, freed_us: Floats) -> Booleans:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Integers, pick
+from pcitrace.columns import Booleans, Integers, alike, pick
 from pcitrace.facts import LARGEST_LENGTH_FIELD as LARGEST_LENGTH
 from pcitrace.facts import LEAST_USER_BYTES
 from pcitrace.traffic.content import FCS, HEADER, Heads, WireFrames, fcs_in_memory, numbers
@@ -193,8 +193,7 @@ class _Bounds:
         for block in (width, *alike):
             more = np.arange(fcs[0], fcs[1] + most_added(2, width) + 1)
             if seen.any():
-                most = size[seen, None] - more
-                fits = (most >= self.low[seen, None]) & (most - block < self.high[seen, None])
+                fits = np.stack([self._leaves(seen, size - added, block) for added in more], axis=1)
                 usual = fits.mean(axis=0) >= 1 - FEW
                 rows = rows.copy()
                 rows[seen] &= fits[:, usual].all(axis=1)
@@ -202,6 +201,11 @@ class _Bounds:
             if len(more):
                 low, high = np.minimum(low, size - more[-1] - block + 1), np.maximum(high, size - more[0])
         self.narrow(rows & (low <= high), *(np.maximum(bound, SHORTEST_RECEIVED) for bound in (low, high)))
+
+    def _leaves(self, rows: Booleans, most: Integers, block: int) -> Booleans:
+        """Return which of some frames may be of so many bytes at most, and of more than a block less."""
+        most = most[rows]
+        return np.asarray((most >= self.low[rows]) & (most - block < self.high[rows]))
 
 
 def _rounded(size: Integers, phases: Integers) -> Integers:
@@ -215,7 +219,7 @@ def sequence_numbers(rows: dict[str, Any], mine: Ends, theirs: Ends | None, plac
     n = len(rows["send_row"])
     order = np.empty(n, dtype=np.int64)
     order[np.argsort(rows["order_us"], kind="stable")] = np.arange(n)
-    value, source = order, np.full(n, "order", dtype=object)
+    value, source = order, alike(n, "order")
     if place is not None:
         heads_of = [(mine.wire.head if mine.wire else None, "wire_row"), (mine.send_head, "send_row")]
         heads_of.append((theirs.receive_head if theirs else None, "receive_row"))
@@ -227,6 +231,6 @@ def sequence_numbers(rows: dict[str, Any], mine: Ends, theirs: Ends | None, plac
             usable = (rows[name] >= 0) & (found < 0) & (pick(there.astype(np.int64), rows[name]) > 0)
             found = np.where(usable, pick(number, rows[name]), found)
         if (found >= 0).all():
-            value, source = found, np.full(n, "frame", dtype=object)
+            value, source = found, alike(n, "frame")
     rows["sequence"] = value
     rows["sequence_source"] = source

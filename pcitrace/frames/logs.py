@@ -22,6 +22,9 @@ OTHER_LOG = "it is the log of another run or host"
 NOT_JOINED = f"they are not joined: {OTHER_LOG}, or the hosts are wired the other way round"
 PART = "the capture shows a part of the run"
 
+ASKED = ["length_bytes", "length_exact", "sequence", "sequence_source"]
+"""Columns that are held against those of a log."""
+
 
 def with_logs(found: Frames, folder: RunFolder, link: Link | None) -> Frames:
     """Give frames the numbers and the lengths of the logs of their senders, where the frames of the logs are those.
@@ -40,7 +43,7 @@ def with_logs(found: Frames, folder: RunFolder, link: Link | None) -> Frames:
             continue
         log = log[np.argsort(log["send_ns"], kind="stable")]
         rows = table.index[table["sender"] == host]
-        why = _why_not_joined(table.loc[rows], log, place)
+        why = _why_not_joined(table.loc[rows, ASKED], log, place)
         if why:
             findings.append(f"{host}: {why}")
             continue

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.columns import Floats, Integers, next_us, pick, pick_us
+from pcitrace.columns import Floats, Integers, alike, next_us, pick, pick_us
 from pcitrace.frames.align import match
 from pcitrace.frames.delays import busy_since
 from pcitrace.frames.droplog import WIDE_SPARE, Received, dropped
@@ -393,8 +393,8 @@ def _columns(
     done_from = np.fmax(dma_end, wire_end) if mine.host.profile.send == "store_and_forward" else dma_end
     status_us = next_us(np.sort(status), done_from)
     rows: dict[str, Any] = {
-        "sender": np.full(len(send), sender, dtype=object),
-        "receiver": np.full(len(send), receiver, dtype=object),
+        "sender": alike(len(send), sender),
+        "receiver": alike(len(send), receiver),
         "dma_start_us": pick_us(joined.first_data_us, burst),
         "dma_end_us": dma_end,
         "status_us": status_us,

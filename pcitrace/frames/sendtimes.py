@@ -45,9 +45,10 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
     usable = _usable(csr)
     if len(usable) < 2:
         return None
-    start_us = csr.first_attempt_us[usable]
-    end_us = csr.end_us[usable]
-    pause = np.r_[np.inf, start_us[1:] - end_us[:-1], np.inf]
+    start_us, pause = csr.first_attempt_us, np.full(len(usable) + 1, np.inf)
+    if len(usable) < len(csr):
+        start_us = start_us[usable]
+    np.subtract(start_us[1:], csr.end_us[usable[:-1]], out=pause[1:-1])
 
     def settled(first: Integers, last: Integers) -> bool:
         """Whether the other accesses are the updates of the sends, or at least do not come between runs and DMA.
@@ -68,7 +69,7 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
     for limit in PAUSES_US:
         heads = np.flatnonzero(pause[:-1] >= limit)
         size = np.diff(np.r_[heads, len(usable)])
-        place = np.arange(len(usable)) - np.repeat(heads, size)
+        place = np.arange(len(usable), dtype=np.int32) - np.repeat(heads.astype(np.int32), size)
         best, least = None, (BEFORE_CAPTURE + 1, False)
         for length in np.unique(size[size > 1]).tolist():
             # Another access may stand right before or behind a run: beyond a pause as there is none within runs.
@@ -83,6 +84,7 @@ def by_run(csr: Accesses, dma_start_us: Floats, dma_end_us: Floats) -> Starts | 
             first = (heads + (joined & ahead))[runs]
             first = first[start_us[np.minimum(first + length, len(usable)) - 1] <= dma_start_us[-1]]
             unclear = heads[joined & (ahead == behind)]
+            del within, own, odd, ahead, behind  # as long as all accesses
             missing = len(dma_start_us) - len(first)
             # Runs too many are no sends but what came first, such as the set-up of the card.
             first = first[max(-missing, 0) :]
@@ -264,7 +266,8 @@ def _one_each(
 
 def _usable(csr: Accesses) -> Integers:
     """Return the accesses that may start a send: a send is started by writes, where the command was captured."""
-    return np.flatnonzero((csr.reason != CONFIGURATION) & ((csr.command < 0) | np.isin(csr.command, WRITES)))
+    usable = (csr.reason != CONFIGURATION) & ((csr.command < 0) | np.isin(csr.command, WRITES))
+    return np.flatnonzero(usable).astype(np.int32)
 
 
 def _among(usable: Integers, count: int, first: Integers, last: Integers, undecided: Integers) -> Starts:

@@ -41,7 +41,9 @@ def started(count: int, first: Integers, last: Integers) -> Integers:
     known = np.flatnonzero(last >= 0)
     length = (last - first)[known] + 1
     owner = np.repeat(known.astype(np.int32), length)
-    place = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length - first[known], length)
+    before = (np.cumsum(length) - length - first[known]).astype(np.int32)
+    place = np.arange(len(owner), dtype=np.int32)
+    place -= np.repeat(before, length)
     send = np.full(count, -1, dtype=np.int32)
     # Of values for one place numpy keeps the last.
     send[place[::-1]] = owner[::-1]

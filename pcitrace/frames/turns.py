@@ -29,8 +29,9 @@ def bus_busy(start_us: Floats, end_us: Floats, csr: Accesses, at_us: Floats) -> 
     start_us = np.r_[start_us, csr.first_attempt_us]
     end_us = np.r_[end_us, np.fmax(csr.first_attempt_us, csr.data_us)]
     order = np.argsort(start_us, kind="stable")
-    begun = np.searchsorted(start_us[order], at_us, side="right") - 1
-    return busy_since(start_us[order], end_us[order], usual_us)[begun]
+    start_us, end_us = start_us[order], end_us[order]
+    del order, pause_us, short  # as long as all that happens in a capture
+    return busy_since(start_us, end_us, usual_us, np.searchsorted(start_us, at_us, side="right") - 1)
 
 
 def receives_first(

@@ -5,10 +5,12 @@ What the page shows is what :mod:`pcitrace.results` holds; nothing is computed h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pcitrace import analysis
+from pcitrace.freed import give_back
 from pcitrace.plot.style import duration
 from pcitrace.report.answer import constants
 from pcitrace.report.embedded import embedded
@@ -64,10 +66,16 @@ def page(results: Results) -> str:
         notes=_notes(results, said),
         answer=constants(results),
         findings=list(results.findings),
-        sections=[section for section in (make(results) for make in SECTIONS) if section is not None],
+        sections=[section for section in (_made(make, results) for make in SECTIONS) if section is not None],
         view=embedded(results),
         provenance=provenance(run),
     )
+
+
+def _made(make: Callable[[Results], Any], results: Results) -> Any:
+    section = make(results)
+    give_back()
+    return section
 
 
 def _facts(results: Results) -> str:

@@ -14,6 +14,7 @@ import pandas as pd
 from pcitrace import analysis
 from pcitrace.estimate import Estimate, Line
 from pcitrace.frames import Frames
+from pcitrace.freed import give_back
 from pcitrace.run import Run
 from pcitrace.timing import pcirate
 from pcitrace.timing.csrcosts import csr_costs
@@ -110,11 +111,13 @@ def measure(run: Run, frames: Frames | None = None) -> Timing:
     """
     chosen = analysis.frames(run) if frames is None else frames
     hosts = {name: Clockwork.of(run, name, traffic.dma.bus.start_us) for name, traffic in chosen.hosts.items()}
+    give_back()
     times = FrameTimes(chosen, hosts, chosen.link.byte_us if chosen.link else None)
     findings: list[str] = []
     gap, kind = forwarding(times, findings)
     passed = transit(times, kind, findings)
     t_nic_tx, t_nic_rx = sides(times, findings)
+    give_back()
     return Timing(
         transit=passed,
         t_nic_tx=t_nic_tx,

@@ -82,15 +82,15 @@ class Usage:
         if not len(self.transactions):
             return np.zeros(len(time_us))
         # One array is enough, of whole numbers: first the clocks of each transaction, then all before its end.
-        clks = self.done_us
-        clks -= self.begin_us
+        clks, begin_us = self.done_us, self.begin_us
+        clks -= begin_us
         clks /= self.clock_us
         np.rint(clks, out=clks)
-        at = np.searchsorted(self.begin_us, time_us, side="left")
+        at = np.searchsorted(begin_us, time_us, side="left")
         last = np.maximum(at - 1, 0)
-        own = clks[last]
+        begin_us, own = begin_us[last], clks[last]
         before = np.cumsum(clks, out=clks)[last] - own
-        inside = np.clip(np.ceil((time_us - self.begin_us[last]) / self.clock_us), 0.0, own)
+        inside = np.clip(np.ceil((time_us - begin_us) / self.clock_us), 0.0, own)
         return np.where(at > 0, before + inside, 0.0) * self.clock_us
 
     def moving_us(self, start_us: Floats, end_us: Floats) -> Floats:

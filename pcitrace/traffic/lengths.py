@@ -59,13 +59,13 @@ def parse(
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
     # What the target cut short goes on in the next transaction: together they are one unit.
     unit = np.cumsum(np.r_[False, ~pieces.cut[:-1]], dtype=np.int32)
-    heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]])
-    tails = np.r_[heads[1:] - 1, len(pieces) - 1]
-    count = np.add.reduceat(pieces.data_phases, heads)
+    heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]]).astype(np.int32)
+    tails = np.append(heads[1:] - 1, np.int32(len(pieces) - 1))
+    count = np.add.reduceat(pieces.data_phases, heads, dtype=np.int32)
     first, last = pieces.first_data_us[heads], pieces.last_data_us[tails]
     # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
     final, short = pieces.data_phases[tails], list(optional)
-    foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, 0)
+    foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, np.int32(0))
     # Only the first and the last data phase of a frame can have bytes disabled.
     ending = pieces.bytes[tails] % 4 > 0
     parser = Parser(Train(count, foreign, ending, first, last), expected, optional, sending)
@@ -73,7 +73,7 @@ def parse(
     parser.go(len(count), len(count))
     number, frame, parted = parser.numbers(len(count)), np.array(parser.found, dtype=np.int64), parser.parted
     either = np.zeros(len(frame), dtype=bool)
-    del parser
+    del parser, final
     if optional:
         units = Units(
             count - foreign * parted,

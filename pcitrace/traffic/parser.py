@@ -42,7 +42,7 @@ class Parser:
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
         self.short = np.isin(self.count, list(optional))
-        self.solid = np.flatnonzero(~self.short)
+        self.solid = np.flatnonzero(~self.short).astype(np.int32)
         self.next_solid = np.append(0, np.cumsum(~self.short, dtype=np.int32)).astype(np.int32, copy=False)
         size = self.count[self.solid]
         new = np.ones(len(self.solid), dtype=bool)

@@ -39,15 +39,11 @@ class Pieces:
     def of(cls, nics: BusTable) -> Pieces:
         """Put the attempts of each piece and what they came to together."""
         start_us, number = nics.start_us, join_attempts(nics)
-        first_us, free_us = (np.full(int(number.max(initial=-1)) + 1, np.inf) for _ in range(2))
-        np.minimum.at(first_us, number, start_us)
-        np.minimum.at(free_us, number, nics.busy_since_us)
-        rows = np.flatnonzero(nics.data_phases > 0)
+        rows = np.flatnonzero(nics.data_phases > 0).astype(np.int32)
         rows = rows[np.argsort(start_us[rows], kind="stable")]
         again = np.bincount(number, minlength=1)[number[rows]] > 1
-        begin_us = np.where(again, first_us[number[rows]], start_us[rows])
-        ready_us = np.where(again, free_us[number[rows]], nics.busy_since_us[rows])
-        return cls(rows, nics.take(rows), begin_us, np.minimum(ready_us, begin_us))
+        begin_us, ready_us = (_first(one, number, rows, again) for one in (start_us, nics.busy_since_us))
+        return cls(rows, nics.take(rows), begin_us, np.minimum(ready_us, begin_us, out=ready_us))
 
     @cached_property
     def cut(self) -> Booleans:
@@ -60,3 +56,13 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def _first(time_us: Floats, number: Integers, rows: Integers, again: Booleans) -> Floats:
+    """Return a time of some transactions, the least of all with the same number where there are others."""
+    out = time_us[rows]
+    if again.any():
+        least = np.full(int(number.max()) + 1, np.inf)
+        np.minimum.at(least, number, time_us)
+        out[again] = least[number[rows[again]]]
+    return np.asarray(out)

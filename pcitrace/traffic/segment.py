@@ -66,7 +66,7 @@ def by_lengths(
     -------
     Dma
     """
-    moved = np.flatnonzero(bus.data_phases > 0)
+    moved = np.flatnonzero(bus.data_phases > 0).astype(np.int32)
     pieces = bus.take(moved)
     # What the profile states comes first; that wire and DMA overlap is tried too, for the trace may show it.
     stated = [profile, replace(profile, send=None, receive=None)] if profile.send or profile.receive else [profile]
@@ -91,7 +91,7 @@ def by_lengths(
         (1, plan.receives, Kind.RECEIVE_DATA, plan.status, Kind.STATUS_WRITE),
         (0, plan.sends, Kind.SEND_DATA, plan.fetch, Kind.DESCRIPTOR_FETCH),
     ):
-        rows = np.flatnonzero(direction == side)
+        rows = np.flatnonzero(direction == side).astype(np.int32)
         some = pieces.take(rows)
         if expected is not None:
             found, either = parse(some, asked_us[rows], expected, optional, side == 0)
@@ -193,8 +193,8 @@ def _owners(bus: BusTable, moved: Integers, write: Integers, burst: Integers) ->
     obliges its initiator to repeat it. What follows too soon to be the repetition waited for the bus meanwhile: then it
     belongs to the next one of another burst, for the pieces of one come in their order.
     """
-    out = np.full(len(bus), len(moved))
-    out[moved] = np.arange(len(moved))
+    out = np.full(len(bus), len(moved), np.int32)
+    out[moved] = np.arange(len(moved), dtype=np.int32)
     attempts = np.flatnonzero(bus.data_phases == 0)
     after = np.minimum(attempts + 1, len(bus) - 1)
     soon = (bus.start_us[after] - bus.end_us[attempts] <= BACK_TO_BACK_CLKS * bus.clock_us) & (

@@ -29,9 +29,10 @@ unsafe impl Sync for Slab {}
 impl Slab {
     /// So many bytes, one at least.
     fn new(bytes: usize) -> Arc<Self> {
-        // A fault for each small page of the rest takes longer than to clear a large one, if half of it is used.
+        // A fault for each small page takes longer than to clear a large one. But all of a large one is taken: a long capture
+        // whose chunks filled half a page each took nearly twice the memory of its rows.
         let whole = bytes.next_multiple_of(LARGE_PAGE);
-        let bytes = if whole - bytes <= LARGE_PAGE / 2 { whole } else { bytes };
+        let bytes = if whole - bytes <= LARGE_PAGE / 8 { whole } else { bytes };
         let aligned = if bytes < LARGE_PAGE { ALIGNED } else { LARGE_PAGE };
         let layout = Layout::from_size_align(bytes.max(1), aligned).expect("no more bytes than can be addressed");
         // Safety: there are some bytes.
