@@ -18,7 +18,6 @@ __all__ = [
     "Booleans",
     "Floats",
     "Integers",
-    "as_they_come",
     "booleans",
     "floats",
     "integers",
@@ -80,15 +79,6 @@ def strings(frame: pd.DataFrame | pa.RecordBatch | pa.Table, name: str) -> tuple
         # A dictionary put together of several may have a text twice.
         codes = np.array([*map(texts.index, words), -1])[codes]
     return codes, texts
-
-
-def as_they_come(codes: Integers, texts: list[str]) -> tuple[Integers, list[str]]:
-    """Number the codes of :func:`strings` as they come, and leave out texts that do not."""
-    there, first = np.unique(codes[codes >= 0], return_index=True)
-    there = there[np.argsort(first)]
-    number = np.full(len(texts) + 1, -1, dtype=np.int64)
-    number[there] = np.arange(len(there))
-    return number[codes], [texts[code] for code in there]
 
 
 def booleans(frame: pd.DataFrame | pa.RecordBatch | pa.Table, name: str, missing: bool = False) -> Booleans:

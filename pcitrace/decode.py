@@ -114,35 +114,12 @@ class Decoder:
         tables = [made[spec["name"]] if spec["name"] in made else self.table(spec, "transactions") for spec in specs]
         return [(pa.RecordBatchReader.from_stream(table), table.num_rows) for table in tables]
 
-    def columns(self, spec: Mapping[str, Any], names: Sequence[str], coded: bool = False) -> Any:
-        """Some columns of the transactions of one bus: nothing of the others is made. They are not remembered.
-
-        The texts of some columns are dictionary encoded if `coded` says so.
-        """
+    def columns(self, spec: Mapping[str, Any], names: Sequence[str]) -> Any:
+        """Some columns of the transactions of one bus: nothing of the others is made. They are not remembered."""
         if self.together or (spec["name"], "transactions", None) in self._sources:
             return to_arrow(self.table(spec, "transactions")).select(list(names))
-        [decoded] = self._decode([spec], names, False, coded=coded)
+        [decoded] = self._decode([spec], names, False, coded=False)
         return decoded.transactions
-
-    def rows(self, spec: Mapping[str, Any], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of the transactions of one bus in parts that are not kept; what is there already as one part."""
-        if self.together or (spec["name"], "transactions", None) in self._sources:
-            yield to_arrow(self.table(spec, "transactions")).select(list(columns))
-            return
-        for part in self.parts([spec], columns, problems=False):
-            yield to_arrow(part.transactions)
-
-    def both(self, spec: Mapping[str, Any], columns: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Some columns of the transactions of one bus, and all their data phases, in parts that are not kept.
-
-        What is there already is given as one part.
-        """
-        if self.together or all((spec["name"], one, None) in self._sources for one in ("transactions", "data_phases")):
-            whole, phases = to_arrow(self.table(spec, "transactions")), to_arrow(self.table(spec, "data_phases"))
-            yield whole.select(list(columns)), phases
-            return
-        for part in self.parts([spec], columns, data_phases=True, problems=False):
-            yield to_arrow(part.transactions), to_arrow(part.data_phases)
 
     def parts(
         self,

@@ -10,9 +10,7 @@ from pcitrace.schema import Termination
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
-    from pcitrace.columns import Floats, Integers
     from pcitrace.run import Bus
     from pcitrace.traffic import Traffic
 
@@ -22,28 +20,14 @@ _WINDOWS = 10
 """About so many windows show how the use of a bus changes."""
 
 
-COLUMNS = (
-    "start_us",
-    "end_us",
-    "first_data_us",
-    "clocks",
-    "data_phases",
-    "bytes",
-    "command_name",
-    "termination",
-    "initiator",
-)
-"""Columns of transactions that are counted."""
-
-
-def bus_statistics(bus: Bus, chosen: pa.Table | None = None) -> dict[str, Any]:
+def bus_statistics(bus: Bus, chosen: pd.DataFrame | None = None) -> dict[str, Any]:
     """Count what happened on a bus.
 
     Parameters
     ----------
     bus : pcitrace.Bus
-    chosen : pyarrow.Table, optional
-        Only these of its transactions (:data:`COLUMNS`); problems and clocks are those of all.
+    chosen : pandas.DataFrame, optional
+        Only these of its transactions; problems and clocks are those of all.
 
     Returns
     -------
@@ -58,36 +42,25 @@ def bus_statistics(bus: Bus, chosen: pa.Table | None = None) -> dict[str, Any]:
         (``per_completed``), and ``per_second``; null where retries cannot be told (:func:`why_no_retries`).
         ``throughput_is_upper_bound``: whether bytes had to be counted without C/BE#.
     """
-    import numpy as np
-    import pyarrow as pa
-
-    from pcitrace.columns import floats, integers
-
-    if chosen is None:
-        chosen = pa.table(bus.capture.decoder.columns(bus.spec, COLUMNS, coded=True))
+    transactions = bus.transactions if chosen is None else chosen
     problems = bus.problems
     [clocks] = records(bus.clocks())
-    moved = integers(chosen, "data_phases") > 0
-    start_us = floats(chosen, "start_us")[moved]
+    moved = transactions[transactions["data_phases"] > 0]
     # A transaction is its own ruler: this is exact where the clock drifts, and needs no frequency.
-    share = floats(chosen, "first_data_us")[moved] - start_us
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share /= floats(chosen, "end_us")[moved] - start_us
-    first_data_clks = np.round(share * (integers(chosen, "clocks")[moved] - 1))
-    terminations = _counts(chosen["termination"])
-    completed = int(np.count_nonzero(moved))
+    span = moved["end_us"] - moved["start_us"]
+    first_data_clks = ((moved["first_data_us"] - moved["start_us"]) / span * (moved["clocks"] - 1)).round()
     return {
-        "transactions": chosen.num_rows,
+        "transactions": len(transactions),
         "problems": len(problems),
         "clocks": clocks,
-        "commands": _counts(chosen["command_name"]),
-        "terminations": terminations,
-        "initiators": _counts(chosen["initiator"]),
+        "commands": _counts(transactions["command_name"]),
+        "terminations": _counts(transactions["termination"]),
+        "initiators": _counts(transactions["initiator"]),
         "problem_kinds": {str(k): int(n) for k, n in problems.groupby("kind")["count"].sum().items()},
-        "burst_data_phases": _distribution(integers(chosen, "data_phases")[moved]),
-        "burst_bytes": _distribution(integers(chosen, "bytes")[moved]),
+        "burst_data_phases": _distribution(moved["data_phases"]),
+        "burst_bytes": _distribution(moved["bytes"]),
         "first_data_clks": _distribution(first_data_clks),
-        "retry_rate": _retry_rate(terminations.get(Termination.RETRY, 0), chosen.num_rows, completed, clocks),
+        "retry_rate": _retry_rate(transactions, clocks),
         "throughput_is_upper_bound": not clocks["bytes_exact"],
     }
 
@@ -123,20 +96,15 @@ def traffic_statistics(traffic: Traffic) -> dict[str, Any]:
         ``bursts``: kind -> ``n``, ``bytes``, ``pieces``.
         ``unknown``: reason -> transactions that could not be told.
     """
-    import pyarrow as pa
-
-    def texts(column: pd.Series[Any]) -> pa.ChunkedArray:
-        return pa.chunked_array([pa.array(column, pa.string(), from_pandas=True)])
-
     accesses, bursts = traffic.csr_accesses, traffic.bursts
     sums = bursts.groupby("kind")[["bytes", "pieces"]].sum().to_dict("index")
     return {
         "csr_accesses": len(accesses),
         "csr_attempts": int(accesses["attempts"].sum()),
-        "registers": _counts(texts(accesses["register"])),
+        "registers": _counts(accesses["register"]),
         "bursts": {
             kind: {"n": n, "bytes": int(sums[kind]["bytes"]), "pieces": int(sums[kind]["pieces"])}
-            for kind, n in _counts(texts(bursts["kind"])).items()
+            for kind, n in _counts(bursts["kind"]).items()
         },
         "unknown": dict(traffic.unknown),
     }
@@ -154,13 +122,15 @@ def why_no_retries(clocks: Mapping[str, Any]) -> str | None:
     return f"{', '.join(missing)} not captured" if missing else None
 
 
-def _retry_rate(retries: int, attempts: int, completed: int, clocks: Mapping[str, Any]) -> dict[str, float | None]:
+def _retry_rate(transactions: pd.DataFrame, clocks: Mapping[str, Any]) -> dict[str, float | None]:
     """The three ways in which retry rates are published."""
     if why_no_retries(clocks) is not None:
         return dict.fromkeys(("per_attempt", "per_completed", "per_second"))
+    retries = int((transactions["termination"] == Termination.RETRY).sum())
+    completed = int((transactions["data_phases"] > 0).sum())
     seconds = (clocks["end_us"] - clocks["start_us"]) * 1e-6
     return {
-        "per_attempt": _ratio(retries, attempts),
+        "per_attempt": _ratio(retries, len(transactions)),
         "per_completed": _ratio(retries, completed),
         "per_second": _ratio(retries, seconds),
     }
@@ -170,23 +140,19 @@ def _ratio(count: float, of: float) -> float | None:
     return count / of if of > 0 else None
 
 
-def _counts(column: pa.ChunkedArray) -> dict[str, int]:
-    """How often each text is there, what is there most often first."""
-    rows = column.cast("string").drop_null().value_counts().to_pylist()
-    return {one["values"]: one["counts"] for one in sorted(rows, key=lambda one: -one["counts"])}
+def _counts(column: pd.Series[Any]) -> dict[str, int]:
+    counted = column.dropna().value_counts()
+    return {str(value): int(count) for value, count in counted.items()}
 
 
-def _distribution(values: Floats | Integers) -> dict[str, float | int] | None:
-    """How whole numbers are spread; NaN is not known."""
-    import numpy as np
-
-    known = values[~np.isnan(values)]
-    if not len(known):
+def _distribution(column: pd.Series[Any]) -> dict[str, float | int] | None:
+    known = column.dropna()
+    if known.empty:
         return None
     return {
         "n": len(known),
         "min": int(known.min()),
-        "median": float(np.median(known)),
+        "median": float(known.median()),
         "mean": float(known.mean()),
         "max": int(known.max()),
     }

@@ -122,33 +122,27 @@ def run(args: argparse.Namespace) -> int:
 
 def _statistics(bus: Bus, grants: dict[str, str], condition: Condition | None, by: str) -> dict[str, Any]:
     """All that is counted of a bus, of the transactions that fulfil the condition."""
-    import pyarrow as pa
-
-    from pcitrace.instrument import latencies, views
+    from pcitrace.decode import to_pandas
     from pcitrace.instrument.burstlengths import burst_lengths
-    from pcitrace.instrument.names import Names, of_bus
+    from pcitrace.instrument.latencies import latencies
     from pcitrace.instrument.stream import Choice
-    from pcitrace.stats import COLUMNS, bus_statistics
+    from pcitrace.instrument.views import named, terminations, views
+    from pcitrace.stats import bus_statistics
 
-    names = of_bus(bus, grants) if {"AD0", "CBE0#"} <= set(bus.lines) else Names(grants)
-    wanted = {*COLUMNS, *views.COLUMNS, *latencies.COLUMNS}
-    if condition is not None:
-        wanted |= condition.columns - {"target"}
-    whole = pa.table(bus.capture.decoder.columns(bus.spec, sorted(wanted), coded=True))
-    table = views.named(bus, whole, grants, names)
+    table = named(bus, bus.arrow("transactions"), grants)
     chosen = None
     if condition is not None:
         choice = Choice(condition)
         choice.note(table, (chosen := condition.filter(table)).num_rows > 0)
         tell_why_none(choice)
         table = chosen
-    counted = bus_statistics(bus, table)
+    counted = bus_statistics(bus, None if chosen is None else to_pandas(chosen))
     return (
         counted
-        | latencies.latencies(bus, grants, chosen, whole=whole, names=names)
+        | latencies(bus, grants, chosen)
         | {
-            "views": views.views(table, counted["clocks"], by),
-            "terminations_by": views.terminations(table),
+            "views": views(table, counted["clocks"], by),
+            "terminations_by": terminations(table),
             "burst_lengths": burst_lengths(table),
         }
     )

@@ -54,8 +54,7 @@ class Accesses:
         code, terminations = strings(transactions, "termination")
 
         def ended(by: str) -> Booleans:
-            found: Booleans = code == (terminations.index(by) if by in terminations else -2)
-            return found
+            return code == (terminations.index(by) if by in terminations else -2)
 
         command, address = integers(transactions, "command"), integers(transactions, "address")
         start_us = floats(transactions, "start_us")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pcitrace.columns import Booleans, Floats, Integers, as_they_come, floats, integers, strings
+from pcitrace.columns import Booleans, Floats, Integers, floats, integers, strings
 from pcitrace.decode import to_arrow
 from pcitrace.instrument.names import Names
 from pcitrace.instrument.rules import catalogue, select, why_not
@@ -109,8 +109,7 @@ def delayed(table: pa.Table, changed: Integers | None = None, chosen: Booleans |
     """
     start, first_data = floats(table, "start_us"), floats(table, "first_data_us")
     command, address = integers(table, "command"), integers(table, "address")
-    # Numbered as they come: of accesses that took as long, those of who came first are told first.
-    who, _ = as_they_come(*strings(table, "initiator"))
+    who, _ = strings(table, "initiator")
     ended, terminations = strings(table, "termination")
     retried = ended == (terminations.index("retry") if "retry" in terminations else -2)
     order = np.lexsort((np.arange(len(start)), np.isin(command, _WRITES), address, who))

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pcitrace.columns import Booleans, Floats, Integers, as_they_come, floats, integers, strings
+from pcitrace.columns import Booleans, Floats, Integers, floats, integers, strings
 from pcitrace.instrument import spread
 from pcitrace.instrument.delayed import Delayed, changed_transactions, delayed
-from pcitrace.instrument.names import Names, of_bus
+from pcitrace.instrument.names import Names
 from pcitrace.stats import why_no_retries
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ KINDS = ("arbitration", "acquisition", "first_data", "next_data", "retry_to_comp
 
 _WRITES = (0x3, 0x7, 0xB, 0xF)
 _WAITS = ("turnaround", "decode", "both", "target", "initiator")
-_STEPS = 1 << 18
-"""So many times are put together at a time."""
-
 _NO_ADDRESS = "AD or C/BE# not captured"
 
 
@@ -79,29 +76,7 @@ class Measured:
         return rounded
 
 
-COLUMNS = (
-    "transaction",
-    "start_us",
-    "first_data_us",
-    "initiator",
-    "command",
-    "address",
-    "bytes",
-    "target_wait_clks",
-    "initiator_wait_clks",
-    "termination",
-)
-"""Columns of transactions that are looked at."""
-
-
-def measure(
-    bus: Bus,
-    grants: Mapping[str, str] | None = None,
-    chosen: pa.Table | None = None,
-    *,
-    whole: pa.Table | None = None,
-    names: Names | None = None,
-) -> Measured:
+def measure(bus: Bus, grants: Mapping[str, str] | None = None, chosen: pa.Table | None = None) -> Measured:
     """Measure how long things took on a bus.
 
     Parameters
@@ -112,27 +87,20 @@ def measure(
     chosen : pyarrow.Table, optional
         Only these transactions; arbitration, acquisition and who held whom up are those of all. What takes several
         transactions, retried accesses and DMA after a doorbell, counts where one of them is among these.
-    whole : pyarrow.Table, optional
-        All transactions, where they are there already: :data:`COLUMNS`.
-    names : Names, optional
-        Who is who on this bus, where that is known already.
     """
-    if whole is None:
-        whole = pa.table(bus.capture.decoder.columns(bus.spec, COLUMNS, coded=True))
-    has_address = {"AD0", "CBE0#"} <= set(bus.lines)
-    if names is None:
-        names = of_bus(bus, grants) if has_address else Names(grants)
-    table = whole if chosen is None else chosen
-    found = Measured(table, names, clock_mhz=bus.mean_clock_mhz)
+    table = bus.arrow("transactions") if chosen is None else chosen
+    found = Measured(table, Names(grants), clock_mhz=bus.mean_clock_mhz)
     start, first = floats(table, "start_us"), floats(table, "first_data_us")
     _requests(bus, found)
     found.add("first_data", first - start)
     found.add("next_data", _next_data(bus, None if chosen is None else table))
-    if not has_address:
+    if not {"AD0", "CBE0#"} <= set(bus.lines):
         found.add("retry_to_completion", _NO_ADDRESS)
         found.add("doorbell_to_dma", _NO_ADDRESS)
         return found
+    whole = bus.arrow("transactions")
     some = None if chosen is None else np.isin(integers(whole, "transaction"), integers(table, "transaction"))
+    found.names.learn(whole, bus.arrow("data_phases"))
     found.add("doorbell_to_dma", _doorbells(whole, found.names, some))
     [clocks] = bus.arrow("clocks").to_pylist()
     if (missing := why_no_retries(clocks)) is not None:
@@ -146,19 +114,12 @@ def measure(
     return found
 
 
-def latencies(
-    bus: Bus,
-    grants: Mapping[str, str] | None = None,
-    chosen: pa.Table | None = None,
-    *,
-    whole: pa.Table | None = None,
-    names: Names | None = None,
-) -> dict[str, Any]:
+def latencies(bus: Bus, grants: Mapping[str, str] | None = None, chosen: pa.Table | None = None) -> dict[str, Any]:
     """Tell how long things took on a bus.
 
     Parameters
     ----------
-    bus, grants, chosen, whole, names
+    bus, grants, chosen
         As for :func:`measure`.
 
     Returns
@@ -176,7 +137,7 @@ def latencies(
         transaction was on it, in clocks).
         ``delayed``: accesses that were retried, what became of them, what went on between, and the longest ones.
     """
-    return tell(bus, measure(bus, grants, chosen, whole=whole, names=names))
+    return tell(bus, measure(bus, grants, chosen))
 
 
 def tell(bus: Bus, found: Measured) -> dict[str, Any]:
@@ -232,29 +193,13 @@ def _requests(bus: Bus, found: Measured) -> None:
 
 def _next_data(bus: Bus, chosen: pa.Table | None) -> Floats:
     """From each data phase to the next one of the same transaction."""
-    known = np.zeros(0)
-    counts = np.zeros(0, dtype=np.int64)
-    some = None if chosen is None else chosen["transaction"].combine_chunks()
-    waiting: list[Floats] = []
-    for _, phases in bus.capture.decoder.both(bus.spec, ["transaction"]):
-        if some is not None:
-            phases = phases.filter(pc.is_in(phases["transaction"], some))
-        number, time = integers(phases, "transaction"), floats(phases, "time_us")
-        same: Booleans = number[1:] == number[:-1]
-        waiting.append(np.diff(time)[same])
-        if sum(map(len, waiting)) > _STEPS:
-            known, counts = _put_together(known, counts, waiting)
-            waiting = []
-    known, counts = _put_together(known, counts, waiting)
-    return np.repeat(known, counts)
-
-
-def _put_together(known: Floats, counts: Integers, more: list[Floats]) -> tuple[Floats, Integers]:
-    """Add times to those that were counted, to the ps: differences of floats have digits that mean nothing."""
-    rounded = np.concatenate([known, *(one.round(6) for one in more)])
-    values, nth = np.unique(rounded, return_inverse=True)
-    weights = np.concatenate([counts, *(np.ones(len(one), dtype=np.int64) for one in more)])
-    return values, np.bincount(nth, weights=weights, minlength=len(values)).astype(np.int64)
+    phases = bus.arrow("data_phases")
+    if chosen is not None:
+        phases = phases.filter(pc.is_in(phases["transaction"], chosen["transaction"].combine_chunks()))
+    number, time = integers(phases, "transaction"), floats(phases, "time_us")
+    same: Booleans = number[1:] == number[:-1]
+    steps: Floats = np.diff(time)[same]
+    return steps
 
 
 def _doorbells(table: pa.Table, names: Names, chosen: Booleans | None) -> Floats | str:
@@ -285,10 +230,10 @@ def _waits(bus: Bus, found: Measured) -> dict[str, Any]:
     """Clocks in which nothing moved, by who caused them; how long each initiator waited and made others wait."""
     [clocks] = bus.arrow("clocks").to_pylist()
     table, names = found.table, found.names
-    code, lines = as_they_come(*strings(table, "initiator"))
+    code, lines = strings(table, "initiator")
     waited, made = integers(table, "target_wait_clks", missing=0), integers(table, "initiator_wait_clks")
     known = bool(table["target_wait_clks"].null_count == 0)
-    targets = names.targets(table, everywhere=True)
+    targets = names.targets(table, everywhere=True).cast(pa.string())
     return {
         "by": {name: clocks[name] for name in _WAITS},
         "initiators": {
@@ -309,7 +254,7 @@ def _pairs(table: pa.Table, names: Names, targets: pa.Array, known: bool) -> lis
     rows = pa.table(
         {
             "initiator": table["initiator"].cast(pa.string()),
-            "target": targets.cast(pa.string()),
+            "target": targets,
             "target_waits": table["target_wait_clks"],
             "initiator_waits": table["initiator_wait_clks"],
         }
@@ -335,4 +280,4 @@ def _held_up(held: Mapping[tuple[str, str], int], names: Names) -> list[dict[str
         {"waiting": names.initiator(asks), "for": names.initiator(has), "clks": clks}
         for (asks, has), clks in held.items()
     ]
-    return sorted(found, key=lambda one: (-one["clks"], str(one["waiting"]), str(one["for"])))
+    return sorted(found, key=lambda one: -one["clks"])

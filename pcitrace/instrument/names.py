@@ -94,16 +94,12 @@ class Names:
         self._current: dict[tuple[int, str, int], int] = {}
         self._claimed: dict[Place, dict[tuple[Place, str], Window]] = {}
         self._stated = dict(grants or {})
-        self.forget_initiators()
-        # What the last access said of each dword that tells a name; of others that there was one.
-        self._said: dict[tuple[Place, int, int | None], tuple[bool, int, int, int] | None] = {}
-
-    def forget_initiators(self) -> None:
-        """Forget what :meth:`watch` has learned."""
         self._host: dict[str, int] = {}
         # By device and GNT#: how often it was the next one after a write, and how often it accessed the device itself.
         self._follows: dict[tuple[str, str], int] = {}
         self._accesses: dict[tuple[str, str], int] = {}
+        # What the last access said of each dword that tells a name; of others that there was one.
+        self._said: dict[tuple[Place, int, int | None], tuple[bool, int, int, int] | None] = {}
         # Writes to windows that nobody has followed yet.
         self._open: pa.Table | None = None
 
@@ -343,12 +339,5 @@ def of_bus(bus: Bus, grants: Mapping[str, str] | None = None) -> Names:
         GNT# line -> name, as the user states it.
     """
     names = Names(grants)
-    decoder, columns = bus.capture.decoder, ("transaction", "command", "address", "initiator")
-    for rows, data_phases in decoder.both(bus.spec, columns):
-        names.learn(rows, data_phases)
-    if names.windows:
-        # Who follows writes to a window can be told once it is known where all of them are.
-        names.forget_initiators()
-        for rows in decoder.rows(bus.spec, columns):
-            names.watch(rows)
+    names.learn(bus.arrow("transactions"), bus.arrow("data_phases"))
     return names

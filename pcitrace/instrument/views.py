@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pcitrace.columns import integers, strings
-from pcitrace.instrument.names import Names, of_bus
+from pcitrace.instrument.names import Names
 from pcitrace.stats import why_no_retries
 
 if TYPE_CHECKING:
@@ -28,23 +28,7 @@ _PAGE = 4096
 _INTERRUPT_ACKNOWLEDGE, _SPECIAL_CYCLE, _CONFIG = 0x0, 0x1, (0xA, 0xB)
 
 
-COLUMNS = (
-    "transaction",
-    "start_us",
-    "initiator",
-    "command",
-    "command_name",
-    "address",
-    "data_phases",
-    "bytes",
-    "clocks",
-    "wait_clks",
-    "termination",
-)
-"""Columns of transactions that are put together."""
-
-
-def named(bus: Bus, table: pa.Table, grants: Mapping[str, str] | None = None, names: Names | None = None) -> pa.Table:
+def named(bus: Bus, table: pa.Table, grants: Mapping[str, str] | None = None) -> pa.Table:
     """Return transactions of a bus with ``initiator_name``, ``target`` and ``place``.
 
     Parameters
@@ -54,15 +38,15 @@ def named(bus: Bus, table: pa.Table, grants: Mapping[str, str] | None = None, na
         Some of its transactions.
     grants : mapping of str to str, optional
         GNT# line -> name of the initiator.
-    names : Names, optional
-        Who is who on this bus, where that is known already.
     """
-    if names is None:
-        names = of_bus(bus, grants) if {"AD0", "CBE0#"} <= set(bus.lines) else Names(grants)
+    names = Names(grants)
+    has_address = {"AD0", "CBE0#"} <= set(bus.lines)
+    if has_address:
+        names.learn(bus.arrow("transactions"), bus.arrow("data_phases"))
     code, lines = strings(table, "initiator")
     called = pa.array([names.initiator(line) for line in lines], pa.string())
-    initiator = pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32), mask=code < 0), called)
-    target = names.targets(table, everywhere=True)
+    initiator = pa.DictionaryArray.from_arrays(pa.array(code, mask=code < 0), called).cast(pa.string())
+    target = names.targets(table, everywhere=True).cast(pa.string())
     return (
         table.append_column("initiator_name", initiator)
         .append_column("target", target)
@@ -70,7 +54,7 @@ def named(bus: Bus, table: pa.Table, grants: Mapping[str, str] | None = None, na
     )
 
 
-def _places(names: Names, table: pa.Table, target: pa.DictionaryArray) -> pa.DictionaryArray:
+def _places(names: Names, table: pa.Table, target: pa.Array) -> pa.Array:
     """The window of each address, ``eth0 BAR0``; where none is known the page, ``00300000``; ``eth0 configuration``."""
     window, _ = names.locate(table, everywhere=True)
     address, command = integers(table, "address"), integers(table, "command")
@@ -81,16 +65,9 @@ def _places(names: Names, table: pa.Table, target: pa.DictionaryArray) -> pa.Dic
     pages = [None if one < 0 else f"{int(one):08x}" for one in unique]
     windows = [f"{one.device} {one.name}" for one in names.windows]
     code = np.where(window >= 0, window, len(windows) + number)
-    code_of_target, targets = strings(pa.table({"target": target}), "target")
-    configuration = [*(f"{one} configuration" for one in targets), None]
-    # The last one, where the target is not known.
-    behind = len(windows) + len(pages)
-    of_target = np.where(code_of_target < 0, behind + len(targets), behind + code_of_target)
-    code = np.where(np.isin(command, _CONFIG), of_target, code)
-    words = [*windows, *pages, *configuration]
-    nulls = np.array([word is None for word in words])[code]
-    texts = pa.array(["" if word is None else word for word in words], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32), mask=nulls), texts)
+    places = pa.array([*windows, *pages], pa.string()).take(pa.array(code))
+    configuration = pc.binary_join_element_wise(target, "configuration", " ")
+    return pc.if_else(pa.array(np.isin(command, _CONFIG)), configuration, places)
 
 
 def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dict[str, list[dict[str, Any]]]:
@@ -132,8 +109,7 @@ def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dic
 
 def _grouped(table: pa.Table, key: str, known: int, time_us: float) -> list[dict[str, Any]]:
     sums = [(name, "sum") for name in ("data_phases", "bytes", "clocks", "wait_clks", "retried")]
-    plain = table.select(["data_phases", "bytes", "clocks", "wait_clks", "retried"])
-    plain = plain.append_column(key, table[key].cast(pa.string()))
+    plain = table.set_column(table.column_names.index(key), key, table[key].cast(pa.string()))
     grouped = plain.group_by(key).aggregate([([], "count_all"), *sums]).sort_by([("clocks_sum", "descending")])
     rows = grouped.to_pylist()
     return [
