@@ -134,6 +134,7 @@ class Part:
 class Parts:
     def __iter__(self) -> Parts: ...
     def __next__(self) -> Part: ...
+    def decoded(self) -> list[Decoded]: ...
 
 @final
 class News:
@@ -263,7 +264,11 @@ def parts(
     data_phases: bool = False,
     events: bool = False,
     rules: Sequence[str] | None = None,
-    bus_mhz: int | None = None,
+    keep_violations: bool = False,
+    every: Sequence[str] | None = None,
+    bus_mhz: Sequence[int | None] | None = None,
+    parameters: tuple[int, float] | None = None,
+    problems: bool = True,
     until: int | None = None,
     clocks: tuple[int, int, int, int] | None = None,
     threads: int = 0,

@@ -28,6 +28,8 @@ STEPS = {
     "write parquet": "_kernel.decode_to_files(busy(), [BUS], transactions=out('t.parquet'))",
     "read samples": "busy().read_samples()",
     "resample a vcd": "_kernel.write_samples(vcd(), 10**9, len)",
+    "read a lattice": "lattice()",
+    "read releases": "releases()",
     "parts": "[len(part) for part in _kernel.parts(busy(), [BUS]) if part is not None]",
 }
 

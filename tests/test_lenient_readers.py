@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import struct
 import tracemalloc
@@ -192,6 +193,38 @@ def test_a_vcd_without_timescale(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
     assert main(["info", str(whole), "--timescale", "1ns"]) == 0
     assert "`$timescale` is 1/1000000000000 s, but 1ns was given: that was taken" in capsys.readouterr().err
+    half = bad_files.written(tmp_path / "half.vcd", text.replace("$timescale 1 ps $end", "$timescale 1 $end"))
+    assert main(["info", str(half)]) == 3
+    assert "`$timescale 1` is not a number and a unit" in (said := capsys.readouterr().err)
+    assert "--timescale" in said
+    assert pcitrace.open(half, timescale="1 ps").bus.transactions.equals(wanted)
+
+
+def test_times_of_a_vcd_with_a_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As whole as without it, or refused with the way out: rounded, two edges might be one."""
+    text = bad_files.good_vcd(tmp_path)
+    wanted = pcitrace.open(bad_files.written(tmp_path / "whole.vcd", text)).bus.transactions
+    pointed = bad_files.written(tmp_path / "point.vcd", re.sub(r"(?m)^#(\d+)$", r"#\1.0", text))
+    assert pcitrace.open(pointed).bus.transactions.equals(wanted)
+    part = bad_files.written(tmp_path / "part.vcd", re.sub(r"(?m)^#(\d+)$", r"#\1.2", text))
+    assert main(["info", str(part)]) == 3
+    assert ".2` is not a whole number of `$timescale`; write the file with a finer one" in capsys.readouterr().err
+
+
+def test_a_ghw_array_of_several_dimensions_is_refused_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = bytearray(gzip.decompress((REPOSITORY / "fixtures" / "readers" / "bus.ghw.gz").read_bytes()))
+    types = data.index(b"TYP\0")
+    # Kind 31 is an array; its name, its element, and of how many indices, each a byte here.
+    array = next(at for at in range(types + 12, data.index(b"WKT\0")) if data[at] == 31 and data[at + 3] == 1)
+    data[array + 3] = 2
+    path = tmp_path / "grid.ghw"
+    path.write_bytes(data)
+    assert main(["info", str(path)]) == 3
+    said = capsys.readouterr().err
+    assert "an array of several dimensions" in said
+    assert "damaged" not in said
 
 
 def test_a_rate_over_that_of_the_file_is_said(sampled: waveforms.Sampled, tmp_path: Path) -> None:

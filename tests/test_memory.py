@@ -146,3 +146,37 @@ def test_memory_does_not_grow_with_what_is_wrong(command: list[str], noise: Path
         assert status == 0
         assert len(out) > 50
     assert needed["long"] < needed["short"] + 120_000, "2 M clocks more, with several problems each by the rules"
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, int]]:
+    """A bus on which one transaction follows the other, 1200 and 3600 times the same 200; and how many there are."""
+    traffic = buses.long_run(seed=3, count=200)
+    quiet = [oracle.Clock(gnt=(1, 1, 1))] * 4
+    clocks = waveforms.settle(quiet + traffic.clocks + quiet, Random(1))
+    captured = oracle.CONTROL | {"C/BE#", "GNT#", "PERR#", "SERR#", "AD", "PAR"}
+    sampled, _ = waveforms.timing_mode(waveforms.wires(clocks, captured), Random(2))
+    folder = tmp_path_factory.mktemp("busy")
+    small = waveforms.write_sr(folder / "small.sr", sampled)
+    with zipfile.ZipFile(small) as archive:
+        metadata, piece = archive.read("metadata"), archive.read("logic-1-1")
+    found = {}
+    for name, members in (("short", 30), ("long", 90)):
+        found[name] = (folder / f"{name}.sr", 40 * members * len(traffic.transactions))
+        with zipfile.ZipFile(folder / f"{name}.sr", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            archive.writestr("version", "2")
+            archive.writestr("metadata", metadata)
+            for number in range(members):
+                archive.writestr(f"logic-1-{number + 1}", piece * 40)
+    return found
+
+
+def test_check_keeps_no_transactions(busy: dict[str, tuple[Path, int]]) -> None:
+    """But places of broken rules, of which 20,000 are kept of each."""
+    needed = {}
+    for which, (path, _) in busy.items():
+        status, out, needed[which] = peak_memory(["check", str(path), "--json"])
+        assert status == 0
+        assert len(out) > 1000
+    more = busy["long"][1] - busy["short"][1]
+    assert 1024 * (needed["long"] - needed["short"]) < 80 * more

@@ -2,40 +2,164 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from pcitrace.columns import Integers, floats, integers, strings
+from pcitrace.columns import Booleans, Floats, Integers, floats, integers, strings
 from pcitrace.instrument.causes import Cause
 from pcitrace.instrument.names import Names
 
-__all__ = ["PERSISTENT", "of_accesses"]
+__all__ = ["PERSISTENT", "Accesses"]
 
 PERSISTENT = 64
 """Attempts of one access from which on it is taken never to be completed; the listing has the same number."""
 
-
-def of_accesses(names: Names, transactions: pa.Table) -> list[Cause]:
-    """What is wrong with where accesses go.
-
-    Parameters
-    ----------
-    names : Names
-        Learned from these transactions.
-    transactions : pyarrow.Table
-        With ``transaction``, ``start_us``, ``command``, ``address``, ``initiator``, ``termination``.
-    """
-    start_us = floats(transactions, "start_us")
-    return [
-        *_overlaps(names, start_us),
-        *_unclaimed(names, transactions, start_us),
-        *_unanswered(transactions, start_us),
-    ]
+_MEMORY_AND_IO = (0x2, 0x3, 0x6, 0x7, 0xC, 0xE, 0xF)
 
 
-def _overlaps(names: Names, start_us: Any) -> list[Cause]:
+@dataclass
+class _Unclaimed:
+    """Accesses to one page that nobody claimed: the first of them, and how many."""
+
+    transaction: int
+    command: int
+    address: int
+    time_us: float
+    count: int = 0
+
+
+@dataclass
+class _Retried:
+    """Attempts of one access, all of which were retried so far."""
+
+    time_us: float
+    count: int = 0
+
+
+class Accesses:
+    """What is wrong with where accesses go, of transactions that come in parts."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, _Unclaimed] = {}
+        # By initiator, command and address.
+        self._retried: dict[tuple[str | None, int, int], _Retried] = {}
+
+    def add(self, transactions: pa.Table) -> None:
+        """Take note of the next transactions.
+
+        They have ``transaction``, ``start_us``, ``command``, ``address``, ``initiator`` and ``termination``.
+        """
+        code, terminations = strings(transactions, "termination")
+
+        def ended(by: str) -> Booleans:
+            return code == (terminations.index(by) if by in terminations else -2)
+
+        command, address = integers(transactions, "command"), integers(transactions, "address")
+        start_us = floats(transactions, "start_us")
+        unclaimed = np.flatnonzero(ended("master_abort") & np.isin(command, _MEMORY_AND_IO) & (address >= 0))
+        if len(unclaimed):
+            self._note_unclaimed(unclaimed, integers(transactions, "transaction"), command, address, start_us)
+        retried = ended("retry")
+        if self._retried or retried.any():
+            self._note_retried(retried, strings(transactions, "initiator"), command, address, start_us)
+
+    def _note_unclaimed(
+        self, rows: Integers, number: Integers, command: Integers, address: Integers, start_us: Floats
+    ) -> None:
+        pages, first, counts = np.unique(address[rows] >> 12, return_index=True, return_counts=True)
+        for page, row, count in zip(pages.tolist(), rows[first].tolist(), counts.tolist(), strict=True):
+            if page not in self._pages:
+                self._pages[page] = _Unclaimed(
+                    int(number[row]), int(command[row]), int(address[row]), float(start_us[row])
+                )
+            self._pages[page].count += count
+
+    def _note_retried(
+        self,
+        retried: Booleans,
+        initiator: tuple[Integers, list[str]],
+        command: Integers,
+        address: Integers,
+        start_us: Floats,
+    ) -> None:
+        who, names = initiator
+        # Of addresses where nothing was retried there is nothing to tell, and these are most.
+        before = np.array([address for _, _, address in self._retried], dtype=np.int64)
+        some = np.unique(np.concatenate([address[retried], before]))
+        rows = np.flatnonzero((command >= 0) & (address >= 0) & np.isin(address, some))
+        if not len(rows):
+            return
+        order = rows[np.lexsort((rows, address[rows], command[rows], who[rows]))]
+        key: Integers = np.stack([who[order], command[order], address[order]])
+        ends = np.flatnonzero(np.append((key[:, 1:] != key[:, :-1]).any(axis=0), True))
+        begins = np.concatenate([[0], ends[:-1] + 1])
+        # The place of the last attempt up to each that was not retried.
+        other = np.maximum.accumulate(np.where(retried[order], -1, np.arange(len(order))))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            row = order[end]
+            access = (names[who[row]] if who[row] >= 0 else None, int(command[row]), int(address[row]))
+            first = int(other[end]) + 1
+            if first > begin:
+                self._retried.pop(access, None)
+            first = max(first, begin)
+            if first <= end:
+                found = self._retried.setdefault(access, _Retried(float(start_us[order[first]])))
+                found.count += end - first + 1
+
+    def causes(self, names: Names, placed_us: dict[int, float]) -> list[Cause]:
+        """What is wrong.
+
+        Parameters
+        ----------
+        names : Names
+            Learned from these transactions.
+        placed_us : dict
+            When each transaction began that placed a window.
+        """
+        return [*_overlaps(names, placed_us), *self._unclaimed(names), *self._unanswered()]
+
+    def _unclaimed(self, names: Names) -> list[Cause]:
+        """Accesses to memory and I/O that nobody claimed, by the page that they lie in."""
+        if not names.windows or not self._pages:
+            return []
+        found = sorted(self._pages.values(), key=lambda one: one.transaction)
+        columns = {
+            "transaction": [one.transaction for one in found],
+            "command": [one.command for one in found],
+            "address": pa.array([one.address for one in found], pa.uint64()),
+        }
+        window, _ = names.locate(pa.table(columns))
+        causes = []
+        for one, nth in sorted(zip(found, window.tolist(), strict=True), key=lambda pair: pair[0].address):
+            at = f"nobody claims {one.address:08x}"
+            if nth >= 0:
+                where = names.windows[nth]
+                covers = "covers it" if where.size_known else "may cover it (its size was not read)"
+                text = f"{at}, though {where.device} {where.name} {covers}: is the device enabled to answer?"
+            else:
+                near = min(names.windows, key=lambda window: _away(window.base, window.size, one.address))
+                end = f"to {near.base + near.size - 1:08x}" if near.size_known else "on, of a size that was not read"
+                text = (
+                    f"{at}: no base address register covers it; nearest is {near.device} {near.name}, "
+                    f"{near.base:08x} {end}"
+                )
+            causes.append(Cause("unclaimed", one.time_us, one.count, text))
+        return causes
+
+    def _unanswered(self) -> list[Cause]:
+        """Accesses that were retried again and again, and nothing else until the end."""
+        found = []
+        for (_, command, address), one in self._retried.items():
+            if one.count >= PERSISTENT:
+                name = COMMANDS.get(command, "access")
+                text = f"never completed: {name} {address:08x} was retried {one.count} times"
+                found.append(Cause("never_completed", one.time_us, one.count, text))
+        return found
+
+
+def _overlaps(names: Names, placed_us: dict[int, float]) -> list[Cause]:
     """Windows of two base address registers that were in the same place at the same time."""
     pairs = []
     there: list[int] = []
@@ -51,74 +175,16 @@ def _overlaps(names: Names, start_us: Any) -> list[Cause]:
         apart = one.base >= other.base + other.size or other.base >= one.base + one.size
         same = (one.device, one.name) == (other.device, other.name)
         if one.space == other.space and not apart and not same:
-            since = max(one.since, other.since)
-            time_us = float(start_us[since]) if since < len(start_us) else 0.0
             text = (
                 f"{one.device} {one.name} at {one.base:08x} ({one.size} bytes) overlaps "
                 f"{other.device} {other.name} at {other.base:08x} ({other.size} bytes)"
             )
-            found.append(Cause("overlap", time_us, 1, text))
-    return found
-
-
-def _unclaimed(names: Names, transactions: pa.Table, start_us: Any) -> list[Cause]:
-    """Accesses to memory and I/O that nobody claimed, by the page that they lie in."""
-    if not names.windows:
-        return []
-    command, address = integers(transactions, "command"), integers(transactions, "address")
-    code, terminations = strings(transactions, "termination")
-    aborted = code == (terminations.index("master_abort") if "master_abort" in terminations else -2)
-    rows = np.flatnonzero(aborted & np.isin(command, (2, 3, 6, 7, 0xC, 0xE, 0xF)) & (address >= 0))
-    window, _ = names.locate(transactions.take(pa.array(rows)))
-    found = []
-    pages, first, counts = np.unique(address[rows] >> 12, return_index=True, return_counts=True)
-    for _, nth, count in zip(pages, first, counts, strict=True):
-        row = int(rows[nth])
-        at = f"nobody claims {int(address[row]):08x}"
-        if window[nth] >= 0:
-            one = names.windows[window[nth]]
-            covers = "covers it" if one.size_known else "may cover it (its size was not read)"
-            text = f"{at}, though {one.device} {one.name} {covers}: is the device enabled to answer?"
-        else:
-            near = min(names.windows, key=lambda one: _away(one.base, one.size, int(address[row])))
-            end = f"to {near.base + near.size - 1:08x}" if near.size_known else "on, of a size that was not read"
-            text = (
-                f"{at}: no base address register covers it; nearest is {near.device} {near.name}, {near.base:08x} {end}"
-            )
-        found.append(Cause("unclaimed", float(start_us[row]), int(count), text))
+            found.append(Cause("overlap", placed_us.get(max(one.since, other.since), 0.0), 1, text))
     return found
 
 
 def _away(base: int, size: int, address: int) -> int:
     return max(base - address, address - (base + size - 1), 0)
-
-
-def _unanswered(transactions: pa.Table, start_us: Any) -> list[Cause]:
-    """Accesses that were retried again and again, and nothing else until the end."""
-    code, terminations = strings(transactions, "termination")
-    if "retry" not in terminations:
-        return []
-    retried = code == terminations.index("retry")
-    command, address = integers(transactions, "command"), integers(transactions, "address")
-    who, _ = strings(transactions, "initiator")
-    # Of addresses where nothing was ever retried there is nothing to tell, and these are most.
-    rows = np.flatnonzero((command >= 0) & (address >= 0) & np.isin(address, np.unique(address[retried])))
-    order = rows[np.lexsort((rows, address[rows], command[rows], who[rows]))]
-    key: Integers = np.stack([who[order], command[order], address[order]])
-    ends = np.flatnonzero(np.append((key[:, 1:] != key[:, :-1]).any(axis=0), True)) if len(order) else order
-    place = np.arange(len(order))
-    other = np.maximum.accumulate(np.where(retried[order], -1, place)) if len(order) else place
-    begins = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
-    first = np.maximum(other[ends] + 1, begins) if len(ends) else ends
-    found = []
-    for begin, end in zip(first, ends, strict=True):
-        count = int(end - begin) + 1
-        if count >= PERSISTENT:
-            row = order[begin]
-            name = COMMANDS.get(int(command[row]), "access")
-            text = f"never completed: {name} {int(address[row]):08x} was retried {count} times"
-            found.append(Cause("never_completed", float(start_us[row]), count, text))
-    return found
 
 
 COMMANDS = {

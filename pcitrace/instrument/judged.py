@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pcitrace.columns import Booleans, Integers, integers, strings
-from pcitrace.decode import to_arrow
+from pcitrace.columns import Booleans, Integers, floats, integers, strings
+from pcitrace.decode import progress, to_arrow
 from pcitrace.errors import DecodeError
-from pcitrace.instrument.accesses import of_accesses
+from pcitrace.instrument.accesses import Accesses
 from pcitrace.instrument.causes import Cause, Look
 from pcitrace.instrument.exceptions import excepted
 from pcitrace.instrument.judging import judging, no_grants, not_kept
@@ -33,13 +33,23 @@ from pcitrace.instrument.rules import (
 )
 
 if TYPE_CHECKING:
+    from pcitrace import _kernel
     from pcitrace.run import Bus
     from pcitrace.streaming import Stream
 
 __all__ = ["Found", "Judged", "check", "check_stream", "judge"]
 
+_ROW = ("transaction", "start_clk", "clocks", "command", "address", "initiator")
+"""What is looked at of a transaction to tell who broke a rule."""
+
 _AFTERWARDS = 2
 """Clocks after a transaction that still speak of it: PERR#, released lines."""
+
+
+_TYPES = {
+    "transaction": pa.int64(), "start_clk": pa.int64(), "clocks": pa.int64(), "command": pa.uint8(),
+    "address": pa.uint64(), "initiator": pa.string(),
+}  # fmt: skip
 
 
 class Found(list[Result]):
@@ -240,36 +250,126 @@ def judge(
 
     The first 20,000 of a rule are kept, of the rules in `every` all.
     """
-    decoder = bus.capture.decoder
-    has_address = any(line.startswith("AD") for line in bus.lines)
-    columns = ["transaction", "start_us", "start_clk", "clocks", "command", "address", "initiator", "termination"]
     stated = None if parameters is None else (parameters.repeat_within, parameters.clock_tolerance)
-    decoded = decoder.judge(bus.spec, rules, bus_mhz, columns, data_phases=has_address, parameters=stated, every=every)
-    transactions = to_arrow(decoded.transactions)
-    names = Names(grants)
-    if has_address:
-        names.learn(transactions, to_arrow(decoded.data_phases))
+    look = _Pass(bus, Names(grants))
+    columns = [*_ROW, "start_us", "termination"]
+    decoded = look.judge(rules, bus_mhz, columns, every, stated)
     found = to_arrow(decoded.violations)
-    row = _rows(integers(found, "clk"), integers(transactions, "start_clk"), integers(transactions, "clocks"))
-    at = pa.array(row, mask=row < 0)
-    code, lines = strings(transactions, "initiator")
-    codes = pa.array(code, mask=code < 0).take(at)
+    holders = look.holders(integers(found, "clk"))
+    names = look.names
+    code, lines = strings(holders, "initiator")
+    called = pa.array([names.initiator(line) for line in lines], pa.string())
     violations = (
-        found.append_column("transaction", at)
-        .append_column("grant", pa.array(lines, pa.string()).take(codes))
-        .append_column("initiator", pa.array([names.initiator(line) for line in lines], pa.string()).take(codes))
-        .append_column("target", names.targets(transactions, everywhere=True).cast(pa.string()).take(at))
+        found.append_column("transaction", holders["transaction"])
+        .append_column("grant", holders["initiator"])
+        .append_column("initiator", called.take(pa.array(code, mask=code < 0)))
+        .append_column("target", names.targets(holders, everywhere=True).cast(pa.string()))
     )
     told = decoded.judged
-    causes = of_accesses(names, transactions) if has_address else []
+    causes = look.accesses.causes(names, look.placed_us) if look.has_address else []
     return Judged(violations, told["counts"], Look(**told), causes, _unit_ns(bus.capture.tick_s, bus.capture.rate_hz))
 
 
-def _rows(clk: Integers, start: Integers, clocks: Integers) -> Integers:
-    """The transaction that each clock lies in or shortly after; -1 for none."""
+class _Pass:
+    """Goes through a capture in parts, none of which is kept, and once more for who is who where rules were broken.
+
+    Of a pipe, which gives its samples once, some columns are kept for that.
+
+    Attributes
+    ----------
+    names : Names
+    accesses : Accesses
+        What is wrong with where accesses go.
+    placed_us : dict
+        When the transactions began that say where windows are.
+    has_address : bool
+    """
+
+    def __init__(self, bus: Bus, names: Names) -> None:
+        self._bus = bus
+        self._decoder = bus.capture.decoder
+        self._kept: list[pa.Table] | None = [] if self._decoder.together else None
+        self.names = names
+        self.accesses = Accesses()
+        self.placed_us: dict[int, float] = {}
+        self.has_address = any(line.startswith("AD") for line in bus.lines)
+
+    def judge(
+        self,
+        rules: Sequence[str],
+        bus_mhz: int | None,
+        columns: Sequence[str],
+        every: Sequence[str],
+        parameters: tuple[int, float] | None,
+    ) -> _kernel.Decoded:
+        """Judge every clock; learn where windows are, and look at where accesses go."""
+        parts = self._decoder.parts(
+            [self._bus.spec],
+            columns,
+            self.has_address,
+            rules=rules,
+            keep_violations=True,
+            every=every,
+            bus_mhz=[bus_mhz],
+            parameters=parameters,
+            problems=False,
+        )
+        end_us = (self._bus.capture.duration_s or 0.0) * 1e6
+        with progress(f"check {self._decoder.path.name}") as report:
+            for part in parts:
+                rows = to_arrow(part.transactions)
+                if self.has_address and rows.num_rows:
+                    start_us = floats(rows, "start_us")
+                    if report is not None and end_us:
+                        report(min(float(start_us[-1]) / end_us, 1.0))
+                    self.accesses.add(rows)
+                    first = integers(rows, "transaction")[0]
+                    for access in self.names.place(rows, to_arrow(part.data_phases)):
+                        self.placed_us[access.transaction] = float(start_us[access.transaction - first])
+                if self._kept is not None:
+                    self._kept.append(rows.select(_ROW))
+        [decoded] = parts.decoded()
+        return decoded
+
+    def holders(self, clk: Integers) -> pa.Table:
+        """The transaction in which each of these clocks lies or shortly after which, with nulls where in none.
+
+        Who is who is learned as these are looked for.
+        """
+        order = np.argsort(clk, kind="stable")
+        ascending = clk[order]
+        row, found, count = np.full(len(clk), -1), [], 0
+        for rows in self._rows() if len(clk) or self.names.windows else ():
+            if self.has_address:
+                self.names.watch(rows)
+            start, clocks = integers(rows, "start_clk"), integers(rows, "clocks")
+            near = slice(*np.searchsorted(ascending, [start[0], start[-1] + clocks[-1] + _AFTERWARDS]))
+            if near.start == near.stop:
+                continue
+            holds = _holders(ascending[near], start, clocks)
+            wanted = np.unique(holds[holds >= 0])
+            row[near] = np.where(holds >= 0, count + np.searchsorted(wanted, holds), -1)
+            found.append(rows.take(pa.array(wanted)))
+            count += len(wanted)
+        back = np.empty_like(row)
+        back[order] = row
+        table = pa.concat_tables(found) if found else pa.table({name: pa.nulls(0, _TYPES[name]) for name in _ROW})
+        return table.take(pa.array(back, mask=back < 0))
+
+    def _rows(self) -> Iterator[pa.Table]:
+        """The transactions again, in parts."""
+        if self._kept is not None:
+            yield from (rows for rows in self._kept if rows.num_rows)
+            return
+        for part in self._decoder.parts([self._bus.spec], _ROW, problems=False):
+            if len(part):
+                yield to_arrow(part.transactions)
+
+
+def _holders(clk: Integers, start: Integers, clocks: Integers) -> Integers:
+    """The row that each clock lies in or shortly after; -1 for none."""
     row = np.searchsorted(start, clk, side="right") - 1
-    ends = (start + clocks)[row] if len(start) else np.zeros(len(clk), dtype=np.int64)
-    return np.where((row >= 0) & (clk < ends + _AFTERWARDS), row, -1)
+    return np.where((row >= 0) & (clk < (start + clocks)[row] + _AFTERWARDS), row, -1)
 
 
 def _counted(column: pa.ChunkedArray) -> dict[str, int]:

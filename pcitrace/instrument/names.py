@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pcitrace.columns import Integers, integers, strings
+from pcitrace.columns import Booleans, Integers, integers, strings
 from pcitrace.errors import WiringError
 from pcitrace.instrument.configspace import IDENTITY, WINDOWS, Place
 from pcitrace.instrument.devices import ConfigAccess, ConfigurationSpace, accesses
@@ -98,12 +98,33 @@ class Names:
         # By device and GNT#: how often it was the next one after a write, and how often it accessed the device itself.
         self._follows: dict[tuple[str, str], int] = {}
         self._accesses: dict[tuple[str, str], int] = {}
+        # What the last access said of each dword that tells a name; of others that there was one.
+        self._said: dict[tuple[Place, int, int | None], tuple[bool, int, int, int] | None] = {}
+        # Writes to windows that nobody has followed yet.
+        self._open: pa.Table | None = None
 
     def learn(self, transactions: pa.Table | pa.RecordBatch, data_phases: pa.Table | pa.RecordBatch) -> None:
         """Learn from the next transactions and their data phases."""
-        for access in accesses(transactions, data_phases, of_names=True):
+        self.place(transactions, data_phases)
+        self.watch(transactions)
+
+    def place(
+        self, transactions: pa.Table | pa.RecordBatch, data_phases: pa.Table | pa.RecordBatch
+    ) -> list[ConfigAccess]:
+        """Learn only where windows are and who is there; return the accesses that said something new."""
+        found = [one for one in accesses(transactions, data_phases, of_names=True) if self._is_news(one)]
+        for access in found:
             self.see(access)
-        self._watch(transactions)
+        return found
+
+    def _is_news(self, access: ConfigAccess) -> bool:
+        tells = access.offset in WINDOWS or access.offset in IDENTITY
+        key = (access.place, access.offset, None if tells else access.select)
+        said = (access.write, access.data, access.mask, access.select) if tells else None
+        if key in self._said and self._said[key] == said:
+            return False
+        self._said[key] = said
+        return True
 
     def see(self, access: ConfigAccess) -> None:
         """Learn from one dword that a configuration access moved."""
@@ -249,8 +270,13 @@ class Names:
         """Name of the initiator with this GNT#, else the line; None for None."""
         return None if grant is None else self.initiators.get(grant, grant)
 
-    def _watch(self, transactions: pa.Table | pa.RecordBatch) -> None:
-        """Note what tells initiators apart: commands of the host alone, and who follows writes to a device."""
+    def watch(self, transactions: pa.Table | pa.RecordBatch) -> None:
+        """Learn only what tells initiators apart: commands of the host alone, who follows writes to a device."""
+        transactions = transactions.select(["transaction", "command", "address", "initiator"])
+        if isinstance(transactions, pa.RecordBatch):
+            transactions = pa.Table.from_batches([transactions])
+        if self._open is not None:
+            transactions = pa.concat_tables([self._open, transactions])
         code, lines = strings(transactions, "initiator")
         command = integers(transactions, "command")
         for n in np.unique(code[np.isin(command, _HOST) & (code >= 0)]):
@@ -274,6 +300,19 @@ class Names:
                 for other, count in zip(*np.unique(code[after], return_counts=True), strict=True):
                     key = (device, lines[other])
                     self._follows[key] = self._follows.get(key, 0) + int(count)
+        self._open = transactions.take(pa.array(_open(window, code, np.isin(command, _WRITES))))
+
+
+def _open(window: Integers, code: Integers, writes: Booleans) -> Integers:
+    """The last write to each window that no other initiator has followed yet."""
+    known = np.flatnonzero(code >= 0)
+    if not len(known):
+        return known
+    others = known[code[known] != code[known[-1]]]
+    rest = np.arange(others[-1] + 1 if len(others) else 0, len(code))
+    rest = rest[(code[rest] >= 0) & (window[rest] >= 0) & writes[rest]]
+    _, last = np.unique(window[rest][::-1], return_index=True)
+    return np.sort(rest[::-1][last])
 
 
 def check_grants(stated: Sequence[str], lines: Sequence[str]) -> dict[str, str]:

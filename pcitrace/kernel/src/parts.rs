@@ -238,6 +238,7 @@ struct PartSink {
     data_phase_columns: Arc<Columns<DataPhase>>,
     with_phases: bool,
     with_rules: bool,
+    with_problems: bool,
     buses: Vec<BusTables>,
     queues: Vec<Queue>,
     /// What the next part will hold.
@@ -256,7 +257,8 @@ impl PartSink {
             transaction_columns: Arc::new(tables::transactions(wanted)?),
             data_phase_columns: Arc::new(tables::data_phases()),
             with_phases: options.data_phases,
-            with_rules: options.rules.is_some(),
+            with_rules: options.rules.is_some() && !options.keep_violations,
+            with_problems: !options.forget_problems,
             buses: Vec::new(),
             queues: Vec::new(),
             transactions: Vec::new(),
@@ -365,8 +367,11 @@ impl PartSink {
 
 impl Sink for PartSink {
     type Gathered = Rows;
-    const TAKES_VIOLATIONS: bool = true;
     const TAKES_PROBLEMS: bool = true;
+
+    fn takes_violations(&self) -> bool {
+        self.with_rules
+    }
 
     fn violations(&mut self, bus: usize, violations: Vec<Violation>) -> Result<()> {
         // Rules are found one after the other, block by block; what was broken first comes first.
@@ -389,7 +394,9 @@ impl Sink for PartSink {
     }
 
     fn problems(&mut self, bus: usize, problems: &Problems, _begun: u64) -> Result<()> {
-        self.queues[bus].problems.append(problems);
+        if self.with_problems {
+            self.queues[bus].problems.append(problems);
+        }
         Ok(())
     }
 

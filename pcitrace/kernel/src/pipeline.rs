@@ -37,6 +37,8 @@ pub struct Options {
     pub rules: Option<RuleSet>,
     /// Of these rules every violation is kept, also where nobody takes them while they are found.
     pub every: RuleSet,
+    /// Broken rules are in [`Decoded`] also where they could be told while they are found.
+    pub keep_violations: bool,
     /// Whose limits CLK of each bus has to keep, 33 or 66 MHz.
     pub bus_mhz: Vec<Option<u32>>,
     pub parameters: Parameters,
@@ -118,7 +120,9 @@ pub trait Sink {
         Ok(())
     }
     /// Whether broken rules are told while they are found; else they are in [`Decoded`], as many as are kept.
-    const TAKES_VIOLATIONS: bool = false;
+    fn takes_violations(&self) -> bool {
+        false
+    }
     /// Rules that were broken on one bus, before the rows behind them.
     fn violations(&mut self, _bus: usize, _violations: Vec<Violation>) -> Result<()> {
         Ok(())
@@ -320,7 +324,7 @@ impl<G: Gather> Track<G> {
         found.count_from(self.origin);
         self.tell(found, begun, sink)?;
         found.clear();
-        if let Some(rules) = decoder.rules.as_mut().filter(|_| S::TAKES_VIOLATIONS) {
+        if let Some(rules) = decoder.rules.as_mut().filter(|_| sink.takes_violations()) {
             sink.violations(self.bus.index, rules.findings.take())?;
             if let Some(lines) = &mut rules.lines {
                 sink.clock_lines(lines.take())?;

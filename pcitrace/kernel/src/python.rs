@@ -596,7 +596,7 @@ pub fn rule_set(ids: Option<Vec<String>>) -> PyResult<Option<RuleSet>> {
 }
 
 /// What the specification leaves open: M23's number of transactions, E01's tolerance as a share.
-fn parameters(given: Option<(u64, f64)>) -> Parameters {
+pub fn parameters(given: Option<(u64, f64)>) -> Parameters {
     let of = |(repeat_within, clock_tolerance)| Parameters { repeat_within, clock_tolerance };
     given.map_or_else(Parameters::default, of)
 }

@@ -4,7 +4,7 @@ use crate::listing::names::{Field, Register, Window};
 use crate::listing::{self, Layer, Zero, news};
 use crate::parts::{self, Next};
 use crate::pipeline::Options;
-use crate::python::{Capture, PySpec, Table, rule_set, to_python};
+use crate::python::{self, Capture, Decoded, PySpec, Table, rule_set, to_python};
 use crate::tables::{self, Wanted};
 use crate::write::TableFile;
 use arrow::array::RecordBatch;
@@ -40,6 +40,13 @@ impl Parts {
                 Next::NothingYet => py.check_signals()?,
             }
         }
+    }
+
+    /// What is left of each bus when all parts were taken, with the broken rules where they were to be kept.
+    fn decoded(&self, py: Python<'_>) -> PyResult<Vec<Decoded>> {
+        let decoded = self.parts.lock().unwrap_or_else(PoisonError::into_inner).decoded.clone();
+        let decoded = decoded.ok_or_else(|| PyValueError::new_err("decoded() comes after the last part"))?;
+        decoded.into_iter().map(|decoded| Decoded::of(py, decoded, None)).collect()
     }
 }
 
@@ -299,8 +306,8 @@ impl Writer {
 #[pyfunction]
 #[pyo3(name = "parts")]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None,
-                    data_phases = false, events = false, rules = None, bus_mhz = None, until = None, clocks = None,
-                    threads = 0))]
+                    data_phases = false, events = false, rules = None, keep_violations = false, every = None,
+                    bus_mhz = None, parameters = None, problems = true, until = None, clocks = None, threads = 0))]
 #[allow(clippy::too_many_arguments)]
 fn start(
     py: Python<'_>,
@@ -313,7 +320,11 @@ fn start(
     data_phases: bool,
     events: bool,
     rules: Option<Vec<String>>,
+    keep_violations: bool,
+    every: Option<Vec<String>>,
     bus_mhz: Option<Vec<Option<u32>>>,
+    parameters: Option<(u64, f64)>,
+    problems: bool,
     until: Option<u64>,
     clocks: Option<(u64, u64, u64, u64)>,
     threads: usize,
@@ -326,7 +337,11 @@ fn start(
         data_phases,
         events,
         rules,
+        keep_violations,
+        every: rule_set(every)?.unwrap_or_default(),
         bus_mhz: bus_mhz.unwrap_or_default(),
+        parameters: python::parameters(parameters),
+        forget_problems: !problems,
         until,
         clock_lines: clocks
             .map(|(from, to, first, end)| listing::clocks::Wanted { stamps: from..to, clks: first..end }),

@@ -2,6 +2,7 @@
 
 use super::model::{CONTEXTS, Costs, Items, Limits, Targets, TrackCosts};
 use super::{BINS, read, releases};
+use crate::python::interruptible;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -135,7 +136,7 @@ pub fn read_lattice<'py>(
     let goals = [targets(&goals.0)?, targets(&goals.1)?];
     let table = costs(table)?;
     let limits = Limits { states: states.max(1), cost, items: block.max(1) };
-    let reading = py.detach(|| read(&sequence, &goals, &table, &limits));
+    let reading = interruptible(py, || read(&sequence, &goals, &table, &limits))?;
     let target: Vec<u8> = reading.target.iter().flat_map(|target| target.to_ne_bytes()).collect();
     let margins: Vec<u8> = reading.margins.iter().flatten().flat_map(|margin| margin.to_ne_bytes()).collect();
     Ok((PyBytes::new(py, &reading.label), PyBytes::new(py, &target), PyBytes::new(py, &margins), reading.cost))
@@ -199,7 +200,7 @@ pub fn read_releases<'py>(
         before: table.getattr("before")?.extract()?,
     };
     let limits = releases::Limits { nodes: nodes.max(1), cost };
-    let found = py.detach(|| releases::read(&items, &targets, &costs, &limits));
+    let found = interruptible(py, || releases::read(&items, &targets, &costs, &limits))?;
     let numbers = |all: &[u32]| all.iter().flat_map(|one| (*one as i32).to_ne_bytes()).collect::<Vec<u8>>();
     let floats = |all: &mut dyn Iterator<Item = f32>| all.flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();
     Ok((

@@ -4,6 +4,8 @@
 //! depends on all of its items. A node is how many items were read and how many targets were dealt with.
 
 use super::model::{NONE, bin};
+use crate::error::Result;
+use crate::interrupt;
 
 /// Places of an item in its segment that costs tell apart, counted from the last.
 pub const PLACES: usize = 4;
@@ -96,15 +98,15 @@ struct Search<'a> {
     layers: Vec<Vec<Node>>,
 }
 
-/// Finds the cheapest reading.
-pub fn read(items: &Items, targets: &Targets, costs: &Costs, limits: &Limits) -> Released {
+/// Finds the cheapest reading; an error if the work is to end.
+pub fn read(items: &Items, targets: &Targets, costs: &Costs, limits: &Limits) -> Result<Released> {
     let mut search = Search { items, targets, costs, limits, layers: Vec::new() };
-    search.forwards();
+    search.forwards()?;
     search.backwards()
 }
 
 impl Search<'_> {
-    fn forwards(&mut self) {
+    fn forwards(&mut self) -> Result<()> {
         let count = self.items.time_us.len();
         self.layers.resize_with(count + 1, Vec::new);
         let first = self.items.time_us.first().copied().unwrap_or(f64::INFINITY);
@@ -120,6 +122,7 @@ impl Search<'_> {
         let ahead = self.ahead();
         let mut steps = Vec::new();
         for at in 0..count {
+            interrupt::check()?;
             let mut layer = std::mem::take(&mut self.layers[at]);
             prune(&mut layer, &ahead, self.limits);
             for (number, node) in layer.iter().enumerate() {
@@ -131,6 +134,7 @@ impl Search<'_> {
             self.layers[at] = layer;
         }
         prune(&mut self.layers[count], &ahead, self.limits);
+        Ok(())
     }
 
     /// What the targets from each on cost at the least, whatever releases them.
@@ -227,7 +231,7 @@ impl Search<'_> {
     }
 
     /// The best way back, and how much worse the best way is on which anything differs.
-    fn backwards(&self) -> Released {
+    fn backwards(&self) -> Result<Released> {
         let (count, targets) = (self.items.time_us.len(), self.targets.time_us.len());
         let cap = self.limits.cost as f32;
         let mut out = Released {
@@ -241,11 +245,12 @@ impl Search<'_> {
         let mut behind: Vec<Vec<f64>> = self.layers.iter().map(|layer| vec![f64::INFINITY; layer.len()]).collect();
         behind[count] = self.layers[count].iter().map(rest).collect();
         let totals = self.layers[count].iter().zip(&behind[count]).map(|(node, rest)| node.cost + rest);
-        let Some((best, total)) = totals.enumerate().min_by(|a, b| a.1.total_cmp(&b.1)) else { return out };
+        let Some((best, total)) = totals.enumerate().min_by(|a, b| a.1.total_cmp(&b.1)) else { return Ok(out) };
         out.cost = total;
         let mine = self.best(best, &mut out);
         let mut steps = Vec::new();
         for at in (0..count).rev() {
+            interrupt::check()?;
             for (number, node) in self.layers[at].iter().enumerate() {
                 self.steps(at, node.dealt, &mut steps);
                 for step in &steps {
@@ -261,7 +266,7 @@ impl Search<'_> {
             }
         }
         self.started(&behind[0], total, &mut out);
-        out
+        Ok(out)
     }
 
     /// Writes down the best way; returns for each item the first target of its segment.

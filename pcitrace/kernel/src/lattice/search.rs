@@ -5,6 +5,8 @@ use super::model::{
 };
 use super::shared::{Known, Shared};
 use super::states::{Index, State, Track};
+use crate::error::Result;
+use crate::interrupt;
 use rustc_hash::FxHashSet;
 
 /// What an item is in its track.
@@ -58,8 +60,8 @@ struct Column {
     cost: Vec<f32>,
 }
 
-/// Finds the cheapest reading of `items`.
-pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limits) -> Reading {
+/// Finds the cheapest reading of `items`; an error if the work is to end.
+pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limits) -> Result<Reading> {
     let start = Track { next: 0, claimed: NONE, units: 0, last: NONE, was_cut: false };
     let mut reading = Reading::default();
     let mut column = Column { states: vec![State { tracks: [start; 2], context: 0 }], cost: vec![0.0] };
@@ -80,14 +82,15 @@ pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limit
         ending,
     };
     for item in 0..items.len() {
+        interrupt::check()?;
         column = search.advance(item, &column);
         let long = search.ends.len() >= limits.items;
         if column.states.len() == 1 || long || item + 1 == items.len() {
-            let best = search.settle(&column, item + 1 == items.len(), &mut reading);
+            let best = search.settle(&column, item + 1 == items.len(), &mut reading)?;
             column = Column { states: vec![column.states[best]], cost: vec![0.0] };
         }
     }
-    reading
+    Ok(reading)
 }
 
 /// What a claim costs at least, for comparing states that have dealt with more targets and with fewer.
@@ -211,7 +214,7 @@ impl Search<'_> {
     }
 
     /// Ends a block: the best way through it, the margins in it. Returns the state it ends in.
-    fn settle(&mut self, last: &Column, end: bool, reading: &mut Reading) -> usize {
+    fn settle(&mut self, last: &Column, end: bool, reading: &mut Reading) -> Result<usize> {
         let left = |state: &State| -> f32 {
             let open = |track: &Track| if track.units > 0 { 2.0 } else { 0.0 };
             let skips = |track: &Track, targets: &Targets| targets.skip.iter().skip(track.next as usize).sum::<f32>();
@@ -230,6 +233,7 @@ impl Search<'_> {
         let forward = std::mem::take(&mut self.forward);
         let mut node = best as u32;
         for at in (0..count).rev() {
+            interrupt::check()?;
             let steps = &self.steps[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]];
             let way = |step: &Step| forward[at][step.from as usize] + step.cost + behind[step.to as usize];
             let chosen = steps
@@ -264,7 +268,7 @@ impl Search<'_> {
         self.steps.clear();
         self.ends.clear();
         self.cap = self.limits.cost;
-        best
+        Ok(best)
     }
 }
 

@@ -103,9 +103,12 @@ pub fn parse(text: &[u8], timescale: Option<&str>) -> Result<Header, Wrong> {
             b"$enddefinitions" => break,
             b"$timescale" => {
                 let text = body.concat();
-                tick = Some(parse_timescale(&text).ok_or_else(|| {
-                    wrong(format!("`$timescale {}` is not a number and a unit from s to as", show(&text)))
-                })?);
+                tick = parse_timescale(&text);
+                // Whoever gives another one knows better.
+                if tick.is_none() && timescale.is_none() {
+                    let what = "is not a number and a unit from s to as, like `1 ns`; give it with --timescale";
+                    return Err(wrong(format!("`$timescale {}` {what}", show(&text))));
+                }
             }
             b"$scope" if scopes.len() == MAX_SCOPES => {
                 return Err(wrong(format!("scopes are nested more than {MAX_SCOPES} deep")));

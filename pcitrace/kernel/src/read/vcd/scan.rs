@@ -87,7 +87,11 @@ pub fn scan(text: &[u8], nets: &Nets, slots: &Slots) -> Result<Scan, Wrong> {
             b'#' => {
                 let token = tokens.token();
                 let Some(stamp) = parse_time(&token[1..]) else {
-                    return wrong(format!("`{}` is not a time", show(token)));
+                    let why = match token.contains(&b'.') {
+                        true => "is not a whole number of `$timescale`; write the file with a finer one",
+                        false => "is not a time",
+                    };
+                    return wrong(format!("`{}` {why}", show(token)));
                 };
                 if let Some(last) = out.last_time.filter(|&last| stamp < last) {
                     return wrong(format!("time runs backwards from {last} to {stamp}"));
@@ -372,7 +376,13 @@ impl<'a> Tokens<'a> {
     }
 }
 
-fn parse_time(digits: &[u8]) -> Option<u64> {
+fn parse_time(text: &[u8]) -> Option<u64> {
+    // `#32.0` is as whole as `#32`.
+    let point = text.iter().position(|&c| c == b'.').unwrap_or(text.len());
+    let (digits, fraction) = text.split_at(point);
+    if fraction.iter().skip(1).any(|&c| c != b'0') {
+        return None;
+    }
     if digits.is_empty() {
         return None;
     }

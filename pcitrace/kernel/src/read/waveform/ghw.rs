@@ -50,8 +50,14 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
     }
     let version = file[MAGIC.len() + 2];
     let types_fit = section(types + 12, known_types).and_then(|s| s.types(count_at(types + 8), version, file.len()));
-    if types_fit.is_none() {
-        return wrong(types, "the GHW types are damaged");
+    match types_fit {
+        Some(Types::Read) => {}
+        Some(Types::SeveralDimensions) => {
+            let what = "a GHW type is an array of several dimensions, and those cannot be read; leave its signals out (ghdl \
+                        --read-wave-opt=FILE)";
+            return wrong(types, what);
+        }
+        None => return wrong(types, "the GHW types are damaged"),
     }
     // A second section of a kind would be read as well.
     let again =
@@ -72,6 +78,12 @@ pub fn check(file: &[u8]) -> Result<(), Wrong> {
 #[derive(Clone, Copy)]
 struct Section<'a> {
     bytes: &'a [u8],
+}
+
+/// What the types of a file are.
+enum Types {
+    Read,
+    SeveralDimensions,
 }
 
 /// Kinds of types, as GHDL numbers its run-time information.
@@ -113,7 +125,7 @@ impl Section<'_> {
     }
 
     /// As far as they are of the kinds that buses are made of; nothing has more parts than the file bytes.
-    fn types(mut self, count: usize, version: u8, file_bytes: usize) -> Option<()> {
+    fn types(mut self, count: usize, version: u8, file_bytes: usize) -> Option<Types> {
         // Of each type so far: whether it is an array of scalars, whose subtypes have one range.
         let mut is_array: Vec<bool> = Vec::new();
         for _ in 0..count {
@@ -133,12 +145,19 @@ impl Section<'_> {
                 }
                 kind::ARRAY => {
                     this_is_array = !array(self.unsigned()?)?;
-                    self.list(|s| s.unsigned().map(drop))?;
+                    let mut dimensions = 0;
+                    self.list(|s| {
+                        dimensions += 1;
+                        s.unsigned().map(drop)
+                    })?;
+                    if dimensions > 1 {
+                        return Some(Types::SeveralDimensions);
+                    }
                 }
                 kind::SUBTYPE_UNBOUNDED_ARRAY => this_is_array = array(self.unsigned()?)?,
                 kind::SUBTYPE_ARRAY => {
                     if !array(self.unsigned()?)? {
-                        return Some(());
+                        return Some(Types::Read);
                     }
                     if self.range()? > file_bytes as u64 {
                         return None;
@@ -146,12 +165,12 @@ impl Section<'_> {
                 }
                 kind::RECORD => self.list(|s| s.unsigned().and_then(|_| s.unsigned()).map(drop))?,
                 // Of records and arrays in arrays: what follows is not looked at.
-                _ => return Some(()),
+                _ => return Some(Types::Read),
             }
             is_array.push(this_is_array);
         }
         // The section ends with a zero.
-        (self.bytes == [0]).then_some(())
+        (self.bytes == [0]).then_some(Types::Read)
     }
 
     /// Kind and type, up to a zero.
