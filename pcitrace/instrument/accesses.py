@@ -54,7 +54,8 @@ class Accesses:
         code, terminations = strings(transactions, "termination")
 
         def ended(by: str) -> Booleans:
-            return code == (terminations.index(by) if by in terminations else -2)
+            found: Booleans = code == (terminations.index(by) if by in terminations else -2)
+            return found
 
         command, address = integers(transactions, "command"), integers(transactions, "address")
         start_us = floats(transactions, "start_us")

@@ -266,6 +266,7 @@ def judge(
         .append_column("target", names.targets(holders, everywhere=True).cast(pa.string()))
     )
     told = decoded.judged
+    assert told is not None  # rules were asked for
     causes = look.accesses.causes(names, look.placed_us) if look.has_address else []
     return Judged(violations, told["counts"], Look(**told), causes, _unit_ns(bus.capture.tick_s, bus.capture.rate_hz))
 
