@@ -33,7 +33,7 @@ STEPS = {
     "parts": "[len(part) for part in _kernel.parts(busy(), [BUS]) if part is not None]",
 }
 
-CHILD = """
+CHILD = '''
 import functools, sys, time
 from pathlib import Path
 from pcitrace import _kernel
@@ -46,6 +46,40 @@ WIRE = {n: (k, 0, False) for k, n in enumerate(names) if n.startswith("TX")}
 capture = _kernel.from_samples(samples, 2, names, 1e8)
 busy = lambda: capture
 out = lambda name: str(path / name)
+
+
+def lattice():
+    """Items that may be anything, so that one search takes seconds."""
+    import numpy as np
+    from pcitrace import lattice as l
+    rng = np.random.default_rng(1)
+    n, goals = 60_000, []
+    cost = lambda *shape: rng.uniform(0, 6, shape).astype(np.float32)
+    begin = np.arange(n) * 1.0
+    sequence = l.Sequence(begin, begin, begin + 0.2, np.ones(n, np.uint32), np.zeros(n, np.uint8),
+                          np.full(n, -1), np.full(n, -1), cost(n, 8))
+    for after in (False, True):
+        times = np.arange(0, n, 2) + 0.5
+        count = len(times)
+        least, most, held = np.full(count, 1, np.uint32), np.full(count, 4, np.uint32), np.zeros(count, np.uint8)
+        goals.append(l.Goals(times, least, most, held, cost(count), after, after, times, beyond=3.0))
+    track = lambda: l.Track(cost(2, l.BINS), cost(2, l.BINS), cost(l.BINS), cost(l.CONTEXTS, l.BINS), cost(2, l.BINS),
+                            cost(2, 8), 3, cost(2, 8), cost(8), cost(3))
+    table = l.Table((track(), track()), cost(l.CONTEXTS, l.BINS), cost(l.CONTEXTS, 8), cost(4 * l.CONTEXTS, 5), back=8,
+                    unit=4, apart=2.0)
+    l.read(sequence, tuple(goals), table)
+
+
+def releases():
+    import numpy as np
+    from pcitrace import releases as r
+    n = 60_000
+    times, zeros = np.arange(n) * 1.0, np.zeros(n, np.float32)
+    here = r.Items(times, zeros, np.zeros((n, 4), np.float32), zeros, np.zeros(n, np.uint32), np.zeros(n, np.uint64))
+    there = r.Targets(times + 40, times + 40, np.full(n, -np.inf), zeros, zeros + np.float32(9), np.zeros(n, np.uint64))
+    r.read(here, there, r.Table(np.zeros(r.BINS, np.float32), np.zeros((4, 4), np.float32), before=1.0))
+
+
 vcd = functools.cache(lambda: _kernel.open(str(path / "long.vcd")))
 print("ready", flush=True)
 try:
@@ -53,7 +87,7 @@ try:
         STEP
 except KeyboardInterrupt:
     print(time.monotonic(), time.process_time(), flush=True)
-"""
+'''
 
 
 @pytest.fixture(scope="module")

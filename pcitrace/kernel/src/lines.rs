@@ -65,6 +65,9 @@ impl Track {
     }
 }
 
+/// Changes after which it is asked whether to go on: a few milliseconds. All of a file may be at one time.
+const ASK_EVERY: usize = 1 << 16;
+
 fn resample(capture: &Capture, changes: &dyn Changes, rate_hz: u64, write: Write) -> Result<Released> {
     let limbs = limbs(capture);
     let mut to = 0;
@@ -96,6 +99,9 @@ fn resample(capture: &Capture, changes: &dyn Changes, rate_hz: u64, write: Write
                 let sample = (sample_of(time) - first) as usize;
                 if sample >= count {
                     break;
+                }
+                if track.next % ASK_EVERY == 0 {
+                    interrupt::check()?;
                 }
                 let value = track.value(track.next);
                 flip(&mut block[sample * words..][..words], track.to, track.last ^ value);

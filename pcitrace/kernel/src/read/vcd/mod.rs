@@ -14,6 +14,7 @@ use super::text::{Text, append};
 use crate::capture::{Capture, Changes, Data, Limb, Signal};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
+use crate::interrupt;
 use header::Header;
 use packed::{Packed, Stamps, limb_width};
 use scan::{NetLimb, Scan, Slots, Wrong, scan};
@@ -116,6 +117,7 @@ impl Vcd {
         if let Some((all, pieces)) = &self.kept {
             let places = places(all);
             for piece in pieces {
+                interrupt::check()?;
                 if !take(piece, &places)? {
                     break;
                 }
