@@ -136,6 +136,16 @@ def test_ctrl_c_ends_it_at_once(step: str, folder: Path) -> None:
     assert not [file.name for file in folder.iterdir() if file.name.endswith(".part")], "nothing half written is left"
 
 
+def interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Press Ctrl-C; the child ends as those do that were interrupted."""
+    os.kill(child.pid, signal.SIGINT)
+    try:
+        assert child.wait(10) == 130
+    except subprocess.TimeoutExpired:
+        child.kill()
+        raise
+
+
 @pytest.mark.parametrize("command", ["decode", "stats", "check"])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("said", [b"", b"\x00\x1f" * 100_000], ids=["nothing yet", "some samples"])
@@ -152,12 +162,7 @@ def test_ctrl_c_ends_the_wait_for_a_pipe(command: str, threads: int, said: bytes
         time.sleep(1.0)
         assert child.poll() is None
         sent = time.monotonic()
-        os.kill(child.pid, signal.SIGINT)
-        try:
-            assert child.wait(10) == 130
-        except subprocess.TimeoutExpired:
-            child.kill()
-            raise
+        interrupt(child)
         assert time.monotonic() - sent < 5 * AT_ONCE_S, "with the end of Python itself, on a busy machine"
 
 
@@ -166,9 +171,4 @@ def test_ctrl_c_ends_the_wait_for_who_writes_a_named_pipe(tmp_path: Path) -> Non
     options = ["--format", "binary", "--channels", "CLK,FRAME#,IRDY#,TRDY#", "--rate", "100e6"]
     with subprocess.Popen([sys.executable, "-m", "pcitrace", "stats", tmp_path / "fifo", *options]) as child:
         time.sleep(1.0)
-        os.kill(child.pid, signal.SIGINT)
-        try:
-            assert child.wait(10) == 130
-        except subprocess.TimeoutExpired:
-            child.kill()
-            raise
+        interrupt(child)

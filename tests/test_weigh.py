@@ -443,11 +443,21 @@ def test_what_is_before_single_words_has_the_size_that_is_left(larger: list[int]
         # Of most frames the last is no single word.
         size[ends & (np.arange(len(size)) >= 6)] = 7
     cut = np.zeros(len(size), dtype=bool)
-    prior = costs.first(size, 64, 4).tracks[SEND].middle
-    found, told = costs._told(SEND, size, cut, begins, ends, prior)
-    assert found == singles
-    assert told[begins].tolist() == ([1] * len(larger) if singles else larger)
-    assert not costs._told(RECEIVE, size, cut, begins, ends, prior)[0]
+    told = costs._one_by_one(size, cut, begins, ends, costs.first(size, 64, 4).tracks[SEND].middle)
+    assert (told is not None) == singles
+    assert told is None or told.tolist() == [1] * len(size)
+    # What is written behind a received frame is its status.
+    us, number = np.arange(len(size)) * 1.0, np.cumsum(begins) - 1
+    lone = np.full(len(size), -1)
+    alone = np.zeros((len(size), 8), np.float32)
+    sequence = Sequence(us, us, us + 0.5, size.astype(np.uint32), cut.astype(np.uint8), lone, lone, alone)
+    goals = goals_of(SEND, None, Layout(0, 0, True), 4), goals_of(RECEIVE, None, Layout(0, 0, True), 4)
+    for side in (SEND, RECEIVE):
+        reading = Reading(
+            np.full(len(size), side), begins, ends, lone, np.zeros((len(size), 4), np.float32), 0.0, number
+        )
+        table = costs.learned(sequence, goals, reading, costs.first(sequence.units, 64, 4), Learner())
+        assert table.tracks[side].singles == (singles and side == SEND)
 
 
 def test_a_frame_begins_before_what_lies_later_in_the_other_memory(tmp_path: Path) -> None:

@@ -59,10 +59,10 @@ def read_again(
             if before is not None and before[1].same(readings[name][1]):
                 return _as_sure(now, _no_surer(now, readings, link, sequence))
     if not together:
-        for name, other in ((one, _other(one, problems, readings)) for one in list(readings)[:-1]):
-            if other is not None:
-                readings[name] = as_likely(problems[name], readings[name], other)
-                now[name] = _as_read(hosts[name], readings[name])
+        # Who was read first did not know how the other one would be.
+        for name in list(readings)[:-1]:
+            readings[name] = as_likely(problems[name], readings[name], _other(name, problems, readings))
+            now[name] = _as_read(hosts[name], readings[name])
     if not agreed:
         nothing = {name: (pieces, replace(one, margins=one.margins * 0)) for name, (pieces, one) in readings.items()}
         return _as_sure(now, nothing)

@@ -272,7 +272,8 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
     excess[0, EXCESS_BELOW + 1 :] = np.maximum(excess[0, EXCESS_BELOW + 1 :], MISFIT)
-    singles, told = _told(number, size, cut, begins, ends, prior.middle)
+    single = _one_by_one(size, cut, begins, ends, prior.middle) if number == SEND else None
+    told = (size if single is None else single).astype(np.int64)
     return Track(
         goes_on=densities(gap[~between], after_cut[~between], _prior(prior.goes_on)),
         resumes=_relative(densities(gap[between], after_cut[between], _prior(prior.resumes))),
@@ -282,17 +283,14 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
         excess=excess,
         excess_zero=EXCESS_BELOW,
         middle=densities(told[~ends], cut[~ends].astype(np.int64), _prior(prior.middle), smooth=False),
-        singles=singles,
+        singles=single is not None,
         unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), _prior(prior.unclaimed), smooth=False),
         places=density(_places(sequence, rows[later - 1], rows[later], start), _prior(prior.places), smooth=False),
     )
 
 
-def _told(
-    number: int, size: Integers, cut: Booleans, begins: Booleans, ends: Booleans, prior: Costs
-) -> tuple[bool, Integers]:
-    """Return whether a card reads the last units of its frames one by one, and the sizes that tell of pieces which are
-    not a frame's last.
+def _one_by_one(size: Integers, cut: Booleans, begins: Booleans, ends: Booleans, prior: Costs) -> Integers | None:
+    """Return the sizes that tell of a card that reads the last units of its frames one by one; None if it does not.
 
     What is before single ones has the size that is left: where it differs with each length it teaches nothing and costs
     much. On a host whose frames had all lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of
@@ -304,19 +302,19 @@ def _told(
     tail = np.append(head[1:], len(size))[: len(head)] - 1
     before = np.maximum.accumulate(np.where(size > 1, np.arange(len(size)), -1))[tail]
     left = before[(before >= head) & (before < tail) & ~cut[before]]
-    plain = size.astype(np.int64)
-    single = plain.copy()
+    if 2 * len(left) <= np.count_nonzero(tail > head):
+        return None
+    single = size.copy()
     single[left] = 1
-    some = cut[~ends].astype(np.int64)
-    if number == SEND and 2 * len(left) > np.count_nonzero(tail > head):
-        nats = []
-        for one in (plain[~ends], single[~ends]):
-            alone = Learner()
-            cost = alone.densities(one, some, _prior(prior), smooth=False)
-            nats.append(alone.nats + float(cost[some, one].sum()))
-        if nats[1] < nats[0]:
-            return True, single
-    return False, plain
+    plainly, singly = (_nats(one[~ends], cut[~ends], prior) for one in (size, single))
+    return single if singly < plainly else None
+
+
+def _nats(size: Integers, cut: Booleans, prior: Costs) -> float:
+    """Return what the sizes of pieces that are not the last cost, and learning them."""
+    learner, size, row = Learner(), size.astype(np.int64), cut.astype(np.int64)
+    cost = learner.densities(size, row, _prior(prior), smooth=False)
+    return learner.nats + float(cost[row, size].sum())
 
 
 def _by_target(sequence: Sequence, goals: Goals, reading: Reading) -> Booleans:

@@ -83,7 +83,7 @@ def weigh(problem: Problem, like: tuple[Problem, Reading] | None = None) -> tupl
     if not problem.told:
         # What was found is not sure.
         return pieces, first
-    starts = as_another(reader, like)
+    starts = _as_another(reader, like)
     certain = np.isin(first.segment, np.concatenate([one.burst[one.certain] for one in problem.found]))
     sure = certain & first.begins & (first.target >= 0)
     seen = all(target is not None and target.seen for target in problem.targets)
@@ -92,12 +92,14 @@ def weigh(problem: Problem, like: tuple[Problem, Reading] | None = None) -> tupl
     return pieces, replace(reading, by_content=by_content)
 
 
-def as_likely(problem: Problem, found: tuple[Pieces, Reading], like: tuple[Problem, Reading]) -> tuple[Pieces, Reading]:
+def as_likely(
+    problem: Problem, found: tuple[Pieces, Reading], like: tuple[Problem, Reading] | None
+) -> tuple[Pieces, Reading]:
     """Return what was found of a host, held against how another was read since; read again where that is cheaper."""
     pieces, reading = found
     if not problem.told:
         return found
-    others = as_another(started(pieces, problem)[1], like)
+    others = _as_another(started(pieces, problem)[1], like)
     if any(other.cost < reading.cost - NOTHING for other in others):
         return weigh(problem, like)
     for other in others:
@@ -105,7 +107,7 @@ def as_likely(problem: Problem, found: tuple[Pieces, Reading], like: tuple[Probl
     return pieces, reading
 
 
-def as_another(reader: Reader, like: tuple[Problem, Reading] | None) -> list[Reading]:
+def _as_another(reader: Reader, like: tuple[Problem, Reading] | None) -> list[Reading]:
     """Return the reading that comes of what another host's reading teaches, if its data phases are as wide."""
     if like is None:
         return []
