@@ -15,8 +15,8 @@ from pcitrace import _kernel
 from pcitrace.decode import Decoder, to_arrow, to_pandas
 from pcitrace.errors import CaptureFormatError, DecodeError, WiringError
 from pcitrace.freed import given_back
+from pcitrace.printable import printable
 from pcitrace.wiring import BusWiring, Wiring, WiringSource, resolve_wiring
-from pcitrace.wiring.linenames import printable
 
 if TYPE_CHECKING:
     import numpy as np

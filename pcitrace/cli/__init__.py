@@ -152,7 +152,7 @@ class _Version(argparse.Action):
 
 
 def _one_line(error: Exception) -> str:
-    from pcitrace.wiring.linenames import printable
+    from pcitrace.printable import printable
 
     if isinstance(error, OSError) and error.filename is not None:
         return printable(f"{error.filename}: {error.strerror}")

@@ -21,7 +21,7 @@ from pcitrace.cli.options import (
     whole,
 )
 from pcitrace.cli.text import filled
-from pcitrace.wiring.linenames import printable
+from pcitrace.printable import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.judged import Found

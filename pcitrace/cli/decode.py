@@ -23,7 +23,7 @@ from pcitrace.cli.options import (
 from pcitrace.cli.tables import output
 from pcitrace.decode import describe_problems
 from pcitrace.errors import WiringError
-from pcitrace.wiring.linenames import printable
+from pcitrace.printable import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.conditions import Condition

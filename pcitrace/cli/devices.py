@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pcitrace.cli.options import add_capture, add_json, choose_buses, open_run, print_json
 from pcitrace.cli.text import filled
+from pcitrace.printable import printable
 from pcitrace.run import format_bytes
-from pcitrace.wiring.linenames import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.devices import Bar, Device

@@ -9,8 +9,8 @@ from typing import Any
 
 from pcitrace.analysed import open
 from pcitrace.cli.options import add_capture, add_json, open_run, positive, print_json, raw, read_as, whole
+from pcitrace.printable import printable
 from pcitrace.run import Bus
-from pcitrace.wiring.linenames import printable
 
 _EPILOG = """\
 examples:

@@ -8,9 +8,10 @@ from typing import Any
 
 from pcitrace.cli.options import add_capture, add_json, open_run, print_json
 from pcitrace.errors import WiringError
+from pcitrace.printable import printable
 from pcitrace.run import Capture
 from pcitrace.wiring import BusWiring, Line, Wiring
-from pcitrace.wiring.linenames import MINIMUM_LINES, normal_active_low, printable
+from pcitrace.wiring.linenames import MINIMUM_LINES, normal_active_low
 
 _MOST_NAMES = 100
 """Names shown of the channels that are not used: a waveform of a design has millions."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pcitrace.analysed import AnalysedRun, open
+from pcitrace.printable import printable
 from pcitrace.run import Bus, Run
-from pcitrace.wiring.linenames import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.rules import Masks

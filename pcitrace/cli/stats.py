@@ -21,8 +21,8 @@ from pcitrace.cli.options import (
 from pcitrace.cli.statslines import view_lines
 from pcitrace.cli.text import filled, number
 from pcitrace.cli.traffic import of_buses
+from pcitrace.printable import printable
 from pcitrace.run import format_duration
-from pcitrace.wiring.linenames import printable
 
 if TYPE_CHECKING:
     from pcitrace.instrument.conditions import Condition

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pcitrace.cli.text import filled, number, table
-from pcitrace.wiring.linenames import printable
+from pcitrace.printable import printable
 
 __all__ = ["view_lines"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pcitrace import granted
 from pcitrace.cli.options import choose_buses, print_json
-from pcitrace.wiring.linenames import printable
+from pcitrace.printable import printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,9 +17,9 @@ from pcitrace.export.kinds import Exported, Options
 from pcitrace.export.packed import Packed, decimals, joined
 from pcitrace.export.source import Source
 from pcitrace.export.whole import appearing, written
+from pcitrace.printable import printable
 from pcitrace.run import Capture
 from pcitrace.wiring.bitnames import bit_names
-from pcitrace.wiring.linenames import printable
 
 __all__ = ["channel_names", "sidecar_of", "write", "write_samples"]
 

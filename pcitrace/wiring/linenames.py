@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pcitrace.printable import printable
+
 __all__ = [
     "AGENT_LINES",
     "MINIMUM_LINES",
@@ -17,7 +19,6 @@ __all__ = [
     "describe_lines",
     "normal_active_low",
     "parse_name",
-    "printable",
 ]
 
 MINIMUM_LINES = ("CLK", "FRAME#", "IRDY#", "TRDY#")
@@ -92,11 +93,6 @@ def describe_lines() -> str:
     """All line names in one sentence, for messages."""
     plain = " ".join(dict.fromkeys(_PLAIN.values()))
     return f"{plain} AD0-AD63 CBE0#-CBE7# TXDATA0-TXDATA7, and GNT REQ IDSEL with an agent (GNT2#, REQ_NIC#)"
-
-
-def printable(text: str) -> str:
-    """Return text as a terminal may have it: a name in a file may hold anything, sequences that move its cursor too."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def parse_name(name: str, width: int = 1) -> list[LineName]:
