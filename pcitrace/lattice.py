@@ -90,9 +90,10 @@ class Sequence:
         Whether the other side ended it.
     place, next_place : arrays of int
         Where it begins in memory and where what follows would; -1 if unknown.
-    alone : array of float32, shape (items, 8)
+    alone : array of float32, shape (items, 10)
         Cost of being left over, in track 0, 1, beginning in track 0, 1, claiming no target in 0, 1; of the time of one
-        that is left over where something else than the items tells it (else infinite).
+        that is left over where something else than the items tells it (else infinite); that what is left over is of
+        kind 0, 1.
     """
 
     begin_us: Floats
@@ -187,7 +188,10 @@ class Track:
 
 @dataclass
 class Table:
-    """All costs of a sequence."""
+    """All costs of a sequence.
+
+    What is left over is of one of two kinds, whichever is cheaper: `other_units` has a column a size and kind.
+    """
 
     tracks: tuple[Track, Track]
     other: Costs

@@ -12,7 +12,7 @@ from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Naming, goes_on
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Alone"]
+__all__ = ["Alone", "likeliest"]
 
 OUTSIDE = 0.05
 """Share of segments that claim no target, of those before the first or after the last."""
@@ -20,15 +20,8 @@ OUTSIDE = 0.05
 SLOWEST_CLKS = 40
 """Clocks to the first data that are told apart."""
 
-LARGE = 32
-"""Data phases of left-over pieces that are told apart; the last stands for all larger."""
-
-OCTAVES = 32
-"""Bins of pauses, so many together, told apart where it is learned which way left-over pieces go: 4 octaves."""
-
-RARE = 6
-"""Pieces of one size and pause from which on they count by themselves. With one or two each taught the way that it was
-taken to go: one edge of the tiny frames among the ten cards was wrong."""
+ROUNDS = 4
+"""Rounds in which it is learned which way pieces go that look alike."""
 
 BY_CHANCE, ELSEWHERE = 0.001, 0.02
 """Share of the pieces of frames that name an address of the card by chance; and, where nothing named its address, of
@@ -60,10 +53,8 @@ class Alone:
     ) -> None:
         self.naming = naming
         self.clocks = np.clip(pieces.bus.latency_clks, 0, SLOWEST_CLKS - 1)
-        self.size = np.minimum(pieces.bus.data_phases, LARGE)
+        self.size = pieces.bus.data_phases
         self.write, self.begin_us = write, pieces.begin_us
-        pause_us = pieces.begin_us - np.append(pieces.begin_us[:1], pieces.bus.last_data_us[:-1])[: len(pieces)]
-        self.kind = _kinds(self.size, bins(pause_us) // OCTAVES)
         page = np.where(pieces.bus.address >= 0, pieces.bus.address >> PAGE_BITS, -1)
         _, self.page = np.unique(page, return_inverse=True)
         self.pages = int(self.page.max(initial=0)) + 1
@@ -72,23 +63,18 @@ class Alone:
 
     def costs(self, reading: Reading, goals: tuple[Goals, Goals], learner: Learner) -> Costs:
         """Learn from a reading."""
-        out = np.zeros((len(self.clocks), 8), np.float32)
+        out = np.zeros((len(self.clocks), 10), np.float32)
         # From nothing there is nothing to learn: that everything is left over is no observation.
         known = bool((reading.track >= 0).any())
         ways = self._ways(reading) if known else self.write
         first = np.stack([self._first_data(ways == way, learner)[self.clocks] for way in (SEND, RECEIVE)], axis=1)
-        out[:, 1:3] = first
-        mine = (reading.track < 0) & (ways >= 0) & known
-        by_size = learner.densities(ways[mine], self.size[mine], np.full((LARGE + 1, 2), 0.5), smooth=False)
-        prior = np.zeros((int(self.kind.max(initial=0)) + 1, 2))
-        prior[self.kind] = np.exp(-by_size[self.size].astype(float))
-        way = learner.densities(ways[mine], self.kind[mine], prior, smooth=False)
-        out[:, 0] = (first + way[self.kind]).min(axis=1)
+        out[:, 1:3] = out[:, 8:] = first
         self._placed(out, reading, known, learner)
         if self.naming is not None:
             out += self._told(self.naming, reading, known, learner)
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
-            out[self.write == wrong, 1 + track] += -np.log(STRAY)
+            for column in (1 + track, 8 + track):
+                out[self.write == wrong, column] += -np.log(STRAY)
             out[:, 5 + track] = _unclaimed(goals[track], self.begin_us)
         out[:, 7] = np.inf
         for since in self.since:
@@ -112,7 +98,7 @@ class Alone:
     def _told(self, naming: Naming, reading: Reading, known: bool, learner: Learner) -> Costs:
         """Return what it costs that the address of each piece was named or was not, and that it names another's."""
         named = naming.named.astype(np.int64)
-        out = np.zeros((len(named), 8), np.float32)
+        out = np.zeros((len(named), 10), np.float32)
         # All four together: most descriptors name a buffer, and those of some cards are named themselves.
         both = named + 2 * naming.names
         left = known & (reading.track < 0)
@@ -129,27 +115,28 @@ class Alone:
     def _ways(self, reading: Reading) -> Integers:
         """Return which way each piece goes: 0 for reads, 1 for writes.
 
-        What is left over and tells nothing goes the way whose first data usually comes as late, all of one size that
-        come as soon together.
+        What is left over and tells nothing goes the way whose first data usually comes as late.
         """
         ways = np.where(self.write >= 0, self.write, reading.track)
-        usual = np.stack([self._first_data(ways == way, Learner()) for way in (SEND, RECEIVE)])
-        for kind in np.unique(self.kind[ways < 0]):
-            rows = (self.kind == kind) & (ways < 0)
-            ways[rows] = int(np.argmin(usual[:, self.clocks[rows]].sum(axis=1)))
+        usual = np.stack([self._first_data(ways == way, Learner()) for way in (SEND, RECEIVE)], axis=1)
+        rows = ways < 0
+        ways[rows] = likeliest(usual[self.clocks[rows]], self.size[rows])
         return ways
 
     def _first_data(self, rows: Booleans, learner: Learner) -> Costs:
         return learner.density(self.clocks[rows], np.full(SLOWEST_CLKS, 1 / SLOWEST_CLKS), smooth=False)
 
 
-def _kinds(size: Integers, pause: Integers) -> Integers:
-    """Number pieces by their size and how soon they come: what follows a frame may be as long and go the other way.
-
-    Of a size and a pause that are rare only the size counts.
-    """
-    _, kind, count = np.unique(size.astype(np.int64) * BINS + pause, return_inverse=True, return_counts=True)
-    return np.unique(np.where(count[kind] < RARE, size, LARGE + 1 + kind), return_inverse=True)[1]
+def likeliest(nats: Costs, group: Integers) -> Integers:
+    """Return which of two ways each piece goes: by what either costs, and by which way those of its group mostly go."""
+    _, at = np.unique(group, return_inverse=True)
+    share = np.full((int(at.max(initial=-1)) + 1, 2), 0.5)
+    for _ in range(ROUNDS):
+        weight = np.exp(nats.min(axis=1, keepdims=True) - nats) * share[at]
+        weight /= weight.sum(axis=1, keepdims=True)
+        share = 0.5 + np.stack([np.bincount(at, weights=one, minlength=len(share)) for one in weight.T], axis=1)
+        share /= share.sum(axis=1, keepdims=True)
+    return np.asarray(np.argmin(nats - np.log(share[at]), axis=1), np.int64)
 
 
 @dataclass(frozen=True)

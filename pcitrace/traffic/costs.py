@@ -27,6 +27,7 @@ from pcitrace.lattice import (
     centres_us,
     segment_units,
 )
+from pcitrace.traffic.alone import likeliest
 from pcitrace.traffic.goals import MISFIT, SEND
 
 __all__ = ["SIZES", "first", "learned", "parted", "pausing"]
@@ -98,7 +99,7 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
     return Table(
         (tracks[0], tracks[1]),
         _rows(wide, CONTEXTS),
-        _rows(small / small.sum(), CONTEXTS),
+        _rows(np.repeat(small / small.sum() / 2, 2), CONTEXTS),
         _cost(_follows()),
         back,
         unit,
@@ -238,16 +239,18 @@ def parted(track: Track) -> Track:
 
 
 def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
-    """Learn the data phases of what is left over, by what is before it: a status has its size, a descriptor another.
+    """Learn the data phases of what is left over and which way it goes, by what is before it.
 
-    What is rarely in a place is as likely to be of any size that is left over elsewhere. That a card moves much that is
-    part of no frame is not learned.
+    A status is written and has its size, a descriptor is read and has another; or both have the same, and only what is
+    before them tells which is which. What is rarely in a place is as likely to be any that is left over elsewhere. That
+    a card moves much that is part of no frame is not learned.
     """
-    size = np.minimum(seen.sequence.units, SIZES - 1).astype(np.int64)
-    everywhere = _prior(seen.learner.density(size[rows], _prior(start.other_units[0]), smooth=False))
+    size, context = np.minimum(seen.sequence.units[rows], SIZES - 1).astype(np.int64), seen.context[rows]
+    way = likeliest(seen.sequence.alone[rows, 8:], context * SIZES + size)
+    everywhere = _prior(seen.learner.density(2 * size + way, _prior(start.other_units[0]), smooth=False))
     prior = np.tile(everywhere, (CONTEXTS, 1))
-    found = seen.learner.densities(size[rows], seen.context[rows], prior, smooth=False)
-    found[:, DESCRIPTORS:] = np.maximum(found[:, DESCRIPTORS:], start.other_units[:, DESCRIPTORS:])
+    found = seen.learner.densities(2 * size + way, context, prior, smooth=False)
+    found[:, 2 * DESCRIPTORS :] = np.maximum(found[:, 2 * DESCRIPTORS :], start.other_units[:, 2 * DESCRIPTORS :])
     return found
 
 

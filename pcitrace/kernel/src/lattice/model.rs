@@ -53,8 +53,9 @@ pub struct Items {
     pub place: Vec<i64>,
     pub next_place: Vec<i64>,
     /// What it costs by itself: left over, part of track 0 or 1, beginning in track 0 or 1, claiming nothing in 0 or 1;
-    /// the time of one that is left over, if something outside the sequence tells it.
-    pub alone: Vec<[f32; 8]>,
+    /// the time of one that is left over, if something outside the sequence tells it; that it is of either kind, if it is
+    /// left over.
+    pub alone: Vec<[f32; 10]>,
 }
 
 impl Items {
@@ -146,7 +147,7 @@ pub struct Costs {
     pub tracks: [TrackCosts; 2],
     /// Pause before an item that is left over, by context.
     pub other: [Vec<f32>; CONTEXTS],
-    /// Units of an item that is left over, by context; the last entry is for all larger.
+    /// Units of an item that is left over, by context: a pair for its two kinds; the last is for all larger.
     pub other_units: [Vec<f32>; CONTEXTS],
     /// What comes after what: by [`following`], left over, begins in 0 or 1, goes on in 0 or 1.
     pub follows: [[f32; 5]; 4 * CONTEXTS],

@@ -50,7 +50,7 @@ fn items(from: Any<'_, '_>) -> PyResult<Items> {
         cut: flags(from, "cut")?,
         place: column(from, "place")?,
         next_place: column(from, "next_place")?,
-        alone: alone.chunks_exact(8).map(fixed).collect(),
+        alone: alone.chunks_exact(10).map(fixed).collect(),
     };
     let count = items.len();
     let same = [items.ready_us.len(), items.end_us.len(), items.units.len(), items.cut.len(), items.place.len()];
