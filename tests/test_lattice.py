@@ -59,7 +59,7 @@ def problem(seed: int) -> Problem:
         rng.integers(0, 2, ITEMS).astype(np.uint8),
         place,
         place + 8 * rng.integers(0, 2, ITEMS),
-        cost(ITEMS, 10),
+        cost(ITEMS, 11),
     )
     goals = tuple(
         Goals(
@@ -93,7 +93,7 @@ def problem(seed: int) -> Problem:
     )
     table = Table(
         (tracks[0], tracks[1]),
-        cost(CONTEXTS, BINS),
+        cost(2 * CONTEXTS, BINS),
         cost(CONTEXTS, 16),
         cost(4 * CONTEXTS, 5),
         back=8,
@@ -163,12 +163,12 @@ def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
         follows = table.follows[4 * context + (open_[0] is not None) + 2 * (open_[1] is not None)]
         if part == "other":
             total += s.alone[item, 0] + follows[0]
-            total += min(
-                table.other_units[context, 2 * min(int(s.units[item]), 7) + kind] + s.alone[item, 8 + kind]
-                for kind in (0, 1)
-            )
-            paused = within(table.other[context], ready - since, begin - since) if item else 0.0
-            total += min(paused, s.alone[item, 7])
+            kinds = []
+            for kind in (0, 1):
+                paused = within(table.other[2 * context + kind], ready - since, begin - since) if item else 0.0
+                size = table.other_units[context, 2 * min(int(s.units[item]), 7) + kind]
+                kinds.append(size + s.alone[item, 7 + kind] + min(paused, s.alone[item, 9 + kind]))
+            total += min(kinds)
             context = behind_left_over(context, bool(s.cut[item]))
             continue
         costs, goals = table.tracks[t], one.goals[t]

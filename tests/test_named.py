@@ -117,7 +117,7 @@ def test_a_card_is_told_where_its_buffers_begin(
     bench = Bench(family, seed, frames=24)
     write(bench, tmp_path)
     with_names = edges(bench, tmp_path)
-    monkeypatch.setattr(alone.Alone, "_told", lambda self, naming, *rest: np.zeros((len(naming.named), 10), np.float32))
+    monkeypatch.setattr(alone.Alone, "_told", lambda self, naming, *rest: np.zeros((len(naming.named), 11), np.float32))
     without = edges(bench, tmp_path)
     assert with_names["wrong"] == 0
     assert with_names["right"] >= 90

@@ -409,7 +409,7 @@ def test_that_frames_are_longer_than_their_layout_is_never_learned_to_be_usual()
         np.zeros(count, np.uint8),
         np.full(count, -1),
         np.full(count, -1),
-        np.zeros((count, 10), np.float32),
+        np.zeros((count, 11), np.float32),
     )
     target = Target(np.arange(count) * 10.0 + 3.0, np.arange(count) * 10.0 + 5.0, *[np.full(count, 64)] * 2)
     goals = goals_of(SEND, target, Layout(0, 0, whole=True), 4), goals_of(RECEIVE, None, Layout(0, 0, True), 4)
@@ -449,7 +449,7 @@ def test_what_is_before_single_words_has_the_size_that_is_left(larger: list[int]
     # What is written behind a received frame is its status.
     us, number = np.arange(len(size)) * 1.0, np.cumsum(begins) - 1
     lone = np.full(len(size), -1)
-    alone = np.zeros((len(size), 10), np.float32)
+    alone = np.zeros((len(size), 11), np.float32)
     sequence = Sequence(us, us, us + 0.5, size.astype(np.uint32), cut.astype(np.uint8), lone, lone, alone)
     goals = goals_of(SEND, None, Layout(0, 0, True), 4), goals_of(RECEIVE, None, Layout(0, 0, True), 4)
     for side in (SEND, RECEIVE):

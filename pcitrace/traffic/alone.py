@@ -63,22 +63,24 @@ class Alone:
 
     def costs(self, reading: Reading, goals: tuple[Goals, Goals], learner: Learner) -> Costs:
         """Learn from a reading."""
-        out = np.zeros((len(self.clocks), 10), np.float32)
+        out = np.zeros((len(self.clocks), 11), np.float32)
         # From nothing there is nothing to learn: that everything is left over is no observation.
         known = bool((reading.track >= 0).any())
         ways = self._ways(reading) if known else self.write
         first = np.stack([self._first_data(ways == way, learner)[self.clocks] for way in (SEND, RECEIVE)], axis=1)
-        out[:, 1:3] = out[:, 8:] = first
+        out[:, 1:3] = out[:, 7:9] = first
         self._placed(out, reading, known, learner)
         if self.naming is not None:
             out += self._told(self.naming, reading, known, learner)
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
-            for column in (1 + track, 8 + track):
+            for column in (1 + track, 7 + track):
                 out[self.write == wrong, column] += -np.log(STRAY)
             out[:, 5 + track] = _unclaimed(goals[track], self.begin_us)
-        out[:, 7] = np.inf
+        out[:, 9:] = np.inf
         for since in self.since:
-            out[:, 7] = np.minimum(out[:, 7], since.costs(self.size, (reading.track < 0) & known, learner))
+            for way in (SEND, RECEIVE):
+                nats = since.costs(self.size, (reading.track < 0) & known & (ways == way), learner)
+                out[:, 9 + way] = np.minimum(out[:, 9 + way], nats)
         return out
 
     def _placed(self, out: Costs, reading: Reading, known: bool, learner: Learner) -> None:
@@ -98,7 +100,7 @@ class Alone:
     def _told(self, naming: Naming, reading: Reading, known: bool, learner: Learner) -> Costs:
         """Return what it costs that the address of each piece was named or was not, and that it names another's."""
         named = naming.named.astype(np.int64)
-        out = np.zeros((len(named), 10), np.float32)
+        out = np.zeros((len(named), 11), np.float32)
         # All four together: most descriptors name a buffer, and those of some cards are named themselves.
         both = named + 2 * naming.names
         left = known & (reading.track < 0)

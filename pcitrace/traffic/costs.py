@@ -98,7 +98,7 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
     small = (1 + np.arange(SIZES) / 8) ** -2.0
     return Table(
         (tracks[0], tracks[1]),
-        _rows(wide, CONTEXTS),
+        _rows(wide, 2 * CONTEXTS),
         _rows(np.repeat(small / small.sum() / 2, 2), CONTEXTS),
         _cost(_follows()),
         back,
@@ -160,11 +160,15 @@ def _prior(cost: Costs) -> Floats:
 
 @dataclass(frozen=True)
 class _Seen:
-    """Items with what a reading says of them, and the context of each: what the item before is."""
+    """Items with what a reading says of them, and the context of each: what the item before is.
+
+    Of what is left over also which way it goes, 0 for reads and 1 for writes.
+    """
 
     sequence: Sequence
     reading: Reading
     context: Integers
+    way: Integers
     following: Integers
     pause: Integers
     learner: Learner
@@ -177,7 +181,8 @@ class _Seen:
         pause[1:] = sequence.begin_us[1:] - sequence.end_us[:-1]
         context = np.concatenate([[0], _contexts(is_now, sequence.cut > 0)[:-1]])
         following = 4 * context + _open(reading, 0) + 2 * _open(reading, 1)
-        return cls(sequence, reading, context, following, bins(pause), learner)
+        way = likeliest(sequence.alone[:, 7:9], (2 * context + inside) * SIZES + np.minimum(sequence.units, SIZES - 1))
+        return cls(sequence, reading, context, way, following, bins(pause), learner)
 
     def by_context(self, rows: Booleans, usual: Floats) -> Costs:
         """Learn the pauses before some items, by what is before them."""
@@ -218,7 +223,7 @@ def learned(sequence: Sequence, goals: tuple[Goals, Goals], reading: Reading, st
     tracks = tuple(pausing(track, goal.longest_us) for track, goal in zip(tracks, goals, strict=True))
     return Table(
         (tracks[0], tracks[1]),
-        seen.by_context(~inside & ~np.isfinite(sequence.alone[:, 7]), usual),
+        _left_over_pauses(seen, ~inside, usual),
         _left_over(seen, ~inside, start),
         follows,
         start.back,
@@ -238,6 +243,13 @@ def parted(track: Track) -> Track:
     return replace(track, places=_cost(PARTED))
 
 
+def _left_over_pauses(seen: _Seen, rows: Booleans, usual: Floats) -> Costs:
+    """Learn the pauses before what is left over, where nothing else tells when it comes, by what is before it."""
+    untold = rows & ~np.isfinite(np.take_along_axis(seen.sequence.alone[:, 9:], seen.way[:, None], axis=1)[:, 0])
+    group = 2 * seen.context[untold] + seen.way[untold]
+    return seen.learner.densities(seen.pause[untold], group, np.tile(usual, (2 * CONTEXTS, 1)))
+
+
 def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
     """Learn the data phases of what is left over and which way it goes, by what is before it.
 
@@ -245,11 +257,10 @@ def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
     before them tells which is which. What is rarely in a place is as likely to be any that is left over elsewhere. That
     a card moves much that is part of no frame is not learned.
     """
-    size, context = np.minimum(seen.sequence.units[rows], SIZES - 1).astype(np.int64), seen.context[rows]
-    way = likeliest(seen.sequence.alone[rows, 8:], context * SIZES + size)
-    everywhere = _prior(seen.learner.density(2 * size + way, _prior(start.other_units[0]), smooth=False))
+    size = 2 * np.minimum(seen.sequence.units[rows], SIZES - 1).astype(np.int64) + seen.way[rows]
+    everywhere = _prior(seen.learner.density(size, _prior(start.other_units[0]), smooth=False))
     prior = np.tile(everywhere, (CONTEXTS, 1))
-    found = seen.learner.densities(2 * size + way, context, prior, smooth=False)
+    found = seen.learner.densities(size, seen.context[rows], prior, smooth=False)
     found[:, 2 * DESCRIPTORS :] = np.maximum(found[:, 2 * DESCRIPTORS :], start.other_units[:, 2 * DESCRIPTORS :])
     return found
 

@@ -53,9 +53,8 @@ pub struct Items {
     pub place: Vec<i64>,
     pub next_place: Vec<i64>,
     /// What it costs by itself: left over, part of track 0 or 1, beginning in track 0 or 1, claiming nothing in 0 or 1;
-    /// the time of one that is left over, if something outside the sequence tells it; that it is of either kind, if it is
-    /// left over.
-    pub alone: Vec<[f32; 10]>,
+    /// left over and of either kind; and its time then, if something outside the sequence tells it.
+    pub alone: Vec<[f32; 11]>,
 }
 
 impl Items {
@@ -145,8 +144,8 @@ pub struct TrackCosts {
 /// All costs.
 pub struct Costs {
     pub tracks: [TrackCosts; 2],
-    /// Pause before an item that is left over, by context.
-    pub other: [Vec<f32>; CONTEXTS],
+    /// Pause before an item that is left over, by context and kind.
+    pub other: [[Vec<f32>; 2]; CONTEXTS],
     /// Units of an item that is left over, by context: a pair for its two kinds; the last is for all larger.
     pub other_units: [Vec<f32>; CONTEXTS],
     /// What comes after what: by [`following`], left over, begins in 0 or 1, goes on in 0 or 1.

@@ -50,7 +50,7 @@ fn items(from: Any<'_, '_>) -> PyResult<Items> {
         cut: flags(from, "cut")?,
         place: column(from, "place")?,
         next_place: column(from, "next_place")?,
-        alone: alone.chunks_exact(10).map(fixed).collect(),
+        alone: alone.chunks_exact(11).map(fixed).collect(),
     };
     let count = items.len();
     let same = [items.ready_us.len(), items.end_us.len(), items.units.len(), items.cut.len(), items.place.len()];
@@ -107,11 +107,12 @@ fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
 
 fn costs(from: Any<'_, '_>) -> PyResult<Costs> {
     let follows = rows::<{ 4 * CONTEXTS }>(from, "follows", 5)?;
+    let other: [Vec<f32>; 2 * CONTEXTS] = rows(from, "other", BINS)?;
     let other_units: Vec<f32> = column(from, "other_units")?;
     let (first, second): (Bound<'_, PyAny>, Bound<'_, PyAny>) = from.getattr("tracks")?.extract()?;
     Ok(Costs {
         tracks: [track(&first)?, track(&second)?],
-        other: rows(from, "other", BINS)?,
+        other: std::array::from_fn(|row| [other[2 * row].clone(), other[2 * row + 1].clone()]),
         other_units: rows(from, "other_units", other_units.len() / CONTEXTS)?,
         follows: std::array::from_fn(|row| fixed(&follows[row])),
         back: from.getattr("back")?.extract()?,

@@ -373,12 +373,6 @@ fn entry(table: &[f32], units: u32) -> f32 {
     table[(units as usize).min(table.len() - 1)]
 }
 
-/// What it costs that an item that is left over has so many units: of the kind that is cheaper.
-fn left(pairs: &[f32], units: u32, alone: &[f32; 10]) -> f32 {
-    let at = 2 * (units as usize).min(pairs.len() / 2 - 1);
-    (pairs[at] + alone[8]).min(pairs[at + 1] + alone[9])
-}
-
 /// Gives an item every label that it may have in one state.
 fn expand(
     items: &Items,
@@ -413,8 +407,14 @@ fn expand(
         + apart[1]
         + alone[0]
         + follows[0]
-        + out.shared.other.get(context, item, || pause(&costs.other[context])).min(alone[7])
-        + left(&costs.other_units[context], items.units[item], alone);
+        + out.shared.other.get(context, item, || {
+            let sizes = &costs.other_units[context];
+            let at = 2 * (items.units[item] as usize).min(sizes.len() / 2 - 1);
+            let kind = |kind: usize| {
+                sizes[at + kind] + alone[7 + kind] + pause(&costs.other[context][kind]).min(alone[9 + kind])
+            };
+            kind(0).min(kind(1))
+        });
     out.push(State { context: left_over(state.context, items.cut[item]), ..state }, cost, Part::Other, 0, NONE);
     for t in 0..2 {
         let (track, mine) = (state.tracks[t], &costs.tracks[t]);

@@ -25,7 +25,7 @@ impl Known {
 
 /// Costs of time that states share.
 pub struct Shared {
-    /// Before an item that is left over, or begins in a track: by context.
+    /// Of an item that is left over, all that hangs on its kind, and before one that begins in a track: by context.
     pub other: Known,
     pub begins: [Known; 2],
     /// Before one that goes on after others, and before one that goes on: by the item it goes on from.
