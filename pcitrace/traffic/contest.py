@@ -88,10 +88,8 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         near += reader.by_halves(near[0], 0)
     itself = reader.as_it_is(first)
     for other in near:
-        differs = edges - other.edges()
-        if not differs:
-            continue
-        many = len(differs) > (1 - CONFIRMED) * len(edges)
+        differs, more = edges - other.edges(), other.edges() - first.edges()
+        many = max(len(differs), len(more)) > (1 - CONFIRMED) * len(edges)
         if many and other.against_by(itself) >= CLEARLY:
             return None
         dearer = itself.against_by(other)
