@@ -273,12 +273,17 @@ class Reader:
         return self.as_taught(near, taught)
 
     def as_taught(self, other: Reader, taught: Reading) -> Reading:
-        """Return the reading that settles from what a reading of other pieces teaches."""
+        """Return the reading that settles from what a reading of other pieces teaches.
+
+        No piece is known yet. On a host whose sends and receives take turns (`cardbench`, scatter-gather 1189) 256
+        states an item lost the way, and what it came to was 360 nats dearer.
+        """
         lie = other.lying(taught, (None, None))
         table = other.taught(taught, lie, Learner())[2]
         sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
         alone = self.alone.costs(_nothing(len(self.pieces)), (sends, receives), Learner())
-        return self.settle(read(_sequence(self.pieces, alone, self.unit), (sends, receives), table, WIDE), lie, FEW)
+        states = WIDEST if self.small else WIDE
+        return self.settle(read(_sequence(self.pieces, alone, self.unit), (sends, receives), table, states), lie, FEW)
 
     def from_peaks(self) -> list[Reading]:
         """Return the readings that settle from the likeliest lags of both tracks."""
