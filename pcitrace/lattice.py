@@ -91,8 +91,8 @@ class Sequence:
     place, next_place : arrays of int
         Where it begins in memory and where what follows would; -1 if unknown.
     alone : array of float32, shape (items, 11)
-        Cost of being left over, in track 0, 1, beginning in track 0, 1, claiming no target in 0, 1; left over and of kind
-        0, 1; and of its time then, where something else than the items tells it (else infinite).
+        Cost of being left over, in track 0, 1, beginning in track 0, 1, claiming no target in 0, 1; left over and of
+        kind 0, 1; and of its time then, where something else than the items tells it (else infinite).
     """
 
     begin_us: Floats
@@ -189,8 +189,8 @@ class Track:
 class Table:
     """All costs of a sequence.
 
-    What is left over is of one of two kinds, whichever is cheaper: `other` has a row a context and kind, `other_units` a
-    row a context and a column a size and kind.
+    What is left over is of one of two kinds, whichever is cheaper: `other` has a row a context and kind, `other_units`
+    a row a context and a column a size and kind.
     """
 
     tracks: tuple[Track, Track]
