@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from cardbench import Bench, score, write
 
 import pcitrace
 from pcitrace import analysis, frames
-from pcitrace.frames import margins
+from pcitrace.frames import again, margins
 from pcitrace.frames.margins import SURE
 from pcitrace.lattice import Learner, Reading, Sequence, bins
 from pcitrace.profiles import Descriptor, Profile
@@ -20,7 +21,7 @@ from pcitrace.traffic import contest, costs, weigh
 from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
 from pcitrace.traffic.goals import BUFFERS, MISFIT, RECEIVE, SEND, Layout, Target, goals_of, layouts, may_be_parted
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.reader import Reader, only
+from pcitrace.traffic.reader import NOTHING, Reader, only
 from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
 from pcitrace.traffic.weigh import Found, Problem
 
@@ -460,6 +461,43 @@ def test_what_is_before_single_words_has_the_size_that_is_left(larger: list[int]
         )
         table = costs.learned(sequence, goals, reading, costs.first(sequence.units, 64, 4), Learner())
         assert table.tracks[side].singles == (singles and side == SEND)
+
+
+def test_a_host_is_read_again_where_the_other_ones_reading_is_cheaper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one host receives was left over; read as the other host was, it is not."""
+    read: list[tuple[Problem, tuple[Pieces, Reading]]] = []
+
+    def weighed(problem: Problem, like: tuple[Problem, Reading] | None) -> tuple[Pieces, Reading]:
+        found = weigh.weigh(problem, like)
+        read.append((problem, found))
+        return found
+
+    monkeypatch.setattr(again, "weigh", weighed)
+    analysed(Bench("cut-through", 1194, frames=12), tmp_path, "card.toml")
+    (problem, best), (other, (_, taught)) = read
+    first, reader = weigh.started(best[0], problem)
+    sent = first.track == SEND
+    poor = reader.as_it_is(
+        replace(
+            first,
+            track=np.where(sent, first.track, -1),
+            begins=first.begins & sent,
+            ends=first.ends & sent,
+            target=np.where(sent, first.target, -1),
+            segment=np.where(sent, first.segment, -1),
+        )
+    )
+    pieces, found = weigh.as_likely(problem, (best[0], poor), (other, taught))
+    assert found.cost < poor.cost - NOTHING
+    assert found.cost == pytest.approx(best[1].cost, abs=NOTHING)
+    # Nothing is to be learned of a bus of another width.
+    bus = copy(other.dma.bus)
+    bus.bytes = 8 * bus.data_phases
+    wide = replace(other, dma=replace(other.dma, bus=bus))
+    assert weigh.as_likely(problem, (best[0], poor), (wide, taught))[1] is poor
+    assert len(pieces) == len(found.track)
 
 
 def test_what_is_left_over_is_told_by_what_is_before_it() -> None:
