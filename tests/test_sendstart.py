@@ -33,7 +33,7 @@ def right_and_unknown(found: pd.Series, true: pd.Series) -> tuple[int, int]:
         ("acenic-fig4.2c", 0),
         ("acenic-fig4.2d", 2),
         ("sk9843-100us", 0),
-        ("sk9843-10us", 8),
+        ("sk9843-10us", 10),
         ("pro1000-370dle-11us", 0),
         ("pro1000-p4dp6-8us", 5),
     ],

@@ -202,7 +202,8 @@ def _weighed(
         told = once & _apart(read, csr) if at == 0 else once
         kept, taken = _decided(mine, found, other, np.where(learned, margin, 0.0), tells, told[:seen])
         taken &= clear[:seen]
-        kept &= clear[:seen]
+        # Some drivers always write something behind the ring; of others it is where something came between.
+        kept &= clear[:seen] | (clear[:seen].sum() < MOSTLY * seen)
         whole = np.where(kept, mine, np.where(taken, found, -1))
         # Beyond what was read the rules stand if they did before.
         stands = np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
