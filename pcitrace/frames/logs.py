@@ -102,7 +102,7 @@ def _received_as_logged(found: Frames, host: str, log: Any) -> list[str]:
         return []
     sure = int((found.table["receiver"] == host)[found.table["rx_dma_start_us"].notna()].sum())
     joined = found.hosts[host].joined
-    most = max(int(np.count_nonzero((joined.kind == Kind.RECEIVE_DATA) & (joined.data_phases > 0))), sure)
+    most = max(len(joined.of_kind(Kind.RECEIVE_DATA)), sure)
     if sure <= len(log) <= most:
         return []
     why = "frames were lost in the host" if len(log) < sure else PART

@@ -59,8 +59,9 @@ def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
 
 def _between(wire_us: Floats, sender: HostTraffic, receiver: HostTraffic) -> float:
     """Return the usual time from a send of one host over the wire to a receive of the other."""
-    sent = _begins(sender, Kind.SEND_DATA)
-    received = _begins(receiver, Kind.RECEIVE_DATA)
+    mine, theirs = sender.traffic.joined, receiver.traffic.joined
+    sent = mine.first_data_us[mine.of_kind(Kind.SEND_DATA)]
+    received = theirs.first_data_us[theirs.of_kind(Kind.RECEIVE_DATA)]
     if not len(sent):
         return np.inf
     before = np.searchsorted(sent, wire_us, side="right") - 1
@@ -74,9 +75,3 @@ def _between(wire_us: Floats, sender: HostTraffic, receiver: HostTraffic) -> flo
         return np.inf
     usual_us = float(np.median(took_us[known]))
     return usual_us if usual_us < LONGEST_US else np.inf
-
-
-def _begins(host: HostTraffic, kind: Kind) -> Floats:
-    """Return when the bursts of one kind begin."""
-    joined = host.traffic.joined
-    return np.sort(joined.first_data_us[(joined.kind == kind) & (joined.data_phases > 0)])

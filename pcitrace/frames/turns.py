@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcitrace.columns import Floats, Integers
+from pcitrace.columns import Floats
 from pcitrace.frames.delays import busy_since
-from pcitrace.frames.sides import ALIKE_US, Side, densest
+from pcitrace.frames.sides import ALIKE_US, Matches, densest
 from pcitrace.traffic.csr import Accesses
 
 __all__ = ["PAUSE_US", "bus_busy", "receives_first"]
@@ -34,9 +34,7 @@ def bus_busy(start_us: Floats, end_us: Floats, csr: Accesses, at_us: Floats) -> 
     return busy_since(start_us, end_us, usual_us, np.searchsorted(start_us, at_us, side="right") - 1)
 
 
-def receives_first(
-    earlier: Side, later: Side, i: Integers, j: Integers, send_us: Floats, send_busy_us: Floats
-) -> Floats:
+def receives_first(matches: Matches, send_us: Floats, send_busy_us: Floats) -> Floats:
     """Return since when something was in the way of each receive; later than known if no send is put before them.
 
     Cards that have little room for what arrives write it first: then no receive was pending when the last send was
@@ -45,19 +43,15 @@ def receives_first(
 
     Parameters
     ----------
-    earlier, later : Side
-        The wire, and the receives.
-    i, j : arrays of int
-        Their rows that are the same frame.
+    matches : Matches
+        Of frames on the wire with receives.
     send_us, send_busy_us : arrays of float
         When each send of the receiver was begun, in order, and since when its bus had been busy then.
     """
-    starts = later.start_us[j]
-    come_us = (earlier.end_us if (starts >= earlier.end_us[i]).all() else earlier.start_us)[i]
-    lags = starts - come_us
-    if not len(send_us) or not np.isfinite(lags).any():
+    starts, later, usual = matches.start_us, matches.pair.later, densest(matches.lag_us)
+    if not len(send_us) or np.isnan(usual):
         return later.busy_us
-    due_us = come_us + densest(np.sort(lags[np.isfinite(lags)])) + ALIKE_US
+    due_us = matches.pair.begins_us[matches.i] + usual + ALIKE_US
     begun = np.append(-np.inf, send_us)
     behind = np.searchsorted(send_us, starts)
     next_one = np.minimum(behind, len(send_us) - 1)

@@ -59,6 +59,11 @@ class Bursts:
     def __len__(self) -> int:
         return len(self.start_us)
 
+    def of_kind(self, kind: Kind) -> Integers:
+        """Return the bursts of one kind in which data moved, in order of time."""
+        rows = np.flatnonzero((self.kind == kind) & (self.data_phases > 0))
+        return rows[np.argsort(self.first_data_us[rows], kind="stable")]
+
     @property
     def once(self) -> tuple[Integers, Integers]:
         """Bytes and data phases without what was moved again."""
