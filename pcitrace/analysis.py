@@ -15,9 +15,9 @@ from pcitrace.bustable import BusTable
 from pcitrace.errors import FrameMatchError, WiringError
 from pcitrace.estimate import Estimate
 from pcitrace.frames import Frames, build
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.logs import with_logs
-from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.frames.probes import on_other_wire
 from pcitrace.freed import give_back
 from pcitrace.learning import Learned, learn

@@ -19,7 +19,7 @@ import pandas as pd
 from pcitrace.analysis import Source, followed, sequence, source, whole
 from pcitrace.columns import Floats, Integers, floats, next_us
 from pcitrace.frames import Frames, HostTraffic, Link, Matched, SequenceField, build, match_hosts, stands
-from pcitrace.frames.matching import Ends
+from pcitrace.frames.ends import Ends
 from pcitrace.run import Run
 from pcitrace.traffic import Agents, agents_of
 from pcitrace.traffic.csr import CONFIGURATION, Accesses

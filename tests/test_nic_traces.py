@@ -17,7 +17,7 @@ import pcitrace
 from pcitrace import analysis
 from pcitrace.bustable import BusTable
 from pcitrace.frames import Frames, build
-from pcitrace.frames.matching import HostTraffic, Link
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.run import Run
 from pcitrace.traffic import analyse
 from pcitrace.traffic.content import wire_frames

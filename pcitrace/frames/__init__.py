@@ -14,9 +14,10 @@ from pcitrace.errors import ConditionError, FrameMatchError
 from pcitrace.facts import LEAST_FRAME_BYTES
 from pcitrace.frames import csrtimes, unsure
 from pcitrace.frames.again import Readings, read_again
+from pcitrace.frames.ends import Ends, HostTraffic, Link
 from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
 from pcitrace.frames.margins import FEW, doubted, judge
-from pcitrace.frames.matching import Ends, HostTraffic, Link, Matched, match_hosts
+from pcitrace.frames.matching import Matched, match_hosts
 from pcitrace.frames.queueing import waited
 from pcitrace.freed import give_back
 from pcitrace.instrument.conditions import condition

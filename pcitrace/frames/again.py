@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.margins import burst_margins, in_turn, moves_data, problem
-from pcitrace.frames.matching import HostTraffic, Link, match_hosts
+from pcitrace.frames.matching import match_hosts
 from pcitrace.lattice import Reading
 from pcitrace.traffic import join
 from pcitrace.traffic.goals import RECEIVE, SEND

@@ -25,7 +25,7 @@ from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.dma import Kind
 
 if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends
+    from pcitrace.frames.ends import Ends
 
 __all__ = ["Labels", "add"]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers, alike, pick
 from pcitrace.facts import LARGEST_LENGTH_FIELD as LARGEST_LENGTH
 from pcitrace.facts import LEAST_USER_BYTES
-from pcitrace.traffic.content import FCS, HEADER, Heads, WireFrames, fcs_in_memory, numbers
+from pcitrace.frames.ends import Ends
+from pcitrace.traffic.content import FCS, HEADER, WireFrames, fcs_in_memory, numbers
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
 from pcitrace.traffic.goals import BLOCK, most_added
 
@@ -32,26 +33,6 @@ class SequenceField:
     offset: int
     bytes: int
     byte_order: str = "big"
-
-
-class Ends(Protocol):
-    """What a host shows of frames, as far as lengths and numbers need it."""
-
-    @property
-    def host(self) -> Any:
-        """The host itself."""
-
-    @property
-    def wire(self) -> WireFrames | None:
-        """Its sends on the wire."""
-
-    @property
-    def send_head(self) -> Heads | None:
-        """First bytes of what was read to be sent."""
-
-    @property
-    def receive_head(self) -> Heads | None:
-        """First bytes of what was written."""
 
 
 def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:

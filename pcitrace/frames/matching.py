@@ -7,24 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pcitrace.columns import Floats, Integers, alike, next_us, pick, pick_us
 from pcitrace.frames.align import match
-from pcitrace.frames.delays import busy_since
 from pcitrace.frames.droplog import WIDE_SPARE, Received, dropped
+from pcitrace.frames.ends import Ends, HostTraffic, Link
 from pcitrace.frames.identity import ROUNDED, SequenceField, other_lengths, sequence_numbers, user_lengths
 from pcitrace.frames.sides import Matches, Side
 from pcitrace.frames.strays import Loose, certain
-from pcitrace.frames.turns import PAUSE_US, bus_busy, receives_first
-from pcitrace.profiles import Profile
-from pcitrace.traffic import Bursts, Traffic
-from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, fcs_in_memory, heads, keys, own_keys, wire_frames
+from pcitrace.frames.turns import receives_first
+from pcitrace.traffic import Bursts
+from pcitrace.traffic.content import FCS, Keys, WireFrames, fcs_in_memory, keys, own_keys
 from pcitrace.traffic.csr import CONFIGURATION
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Kind
-from pcitrace.traffic.phases import Phases
 
-__all__ = ["Ends", "HostTraffic", "Link", "Matched", "match_hosts", "one_direction"]
+__all__ = ["Matched", "match_hosts"]
 
 STRAY = 0.1
 """Share of the sends that may be on no wire and are then no frames; a read on no wire is a descriptor."""
@@ -39,106 +36,6 @@ RECEIVED_NUMBERS = ("rx_pieces", "receive_burst", "receive_bytes", "receive_phas
 """Columns of the receiver."""
 
 
-@dataclass(frozen=True)
-class Link:
-    """What is between the hosts."""
-
-    rate_mbit_s: float
-    preamble_bytes: int = 8
-    gap_bytes: int = 12
-
-    @property
-    def byte_us(self) -> float:
-        """Time of one byte."""
-        return 8 / self.rate_mbit_s
-
-
-@dataclass(frozen=True)
-class HostTraffic:
-    """One host of a run.
-
-    Attributes
-    ----------
-    traffic : Traffic
-        Of its bus, times on the run's axis.
-    profile : Profile
-        Of its NIC.
-    data_phases : Phases or None
-        Of its bus, where AD was captured.
-    wire : pandas.DataFrame or None
-        What it sent on the wire: `start_us`, `end_us`, `bytes`.
-    step_us : float
-        Sampling step of the wire's capture; 0 where changes are exact.
-    begin_us : float
-        When its capture begins, on the run's axis; -inf if that is not known.
-    """
-
-    traffic: Traffic
-    profile: Profile
-    data_phases: Phases | None = None
-    wire: pd.DataFrame | None = None
-    step_us: float = 0.0
-    begin_us: float = -np.inf
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What one host shows of frames: sends and receives on its bus, its sends on the wire."""
-
-    sends: Integers
-    receives: Integers
-    send_head: Heads | None
-    receive_head: Heads | None
-    wire: WireFrames | None
-    host: HostTraffic
-    receive_busy_us: Floats
-    send_busy_us: Floats
-    wire_busy_us: Floats
-
-    @property
-    def claims_sent(self) -> Integers | None:
-        """Which frame each of its bursts sends, where a reading says so."""
-        return self.host.traffic.claims.sent if self.host.traffic.claims is not None else None
-
-    @property
-    def claims_received(self) -> Integers | None:
-        """Which frame each of its bursts receives, where a reading says so."""
-        return self.host.traffic.claims.received if self.host.traffic.claims is not None else None
-
-    @classmethod
-    def of(cls, host: HostTraffic, link: Link | None) -> Ends:
-        """Collect what a host shows."""
-        joined = host.traffic.joined
-        sends, receives = joined.of_kind(Kind.SEND_DATA), joined.of_kind(Kind.RECEIVE_DATA)
-        send_head = receive_head = None
-        if host.data_phases is not None and len(host.data_phases):
-            send_head = _heads(host.traffic, host.data_phases, sends)
-            receive_head = _heads(host.traffic, host.data_phases, receives)
-        wire, wire_busy_us = None, np.zeros(0)
-        if host.wire is not None:
-            byte_us = link.byte_us if link else None
-            wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
-            gap_us = link.gap_bytes * link.byte_us if link else 0.0
-            wire_busy_us = busy_since(wire.start_us, wire.end_us, gap_us + PAUSE_US)
-        bus = host.traffic.dma.bus
-        order = np.argsort(bus.start_us, kind="stable")
-        start_us, end_us = bus.start_us[order], bus.end_us[order]
-        busy_us = bus_busy(
-            start_us, end_us, host.traffic.csr, np.r_[joined.first_data_us[receives], joined.start_us[sends]]
-        )
-        receive_busy_us, send_busy_us = busy_us[: len(receives)], busy_us[len(receives) :]
-        busy = receive_busy_us, send_busy_us, wire_busy_us
-        return cls(sends, receives, send_head, receive_head, wire, host, *busy)
-
-
-def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
-    order = np.argsort(bursts)
-    head = heads(traffic.dma, phases, bursts[order])
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
-    return Heads(head.data[back], head.length[back])
-
-
 Matched = tuple[dict[str, Ends], dict[str, Any], list[dict[str, Any]]]
 """The ends of all hosts, the columns of all frames in order of time, what was dropped of each host's sends."""
 
@@ -150,7 +47,7 @@ def match_hosts(hosts: Mapping[str, HostTraffic], link: Link | None, sequence: S
     parts, drops = [], []
     for name in names:
         other = next((one for one in names if one != name), None)
-        part, dropped = one_direction(name, other, ends, sequence)
+        part, dropped = _one_direction(name, other, ends, sequence)
         parts.append(part)
         drops.append(dropped)
     counts = [len(part["order_us"]) for part in parts]
@@ -187,7 +84,7 @@ class _Followed:
     loose: Loose | None = None
 
 
-def one_direction(
+def _one_direction(
     sender: str, receiver: str | None, ends: Mapping[str, Ends], sequence: SequenceField | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Match what one host sends with what is on the wire and what the other host receives."""

@@ -21,7 +21,7 @@ import pandas as pd
 from pcitrace.columns import Floats, Integers, booleans, floats
 from pcitrace.estimate import ALIKE, Estimate, unknown
 from pcitrace.facts import FCS_BYTES, LEAST_FRAME_BYTES
-from pcitrace.frames.matching import HostTraffic, Link
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.traffic.dma import Kind
 
 __all__ = ["Coarse", "Passing", "coarse", "passing", "refined"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from pcitrace.columns import Floats
-from pcitrace.frames.matching import HostTraffic
+from pcitrace.frames.ends import HostTraffic
 from pcitrace.traffic.dma import Kind
 
 __all__ = ["on_other_wire"]

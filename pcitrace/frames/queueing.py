@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.traffic.dma import Kind
-
-if TYPE_CHECKING:
-    from pcitrace.frames.matching import HostTraffic, Link
 
 __all__ = ["waited"]
 

@@ -6,18 +6,14 @@ in one memory is what the DMA of the other host is held against.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from pcitrace.columns import Floats
 from pcitrace.facts import LEAST_FRAME_BYTES
+from pcitrace.frames.ends import Ends, Link
 from pcitrace.traffic.content import FCS, UNALIGNED, fcs_in_memory
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
-
-if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends, Link
 
 __all__ = ["shown_by"]
 

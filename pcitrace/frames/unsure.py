@@ -14,7 +14,7 @@ from pcitrace.traffic.content import HEADER, begins_inside
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends
+    from pcitrace.frames.ends import Ends
 
 __all__ = ["beginnings", "lengths"]
 

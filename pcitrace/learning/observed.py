@@ -12,7 +12,7 @@ from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers, floats, integers
 from pcitrace.facts import FCS_BYTES, HEADER_BYTES, LEAST_FRAME_BYTES
 from pcitrace.frames import Frames
-from pcitrace.frames.matching import Link
+from pcitrace.frames.ends import Link
 from pcitrace.traffic import Traffic
 
 __all__ = ["Side", "sides"]

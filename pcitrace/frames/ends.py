@@ -1,0 +1,119 @@
+"""What each host shows of frames: its sends and receives in memory, and its sends on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pcitrace.columns import Floats, Integers
+from pcitrace.frames.delays import busy_since
+from pcitrace.frames.turns import PAUSE_US, bus_busy
+from pcitrace.profiles import Profile
+from pcitrace.traffic import Traffic
+from pcitrace.traffic.content import Heads, WireFrames, heads, wire_frames
+from pcitrace.traffic.dma import Kind
+from pcitrace.traffic.phases import Phases
+
+__all__ = ["Ends", "HostTraffic", "Link"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """What is between the hosts."""
+
+    rate_mbit_s: float
+    preamble_bytes: int = 8
+    gap_bytes: int = 12
+
+    @property
+    def byte_us(self) -> float:
+        """Time of one byte."""
+        return 8 / self.rate_mbit_s
+
+
+@dataclass(frozen=True)
+class HostTraffic:
+    """One host of a run.
+
+    Attributes
+    ----------
+    traffic : Traffic
+        Of its bus, times on the run's axis.
+    profile : Profile
+        Of its NIC.
+    data_phases : Phases or None
+        Of its bus, where AD was captured.
+    wire : pandas.DataFrame or None
+        What it sent on the wire: `start_us`, `end_us`, `bytes`.
+    step_us : float
+        Sampling step of the wire's capture; 0 where changes are exact.
+    begin_us : float
+        When its capture begins, on the run's axis; -inf if that is not known.
+    """
+
+    traffic: Traffic
+    profile: Profile
+    data_phases: Phases | None = None
+    wire: pd.DataFrame | None = None
+    step_us: float = 0.0
+    begin_us: float = -np.inf
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What one host shows of frames: sends and receives on its bus, its sends on the wire."""
+
+    sends: Integers
+    receives: Integers
+    send_head: Heads | None
+    receive_head: Heads | None
+    wire: WireFrames | None
+    host: HostTraffic
+    receive_busy_us: Floats
+    send_busy_us: Floats
+    wire_busy_us: Floats
+
+    @property
+    def claims_sent(self) -> Integers | None:
+        """Which frame each of its bursts sends, where a reading says so."""
+        return self.host.traffic.claims.sent if self.host.traffic.claims is not None else None
+
+    @property
+    def claims_received(self) -> Integers | None:
+        """Which frame each of its bursts receives, where a reading says so."""
+        return self.host.traffic.claims.received if self.host.traffic.claims is not None else None
+
+    @classmethod
+    def of(cls, host: HostTraffic, link: Link | None) -> Ends:
+        """Collect what a host shows."""
+        joined = host.traffic.joined
+        sends, receives = joined.of_kind(Kind.SEND_DATA), joined.of_kind(Kind.RECEIVE_DATA)
+        send_head = receive_head = None
+        if host.data_phases is not None and len(host.data_phases):
+            send_head = _heads(host.traffic, host.data_phases, sends)
+            receive_head = _heads(host.traffic, host.data_phases, receives)
+        wire, wire_busy_us = None, np.zeros(0)
+        if host.wire is not None:
+            byte_us = link.byte_us if link else None
+            wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
+            gap_us = link.gap_bytes * link.byte_us if link else 0.0
+            wire_busy_us = busy_since(wire.start_us, wire.end_us, gap_us + PAUSE_US)
+        bus = host.traffic.dma.bus
+        order = np.argsort(bus.start_us, kind="stable")
+        start_us, end_us = bus.start_us[order], bus.end_us[order]
+        busy_us = bus_busy(
+            start_us, end_us, host.traffic.csr, np.r_[joined.first_data_us[receives], joined.start_us[sends]]
+        )
+        receive_busy_us, send_busy_us = busy_us[: len(receives)], busy_us[len(receives) :]
+        busy = receive_busy_us, send_busy_us, wire_busy_us
+        return cls(sends, receives, send_head, receive_head, wire, host, *busy)
+
+
+def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
+    order = np.argsort(bursts)
+    head = heads(traffic.dma, phases, bursts[order])
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = np.arange(len(order))
+    return Heads(head.data[back], head.length[back])
