@@ -20,7 +20,7 @@ from pcitrace.frames import sendstart
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes
 from pcitrace.profiles import Profile
-from pcitrace.traffic import Traffic, analyse
+from pcitrace.traffic import Nic, Traffic, analyse
 from pcitrace.traffic.content import WireFrames
 from pcitrace.traffic.dma import Memory
 from pcitrace.traffic.initiators import nic_grant_line
@@ -93,7 +93,7 @@ class Bus:
         )
         columns = ["transaction", "time_us", "data", "byte_enables"]
         phases = pd.DataFrame(self.phases, columns=columns).astype({"data": "uint64[pyarrow]"})
-        return analyse(table, phases, bus="A", profile=profile, lines=lines, **options)
+        return analyse(table, phases, bus="A", nic=Nic(profile, lines, **options))
 
 
 @pytest.fixture(scope="module")
