@@ -61,11 +61,13 @@ def test_what_is_known_is_what_is_found(
         np.array(size) - slack,
         -none if sending else np.array(at_us),
         np.array(at_us) if sending else none,
+        frozenset(optional),
+        sending,
     )
     found = []
     for known in (Known, Forgetful):
         train = Train(np.array(count), foreign, ending, np.array(first), np.array(last))
-        parser = Parser(train, expected, frozenset(optional), sending)
+        parser = Parser(train, expected)
         parser.known = known(sending)
         parser.go(len(train), len(train))
         found.append((parser.numbers(len(train)).tolist(), parser.found, parser.parted.tolist()))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,9 +52,20 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """Frames to be found: bounds of their data phases, and of the time of their DMA.
+    """Frames on the wire whose DMA, of one direction, is to be found, in order of time.
 
-    `shortest` is how few phases a frame can have that is padded on the wire; for others it is `least`.
+    Attributes
+    ----------
+    least, most : arrays of int
+        Bounds of their data phases.
+    shortest : array of int
+        How few a frame can have that is padded on the wire; for others it is `least`.
+    earliest, latest : arrays of float
+        Bounds of the time of their DMA (us).
+    optional : frozenset of int
+        Data phases that a piece of no frame can have: a descriptor or a status.
+    sending : bool
+        Whether they are read before the wire, else written after it.
     """
 
     least: Integers
@@ -62,6 +73,16 @@ class Expected:
     shortest: Integers
     earliest: Floats
     latest: Floats
+    optional: frozenset[int]
+    sending: bool
+
+    def __len__(self) -> int:
+        return len(self.least)
+
+    def take(self, frames: Integers | slice) -> Expected:
+        """Return some of the frames."""
+        columns: dict[str, Any] = {name: one for name, one in vars(self).items() if isinstance(one, np.ndarray)}
+        return replace(self, **{name: values[frames] for name, values in columns.items()})
 
     def bounds(self, frame: int) -> Bounds:
         """Return the bounds of one frame."""
@@ -70,11 +91,11 @@ class Expected:
     def until(self, time_us: float, most: int) -> Expected:
         """Return the first frames, of those whose DMA is known to begin or end by then."""
         count = min(int(np.count_nonzero(self._due_us() <= time_us)), most)
-        return Expected(*(values[:count] for values in vars(self).values()))
+        return self.take(slice(count))
 
     def time_us(self, count: int) -> float:
         """Return by when the DMA of so many frames is known to begin or end; infinite if there are not as many."""
-        return float(self._due_us()[:count].max()) if count <= len(self.least) else np.inf
+        return float(self._due_us()[:count].max()) if count <= len(self) else np.inf
 
     def _due_us(self) -> Floats:
         return np.where(np.isfinite(self.latest), self.latest, self.earliest)

@@ -22,14 +22,7 @@ BEGINNING, IN_TRIALS, FIRST, FEW = 1024, 256, 128, 4
 many; and runs at which it is tried in any case."""
 
 
-def parse(
-    pieces: BusTable,
-    asked_us: Floats,
-    expected: Expected,
-    optional: frozenset[int],
-    sending: bool,
-    trial: bool = False,
-) -> tuple[Integers, Booleans]:
+def parse(pieces: BusTable, asked_us: Floats, expected: Expected, trial: bool = False) -> tuple[Integers, Booleans]:
     """Number the pieces by the frame they make up.
 
     Parameters
@@ -39,11 +32,7 @@ def parse(
     asked_us : array of float
         First attempt of each.
     expected : Expected
-        Frames on the wire, in order of time.
-    optional : frozenset of int
-        Data phases that a piece of no frame can have: descriptors or status.
-    sending : bool
-        Whether the pieces are reads of frames before the wire, else writes after it.
+        The frames.
     trial : bool
         Whether it is only asked how well pieces and frames fit, so that the first frame need not be found at any cost.
 
@@ -64,17 +53,17 @@ def parse(
     count = np.add.reduceat(pieces.data_phases, heads, dtype=np.int32)
     first, last = pieces.first_data_us[heads], pieces.last_data_us[tails]
     # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
-    final, short = pieces.data_phases[tails], list(optional)
+    final, short = pieces.data_phases[tails], list(expected.optional)
     foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, np.int32(0))
     # Only the first and the last data phase of a frame can have bytes disabled.
     ending = pieces.bytes[tails] % 4 > 0
-    parser = Parser(Train(count, foreign, ending, first, last), expected, optional, sending)
+    parser = Parser(Train(count, foreign, ending, first, last), expected)
     _begin(parser, trial)
     parser.go(len(count), len(count))
     number, frame, parted = parser.numbers(len(count)), np.array(parser.found, dtype=np.int64), parser.parted
     either = np.zeros(len(frame), dtype=bool)
     del parser, final
-    if optional:
+    if expected.optional:
         units = Units(
             count - foreign * parted,
             asked_us[heads],
@@ -85,8 +74,7 @@ def parse(
             pieces.busy_period[tails],
             foreign * ~parted,
         )
-        bounds = expected.least[frame], expected.most[frame], expected.latest[frame]
-        number, either = settle(units, number, *bounds, sending)
+        number, either = settle(units, number, expected.take(frame))
     out = number[unit]
     out[tails[parted]] = -1
     return out, either

@@ -30,18 +30,18 @@ SPAN = 4 * LONGEST
 class Parser:
     """Goes through units and frames side by side. Frames keep their order: the earliest one that is due and fits."""
 
-    def __init__(self, units: Train, expected: Expected, optional: frozenset[int], sending: bool) -> None:
+    def __init__(self, units: Train, expected: Expected) -> None:
         self.units, self.count, self.first, self.last = units, units.count, units.first, units.last
         self.parted = np.zeros(len(units), dtype=bool)
-        self.expected, self.optional, self.sending = expected, optional, sending
-        self.frames = len(expected.least)
+        self.expected, self.optional, self.sending = expected, expected.optional, expected.sending
+        self.frames = len(expected)
         self.full = int(self.count.max())
-        self.known = Known(sending)
-        self.base, self.ahead = 0, Ahead.of(units.part(0, SPAN), optional, self.full)
+        self.known = Known(self.sending)
+        self.base, self.ahead = 0, Ahead.of(units.part(0, SPAN), self.optional, self.full)
         self.out = np.full(len(units), -1, dtype=np.int32)
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
-        self.short = np.isin(self.count, list(optional))
+        self.short = np.isin(self.count, list(self.optional))
         self.solid = np.flatnonzero(~self.short).astype(np.int32)
         self.next_solid = np.append(0, np.cumsum(~self.short, dtype=np.int32)).astype(np.int32, copy=False)
         size = self.count[self.solid]
