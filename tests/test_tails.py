@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from pcitrace.columns import Integers
-from pcitrace.traffic.ahead import Expected
-from pcitrace.traffic.tails import Units, settle
+from pcitrace.traffic.ahead import Expected, Units
+from pcitrace.traffic.tails import settle
 
 SHORT = 2
 
@@ -25,7 +25,8 @@ def units(sizes: list[list[int]], pauses: list[list[float]]) -> Units:
             count.append(size)
     asked_us, last_us, phases = np.array(asked), np.array(last), np.array(count)
     none = np.zeros(len(phases), dtype=np.int64)
-    return Units(phases, asked_us, asked_us, last_us, phases == SHORT, none > 0, np.arange(len(phases)), none)
+    period = np.arange(len(phases))
+    return Units(phases, none, none > 0, phases == SHORT, asked_us, asked_us, last_us, period)
 
 
 def frames_of(least: Integers, most: Integers, sending: bool = False) -> Expected:

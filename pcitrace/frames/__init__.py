@@ -132,9 +132,8 @@ def build(
         all_rows = len(columns["sender"])
         columns = _only(_supported(columns), columns, drops)
         untold = _untold(hosts, all_rows - len(columns["sender"]))
-    names = list(hosts)
     _timing(columns, link)
-    columns["queued"] = waited(columns, names, hosts, link)
+    columns["queued"] = waited(columns, hosts, link)
     give_back()
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")

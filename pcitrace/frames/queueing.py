@@ -20,17 +20,13 @@ ACCESS_US = 0.3
 """How long a CSR access may hold up a DMA that waits for no frame."""
 
 
-def waited(
-    columns: Mapping[str, Any], names: list[str], hosts: Mapping[str, HostTraffic], link: Link | None
-) -> Integers:
+def waited(columns: Mapping[str, Any], hosts: Mapping[str, HostTraffic], link: Link | None) -> Integers:
     """Tell which frames waited for another one.
 
     Parameters
     ----------
     columns : mapping
         Columns of `frames` as arrays, in order of time.
-    names : list of str
-        The hosts.
     hosts : mapping of str to HostTraffic
     link : Link or None
 
@@ -44,14 +40,14 @@ def waited(
     """
     found = np.zeros(len(columns["sender"]), dtype=np.int8)
     unclear = np.zeros(len(found), dtype=bool)
-    for name in names:
+    for name, host in hosts.items():
         sent = np.flatnonzero(columns["sender"] == name)
         if link is not None:
-            wire, either = _on_the_wire(columns, sent, link, hosts[name].step_us)
+            wire, either = _on_the_wire(columns, sent, link, host.step_us)
             found[sent] |= wire
             unclear[sent] |= either
         got = np.flatnonzero((columns["receiver"] == name) & (columns["receive_burst"] >= 0))
-        bus, either = _on_the_bus(columns, got, hosts[name])
+        bus, either = _on_the_bus(columns, got, host)
         found[got] |= bus
         unclear[got] |= either
     return np.where(unclear & (found == 0), np.int8(-1), found)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 
-__all__ = ["APART_US", "AT_ONCE_US", "LONGEST", "Ahead", "Bounds", "Expected", "Known", "Train"]
+__all__ = ["APART_US", "AT_ONCE_US", "LONGEST", "Ahead", "Bounds", "Expected", "Known", "Units"]
 
 REACH = 40
 """Units that are looked at to find those of one frame, where some may be descriptors or status."""
@@ -102,8 +102,8 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Train:
-    """Units of one direction in order of time: pieces, those that the target cut short put together.
+class Units:
+    """Pieces of one direction in order of time, those that the target cut short put together.
 
     Attributes
     ----------
@@ -111,27 +111,34 @@ class Train:
         Data phases, and how many of them, at the end, may be of no frame.
     ending : array of bool
         Whether some bytes of the last one are seen to be disabled: no frame goes on behind that.
-    first, last : arrays of float
-        First and last data phase (us).
+    short : array of bool
+        Whether it may be a descriptor or a status.
+    asked_us, first_us, last_us : arrays of float
+        First attempt, first and last data phase.
+    period : array of int
+        Number of the time in which the bus went from one transaction to the next without a rest.
     """
 
     count: Integers
     foreign: Integers
     ending: Booleans
-    first: Floats
-    last: Floats
+    short: Booleans
+    asked_us: Floats
+    first_us: Floats
+    last_us: Floats
+    period: Integers
 
     def __len__(self) -> int:
         return len(self.count)
 
-    def part(self, begin: int, end: int) -> Train:
+    def part(self, begin: int, end: int) -> Units:
         """Return some of the units."""
-        return Train(*(values[begin:end] for values in vars(self).values()))
+        return Units(*(values[begin:end] for values in vars(self).values()))
 
     def codes(self) -> Integers:
         """Return for each unit, as one number, what decisions rest on that no exact pause decides."""
         code: Integers = 16 * self.count + 8 * self.ending + 4 * (self.foreign > 0)
-        pause_us = self.first[1:] - self.last[:-1]
+        pause_us = self.first_us[1:] - self.last_us[:-1]
         code[:-1] += (pause_us < AT_ONCE_US) + 2 * (pause_us > APART_US)
         return code.astype(CODE)
 
@@ -145,11 +152,11 @@ class Ahead:
     count, foreign : lists of int
         Data phases, and how many of them, at the end, may be of no frame; empty if none.
     ending : list of bool
-        Of :class:`Train`; empty if none is.
+        Of :class:`Units`; empty if none is.
     first, last : lists of float
         First and last data phase (us).
     code : bytes
-        Of :meth:`Train.codes`.
+        Of :meth:`Units.codes`.
     optional : frozenset of int
         Data phases that a unit of no frame can have.
     full : int
@@ -166,10 +173,10 @@ class Ahead:
     full: int
 
     @classmethod
-    def of(cls, units: Train, optional: frozenset[int], full: int) -> Ahead:
+    def of(cls, units: Units, optional: frozenset[int], full: int) -> Ahead:
         """Put units into lists."""
         foreign, ending = (one.tolist() if one.any() else [] for one in (units.foreign, units.ending))
-        count, first, last = units.count.tolist(), units.first.tolist(), units.last.tolist()
+        count, first, last = units.count.tolist(), units.first_us.tolist(), units.last_us.tolist()
         return cls(count, foreign, ending, first, last, units.codes().tobytes(), optional, full)
 
     def parted(self) -> Ahead:

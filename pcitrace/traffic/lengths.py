@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
 from typing import NamedTuple
@@ -11,9 +12,9 @@ import numpy as np
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.traffic.ahead import Ahead, Expected, Train
+from pcitrace.traffic.ahead import Ahead, Expected, Units
 from pcitrace.traffic.parser import AHEAD, PENDING, Parser
-from pcitrace.traffic.tails import Units, settle
+from pcitrace.traffic.tails import settle
 
 __all__ = ["parse"]
 
@@ -51,29 +52,31 @@ def parse(pieces: BusTable, asked_us: Floats, expected: Expected, trial: bool = 
     heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]]).astype(np.int32)
     tails = np.append(heads[1:] - 1, np.int32(len(pieces) - 1))
     count = np.add.reduceat(pieces.data_phases, heads, dtype=np.int32)
-    first, last = pieces.first_data_us[heads], pieces.last_data_us[tails]
     # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
-    final, short = pieces.data_phases[tails], list(expected.optional)
-    foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, np.int32(0))
-    # Only the first and the last data phase of a frame can have bytes disabled.
-    ending = pieces.bytes[tails] % 4 > 0
-    parser = Parser(Train(count, foreign, ending, first, last), expected)
+    final, optional = pieces.data_phases[tails], list(expected.optional)
+    short = np.isin(count, optional)
+    foreign = np.where(
+        (tails > heads) & np.isin(final, optional) & ~np.isin(count - final, optional), final, np.int32(0)
+    )
+    units = Units(
+        count,
+        foreign,
+        # Only the first and the last data phase of a frame can have bytes disabled.
+        pieces.bytes[tails] % 4 > 0,
+        short,
+        asked_us[heads],
+        pieces.first_data_us[heads],
+        pieces.last_data_us[tails],
+        pieces.busy_period[tails],
+    )
+    parser = Parser(units, expected)
     _begin(parser, trial)
     parser.go(len(count), len(count))
     number, frame, parted = parser.numbers(len(count)), np.array(parser.found, dtype=np.int64), parser.parted
     either = np.zeros(len(frame), dtype=bool)
     del parser, final
-    if expected.optional:
-        units = Units(
-            count - foreign * parted,
-            asked_us[heads],
-            first,
-            last,
-            np.isin(count, short),
-            ending,
-            pieces.busy_period[tails],
-            foreign * ~parted,
-        )
+    if optional:
+        units = replace(units, count=count - foreign * parted, foreign=foreign * ~parted)
         number, either = settle(units, number, expected.take(frame))
     out = number[unit]
     out[tails[parted]] = -1

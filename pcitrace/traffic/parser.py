@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.columns import Booleans, Integers
-from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Expected, Known, Train
+from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Expected, Known, Units
 
 __all__ = ["AHEAD", "PENDING", "Parser"]
 
@@ -30,8 +30,8 @@ SPAN = 4 * LONGEST
 class Parser:
     """Goes through units and frames side by side. Frames keep their order: the earliest one that is due and fits."""
 
-    def __init__(self, units: Train, expected: Expected) -> None:
-        self.units, self.count, self.first, self.last = units, units.count, units.first, units.last
+    def __init__(self, units: Units, expected: Expected) -> None:
+        self.units, self.count, self.first, self.last = units, units.count, units.first_us, units.last_us
         self.parted = np.zeros(len(units), dtype=bool)
         self.expected, self.optional, self.sending = expected, expected.optional, expected.sending
         self.frames = len(expected)
@@ -41,7 +41,7 @@ class Parser:
         self.out = np.full(len(units), -1, dtype=np.int32)
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
-        self.short = np.isin(self.count, list(self.optional))
+        self.short = units.short
         self.solid = np.flatnonzero(~self.short).astype(np.int32)
         self.next_solid = np.append(0, np.cumsum(~self.short, dtype=np.int32)).astype(np.int32, copy=False)
         size = self.count[self.solid]

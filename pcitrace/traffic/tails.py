@@ -13,9 +13,9 @@ from math import log
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick_us
-from pcitrace.traffic.ahead import Expected
+from pcitrace.traffic.ahead import Expected, Units
 
-__all__ = ["Units", "settle"]
+__all__ = ["settle"]
 
 LEAST_US, MOST_US = 0.01, 1e6
 """Pauses beyond these are alike."""
@@ -40,36 +40,6 @@ WAYS = ((0, 1), (1, 0), (-1, 0), (0, -1), (-1, 1), (1, -1))
 
 ALIKE = 6
 """Digits of the logarithm of a pause (us) that count."""
-
-
-@dataclass(frozen=True)
-class Units:
-    """Pieces of one direction, those that the target cut short put together, in order of time.
-
-    Attributes
-    ----------
-    count : array of int
-        Data phases.
-    asked_us, first_us, last_us : arrays of float
-        First attempt, first and last data phase.
-    short : array of bool
-        Whether it may be a descriptor or a status.
-    ending : array of bool
-        Whether some bytes of its last data phase are seen to be disabled.
-    period : array of int
-        Number of the time in which the bus went from one transaction to the next without a rest.
-    foreign : array of int
-        Data phases at its end that may be of no frame.
-    """
-
-    count: Integers
-    asked_us: Floats
-    first_us: Floats
-    last_us: Floats
-    short: Booleans
-    ending: Booleans
-    period: Integers
-    foreign: Integers
 
 
 def settle(units: Units, number: Integers, expected: Expected) -> tuple[Integers, Booleans]:
