@@ -229,12 +229,10 @@ def _timing(columns: dict[str, Any], link: Link | None) -> None:
     columns["dma_us"] = dma_end - columns["dma_start_us"]
     columns["gap_us"] = rx_start - dma_end
     columns["rx_dma_us"] = columns["rx_dma_end_us"] - rx_start
-    if link is None:
-        columns["wire_us"] = np.full(len(dma_end), np.nan)
-    else:
+    columns["wire_us"] = np.full(len(dma_end), np.nan)
+    if link is not None:
         user = columns["length_bytes"]
-        on_wire = np.maximum(user, LEAST_USER_BYTES) + HEADER + FCS + link.preamble_bytes
-        columns["wire_us"] = np.where(user >= 0, on_wire * link.byte_us, np.nan)
+        columns["wire_us"] = np.where(user >= 0, link.wire_us(np.maximum(user, LEAST_USER_BYTES) + HEADER), np.nan)
     columns["t_nic_us"] = (columns["gap_us"] - columns["wire_us"]) / 2
     columns["t_nic_tx_us"] = columns["wire_start_us"] - dma_end
     columns["t_nic_rx_us"] = rx_start - columns["wire_end_us"]

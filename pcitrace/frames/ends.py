@@ -12,7 +12,7 @@ from pcitrace.frames.delays import busy_since
 from pcitrace.frames.turns import PAUSE_US, bus_busy
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
-from pcitrace.traffic.content import Heads, WireFrames, heads, wire_frames
+from pcitrace.traffic.content import FCS, Heads, WireFrames, heads, wire_frames
 from pcitrace.traffic.dma import Kind
 from pcitrace.traffic.phases import Phases
 
@@ -31,6 +31,15 @@ class Link:
     def byte_us(self) -> float:
         """Time of one byte."""
         return 8 / self.rate_mbit_s
+
+    @property
+    def gap_us(self) -> float:
+        """Time between two frames at least."""
+        return self.gap_bytes * self.byte_us
+
+    def wire_us(self, frame_bytes: Integers | Floats) -> Floats:
+        """Return how long frames of so many bytes, check sequence apart, are on the wire."""
+        return np.asarray((frame_bytes + FCS + self.preamble_bytes) * self.byte_us)
 
 
 @dataclass(frozen=True)
@@ -98,8 +107,7 @@ class Ends:
         if host.wire is not None:
             byte_us = link.byte_us if link else None
             wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
-            gap_us = link.gap_bytes * link.byte_us if link else 0.0
-            wire_busy_us = busy_since(wire.start_us, wire.end_us, gap_us + PAUSE_US)
+            wire_busy_us = busy_since(wire.start_us, wire.end_us, (link.gap_us if link else 0.0) + PAUSE_US)
         bus = host.traffic.dma.bus
         order = np.argsort(bus.start_us, kind="stable")
         start_us, end_us = bus.start_us[order], bus.end_us[order]

@@ -115,7 +115,7 @@ def passing(sender: HostTraffic, receiver: HostTraffic, link: Link | None, *, pi
         mine = sender.traffic.joined
         sends = mine.of_kind(Kind.SEND_DATA)
         size = np.maximum(mine.bytes[sends], LEAST_FRAME_BYTES)
-        left_us = mine.last_data_us[sends] + (size + link.preamble_bytes + FCS_BYTES) * link.byte_us
+        left_us = mine.last_data_us[sends] + link.wire_us(size)
     if pieces:
         dma = receiver.traffic.dma
         arrived_us = np.sort(dma.bus.first_data_us[(dma.bus.data_phases > 0) & (dma.kind != Kind.SEND_DATA)])

@@ -56,14 +56,13 @@ def waited(columns: Mapping[str, Any], hosts: Mapping[str, HostTraffic], link: L
 def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us: float) -> tuple[Booleans, Booleans]:
     """Tell which frames of one sender waited for the wire, and of which that is unclear."""
     start, end, ready = (columns[name][sent] for name in ("wire_start_us", "wire_end_us", "dma_end_us"))
-    gap_us = link.gap_bytes * link.byte_us
     found = np.zeros(len(sent), dtype=bool)
     seen = np.flatnonzero(~np.isnan(start))
     seen = seen[np.argsort(start[seen])]
     apart = start[seen[1:]] - end[seen[:-1]]
     # Of two sampled times the difference is wrong by less than a step.
     slack_us = SLACK_BYTES * link.byte_us + step_us
-    found[seen[1:]] = apart <= gap_us + slack_us
+    found[seen[1:]] = apart <= link.gap_us + slack_us
     busy = np.zeros(len(sent), dtype=bool)
     busy[seen[1:]] = end[seen[:-1]] > ready[seen[1:]]
     transit = start - ready
@@ -72,7 +71,7 @@ def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us
     unclear = found & (transit < free.max(initial=-np.inf) + slack_us)
     found &= ~unclear
     found |= _held_up(transit, busy)
-    took = columns["wire_us"][sent] + gap_us
+    took = columns["wire_us"][sent] + link.gap_us
     unseen = np.flatnonzero(np.isnan(start) & ~np.isnan(ready) & ~np.isnan(took))
     unseen = unseen[np.argsort(ready[unseen])]
     if len(unseen) > 1:

@@ -137,13 +137,13 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     which = np.searchsorted(bursts, dma.burst[rows])
     begin, length = phases.ranges(dma.bus.transaction[rows])
     # Of what was moved again only the second time counts.
-    length = np.maximum(length - moved_twice(dma, rows) // np.where(_wide(dma, rows), 8, 4), 0)
+    wide = dma.bus.wide[rows]
+    length = np.maximum(length - moved_twice(dma, rows) // np.where(wide, 8, 4), 0)
     before = _within(which, length)
     most = HEAD // 4 + 1
     length = np.clip(most - before, 0, length)
     nth = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     at = np.repeat(begin, length) + nth
-    wide = _wide(dma, rows)
     data = phases.data[at].view(np.uint64)
     enables = np.maximum(phases.byte_enables[at], 0)
     width = 8 if wide[length > 0].all() else 4
@@ -163,11 +163,6 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     fits = place < HEAD
     out[burst[fits], place[fits]] = byte[enabled][fits]
     return Heads(out, np.minimum(np.bincount(burst, minlength=len(bursts)), HEAD))
-
-
-def _wide(dma: Dma, rows: Integers) -> Booleans:
-    """Return which transactions moved 8 bytes a data phase."""
-    return np.asarray((dma.bus.bytes > 4 * dma.bus.data_phases)[rows])
 
 
 def _within(group: Integers, amount: Integers) -> Integers:

@@ -56,7 +56,7 @@ def phase_widths(pieces: BusTable) -> tuple[int, ...]:
     That of a wide bus is not known where neither REQ64# nor all byte enables were captured: the card may be narrow.
     """
     long = pieces.data_phases > 1
-    wide = long.any() and (pieces.bytes > 4 * pieces.data_phases)[long].mean() > 0.5
+    wide = long.any() and pieces.wide[long].mean() > 0.5
     return (8, 4) if wide else (4,)
 
 
