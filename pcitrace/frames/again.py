@@ -122,7 +122,5 @@ def _as_read(host: HostTraffic, reading: tuple[Pieces, Reading]) -> HostTraffic:
 def _outdated(host: HostTraffic, sent: bool, received: bool) -> HostTraffic:
     """Return a host without what it claims of another one that is read again."""
     known = host.traffic.claims
-    if known is None:
-        return host
     left = Claims(None if sent else known.sent, None if received else known.received)
     return replace(host, traffic=replace(host.traffic, claims=left))

@@ -84,16 +84,6 @@ class Ends:
     send_busy_us: Floats
     wire_busy_us: Floats
 
-    @property
-    def claims_sent(self) -> Integers | None:
-        """Which frame each of its bursts sends, where a reading says so."""
-        return self.host.traffic.claims.sent if self.host.traffic.claims is not None else None
-
-    @property
-    def claims_received(self) -> Integers | None:
-        """Which frame each of its bursts receives, where a reading says so."""
-        return self.host.traffic.claims.received if self.host.traffic.claims is not None else None
-
     @classmethod
     def of(cls, host: HostTraffic, link: Link | None) -> Ends:
         """Collect what a host shows."""
@@ -101,8 +91,8 @@ class Ends:
         sends, receives = joined.of_kind(Kind.SEND_DATA), joined.of_kind(Kind.RECEIVE_DATA)
         send_head = receive_head = None
         if host.data_phases is not None and len(host.data_phases):
-            send_head = _heads(host.traffic, host.data_phases, sends)
-            receive_head = _heads(host.traffic, host.data_phases, receives)
+            send_head = heads(host.traffic.dma, host.data_phases, sends)
+            receive_head = heads(host.traffic.dma, host.data_phases, receives)
         wire, wire_busy_us = None, np.zeros(0)
         if host.wire is not None:
             byte_us = link.byte_us if link else None
@@ -111,17 +101,6 @@ class Ends:
         bus = host.traffic.dma.bus
         order = np.argsort(bus.start_us, kind="stable")
         start_us, end_us = bus.start_us[order], bus.end_us[order]
-        busy_us = bus_busy(
-            start_us, end_us, host.traffic.csr, np.r_[joined.first_data_us[receives], joined.start_us[sends]]
-        )
-        receive_busy_us, send_busy_us = busy_us[: len(receives)], busy_us[len(receives) :]
-        busy = receive_busy_us, send_busy_us, wire_busy_us
-        return cls(sends, receives, send_head, receive_head, wire, host, *busy)
-
-
-def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
-    order = np.argsort(bursts)
-    head = heads(traffic.dma, phases, bursts[order])
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
-    return Heads(head.data[back], head.length[back])
+        at_us = np.r_[joined.first_data_us[receives], joined.start_us[sends]]
+        received_us, sent_us = np.split(bus_busy(start_us, end_us, host.traffic.csr, at_us), [len(receives)])
+        return cls(sends, receives, send_head, receive_head, wire, host, received_us, sent_us, wire_busy_us)

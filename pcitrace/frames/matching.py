@@ -117,15 +117,14 @@ def _one_direction(
 def _followed(mine: Ends, theirs: Ends | None) -> _Followed:
     """Follow what one host sends over its wire to the other host."""
     count = len(mine.sends)
-    send = _memory_side(mine.host.traffic.joined, mine.sends, (0, 0))
-    send = replace(send, key=own_keys(mine.send_head, _reference_keys(mine.wire, theirs), count))
-    sends = np.arange(count)
+    key = own_keys(mine.send_head, _reference_keys(mine.wire, theirs), count)
+    send, sends = _memory_side(mine.host.traffic.joined, mine.sends, (0, 0), key), np.arange(count)
     if mine.wire is None:
         receive = _received_of_send(mine, theirs, send) if theirs is not None else np.full(count, -1)
         return _Followed(sends, np.full(count, -1), receive)
     on_wire = _wire_side(mine.wire, mine.wire_busy_us)
-    if mine.claims_sent is not None:
-        i, j = _claimed(mine.claims_sent, mine.sends)
+    if mine.host.traffic.claims.sent is not None:
+        i, j = _claimed(mine.host.traffic.claims.sent, mine.sends)
     else:
         i, j = _match(send, on_wire, mine.host.profile.send == "store_and_forward", lossless=True)
     wire_of_send, send_of_wire = np.full(count, -1), np.full(len(on_wire), -1)
@@ -135,10 +134,11 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Followed:
     if theirs is None:
         return replace(found, receive=np.full(len(found.wire), -1))
     # A wire whose bytes were not captured has the content of what was read for it.
-    inherited = np.where(on_wire.key == 0, pick_keys(send.key, send_of_wire), on_wire.key)
-    on_wire = replace(on_wire, key=inherited)
-    if theirs.claims_received is not None:
-        j, i = _claimed(theirs.claims_received, theirs.receives)
+    key, known = on_wire.key.copy(), (on_wire.key == 0) & (send_of_wire >= 0)
+    key[known] = send.key[send_of_wire[known]]
+    on_wire = replace(on_wire, key=key)
+    if theirs.host.traffic.claims.received is not None:
+        j, i = _claimed(theirs.host.traffic.claims.received, theirs.receives)
     else:
         received = _receive_side(theirs, np.union1d(send.key, on_wire.key))
         i, j = _arrived(on_wire, received, theirs)
@@ -153,10 +153,10 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Followed:
 
 def _received_of_send(mine: Ends, theirs: Ends, send: Side) -> Integers:
     """Return which receive each send is, where its wire was not captured."""
-    if theirs.claims_received is not None:
-        j, i = _claimed(theirs.claims_received, theirs.receives)
-    elif mine.claims_sent is not None:
-        i, j = _claimed(mine.claims_sent, mine.sends)
+    if theirs.host.traffic.claims.received is not None:
+        j, i = _claimed(theirs.host.traffic.claims.received, theirs.receives)
+    elif mine.host.traffic.claims.sent is not None:
+        i, j = _claimed(mine.host.traffic.claims.sent, mine.sends)
     else:
         after_end = mine.host.profile.send == theirs.host.profile.receive == "store_and_forward"
         i, j = _match(send, _receive_side(theirs, send.key), after_end)
@@ -197,11 +197,6 @@ def _claimed(claims: Integers, bursts: Integers) -> tuple[Integers, Integers]:
     return rows, claims[bursts[rows]]
 
 
-def pick_keys(key: Keys, rows: Integers) -> Keys:
-    """Return the keys at rows; 0 where the row is -1."""
-    return np.where(rows >= 0, key[np.maximum(rows, 0)], np.uint64(0)) if len(key) else np.zeros(len(rows), np.uint64)
-
-
 def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) -> tuple[Integers, Integers]:
     """Match two sides; where wire and DMA overlap although the profile says they do not, the trace is right.
 
@@ -226,7 +221,7 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
     return i, j
 
 
-def _memory_side(joined: Bursts, bursts: Integers, fcs_bytes: tuple[int, int]) -> Side:
+def _memory_side(joined: Bursts, bursts: Integers, fcs_bytes: tuple[int, int], key: Keys) -> Side:
     """Describe DMA bursts for matching; their lengths are those the frames have on the wire."""
     size, phases = (one[bursts] for one in joined.once)
     spare = np.where(size > 4 * phases, 2 * WIDE_SPARE, 2 * ROUNDED)
@@ -236,7 +231,7 @@ def _memory_side(joined: Bursts, bursts: Integers, fcs_bytes: tuple[int, int]) -
         end_us=joined.last_data_us[bursts],
         shortest=np.maximum(size - spare - fcs_most, SHORTEST_RECEIVED),
         longest=np.maximum(size - fcs_least, SHORTEST_RECEIVED),
-        key=np.zeros(len(bursts), dtype=np.uint64),
+        key=key,
         damaged=np.zeros(len(bursts), dtype=bool),
         busy_us=np.full(len(bursts), np.nan),
     )
@@ -244,8 +239,8 @@ def _memory_side(joined: Bursts, bursts: Integers, fcs_bytes: tuple[int, int]) -
 
 def _receive_side(theirs: Ends, known: Keys) -> Side:
     """Describe the receives of a host; `known` are the keys of what may have arrived."""
-    side = _memory_side(theirs.host.traffic.joined, theirs.receives, fcs_in_memory(theirs.host.profile))
-    return replace(side, key=own_keys(theirs.receive_head, known, len(theirs.receives)))
+    key = own_keys(theirs.receive_head, known, len(theirs.receives))
+    return _memory_side(theirs.host.traffic.joined, theirs.receives, fcs_in_memory(theirs.host.profile), key)
 
 
 def _wire_side(wire: WireFrames, busy_us: Floats) -> Side:

@@ -94,7 +94,7 @@ class Traffic:
         Transactions of other agents, or of the host with other devices.
     findings : tuple of str
         What the user should know, in words.
-    claims : Claims or None
+    claims : Claims
         Which frame on the wire each burst is, where a reading of the pieces tells.
     burst_margin : array of float or None
         Margin of each burst (nats), where a reading of the pieces tells; NaN for none.
@@ -108,7 +108,7 @@ class Traffic:
     unknown: dict[str, int]
     other: int
     findings: tuple[str, ...]
-    claims: Claims | None = None
+    claims: Claims = field(default_factory=Claims)
     burst_margin: Floats | None = None
     burst_frame: Integers | None = None
     csr_frame: Integers | None = None

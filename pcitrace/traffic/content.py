@@ -125,7 +125,7 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     phases : Phases
         Data phases of the same bus.
     bursts : array of int
-        Numbers of the bursts wanted, ascending.
+        Numbers of the bursts wanted.
 
     Returns
     -------
@@ -134,7 +134,8 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     """
     rows = np.flatnonzero(np.isin(dma.burst, bursts) & (dma.bus.data_phases > 0))
     rows = rows[np.argsort(dma.burst[rows], kind="stable")]
-    which = np.searchsorted(bursts, dma.burst[rows])
+    order = np.argsort(bursts)
+    which = order[np.searchsorted(bursts[order], dma.burst[rows])]
     begin, length = phases.ranges(dma.bus.transaction[rows])
     # Of what was moved again only the second time counts.
     wide = dma.bus.wide[rows]
@@ -166,7 +167,7 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
 
 
 def _within(group: Integers, amount: Integers) -> Integers:
-    """Return for each row the sum of the amounts of the rows before it in its group; groups are ascending."""
+    """Return for each row the sum of the amounts of the rows before it in its group; groups are in one piece each."""
     total = np.cumsum(amount) - amount
     starts = np.r_[True, group[1:] != group[:-1]] if len(group) else np.zeros(0, dtype=bool)
     base = total[starts]

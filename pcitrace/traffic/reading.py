@@ -26,11 +26,12 @@ LEFT_KINDS = {0: Kind.DESCRIPTOR_FETCH, 1: Kind.STATUS_WRITE, -1: Kind.UNKNOWN}
 class Claims:
     """Which frame each burst of a host is, of those that it sends and receives; -1 for none.
 
-    By the number on its wire, or, where that was not captured, in the other host's memory; None where that changed.
+    By the number on its wire, or, where that was not captured, in the other host's memory; None where no reading of the
+    pieces says so, or that changed.
     """
 
-    sent: Integers | None
-    received: Integers | None
+    sent: Integers | None = None
+    received: Integers | None = None
 
 
 def claims(dma: Dma, pieces: Pieces, reading: Reading) -> Claims:
