@@ -351,7 +351,7 @@ def _follow(columns: dict[str, Any], name: str, host: HostTraffic) -> None:
     """Add what follows the last frames of a window only in a later one: status words and accesses."""
     traffic = host.traffic
     joined, csr = traffic.joined, traffic.csr
-    status = joined.first_data_us[joined.of_kind(Kind.STATUS_WRITE)]
+    status = joined.begins_us(Kind.STATUS_WRITE)
     accesses = csr.first_attempt_us[csr.reason != CONFIGURATION]
     sent_us = columns["dma_end_us"]
     if host.profile.send == "store_and_forward":

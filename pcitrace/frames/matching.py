@@ -281,17 +281,11 @@ def _sent(mine: Ends, found: _Followed) -> dict[str, Any]:
     burst = pick(mine.sends, send)
     size, phases = (pick(one, burst) for one in joined.once)
     dma_end = pick_us(joined.known_last_us, burst)
-    unknown = np.full(len(send), np.nan)
-    begin, end, fcs_ok = unknown, unknown, np.full(len(send), -1)
+    begin = end = np.full(len(send), np.nan)
     if wire is not None:
-        begin, end, fcs_ok = (
-            pick_us(wire.start_us, found.wire),
-            pick_us(wire.end_us, found.wire),
-            pick(wire.fcs_ok, found.wire),
-        )
-    status_us = next_us(
-        joined.first_data_us[joined.of_kind(Kind.STATUS_WRITE)], np.fmax(dma_end, end) if store_and_forward else dma_end
-    )
+        begin, end = pick_us(wire.start_us, found.wire), pick_us(wire.end_us, found.wire)
+    done_us = np.fmax(dma_end, end) if store_and_forward else dma_end
+    status_us = next_us(joined.begins_us(Kind.STATUS_WRITE), done_us)
     dma_start = pick_us(joined.first_data_us, burst)
     last = len(mine.sends) - 1
     if wire is not None and last >= 0 and np.isnan((begin if store_and_forward else end)[last]):
@@ -303,7 +297,7 @@ def _sent(mine: Ends, found: _Followed) -> dict[str, Any]:
         "status_us": status_us,
         "wire_start_us": begin,
         "wire_end_us": end,
-        "fcs_ok": fcs_ok,
+        "fcs_ok": pick(wire.fcs_ok if wire is not None else NONE, found.wire),
         "pieces": pick(joined.pieces, burst),
         "send_burst": burst,
         "send_bytes": size,
@@ -328,7 +322,7 @@ def _received(theirs: Ends | None, found: _Followed) -> dict[str, Any]:
     times = (
         pick_us(joined.first_data_us, burst),
         end,
-        next_us(joined.first_data_us[joined.of_kind(Kind.STATUS_WRITE)], end),
+        next_us(joined.begins_us(Kind.STATUS_WRITE), end),
         next_us(csr.first_attempt_us[csr.reason != CONFIGURATION], end),
     )
     numbers = (pick(joined.pieces, burst), burst, *(pick(one, burst) for one in joined.once))

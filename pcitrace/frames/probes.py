@@ -59,9 +59,8 @@ def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
 
 def _between(wire_us: Floats, sender: HostTraffic, receiver: HostTraffic) -> float:
     """Return the usual time from a send of one host over the wire to a receive of the other."""
-    mine, theirs = sender.traffic.joined, receiver.traffic.joined
-    sent = mine.first_data_us[mine.of_kind(Kind.SEND_DATA)]
-    received = theirs.first_data_us[theirs.of_kind(Kind.RECEIVE_DATA)]
+    sent = sender.traffic.joined.begins_us(Kind.SEND_DATA)
+    received = receiver.traffic.joined.begins_us(Kind.RECEIVE_DATA)
     if not len(sent):
         return np.inf
     before = np.searchsorted(sent, wire_us, side="right") - 1

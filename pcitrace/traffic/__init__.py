@@ -64,6 +64,10 @@ class Bursts:
         rows = np.flatnonzero((self.kind == kind) & (self.data_phases > 0))
         return rows[np.argsort(self.first_data_us[rows], kind="stable")]
 
+    def begins_us(self, kind: Kind) -> Floats:
+        """Return when the bursts of one kind begin to move data, in order of time."""
+        return self.first_data_us[self.of_kind(kind)]
+
     @property
     def once(self) -> tuple[Integers, Integers]:
         """Bytes and data phases without what was moved again."""

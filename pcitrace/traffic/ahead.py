@@ -88,6 +88,11 @@ class Expected:
         """Return the bounds of one frame."""
         return Bounds(self.least.item(frame), self.most.item(frame), self.shortest.item(frame))
 
+    def allow(self, frames: slice, size: Integers, first_us: Floats, last_us: Floats) -> Booleans:
+        """Return which of some frames may have so many data phases, from one time to another."""
+        out = (self.least[frames] <= size) & (size <= self.most[frames])
+        return np.asarray(out & (self.earliest[frames] <= first_us) & (last_us <= self.latest[frames]))
+
     def until(self, time_us: float, most: int) -> Expected:
         """Return the first frames, of those whose DMA is known to begin or end by then."""
         count = min(int(np.count_nonzero(self._due_us() <= time_us)), most)

@@ -160,9 +160,7 @@ def _against(parser: Parser, head: int, units: int, most: float, seams: Callable
 
 def _whole_before(parser: Parser, head: int) -> int:
     """Count the runs before a unit that are as long as a frame that is due: what is left of one is no such run."""
-    expected, runs = parser.expected, slice(0, np.searchsorted(parser.run_head, head))
+    runs = slice(0, np.searchsorted(parser.run_head, head))
+    first, last = parser.first[parser.run_head[runs], None], parser.last[parser.run_tail[runs], None]
     due = slice(0, AHEAD if parser.sending else PENDING)
-    size, first = parser.run_size[runs, None], parser.first[parser.run_head[runs], None]
-    fits = (expected.least[due] <= size) & (size <= expected.most[due]) & (expected.earliest[due] <= first)
-    fits &= parser.last[parser.run_tail[runs], None] <= expected.latest[due]
-    return int(np.count_nonzero(fits.any(axis=1)))
+    return int(np.count_nonzero(parser.expected.allow(due, parser.run_size[runs, None], first, last).any(axis=1)))

@@ -167,19 +167,22 @@ class _Ends:
         A way is what happens at the head and at the tail: a unit comes (1), or leaves (-1).
         """
         least, most = np.minimum(expected.least, self.total), np.maximum(expected.most, self.total)
-        size = {
-            (1, 0): units.count[self.ahead],
-            (-1, 0): -units.count[self.head],
-            (0, 1): units.count[self.behind],
-            (0, -1): -units.count[self.tail],
+        ever, none = np.ones(len(least), dtype=bool), np.zeros_like(least)
+        heads = {
+            1: (self.ahead >= 0, units.count[self.ahead]),
+            -1: (self.first, -units.count[self.head]),
+            0: (ever, none),
         }
-        able = {(1, 0): self.ahead >= 0, (-1, 0): self.first, (0, 1): self.follows, (0, -1): self.final}
+        tails = {
+            1: (self.follows, units.count[self.behind]),
+            -1: (self.final, -units.count[self.tail]),
+            0: (ever, none),
+        }
         out = []
         for at_head, at_tail in WAYS:
-            steps = [way for way in ((at_head, 0), (0, at_tail)) if any(way)]
-            total = self.total + sum(size[way] for way in steps)
-            possible = np.all([able[way] for way in steps], axis=0) & (total >= least) & (total <= most)
-            out.append((at_head, at_tail, possible))
+            (able, more), (also, beside) = heads[at_head], tails[at_tail]
+            total = self.total + more + beside
+            out.append((at_head, at_tail, able & also & (total >= least) & (total <= most)))
         return out
 
 
