@@ -11,14 +11,14 @@ import pandas as pd
 
 from pcitrace.columns import Booleans, floats, pick, table
 from pcitrace.errors import ConditionError, FrameMatchError
-from pcitrace.facts import LEAST_FRAME_BYTES
+from pcitrace.facts import LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames import csrtimes, unsure
 from pcitrace.frames.again import Readings, read_again
 from pcitrace.frames.ends import Ends, HostTraffic, Link
-from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
+from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.margins import FEW, doubted, judge
 from pcitrace.frames.matching import Matched, match_hosts
-from pcitrace.frames.queueing import waited
+from pcitrace.frames.queueing import queued
 from pcitrace.freed import give_back
 from pcitrace.instrument.conditions import condition
 from pcitrace.schema import DROP_LOG, FRAMES
@@ -133,7 +133,7 @@ def build(
         columns = _only(_supported(columns), columns, drops)
         untold = _untold(hosts, all_rows - len(columns["sender"]))
     _timing(columns, link)
-    columns["queued"] = waited(columns, hosts, link)
+    columns["queued"] = queued(columns, hosts, link)
     give_back()
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
@@ -243,20 +243,13 @@ def _with_frames(
 ) -> dict[str, Traffic]:
     """Return the traffic of each host with the frame that each burst and each CSR access belongs to."""
     out = {}
-    number = np.arange(len(columns["sender"]))
     for name, label in labels.items():
-        traffic = hosts[name].traffic
+        traffic, margin = hosts[name].traffic, label.margin.astype(np.float32, copy=False)
         burst_frame = np.full(len(traffic.joined), -1, dtype=np.int32)
-        sent, got = columns["sender"] == name, columns["receiver"] == name
-        for rows, bursts in ((sent, columns["send_burst"]), (got, columns["receive_burst"])):
-            rows = rows & (bursts >= 0)
-            burst_frame[bursts[rows]] = number[rows]
-        out[name] = replace(
-            traffic,
-            burst_frame=burst_frame,
-            csr_frame=label.frame,
-            csr_margin=label.margin.astype(np.float32, copy=False),
-        )
+        for whose, bursts in (("sender", columns["send_burst"]), ("receiver", columns["receive_burst"])):
+            rows = np.flatnonzero((columns[whose] == name) & (bursts >= 0))
+            burst_frame[bursts[rows]] = rows
+        out[name] = replace(traffic, burst_frame=burst_frame, csr_frame=label.frame, csr_margin=margin)
     return out
 
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us
 from pcitrace.frames import sendstart
-from pcitrace.frames.delays import freed
 from pcitrace.frames.doorbells import CHAIN_US, WHOLE, Doorbells, Sends, find
 from pcitrace.frames.margins import SURE as SURE_SEND
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes, Starts
+from pcitrace.frames.turns import freed
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.dma import Kind
 

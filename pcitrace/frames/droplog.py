@@ -13,7 +13,7 @@ from pcitrace.traffic import Bursts
 from pcitrace.traffic.content import FCS, HEADER, WireFrames
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 
-__all__ = ["WIDE_SPARE", "Received", "dropped"]
+__all__ = ["Received", "dropped"]
 
 WIDE_SPARE = 7
 """Bytes by which whole 64-bit data phases can exceed a frame at either end."""
@@ -27,16 +27,8 @@ COMPARED_TOGETHER = 4096
 
 @dataclass(frozen=True)
 class Received:
-    """Receives of one host.
-
-    Attributes
-    ----------
-    bursts : Bursts
-        All bursts of its bus.
-    rows, unused, doubtful : arrays of int
-        Which of them are receives; those without a frame; among these those whose frame is not certain.
-    begin_us : float
-        When the capture of its bus begins.
+    """Receives of one host: all bursts of its bus, which of them are receives, those without a frame, and among these
+    those whose frame is not certain; and when the capture of its bus begins.
     """
 
     bursts: Bursts

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.columns import Floats, Integers
-from pcitrace.frames.delays import busy_since
-from pcitrace.frames.turns import PAUSE_US, bus_busy
+from pcitrace.frames.turns import PAUSE_US, bus_busy, busy_since
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.content import FCS, Heads, WireFrames, heads, wire_frames
@@ -98,9 +97,6 @@ class Ends:
             byte_us = link.byte_us if link else None
             wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
             wire_busy_us = busy_since(wire.start_us, wire.end_us, (link.gap_us if link else 0.0) + PAUSE_US)
-        bus = host.traffic.dma.bus
-        order = np.argsort(bus.start_us, kind="stable")
-        start_us, end_us = bus.start_us[order], bus.end_us[order]
         at_us = np.r_[joined.first_data_us[receives], joined.start_us[sends]]
-        received_us, sent_us = np.split(bus_busy(start_us, end_us, host.traffic.csr, at_us), [len(receives)])
+        received_us, sent_us = np.split(bus_busy(host.traffic.dma.bus, host.traffic.csr, at_us), [len(receives)])
         return cls(sends, receives, send_head, receive_head, wire, host, received_us, sent_us, wire_busy_us)

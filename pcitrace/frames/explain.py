@@ -265,10 +265,6 @@ def _margin(margin: Any, given: bool) -> str:
     return f"margin: {margin:.1f} nats, {'given' if margin >= least else 'null'} (threshold {least:g})"
 
 
-def _nats(margin: Any) -> str:
-    return "none, nothing was weighed" if pd.isna(margin) else f"{margin:.1f} nats"
-
-
 def _weighed(side: _Side, one: _Reading) -> list[str]:
     """Return the table of costs, beside the cheapest reading next to the one given."""
     window = np.arange(max(one.head - 1, 0), min(one.tail + 2, len(side.units)))
@@ -283,12 +279,9 @@ def _weighed(side: _Side, one: _Reading) -> list[str]:
         if cost is not None and other is not None:
             lines.append(f"  {term:48}{cost:10.1f}{other:12.1f}")
     total, more = _sum(mine), _sum(theirs)
-    lines.append(f"  {'all':48}{total:10.1f}{more:12.1f}   {abs(more - total):.1f} {_compared(more - total)}")
+    said = "worse" if more >= total else "better here"
+    lines.append(f"  {'all':48}{total:10.1f}{more:12.1f}   {abs(more - total):.1f} {said}")
     return lines
-
-
-def _compared(more: float) -> str:
-    return "worse" if more >= 0 else "better here"
 
 
 def _sum(costs: list[float | None]) -> float:
@@ -298,4 +291,5 @@ def _sum(costs: list[float | None]) -> float:
 def _accesses(frame: pd.Series) -> list[str]:
     names = {"csr_first_us": "first access", "csr_last_us": "last before its DMA", "csr_done_us": "update of the queue"}
     said = [f"{name} {'unknown' if pd.isna(frame[key]) else f'{frame[key]:.3f} us'}" for key, name in names.items()]
-    return [f"accesses that start it: {', '.join(said)}", f"  margin: {_nats(frame['margin_csr'])}"]
+    margin = "none, nothing was weighed" if pd.isna(frame["margin_csr"]) else f"{frame['margin_csr']:.1f} nats"
+    return [f"accesses that start it: {', '.join(said)}", f"  margin: {margin}"]

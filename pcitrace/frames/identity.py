@@ -15,10 +15,7 @@ from pcitrace.traffic.content import FCS, HEADER, WireFrames, fcs_in_memory, num
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
 from pcitrace.traffic.goals import BLOCK, most_added
 
-__all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
-
-ROUNDED = 3
-"""Bytes by which whole dwords can exceed a frame at its end."""
+__all__ = ["SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
 
 FEW = 0.1
 """Share of the frames that may have been written with a status word, or without one of theirs."""

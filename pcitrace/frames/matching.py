@@ -10,9 +10,9 @@ import numpy as np
 
 from pcitrace.columns import Floats, Integers, alike, next_us, pick, pick_us
 from pcitrace.frames.align import match
-from pcitrace.frames.droplog import WIDE_SPARE, Received, dropped
+from pcitrace.frames.droplog import Received, dropped
 from pcitrace.frames.ends import Ends, HostTraffic, Link
-from pcitrace.frames.identity import ROUNDED, SequenceField, other_lengths, sequence_numbers, user_lengths
+from pcitrace.frames.identity import SequenceField, other_lengths, sequence_numbers, user_lengths
 from pcitrace.frames.sides import Matches, Side
 from pcitrace.frames.strays import Loose, certain
 from pcitrace.frames.turns import receives_first
@@ -26,7 +26,7 @@ __all__ = ["Matched", "match_hosts"]
 STRAY = 0.1
 """Share of the sends that may be on no wire and are then no frames; a read on no wire is a descriptor."""
 
-CLEARLY = 0.1
+LACKING = 0.1
 """Share of frames that must have a partner only if wire and DMA overlap."""
 
 NONE: Integers = np.zeros(0, dtype=np.int64)
@@ -66,14 +66,8 @@ def match_hosts(hosts: Mapping[str, HostTraffic], link: Link | None, sequence: S
 class _Followed:
     """The frames of one sender: every send, then every frame on its wire whose send was not seen.
 
-    Attributes
-    ----------
-    send, wire, receive : arrays of int
-        Which send, which frame on the wire and which receive each is; -1 for none that was seen.
-    doubtful_wire, doubtful : arrays of int
-        Frames on the wire and receives that may be the same frame, or another.
-    loose : Loose or None
-        What the receiver's card wrote beside the frames; None where that was not looked at.
+    Which send, which frame on the wire and which receive each is, -1 for none; the frames on the wire and receives that
+    may be the same frame, or another; and what the receiver's card wrote beside frames, None if that was not looked at.
     """
 
     send: Integers
@@ -213,7 +207,7 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
     if lossless and len(j) and other_j[-1] < j[-1]:
         # What went over the wire last was read, too.
         return i, j
-    if lossless and len(other_i) == min(len(earlier), len(later)) and len(i) < (1 - CLEARLY) * len(other_i):
+    if lossless and len(other_i) == min(len(earlier), len(later)) and len(i) < (1 - LACKING) * len(other_i):
         return other_i, other_j
     sooner = float(np.median(later.end_us[other_j] - earlier.end_us[other_i]))
     if not len(i) or sooner < 0.5 * float(np.median(later.end_us[j] - earlier.end_us[i])):
@@ -224,7 +218,7 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
 def _memory_side(joined: Bursts, bursts: Integers, fcs_bytes: tuple[int, int], key: Keys) -> Side:
     """Describe DMA bursts for matching; their lengths are those the frames have on the wire."""
     size, phases = (one[bursts] for one in joined.once)
-    spare = np.where(size > 4 * phases, 2 * WIDE_SPARE, 2 * ROUNDED)
+    spare = 2 * (np.where(size > 4 * phases, 8, 4) - 1)
     fcs_least, fcs_most = fcs_bytes
     return Side(
         start_us=joined.first_data_us[bursts],

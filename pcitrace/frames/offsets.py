@@ -107,7 +107,7 @@ def passing(sender: HostTraffic, receiver: HostTraffic, link: Link | None, *, pi
     if link is None:
         return None
     if sender.wire is not None and len(sender.wire):
-        start_us, end_us = (sender.wire[name].to_numpy(dtype=float, na_value=np.nan) for name in ("start_us", "end_us"))
+        start_us, end_us = (floats(sender.wire, name) for name in ("start_us", "end_us"))
         known = ~np.isnan(start_us) & ~np.isnan(end_us)
         left_us = end_us[known]
         size = np.rint((end_us - start_us)[known] / link.byte_us).astype(np.int64) - link.preamble_bytes - FCS_BYTES

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pcitrace.columns import Floats
+from pcitrace.columns import Floats, floats
 from pcitrace.frames.ends import HostTraffic
 from pcitrace.traffic.dma import Kind
 
 __all__ = ["on_other_wire"]
 
-CLEARLY = 0.5
+SHORTER = 0.5
 """The other way round has to fit so much better: to have half of the time between memory and wire."""
 
 LONGEST_US = 500.0
@@ -36,17 +36,11 @@ def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
         Two hosts, their times on one axis.
     """
     found = []
-    for name, host in hosts.items():
-        others = [one for other, one in hosts.items() if other != name]
-        if host.wire is None or len(others) != 1:
-            continue
-        start_us = host.wire["start_us"].to_numpy(dtype=float, na_value=np.nan)
+    for (name, host), other in zip(hosts.items(), reversed([*hosts.values()]), strict=True):
+        start_us = floats(host.wire, "start_us") if host.wire is not None else np.zeros(0)
         start_us = start_us[~np.isnan(start_us)]
-        if len(start_us) < FEWEST:
-            continue
-        [other] = others
         stated, swapped = _between(start_us, host, other), _between(start_us, other, host)
-        if swapped < CLEARLY * stated:
+        if len(start_us) >= FEWEST and swapped < SHORTER * stated:
             found.append(name)
     if not found:
         return []

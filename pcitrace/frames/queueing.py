@@ -11,7 +11,7 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.traffic.dma import Kind
 
-__all__ = ["waited"]
+__all__ = ["queued"]
 
 SLACK_BYTES = 0.25
 """Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
@@ -20,7 +20,7 @@ ACCESS_US = 0.3
 """How long a CSR access may hold up a DMA that waits for no frame."""
 
 
-def waited(columns: Mapping[str, Any], hosts: Mapping[str, HostTraffic], link: Link | None) -> Integers:
+def queued(columns: Mapping[str, Any], hosts: Mapping[str, HostTraffic], link: Link | None) -> Integers:
     """Tell which frames waited for another one.
 
     Parameters

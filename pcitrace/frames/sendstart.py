@@ -40,8 +40,7 @@ def find(csr: Accesses, profile: Profile, card: CardTimes, address: Integers) ->
     """
     dma_start_us = card.dma_start_us
     if not len(csr) or not len(dma_start_us):
-        none = np.full(len(dma_start_us), -1)
-        return Starts(none, none.copy(), np.full(len(csr), -1, dtype=np.int32))
+        return Starts.unknown(len(dma_start_us), len(csr))
     if csr.doorbell.any() and len(csr.of_role("send_buffer")):
         return _by_buffer(csr, dma_start_us, address)
     if csr.doorbell.any():
@@ -109,14 +108,8 @@ def _written_for(csr: Accesses, bells: Integers) -> tuple[Integers, Integers, In
     A register that is written for every send has nearly all its writes right before doorbells. One that is written at
     another time, such as after a send, comes there only now and then, and is none of theirs.
 
-    Returns
-    -------
-    begin : array of int
-        The first access of each doorbell; -1 if not known.
-    bell_of : array of int
-        For each access the doorbell it belongs to, counted from 0; -1 for none.
-    undecided : array of int
-        Accesses that may belong to a doorbell or not.
+    Return the first access of each doorbell (-1 if not known), for each access the doorbell it belongs to, counted from
+    0 (-1 for none), and the accesses that may belong to a doorbell or not.
     """
     every = np.arange(len(csr))
     usable = np.isin(csr.command, WRITES) & (csr.reason != CONFIGURATION) & ~csr.plays(*NOT_STARTING)
@@ -156,14 +149,8 @@ def _start_registers(
 ) -> tuple[Booleans, Booleans]:
     """Return which of some writes are to registers that start sends, and of which that may be so.
 
-    Parameters
-    ----------
-    address, next_bell, rows : array of int
-        Of the writes: what they address, the doorbell behind them, counted from 0, and which accesses they are.
-    bells : array of int
-        Accesses that are doorbells.
-    leads : array of bool
-        Of every access: whether it is a write and the next access follows in the same group.
+    Of the writes there are the address, the doorbell behind, counted from 0, and which accesses they are; `bells` are
+    the accesses that are doorbells, `leads` says of every access whether the next one follows in the same group.
     """
     register = pd.factorize(address)[0]
     writes = np.bincount(register)

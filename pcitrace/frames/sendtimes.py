@@ -81,7 +81,7 @@ def by_run(csr: Accesses, card: CardTimes) -> Starts | None:
         if best is not None:
             first, last, either = best
             unknown = np.full(len(dma_start_us) - len(first), -1)
-            return _among(usable, len(csr), np.r_[unknown, first], np.r_[unknown, last], either)
+            return _among(csr, usable, np.r_[unknown, first], np.r_[unknown, last], either)
     return None
 
 
@@ -113,7 +113,7 @@ def by_lag(csr: Accesses, card: CardTimes) -> Starts | None:
     behind, lag = following(access_us, card.dma_end_us)
     lags = np.sort(lag[np.isfinite(lag)])
     # Those that complete none start one each, but for a few.
-    begins, within = crowded(lags, LAG_US, max(ceil(NEARLY_ALL * count), len(usable) - count - SET_UP, 1))
+    begins, within = crowded(lags, max(ceil(NEARLY_ALL * count), len(usable) - count - SET_UP, 1))
     found: Starts | None = None
     while within.any():
         low = lags[begins[within.argmax()]]
@@ -150,12 +150,11 @@ def by_group(csr: Accesses, card: CardTimes) -> Starts:
     Unknown where the last one does not come as long before the DMA as it usually does, where there are not as many as
     before most, and where one may be the update of a send or belong to a receive.
     """
-    usable, unknown = _usable(csr), np.full(len(card.dma_start_us), -1)
+    usable = _usable(csr)
     groups = _Groups.of(csr.first_attempt_us[usable], csr.end_us[usable], card)
     if groups is None:
-        return Starts(unknown, unknown.copy(), np.full(len(csr), -1, dtype=np.int32))
-    access_us, before, alone, clear = groups.access_us, groups.before, groups.alone, _clear(groups, card)
-    last = groups.last
+        return Starts.unknown(len(card.dma_start_us), len(csr))
+    before, last, clear = groups.before, groups.last, _clear(groups, card)
     if groups.normal == 1:
         # One that came late makes those behind it late, reads too.
         late = np.diff(np.cumsum(waited(csr.first_attempt_us, csr.end_us, card.freed_us))[usable], prepend=0) > 0
@@ -171,33 +170,23 @@ def by_group(csr: Accesses, card: CardTimes) -> Starts:
     # and the bus were free, not with one before the end of the DMA before: that would have led to its DMA sooner.
     since = np.r_[0, np.maximum.accumulate(last)[:-1] + 1]
     if groups.window is not None and not len(card.received_us):
-        idle = card.dma_start_us - groups.ended_us > groups.window[1]
-        since = np.where(idle, np.maximum(since, np.searchsorted(access_us, groups.ended_us)), since)
+        idle = card.dma_start_us - card.before_us > groups.window[1]
+        since = np.where(idle, np.maximum(since, np.searchsorted(groups.access_us, card.before_us)), since)
     ends = np.zeros(len(usable) + 1, dtype=np.int64)
     np.add.at(ends, since[~clear], 1)
     np.add.at(ends, np.maximum(before + 1, since)[~clear], -1)
-    last = np.where(~clear & alone, before, last)
+    last = np.where(~clear & groups.alone, before, last)
     first = np.where(last >= 0, last + 1 - groups.normal, -1)
-    return _among(usable, len(csr), first, last, np.flatnonzero(np.cumsum(ends)[:-1]))
+    return _among(csr, usable, first, last, np.flatnonzero(np.cumsum(ends)[:-1]))
 
 
 @dataclass(frozen=True)
 class _Groups:
     """Groups of accesses, one right behind the other, before the sends that they start.
 
-    Attributes
-    ----------
-    access_us : array of float
-        When each access came.
-    before, begin, last : arrays of int
-        For each send the last access before its DMA (-1 for none), where the group of that begins, and the last one
-        that is the send's if all that have this group share it evenly.
-    alone, even : arrays of bool
-        For each send whether it has its group for itself; whether it has as many accesses as most, `normal`.
-    lead_us, ended_us : arrays of float
-        How long before its DMA that last access came; when the DMA of the send before had ended.
-    window : pair of float or None
-        How long before the DMA the last one usually comes.
+    Of each send the last access before its DMA (-1 for none), where the group of that begins, and the last one that is
+    the send's if all that have this group share it evenly; whether it has the group for itself, and as many accesses as
+    most sends, `normal`; how long before its DMA that access came, and the `window` in which it usually comes.
     """
 
     access_us: Floats
@@ -208,7 +197,6 @@ class _Groups:
     even: Booleans
     normal: int
     lead_us: Floats
-    ended_us: Floats
     window: tuple[float, float] | None
 
     @classmethod
@@ -230,10 +218,9 @@ class _Groups:
         even = (before >= 0) & (part * many == size) & (part == normal)
         # A batch has its accesses behind those of the send before it, with nothing between.
         even &= (many == 1) | (begin == np.repeat(np.r_[-1, before[head[1:] - 1]], many[head]) + 1)
-        window = usual(lead_us[many == 1][:, None], MOST)
-        ended_us = np.r_[-np.inf, card.dma_end_us[:-1]]
-        last = np.where(many == 1, before, shared)
-        return cls(access_us, before, begin, last, many == 1, even, normal, lead_us, ended_us, window)
+        alone = many == 1
+        window = usual(lead_us[alone][:, None], MOST)
+        return cls(access_us, before, begin, np.where(alone, before, shared), alone, even, normal, lead_us, window)
 
 
 def _clear(groups: _Groups, card: CardTimes) -> Booleans:
@@ -249,14 +236,14 @@ def _clear(groups: _Groups, card: CardTimes) -> Booleans:
         low = np.searchsorted(access_us, card.dma_start_us - most_us - GROUP_US)
         clear &= batch | (before + 1 - np.minimum(low, groups.begin) == groups.normal)
         # One right behind the DMA before had waited for the bus, and the card may have gone on by itself.
-        clear &= batch | (access_us[before] - groups.ended_us > AT_ONCE_US)
+        clear &= batch | (access_us[before] - card.before_us > AT_ONCE_US)
     # What a card fetches for a send it fetches behind the access that starts it: not sooner than it usually does, but
     # where it was busy with the send before and went on by itself.
     fetch_us = pick_us(card.fetched_us, np.searchsorted(card.fetched_us, card.dma_start_us) - 1) - access_us[before]
     single = clear & groups.alone
     if np.count_nonzero(fetch_us[single] > 0) >= NEARLY_ALL * np.count_nonzero(single):
         soonest_us, _ = usual(fetch_us[single, None], MOST) or (0.0, 0.0)
-        soon = fetch_us < np.where(access_us[before] > groups.ended_us, soonest_us - CLOCKS_US, 0.0)
+        soon = fetch_us < np.where(access_us[before] > card.before_us, soonest_us - CLOCKS_US, 0.0)
         clear &= batch | (fetch_us > 0) & ~soon
     if groups.normal > 1 and not clear[np.argmax(before >= 0)]:
         # The first send has no update before it: what only the others have may be that.
@@ -267,15 +254,7 @@ def _clear(groups: _Groups, card: CardTimes) -> Booleans:
 def _one_each(groups: _Groups, card: CardTimes, clear: Booleans, late: Booleans) -> Integers:
     """Return the one access that starts each send; -1 where it is not known.
 
-    Parameters
-    ----------
-    groups : _Groups
-        Most of one access.
-    card : CardTimes
-    clear : array of bool
-        Of each send, whether it is the one before it.
-    late : array of bool
-        Of each access, whether it had to wait for the bus.
+    `clear` is of each send whether it is the one before it, `late` of each access whether it had to wait for the bus.
     """
     access_us, before, lead_us = groups.access_us, groups.before, groups.lead_us
     clear, behind_late = clear & groups.alone, late[before]
@@ -304,7 +283,7 @@ def _one_each(groups: _Groups, card: CardTimes, clear: Booleans, late: Booleans)
     found = filled(rows, left, late)
     began_us = pick_us(access_us, found)
     # None does it sooner, whatever is left over; only a card that was busy with the send before had it waiting.
-    soon = (began_us > groups.ended_us) & (card.dma_start_us - began_us < least_us)
+    soon = (began_us > card.before_us) & (card.dma_start_us - began_us < least_us)
     return np.where((began_us <= card.dma_start_us) & ~soon, found, -1)
 
 
@@ -314,12 +293,12 @@ def _usable(csr: Accesses) -> Integers:
     return np.flatnonzero(usable).astype(np.int32)
 
 
-def _among(usable: Integers, count: int, first: Integers, last: Integers, undecided: Integers) -> Starts:
-    """Return the starts of sends that were found among the usable ones of `count` accesses.
+def _among(csr: Accesses, usable: Integers, first: Integers, last: Integers, undecided: Integers) -> Starts:
+    """Return the starts of sends that were found among the usable accesses.
 
     A send that may begin or end with an undecided one is not known to begin or end anywhere.
     """
-    send = np.full(count, -1, dtype=np.int32)
+    send = np.full(len(csr), -1, dtype=np.int32)
     send[usable] = started(len(usable), first, last)
     unknown = np.isin(first, undecided) | np.isin(last, undecided)
     first, last = np.where(unknown, -1, first), np.where(unknown, -1, last)

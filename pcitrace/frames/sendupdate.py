@@ -15,12 +15,6 @@ __all__ = ["updates"]
 def updates(csr: Accesses, starts: Starts, card: CardTimes) -> Floats:
     """Return when the driver updated its sent queue, for each send.
 
-    Parameters
-    ----------
-    csr : Accesses
-    starts : Starts
-    card : CardTimes
-
     Returns
     -------
     array of float

@@ -80,14 +80,7 @@ class Pair:
 
     @classmethod
     def of(cls, earlier: Side, later: Side, after_end: bool) -> Pair:
-        """Put two sides together.
-
-        Parameters
-        ----------
-        earlier, later : Side
-        after_end : bool
-            Whether a frame begins on the later side only after it has ended on the earlier one (store and forward).
-        """
+        """Put two sides together; `after_end`: frames begin on the later only after they ended on the earlier one."""
         done_us = np.append(-np.inf, later.end_us[:-1])[: len(later)]
         return cls(earlier, later, earlier.end_us if after_end else earlier.start_us, done_us)
 

@@ -38,6 +38,11 @@ class CardTimes:
     fetched_us: Floats
     freed_us: Floats
 
+    @property
+    def before_us(self) -> Floats:
+        """When the DMA of the send before each had ended."""
+        return np.append(-np.inf, self.dma_end_us[:-1])
+
 
 @dataclass(frozen=True)
 class Starts:
@@ -57,6 +62,11 @@ class Starts:
     last: Integers
     send: Integers
     undecided: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @classmethod
+    def unknown(cls, sends: int, accesses: int) -> Starts:
+        """Return that nothing is known of so many sends and accesses."""
+        return cls(np.full(sends, -1), np.full(sends, -1), np.full(accesses, -1, dtype=np.int32))
 
 
 def started(count: int, first: Integers, last: Integers) -> Integers:

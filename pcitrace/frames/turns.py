@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcitrace.columns import Floats
-from pcitrace.frames.delays import busy_since
+from pcitrace.bustable import BusTable
+from pcitrace.columns import Floats, Integers
+from pcitrace.frames.delays import AT_ONCE_US, LAG_US
 from pcitrace.frames.sides import ALIKE_US, Matches, densest
 from pcitrace.traffic.csr import Accesses
 
-__all__ = ["PAUSE_US", "bus_busy", "receives_first"]
+__all__ = ["PAUSE_US", "bus_busy", "busy_since", "freed", "receives_first"]
 
 PAUSE_US = 0.6
 """What is busy makes no longer pauses, beside the gap between frames on the wire."""
@@ -18,11 +19,36 @@ ENOUGH = 4
 """So many receives that had waited, and sends that were pending meanwhile, are no chance."""
 
 
-def bus_busy(start_us: Floats, end_us: Floats, csr: Accesses, at_us: Floats) -> Floats:
-    """Return since when a bus had been busy at some times: with what the card did, in order of time, or the host.
+def freed(start_us: Floats, end_us: Floats) -> Floats:
+    """Return when a card freed the bus that it had used, with short pauses, for so long that delays are not usual then.
+
+    Parameters
+    ----------
+    start_us, end_us : array of float
+        Of each of its transactions, in order.
+    """
+    return end_us[end_us - busy_since(start_us, end_us, AT_ONCE_US) > LAG_US]
+
+
+def busy_since(start_us: Floats, end_us: Floats, pause_us: float, rows: Integers | None = None) -> Floats:
+    """Return since when what does one thing after the other had done so as each began, with shorter pauses only.
+
+    Of all, or of some rows.
+    """
+    ended_us = np.fmax.accumulate(end_us)[:-1]
+    heads = np.flatnonzero(np.r_[True, np.subtract(start_us[1:], ended_us, out=ended_us) >= pause_us][: len(start_us)])
+    if rows is None:
+        return np.repeat(start_us[heads], np.diff(np.append(heads, len(start_us))))
+    return start_us[heads[np.searchsorted(heads, rows, side="right") - 1]]
+
+
+def bus_busy(bus: BusTable, csr: Accesses, at_us: Floats) -> Floats:
+    """Return since when a bus had been busy at some times: with what the card did, or the host.
 
     The card, as long as it has work, makes pauses about as long as most of its short ones.
     """
+    order = np.argsort(bus.start_us, kind="stable")
+    start_us, end_us = bus.start_us[order], bus.end_us[order]
     pause_us = start_us[1:] - end_us[:-1]
     short = pause_us[pause_us < PAUSE_US]
     usual_us = min(2 * float(np.median(short)), PAUSE_US) if len(short) else PAUSE_US

@@ -150,22 +150,9 @@ class Units:
 
 @dataclass(frozen=True)
 class Ahead:
-    """Some units one behind the other, as lists.
+    """Some units one behind the other, as lists; `foreign` and `ending` are empty if no unit has any.
 
-    Attributes
-    ----------
-    count, foreign : lists of int
-        Data phases, and how many of them, at the end, may be of no frame; empty if none.
-    ending : list of bool
-        Of :class:`Units`; empty if none is.
-    first, last : lists of float
-        First and last data phase (us).
-    code : bytes
-        Of :meth:`Units.codes`.
-    optional : frozenset of int
-        Data phases that a unit of no frame can have.
-    full : int
-        Most data phases of a unit.
+    `code` is :meth:`Units.codes`, `optional` the data phases that a unit of no frame can have, `full` the most of any.
     """
 
     count: Sequence[int]

@@ -86,16 +86,8 @@ def parse(pieces: BusTable, asked_us: Floats, expected: Expected, trial: bool = 
 class _Against(NamedTuple):
     """What speaks against the first whole frame beginning at a unit.
 
-    Attributes
-    ----------
-    missing : float
-        Units of no frame, and frames on the wire that are not found.
-    seams : float
-        Seams of frames.
-    units : int
-        Units of frames.
-    begins : int
-        The unit at which a frame does begin then.
+    Units of no frame and frames on the wire that are not found (`missing`), and seams of frames, of so many units. A
+    frame does begin then at the unit `begins`.
     """
 
     missing: float
@@ -138,11 +130,9 @@ def _begin(parser: Parser, trial: bool) -> None:
 
 
 def _against(parser: Parser, head: int, units: int, most: float, seams: Callable[[Sequence[int]], float]) -> _Against:
-    """Count what speaks, among so many units, against the first whole frame beginning at one of them.
+    """Count what speaks, among so many units, against the first whole frame beginning at one of them, up to `most`.
 
-    More than `most` need not be counted.
-
-    Before the first whole frame there may be what is left of one.
+    Before it there may be what is left of one.
     """
     short, expected = parser.short, parser.expected
     parser.reset(head)

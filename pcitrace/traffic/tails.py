@@ -32,7 +32,7 @@ BLUR, ENOUGH = 0.1, 200
 """A pause that was seen stands for those so near (ratio, as its logarithm); of more than so many some will do."""
 
 
-CLEARLY = 1.0
+LIKELIER = 1.0
 """By how much likelier (logarithm) a unit must be the tail than the one that comes first."""
 
 WAYS = ((0, 1), (1, 0), (-1, 0), (0, -1), (-1, 1), (1, -1))
@@ -90,7 +90,7 @@ def settle(units: Units, number: Integers, expected: Expected) -> tuple[Integers
     # A piece follows the one before as soon as pieces do: neither later, nor sooner than the card asks for the bus.
     since = _logarithm(units.asked_us[behind[rows]] - units.last_us[ends.before_tail[rows]])
     so_far = seen.pause[tail[rows]]
-    sooner = seen.within.likelihood(since) - seen.within.likelihood(so_far) > CLEARLY
+    sooner = seen.within.likelihood(since) - seen.within.likelihood(so_far) > LIKELIER
     # One that comes later than a piece did may have waited for the bus.
     sooner &= so_far < seen.within.seen.min(initial=np.inf)
     # Of two that wait for the bus the arbiter takes either first: with no rest between them nothing tells which it is.
@@ -114,20 +114,10 @@ def settle(units: Units, number: Integers, expected: Expected) -> tuple[Integers
 class _Ends:
     """What stands at either end of each frame, and between frames.
 
-    Attributes
-    ----------
-    head, tail, before_tail : arrays of int
-        The frame's first, last, and last but one unit.
-    ahead, behind : arrays of int
-        The short unit of no frame just before it, just behind it; -1 for none.
-    first, final : arrays of bool
-        Whether its first unit is short, or its last, and not the only one.
-    total : array of int
-        Its data phases.
-    between : array of int
-        Short units of no frame before each frame, and behind the last.
-    follows : array of bool
-        Whether the short unit behind it may be its own, by its time and by what was seen to be the end.
+    Of each frame its first unit, its last, and the last but one; the short unit of no frame just before it and just
+    behind it, -1 for none; whether its first or its last is short and not the only one; its data phases; how many short
+    units of no frame are before it, and behind the last one; and whether the one behind may be its own, by its time and
+    by what was seen to be the end.
     """
 
     head: Integers
@@ -191,16 +181,8 @@ def _cheapest(
 ) -> Integers:
     """Return the likeliest way to change each frame, zeros for none: shape (frames, 2).
 
-    Parameters
-    ----------
-    ends : _Ends
-    ways : sequence
-        Of :meth:`_Ends.ways`.
-    spare : array of bool
-        Of each gap between frames, whether more units are in it than always are.
-    seen : _Seen
-    usual : array of float
-        The logarithm of how often so many short units stand between two frames.
+    `spare` is of each gap whether more short units are in it than always are, `usual` how often there are so many, as
+    a logarithm.
     """
     frames = len(ends.head)
     best, chosen = np.zeros(frames), np.zeros((frames, 2), dtype=np.int64)
@@ -232,16 +214,8 @@ def _cheapest(
 class _Seen:
     """What frames that can be cut in one way only tell of the others.
 
-    Attributes
-    ----------
-    pause : array of float
-        The pause before each unit, and behind the last, as its logarithm.
-    within, before, after : _Pauses
-        Pauses inside frames, before the first and behind the last unit.
-    short_head, short_tail : float
-        Logarithm of the odds that a frame begins, or ends, with a short unit.
-    goes_on : array of float
-        The same for a frame going on behind each unit.
+    The pause before each unit, and behind the last, as its logarithm; what pauses are within frames, before and behind
+    them; logarithms of the odds that a frame begins, or ends, with a short unit, and that it goes on behind each.
     """
 
     pause: Floats
