@@ -244,11 +244,12 @@ def _with_frames(
     """Return the traffic of each host with the frame that each burst and each CSR access belongs to."""
     out = {}
     for name, label in labels.items():
-        traffic, margin = hosts[name].traffic, label.margin.astype(np.float32, copy=False)
+        traffic = hosts[name].traffic
         burst_frame = np.full(len(traffic.joined), -1, dtype=np.int32)
         for whose, bursts in (("sender", columns["send_burst"]), ("receiver", columns["receive_burst"])):
             rows = np.flatnonzero((columns[whose] == name) & (bursts >= 0))
             burst_frame[bursts[rows]] = rows
+        margin: Any = label.margin.astype(np.float32, copy=False)
         out[name] = replace(traffic, burst_frame=burst_frame, csr_frame=label.frame, csr_margin=margin)
     return out
 
