@@ -39,8 +39,10 @@ def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
     for (name, host), other in zip(hosts.items(), reversed([*hosts.values()]), strict=True):
         start_us = floats(host.wire, "start_us") if host.wire is not None else np.zeros(0)
         start_us = start_us[~np.isnan(start_us)]
+        if len(start_us) < FEWEST:
+            continue
         stated, swapped = _between(start_us, host, other), _between(start_us, other, host)
-        if len(start_us) >= FEWEST and swapped < SHORTER * stated:
+        if swapped < SHORTER * stated:
             found.append(name)
     if not found:
         return []
