@@ -94,9 +94,9 @@ class Ends:
             receive_head = heads(host.traffic.dma, host.data_phases, receives)
         wire, wire_busy_us = None, np.zeros(0)
         if host.wire is not None:
-            byte_us = link.byte_us if link else None
-            wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
-            wire_busy_us = busy_since(wire.start_us, wire.end_us, (link.gap_us if link else 0.0) + PAUSE_US)
+            byte_us, preamble, gap_us = (link.byte_us, link.preamble_bytes, link.gap_us) if link else (None, 8, 0.0)
+            wire = wire_frames(host.wire, byte_us, preamble, host.step_us)
+            wire_busy_us = busy_since(wire.start_us, wire.end_us, gap_us + PAUSE_US)
         at_us = np.r_[joined.first_data_us[receives], joined.start_us[sends]]
         received_us, sent_us = np.split(bus_busy(host.traffic.dma.bus, host.traffic.csr, at_us), [len(receives)])
         return cls(sends, receives, send_head, receive_head, wire, host, received_us, sent_us, wire_busy_us)

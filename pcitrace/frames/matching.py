@@ -44,21 +44,16 @@ def match_hosts(hosts: Mapping[str, HostTraffic], link: Link | None, sequence: S
     """Match what all hosts show; return their ends, the columns of all frames in order of time, what was dropped."""
     names = list(hosts)
     ends = {name: Ends.of(hosts[name], link) for name in names}
-    parts, drops = [], []
-    for name in names:
-        other = next((one for one in names if one != name), None)
-        part, dropped = _one_direction(name, other, ends, sequence)
-        parts.append(part)
-        drops.append(dropped)
-    counts = [len(part["order_us"]) for part in parts]
+    others = [next((one for one in names if one != name), None) for name in names]
+    found = [_one_direction(*pair, ends, sequence) for pair in zip(names, others, strict=True)]
+    parts, drops = [part for part, _ in found], [drop_log for _, drop_log in found]
+    bases = np.cumsum([0, *(len(part["order_us"]) for part in parts[:-1])]).tolist()
     order = np.argsort(np.concatenate([part.pop("order_us") for part in parts]), kind="stable")
     columns = {key: np.concatenate([part.pop(key) for part in parts])[order] for key in list(parts[0])}
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    base = 0
-    for count, dropped in zip(counts, drops, strict=True):
-        dropped["frame"] = pick(rank, np.where(dropped["frame"] >= 0, dropped["frame"] + base, -1))
-        base += count
+    for one, base in zip(drops, bases, strict=True):
+        one["frame"] = pick(rank, np.where(one["frame"] >= 0, one["frame"] + base, -1))
     return ends, columns, drops
 
 
@@ -93,10 +88,8 @@ def _one_direction(
         if found.loose is not None:
             inside = found.loose.within(rows["rx_dma_start_us"], rows["rx_dma_end_us"])
         other, rows["open"] = other_lengths(rows, wire, inside, mine.host.traffic.dma, theirs.host.traffic.dma)
-        for name in ("receive_bytes", "receive_phases"):
-            rows[name] = np.where(other, -1, rows[name])
-        for name in RECEIVED_TIMES:
-            rows[name] = np.where(rows["open"], np.nan, rows[name])
+        rows |= {name: np.where(other, -1, rows[name]) for name in ("receive_bytes", "receive_phases")}
+        rows |= {name: np.where(rows["open"], np.nan, rows[name]) for name in RECEIVED_TIMES}
     user_lengths(rows, mine, theirs)
     sequence_numbers(rows, mine, theirs, sequence)
     rows["doubtful"] = np.isin(rows["wire_row"], found.doubtful_wire)
