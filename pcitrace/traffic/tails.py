@@ -27,10 +27,8 @@ frame took one."""
 WITHIN, OUTSIDE = (log(0.3), 1.0), (log(10.0), 2.0)
 """Pauses (us) within a frame and at its ends before any was seen: mean and deviation of their logarithms."""
 
-
 BLUR, ENOUGH = 0.1, 200
 """A pause that was seen stands for those so near (ratio, as its logarithm); of more than so many some will do."""
-
 
 LIKELIER = 1.0
 """By how much likelier (logarithm) a unit must be the tail than the one that comes first."""
@@ -136,7 +134,7 @@ class _Ends:
         """Look at the ends of frames; the parameters are those of :func:`settle`."""
         inside = np.flatnonzero(number >= 0)
         owner = number[inside]
-        frames = np.arange(len(expected.least))
+        frames = np.arange(len(expected))
         head = inside[np.searchsorted(owner, frames)]
         end = np.searchsorted(owner, frames, side="right") - 1
         tail = inside[end]
@@ -157,17 +155,9 @@ class _Ends:
         A way is what happens at the head and at the tail: a unit comes (1), or leaves (-1).
         """
         least, most = np.minimum(expected.least, self.total), np.maximum(expected.most, self.total)
-        ever, none = np.ones(len(least), dtype=bool), np.zeros_like(least)
-        heads = {
-            1: (self.ahead >= 0, units.count[self.ahead]),
-            -1: (self.first, -units.count[self.head]),
-            0: (ever, none),
-        }
-        tails = {
-            1: (self.follows, units.count[self.behind]),
-            -1: (self.final, -units.count[self.tail]),
-            0: (ever, none),
-        }
+        count, stays = units.count, (np.ones(len(least), dtype=bool), np.zeros_like(least))
+        heads = {0: stays, 1: (self.ahead >= 0, count[self.ahead]), -1: (self.first, -count[self.head])}
+        tails = {0: stays, 1: (self.follows, count[self.behind]), -1: (self.final, -count[self.tail])}
         out = []
         for at_head, at_tail in WAYS:
             (able, more), (also, beside) = heads[at_head], tails[at_tail]
