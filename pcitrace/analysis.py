@@ -15,9 +15,9 @@ from pcitrace.bustable import BusTable
 from pcitrace.errors import FrameMatchError, WiringError
 from pcitrace.estimate import Estimate
 from pcitrace.frames import Frames, build
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.logs import with_logs
-from pcitrace.frames.matching import HostTraffic, Link
 from pcitrace.frames.probes import on_other_wire
 from pcitrace.freed import give_back
 from pcitrace.learning import Learned, learn
@@ -26,7 +26,7 @@ from pcitrace.profiles import Profile
 from pcitrace.profiles import load as load_profile
 from pcitrace.run import Run
 from pcitrace.runfolder import RunFolder
-from pcitrace.traffic import Traffic, analyse
+from pcitrace.traffic import Nic, Traffic, analyse
 from pcitrace.traffic.content import WireFrames, wire_frames
 from pcitrace.traffic.dma import Memory
 from pcitrace.traffic.phases import Phases
@@ -228,19 +228,9 @@ def _host(
     host_grants: Collection[str] = (),
 ) -> HostTraffic:
     one = source(run, name, profile, nic_grant, host_grants)
-    found = analyse(
-        one.transactions,
-        one.data_phases,
-        bus=name,
-        profile=one.profile,
-        lines=one.lines,
-        nic_grant=one.nic_grant,
-        memory=one.memory,
-        sent=one.seen(one.sent),
-        received=one.seen(one.received),
-    )
+    found = analyse(one.transactions, one.data_phases, bus=name, nic=one.beside_wires)
     give_back()
-    return HostTraffic(found, one.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
+    return HostTraffic(found, one.nic.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
 
 
 @dataclass(frozen=True)
@@ -251,12 +241,8 @@ class Source:
     ----------
     transactions : BusTable
     data_phases : Phases or None
-    profile : Profile
-    lines : tuple of str
-        PCI lines that were captured.
-    nic_grant : str or None
-        The NIC's GNT# line.
-    memory : Memory
+    nic : Nic
+        Without frames on the wire.
     sent, received : pandas.DataFrame or None
         Frames on its own wire, and on that of the other host.
     step_us : float
@@ -268,18 +254,20 @@ class Source:
 
     transactions: BusTable
     data_phases: Phases | None
-    profile: Profile
-    lines: tuple[str, ...]
-    nic_grant: str | None
-    memory: Memory
+    nic: Nic
     sent: pd.DataFrame | None
     received: pd.DataFrame | None
     step_us: float
     begin_us: float
     link: Link | None
 
-    def seen(self, wire: pd.DataFrame | None) -> WireFrames | None:
-        """Return frames on a wire as the search for their DMA needs them; None where nothing tells their lengths."""
+    @property
+    def beside_wires(self) -> Nic:
+        """The NIC with the frames on the wires, by which their DMA is searched for."""
+        return replace(self.nic, sent=self._seen(self.sent), received=self._seen(self.received))
+
+    def _seen(self, wire: pd.DataFrame | None) -> WireFrames | None:
+        """Return frames on a wire; None where nothing tells their lengths."""
         if wire is None or (self.link is None and wire["bytes"].isna().all()):
             return None
         link = self.link
@@ -309,10 +297,7 @@ def source(
     return Source(
         transactions,
         data_phases,
-        chosen,
-        bus.lines,
-        nic_grant or host.get("nic_grant"),
-        Memory(**host.get("memory", {})),
+        Nic(chosen, bus.lines, nic_grant or host.get("nic_grant"), Memory(**host.get("memory", {}))),
         sent,
         _wire(run, others[0])[0] if len(others) == 1 else None,
         step_us,

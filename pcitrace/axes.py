@@ -18,7 +18,7 @@ import pandas as pd
 from pcitrace.columns import Booleans
 from pcitrace.estimate import SIGNIFICANT, Estimate, unknown
 from pcitrace.frames import Frames
-from pcitrace.frames.matching import HostTraffic, Link
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.frames.offsets import Coarse, coarse, passing, refined
 from pcitrace.run import Run
 from pcitrace.traffic.dma import Kind

@@ -213,6 +213,11 @@ class BusTable:
         return self._ended(Termination.RETRY)
 
     @property
+    def wide(self) -> Booleans:
+        """Whether each moved 8 bytes a data phase, not 4."""
+        return np.asarray(self.bytes > 4 * self.data_phases)
+
+    @property
     def cut(self) -> Booleans:
         """Whether the target ended it, by retry or disconnect, before the initiator did.
 

@@ -19,7 +19,7 @@ import pandas as pd
 from pcitrace.analysis import Source, followed, sequence, source, whole
 from pcitrace.columns import Floats, Integers, floats, next_us
 from pcitrace.frames import Frames, HostTraffic, Link, Matched, SequenceField, build, match_hosts, stands
-from pcitrace.frames.matching import Ends
+from pcitrace.frames.ends import Ends
 from pcitrace.run import Run
 from pcitrace.traffic import Agents, agents_of
 from pcitrace.traffic.csr import CONFIGURATION, Accesses
@@ -80,9 +80,9 @@ class Window:
         hosts, dma = {}, {}
         for name, side in self.sides.items():
             one = side.source
-            dma[name] = side.agents.dma(one.profile, one.memory, one.seen(one.sent), one.seen(one.received))
+            dma[name] = side.agents.dma(one.beside_wires)
             traffic = replace(side.agents, csr=side.accesses).traffic(name, dma[name])
-            hosts[name] = HostTraffic(traffic, one.profile, side.agents.phases, one.sent, one.step_us, one.begin_us)
+            hosts[name] = HostTraffic(traffic, one.nic.profile, side.agents.phases, one.sent, one.step_us, one.begin_us)
         ends, columns, drops = match_hosts(hosts, self.link, self.sequence)
         counts = {
             name: (
@@ -214,12 +214,7 @@ def match_windows(
         For :func:`pcitrace.frames.build`; None where the windows number their frames in different ways, so that all
         have to be matched together.
     """
-    agents = {
-        name: agents_of(
-            one.transactions, one.data_phases, profile=one.profile, lines=one.lines, nic_grant=one.nic_grant
-        )
-        for name, one in sources.items()
-    }
+    agents = {name: agents_of(one.transactions, one.data_phases, one.nic) for name, one in sources.items()}
     edges = [-np.inf, *cuts_us, np.inf]
     found: dict[tuple[float, float], Found] = {}
     while missing := [window for window in pairwise(edges) if window not in found]:
@@ -290,7 +285,7 @@ def _host(name: str, one: Source, agents: Agents, parts: Sequence[Found]) -> Hos
     burst = np.concatenate([part.dma[name][3] + base for part, base in zip(parts, before, strict=True)])
     dma = Dma(agents.nics, write, kind, reason, burst.astype(np.int32))
     traffic = agents.traffic(name, dma)
-    return HostTraffic(traffic, one.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
+    return HostTraffic(traffic, one.nic.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
 
 
 def _before(name: str, which: int, parts: Sequence[Found]) -> list[int]:
@@ -356,7 +351,7 @@ def _follow(columns: dict[str, Any], name: str, host: HostTraffic) -> None:
     """Add what follows the last frames of a window only in a later one: status words and accesses."""
     traffic = host.traffic
     joined, csr = traffic.joined, traffic.csr
-    status = np.sort(joined.first_data_us[(joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0)])
+    status = joined.begins_us(Kind.STATUS_WRITE)
     accesses = csr.first_attempt_us[csr.reason != CONFIGURATION]
     sent_us = columns["dma_end_us"]
     if host.profile.send == "store_and_forward":

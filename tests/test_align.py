@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pcitrace.frames import matching
 from pcitrace.frames.align import match
-from pcitrace.frames.sides import Side
-from pcitrace.frames.strays import cut_off, due, undisturbed
+from pcitrace.frames.sides import Matches, Side
+from pcitrace.frames.strays import Loose, _cut_off, _due, _undisturbed
 from pcitrace.frames.turns import receives_first
 
 
@@ -28,6 +28,12 @@ def side(times: list[float], lengths: list[int], keys: list[int] | None = None, 
         damaged=np.zeros(len(times), dtype=bool),
         busy_us=start,
     )
+
+
+def loose(time_us: list[float], size: list[int]) -> Loose:
+    """Pieces of no frame; those of more than a word are no status."""
+    bytes_ = np.array(size)
+    return Loose(np.array(time_us), bytes_, bytes_ // 4, bytes_ > 4)
 
 
 def pairs(earlier: Side, later: Side, after_end: bool = True) -> list[tuple[int, int]]:
@@ -146,7 +152,7 @@ def test_a_send_begun_while_a_receive_was_pending_tells_whose_turn_it_is(passed:
     if passed:
         sends[3:3] = [405.0]
     rows = np.arange(5)
-    busy = receives_first(wire, got, rows, rows, np.array(sends), np.array(sends) - 8.0)
+    busy = receives_first(Matches.of(wire, got, rows, rows), np.array(sends), np.array(sends) - 8.0)
     assert busy.tolist() == [1.5, 99.0, 199.0, 299.0, 399.0, 490.0 if passed else 510.0]
 
 
@@ -239,14 +245,15 @@ def test_where_pieces_are_of_no_frame_no_match_holds_until_none_is_pending() -> 
     sent = side([float(time) for time in times], [500] * 15)
     got = side([float(time + 1 + lag) for time, lag in zip(times, lags, strict=True)], [500] * 15, took=8.0)
     rows = np.arange(15)
-    assert undisturbed(sent, got, rows, rows, np.array([])).all()
-    kept = undisturbed(sent, got, rows, rows, np.array([155.0]))
+    matches = Matches.of(sent, got, rows, rows)
+    assert _undisturbed(matches, np.array([])).all()
+    kept = _undisturbed(matches, np.array([155.0]))
     assert np.flatnonzero(~kept).tolist() == [4, 5, 6, 7, 8, 9, 10]
     # A receive that has no match stands between pieces and the next match: they are not of that one.
-    apart = undisturbed(sent, got, rows[1:], rows[1:], np.array([3.5]))
+    apart = _undisturbed(Matches.of(sent, got, rows[1:], rows[1:]), np.array([3.5]))
     assert apart.all()
     # Without a row of frames for which none was pending nothing tells where it is right again.
-    assert not undisturbed(sent, got, rows[4:11], rows[4:11], np.array([155.0])).any()
+    assert not _undisturbed(Matches.of(sent, got, rows[4:11], rows[4:11]), np.array([155.0])).any()
 
 
 @pytest.mark.parametrize(
@@ -260,10 +267,11 @@ def test_what_comes_when_a_longer_frame_was_due_may_be_that_one_cut(came_us: flo
     got = side([4.0, 24.0, 44.0, came_us, 124.0], [500, 600, 500, 192, 600])
     i, j = match(sent, got, True)
     assert i.tolist() == [0, 1, 2, 3, 5]
-    kept = due(sent, got, i, j, np.array([5.5, came_us + 2]), np.array([16, behind]))
+    behind_them = loose([5.5, came_us + 2], [16, behind])
+    kept = _due(Matches.of(sent, got, i, j), behind_them)
     assert kept.tolist() == [True, True, True, holds, True]
     known = replace(got, key=np.arange(1, 6, dtype=np.uint64))
-    assert due(sent, known, i, j, np.array([5.5, came_us + 2]), np.array([16, behind])).all()
+    assert _due(Matches.of(sent, known, i, j), behind_them).all()
 
 
 @pytest.mark.parametrize("mixed", [True, False])
@@ -277,7 +285,7 @@ def test_where_pieces_are_of_no_frame_lengths_tell_where_matches_hold_again(mixe
     lags = [21, 14, 18, 25, 12, 23, 16, 20, 13, 24, 17, 22]
     got = side([10.0 * n + lag for n, lag in enumerate(lags)], lengths, took=6.0)
     rows = np.arange(12)
-    kept = undisturbed(sent, got, rows, rows, np.array([49.0]))
+    kept = _undisturbed(Matches.of(sent, got, rows, rows), np.array([49.0]))
     assert np.flatnonzero(~kept).tolist() == ([2, 3] if mixed else rows.tolist())
 
 
@@ -287,8 +295,7 @@ def test_pieces_of_frames_that_the_capture_cuts_off_disturb_no_match() -> None:
     rows = np.arange(2)
 
     def cut(loose_us: list[float], size: list[int]) -> list[bool]:
-        bytes_ = np.array(size)
-        return [bool(one) for one in cut_off(sent, got, rows, rows, np.array(loose_us), bytes_, bytes_ > 4)]
+        return [bool(one) for one in _cut_off(Matches.of(sent, got, rows, rows), loose(loose_us, size))]
 
     assert cut([1.0, 8.0, 12.0, 70.0], [380, 380, 200, 380]) == [True] * 4
     # As much as a frame that was seen has, and a piece between frames, are of none that was cut off.

@@ -17,7 +17,7 @@ times = st.lists(st.integers(0, 60).map(lambda tick: tick / 8), max_size=30)
 @given(times, st.integers(1, 6))
 def test_crowded_times(values: list[float], least: int) -> None:
     values.sort()
-    begins, count = crowded(np.array(values), LAG_US, least)
+    begins, count = crowded(np.array(values), least)
     within = [sum(one <= other <= one + LAG_US for other in values[row:]) for row, one in enumerate(values)]
     assert begins.tolist() == [row for row, many in enumerate(within) if many >= least]
     assert count.tolist() == [within[row] for row in begins]

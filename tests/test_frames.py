@@ -24,7 +24,7 @@ from pcitrace.frames.margins import SURE
 from pcitrace.schema import FRAMES
 from pcitrace.simulate import random_bench, simulate
 from pcitrace.simulate.config import Simulation
-from pcitrace.traffic import analyse
+from pcitrace.traffic import Nic, analyse
 
 RINGS = {
     "host.nic.descriptor_bytes": 16,
@@ -393,7 +393,7 @@ def test_a_receiver_alone_has_no_frames_but_says_why(tmp_path: Path) -> None:
     table, phases = bus.transactions, bus.data_phases
     silent = table[table["initiator"].isna() | (table["initiator"] != "GNT_NIC#")]
     phases = phases[phases["transaction"].isin(silent["transaction"])]
-    traffic = analyse(silent, phases, bus="A", profile=profile, lines=bus.lines)
+    traffic = analyse(silent, phases, bus="A", nic=Nic(profile, bus.lines))
     frames = build(hosts | {"A": replace(hosts["A"], traffic=traffic)}, link=analysis._link(run))
     assert len(frames) == 0
     assert frames.drop_log["kind"].tolist() == ["receive_data"] * 4

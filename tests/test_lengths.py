@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 from nicruns import documented_profiles
 from test_traffic import CLOCK_US, NIC, READ, WRITE, Bus
+from units import units
 
 from pcitrace import profiles
 from pcitrace.frames import Frames, HostTraffic, Link, build
 from pcitrace.frames.identity import other_lengths
 from pcitrace.profiles import Profile
 from pcitrace.traffic import Traffic
-from pcitrace.traffic.ahead import Ahead, Bounds, Train
+from pcitrace.traffic.ahead import Ahead, Bounds
 from pcitrace.traffic.content import HEADER, WireFrames, wire_frames
 
 BYTE_US = 0.08
@@ -250,7 +251,7 @@ def test_what_is_short_comes_last_even_if_what_was_before_is_a_little_nearer(hea
     count = np.array([4] * heads + sizes + [4, 64])
     last = np.cumsum(count * CLOCK_US + np.where(count == 4, 0.3, 0.15))
     first = last - (count - 1) * CLOCK_US
-    ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, last), frozenset([4]), 64)
+    ahead = Ahead.of(units(count, first, last), frozenset([4]), 64)
     assert ahead.frame(0, len(count), Bounds(132, 132, 132))[0] == [heads + number for number in range(4)]
 
 
@@ -371,8 +372,8 @@ def test_no_frame_goes_on_behind_a_data_phase_with_bytes_disabled(ending: bool) 
     count = np.array([43, 50, 29, 4, 64])
     last = np.cumsum(count * CLOCK_US + 0.15)
     first = last - (count - 1) * CLOCK_US
-    train = Train(count, np.zeros_like(count), np.array([True, False, ending, False, False]), first, last)
-    found, _ = Ahead.of(train, frozenset([4]), 64).frame(0, len(count), Bounds(126, 126, 126))
+    own = units(count, first, last, ending=np.array([True, False, ending, False, False]))
+    found, _ = Ahead.of(own, frozenset([4]), 64).frame(0, len(count), Bounds(126, 126, 126))
     assert found == ([] if ending else [0, 1, 2, 3])
 
 
@@ -382,7 +383,7 @@ def test_a_status_between_full_pieces_is_not_the_tail() -> None:
         count = np.array(sizes)
         last = np.cumsum(count * CLOCK_US + 0.15)
         first = last - (count - 1) * CLOCK_US
-        ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, last), frozenset([4]), 64)
+        ahead = Ahead.of(units(count, first, last), frozenset([4]), 64)
         words = sum(sizes[:3])
         assert ahead.frame(0, len(count), Bounds(words, words, words))[0] == own
 
@@ -392,7 +393,7 @@ def test_descriptors_among_pieces_that_are_cut_and_completed_are_not_the_tail() 
     count = np.array([64, 4, 40, 24, 50, 14, 30, 4, 2, 64])
     last = np.cumsum(count * CLOCK_US + 0.15)
     first = last - (count - 1) * CLOCK_US
-    ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, last), frozenset([2, 4]), 64)
+    ahead = Ahead.of(units(count, first, last), frozenset([2, 4]), 64)
     assert ahead.frame(0, len(count), Bounds(226, 226, 226))[0] == [0, 2, 3, 4, 5, 6, 7]
 
 
@@ -518,7 +519,7 @@ def test_single_words_that_add_up_to_a_frame_in_reach_are_one() -> None:
     """40 of them are looked at: as many data phases are found, one more is not, whatever lies behind."""
     count = np.ones(60, np.int64)
     first = np.arange(60) * 0.1
-    ahead = Ahead.of(Train(count, np.zeros_like(count), count < 0, first, first + 0.05), frozenset([1]), 64)
+    ahead = Ahead.of(units(count, first, first + 0.05), frozenset([1]), 64)
     assert ahead.adding_up(0, 60, 40, 40)[0] == list(range(40))
     assert ahead.adding_up(0, 60, 41, 41)[0] == []
 

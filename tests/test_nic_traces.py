@@ -17,9 +17,9 @@ import pcitrace
 from pcitrace import analysis
 from pcitrace.bustable import BusTable
 from pcitrace.frames import Frames, build
-from pcitrace.frames.matching import HostTraffic, Link
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.run import Run
-from pcitrace.traffic import analyse
+from pcitrace.traffic import Nic, analyse
 from pcitrace.traffic.content import wire_frames
 from pcitrace.traffic.phases import Phases
 
@@ -183,10 +183,12 @@ def test_control_lines_of_the_vcd(tmp_path: Path, name: str) -> None:
         traffic = analyse(
             table.assign(bytes_exact=False),
             bus=host,
-            profile=run.folder.profile(host),
-            lines=["GNT_NIC#", "GNT_HOST#"],
-            sent=on_wire[host],
-            received=on_wire[other],
+            nic=Nic(
+                run.folder.profile(host),
+                ["GNT_NIC#", "GNT_HOST#"],
+                sent=on_wire[host],
+                received=on_wire[other],
+            ),
         )
         hosts[host] = HostTraffic(traffic, run.folder.profile(host), None, wires[host], step_us)
     frames = build(hosts, link=link)
@@ -208,10 +210,7 @@ def test_addresses_but_no_commands(tmp_path: Path, name: str) -> None:
             table,
             bus.data_phases,
             bus=host,
-            profile=profile,
-            lines=lines,
-            sent=on_wire[host],
-            received=on_wire[other],
+            nic=Nic(profile, lines, sent=on_wire[host], received=on_wire[other]),
         )
         wanted = truth(trace, "truth_dma", "dma")
         assert traffic.pieces["direction"].str[0].str.upper().tolist() == [
@@ -243,7 +242,7 @@ def test_without_grant_lines(tmp_path: Path, name: str) -> None:
 
 def analyse_without_grants(bus: Any, profile: Any, lines: list[str]) -> Any:
     transactions = bus.transactions.assign(initiator=None)
-    return analyse(transactions, bus.data_phases, bus=bus.name, profile=profile, lines=lines)
+    return analyse(transactions, bus.data_phases, bus=bus.name, nic=Nic(profile, lines))
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -288,5 +287,5 @@ def cut(run: Run, host: str, begin: float, end: float) -> Any:
     phases = phases[phases["transaction"].isin(table["transaction"])]
     wire = bus.wire
     wire = wire[(wire["start_us"] > begin) & (wire["end_us"] < end)]
-    traffic = analyse(table, phases, bus=host, profile=profile, lines=bus.lines)
+    traffic = analyse(table, phases, bus=host, nic=Nic(profile, bus.lines))
     return HostTraffic(traffic, profile, Phases.of(phases, BusTable.of(table)), wire)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from units import units as units_of
 
-from pcitrace.traffic.ahead import Ahead, Bounds, Expected, Known, Train
+from pcitrace.traffic.ahead import Ahead, Bounds, Expected, Known
 from pcitrace.traffic.parser import Parser
 
 FULL = 8
@@ -61,14 +62,17 @@ def test_what_is_known_is_what_is_found(
         np.array(size) - slack,
         -none if sending else np.array(at_us),
         np.array(at_us) if sending else none,
+        frozenset(optional),
+        sending,
     )
     found = []
     for known in (Known, Forgetful):
-        train = Train(np.array(count), foreign, ending, np.array(first), np.array(last))
-        parser = Parser(train, expected, frozenset(optional), sending)
+        short = np.isin(count, list(optional))
+        own = units_of(np.array(count), np.array(first), np.array(last), foreign=foreign, ending=ending, short=short)
+        parser = Parser(own, expected)
         parser.known = known(sending)
-        parser.go(len(train), len(train))
-        found.append((parser.numbers(len(train)).tolist(), parser.found, parser.parted.tolist()))
+        parser.go(len(own), len(own))
+        found.append((parser.numbers(len(own)).tolist(), parser.found, parser.parted.tolist()))
     assert found[0] == found[1]
 
 
@@ -77,5 +81,5 @@ def test_pauses_that_decisions_tell_apart() -> None:
     gaps_us = np.array([1.0, 1.5, 3.0, 6.0, 10.0, 20.0])
     first = np.concatenate([[0.0], np.cumsum(1.0 + gaps_us)])
     none = np.zeros(len(first), dtype=np.int64)
-    codes = Train(none, none, none.astype(bool), first, first + 1.0).codes()
+    codes = units_of(none, first, first + 1.0).codes()
     assert codes.tolist() == [1, 1, 0, 0, 2, 2, 0]

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pcitrace.traffic.tails import Units, settle
+from pcitrace.columns import Integers
+from pcitrace.traffic.ahead import Expected, Units
+from pcitrace.traffic.tails import settle
 
 SHORT = 2
 
@@ -23,7 +25,14 @@ def units(sizes: list[list[int]], pauses: list[list[float]]) -> Units:
             count.append(size)
     asked_us, last_us, phases = np.array(asked), np.array(last), np.array(count)
     none = np.zeros(len(phases), dtype=np.int64)
-    return Units(phases, asked_us, asked_us, last_us, phases == SHORT, none > 0, np.arange(len(phases)), none)
+    period = np.arange(len(phases))
+    return Units(phases, none, none > 0, phases == SHORT, asked_us, asked_us, last_us, period)
+
+
+def frames_of(least: Integers, most: Integers, sending: bool = False) -> Expected:
+    """Frames of so many data phases, at any time."""
+    ever = np.full(len(least), np.inf)
+    return Expected(least, most, least, -ever, ever, frozenset([SHORT]), sending)
 
 
 def settled(
@@ -35,8 +44,7 @@ def settled(
 ) -> list[int]:
     """Settle frames of which the bounds of the data phases are given."""
     least, most = np.array(totals).T
-    latest = np.full(len(totals), np.inf)
-    found, either = settle(units(sizes, pauses), np.array(number), least, most, latest, sending)
+    found, either = settle(units(sizes, pauses), np.array(number), frames_of(least, most, sending))
     assert not either.any()
     return found.tolist()
 
@@ -146,7 +154,7 @@ def test_no_tail_comes_behind_a_data_phase_with_bytes_disabled() -> None:
     number, least, most = np.array([0, 0, -1, 1, 1, -1, -1]), np.array([17, 20]), np.array([17, 22])
     for disabled, last in ((False, 1), (True, -1)):
         own = replace(frames, ending=np.arange(7) == (4 if disabled else 1))
-        assert settle(own, number, least, most, np.full(2, np.inf), False)[0].tolist() == [0, 0, -1, 1, 1, last, -1]
+        assert settle(own, number, frames_of(least, most))[0].tolist() == [0, 0, -1, 1, 1, last, -1]
 
 
 def test_of_two_that_wait_for_the_bus_either_may_be_the_tail() -> None:
@@ -154,35 +162,35 @@ def test_of_two_that_wait_for_the_bus_either_may_be_the_tail() -> None:
     sizes, pauses = [[10, 2, 2]] * 6 + [[10, 2, 2, 2]], [[0.14, 0.4]] * 6 + [[0.2, 0.05, 0.4]]
     frames = units(sizes, pauses)
     number = np.array([frame for frame in range(6) for frame in (frame, frame, -1)] + [6, 6, -1, -1])
-    bounds = np.full(7, 12), np.full(7, 12), np.full(7, np.inf)
+    frames_12 = frames_of(np.full(7, 12), np.full(7, 12))
     for same, expected in ((False, [False] * 7), (True, [False] * 6 + [True])):
         own = replace(frames, period=np.where(same & (np.arange(22) == 20), 19, frames.period))
-        found, either = settle(own, number, *bounds, False)
+        found, either = settle(own, number, frames_12)
         assert found.tolist() == number.tolist()
         assert either.tolist() == expected
     # Where as many are behind it as everywhere, both have their place.
     rows = np.arange(21)
     fewer = Units(*(values[rows] for values in vars(own).values()))
-    assert not settle(fewer, number[rows], *bounds, False)[1].any()
+    assert not settle(fewer, number[rows], frames_12)[1].any()
 
 
 def test_what_comes_between_pieces_may_be_of_no_frame_and_what_is_behind_them_the_tail() -> None:
     """Behind the frame are two, as if one of them were its tail, and the first follows as soon as pieces do."""
     sizes, pauses = [[10, 10, 2, 2]] * 6 + [[10, 2, 10, 2, 2]], [[0.14, 0.14, 0.4]] * 6 + [[0.14, 0.14, 0.14, 0.4]]
     number = np.array([owner for frame in range(6) for owner in (frame, frame, frame, -1)] + [6, 6, 6, -1, -1])
-    bounds = np.full(7, 22), np.full(7, 22), np.full(7, np.inf)
-    found, either = settle(units(sizes, pauses), number, *bounds, False)
+    expected = frames_of(np.full(7, 22), np.full(7, 22))
+    found, either = settle(units(sizes, pauses), number, expected)
     assert (found.tolist(), np.flatnonzero(either).tolist()) == (number.tolist(), [6])
     # The same where the target had cut the first piece after 4, which goes on with 6, and that was taken for its rest.
     sizes[6] = [6, 6, 10, 2, 2]
     foreign = np.where(np.arange(29) == 24, 2, 0)
-    found, either = settle(replace(units(sizes, pauses), foreign=foreign), number, *bounds, False)
+    found, either = settle(replace(units(sizes, pauses), foreign=foreign), number, expected)
     assert (found.tolist(), np.flatnonzero(either).tolist()) == (number.tolist(), [6])
     # Not where it is a whole piece with it, nor where what is behind comes as late as a status.
     sizes[6] = [10, 10, 2, 2, 2]
-    assert not settle(replace(units(sizes, pauses), foreign=foreign), number, *bounds, False)[1].any()
+    assert not settle(replace(units(sizes, pauses), foreign=foreign), number, expected)[1].any()
     sizes[6], pauses[6] = [6, 6, 10, 2, 2], [0.14, 0.14, 0.4, 0.4]
-    assert not settle(replace(units(sizes, pauses), foreign=foreign), number, *bounds, False)[1].any()
+    assert not settle(replace(units(sizes, pauses), foreign=foreign), number, expected)[1].any()
 
 
 def test_no_frames() -> None:

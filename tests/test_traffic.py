@@ -18,8 +18,9 @@ from pcitrace.cli import main
 from pcitrace.cli.traffic import rows
 from pcitrace.frames import sendstart
 from pcitrace.frames.sendupdate import updates
+from pcitrace.frames.starts import CardTimes
 from pcitrace.profiles import Profile
-from pcitrace.traffic import Traffic, analyse
+from pcitrace.traffic import Nic, Traffic, analyse
 from pcitrace.traffic.content import WireFrames
 from pcitrace.traffic.dma import Memory
 from pcitrace.traffic.initiators import nic_grant_line
@@ -92,7 +93,7 @@ class Bus:
         )
         columns = ["transaction", "time_us", "data", "byte_enables"]
         phases = pd.DataFrame(self.phases, columns=columns).astype({"data": "uint64[pyarrow]"})
-        return analyse(table, phases, bus="A", profile=profile, lines=lines, **options)
+        return analyse(table, phases, bus="A", nic=Nic(profile, lines, **options))
 
 
 @pytest.fixture(scope="module")
@@ -423,9 +424,10 @@ def test_an_access_of_the_receive_side_is_no_update_of_the_sent_queue(rings: Pro
     assert csr.of_role("receive_doorbell").tolist() == [1]
     ends = np.array([bus.rows[sent]["last_data_us"]])
     begin, none = np.array([bus.rows[sent]["first_data_us"]]), np.zeros(0)
-    starts = sendstart.find(csr, rings, begin, ends, none, none, none, np.array([0x40_0000]))
+    card = CardTimes(begin, ends, none, none, none)
+    starts = sendstart.find(csr, rings, card, np.array([0x40_0000]))
     assert (starts.first.tolist(), starts.last.tolist()) == ([0], [0])
-    assert updates(csr, starts, ends, none, none).tolist() == [bus.rows[update]["start_us"]]
+    assert updates(csr, starts, card).tolist() == [bus.rows[update]["start_us"]]
 
 
 @pytest.mark.parametrize(

@@ -161,9 +161,7 @@ def test_registers_that_hold_on_are_known_in_every_window(repeated: Callable[...
     sources = sources_of(pcitrace.open(repeated("sk9843-100us")))
     agents = {}
     for name, one in sources.items():
-        found = agents_of(
-            one.transactions, one.data_phases, profile=one.profile, lines=one.lines, nic_grant=one.nic_grant
-        )
+        found = agents_of(one.transactions, one.data_phases, one.nic)
         ring = replace(found.csr, roles=("send_ring",), role=np.arange(len(found.csr)) % 2 - 1)
         agents[name] = replace(found, csr=ring)
     _, pause, *_ = windowed.pauses(sources.values()).tolist()

@@ -11,13 +11,14 @@ import pandas as pd
 
 from pcitrace.columns import Booleans, floats, pick, table
 from pcitrace.errors import ConditionError, FrameMatchError
-from pcitrace.facts import LEAST_FRAME_BYTES
+from pcitrace.facts import LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames import csrtimes, unsure
 from pcitrace.frames.again import Readings, read_again
-from pcitrace.frames.identity import LEAST_USER_BYTES, SequenceField
+from pcitrace.frames.ends import Ends, HostTraffic, Link
+from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.margins import FEW, doubted, judge
-from pcitrace.frames.matching import Ends, HostTraffic, Link, Matched, match_hosts
-from pcitrace.frames.queueing import waited
+from pcitrace.frames.matching import Matched, match_hosts
+from pcitrace.frames.queueing import queued
 from pcitrace.freed import give_back
 from pcitrace.instrument.conditions import condition
 from pcitrace.schema import DROP_LOG, FRAMES
@@ -131,9 +132,8 @@ def build(
         all_rows = len(columns["sender"])
         columns = _only(_supported(columns), columns, drops)
         untold = _untold(hosts, all_rows - len(columns["sender"]))
-    names = list(hosts)
     _timing(columns, link)
-    columns["queued"] = waited(columns, names, hosts, link)
+    columns["queued"] = queued(columns, hosts, link)
     give_back()
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
@@ -229,12 +229,10 @@ def _timing(columns: dict[str, Any], link: Link | None) -> None:
     columns["dma_us"] = dma_end - columns["dma_start_us"]
     columns["gap_us"] = rx_start - dma_end
     columns["rx_dma_us"] = columns["rx_dma_end_us"] - rx_start
-    if link is None:
-        columns["wire_us"] = np.full(len(dma_end), np.nan)
-    else:
+    columns["wire_us"] = np.full(len(dma_end), np.nan)
+    if link is not None:
         user = columns["length_bytes"]
-        on_wire = np.maximum(user, LEAST_USER_BYTES) + HEADER + FCS + link.preamble_bytes
-        columns["wire_us"] = np.where(user >= 0, on_wire * link.byte_us, np.nan)
+        columns["wire_us"] = np.where(user >= 0, link.wire_us(np.maximum(user, LEAST_USER_BYTES) + HEADER), np.nan)
     columns["t_nic_us"] = (columns["gap_us"] - columns["wire_us"]) / 2
     columns["t_nic_tx_us"] = columns["wire_start_us"] - dma_end
     columns["t_nic_rx_us"] = rx_start - columns["wire_end_us"]
@@ -245,20 +243,14 @@ def _with_frames(
 ) -> dict[str, Traffic]:
     """Return the traffic of each host with the frame that each burst and each CSR access belongs to."""
     out = {}
-    number = np.arange(len(columns["sender"]))
     for name, label in labels.items():
         traffic = hosts[name].traffic
         burst_frame = np.full(len(traffic.joined), -1, dtype=np.int32)
-        sent, got = columns["sender"] == name, columns["receiver"] == name
-        for rows, bursts in ((sent, columns["send_burst"]), (got, columns["receive_burst"])):
-            rows = rows & (bursts >= 0)
-            burst_frame[bursts[rows]] = number[rows]
-        out[name] = replace(
-            traffic,
-            burst_frame=burst_frame,
-            csr_frame=label.frame,
-            csr_margin=label.margin.astype(np.float32, copy=False),
-        )
+        for whose, bursts in (("sender", columns["send_burst"]), ("receiver", columns["receive_burst"])):
+            rows = np.flatnonzero((columns[whose] == name) & (bursts >= 0))
+            burst_frame[bursts[rows]] = rows
+        margin: Any = label.margin.astype(np.float32, copy=False)
+        out[name] = replace(traffic, burst_frame=burst_frame, csr_frame=label.frame, csr_margin=margin)
     return out
 
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.margins import burst_margins, in_turn, moves_data, problem
-from pcitrace.frames.matching import HostTraffic, Link, match_hosts
+from pcitrace.frames.matching import match_hosts
 from pcitrace.lattice import Reading
 from pcitrace.traffic import join
 from pcitrace.traffic.goals import RECEIVE, SEND
@@ -121,7 +122,5 @@ def _as_read(host: HostTraffic, reading: tuple[Pieces, Reading]) -> HostTraffic:
 def _outdated(host: HostTraffic, sent: bool, received: bool) -> HostTraffic:
     """Return a host without what it claims of another one that is read again."""
     known = host.traffic.claims
-    if known is None:
-        return host
     left = Claims(None if sent else known.sent, None if received else known.received)
     return replace(host, traffic=replace(host.traffic, claims=left))

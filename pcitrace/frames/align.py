@@ -6,12 +6,13 @@ Frames with a content that occurs once are matched by it; what is left between t
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import pairwise
 
 import numpy as np
 
-from pcitrace.columns import Integers
+from pcitrace.columns import Booleans, Integers
 from pcitrace.frames.leastcost import BLOCK, SKIP, cheapest, waiting
-from pcitrace.frames.sides import ALIKE_US, UNDER_WAY, WIDEST, Side, densest, idle_us, longest_lag, possible
+from pcitrace.frames.sides import ALIKE_US, UNDER_WAY, WIDEST, Pair, Side, densest, longest_lag
 from pcitrace.traffic.content import Keys
 
 __all__ = ["match"]
@@ -35,35 +36,32 @@ def match(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Intege
     i, j : arrays of int
         Matched rows of both sides, both ascending.
     """
-    lag_from = earlier.end_us if after_end else earlier.start_us
-    anchors = _anchors(earlier, later, after_end)
-    lags = later.start_us[anchors[1]] - lag_from[anchors[0]]
+    pair = Pair.of(earlier, later, after_end)
+    anchors = _anchors(pair)
+    lags = pair.lag_us(*anchors)
     # Of a frame that the capture began in the middle of, only the end is known.
     lags = lags[np.isfinite(lags)]
-    lag = np.median(lags) if len(lags) else None
-    i_parts, j_parts = [anchors[0]], [anchors[1]]
-    edges_i = np.r_[-1, anchors[0], len(earlier)]
-    edges_j = np.r_[-1, anchors[1], len(later)]
-    holes = np.flatnonzero((np.diff(edges_i) > 1) & (np.diff(edges_j) > 1))
-    for hole in holes.tolist():
-        rows_i = np.arange(edges_i[hole] + 1, edges_i[hole + 1])
-        rows_j = np.arange(edges_j[hole] + 1, edges_j[hole + 1])
-        found = _between(earlier, later, rows_i, rows_j, after_end, lag)
-        i_parts.append(found[0])
-        j_parts.append(found[1])
-    i, j = np.concatenate(i_parts), np.concatenate(j_parts)
+    lag = float(np.median(lags)) if len(lags) else None
+    found = [anchors]
+    edges_i, edges_j = (np.r_[-1, rows, len(side)] for rows, side in zip(anchors, (earlier, later), strict=True))
+    for hole in np.flatnonzero((np.diff(edges_i) > 1) & (np.diff(edges_j) > 1)).tolist():
+        first_i, first_j = edges_i.item(hole) + 1, edges_j.item(hole) + 1
+        between = pair.part(slice(first_i, edges_i[hole + 1]), slice(first_j, edges_j[hole + 1]))
+        i, j = _between(between, lag)
+        found.append((i + first_i, j + first_j))
+    i, j = (np.concatenate(rows) for rows in zip(*found, strict=True))
     order = np.argsort(i, kind="stable")
     return i[order], j[order]
 
 
-def _anchors(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Integers]:
+def _anchors(pair: Pair) -> tuple[Integers, Integers]:
     """Return pairs whose content occurs once on each side, in the same order on both."""
-    (keys, i), (other_keys, j) = _once(earlier.key), _once(later.key)
+    (keys, i), (other_keys, j) = _once(pair.earlier.key), _once(pair.later.key)
     _, rows, other_rows = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
     i, j = i[rows], j[other_rows]
     order = np.argsort(i)
     i, j = i[order], j[order]
-    able = possible(earlier, later, i, j, after_end)
+    able = pair.possible(i, j)
     i, j = i[able], j[able]
     keep = _rising(j)
     return i[keep], j[keep]
@@ -100,97 +98,71 @@ def _rising(values: Integers) -> Integers:
     return np.array(out[::-1], dtype=np.int64)
 
 
-def _between(
-    earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float | None
-) -> tuple[Integers, Integers]:
+def _between(pair: Pair, lag: float | None) -> tuple[Integers, Integers]:
     """Match frames that content does not single out: one to one if that fits, else at the least cost."""
-    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
-    starts = later.start_us[j]
+    n, starts, begins = len(pair.later), pair.later.start_us, pair.begins_us
+    j = np.arange(n)
     # The last frame that had begun when this one came, if they are all different ones that fit; or each in its order.
     latest = np.searchsorted(begins, starts, side="right") - 1
-    fits = (latest >= 0) & possible(earlier, later, i[np.maximum(latest, 0)], j, after_end)
-    in_order = len(i) == len(j) and bool(possible(earlier, later, i, j, after_end).all())
-    rows = np.arange(len(i)) if in_order else latest if fits.all() and (np.diff(latest) > 0).all() else None
+    fits = (latest >= 0) & pair.possible(np.maximum(latest, 0), j)
+    in_order = len(pair.earlier) == n and bool(pair.possible(j, j).all())
+    rows = j if in_order else latest if fits.all() and (np.diff(latest) > 0).all() else None
     if lag is None:
-        lag = _usual_lag(earlier, later, i, j, after_end)
-    if rows is not None and waiting(idle_us(earlier, later, i[rows], j, after_end, lag), lag).sum() >= 2 * SKIP:
+        lag = _usual_lag(pair)
+    if rows is not None and waiting(pair.idle_us(rows, j, lag), lag).sum() >= 2 * SKIP:
         # There may be a better way, with a frame left out on either side.
         rows = None
-    if rows is not None and (len(j) > BLOCK or (in_order and (latest - rows < WIDEST).all())):
+    if rows is not None and (n > BLOCK or (in_order and (latest - rows < WIDEST).all())):
         # There is no other way to match all of them, or not one that is looked at.
-        return i[rows], j
-    if rows is not None and (np.abs(starts - begins[rows] - lag) < ALIKE_US).all():
-        return i[rows], j
+        return rows, j
+    if rows is not None and (np.abs(pair.lag_us(rows, j) - lag) < ALIKE_US).all():
+        return rows, j
     plain, other = np.flatnonzero(fits), np.flatnonzero(~fits)
-    usual = (np.abs(starts[plain] - begins[latest[plain]] - lag) < ALIKE_US).all()
-    if len(j) > BLOCK and (usual or len(plain) == len(i)) and (np.diff(latest[plain]) > 0).all():
+    usual = (np.abs(pair.lag_us(latest[plain], plain) - lag) < ALIKE_US).all()
+    if n > BLOCK and (usual or len(plain) == len(pair.earlier)) and (np.diff(latest[plain]) > 0).all():
         compared = latest[other, None] + np.arange(1 - WIDEST, 1)
-        able = possible(earlier, later, i[np.maximum(compared, 0)], j[other, None], after_end) & (compared >= 0)
-        if not able.any():
+        if not (pair.possible(np.maximum(compared, 0), other[:, None]) & (compared >= 0)).any():
             # What is none of the frames is left out; all others have the usual lag, or are as many as there are frames.
-            return _decided(earlier, later, i, i[latest[plain]], j[plain], after_end, lag)
-    found = cheapest(earlier, later, i, j, after_end, lag)
-    seen = np.sort(later.start_us[found[1]] - (earlier.end_us if after_end else earlier.start_us)[found[0]])
-    seen = seen[np.isfinite(seen)]
-    if len(seen) and abs(densest(seen) - lag) > ALIKE_US:
+            return _decided(pair, latest[plain], plain, lag)
+    found = cheapest(pair, lag)
+    seen = densest(pair.lag_us(*found))
+    if abs(seen - lag) > ALIKE_US:
         # Of frames that come at equal distances, one is as late behind any; a match leaves each only one.
-        lag = densest(seen)
-        found = cheapest(earlier, later, i, j, after_end, lag)
-    return _decided(earlier, later, i, *found, after_end, lag)
+        lag, found = seen, cheapest(pair, seen)
+    return _decided(pair, *found, lag)
 
 
-def _decided(
-    earlier: Side, later: Side, i: Integers, found_i: Integers, found_j: Integers, after_end: bool, lag: float
-) -> tuple[Integers, Integers]:
+def _decided(pair: Pair, i: Integers, j: Integers, lag: float) -> tuple[Integers, Integers]:
     """Keep the matches that hold in whatever way the frames are matched.
 
-    Between two that have the usual lag, which no other frame would have, there may be more earlier frames than later
-    ones: which were lost is then told only if every later frame has the same partner as early and as late as can be.
+    Between two that are sure there may be more earlier frames than later ones: which were lost is then told only if
+    every later frame has the same partner as early and as late as can be.
     """
-    n = len(found_i)
-    if not n:
-        return found_i, found_j
-    begins_all = earlier.end_us if after_end else earlier.start_us
-    begins, starts = begins_all[i], later.start_us[found_j]
-    at = np.searchsorted(i, found_i)
-    lags = starts - begins[at]
-    high = np.searchsorted(begins, starts - (lag - ALIKE_US), side="right")
-    alone = high - np.searchsorted(begins, starts - (lag + ALIKE_US), side="left") == 1
-    sure = alone & (np.abs(lags - lag) < ALIKE_US)
-    # But one before it that has no match may have waited: if this comes as soon as the receiver is done with the last,
-    # or if there was something in the way ever since that one was due. So may one that has a match, if that is another.
-    free = np.r_[0, at[:-1] + 1]
-    done_us = np.where(found_j > 0, later.end_us[found_j - 1], -np.inf)
-    soon = starts - done_us < (starts - done_us).min() + ALIKE_US
-    ahead = np.maximum(at - 1, 0)
-    other = soon & (begins[np.minimum(free, ahead)] + lag < done_us + ALIKE_US)
-    other |= begins[ahead] + lag > later.busy_us[found_j] - ALIKE_US
-    begun = np.flatnonzero(~other | (free < at) | (at == 0))
-    since = begun[np.searchsorted(begun, np.arange(n), side="right") - 1]
-    sure &= ~(other & other[since] & (at[since] > 0))
-    longest = longest_lag(lag, lags)
+    if not len(i):
+        return i, j
+    n, longest = len(i), longest_lag(lag, pair.lag_us(i, j))
     # Where no match leaves a frame lying, the card does not: neither does any other way to match them.
-    prompt = not idle_us(earlier, later, found_i, found_j, after_end, lag).any()
+    prompt = not pair.idle_us(i, j, lag).any()
+
+    def fitting(row: int, ones: range) -> int:
+        """Return the first of some earlier frames that this later one can be."""
+        mine = j[row : row + 1]
+        for some in (np.array(ones[at : at + WIDEST]) for at in range(0, len(ones), WIDEST)):
+            fits = pair.possible(some, mine) & (pair.lag_us(some, mine) <= longest)
+            if prompt:
+                fits &= pair.idle_us(some, mine, lag) == 0
+            if fits.any():
+                return int(some[fits.argmax()])
+        raise AssertionError("it has been matched with one of them")
+
     keep = np.ones(n, dtype=bool)
-    edges = np.r_[-1, np.flatnonzero(sure), n]
-    for before, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+    edges = np.r_[-1, np.flatnonzero(_sure(pair, i, j, lag)), n]
+    for before, behind in pairwise(edges.tolist()):
         rows = range(before + 1, behind)
-        low = int(at[before]) + 1 if before >= 0 else 0
-        stop = int(at[behind]) if behind < n else len(i)
+        low = int(i[before]) + 1 if before >= 0 else 0
+        stop = int(i[behind]) if behind < n else len(pair.earlier)
         if not rows or stop - low == len(rows):
             continue
-
-        def fitting(row: int, ones: range) -> int:
-            """Return the first of some earlier frames that this later one can be."""
-            for some in (np.array(ones[at : at + WIDEST]) for at in range(0, len(ones), WIDEST)):
-                fits = possible(earlier, later, i[some], found_j[row : row + 1], after_end)
-                fits &= starts[row] - begins[some] <= longest
-                if prompt:
-                    fits &= idle_us(earlier, later, i[some], found_j[row : row + 1], after_end, lag) == 0
-                if fits.any():
-                    return int(some[fits.argmax()])
-            raise AssertionError("it has been matched with one of them")
-
         first, free = {}, low
         for row in rows:
             first[row] = fitting(row, range(free, stop))
@@ -200,17 +172,31 @@ def _decided(
             last = fitting(row, range(low, free)[::-1])
             keep[row] = first[row] == last
             free = last
-    return found_i[keep], found_j[keep]
+    return i[keep], j[keep]
 
 
-def _usual_lag(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool) -> float:
+def _sure(pair: Pair, i: Integers, j: Integers, lag: float) -> Booleans:
+    """Return which matches are sure by themselves: they have the usual lag, which no other earlier frame would have."""
+    begins, starts = pair.begins_us, pair.later.start_us[j]
+    high = np.searchsorted(begins, starts - (lag - ALIKE_US), side="right")
+    alone = high - np.searchsorted(begins, starts - (lag + ALIKE_US), side="left") == 1
+    sure = alone & (np.abs(pair.lag_us(i, j) - lag) < ALIKE_US)
+    # But one before it that has no match may have waited: if this comes as soon as the receiver is done with the last,
+    # or if there was something in the way ever since that one was due. So may one that has a match, if that is another.
+    free, done_us, ahead = np.r_[0, i[:-1] + 1], pair.done_us[j], np.maximum(i - 1, 0)
+    soon = starts - done_us < (starts - done_us).min() + ALIKE_US
+    other = soon & (begins[np.minimum(free, ahead)] + lag < done_us + ALIKE_US)
+    other |= begins[ahead] + lag > pair.later.busy_us[j] - ALIKE_US
+    begun = np.flatnonzero(~other | (free < i) | (i == 0))
+    since = begun[np.searchsorted(begun, np.arange(len(i)), side="right") - 1]
+    return np.asarray(sure & ~(other & other[since] & (i[since] > 0)))
+
+
+def _usual_lag(pair: Pair) -> float:
     """Return the lag that most of the later frames have to some earlier frame that they can be."""
-    some = j if len(j) <= 2 * SAMPLE else np.r_[j[:SAMPLE], j[-SAMPLE:]]
-    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
-    starts = later.start_us[some]
-    back = np.searchsorted(begins, starts, side="right")[:, None] - np.arange(1, UNDER_WAY + 1)
-    pairs = np.maximum(back, 0)
-    able = possible(earlier, later, i[pairs.ravel()], np.repeat(some, UNDER_WAY), after_end).reshape(pairs.shape)
-    lags = np.sort((starts[:, None] - begins[pairs])[able & (back >= 0)])
-    lags = lags[np.isfinite(lags)]
-    return densest(lags) if len(lags) else 0.0
+    n = len(pair.later)
+    j = np.arange(n) if n <= 2 * SAMPLE else np.r_[:SAMPLE, n - SAMPLE : n]
+    back = np.searchsorted(pair.begins_us, pair.later.start_us[j], side="right")[:, None] - np.arange(1, UNDER_WAY + 1)
+    i, j = np.maximum(back, 0), j[:, None]
+    usual = densest(pair.lag_us(i, j)[pair.possible(i, j) & (back >= 0)])
+    return 0.0 if np.isnan(usual) else usual

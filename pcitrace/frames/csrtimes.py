@@ -15,17 +15,17 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us
 from pcitrace.frames import sendstart
-from pcitrace.frames.delays import freed
 from pcitrace.frames.doorbells import CHAIN_US, WHOLE, Doorbells, Sends, find
 from pcitrace.frames.margins import SURE as SURE_SEND
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sendupdate import updates
-from pcitrace.frames.starts import Starts
+from pcitrace.frames.starts import CardTimes, Starts
+from pcitrace.frames.turns import freed
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.dma import Kind
 
 if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends
+    from pcitrace.frames.ends import Ends
 
 __all__ = ["Labels", "add"]
 
@@ -165,9 +165,9 @@ def _by_rules(end: Ends, received_us: Floats) -> tuple[Starts, Floats]:
     freed_us = freed(bus.start_us[order], bus.end_us[order])
     fetched_us = np.sort(joined.first_data_us[(joined.kind == Kind.DESCRIPTOR_FETCH) & (joined.data_phases > 0)])
     first_us, last_us = joined.first_data_us[end.sends], joined.last_data_us[end.sends]
-    csr, address = end.host.traffic.csr, joined.address[end.sends]
-    starts = sendstart.find(csr, end.host.profile, first_us, last_us, received_us, fetched_us, freed_us, address)
-    return starts, updates(csr, starts, last_us, received_us, freed_us)
+    card = CardTimes(first_us, last_us, received_us, fetched_us, freed_us)
+    starts = sendstart.find(end.host.traffic.csr, end.host.profile, card, joined.address[end.sends])
+    return starts, updates(end.host.traffic.csr, starts, card)
 
 
 def _weighed(

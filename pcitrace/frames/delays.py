@@ -16,11 +16,9 @@ __all__ = [
     "NEARLY_ALL",
     "SET_UP",
     "as_after",
-    "busy_since",
     "crowded",
     "filled",
     "following",
-    "freed",
     "in_step",
     "usual",
     "waited",
@@ -57,10 +55,10 @@ def following(access_us: Floats, time_us: Floats) -> tuple[Integers, Floats]:
     return behind, np.r_[access_us, np.full(NEXT, np.inf)][np.minimum(behind, len(access_us))] - time_us[:, None]
 
 
-def crowded(times_us: Floats, width_us: float, least: int) -> tuple[Integers, Integers]:
-    """Return from which of some times, which ascend, on so many at least lie within a width, and how many do."""
-    begins = np.flatnonzero(times_us[least - 1 :] <= times_us[: max(len(times_us) - least + 1, 0)] + width_us)
-    return begins, np.searchsorted(times_us, times_us[begins] + width_us, side="right") - begins
+def crowded(times_us: Floats, least: int) -> tuple[Integers, Integers]:
+    """Return from which of some times, which ascend, on so many at least lie within `LAG_US`, and how many do."""
+    begins = np.flatnonzero(times_us[least - 1 :] <= times_us[: max(len(times_us) - least + 1, 0)] + LAG_US)
+    return begins, np.searchsorted(times_us, times_us[begins] + LAG_US, side="right") - begins
 
 
 def usual(delay_us: Floats, share: float) -> tuple[float, float] | None:
@@ -71,7 +69,7 @@ def usual(delay_us: Floats, share: float) -> tuple[float, float] | None:
     # It is mostly among the shortest: the others need not be sorted then.
     for reach in (np.partition(some, least - 1)[least - 1] + 2 * LAG_US, np.inf):
         delays = np.sort(some[some <= reach])
-        begins, within = crowded(delays, LAG_US, least)
+        begins, within = crowded(delays, least)
         if len(begins) and delays[begins[0]] + 2 * LAG_US <= reach:
             break
     if not len(begins):
@@ -118,29 +116,6 @@ def as_after(access_us: Floats, known: Booleans, time_us: Floats) -> Booleans:
     low, high = low[begins], high[np.r_[begins[1:], len(high)][: len(begins)] - 1]
     near = since <= np.r_[-np.inf, high][np.searchsorted(low, since)]
     return np.asarray((np.isfinite(since) & near).any(axis=1))
-
-
-def freed(start_us: Floats, end_us: Floats) -> Floats:
-    """Return when a card freed the bus that it had used, with short pauses, for so long that delays are not usual then.
-
-    Parameters
-    ----------
-    start_us, end_us : array of float
-        Of each of its transactions, in order.
-    """
-    return end_us[end_us - busy_since(start_us, end_us, AT_ONCE_US) > LAG_US]
-
-
-def busy_since(start_us: Floats, end_us: Floats, pause_us: float, rows: Integers | None = None) -> Floats:
-    """Return since when what does one thing after the other had done so as each began, with shorter pauses only.
-
-    Of all, or of some rows.
-    """
-    ended_us = np.fmax.accumulate(end_us)[:-1]
-    heads = np.flatnonzero(np.r_[True, np.subtract(start_us[1:], ended_us, out=ended_us) >= pause_us][: len(start_us)])
-    if rows is None:
-        return np.repeat(start_us[heads], np.diff(np.append(heads, len(start_us))))
-    return start_us[heads[np.searchsorted(heads, rows, side="right") - 1]]
 
 
 def waited(access_us: Floats, end_us: Floats, freed_us: Floats) -> Booleans:

@@ -13,7 +13,7 @@ from pcitrace.traffic import Bursts
 from pcitrace.traffic.content import FCS, HEADER, WireFrames
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 
-__all__ = ["WIDE_SPARE", "Received", "dropped"]
+__all__ = ["Received", "dropped"]
 
 WIDE_SPARE = 7
 """Bytes by which whole 64-bit data phases can exceed a frame at either end."""
@@ -27,16 +27,8 @@ COMPARED_TOGETHER = 4096
 
 @dataclass(frozen=True)
 class Received:
-    """Receives of one host.
-
-    Attributes
-    ----------
-    bursts : Bursts
-        All bursts of its bus.
-    rows, unused, doubtful : arrays of int
-        Which of them are receives; those without a frame; among these those whose frame is not certain.
-    begin_us : float
-        When the capture of its bus begins.
+    """Receives of one host: all bursts of its bus, which of them are receives, those without a frame, and among these
+    those whose frame is not certain; and when the capture of its bus begins.
     """
 
     bursts: Bursts
@@ -67,32 +59,26 @@ def dropped(
     dict of str to arrays
         Columns of the drop log.
     """
-    log: dict[str, list[Any]] = {key: [] for key in LOG_TYPES}
-
-    def note(host: str, kind: Any, time_us: Floats, length: Integers, frame: Integers, reason: Any) -> None:
-        for key, value in zip(log, (host, kind, time_us, length, frame, reason), strict=True):
-            log[key].append(np.broadcast_to(np.asarray(value, dtype=LOG_TYPES[key]), time_us.shape))
-
+    log: list[tuple[Any, ...]] = []
+    length = rows["length_bytes"]
     off_wire = np.flatnonzero((rows["wire_row"] < 0) & (wire is not None))
     late = rows["send_row"][off_wire] > rows["send_row"][rows["wire_row"] >= 0].max(initial=-1)
     reason = np.where(late, "the capture ends before it is on the wire", "no frame on the wire fits it")
-    note(sender, "send_data", rows["dma_start_us"][off_wire], rows["length_bytes"][off_wire], off_wire, reason)
+    log.append((sender, "send_data", rows["dma_start_us"][off_wire], length[off_wire], off_wire, reason))
     first_send = np.nanmin(rows["dma_start_us"]) if np.isfinite(rows["dma_start_us"]).any() else -np.inf
     unsent = np.flatnonzero(rows["send_row"] < 0)
     early = rows["wire_start_us"][unsent] < first_send
     reason = np.where(early, "its send was before the capture began", "no send fits it")
-    note(sender, "wire", rows["wire_start_us"][unsent], rows["length_bytes"][unsent], unsent, reason)
-    other = received.bursts
-    if receiver is None:
-        begin, length = other.first_data_us[received.rows], other.bytes[received.rows] - HEADER
-        note(sender, "receive_data", begin, length, np.full(len(begin), -1), "the bus of its sender was not captured")
-    else:
+    log.append((sender, "wire", rows["wire_start_us"][unsent], length[unsent], unsent, reason))
+    other, unused = received.bursts, received.unused
+    why: Any = "the bus of its sender was not captured"
+    if receiver is not None:
         ends = other.last_data_us[received.rows]
         last_receive = ends.max() if len(ends) else -np.inf
         sent_us = np.fmax(rows["dma_end_us"], rows["wire_end_us"])
-        receives_alike, frames_alike = _alike(rows, sent_us, other, received.unused)
+        receives_alike, frames_alike = _alike(rows, sent_us, other, unused)
         frames_alike |= rows["doubtful"]
-        receives_alike |= np.isin(received.unused, received.doubtful)
+        receives_alike |= np.isin(unused, received.doubtful)
         lost = np.flatnonzero(rows["receive_row"] < 0)
         reason = np.select(
             [
@@ -110,22 +96,22 @@ def dropped(
             "not received",
         )
         kind = np.where(rows["send_row"][lost] >= 0, "send_data", "wire")
-        note(sender, kind, rows["order_us"][lost], rows["length_bytes"][lost], lost, reason)
+        log.append((sender, kind, rows["order_us"][lost], length[lost], lost, reason))
         some = np.flatnonzero(rows["open"])
-        begin = other.first_data_us[rows["receive_burst"][some]]
         open_edges = "a status word beside it may be its own, or one of its words a status"
-        note(receiver, "receive_data", begin, rows["length_bytes"][some], some, open_edges)
+        begin = other.first_data_us[rows["receive_burst"][some]]
+        log.append((receiver, "receive_data", begin, length[some], some, open_edges))
         first = np.nanmin(rows["order_us"]) if len(rows["order_us"]) else np.inf
-        burst = received.unused
-        begin = other.first_data_us[burst]
-        reason = np.select(
-            [begin < first, receives_alike],
+        why = np.select(
+            [other.first_data_us[unused] < first, receives_alike],
             ["sent before the capture began", "may be one of several frames, of which some were lost"],
             "no frame that was sent fits it",
         )
-        none = np.full(len(burst), -1)
-        note(receiver, "receive_data", begin, other.bytes[burst] - HEADER, none, reason)
-    return {key: np.concatenate(values) for key, values in log.items()}
+    log.append((receiver or sender, "receive_data", other.first_data_us[unused], other.bytes[unused] - HEADER, -1, why))
+    return {
+        name: np.concatenate([np.broadcast_to(np.asarray(one[at], dtype=kind), one[2].shape) for one in log])
+        for at, (name, kind) in enumerate(LOG_TYPES.items())
+    }
 
 
 def _alike(rows: dict[str, Any], sent_us: Floats, bursts: Bursts, unused: Integers) -> tuple[Booleans, Booleans]:

@@ -7,7 +7,6 @@ that begins or ends a piece sooner or later, or that is the frame before or behi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import fill
@@ -28,6 +27,8 @@ from pcitrace.traffic.dma import BY_RULE, CHEAPEST, KINDS, LEFT_OVER, REASONS, W
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["explain"]
+
+NONE: Integers = np.zeros(0, np.int64)
 
 WIDTH = 100
 """Columns of the text."""
@@ -77,10 +78,10 @@ class _Side:
         if link is not None:
             size = np.diff(self.wire_us, axis=0)[0] / link.byte_us - link.preamble_bytes - FCS_BYTES
             self.wire_bytes = np.where(np.isnan(size), -1, np.rint(np.nan_to_num(size))).astype(np.int64)
-        self.unit = 8 if (self.dma.bus.bytes > 4 * self.dma.bus.data_phases).any() else 4
+        self.unit = 8 if self.dma.bus.wide.any() else 4
         self.units = self.pieces.bus.data_phases.astype(np.int64)
         self.begin_us, self.end_us = self.pieces.begin_us, self.pieces.bus.last_data_us
-        self.start = first(self.units, 64, self.unit)
+        self.excess_cost = first(self.units, 64, self.unit).tracks[self.receives].excess[0]
 
     def reading(self, row: int) -> _Reading | None:
         """Return how a frame was read; None where it has no burst."""
@@ -117,53 +118,47 @@ class _Side:
         rows = self.inside(one)
         return self.begin_us[rows[1:]] - self.end_us[rows[:-1]]
 
-    @cached_property
-    def costs(self) -> dict[str, Callable[[Integers], Costs]]:
-        """What each number costs, as the frames that were given show."""
-        known = [one for one in self.readings if one.wire >= 0]
-        excess = self.start.tracks[self.receives].excess[0]
-        wide = np.full(BINS, 1 / BINS)
-        small = (1 + np.arange(SIZES) / 8) ** -2.0
-        inside = [self.inside(one) for one in self.readings]
-        left = ~np.isin(self.of, self.burst)
-        learned = {
-            "excess": density(
-                _clipped([self.excess(one) + EXCESS_BELOW for one in known], len(excess)),
-                np.exp(-excess.astype(float)),
-                BROAD,
-                smooth=False,
-            ),
-            "lag": density(_bins(self.lag_us(one) for one in known), wide, BROAD),
-            "begins": density(_bins(self.before_us(one) for one in self.readings), wide, BROAD),
-            "pause": density(bins(_joined(self.pauses_us(one) for one in self.readings)), wide, BROAD),
-            "middle": density(
-                _clipped(_joined(self.units[rows[:-1]] for rows in inside), SIZES),
-                np.full(SIZES, 1 / SIZES),
-                BROAD,
-                smooth=False,
-            ),
-            "left": density(_clipped(self.units[left], SIZES), small / small.sum(), BROAD, smooth=False),
-        }
-        return {name: table.__getitem__ for name, table in learned.items()}
-
     def before_us(self, one: _Reading) -> float:
         """Return the pause before a reading's first piece."""
         return float(self.begin_us[one.head] - self.end_us[one.head - 1]) if one.head else 1e6
 
+    def places(self, one: _Reading, left: Integers) -> list[Integers | None]:
+        """Return where each term of a reading is in its table of costs; None for what is not known.
+
+        `left` are the pieces that it leaves over.
+        """
+        known = one.wire >= 0
+        return [
+            _clipped(np.array([self.excess(one)]) + EXCESS_BELOW, len(self.excess_cost)) if known else None,
+            bins(np.array([self.lag_us(one)])) if known else None,
+            bins(np.array([self.before_us(one)])),
+            bins(self.pauses_us(one)),
+            _clipped(self.units[self.inside(one)[:-1]], SIZES),
+            _clipped(self.units[left], SIZES),
+        ]
+
+    @cached_property
+    def costs(self) -> list[Costs]:
+        """What each term costs, as the frames that were given show."""
+        seen = [self.places(one, NONE) for one in self.readings]
+        seen.append([None] * 5 + [_clipped(self.units[~np.isin(self.of, self.burst)], SIZES)])
+        small = (1 + np.arange(SIZES) / 8) ** -2.0
+        priors = (
+            (np.exp(-self.excess_cost.astype(float)), False),
+            *[(np.full(BINS, 1 / BINS), True)] * 3,
+            (np.full(SIZES, 1 / SIZES), False),
+            (small / small.sum(), False),
+        )
+        return [
+            density(np.concatenate([NONE, *(rows for rows in term if rows is not None)]), prior, BROAD, smooth)
+            for term, (prior, smooth) in zip(zip(*seen, strict=True), priors, strict=True)
+        ]
+
     def weigh(self, one: _Reading, window: Integers) -> list[float | None]:
         """Return what each term of a reading costs; None for what is not known."""
-        cost, rows = self.costs, self.inside(one)
-        left = np.setdiff1d(window, rows)
-        known = one.wire >= 0
-        shifted = _clipped([self.excess(one) + EXCESS_BELOW], 1 << 20) if known else None
-        most = len(self.start.tracks[self.receives].excess[0])
+        places = self.places(one, np.setdiff1d(window, self.inside(one)))
         return [
-            float(cost["excess"](np.clip(shifted, 0, most - 1)).sum()) if shifted is not None else None,
-            float(cost["lag"](_bins([self.lag_us(one)])).sum()) if known else None,
-            float(cost["begins"](_bins([self.before_us(one)])).sum()),
-            float(cost["pause"](bins(self.pauses_us(one))).sum()),
-            float(cost["middle"](_clipped(self.units[rows[:-1]], SIZES)).sum()),
-            float(cost["left"](_clipped(self.units[left], SIZES)).sum()),
+            None if rows is None else float(table[rows].sum()) for table, rows in zip(self.costs, places, strict=True)
         ]
 
     def others(self, one: _Reading) -> list[_Reading]:
@@ -185,16 +180,8 @@ class _Side:
         return out
 
 
-def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.zeros(0), *parts])
-
-
-def _clipped(values: Iterable[int] | np.ndarray, count: int) -> Integers:
-    return np.clip(np.asarray([*values], np.int64), 0, count - 1)
-
-
-def _bins(times_us: Iterable[float]) -> Integers:
-    return bins(np.array([*times_us], np.float64))
+def _clipped(values: Integers, count: int) -> Integers:
+    return np.clip(values.astype(np.int64), 0, count - 1)
 
 
 def explain(frames: Frames, row: int) -> str:
@@ -278,10 +265,6 @@ def _margin(margin: Any, given: bool) -> str:
     return f"margin: {margin:.1f} nats, {'given' if margin >= least else 'null'} (threshold {least:g})"
 
 
-def _nats(margin: Any) -> str:
-    return "none, nothing was weighed" if pd.isna(margin) else f"{margin:.1f} nats"
-
-
 def _weighed(side: _Side, one: _Reading) -> list[str]:
     """Return the table of costs, beside the cheapest reading next to the one given."""
     window = np.arange(max(one.head - 1, 0), min(one.tail + 2, len(side.units)))
@@ -296,12 +279,9 @@ def _weighed(side: _Side, one: _Reading) -> list[str]:
         if cost is not None and other is not None:
             lines.append(f"  {term:48}{cost:10.1f}{other:12.1f}")
     total, more = _sum(mine), _sum(theirs)
-    lines.append(f"  {'all':48}{total:10.1f}{more:12.1f}   {abs(more - total):.1f} {_compared(more - total)}")
+    said = "worse" if more >= total else "better here"
+    lines.append(f"  {'all':48}{total:10.1f}{more:12.1f}   {abs(more - total):.1f} {said}")
     return lines
-
-
-def _compared(more: float) -> str:
-    return "worse" if more >= 0 else "better here"
 
 
 def _sum(costs: list[float | None]) -> float:
@@ -311,4 +291,5 @@ def _sum(costs: list[float | None]) -> float:
 def _accesses(frame: pd.Series) -> list[str]:
     names = {"csr_first_us": "first access", "csr_last_us": "last before its DMA", "csr_done_us": "update of the queue"}
     said = [f"{name} {'unknown' if pd.isna(frame[key]) else f'{frame[key]:.3f} us'}" for key, name in names.items()]
-    return [f"accesses that start it: {', '.join(said)}", f"  margin: {_nats(frame['margin_csr'])}"]
+    margin = "none, nothing was weighed" if pd.isna(frame["margin_csr"]) else f"{frame['margin_csr']:.1f} nats"
+    return [f"accesses that start it: {', '.join(said)}", f"  margin: {margin}"]

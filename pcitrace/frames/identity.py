@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers, alike, pick
 from pcitrace.facts import LARGEST_LENGTH_FIELD as LARGEST_LENGTH
 from pcitrace.facts import LEAST_USER_BYTES
-from pcitrace.traffic.content import FCS, HEADER, Heads, WireFrames, fcs_in_memory, numbers
+from pcitrace.frames.ends import Ends
+from pcitrace.traffic.content import FCS, HEADER, WireFrames, fcs_in_memory, numbers
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
 from pcitrace.traffic.goals import BLOCK, most_added
 
-__all__ = ["LEAST_USER_BYTES", "ROUNDED", "SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
-
-ROUNDED = 3
-"""Bytes by which whole dwords can exceed a frame at its end."""
+__all__ = ["SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
 
 FEW = 0.1
 """Share of the frames that may have been written with a status word, or without one of theirs."""
@@ -34,60 +32,21 @@ class SequenceField:
     byte_order: str = "big"
 
 
-class Ends(Protocol):
-    """What a host shows of frames, as far as lengths and numbers need it."""
-
-    @property
-    def host(self) -> Any:
-        """The host itself."""
-
-    @property
-    def wire(self) -> WireFrames | None:
-        """Its sends on the wire."""
-
-    @property
-    def send_head(self) -> Heads | None:
-        """First bytes of what was read to be sent."""
-
-    @property
-    def receive_head(self) -> Heads | None:
-        """First bytes of what was written."""
-
-
 def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     """Give each frame its user bytes, and say whether they are exact."""
     bounds = _Bounds(len(rows["send_row"]))
     if mine.wire is not None:
-        wire, at = mine.wire, rows["wire_row"]
-        length = pick(wire.length, at)
-        bounds.narrow(length >= 0, pick(wire.least, at), pick(wire.most, at))
+        at = rows["wire_row"]
+        bounds.narrow(pick(mine.wire.length, at) >= 0, pick(mine.wire.least, at), pick(mine.wire.most, at))
     if theirs is not None:
-        size, written = rows["receive_bytes"], rows["receive_bytes"] > 0
-        least, most = fcs_in_memory(theirs.host.profile)
-        if theirs.host.traffic.dma.bus.bytes_exact:
-            # Written with byte enables: exact, but for the check sequence where nobody says whether it is written.
-            for fcs in {least, most}:
-                told = written & (size - fcs >= bounds.low) & (size - fcs <= bounds.high) & bounds.seen
-                bounds.narrow(told, size - fcs, size - fcs)
-            bounds.narrow(written & ~bounds.seen, size - most, size - least)
-        else:
-            bounds.hold(written, size, rows["receive_phases"], (least, most))
-    size, read = rows["send_bytes"], rows["send_bytes"] > 0
-    if mine.host.traffic.dma.bus.bytes_exact:
-        low = np.maximum(size - _rounded(size, rows["send_phases"]), SHORTEST_RECEIVED)
-        bounds.narrow(read, low, np.maximum(size, SHORTEST_RECEIVED))
-    else:
-        # Of what was cut some may have been read twice.
-        reads = mine.host.traffic.dma
-        cut = np.isin(rows["send_burst"], reads.burst[reads.bus.cut])
-        bounds.hold(read & ~cut, size, rows["send_phases"], (0, 0), BLOCK)
-        bounds.narrow(read & cut, np.zeros_like(size), np.maximum(size, SHORTEST_RECEIVED))
+        _as_written(bounds, rows, theirs)
+    _as_read(bounds, rows, mine)
     best = bounds.high
     if mine.wire is not None:
+        length = pick(mine.wire.length, rows["wire_row"])
         best = np.where(length >= 0, np.clip(length, bounds.low, bounds.high), best)
     known = bounds.high < UNBOUNDED
-    exact = known & (bounds.low == bounds.high)
-    user = np.where(known, best - HEADER, -1)
+    user, size = np.where(known, best - HEADER, -1), rows["send_bytes"]
     said_exactly = np.zeros(len(user), dtype=bool)
     # What the frame itself says: an IEEE 802.3 length field, which also tells padding from data.
     for head, row in ((mine.send_head, rows["send_row"]), (mine.wire.head if mine.wire else None, rows["wire_row"])):
@@ -102,14 +61,41 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
         longer = known & (row >= 0) & (bounds.low > SHORTEST_RECEIVED)
         agrees &= bool((longer & agrees).any()) or not longer.any()
         user = np.where(agrees, said, user)
-        exact |= agrees
         said_exactly |= agrees
     # A padded frame without a length field: memory says how much of it is data, up to a dword.
     padded = known & ~said_exactly & (bounds.low <= SHORTEST_RECEIVED)
-    user = np.where(padded & read, np.minimum(user, np.maximum(size - HEADER, 0)), user)
-    exact &= ~padded
-    rows["length_bytes"] = user
-    rows["length_exact"] = exact
+    rows["length_bytes"] = np.where(padded & (size > 0), np.minimum(user, np.maximum(size - HEADER, 0)), user)
+    rows["length_exact"] = ((known & (bounds.low == bounds.high)) | said_exactly) & ~padded
+
+
+def _as_written(bounds: _Bounds, rows: dict[str, Any], theirs: Ends) -> None:
+    """Narrow the bounds by what the receiver wrote."""
+    size, written = rows["receive_bytes"], rows["receive_bytes"] > 0
+    least, most = fcs_in_memory(theirs.host.profile)
+    if not theirs.host.traffic.dma.bus.bytes_exact:
+        bounds.hold(written, size, rows["receive_phases"], (least, most))
+        return
+    # Written with byte enables: exact, but for the check sequence where nobody says whether it is written.
+    for fcs in {least, most}:
+        told = written & (size - fcs >= bounds.low) & (size - fcs <= bounds.high) & bounds.seen
+        bounds.narrow(told, size - fcs, size - fcs)
+    bounds.narrow(written & ~bounds.seen, size - most, size - least)
+
+
+def _as_read(bounds: _Bounds, rows: dict[str, Any], mine: Ends) -> None:
+    """Narrow the bounds by what the sender read."""
+    size, read, reads = rows["send_bytes"], rows["send_bytes"] > 0, mine.host.traffic.dma
+    most = np.maximum(size, SHORTEST_RECEIVED)
+    if reads.bus.bytes_exact:
+        # Whole data phases can exceed a frame; not if not all bytes were enabled.
+        width = np.where(size > 4 * rows["send_phases"], 8, 4)
+        rounded = np.where(size % width == 0, width - 1, 0)
+        bounds.narrow(read, np.maximum(size - rounded, SHORTEST_RECEIVED), most)
+        return
+    # Of what was cut some may have been read twice.
+    cut = np.isin(rows["send_burst"], reads.burst[reads.bus.cut])
+    bounds.hold(read & ~cut, size, rows["send_phases"], (0, 0), BLOCK)
+    bounds.narrow(read & cut, np.zeros_like(size), most)
 
 
 def other_lengths(
@@ -206,12 +192,6 @@ class _Bounds:
         """Return which of some frames may be of so many bytes at most, and of more than a block less."""
         most = most[rows]
         return np.asarray((most >= self.low[rows]) & (most - block < self.high[rows]))
-
-
-def _rounded(size: Integers, phases: Integers) -> Integers:
-    """Return by how many bytes whole data phases can exceed a frame; none if not all bytes were enabled."""
-    width = np.where(size > 4 * phases, 8, 4)
-    return np.where(size % width == 0, width - 1, 0)
 
 
 def sequence_numbers(rows: dict[str, Any], mine: Ends, theirs: Ends | None, place: SequenceField | None) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.columns import Floats, Integers
-from pcitrace.frames.sides import WIDEST, Side, idle_us, possible
+from pcitrace.frames.sides import WIDEST, Pair
 
 __all__ = ["BLOCK", "SKIP", "cheapest", "waiting"]
 
@@ -25,18 +25,12 @@ def waiting(idle: Floats, lag: float) -> Floats:
     return np.asarray(WAITED * np.minimum(idle / (abs(lag) + 1.0), 1.0))
 
 
-def cheapest(
-    earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float
-) -> tuple[Integers, Integers]:
+def cheapest(pair: Pair, lag: float) -> tuple[Integers, Integers]:
     """Match at the least cost: every frame left out costs, every one that waited for nothing, and a little every lag.
 
     Parameters
     ----------
-    earlier, later : Side
-    i, j : arrays of int
-        Which of their frames are matched.
-    after_end : bool
-        Whether a frame begins on the later side only after it has ended on the earlier one.
+    pair : Pair
     lag : float
         The usual lag.
 
@@ -45,28 +39,27 @@ def cheapest(
     i, j : arrays of int
         Matched rows of both sides, both ascending.
     """
-    if len(j) > BLOCK:
-        return _in_blocks(earlier, later, i, j, after_end, lag)
-    high, price = _prices(earlier, later, i, j, after_end, lag, len(j))
-    [found] = _least(high[None], price[None], np.zeros(1, dtype=np.int64))
-    there = found >= 0
-    return i[found[there]], j[there]
+    if len(pair.later) > BLOCK:
+        found = _in_blocks(pair, lag)
+    else:
+        high, price = _prices(pair, lag, len(pair.later))
+        [found] = _least(high[None], price[None], np.zeros(1, dtype=np.int64))
+    j = np.flatnonzero(found >= 0)
+    return found[j], j
 
 
-def _in_blocks(
-    earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float
-) -> tuple[Integers, Integers]:
-    """Match a long stretch piece by piece; each piece looks half a block further than it decides.
+def _in_blocks(pair: Pair, lag: float) -> Integers:
+    """Return the partners of a long stretch, block by block; each block looks half a block further than it decides.
 
-    Many pieces are matched at once as if no frame before them had a partner; where that took one twice, again.
+    Many blocks are matched at once as if no frame before them had a partner; where that took one twice, again.
     """
-    half = BLOCK // 2
-    found = np.full(len(j), -1)
-    free, count = 0, -(-(len(j) - BLOCK) // half)
+    half, n, every = BLOCK // 2, len(pair.later), slice(None)
+    found = np.full(n, -1)
+    free, count = 0, -(-(n - BLOCK) // half)
     for first in range(0, count, AT_ONCE):
         blocks = range(first, min(first + AT_ONCE, count))
-        rows = j[first * half : (blocks[-1] + 2) * half]
-        high, price = _prices(earlier, later, i, rows, after_end, lag, BLOCK)
+        rows = slice(first * half, (blocks[-1] + 2) * half)
+        high, price = _prices(pair.part(every, rows), lag, BLOCK)
         many_high = sliding_window_view(high, BLOCK)[::half]
         many_price = sliding_window_view(price, BLOCK, axis=0)[::half].transpose(0, 2, 1)
         floor = np.maximum(many_high[:, 0] - WIDEST, 0)
@@ -74,37 +67,32 @@ def _in_blocks(
         many = np.full(many_high.shape, -1)
         while len(redo):
             many[redo] = _least(many_high[redo], many_price[redo], low[redo])
-            # What the pieces before have decided is taken.
+            # What the blocks before have decided is taken.
             taken = np.maximum.accumulate(np.r_[free, many[:, :half].max(axis=1) + 1])
             free_from = np.maximum(floor, taken[:-1])
-            begin = np.where(many >= 0, many, len(i)).min(axis=1)
+            begin = np.where(many >= 0, many, len(pair.earlier)).min(axis=1)
             redo = np.flatnonzero((begin < free_from) | (free_from < low))
             low[redo] = free_from[redo]
         found[first * half : (blocks[-1] + 1) * half] = many[:, :half].ravel()
         free = int(taken[-1])
-    rest = j[count * half :]
-    high, price = _prices(earlier, later, i, rest, after_end, lag, len(rest))
-    [found[count * half :]] = _least(high[None], price[None], np.maximum(high[:1] - WIDEST, free))
-    there = found >= 0
-    return i[found[there]], j[there]
+    rest = slice(count * half, n)
+    high, price = _prices(pair.part(every, rest), lag, n - count * half)
+    [found[rest]] = _least(high[None], price[None], np.maximum(high[:1] - WIDEST, free))
+    return found
 
 
-def _prices(
-    earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float, together: int
-) -> tuple[Integers, Floats]:
+def _prices(pair: Pair, lag: float, together: int) -> tuple[Integers, Floats]:
     """Return up to where frames had begun when each later one came, and what it costs with each of the last of them.
 
     `together` is how many are matched together: as many as can be; among those the lags most like the others.
     """
-    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
-    starts = later.start_us[j]
-    high = np.searchsorted(begins, starts, side="right")
+    high = np.searchsorted(pair.begins_us, pair.later.start_us, side="right")
     compared = high[:, None] + np.arange(-WIDEST, 0)
-    pairs = np.maximum(compared, 0)
-    fit = possible(earlier, later, i[pairs], j[:, None], after_end) & (compared >= 0)
-    idle = idle_us(earlier, later, i[pairs], j[:, None], after_end, lag)
-    off = np.abs(starts[:, None] - begins[pairs] - lag) / (20 * (abs(lag) + 1.0))
-    return high, np.where(fit, 0.5 * SKIP / together * np.minimum(off, 1.0) + waiting(idle, lag), np.inf)
+    i, j = np.maximum(compared, 0), np.arange(len(high))[:, None]
+    fit = pair.possible(i, j) & (compared >= 0)
+    off = np.abs(pair.lag_us(i, j) - lag) / (20 * (abs(lag) + 1.0))
+    cost = 0.5 * SKIP / together * np.minimum(off, 1.0) + waiting(pair.idle_us(i, j, lag), lag)
+    return high, np.where(fit, cost, np.inf)
 
 
 def _least(high: Integers, price: Floats, low: Integers) -> Integers:

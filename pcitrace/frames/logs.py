@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.facts import FCS_BYTES, HEADER_BYTES, LEAST_USER_BYTES
+from pcitrace.columns import floats
+from pcitrace.facts import HEADER_BYTES, LEAST_USER_BYTES
 from pcitrace.frames import Frames, Link
 from pcitrace.runfolder import RunFolder, read_frame_log
 from pcitrace.traffic.dma import Kind
@@ -80,12 +81,8 @@ def _why_not_joined(mine: pd.DataFrame, log: Any, place: dict[str, Any] | None) 
 
 def _wire_times(table: pd.DataFrame, rows: Any, link: Link) -> None:
     """Put the wire time of the lengths that are known now, and what follows from it, into some rows."""
-    user = table["length_bytes"].to_numpy(dtype=float, na_value=np.nan)
-    wire_us = (np.maximum(user, LEAST_USER_BYTES) + HEADER_BYTES + FCS_BYTES + link.preamble_bytes) * link.byte_us
-    for name, values in (
-        ("wire_us", wire_us),
-        ("t_nic_us", (table["gap_us"].to_numpy(dtype=float, na_value=np.nan) - wire_us) / 2),
-    ):
+    wire_us = link.wire_us(np.maximum(floats(table, "length_bytes"), LEAST_USER_BYTES) + HEADER_BYTES)
+    for name, values in (("wire_us", wire_us), ("t_nic_us", (floats(table, "gap_us") - wire_us) / 2)):
         known = rows & ~np.isnan(values)
         table.loc[known, name] = values[known]
 
@@ -102,7 +99,7 @@ def _received_as_logged(found: Frames, host: str, log: Any) -> list[str]:
         return []
     sure = int((found.table["receiver"] == host)[found.table["rx_dma_start_us"].notna()].sum())
     joined = found.hosts[host].joined
-    most = max(int(np.count_nonzero((joined.kind == Kind.RECEIVE_DATA) & (joined.data_phases > 0))), sure)
+    most = max(len(joined.of_kind(Kind.RECEIVE_DATA)), sure)
     if sure <= len(log) <= most:
         return []
     why = "frames were lost in the host" if len(log) < sure else PART

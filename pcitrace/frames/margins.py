@@ -25,7 +25,7 @@ from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.weigh import Found, Problem
 
 if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends, HostTraffic, Link
+    from pcitrace.frames.ends import Ends, HostTraffic, Link
 
 __all__ = ["SURE", "burst_margins", "doubted", "in_turn", "judge", "moves_data", "problem", "wired"]
 

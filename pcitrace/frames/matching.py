@@ -3,138 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pcitrace.columns import Floats, Integers, alike, next_us, pick, pick_us
 from pcitrace.frames.align import match
-from pcitrace.frames.delays import busy_since
-from pcitrace.frames.droplog import WIDE_SPARE, Received, dropped
-from pcitrace.frames.identity import ROUNDED, SequenceField, other_lengths, sequence_numbers, user_lengths
-from pcitrace.frames.sides import Side
-from pcitrace.frames.strays import cut_off, due, undisturbed
-from pcitrace.frames.turns import PAUSE_US, bus_busy, receives_first
-from pcitrace.profiles import Profile
-from pcitrace.traffic import Bursts, Traffic
-from pcitrace.traffic.content import FCS, Heads, Keys, WireFrames, fcs_in_memory, heads, keys, own_keys, wire_frames
+from pcitrace.frames.droplog import Received, dropped
+from pcitrace.frames.ends import Ends, HostTraffic, Link
+from pcitrace.frames.identity import SequenceField, other_lengths, sequence_numbers, user_lengths
+from pcitrace.frames.sides import Matches, Side
+from pcitrace.frames.strays import Loose, certain
+from pcitrace.frames.turns import receives_first
+from pcitrace.traffic import Bursts
+from pcitrace.traffic.content import FCS, Keys, WireFrames, fcs_in_memory, keys, own_keys
 from pcitrace.traffic.csr import CONFIGURATION
-from pcitrace.traffic.dma import NO_ROOM, SHORTEST_RECEIVED, Kind
-from pcitrace.traffic.phases import Phases
+from pcitrace.traffic.dma import SHORTEST_RECEIVED, Kind
 
-__all__ = ["Ends", "HostTraffic", "Link", "Matched", "match_hosts", "one_direction"]
+__all__ = ["Matched", "match_hosts"]
 
 STRAY = 0.1
 """Share of the sends that may be on no wire and are then no frames; a read on no wire is a descriptor."""
 
-CLEARLY = 0.1
+LACKING = 0.1
 """Share of frames that must have a partner only if wire and DMA overlap."""
 
+NONE: Integers = np.zeros(0, dtype=np.int64)
 
-@dataclass(frozen=True)
-class Link:
-    """What is between the hosts."""
-
-    rate_mbit_s: float
-    preamble_bytes: int = 8
-    gap_bytes: int = 12
-
-    @property
-    def byte_us(self) -> float:
-        """Time of one byte."""
-        return 8 / self.rate_mbit_s
-
-
-@dataclass(frozen=True)
-class HostTraffic:
-    """One host of a run.
-
-    Attributes
-    ----------
-    traffic : Traffic
-        Of its bus, times on the run's axis.
-    profile : Profile
-        Of its NIC.
-    data_phases : Phases or None
-        Of its bus, where AD was captured.
-    wire : pandas.DataFrame or None
-        What it sent on the wire: `start_us`, `end_us`, `bytes`.
-    step_us : float
-        Sampling step of the wire's capture; 0 where changes are exact.
-    begin_us : float
-        When its capture begins, on the run's axis; -inf if that is not known.
-    """
-
-    traffic: Traffic
-    profile: Profile
-    data_phases: Phases | None = None
-    wire: pd.DataFrame | None = None
-    step_us: float = 0.0
-    begin_us: float = -np.inf
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What one host shows of frames: sends and receives on its bus, its sends on the wire."""
-
-    sends: Integers
-    receives: Integers
-    send_head: Heads | None
-    receive_head: Heads | None
-    wire: WireFrames | None
-    host: HostTraffic
-    receive_busy_us: Floats
-    send_busy_us: Floats
-    wire_busy_us: Floats
-
-    @property
-    def claims_sent(self) -> Integers | None:
-        """Which frame each of its bursts sends, where a reading says so."""
-        return self.host.traffic.claims.sent if self.host.traffic.claims is not None else None
-
-    @property
-    def claims_received(self) -> Integers | None:
-        """Which frame each of its bursts receives, where a reading says so."""
-        return self.host.traffic.claims.received if self.host.traffic.claims is not None else None
-
-    @classmethod
-    def of(cls, host: HostTraffic, link: Link | None) -> Ends:
-        """Collect what a host shows."""
-        joined = host.traffic.joined
-        moved = joined.data_phases > 0
-        sends = np.flatnonzero((joined.kind == Kind.SEND_DATA) & moved)
-        receives = np.flatnonzero((joined.kind == Kind.RECEIVE_DATA) & moved)
-        sends = sends[np.argsort(joined.first_data_us[sends], kind="stable")]
-        receives = receives[np.argsort(joined.first_data_us[receives], kind="stable")]
-        send_head = receive_head = None
-        if host.data_phases is not None and len(host.data_phases):
-            send_head = _heads(host.traffic, host.data_phases, sends)
-            receive_head = _heads(host.traffic, host.data_phases, receives)
-        wire, wire_busy_us = None, np.zeros(0)
-        if host.wire is not None:
-            byte_us = link.byte_us if link else None
-            wire = wire_frames(host.wire, byte_us, link.preamble_bytes if link else 8, host.step_us)
-            gap_us = link.gap_bytes * link.byte_us if link else 0.0
-            wire_busy_us = busy_since(wire.start_us, wire.end_us, gap_us + PAUSE_US)
-        bus = host.traffic.dma.bus
-        order = np.argsort(bus.start_us, kind="stable")
-        start_us, end_us = bus.start_us[order], bus.end_us[order]
-        busy_us = bus_busy(
-            start_us, end_us, host.traffic.csr, np.r_[joined.first_data_us[receives], joined.start_us[sends]]
-        )
-        receive_busy_us, send_busy_us = busy_us[: len(receives)], busy_us[len(receives) :]
-        busy = receive_busy_us, send_busy_us, wire_busy_us
-        return cls(sends, receives, send_head, receive_head, wire, host, *busy)
-
-
-def _heads(traffic: Traffic, phases: Phases, bursts: Integers) -> Heads:
-    order = np.argsort(bursts)
-    head = heads(traffic.dma, phases, bursts[order])
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
-    return Heads(head.data[back], head.length[back])
+RECEIVED_TIMES = ("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us")
+RECEIVED_NUMBERS = ("rx_pieces", "receive_burst", "receive_bytes", "receive_phases")
+"""Columns of the receiver."""
 
 
 Matched = tuple[dict[str, Ends], dict[str, Any], list[dict[str, Any]]]
@@ -145,126 +44,125 @@ def match_hosts(hosts: Mapping[str, HostTraffic], link: Link | None, sequence: S
     """Match what all hosts show; return their ends, the columns of all frames in order of time, what was dropped."""
     names = list(hosts)
     ends = {name: Ends.of(hosts[name], link) for name in names}
-    parts, drops = [], []
-    for name in names:
-        other = next((one for one in names if one != name), None)
-        part, dropped = one_direction(name, other, ends, sequence)
-        parts.append(part)
-        drops.append(dropped)
-    counts = [len(part["order_us"]) for part in parts]
+    others = [next((one for one in names if one != name), None) for name in names]
+    found = [_one_direction(*pair, ends, sequence) for pair in zip(names, others, strict=True)]
+    parts, drops = [part for part, _ in found], [drop_log for _, drop_log in found]
+    bases = np.cumsum([0, *(len(part["order_us"]) for part in parts[:-1])]).tolist()
     order = np.argsort(np.concatenate([part.pop("order_us") for part in parts]), kind="stable")
     columns = {key: np.concatenate([part.pop(key) for part in parts])[order] for key in list(parts[0])}
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    base = 0
-    for count, dropped in zip(counts, drops, strict=True):
-        dropped["frame"] = pick(rank, np.where(dropped["frame"] >= 0, dropped["frame"] + base, -1))
-        base += count
+    for one, base in zip(drops, bases, strict=True):
+        one["frame"] = pick(rank, np.where(one["frame"] >= 0, one["frame"] + base, -1))
     return ends, columns, drops
 
 
-def one_direction(
+@dataclass(frozen=True)
+class _Followed:
+    """The frames of one sender: every send, then every frame on its wire whose send was not seen.
+
+    Which send, which frame on the wire and which receive each is, -1 for none; the frames on the wire and receives that
+    may be the same frame, or another; and what the receiver's card wrote beside frames, None if that was not looked at.
+    """
+
+    send: Integers
+    wire: Integers
+    receive: Integers
+    doubtful_wire: Integers = field(default_factory=lambda: NONE)
+    doubtful: Integers = field(default_factory=lambda: NONE)
+    loose: Loose | None = None
+
+
+def _one_direction(
     sender: str, receiver: str | None, ends: Mapping[str, Ends], sequence: SequenceField | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Match what one host sends with what is on the wire and what the other host receives."""
-    mine = ends[sender]
+    mine, wire = ends[sender], ends[sender].wire
     theirs = ends[receiver] if receiver is not None else None
-    joined = mine.host.traffic.joined
-    send = _memory_side(joined, mine.sends, 0, 0)
-    wire = mine.wire
-    n_send, n_wire = len(mine.sends), len(wire) if wire is not None else 0
-    n_receive = len(theirs.receives) if theirs is not None else 0
-
-    references = _reference_keys(wire, theirs)
-    send = replace(send, key=own_keys(mine.send_head, references, n_send))
-    wire_side = _wire_side(wire, mine.wire_busy_us) if wire is not None else None
-    store_and_forward = mine.host.profile.send == "store_and_forward"
-    wire_of_send = np.full(n_send, -1)
-    send_of_wire = np.full(n_wire, -1)
-    if wire_side is not None:
-        if mine.claims_sent is not None:
-            i, j = _claimed(mine.claims_sent[mine.sends])
-        else:
-            i, j = _match(send, wire_side, store_and_forward, lossless=True)
-        wire_of_send[i], send_of_wire[j] = j, i
-        # A wire whose bytes were not captured has the content of what was read for it.
-        inherited = np.where(wire_side.key == 0, pick_keys(send.key, send_of_wire), wire_side.key)
-        wire_side = replace(wire_side, key=inherited)
-
-    doubtful_wire = doubtful = np.zeros(0, dtype=np.int64)
-    receive_of_send = np.full(n_send, -1)
-    receive_of_wire = np.full(n_wire, -1)
-    if theirs is not None:
-        receive = _memory_side(theirs.host.traffic.joined, theirs.receives, *fcs_in_memory(theirs.host.profile))
-        known = np.union1d(send.key, wire_side.key) if wire_side is not None else send.key
-        receive = replace(receive, key=own_keys(theirs.receive_head, known, n_receive))
-        after_end = theirs.host.profile.receive == "store_and_forward"
-        if wire_side is not None and theirs.claims_received is not None:
-            bursts, loose = theirs.host.traffic.joined, np.zeros(0, dtype=np.int64)
-            loose_us = np.zeros(0)
-            j, i = _claimed(theirs.claims_received[theirs.receives])
-            receive_of_wire[i] = j
-            both = send_of_wire[i] >= 0
-            receive_of_send[send_of_wire[i[both]]] = j[both]
-        elif wire_side is not None:
-            bursts = theirs.host.traffic.joined
-            receive, arriving = replace(receive, busy_us=theirs.receive_busy_us), _arriving(wire_side, after_end)
-            i, j = _match(arriving, receive, after_end)
-            send_us = bursts.start_us[theirs.sends]
-            busy_us = receive.busy_us
-            if len(i) < len(wire_side):
-                busy_us = receives_first(arriving, receive, i, j, send_us, theirs.send_busy_us)
-            if (busy_us > receive.busy_us).any():
-                receive = replace(receive, busy_us=busy_us)
-                i, j = _match(arriving, receive, after_end)
-            loose = np.flatnonzero((bursts.write == 1) & (bursts.kind != Kind.RECEIVE_DATA) & (bursts.data_phases > 0))
-            loose_us = bursts.first_data_us[loose]
-            loose, loose_us = loose[np.argsort(loose_us)], np.sort(loose_us)
-            stray = bursts.reason[loose] == NO_ROOM
-            stray &= ~cut_off(wire_side, receive, i, j, loose_us, bursts.bytes[loose], stray)
-            certain = undisturbed(wire_side, receive, i, j, loose_us[stray])
-            certain &= due(wire_side, receive, i, j, loose_us, bursts.bytes[loose])
-            doubtful_wire, doubtful, i, j = i[~certain], j[~certain], i[certain], j[certain]
-            receive_of_wire[i] = j
-            both = send_of_wire[i] >= 0
-            receive_of_send[send_of_wire[i[both]]] = j[both]
-        else:
-            if theirs.claims_received is not None:
-                j, i = _claimed(theirs.claims_received[theirs.receives])
-            elif mine.claims_sent is not None:
-                i, j = _claimed(mine.claims_sent[mine.sends])
-            else:
-                i, j = _match(send, receive, store_and_forward and after_end)
-            receive_of_send[i] = j
-
-    only_wire = np.flatnonzero(send_of_wire < 0) if wire is not None else np.zeros(0, dtype=np.int64)
-    used = np.zeros(n_receive, dtype=bool)
-    used[receive_of_send[receive_of_send >= 0]] = True
-    used[receive_of_wire[receive_of_wire >= 0]] = True
-    rows = _columns(sender, receiver, mine, theirs, wire_of_send, receive_of_send, only_wire, receive_of_wire)
-    if wire is not None and n_send and not _read(wire, int(wire_of_send[-1]), store_and_forward):
-        rows["dma_end_us"][n_send - 1] = np.nan
-        rows["send_bytes"][n_send - 1] = rows["send_phases"][n_send - 1] = -1
-    rows["open"] = np.zeros(len(rows["send_row"]), dtype=bool)
+    found = _followed(mine, theirs)
+    count = len(found.send)
+    rows: dict[str, Any] = {"sender": alike(count, sender), "receiver": alike(count, receiver)}
+    rows |= _sent(mine, found) | _received(theirs, found)
     if wire is not None and theirs is not None and not theirs.host.traffic.dma.bus.has_address:
-        total = np.append(0, np.cumsum(bursts.data_phases[loose]))
-        since, until = (total[np.searchsorted(loose_us, rows[f"rx_dma_{edge}_us"])] for edge in ("start", "end"))
-        other, rows["open"] = other_lengths(rows, wire, until - since, mine.host.traffic.dma, theirs.host.traffic.dma)
-        for name in ("receive_bytes", "receive_phases"):
-            rows[name] = np.where(other, -1, rows[name])
-        for name in ("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us"):
-            rows[name] = np.where(rows["open"], np.nan, rows[name])
+        inside = np.zeros(count, np.int64)
+        if found.loose is not None:
+            inside = found.loose.within(rows["rx_dma_start_us"], rows["rx_dma_end_us"])
+        other, rows["open"] = other_lengths(rows, wire, inside, mine.host.traffic.dma, theirs.host.traffic.dma)
+        rows |= {name: np.where(other, -1, rows[name]) for name in ("receive_bytes", "receive_phases")}
+        rows |= {name: np.where(rows["open"], np.nan, rows[name]) for name in RECEIVED_TIMES}
     user_lengths(rows, mine, theirs)
     sequence_numbers(rows, mine, theirs, sequence)
-    rows["doubtful"] = np.isin(rows["wire_row"], doubtful_wire)
+    rows["doubtful"] = np.isin(rows["wire_row"], found.doubtful_wire)
     if wire is not None:
         rows = _on_wire(rows, wire)
-    if theirs is not None:
-        bursts, receives = theirs.host.traffic.joined, theirs.receives
-        received = Received(bursts, receives, receives[~used], receives[doubtful], theirs.host.begin_us)
-    else:
-        received = Received(joined, mine.receives, mine.receives, doubtful, mine.host.begin_us)
+    end, used = (mine, NONE) if theirs is None else (theirs, found.receive)
+    unused = end.receives[~np.isin(np.arange(len(end.receives)), used)]
+    received = Received(end.host.traffic.joined, end.receives, unused, end.receives[found.doubtful], end.host.begin_us)
     return rows, dropped(sender, receiver, rows, wire, received)
+
+
+def _followed(mine: Ends, theirs: Ends | None) -> _Followed:
+    """Follow what one host sends over its wire to the other host."""
+    count = len(mine.sends)
+    key = own_keys(mine.send_head, _reference_keys(mine.wire, theirs), count)
+    send, sends = _memory_side(mine.host.traffic.joined, mine.sends, (0, 0), key), np.arange(count)
+    if mine.wire is None:
+        receive = _received_of_send(mine, theirs, send) if theirs is not None else np.full(count, -1)
+        return _Followed(sends, np.full(count, -1), receive)
+    on_wire = _wire_side(mine.wire, mine.wire_busy_us)
+    if mine.host.traffic.claims.sent is not None:
+        i, j = _claimed(mine.host.traffic.claims.sent, mine.sends)
+    else:
+        i, j = _match(send, on_wire, mine.host.profile.send == "store_and_forward", lossless=True)
+    wire_of_send, send_of_wire = np.full(count, -1), np.full(len(on_wire), -1)
+    wire_of_send[i], send_of_wire[j] = j, i
+    only_wire = np.flatnonzero(send_of_wire < 0)
+    found = _Followed(np.r_[sends, np.full(len(only_wire), -1)], np.r_[wire_of_send, only_wire], NONE)
+    if theirs is None:
+        return replace(found, receive=np.full(len(found.wire), -1))
+    # A wire whose bytes were not captured has the content of what was read for it.
+    key, known = on_wire.key.copy(), (on_wire.key == 0) & (send_of_wire >= 0)
+    key[known] = send.key[send_of_wire[known]]
+    on_wire = replace(on_wire, key=key)
+    if theirs.host.traffic.claims.received is not None:
+        j, i = _claimed(theirs.host.traffic.claims.received, theirs.receives)
+    else:
+        received = _receive_side(theirs, np.union1d(send.key, on_wire.key))
+        i, j = _arrived(on_wire, received, theirs)
+        loose = Loose.of(theirs.host.traffic.joined)
+        sure = certain(Matches.of(on_wire, received, i, j), loose)
+        found = replace(found, doubtful_wire=i[~sure], doubtful=j[~sure], loose=loose)
+        i, j = i[sure], j[sure]
+    receive_of_wire = np.full(len(on_wire), -1)
+    receive_of_wire[i] = j
+    return replace(found, receive=pick(receive_of_wire, found.wire))
+
+
+def _received_of_send(mine: Ends, theirs: Ends, send: Side) -> Integers:
+    """Return which receive each send is, where its wire was not captured."""
+    if theirs.host.traffic.claims.received is not None:
+        j, i = _claimed(theirs.host.traffic.claims.received, theirs.receives)
+    elif mine.host.traffic.claims.sent is not None:
+        i, j = _claimed(mine.host.traffic.claims.sent, mine.sends)
+    else:
+        after_end = mine.host.profile.send == theirs.host.profile.receive == "store_and_forward"
+        i, j = _match(send, _receive_side(theirs, send.key), after_end)
+    receive = np.full(len(send), -1)
+    receive[i] = j
+    return receive
+
+
+def _arrived(on_wire: Side, receive: Side, theirs: Ends) -> tuple[Integers, Integers]:
+    """Match frames on a wire with receives: once more if the receiver's own sends tell which of them were pending."""
+    after_end = theirs.host.profile.receive == "store_and_forward"
+    arriving, receive = _arriving(on_wire, after_end), replace(receive, busy_us=theirs.receive_busy_us)
+    i, j = _match(arriving, receive, after_end)
+    if len(i) < len(on_wire):
+        send_us = theirs.host.traffic.joined.start_us[theirs.sends]
+        busy_us = receives_first(Matches.of(arriving, receive, i, j), send_us, theirs.send_busy_us)
+        if (busy_us > receive.busy_us).any():
+            i, j = _match(arriving, replace(receive, busy_us=busy_us), after_end)
+    return i, j
 
 
 def _on_wire(rows: dict[str, Any], wire: WireFrames) -> dict[str, Any]:
@@ -280,23 +178,10 @@ def _on_wire(rows: dict[str, Any], wire: WireFrames) -> dict[str, Any]:
     return {name: values[~idle] for name, values in rows.items()}
 
 
-def _read(wire: WireFrames, row: int, store_and_forward: bool) -> bool:
-    """Return whether all of the last frame had been read when the capture ended: its row on the wire tells, -1 if none.
-
-    Of those before it the next one tells.
-    """
-    return row >= 0 and not bool(np.isnan((wire.start_us if store_and_forward else wire.end_us)[row]))
-
-
-def _claimed(wire: Integers) -> tuple[Integers, Integers]:
-    """Return which bursts claim a frame on the wire, and which."""
-    rows = np.flatnonzero(wire >= 0)
-    return rows, wire[rows]
-
-
-def pick_keys(key: Keys, rows: Integers) -> Keys:
-    """Return the keys at rows; 0 where the row is -1."""
-    return np.where(rows >= 0, key[np.maximum(rows, 0)], np.uint64(0)) if len(key) else np.zeros(len(rows), np.uint64)
+def _claimed(claims: Integers, bursts: Integers) -> tuple[Integers, Integers]:
+    """Return which of some bursts claim a frame, and which."""
+    rows = np.flatnonzero(claims[bursts] >= 0)
+    return rows, claims[bursts[rows]]
 
 
 def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) -> tuple[Integers, Integers]:
@@ -315,7 +200,7 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
     if lossless and len(j) and other_j[-1] < j[-1]:
         # What went over the wire last was read, too.
         return i, j
-    if lossless and len(other_i) == min(len(earlier), len(later)) and len(i) < (1 - CLEARLY) * len(other_i):
+    if lossless and len(other_i) == min(len(earlier), len(later)) and len(i) < (1 - LACKING) * len(other_i):
         return other_i, other_j
     sooner = float(np.median(later.end_us[other_j] - earlier.end_us[other_i]))
     if not len(i) or sooner < 0.5 * float(np.median(later.end_us[j] - earlier.end_us[i])):
@@ -323,19 +208,26 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
     return i, j
 
 
-def _memory_side(joined: Bursts, bursts: Integers, fcs_least: int, fcs_most: int) -> Side:
+def _memory_side(joined: Bursts, bursts: Integers, fcs_bytes: tuple[int, int], key: Keys) -> Side:
     """Describe DMA bursts for matching; their lengths are those the frames have on the wire."""
     size, phases = (one[bursts] for one in joined.once)
-    spare = np.where(size > 4 * phases, 2 * WIDE_SPARE, 2 * ROUNDED)
+    spare = 2 * (np.where(size > 4 * phases, 8, 4) - 1)
+    fcs_least, fcs_most = fcs_bytes
     return Side(
         start_us=joined.first_data_us[bursts],
         end_us=joined.last_data_us[bursts],
         shortest=np.maximum(size - spare - fcs_most, SHORTEST_RECEIVED),
         longest=np.maximum(size - fcs_least, SHORTEST_RECEIVED),
-        key=np.zeros(len(bursts), dtype=np.uint64),
+        key=key,
         damaged=np.zeros(len(bursts), dtype=bool),
         busy_us=np.full(len(bursts), np.nan),
     )
+
+
+def _receive_side(theirs: Ends, known: Keys) -> Side:
+    """Describe the receives of a host; `known` are the keys of what may have arrived."""
+    key = own_keys(theirs.receive_head, known, len(theirs.receives))
+    return _memory_side(theirs.host.traffic.joined, theirs.receives, fcs_in_memory(theirs.host.profile), key)
 
 
 def _wire_side(wire: WireFrames, busy_us: Floats) -> Side:
@@ -369,69 +261,56 @@ def _reference_keys(wire: WireFrames | None, theirs: Ends | None) -> Keys:
     return np.concatenate(parts)
 
 
-def _columns(
-    sender: str,
-    receiver: str | None,
-    mine: Ends,
-    theirs: Ends | None,
-    wire_of_send: Integers,
-    receive_of_send: Integers,
-    only_wire: Integers,
-    receive_of_wire: Integers,
-) -> dict[str, Any]:
-    """Put the rows of one sender together: every send, and every frame on the wire whose send was not seen."""
-    joined = mine.host.traffic.joined
-    none = np.full(len(only_wire), -1)
-    send = np.r_[np.arange(len(mine.sends)), none]
-    wire = np.r_[wire_of_send, only_wire]
-    receive = np.r_[receive_of_send, receive_of_wire[only_wire]]
+def _sent(mine: Ends, found: _Followed) -> dict[str, Any]:
+    """Return the columns of the sender and its wire."""
+    joined, wire, send = mine.host.traffic.joined, mine.wire, found.send
+    store_and_forward = mine.host.profile.send == "store_and_forward"
     burst = pick(mine.sends, send)
-    size, phases = joined.once
+    size, phases = (pick(one, burst) for one in joined.once)
     dma_end = pick_us(joined.known_last_us, burst)
-    wire_end = pick_us(mine.wire.end_us, wire) if mine.wire is not None else np.full(len(send), np.nan)
-    status = joined.first_data_us[np.flatnonzero((joined.kind == Kind.STATUS_WRITE) & (joined.data_phases > 0))]
-    done_from = np.fmax(dma_end, wire_end) if mine.host.profile.send == "store_and_forward" else dma_end
-    status_us = next_us(np.sort(status), done_from)
-    rows: dict[str, Any] = {
-        "sender": alike(len(send), sender),
-        "receiver": alike(len(send), receiver),
-        "dma_start_us": pick_us(joined.first_data_us, burst),
+    begin = end = np.full(len(send), np.nan)
+    if wire is not None:
+        begin, end = pick_us(wire.start_us, found.wire), pick_us(wire.end_us, found.wire)
+    done_us = np.fmax(dma_end, end) if store_and_forward else dma_end
+    status_us = next_us(joined.begins_us(Kind.STATUS_WRITE), done_us)
+    dma_start = pick_us(joined.first_data_us, burst)
+    last = len(mine.sends) - 1
+    if wire is not None and last >= 0 and np.isnan((begin if store_and_forward else end)[last]):
+        # The capture may have ended before all of it was read. Of those before it the next one tells.
+        dma_end[last], size[last], phases[last] = np.nan, -1, -1
+    return {
+        "dma_start_us": dma_start,
         "dma_end_us": dma_end,
         "status_us": status_us,
-        "wire_start_us": pick_us(mine.wire.start_us, wire) if mine.wire is not None else np.full(len(send), np.nan),
-        "wire_end_us": wire_end,
-        "fcs_ok": pick(mine.wire.fcs_ok, wire) if mine.wire is not None else np.full(len(send), -1),
+        "wire_start_us": begin,
+        "wire_end_us": end,
+        "fcs_ok": pick(wire.fcs_ok if wire is not None else NONE, found.wire),
         "pieces": pick(joined.pieces, burst),
         "send_burst": burst,
-        "send_bytes": pick(size, burst),
-        "send_phases": pick(phases, burst),
-        "wire_row": wire,
+        "send_bytes": size,
+        "send_phases": phases,
+        "wire_row": found.wire,
         "send_row": send,
-        "receive_row": receive,
+        "receive_row": found.receive,
+        "order_us": np.where(np.isnan(dma_start), begin, dma_start),
+        "open": np.zeros(len(send), dtype=bool),
     }
-    if theirs is not None:
-        other = theirs.host.traffic.joined
-        got = pick(theirs.receives, receive)
-        got_size, got_phases = other.once
-        end = pick_us(other.known_last_us, got)
-        status = other.first_data_us[np.flatnonzero((other.kind == Kind.STATUS_WRITE) & (other.data_phases > 0))]
-        reads = theirs.host.traffic.csr
-        rows |= {
-            "rx_dma_start_us": pick_us(other.first_data_us, got),
-            "rx_dma_end_us": end,
-            "rx_status_us": next_us(np.sort(status), end),
-            "rx_csr_us": next_us(reads.first_attempt_us[reads.reason != CONFIGURATION], end),
-            "rx_pieces": pick(other.pieces, got),
-            "receive_burst": got,
-            "receive_bytes": pick(got_size, got),
-            "receive_phases": pick(got_phases, got),
-        }
-    else:
-        nothing = np.full(len(send), np.nan)
-        rows |= dict.fromkeys(("rx_dma_start_us", "rx_dma_end_us", "rx_status_us", "rx_csr_us"), nothing)
-        rows |= {
-            name: np.full(len(send), -1) for name in ("rx_pieces", "receive_burst", "receive_bytes", "receive_phases")
-        }
-    first_us = np.where(np.isnan(rows["dma_start_us"]), rows["wire_start_us"], rows["dma_start_us"])
-    rows["order_us"] = first_us
-    return rows
+
+
+def _received(theirs: Ends | None, found: _Followed) -> dict[str, Any]:
+    """Return the columns of the receiver."""
+    if theirs is None:
+        count = len(found.send)
+        unknown, none = np.full(count, np.nan), np.full(count, -1)
+        return dict.fromkeys(RECEIVED_TIMES, unknown) | {name: none.copy() for name in RECEIVED_NUMBERS}
+    joined, csr = theirs.host.traffic.joined, theirs.host.traffic.csr
+    burst = pick(theirs.receives, found.receive)
+    end = pick_us(joined.known_last_us, burst)
+    times = (
+        pick_us(joined.first_data_us, burst),
+        end,
+        next_us(joined.begins_us(Kind.STATUS_WRITE), end),
+        next_us(csr.first_attempt_us[csr.reason != CONFIGURATION], end),
+    )
+    numbers = (pick(joined.pieces, burst), burst, *(pick(one, burst) for one in joined.once))
+    return dict(zip((*RECEIVED_TIMES, *RECEIVED_NUMBERS), (*times, *numbers), strict=True))

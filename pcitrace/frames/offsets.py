@@ -21,7 +21,7 @@ import pandas as pd
 from pcitrace.columns import Floats, Integers, booleans, floats
 from pcitrace.estimate import ALIKE, Estimate, unknown
 from pcitrace.facts import FCS_BYTES, LEAST_FRAME_BYTES
-from pcitrace.frames.matching import HostTraffic, Link
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.traffic.dma import Kind
 
 __all__ = ["Coarse", "Passing", "coarse", "passing", "refined"]
@@ -107,29 +107,24 @@ def passing(sender: HostTraffic, receiver: HostTraffic, link: Link | None, *, pi
     if link is None:
         return None
     if sender.wire is not None and len(sender.wire):
-        start_us, end_us = (sender.wire[name].to_numpy(dtype=float, na_value=np.nan) for name in ("start_us", "end_us"))
+        start_us, end_us = (floats(sender.wire, name) for name in ("start_us", "end_us"))
         known = ~np.isnan(start_us) & ~np.isnan(end_us)
         left_us = end_us[known]
         size = np.rint((end_us - start_us)[known] / link.byte_us).astype(np.int64) - link.preamble_bytes - FCS_BYTES
     else:
-        sends, mine = _whole(sender, Kind.SEND_DATA), sender.traffic.joined
+        mine = sender.traffic.joined
+        sends = mine.of_kind(Kind.SEND_DATA)
         size = np.maximum(mine.bytes[sends], LEAST_FRAME_BYTES)
-        left_us = mine.last_data_us[sends] + (size + link.preamble_bytes + FCS_BYTES) * link.byte_us
+        left_us = mine.last_data_us[sends] + link.wire_us(size)
     if pieces:
         dma = receiver.traffic.dma
         arrived_us = np.sort(dma.bus.first_data_us[(dma.bus.data_phases > 0) & (dma.kind != Kind.SEND_DATA)])
         arrived_bytes = np.full(len(arrived_us), -1)
     else:
-        receives, theirs = _whole(receiver, Kind.RECEIVE_DATA), receiver.traffic.joined
+        theirs = receiver.traffic.joined
+        receives = theirs.of_kind(Kind.RECEIVE_DATA)
         arrived_us, arrived_bytes = theirs.first_data_us[receives], theirs.bytes[receives]
     return Passing(left_us, size, arrived_us, arrived_bytes) if len(left_us) and len(arrived_us) else None
-
-
-def _whole(host: HostTraffic, kind: Kind) -> Integers:
-    """Return the bursts of one kind in order of time."""
-    joined = host.traffic.joined
-    rows = np.flatnonzero((joined.kind == kind) & (joined.data_phases > 0))
-    return rows[np.argsort(joined.first_data_us[rows], kind="stable")]
 
 
 def coarse(there: Passing | None, back: Passing | None, *, stated: bool = False) -> Coarse | None:

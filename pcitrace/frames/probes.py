@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pcitrace.columns import Floats
-from pcitrace.frames.matching import HostTraffic
+from pcitrace.columns import Floats, floats
+from pcitrace.frames.ends import HostTraffic
 from pcitrace.traffic.dma import Kind
 
 __all__ = ["on_other_wire"]
 
-CLEARLY = 0.5
+SHORTER = 0.5
 """The other way round has to fit so much better: to have half of the time between memory and wire."""
 
 LONGEST_US = 500.0
@@ -36,17 +36,13 @@ def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
         Two hosts, their times on one axis.
     """
     found = []
-    for name, host in hosts.items():
-        others = [one for other, one in hosts.items() if other != name]
-        if host.wire is None or len(others) != 1:
-            continue
-        start_us = host.wire["start_us"].to_numpy(dtype=float, na_value=np.nan)
+    for (name, host), other in zip(hosts.items(), reversed([*hosts.values()]), strict=True):
+        start_us = floats(host.wire, "start_us") if host.wire is not None else np.zeros(0)
         start_us = start_us[~np.isnan(start_us)]
         if len(start_us) < FEWEST:
             continue
-        [other] = others
         stated, swapped = _between(start_us, host, other), _between(start_us, other, host)
-        if swapped < CLEARLY * stated:
+        if swapped < SHORTER * stated:
             found.append(name)
     if not found:
         return []
@@ -59,8 +55,8 @@ def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
 
 def _between(wire_us: Floats, sender: HostTraffic, receiver: HostTraffic) -> float:
     """Return the usual time from a send of one host over the wire to a receive of the other."""
-    sent = _begins(sender, Kind.SEND_DATA)
-    received = _begins(receiver, Kind.RECEIVE_DATA)
+    sent = sender.traffic.joined.begins_us(Kind.SEND_DATA)
+    received = receiver.traffic.joined.begins_us(Kind.RECEIVE_DATA)
     if not len(sent):
         return np.inf
     before = np.searchsorted(sent, wire_us, side="right") - 1
@@ -74,9 +70,3 @@ def _between(wire_us: Floats, sender: HostTraffic, receiver: HostTraffic) -> flo
         return np.inf
     usual_us = float(np.median(took_us[known]))
     return usual_us if usual_us < LONGEST_US else np.inf
-
-
-def _begins(host: HostTraffic, kind: Kind) -> Floats:
-    """Return when the bursts of one kind begin."""
-    joined = host.traffic.joined
-    return np.sort(joined.first_data_us[(joined.kind == kind) & (joined.data_phases > 0)])

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.frames.ends import HostTraffic, Link
 from pcitrace.traffic.dma import Kind
 
-if TYPE_CHECKING:
-    from pcitrace.frames.matching import HostTraffic, Link
-
-__all__ = ["waited"]
+__all__ = ["queued"]
 
 SLACK_BYTES = 0.25
 """Bytes of wire time by which frames that follow each other directly may be further apart than the gap."""
@@ -22,17 +20,13 @@ ACCESS_US = 0.3
 """How long a CSR access may hold up a DMA that waits for no frame."""
 
 
-def waited(
-    columns: Mapping[str, Any], names: list[str], hosts: Mapping[str, HostTraffic], link: Link | None
-) -> Integers:
+def queued(columns: Mapping[str, Any], hosts: Mapping[str, HostTraffic], link: Link | None) -> Integers:
     """Tell which frames waited for another one.
 
     Parameters
     ----------
     columns : mapping
         Columns of `frames` as arrays, in order of time.
-    names : list of str
-        The hosts.
     hosts : mapping of str to HostTraffic
     link : Link or None
 
@@ -46,14 +40,14 @@ def waited(
     """
     found = np.zeros(len(columns["sender"]), dtype=np.int8)
     unclear = np.zeros(len(found), dtype=bool)
-    for name in names:
+    for name, host in hosts.items():
         sent = np.flatnonzero(columns["sender"] == name)
         if link is not None:
-            wire, either = _on_the_wire(columns, sent, link, hosts[name].step_us)
+            wire, either = _on_the_wire(columns, sent, link, host.step_us)
             found[sent] |= wire
             unclear[sent] |= either
         got = np.flatnonzero((columns["receiver"] == name) & (columns["receive_burst"] >= 0))
-        bus, either = _on_the_bus(columns, got, hosts[name])
+        bus, either = _on_the_bus(columns, got, host)
         found[got] |= bus
         unclear[got] |= either
     return np.where(unclear & (found == 0), np.int8(-1), found)
@@ -62,14 +56,13 @@ def waited(
 def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us: float) -> tuple[Booleans, Booleans]:
     """Tell which frames of one sender waited for the wire, and of which that is unclear."""
     start, end, ready = (columns[name][sent] for name in ("wire_start_us", "wire_end_us", "dma_end_us"))
-    gap_us = link.gap_bytes * link.byte_us
     found = np.zeros(len(sent), dtype=bool)
     seen = np.flatnonzero(~np.isnan(start))
     seen = seen[np.argsort(start[seen])]
     apart = start[seen[1:]] - end[seen[:-1]]
     # Of two sampled times the difference is wrong by less than a step.
     slack_us = SLACK_BYTES * link.byte_us + step_us
-    found[seen[1:]] = apart <= gap_us + slack_us
+    found[seen[1:]] = apart <= link.gap_us + slack_us
     busy = np.zeros(len(sent), dtype=bool)
     busy[seen[1:]] = end[seen[:-1]] > ready[seen[1:]]
     transit = start - ready
@@ -78,7 +71,7 @@ def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us
     unclear = found & (transit < free.max(initial=-np.inf) + slack_us)
     found &= ~unclear
     found |= _held_up(transit, busy)
-    took = columns["wire_us"][sent] + gap_us
+    took = columns["wire_us"][sent] + link.gap_us
     unseen = np.flatnonzero(np.isnan(start) & ~np.isnan(ready) & ~np.isnan(took))
     unseen = unseen[np.argsort(ready[unseen])]
     if len(unseen) > 1:

@@ -9,7 +9,7 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
 from pcitrace.frames.delays import MOST, NEARLY_ALL
 from pcitrace.frames.sendtimes import by_group, by_lag, by_run
-from pcitrace.frames.starts import GROUP_US, Starts, once_each
+from pcitrace.frames.starts import GROUP_US, CardTimes, Starts, once_each
 from pcitrace.profiles import Profile
 from pcitrace.traffic.csr import CONFIGURATION, Accesses
 
@@ -22,16 +22,7 @@ NOT_STARTING = ("interrupt", "send_update", "receive_doorbell", "receive_buffer"
 """Roles of registers that start no send."""
 
 
-def find(
-    csr: Accesses,
-    profile: Profile,
-    dma_start_us: Floats,
-    dma_end_us: Floats,
-    received_us: Floats,
-    fetched_us: Floats,
-    freed_us: Floats,
-    address: Integers,
-) -> Starts:
+def find(csr: Accesses, profile: Profile, card: CardTimes, address: Integers) -> Starts:
     """Find the CSR accesses that start each send.
 
     Parameters
@@ -39,16 +30,7 @@ def find(
     csr : Accesses
         In order of time.
     profile : Profile
-    dma_start_us : array of float
-        First data phase of each send, ascending.
-    dma_end_us : array of float
-        Last data phase of each.
-    received_us : array of float
-        Last data phase of each receive, ascending.
-    fetched_us : array of float
-        First data phase of each descriptor fetch, ascending.
-    freed_us : array of float
-        End of each transaction of the card for which another one had to wait noticeably, ascending.
+    card : CardTimes
     address : array of int
         Where in memory each send's data begins; -1 if not known.
 
@@ -56,18 +38,18 @@ def find(
     -------
     Starts
     """
+    dma_start_us = card.dma_start_us
     if not len(csr) or not len(dma_start_us):
-        none = np.full(len(dma_start_us), -1)
-        return Starts(none, none.copy(), np.full(len(csr), -1, dtype=np.int32))
+        return Starts.unknown(len(dma_start_us), len(csr))
     if csr.doorbell.any() and len(csr.of_role("send_buffer")):
         return _by_buffer(csr, dma_start_us, address)
     if csr.doorbell.any():
         return _by_doorbell(csr, np.flatnonzero(csr.doorbell), _released(csr, profile), dma_start_us)
-    bells = _unnamed_doorbell(csr, dma_start_us)
+    written = np.isin(csr.command, WRITES) & (csr.address >= 0) & (csr.reason != CONFIGURATION)
+    bells = once_each(csr, written, dma_start_us)
     if bells is not None:
         return _by_doorbell(csr, bells, np.ones(len(bells), dtype=np.int64), dma_start_us)
-    times = dma_start_us, dma_end_us
-    return by_run(csr, *times) or by_lag(csr, *times) or by_group(csr, *times, received_us, fetched_us, freed_us)
+    return by_run(csr, card) or by_lag(csr, card) or by_group(csr, card)
 
 
 def _by_buffer(csr: Accesses, dma_start_us: Floats, address: Integers) -> Starts:
@@ -126,14 +108,8 @@ def _written_for(csr: Accesses, bells: Integers) -> tuple[Integers, Integers, In
     A register that is written for every send has nearly all its writes right before doorbells. One that is written at
     another time, such as after a send, comes there only now and then, and is none of theirs.
 
-    Returns
-    -------
-    begin : array of int
-        The first access of each doorbell; -1 if not known.
-    bell_of : array of int
-        For each access the doorbell it belongs to, counted from 0; -1 for none.
-    undecided : array of int
-        Accesses that may belong to a doorbell or not.
+    Return the first access of each doorbell (-1 if not known), for each access the doorbell it belongs to, counted from
+    0 (-1 for none), and the accesses that may belong to a doorbell or not.
     """
     every = np.arange(len(csr))
     usable = np.isin(csr.command, WRITES) & (csr.reason != CONFIGURATION) & ~csr.plays(*NOT_STARTING)
@@ -173,14 +149,8 @@ def _start_registers(
 ) -> tuple[Booleans, Booleans]:
     """Return which of some writes are to registers that start sends, and of which that may be so.
 
-    Parameters
-    ----------
-    address, next_bell, rows : array of int
-        Of the writes: what they address, the doorbell behind them, counted from 0, and which accesses they are.
-    bells : array of int
-        Accesses that are doorbells.
-    leads : array of bool
-        Of every access: whether it is a write and the next access follows in the same group.
+    Of the writes there are the address, the doorbell behind, counted from 0, and which accesses they are; `bells` are
+    the accesses that are doorbells, `leads` says of every access whether the next one follows in the same group.
     """
     register = pd.factorize(address)[0]
     writes = np.bincount(register)
@@ -218,9 +188,3 @@ def _released(csr: Accesses, profile: Profile) -> Integers:
     fresh = len(sizes) > 0 and sizes[0] < bells[0]
     ahead[0] = value[0] if fresh else 1
     return ahead
-
-
-def _unnamed_doorbell(csr: Accesses, dma_start_us: Floats) -> Integers | None:
-    """Return the writes of a register that is written once before each send, if there is one."""
-    written = np.isin(csr.command, WRITES) & (csr.address >= 0) & (csr.reason != CONFIGURATION)
-    return once_each(csr, written, dma_start_us)

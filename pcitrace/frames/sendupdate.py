@@ -6,25 +6,14 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, pick_us
 from pcitrace.frames.delays import AT_ONCE_US, MOST, NEARLY_ALL, as_after, filled, following, in_step, usual, waited
-from pcitrace.frames.starts import Starts
+from pcitrace.frames.starts import CardTimes, Starts
 from pcitrace.traffic.csr import CONFIGURATION, Accesses
 
 __all__ = ["updates"]
 
 
-def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floats, freed_us: Floats) -> Floats:
+def updates(csr: Accesses, starts: Starts, card: CardTimes) -> Floats:
     """Return when the driver updated its sent queue, for each send.
-
-    Parameters
-    ----------
-    csr : Accesses
-    starts : Starts
-    dma_end_us : array of float
-        Last data phase of each send, ascending.
-    received_us : array of float
-        Last data phase of each receive, ascending.
-    freed_us : array of float
-        End of each transaction of the card for which another one had to wait noticeably, ascending.
 
     Returns
     -------
@@ -33,6 +22,7 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floa
         once after each send, or the profile names the register, it is that one's; else the access that starts no
         send, is not of the receive side, and comes when updates usually come.
     """
+    dma_end_us, received_us = card.dma_end_us, card.received_us
     unknown = np.full(len(dma_end_us), np.nan)
     if not len(csr) or not len(dma_end_us):
         return unknown
@@ -51,7 +41,7 @@ def updates(csr: Accesses, starts: Starts, dma_end_us: Floats, received_us: Floa
         free[starts.undecided] = True
         causes = free & csr.plays("interrupt")
         some = causes if causes.any() else free
-        done_us = _alone(csr.first_attempt_us[some], csr.end_us[some], dma_end_us, received_us, freed_us)
+        done_us = _alone(csr.first_attempt_us[some], csr.end_us[some], card)
     done_us = np.where(np.isin(done_us, csr.first_attempt_us[starts.undecided]), np.nan, done_us)
     # A driver that makes nearly all updates with one command makes the others with it too.
     known = np.flatnonzero(~np.isnan(done_us))
@@ -82,12 +72,13 @@ def _own_register(csr: Accesses, usable: Booleans, dma_end_us: Floats, received_
     return best
 
 
-def _alone(access_us: Floats, end_us: Floats, dma_end_us: Floats, received_us: Floats, freed_us: Floats) -> Floats:
+def _alone(access_us: Floats, end_us: Floats, card: CardTimes) -> Floats:
     """Give each send the access that comes after it at the usual delay, if it is the only one and can be nothing else.
 
     Without a usual delay that is the next one. NaN where it may belong to another send or, for it comes as late after a
     receive as other accesses do, to that.
     """
+    dma_end_us, received_us = card.dma_end_us, card.received_us
     if not len(access_us):
         return np.full(len(dma_end_us), np.nan)
     behind, lag = following(access_us, dma_end_us)
@@ -110,7 +101,7 @@ def _alone(access_us: Floats, end_us: Floats, dma_end_us: Floats, received_us: F
         received |= np.diff(np.searchsorted(received_us, access_us), prepend=0) > 0
         row[np.r_[False, row[1:] == row[:-1]] | received[row]] = -1
         return pick_us(access_us, row)
-    late = waited(access_us, end_us, freed_us)
+    late = waited(access_us, end_us, card.freed_us)
     row[(taken[row] > 1) | late[row]] = -1
     # An access of a receive stands in for an update only where that one comes later than usual: as one that nothing
     # explains, up to the next update, or because it had to wait for this very access.

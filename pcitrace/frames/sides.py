@@ -9,7 +9,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.traffic.content import Keys
 
-__all__ = ["ALIKE_US", "LONGEST_LAG_US", "UNDER_WAY", "WIDEST", "Side", "densest", "idle_us", "longest_lag", "possible"]
+__all__ = ["ALIKE_US", "LONGEST_LAG_US", "UNDER_WAY", "WIDEST", "Matches", "Pair", "Side", "densest", "longest_lag"]
 
 LONGEST_LAG_US = 50_000.0
 """A frame that comes later than this after it was sent is another one."""
@@ -54,34 +54,97 @@ class Side:
     def __len__(self) -> int:
         return len(self.start_us)
 
-
-def possible(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool) -> Booleans:
-    """Return which of the pairs can be one frame: by time, by length, by content."""
-    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
-    time = (later.start_us[j] >= begins) & (later.end_us[j] >= earlier.end_us[i])
-    time &= later.start_us[j] - earlier.end_us[i] <= LONGEST_LAG_US
-    length = (earlier.shortest[i] <= later.longest[j]) & (later.shortest[j] <= earlier.longest[i])
-    if not (earlier.key.any() and later.key.any()):
-        return np.asarray(time & length)
-    a, b = earlier.key[i], later.key[j]
-    content = (a == b) | (a == 0) | (b == 0) | earlier.damaged[i] | later.damaged[j]
-    # A damaged frame may have been cut short as well.
-    length |= (earlier.damaged[i] | later.damaged[j]) & (a == b) & (a != 0)
-    return np.asarray(time & length & content)
+    def part(self, rows: slice) -> Side:
+        """Return some of the frames."""
+        return Side(*(values[rows] for values in vars(self).values()))
 
 
-def idle_us(earlier: Side, later: Side, i: Integers, j: Integers, after_end: bool, lag: float) -> Floats:
-    """Return for how long each pair, if it is one frame, waited beyond the usual lag with nothing in its way.
+@dataclass(frozen=True)
+class Pair:
+    """Two sides between which frames pass, in their order.
 
-    What waits for others begins when they are done. So a frame that was due long before what it is on got busy was not
-    this one: cards do not leave frames lying.
+    Attributes
+    ----------
+    earlier, later : Side
+        A frame begins and ends on the later side no sooner than on the earlier one.
+    begins_us : array of float
+        Of each earlier frame, from when on it may begin on the later side.
+    done_us : array of float
+        Of each later frame, when the one before it had ended there.
     """
-    begins = earlier.end_us[i] if after_end else earlier.start_us[i]
-    return np.fmax(later.busy_us[j] - begins - lag - ALIKE_US, 0.0)
+
+    earlier: Side
+    later: Side
+    begins_us: Floats
+    done_us: Floats
+
+    @classmethod
+    def of(cls, earlier: Side, later: Side, after_end: bool) -> Pair:
+        """Put two sides together; `after_end`: frames begin on the later only after they ended on the earlier one."""
+        done_us = np.append(-np.inf, later.end_us[:-1])[: len(later)]
+        return cls(earlier, later, earlier.end_us if after_end else earlier.start_us, done_us)
+
+    def part(self, i: slice, j: slice) -> Pair:
+        """Return some frames of either side."""
+        return Pair(self.earlier.part(i), self.later.part(j), self.begins_us[i], self.done_us[j])
+
+    def lag_us(self, i: Integers, j: Integers) -> Floats:
+        """Return how long after it could each pair, if it is one frame, began on the later side."""
+        return self.later.start_us[j] - self.begins_us[i]
+
+    def idle_us(self, i: Integers, j: Integers, lag_us: float) -> Floats:
+        """Return for how long each pair, if it is one frame, waited beyond the usual lag with nothing in its way.
+
+        What waits for others begins when they are done. So a frame that was due long before what it is on got busy was
+        not this one: cards do not leave frames lying.
+        """
+        return np.fmax(self.later.busy_us[j] - self.begins_us[i] - lag_us - ALIKE_US, 0.0)
+
+    def possible(self, i: Integers, j: Integers) -> Booleans:
+        """Return which of the pairs can be one frame: by time, by length, by content."""
+        earlier, later = self.earlier, self.later
+        time = (later.start_us[j] >= self.begins_us[i]) & (later.end_us[j] >= earlier.end_us[i])
+        time &= later.start_us[j] - earlier.end_us[i] <= LONGEST_LAG_US
+        length = (earlier.shortest[i] <= later.longest[j]) & (later.shortest[j] <= earlier.longest[i])
+        if not (earlier.key.any() and later.key.any()):
+            return np.asarray(time & length)
+        a, b = earlier.key[i], later.key[j]
+        damaged = earlier.damaged[i] | later.damaged[j]
+        # A damaged frame may have been cut short as well.
+        length |= damaged & (a == b) & (a != 0)
+        return np.asarray(time & length & ((a == b) | (a == 0) | (b == 0) | damaged))
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Pairs that were found: rows `i` of the earlier side are rows `j` of the later one, both ascending."""
+
+    pair: Pair
+    i: Integers
+    j: Integers
+
+    @classmethod
+    def of(cls, earlier: Side, later: Side, i: Integers, j: Integers) -> Matches:
+        """Put two sides together as what was found shows them: frames begin after they ended, or do not."""
+        after_end = bool((later.start_us[j] >= earlier.end_us[i]).all())
+        return cls(Pair.of(earlier, later, after_end), i, j)
+
+    @property
+    def start_us(self) -> Floats:
+        """When each begins on the later side."""
+        return self.pair.later.start_us[self.j]
+
+    @property
+    def lag_us(self) -> Floats:
+        """How long after it could each began there."""
+        return self.pair.lag_us(self.i, self.j)
 
 
 def densest(lags: Floats) -> float:
-    """Return the lag that most of some lags, which ascend, are alike to."""
+    """Return the lag that most of some lags are alike to; of those only that are known; NaN if none is."""
+    lags = np.sort(lags[np.isfinite(lags)])
+    if not len(lags):
+        return np.nan
     count = np.searchsorted(lags, lags + ALIKE_US, side="right") - np.arange(len(lags))
     best = int(count.argmax())
     return float(np.median(lags[best : best + count[best]]))

@@ -10,10 +10,38 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.delays import BEFORE_CAPTURE
 from pcitrace.traffic.csr import Accesses
 
-__all__ = ["GROUP_US", "Starts", "once_each", "started"]
+__all__ = ["GROUP_US", "CardTimes", "Starts", "once_each", "started"]
 
 GROUP_US = 1.0
 """Accesses of the host with shorter pauses between them belong to one group."""
+
+
+@dataclass(frozen=True)
+class CardTimes:
+    """When a card did what accesses hang on (us); all ascending.
+
+    Attributes
+    ----------
+    dma_start_us, dma_end_us : arrays of float
+        First and last data phase of each send.
+    received_us : array of float
+        Last data phase of each receive.
+    fetched_us : array of float
+        First data phase of each descriptor fetch.
+    freed_us : array of float
+        End of each transaction for which another one had to wait noticeably.
+    """
+
+    dma_start_us: Floats
+    dma_end_us: Floats
+    received_us: Floats
+    fetched_us: Floats
+    freed_us: Floats
+
+    @property
+    def before_us(self) -> Floats:
+        """When the DMA of the send before each had ended."""
+        return np.append(-np.inf, self.dma_end_us[:-1])
 
 
 @dataclass(frozen=True)
@@ -34,6 +62,11 @@ class Starts:
     last: Integers
     send: Integers
     undecided: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @classmethod
+    def unknown(cls, sends: int, accesses: int) -> Starts:
+        """Return that nothing is known of so many sends and accesses."""
+        return cls(np.full(sends, -1), np.full(sends, -1), np.full(accesses, -1, dtype=np.int32))
 
 
 def started(count: int, first: Integers, last: Integers) -> Integers:

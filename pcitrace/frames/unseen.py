@@ -6,18 +6,14 @@ in one memory is what the DMA of the other host is held against.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from pcitrace.columns import Floats
 from pcitrace.facts import LEAST_FRAME_BYTES
-from pcitrace.traffic.content import FCS, UNALIGNED, fcs_in_memory
+from pcitrace.frames.ends import Ends, Link
+from pcitrace.traffic.content import UNALIGNED, fcs_in_memory
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
-
-if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends, Link
 
 __all__ = ["shown_by"]
 
@@ -44,8 +40,7 @@ def shown_by(other: Ends, side: int, link: Link | None) -> Target:
     if link is None:
         lasts_us = gap_us = np.zeros(len(bursts))
     else:
-        lasts_us = (np.maximum(most, LEAST_FRAME_BYTES) + FCS + link.preamble_bytes) * link.byte_us
-        gap_us = np.full(len(bursts), link.gap_bytes * link.byte_us)
+        lasts_us, gap_us = link.wire_us(np.maximum(most, LEAST_FRAME_BYTES)), np.full(len(bursts), link.gap_us)
     if side == RECEIVE:
         start_us = _one_by_one(joined.last_data_us[bursts], lasts_us + gap_us)
         return Target(start_us, start_us + lasts_us, least, most, seen=False)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans
-from pcitrace.frames.identity import LEAST_USER_BYTES
+from pcitrace.facts import LEAST_USER_BYTES
 from pcitrace.frames.margins import COLUMNS, EDGES, SURE, wired
 from pcitrace.traffic.content import HEADER, begins_inside
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 if TYPE_CHECKING:
-    from pcitrace.frames.matching import Ends
+    from pcitrace.frames.ends import Ends
 
 __all__ = ["beginnings", "lengths"]
 

@@ -12,7 +12,7 @@ from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers, floats, integers
 from pcitrace.facts import FCS_BYTES, HEADER_BYTES, LEAST_FRAME_BYTES
 from pcitrace.frames import Frames
-from pcitrace.frames.matching import Link
+from pcitrace.frames.ends import Link
 from pcitrace.traffic import Traffic
 
 __all__ = ["Side", "sides"]
@@ -171,7 +171,7 @@ def _lengths(took_us: Floats, link: Link | None, step_us: float) -> tuple[Intege
 
 def _unit(side: Side) -> int:
     """Return the bytes of a data phase: without C/BE# by how many the frames on the wire have a data phase."""
-    if (side.bus.bytes > 4 * side.bus.data_phases).any():
+    if side.bus.wide.any():
         return 8
     long = side.least > HEADER_BYTES + 2 * LEAST_FRAME_BYTES
     if side.bus.bytes_exact or not long.any():

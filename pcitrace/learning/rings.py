@@ -144,7 +144,7 @@ def statuses(frames: Frames, host: str) -> dict[str, Value]:
     out = dict.fromkeys(names, unseen("no status writes that count as the frames do", n))
     found: dict[int, int] = {}
     joined = frames.hosts[host].joined
-    begins_us = np.sort(joined.first_data_us[(joined.kind == Kind.RECEIVE_DATA) & (joined.data_phases > 0)])
+    begins_us = joined.begins_us(Kind.RECEIVE_DATA)
     for name, frame_us in zip(names, _frame_times(frames, host), strict=True):
         for ring in np.unique(written.ring):
             rows = np.flatnonzero(written.ring == ring)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.analysis import offsets
-from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers
+from pcitrace.columns import Floats, Integers, booleans, floats, integers
 from pcitrace.frames import Frames
 from pcitrace.run import Run
 from pcitrace.traffic import Traffic
@@ -291,6 +291,4 @@ def _codes(column: pd.Series[str], names: list[str]) -> Integers:
 
 def phase_bytes(traffic: Traffic) -> int:
     """Return the bytes of the widest data phase of the card's DMA."""
-    bus = traffic.dma.bus
-    wide: Booleans = bus.bytes > 4 * bus.data_phases
-    return 8 if wide.any() else 4
+    return 8 if traffic.dma.bus.wide.any() else 4

@@ -139,7 +139,7 @@ def _burst(times: FrameTimes, kind: Kind) -> Estimate:
         pieces = dma.bus.take((dma.kind == kind) & (dma.bus.data_phases > 1))
         phases = pieces.data_phases
         # Whole phases: the last one takes its clock however many of its bytes are enabled.
-        width = np.where(pieces.bytes > 4 * phases, 8.0, 4.0)
+        width = np.where(pieces.wide, 8.0, 4.0)
         size.append(width * (phases - 1))
         took.append(pieces.last_data_us - pieces.first_data_us)
         variance += 2 * UNIFORM * times.hosts[name].step_us ** 2 * len(pieces)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from pcitrace.traffic.reading import Claims
 from pcitrace.traffic.segment import by_lengths
 from pcitrace.traffic.windows import Windows, place
 
-__all__ = ["Agents", "Bursts", "Traffic", "agents_of", "analyse"]
+__all__ = ["Agents", "Bursts", "Nic", "Traffic", "agents_of", "analyse"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,15 @@ class Bursts:
     def __len__(self) -> int:
         return len(self.start_us)
 
+    def of_kind(self, kind: Kind) -> Integers:
+        """Return the bursts of one kind in which data moved, in order of time."""
+        rows = np.flatnonzero((self.kind == kind) & (self.data_phases > 0))
+        return rows[np.argsort(self.first_data_us[rows], kind="stable")]
+
+    def begins_us(self, kind: Kind) -> Floats:
+        """Return when the bursts of one kind begin to move data, in order of time."""
+        return self.first_data_us[self.of_kind(kind)]
+
     @property
     def once(self) -> tuple[Integers, Integers]:
         """Bytes and data phases without what was moved again."""
@@ -89,7 +98,7 @@ class Traffic:
         Transactions of other agents, or of the host with other devices.
     findings : tuple of str
         What the user should know, in words.
-    claims : Claims or None
+    claims : Claims
         Which frame on the wire each burst is, where a reading of the pieces tells.
     burst_margin : array of float or None
         Margin of each burst (nats), where a reading of the pieces tells; NaN for none.
@@ -103,7 +112,7 @@ class Traffic:
     unknown: dict[str, int]
     other: int
     findings: tuple[str, ...]
-    claims: Claims | None = None
+    claims: Claims = field(default_factory=Claims)
     burst_margin: Floats | None = None
     burst_frame: Integers | None = None
     csr_frame: Integers | None = None
@@ -186,17 +195,34 @@ class Traffic:
         )
 
 
+@dataclass(frozen=True)
+class Nic:
+    """What is known of a NIC before its bus is looked at.
+
+    Attributes
+    ----------
+    profile : Profile
+    lines : sequence of str
+        PCI lines that were captured.
+    grant : str or None
+        Its GNT# line, where its name does not tell.
+    memory : Memory
+        Windows of host memory that are known.
+    sent, received : WireFrames or None
+        Frames on the wire that its host sends and receives. Where AD was not captured they say which transactions make
+        up a frame.
+    """
+
+    profile: Profile
+    lines: Sequence[str] = ()
+    grant: str | None = None
+    memory: Memory = field(default_factory=Memory)
+    sent: WireFrames | None = None
+    received: WireFrames | None = None
+
+
 def analyse(
-    transactions: pd.DataFrame | BusTable,
-    data_phases: pd.DataFrame | Phases | None = None,
-    *,
-    bus: str,
-    profile: Profile,
-    lines: Sequence[str] = (),
-    nic_grant: str | None = None,
-    memory: Memory | None = None,
-    sent: WireFrames | None = None,
-    received: WireFrames | None = None,
+    transactions: pd.DataFrame | BusTable, data_phases: pd.DataFrame | Phases | None = None, *, bus: str, nic: Nic
 ) -> Traffic:
     """Tell what the transactions of one bus are.
 
@@ -208,17 +234,8 @@ def analyse(
         Of this bus. Without them registers have no values and bursts no content.
     bus : str
         Name of the bus.
-    profile : Profile
-        Of the NIC on it.
-    lines : sequence of str
-        PCI lines that were captured.
-    nic_grant : str, optional
-        The NIC's GNT# line, where its name does not tell.
-    memory : Memory, optional
-        Windows of host memory that are known.
-    sent, received : WireFrames, optional
-        Frames on the wire that this host sends and receives. Where AD was not captured they say which transactions
-        make up a frame.
+    nic : Nic
+        The card on it.
 
     Returns
     -------
@@ -229,8 +246,8 @@ def analyse(
     WiringError
         Several GNT# lines were captured and nothing tells which is the NIC's.
     """
-    agents = agents_of(transactions, data_phases, profile=profile, lines=lines, nic_grant=nic_grant)
-    return agents.traffic(bus, agents.dma(profile, memory or Memory(), sent, received))
+    agents = agents_of(transactions, data_phases, nic)
+    return agents.traffic(bus, agents.dma(nic))
 
 
 @dataclass(frozen=True)
@@ -261,13 +278,13 @@ class Agents:
     unknown: dict[str, int]
     other: int
 
-    def dma(self, profile: Profile, memory: Memory, sent: WireFrames | None, received: WireFrames | None) -> Dma:
-        """Return what the NIC's transactions are; the parameters are those of :func:`analyse`."""
+    def dma(self, nic: Nic) -> Dma:
+        """Return what the NIC's transactions are."""
         write = dma_module.directions(self.nics)
         if not self.addressed:
-            return by_lengths(self.nics, profile, sent, received, write)
-        dma = dma_module.by_address(self.nics, self.phases, profile, self.csr, memory, write)
-        return over_buffers(dma, received, fcs_in_memory(profile))
+            return by_lengths(self.nics, nic.profile, nic.sent, nic.received, write)
+        dma = dma_module.by_address(self.nics, self.phases, nic.profile, self.csr, nic.memory, write)
+        return over_buffers(dma, nic.received, fcs_in_memory(nic.profile))
 
     def traffic(self, bus: str, dma: Dma) -> Traffic:
         """Return it all together."""
@@ -275,14 +292,7 @@ class Agents:
         return Traffic(bus, self.csr, dma, join(dma), self.windows, unknown, self.other, self.windows.findings)
 
 
-def agents_of(
-    transactions: pd.DataFrame | BusTable,
-    data_phases: pd.DataFrame | Phases | None,
-    *,
-    profile: Profile,
-    lines: Sequence[str],
-    nic_grant: str | None,
-) -> Agents:
+def agents_of(transactions: pd.DataFrame | BusTable, data_phases: pd.DataFrame | Phases | None, nic: Nic) -> Agents:
     """Tell who began the transactions of one bus; the parameters are those of :func:`analyse`."""
     whole = transactions if isinstance(transactions, BusTable) else BusTable.of(transactions)
     phases = Phases.of(data_phases, whole) if isinstance(data_phases, pd.DataFrame) else data_phases
@@ -290,9 +300,9 @@ def agents_of(
         phases = None
     config = whole.take(np.isin(whole.command, csr_module.CONFIG_COMMANDS))
     first = phases.first(config.transaction) if phases is not None else np.full(len(config), -1)
-    windows = place(profile, config, first)
-    grants = [line for line in lines if line.startswith("GNT")]
-    grant = initiators.nic_grant_line(lines, nic_grant)
+    windows = place(nic.profile, config, first)
+    grants = [line for line in nic.lines if line.startswith("GNT")]
+    grant = initiators.nic_grant_line(nic.lines, nic.grant)
     who, why = initiators.decide(whole, grant, len(grants) == 1, windows.contain(whole))
     hosts, nics = whole.take(who == Initiator.HOST), whole.take(who == Initiator.NIC)
     csr, outside = _within(accesses(hosts, phases, windows))

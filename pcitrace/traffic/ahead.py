@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 
-__all__ = ["APART_US", "AT_ONCE_US", "LONGEST", "Ahead", "Bounds", "Expected", "Known", "Train"]
+__all__ = ["APART_US", "AT_ONCE_US", "LONGEST", "Ahead", "Bounds", "Expected", "Known", "Units"]
 
 REACH = 40
 """Units that are looked at to find those of one frame, where some may be descriptors or status."""
@@ -52,9 +52,20 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """Frames to be found: bounds of their data phases, and of the time of their DMA.
+    """Frames on the wire whose DMA, of one direction, is to be found, in order of time.
 
-    `shortest` is how few phases a frame can have that is padded on the wire; for others it is `least`.
+    Attributes
+    ----------
+    least, most : arrays of int
+        Bounds of their data phases.
+    shortest : array of int
+        How few a frame can have that is padded on the wire; for others it is `least`.
+    earliest, latest : arrays of float
+        Bounds of the time of their DMA (us).
+    optional : frozenset of int
+        Data phases that a piece of no frame can have: a descriptor or a status.
+    sending : bool
+        Whether they are read before the wire, else written after it.
     """
 
     least: Integers
@@ -62,27 +73,42 @@ class Expected:
     shortest: Integers
     earliest: Floats
     latest: Floats
+    optional: frozenset[int]
+    sending: bool
+
+    def __len__(self) -> int:
+        return len(self.least)
+
+    def take(self, frames: Integers | slice) -> Expected:
+        """Return some of the frames."""
+        columns: dict[str, Any] = {name: one for name, one in vars(self).items() if isinstance(one, np.ndarray)}
+        return replace(self, **{name: values[frames] for name, values in columns.items()})
 
     def bounds(self, frame: int) -> Bounds:
         """Return the bounds of one frame."""
         return Bounds(self.least.item(frame), self.most.item(frame), self.shortest.item(frame))
 
+    def allow(self, frames: slice, size: Integers, first_us: Floats, last_us: Floats) -> Booleans:
+        """Return which of some frames may have so many data phases, from one time to another."""
+        out = (self.least[frames] <= size) & (size <= self.most[frames])
+        return np.asarray(out & (self.earliest[frames] <= first_us) & (last_us <= self.latest[frames]))
+
     def until(self, time_us: float, most: int) -> Expected:
         """Return the first frames, of those whose DMA is known to begin or end by then."""
         count = min(int(np.count_nonzero(self._due_us() <= time_us)), most)
-        return Expected(*(values[:count] for values in vars(self).values()))
+        return self.take(slice(count))
 
     def time_us(self, count: int) -> float:
         """Return by when the DMA of so many frames is known to begin or end; infinite if there are not as many."""
-        return float(self._due_us()[:count].max()) if count <= len(self.least) else np.inf
+        return float(self._due_us()[:count].max()) if count <= len(self) else np.inf
 
     def _due_us(self) -> Floats:
         return np.where(np.isfinite(self.latest), self.latest, self.earliest)
 
 
 @dataclass(frozen=True)
-class Train:
-    """Units of one direction in order of time: pieces, those that the target cut short put together.
+class Units:
+    """Pieces of one direction in order of time, those that the target cut short put together.
 
     Attributes
     ----------
@@ -90,49 +116,43 @@ class Train:
         Data phases, and how many of them, at the end, may be of no frame.
     ending : array of bool
         Whether some bytes of the last one are seen to be disabled: no frame goes on behind that.
-    first, last : arrays of float
-        First and last data phase (us).
+    short : array of bool
+        Whether it may be a descriptor or a status.
+    asked_us, first_us, last_us : arrays of float
+        First attempt, first and last data phase.
+    period : array of int
+        Number of the time in which the bus went from one transaction to the next without a rest.
     """
 
     count: Integers
     foreign: Integers
     ending: Booleans
-    first: Floats
-    last: Floats
+    short: Booleans
+    asked_us: Floats
+    first_us: Floats
+    last_us: Floats
+    period: Integers
 
     def __len__(self) -> int:
         return len(self.count)
 
-    def part(self, begin: int, end: int) -> Train:
+    def part(self, begin: int, end: int) -> Units:
         """Return some of the units."""
-        return Train(*(values[begin:end] for values in vars(self).values()))
+        return Units(*(values[begin:end] for values in vars(self).values()))
 
     def codes(self) -> Integers:
         """Return for each unit, as one number, what decisions rest on that no exact pause decides."""
         code: Integers = 16 * self.count + 8 * self.ending + 4 * (self.foreign > 0)
-        pause_us = self.first[1:] - self.last[:-1]
+        pause_us = self.first_us[1:] - self.last_us[:-1]
         code[:-1] += (pause_us < AT_ONCE_US) + 2 * (pause_us > APART_US)
         return code.astype(CODE)
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """Some units one behind the other, as lists.
+    """Some units one behind the other, as lists; `foreign` and `ending` are empty if no unit has any.
 
-    Attributes
-    ----------
-    count, foreign : lists of int
-        Data phases, and how many of them, at the end, may be of no frame; empty if none.
-    ending : list of bool
-        Of :class:`Train`; empty if none is.
-    first, last : lists of float
-        First and last data phase (us).
-    code : bytes
-        Of :meth:`Train.codes`.
-    optional : frozenset of int
-        Data phases that a unit of no frame can have.
-    full : int
-        Most data phases of a unit.
+    `code` is :meth:`Units.codes`, `optional` the data phases that a unit of no frame can have, `full` the most of any.
     """
 
     count: Sequence[int]
@@ -145,10 +165,10 @@ class Ahead:
     full: int
 
     @classmethod
-    def of(cls, units: Train, optional: frozenset[int], full: int) -> Ahead:
+    def of(cls, units: Units, optional: frozenset[int], full: int) -> Ahead:
         """Put units into lists."""
         foreign, ending = (one.tolist() if one.any() else [] for one in (units.foreign, units.ending))
-        count, first, last = units.count.tolist(), units.first.tolist(), units.last.tolist()
+        count, first, last = units.count.tolist(), units.first_us.tolist(), units.last_us.tolist()
         return cls(count, foreign, ending, first, last, units.codes().tobytes(), optional, full)
 
     def parted(self) -> Ahead:

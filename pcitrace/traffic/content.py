@@ -125,7 +125,7 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     phases : Phases
         Data phases of the same bus.
     bursts : array of int
-        Numbers of the bursts wanted, ascending.
+        Numbers of the bursts wanted.
 
     Returns
     -------
@@ -134,16 +134,17 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     """
     rows = np.flatnonzero(np.isin(dma.burst, bursts) & (dma.bus.data_phases > 0))
     rows = rows[np.argsort(dma.burst[rows], kind="stable")]
-    which = np.searchsorted(bursts, dma.burst[rows])
+    order = np.argsort(bursts)
+    which = order[np.searchsorted(bursts[order], dma.burst[rows])]
     begin, length = phases.ranges(dma.bus.transaction[rows])
     # Of what was moved again only the second time counts.
-    length = np.maximum(length - moved_twice(dma, rows) // np.where(_wide(dma, rows), 8, 4), 0)
+    wide = dma.bus.wide[rows]
+    length = np.maximum(length - moved_twice(dma, rows) // np.where(wide, 8, 4), 0)
     before = _within(which, length)
     most = HEAD // 4 + 1
     length = np.clip(most - before, 0, length)
     nth = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     at = np.repeat(begin, length) + nth
-    wide = _wide(dma, rows)
     data = phases.data[at].view(np.uint64)
     enables = np.maximum(phases.byte_enables[at], 0)
     width = 8 if wide[length > 0].all() else 4
@@ -165,13 +166,8 @@ def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
     return Heads(out, np.minimum(np.bincount(burst, minlength=len(bursts)), HEAD))
 
 
-def _wide(dma: Dma, rows: Integers) -> Booleans:
-    """Return which transactions moved 8 bytes a data phase."""
-    return np.asarray((dma.bus.bytes > 4 * dma.bus.data_phases)[rows])
-
-
 def _within(group: Integers, amount: Integers) -> Integers:
-    """Return for each row the sum of the amounts of the rows before it in its group; groups are ascending."""
+    """Return for each row the sum of the amounts of the rows before it in its group; groups are in one piece each."""
     total = np.cumsum(amount) - amount
     starts = np.r_[True, group[1:] != group[:-1]] if len(group) else np.zeros(0, dtype=bool)
     base = total[starts]

@@ -158,7 +158,7 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
     address, command = moved.address, moved.command
     if offset.any():
         # A word of more than 32 bits tells that all of its transaction are of 64.
-        wide = (moved.bytes > 4 * moved.data_phases) | (enables > 0xF) | (value >> 32 > 0) | (value < -1)
+        wide = moved.wide | (enables > 0xF) | (value >> 32 > 0) | (value < -1)
         wide = np.bincount(moved.transaction, wide)[moved.transaction] > 0
         address = np.where(address >= 0, address + offset * np.where(wide, 8, 4), -1)
     reason = _reasons(command, address, np.isnan(data_us), windows.contain(moved))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pcitrace.bustable import BusTable
@@ -32,13 +34,14 @@ def directions(pieces: BusTable, plan: Plan, write: Integers, enough: float = -1
     Where C/BE# does not tell, the clocks before the first data do: the limit with which most frames come out whole.
     """
     # Frames that are not tried account for no piece; but those that are may come late.
-    sides = [side for side in (plan.sends, plan.receives) if side is not None and len(side.least)]
+    sides = [side for side in (plan.sends, plan.receives) if side is not None and len(side)]
     needed_us = max((side.time_us(TRIALS + PENDING) for side in sides), default=np.inf)
     needed = int(np.searchsorted(pieces.last_data_us, needed_us, side="right"))
     trial = pieces.take(np.arange(min(needed, TRIALS * TRIAL_PIECES)))
     until_us = float(trial.last_data_us[-1]) if len(trial) < len(pieces) else np.inf
+    tried = [side.until(until_us, TRIALS) for side in sides]
     if not (write < 0).any():
-        return write, _score(trial, until_us, plan, write[: len(trial)] == 1, 0.0, enough)
+        return write, _score(trial, tried, write[: len(trial)] == 1, 0.0, enough)
     latency = pieces.latency_clks
     values = np.flatnonzero(np.bincount(np.minimum(latency, SLOWEST)))
     # A limit between any two values that occur, or none: the host may only send, or only receive.
@@ -54,33 +57,29 @@ def directions(pieces: BusTable, plan: Plan, write: Integers, enough: float = -1
     # The likeliest first: then most others need not be looked at.
     for number in np.argsort(-bonus, kind="stable").tolist():
         limit = limits.item(number)
-        score = _score(trial, until_us, plan, latency[: len(trial)] < limit, bonus.item(number), best)
+        score = _score(trial, tried, latency[: len(trial)] < limit, bonus.item(number), best)
         if score > best:
             best, chosen = score, limit
     return (latency < chosen).astype(np.int8), best
 
 
-def _score(pieces: BusTable, until_us: float, plan: Plan, write: Booleans, bonus: float, enough: float) -> float:
-    """Return how well these pieces and the frames until then tell each other, 0 to 3, and a bonus.
+def _score(pieces: BusTable, tried: Sequence[Expected], write: Booleans, bonus: float, enough: float) -> float:
+    """Return how well these pieces and the frames that are tried tell each other, 0 to 3, and a bonus.
 
     It is the share of frames that come out whole, summed over both sides, and the share of pieces that need not be of
     a frame or are. Reads among writes make frames too, out of what is left of others: then more pieces are left over.
     What cannot be more than `enough` is not looked at further; what is returned then is no more either.
     """
-    sides = []
-    for side, expected, optional in ((0, plan.sends, plan.fetch), (1, plan.receives, plan.status)):
-        if expected is not None and len(expected.least):
-            tried = expected.until(until_us, TRIALS)
-            sides.append((side, pieces.take(write == bool(side)), tried, optional))
-    possible = [_most_whole(some, tried) for _, some, tried, _ in sides]
+    sides = [pieces.take(write != expected.sending) for expected in tried]
+    possible = [_most_whole(some, expected) for some, expected in zip(sides, tried, strict=True)]
     score = left = 0.0
-    for number, (side, some, tried, optional) in enumerate(sides):
+    for number, (some, expected) in enumerate(zip(sides, tried, strict=True)):
         most = score + sum(possible[number:]) + 1 - left / max(len(pieces), 1) + bonus
         if most <= enough:
             return most
-        found, _ = parse(some, some.start_us, tried, optional, side == 0, trial=True)
-        score += float(found.max(initial=-1) + 1) / max(len(tried.least), 1)
-        left += np.count_nonzero((found < 0) & ~np.isin(some.data_phases, list(optional)))
+        found, _ = parse(some, some.start_us, expected, trial=True)
+        score += float(found.max(initial=-1) + 1) / max(len(expected), 1)
+        left += np.count_nonzero((found < 0) & ~np.isin(some.data_phases, list(expected.optional)))
     return score + 1 - left / max(len(pieces), 1) + bonus
 
 
@@ -89,7 +88,7 @@ def _most_whole(pieces: BusTable, tried: Expected) -> float:
 
     One more may have begun before the capture.
     """
-    if not len(pieces) or not len(tried.least):
+    if not len(pieces) or not len(tried):
         return 0.0
     in_time = (pieces.first_data_us >= tried.earliest.min()) & (pieces.last_data_us <= tried.latest.max())
     needed = np.cumsum(np.sort(np.minimum(tried.least, tried.shortest)))

@@ -42,7 +42,7 @@ REASONS = (
 REGION = 1 << 20
 """Bytes; host memory that a NIC uses lies in few regions of this size, its registers in another."""
 
-Settle = Callable[[Booleans, Initiator, int], None]
+Tell = Callable[[Booleans, Initiator, int], None]
 
 # Commands that no NIC gives: interrupt acknowledge, special cycle, I/O, configuration.
 HOST_COMMANDS = (0x0, 0x1, 0x2, 0x3, 0xA, 0xB)
@@ -109,7 +109,7 @@ def decide(
     who = np.zeros(len(bus), dtype=np.int8)
     why = np.zeros(len(bus), dtype=np.int8)
 
-    def settle(rows: Booleans, initiator: Initiator, reason: int) -> None:
+    def told(rows: Booleans, initiator: Initiator, reason: int) -> None:
         rows = rows & (who == Initiator.UNKNOWN)
         who[rows] = initiator
         why[rows] = reason
@@ -121,32 +121,32 @@ def decide(
             for i, name in enumerate(bus.initiators)
             if any(word in name.upper() for word in ("HOST", "CPU", "BRIDGE"))
         ]
-        settle((bus.initiator == code) & np.isin(bus.command, HOST_COMMANDS), Initiator.OTHER, 4)
-        settle(bus.initiator == code, Initiator.NIC, 1)
-        settle(np.isin(bus.initiator, hosts), Initiator.HOST, 2)
-        settle(bus.initiator >= 0, Initiator.OTHER, 3)
+        told((bus.initiator == code) & np.isin(bus.command, HOST_COMMANDS), Initiator.OTHER, 4)
+        told(bus.initiator == code, Initiator.NIC, 1)
+        told(np.isin(bus.initiator, hosts), Initiator.HOST, 2)
+        told(bus.initiator >= 0, Initiator.OTHER, 3)
         if single_grant:
-            settle(np.ones(len(bus), dtype=bool), Initiator.HOST, 2)
-    settle(np.isin(bus.command, HOST_COMMANDS), Initiator.HOST, 4)
+            told(np.ones(len(bus), dtype=bool), Initiator.HOST, 2)
+    told(np.isin(bus.command, HOST_COMMANDS), Initiator.HOST, 4)
     if in_window is not None:
         known = bus.address >= 0
-        settle(known & in_window, Initiator.HOST, 5)
-        settle(known & ~in_window, Initiator.NIC, 6)
-    _by_target(bus, who, settle)
+        told(known & in_window, Initiator.HOST, 5)
+        told(known & ~in_window, Initiator.NIC, 6)
+    _by_target(bus, who, told)
     return who, why
 
 
-def _by_target(bus: BusTable, who: Integers, settle: Settle) -> None:
+def _by_target(bus: BusTable, who: Integers, told: Tell) -> None:
     """Tell the rest by length; single accesses by their target: where it is, or how fast it claims them."""
-    settle(bus.data_phases > 1, Initiator.NIC, 7)
+    told(bus.data_phases > 1, Initiator.NIC, 7)
     burst = (who == Initiator.NIC) & (bus.data_phases > 1)
     if not burst.any():
         return
     known = (who == Initiator.UNKNOWN) & (bus.address >= 0)
     if known.any():
         near = np.isin(bus.address // REGION, np.unique(bus.address[burst] // REGION))
-        settle(known & near, Initiator.NIC, 10)
-        settle(known & ~near, Initiator.HOST, 11)
+        told(known & near, Initiator.NIC, 10)
+        told(known & ~near, Initiator.HOST, 11)
     # A target's DEVSEL# timing is its own: where singles show another one, they reach another target, the NIC itself.
     burst &= bus.devsel_clks > 0
     single = (who == Initiator.UNKNOWN) & (bus.devsel_clks > 0)
@@ -155,5 +155,5 @@ def _by_target(bus: BusTable, who: Integers, settle: Settle) -> None:
     memory = np.bincount(bus.devsel_clks[burst]).argmax()
     other = single & (bus.devsel_clks != memory)
     if (bus.devsel_clks[burst] == memory).mean() >= 0.95 and other.any():
-        settle(other, Initiator.HOST, 8)
-        settle(single & (bus.devsel_clks == memory), Initiator.NIC, 9)
+        told(other, Initiator.HOST, 8)
+        told(single & (bus.devsel_clks == memory), Initiator.NIC, 9)

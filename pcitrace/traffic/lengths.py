@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
 from typing import NamedTuple
@@ -11,9 +12,9 @@ import numpy as np
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.traffic.ahead import Ahead, Expected, Train
+from pcitrace.traffic.ahead import Ahead, Expected, Units
 from pcitrace.traffic.parser import AHEAD, PENDING, Parser
-from pcitrace.traffic.tails import Units, settle
+from pcitrace.traffic.tails import settle
 
 __all__ = ["parse"]
 
@@ -22,14 +23,7 @@ BEGINNING, IN_TRIALS, FIRST, FEW = 1024, 256, 128, 4
 many; and runs at which it is tried in any case."""
 
 
-def parse(
-    pieces: BusTable,
-    asked_us: Floats,
-    expected: Expected,
-    optional: frozenset[int],
-    sending: bool,
-    trial: bool = False,
-) -> tuple[Integers, Booleans]:
+def parse(pieces: BusTable, asked_us: Floats, expected: Expected, trial: bool = False) -> tuple[Integers, Booleans]:
     """Number the pieces by the frame they make up.
 
     Parameters
@@ -39,11 +33,7 @@ def parse(
     asked_us : array of float
         First attempt of each.
     expected : Expected
-        Frames on the wire, in order of time.
-    optional : frozenset of int
-        Data phases that a piece of no frame can have: descriptors or status.
-    sending : bool
-        Whether the pieces are reads of frames before the wire, else writes after it.
+        The frames.
     trial : bool
         Whether it is only asked how well pieces and frames fit, so that the first frame need not be found at any cost.
 
@@ -62,31 +52,32 @@ def parse(
     heads = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]]).astype(np.int32)
     tails = np.append(heads[1:] - 1, np.int32(len(pieces) - 1))
     count = np.add.reduceat(pieces.data_phases, heads, dtype=np.int32)
-    first, last = pieces.first_data_us[heads], pieces.last_data_us[tails]
     # But a descriptor or status may come in between, and then the unit's end may be none of the frame's.
-    final, short = pieces.data_phases[tails], list(optional)
-    foreign = np.where((tails > heads) & np.isin(final, short) & ~np.isin(count - final, short), final, np.int32(0))
-    # Only the first and the last data phase of a frame can have bytes disabled.
-    ending = pieces.bytes[tails] % 4 > 0
-    parser = Parser(Train(count, foreign, ending, first, last), expected, optional, sending)
+    final, optional = pieces.data_phases[tails], list(expected.optional)
+    short = np.isin(count, optional)
+    foreign = np.where(
+        (tails > heads) & np.isin(final, optional) & ~np.isin(count - final, optional), final, np.int32(0)
+    )
+    units = Units(
+        count,
+        foreign,
+        # Only the first and the last data phase of a frame can have bytes disabled.
+        pieces.bytes[tails] % 4 > 0,
+        short,
+        asked_us[heads],
+        pieces.first_data_us[heads],
+        pieces.last_data_us[tails],
+        pieces.busy_period[tails],
+    )
+    parser = Parser(units, expected)
     _begin(parser, trial)
     parser.go(len(count), len(count))
     number, frame, parted = parser.numbers(len(count)), np.array(parser.found, dtype=np.int64), parser.parted
     either = np.zeros(len(frame), dtype=bool)
     del parser, final
     if optional:
-        units = Units(
-            count - foreign * parted,
-            asked_us[heads],
-            first,
-            last,
-            np.isin(count, short),
-            ending,
-            pieces.busy_period[tails],
-            foreign * ~parted,
-        )
-        bounds = expected.least[frame], expected.most[frame], expected.latest[frame]
-        number, either = settle(units, number, *bounds, sending)
+        units = replace(units, count=count - foreign * parted, foreign=foreign * ~parted)
+        number, either = settle(units, number, expected.take(frame))
     out = number[unit]
     out[tails[parted]] = -1
     return out, either
@@ -95,16 +86,8 @@ def parse(
 class _Against(NamedTuple):
     """What speaks against the first whole frame beginning at a unit.
 
-    Attributes
-    ----------
-    missing : float
-        Units of no frame, and frames on the wire that are not found.
-    seams : float
-        Seams of frames.
-    units : int
-        Units of frames.
-    begins : int
-        The unit at which a frame does begin then.
+    Units of no frame and frames on the wire that are not found (`missing`), and seams of frames, of so many units. A
+    frame does begin then at the unit `begins`.
     """
 
     missing: float
@@ -147,11 +130,9 @@ def _begin(parser: Parser, trial: bool) -> None:
 
 
 def _against(parser: Parser, head: int, units: int, most: float, seams: Callable[[Sequence[int]], float]) -> _Against:
-    """Count what speaks, among so many units, against the first whole frame beginning at one of them.
+    """Count what speaks, among so many units, against the first whole frame beginning at one of them, up to `most`.
 
-    More than `most` need not be counted.
-
-    Before the first whole frame there may be what is left of one.
+    Before it there may be what is left of one.
     """
     short, expected = parser.short, parser.expected
     parser.reset(head)
@@ -169,9 +150,7 @@ def _against(parser: Parser, head: int, units: int, most: float, seams: Callable
 
 def _whole_before(parser: Parser, head: int) -> int:
     """Count the runs before a unit that are as long as a frame that is due: what is left of one is no such run."""
-    expected, runs = parser.expected, slice(0, np.searchsorted(parser.run_head, head))
+    runs = slice(0, np.searchsorted(parser.run_head, head))
+    first, last = parser.first[parser.run_head[runs], None], parser.last[parser.run_tail[runs], None]
     due = slice(0, AHEAD if parser.sending else PENDING)
-    size, first = parser.run_size[runs, None], parser.first[parser.run_head[runs], None]
-    fits = (expected.least[due] <= size) & (size <= expected.most[due]) & (expected.earliest[due] <= first)
-    fits &= parser.last[parser.run_tail[runs], None] <= expected.latest[due]
-    return int(np.count_nonzero(fits.any(axis=1)))
+    return int(np.count_nonzero(parser.expected.allow(due, parser.run_size[runs, None], first, last).any(axis=1)))

@@ -47,13 +47,7 @@ class Naming:
 
 @dataclass(frozen=True)
 class Words:
-    """What a card was told: the data that it read, and the values that were written to its registers.
-
-    Attributes
-    ----------
-    phases : Phases
-    csr : Accesses
-    """
+    """What a card was told: the data that it read, and the values that were written to its registers."""
 
     phases: Phases
     csr: Accesses

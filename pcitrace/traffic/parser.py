@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pcitrace.columns import Booleans, Integers
-from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Expected, Known, Train
+from pcitrace.traffic.ahead import APART_US, AT_ONCE_US, ITEM, LONGEST, WIDTHS, Ahead, Expected, Known, Units
 
 __all__ = ["AHEAD", "PENDING", "Parser"]
 
@@ -30,18 +30,18 @@ SPAN = 4 * LONGEST
 class Parser:
     """Goes through units and frames side by side. Frames keep their order: the earliest one that is due and fits."""
 
-    def __init__(self, units: Train, expected: Expected, optional: frozenset[int], sending: bool) -> None:
-        self.units, self.count, self.first, self.last = units, units.count, units.first, units.last
+    def __init__(self, units: Units, expected: Expected) -> None:
+        self.units, self.count, self.first, self.last = units, units.count, units.first_us, units.last_us
         self.parted = np.zeros(len(units), dtype=bool)
-        self.expected, self.optional, self.sending = expected, optional, sending
-        self.frames = len(expected.least)
+        self.expected, self.optional, self.sending = expected, expected.optional, expected.sending
+        self.frames = len(expected)
         self.full = int(self.count.max())
-        self.known = Known(sending)
-        self.base, self.ahead = 0, Ahead.of(units.part(0, SPAN), optional, self.full)
+        self.known = Known(self.sending)
+        self.base, self.ahead = 0, Ahead.of(units.part(0, SPAN), self.optional, self.full)
         self.out = np.full(len(units), -1, dtype=np.int32)
         # Runs: full units and what ends them, one unit or single data phases, nothing optional between. Most frames
         # are one run.
-        self.short = np.isin(self.count, list(optional))
+        self.short = units.short
         self.solid = np.flatnonzero(~self.short).astype(np.int32)
         self.next_solid = np.append(0, np.cumsum(~self.short, dtype=np.int32)).astype(np.int32, copy=False)
         size = self.count[self.solid]
@@ -116,11 +116,15 @@ class Parser:
                 run = self.compared.stop
         fitted = run - begin
         if fitted:
-            self.run_number[begin:run] = len(self.found) + np.arange(fitted)
-            self.found += range(self.frame, self.frame + fitted)
-            self.frame += fitted
-            self.at = self.run_tail.item(run - 1) + 1
+            self.run_number[begin:run] = self._take(fitted, self.run_tail.item(run - 1) + 1)
         return fitted
+
+    def _take(self, fitted: int, at: int) -> Integers:
+        """Take the next frames for found, go on at a unit, and return their numbers."""
+        numbers = len(self.found) + np.arange(fitted)
+        self.found += range(self.frame, self.frame + fitted)
+        self.frame, self.at = self.frame + fitted, at
+        return numbers
 
     def _compare(self, run: int, ahead: int, stop: int) -> None:
         """Find the runs, from one on, that do not fit the frames of which they are so many ahead.
@@ -133,9 +137,7 @@ class Parser:
         runs = slice(run, self.compared.stop)
         frames = slice(run - ahead, self.compared.stop - ahead)
         size, tail = self.run_size[runs], self.run_tail[runs]
-        fits = (size >= self.expected.least[frames]) & (size <= self.expected.most[frames])
-        fits &= self.last[tail] <= self.expected.latest[frames]
-        fits &= self.expected.earliest[frames] <= self.first[self.run_head[runs]]
+        fits = self.expected.allow(frames, size, self.first[self.run_head[runs]], self.last[tail])
         fits &= ~self._goes_on(tail, size, frames)
         self.misfits = (run + np.flatnonzero(~fits)).tolist()
 
@@ -149,21 +151,16 @@ class Parser:
         if not many or not self.expected.least[self.frame] <= self.count[self.solid[begin]]:
             return 0
         units, frames = self.solid[begin : begin + many], slice(self.frame, self.frame + many)
-        least, longest, latest = self.expected.least[frames], self.expected.most[frames], self.expected.latest[frames]
-        size, first, last = self.count[units], self.first[units], self.last[units]
-        fits = (size >= least) & (size <= longest) & (last <= latest) & (first < latest)
-        fits &= self.expected.earliest[frames] <= first
+        size, first = self.count[units], self.first[units]
+        fits = self.expected.allow(frames, size, first, self.last[units]) & (first < self.expected.latest[frames])
         # The run that it begins may be the frame.
         run = self.run_of[begin : begin + many]
         whole = self.run_size[run]
-        fits &= (whole == size) | (whole > longest) | (self.run_head[run] != units)
+        fits &= (whole == size) | (whole > self.expected.most[frames]) | (self.run_head[run] != units)
         fits &= ~self._goes_on(units, size, frames)
         fitted = many if fits.all() else int(fits.argmin())
         if fitted:
-            self.out[units[:fitted]] = len(self.found) + np.arange(fitted)
-            self.found += range(self.frame, self.frame + fitted)
-            self.frame += fitted
-            self.at = int(units[fitted - 1]) + 1
+            self.out[units[:fitted]] = self._take(fitted, int(units[fitted - 1]) + 1)
         return fitted
 
     def _goes_on(self, tail: Integers, size: Integers, frames: slice) -> Booleans:
@@ -212,10 +209,7 @@ class Parser:
             pending = np.minimum(frame + PENDING, self.frames - 1)
             fits &= (frame + PENDING >= self.frames) | (now < expected.earliest[pending])
         fitted = many if fits.all() else int(fits.argmin())
-        self.out[begin[:fitted, None] + np.array(members)] = len(self.found) + np.arange(fitted)[:, None]
-        self.found += range(self.frame, self.frame + fitted)
-        self.frame += fitted
-        self.at += fitted * step
+        self.out[begin[:fitted, None] + np.array(members)] = self._take(fitted, self.at + fitted * step)[:, None]
         return fitted
 
     def _step(self) -> None:

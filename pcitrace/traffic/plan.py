@@ -40,12 +40,13 @@ class Plan:
     @classmethod
     def of(cls, profile: Profile, sent: WireFrames | None, received: WireFrames | None, per_phase: int) -> Plan:
         """Plan for frames on the wire, and what a profile says of the card."""
+        fetch, status = _fetch_sizes(profile, per_phase), _status_sizes(profile, per_phase)
         return cls(
             per_phase,
-            _expected_sends(sent, profile, per_phase) if sent is not None else None,
-            _expected_receives(received, profile, per_phase) if received is not None else None,
-            _fetch_sizes(profile, per_phase),
-            _status_sizes(profile, per_phase),
+            _expected_sends(sent, profile, per_phase, fetch) if sent is not None else None,
+            _expected_receives(received, profile, per_phase, status) if received is not None else None,
+            fetch,
+            status,
         )
 
 
@@ -55,11 +56,11 @@ def phase_widths(pieces: BusTable) -> tuple[int, ...]:
     That of a wide bus is not known where neither REQ64# nor all byte enables were captured: the card may be narrow.
     """
     long = pieces.data_phases > 1
-    wide = long.any() and (pieces.bytes > 4 * pieces.data_phases)[long].mean() > 0.5
+    wide = long.any() and pieces.wide[long].mean() > 0.5
     return (8, 4) if wide else (4,)
 
 
-def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> Expected:
+def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int, fetch: frozenset[int]) -> Expected:
     """Return what the sends of these frames must look like: read before, or where it cuts through during, the wire."""
     least, most = _phases(wire, per_phase, 0, 0)
     padded = (wire.length >= 0) & (wire.least <= SHORTEST_RECEIVED)
@@ -68,10 +69,10 @@ def _expected_sends(wire: WireFrames, profile: Profile, per_phase: int) -> Expec
     before = np.where(np.isnan(wire.start_us), -np.inf, wire.start_us)
     during = np.where(np.isnan(wire.end_us), np.inf, wire.end_us)
     latest = before if profile.send == "store_and_forward" else during
-    return Expected(least, most, shortest, np.full(len(wire), -np.inf), latest)
+    return Expected(least, most, shortest, np.full(len(wire), -np.inf), latest, fetch, sending=True)
 
 
-def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> Expected:
+def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int, status: frozenset[int]) -> Expected:
     """Return what the receives of these frames must look like: written after, or during, the wire."""
     least, most = _phases(wire, per_phase, *fcs_in_memory(profile))
     after = np.where(np.isnan(wire.end_us), np.inf, wire.end_us)
@@ -80,7 +81,7 @@ def _expected_receives(wire: WireFrames, profile: Profile, per_phase: int) -> Ex
     word_us = wire.start_us + np.where(wire.length >= 0, (wire.preamble_bytes + WORD) * byte_us, 0.0)
     during = np.where(np.isnan(wire.start_us), -np.inf, word_us)
     earliest = after if profile.receive == "store_and_forward" else during
-    return Expected(least, most, least, earliest, np.full(len(wire), np.inf))
+    return Expected(least, most, least, earliest, np.full(len(wire), np.inf), status, sending=False)
 
 
 def _phases(wire: WireFrames, per_phase: int, fcs_least: int, fcs_most: int) -> tuple[Integers, Integers]:

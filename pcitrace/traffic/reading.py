@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,11 +26,12 @@ LEFT_KINDS = {0: Kind.DESCRIPTOR_FETCH, 1: Kind.STATUS_WRITE, -1: Kind.UNKNOWN}
 class Claims:
     """Which frame each burst of a host is, of those that it sends and receives; -1 for none.
 
-    By the number on its wire, or, where that was not captured, in the other host's memory; None where that changed.
+    By the number on its wire, or, where that was not captured, in the other host's memory; None where no reading of the
+    pieces says so, or that changed.
     """
 
-    sent: Integers | None
-    received: Integers | None
+    sent: Integers | None = None
+    received: Integers | None = None
 
 
 def claims(dma: Dma, pieces: Pieces, reading: Reading) -> Claims:
@@ -94,7 +96,7 @@ def as_read(dma: Dma, pieces: Pieces, reading: Reading) -> Dma:
     burst[mine] = base + reading.segment[inside]
     same = _unchanged(dma, mine, reading.segment[inside])
     reason[mine[(changed & ~same) | (reason[mine] == EITHER_TAIL)]] = CHEAPEST
-    _follow(dma, pieces, burst, kind, reason, write)
+    _follow(dma, pieces, (burst, kind, reason, write))
     return replace(dma, kind=kind, reason=reason, write=write, burst=_numbered(dma, burst))
 
 
@@ -111,14 +113,14 @@ def _unchanged(dma: Dma, rows: Integers, segment: Integers) -> np.ndarray:
     return np.asarray(whole[segment])
 
 
-def _follow(dma: Dma, pieces: Pieces, burst: Integers, kind: Integers, reason: Integers, write: Integers) -> None:
+def _follow(dma: Dma, pieces: Pieces, columns: Iterable[Integers]) -> None:
     """Let attempts that moved nothing belong to what they came to."""
     number = join_attempts(dma.bus)
     came_to = np.full(int(number.max(initial=-1)) + 1, -1)
     came_to[number[pieces.rows]] = pieces.rows
     at = came_to[number]
     tried = np.flatnonzero((dma.bus.data_phases == 0) & (at >= 0))
-    for column in (burst, kind, reason, write):
+    for column in columns:
         column[tried] = column[at[tried]]
 
 

@@ -94,7 +94,7 @@ def by_lengths(
         rows = np.flatnonzero(direction == side).astype(np.int32)
         some = pieces.take(rows)
         if expected is not None:
-            found, either = parse(some, asked_us[rows], expected, optional, side == 0)
+            found, either = parse(some, asked_us[rows], expected)
             why = np.where(either, EITHER_TAIL, WIRE_LENGTHS)
         else:
             if side == 0:

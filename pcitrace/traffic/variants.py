@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Floats
+from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import Reading
 
 __all__ = ["ALIKE_WAYS", "Able", "read_again", "shifts", "variants"]
@@ -110,99 +111,89 @@ def _stretched(reading: Reading, side: int, pause_us: Floats) -> Reading:
     stop = (reading.track >= 0) | (pause_us > usual_us)
     last = np.maximum.accumulate(np.where(stop, order, -1))
     tail = (reading.track < 0) & (last >= 0) & reading.ends[last] & (reading.track[last] == side)
-    track, target, segment = (
-        np.where(tail, column[last], column) for column in (reading.track, reading.target, reading.segment)
-    )
     ends = reading.ends.copy()
     ends[last[tail]] = False
     ends |= tail & ~np.append(tail[1:], False)
-    return replace(reading, track=track, target=target, segment=segment, ends=ends, cost=np.inf)
+    return _joining(reading, np.flatnonzero(tail), last[tail], ends=ends)
 
 
 def read_again(reading: Reading, side: int, cut: Booleans) -> Reading:
     """Let what was cut and is left over just before a segment be part of it: the card reads that again."""
-    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
-    begins = reading.begins.copy()
+    begins, to = reading.begins.copy(), np.arange(len(cut))
     for at in np.flatnonzero((reading.track == side) & reading.begins)[::-1]:
         first = at
         while first > 0 and cut[first - 1] and reading.track[first - 1] < 0:
             first -= 1
-        for column in (track, target, segment):
-            column[first:at] = column[at]
+        to[first:at] = at
         begins[at], begins[first] = False, True
-    return replace(reading, track=track, target=target, segment=segment, begins=begins, cost=np.inf)
+    return _joining(reading, np.arange(len(cut)), to, begins=begins)
+
+
+def _joining(reading: Reading, rows: Integers, to: Integers, **edges: Any) -> Reading:
+    """Let pieces be part of the segments of others, or left over where these are, with other beginnings or ends."""
+    track, target, segment = (column.copy() for column in (reading.track, reading.target, reading.segment))
+    for column in (track, target, segment):
+        column[rows] = column[to]
+    return replace(reading, track=track, target=target, segment=segment, cost=np.inf, **edges)
+
+
+def _left_over(reading: Reading, rows: Integers | Booleans, **edges: Any) -> Reading:
+    """Let pieces be of no segment, with other beginnings or ends."""
+    track, target, segment = (column.copy() for column in (reading.track, reading.target, reading.segment))
+    for column in (track, target, segment):
+        column[rows] = -1
+    return replace(reading, track=track, target=target, segment=segment, cost=np.inf, **edges)
 
 
 def _longer(reading: Reading, side: int, at_end: bool) -> Reading:
     """Let what is left over just behind each segment, or before it, be part of it."""
-    step = 1 if at_end else -1
-    edge = np.flatnonzero((reading.track == side) & (reading.ends if at_end else reading.begins))
+    step, name = (1, "ends") if at_end else (-1, "begins")
+    marks = getattr(reading, name).copy()
+    edge = np.flatnonzero((reading.track == side) & marks)
     edge = edge[(edge + step >= 0) & (edge + step < len(reading.track))]
     edge = edge[reading.track[edge + step] < 0]
-    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
-    for column in (track, target, segment):
-        column[edge + step] = column[edge]
-    marks = (reading.ends if at_end else reading.begins).copy()
     marks[edge], marks[edge + step] = False, True
-    begins, ends = (reading.begins, marks) if at_end else (marks, reading.ends)
-    return replace(reading, track=track, target=target, segment=segment, begins=begins, ends=ends, cost=np.inf)
+    return _joining(reading, edge + step, edge, **{name: marks})
 
 
 def _shorter(reading: Reading, side: int, at_end: bool) -> Reading:
     """Leave over the last piece of each segment that has several, or the first."""
-    several = (reading.track == side) & ~(reading.begins & reading.ends)
-    edge = np.flatnonzero(several & (reading.ends if at_end else reading.begins))
-    rows = np.flatnonzero(reading.track == side)
-    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
+    step, name = (-1, "ends") if at_end else (1, "begins")
+    marks = getattr(reading, name).copy()
+    edge = np.flatnonzero((reading.track == side) & ~(reading.begins & reading.ends) & marks)
+    rows = _by_segment(reading, side)
     at = np.empty(len(reading.track), dtype=np.int64)
     at[rows] = np.arange(len(rows))
     # A segment that the capture ends in has no end.
-    inner = rows[np.clip(at[edge] + (-1 if at_end else 1), 0, len(rows) - 1)]
+    inner = rows[np.clip(at[edge] + step, 0, len(rows) - 1)]
     edge, inner = (column[reading.segment[inner] == reading.segment[edge]] for column in (edge, inner))
-    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
-    for column in (track, target, segment):
-        column[edge] = -1
-    marks = (reading.ends if at_end else reading.begins).copy()
     marks[edge], marks[inner] = False, True
-    begins, ends = (reading.begins, marks) if at_end else (marks, reading.ends)
-    return replace(reading, track=track, target=target, segment=segment, begins=begins, ends=ends, cost=np.inf)
+    return _left_over(reading, edge, **{name: marks})
 
 
 def _hollow(reading: Reading, side: int, at_end: bool) -> Reading:
     """Leave over the piece behind the first of each segment, or before the last: something else came between."""
-    rows = np.flatnonzero(reading.track == side)
-    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
+    rows = _by_segment(reading, side)
     edge = reading.ends[rows] if at_end else reading.begins[rows]
     inner = rows[np.append(edge[1:], False) if at_end else np.append(False, edge[:-1])]
-    inner = inner[~reading.begins[inner] & ~reading.ends[inner]]
-    track, target, segment = reading.track.copy(), reading.target.copy(), reading.segment.copy()
-    for column in (track, target, segment):
-        column[inner] = -1
-    return replace(reading, track=track, target=target, segment=segment, cost=np.inf)
+    return _left_over(reading, inner[~reading.begins[inner] & ~reading.ends[inner]])
+
+
+def _by_segment(reading: Reading, side: int) -> Integers:
+    """Return the pieces of a track, segment by segment."""
+    rows = np.flatnonzero(reading.track == side)
+    return rows[np.argsort(reading.segment[rows], kind="stable")]
 
 
 def _filled(reading: Reading, side: int) -> Reading:
     """Let what is left over between the first and the last piece of a segment be part of it."""
-    order = np.arange(len(reading.track))
-    last = np.maximum.accumulate(np.where(reading.track == side, order, -1))
+    last = np.maximum.accumulate(np.where(reading.track == side, np.arange(len(reading.track)), -1))
     inside = (reading.track < 0) & (last >= 0) & ~reading.ends[last]
-    track, target, segment = (
-        np.where(inside, column[last], column) for column in (reading.track, reading.target, reading.segment)
-    )
-    return replace(reading, track=track, target=target, segment=segment, cost=np.inf)
+    return _joining(reading, np.flatnonzero(inside), last[inside])
 
 
 def _shifted(reading: Reading, mine: Booleans, by: int, targets: int) -> Reading:
     """Let each of some segments be a later frame, or an earlier one."""
     target = np.where(mine, reading.target + by, reading.target)
     gone = mine & ((target < 0) | (target >= targets))
-    keep = ~gone
-    return replace(
-        reading,
-        track=np.where(gone, -1, reading.track),
-        begins=reading.begins & keep,
-        ends=reading.ends & keep,
-        target=np.where(gone, -1, target),
-        segment=np.where(gone, -1, reading.segment),
-        cost=np.inf,
-    )
+    return _left_over(replace(reading, target=target), gone, begins=reading.begins & ~gone, ends=reading.ends & ~gone)
