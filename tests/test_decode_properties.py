@@ -156,6 +156,24 @@ def test_cutting_anywhere_changes_nothing(
     assert decode(cut, clock_mhz=66.0, threads=threads, portable=portable) == whole
 
 
+@given(seeds, st.integers(0, 40), st.booleans(), st.booleans())
+def test_transactions_counted_side_by_side_are_those_of_the_state_machine(
+    folder: Path, seed: int, flips: int, in_state_mode: bool, portable: bool
+) -> None:
+    rng = Random(seed)
+    clocks = buses.disturb(buses.long_run(seed, 120).clocks, rng, unknown=False, flips=flips)
+    # With these each data phase is looked at by itself.
+    lines = oracle.ALL_LINES - {"AD_HIGH", "C/BE_HIGH#", "PAR", "REQ64#", "ACK64#"}
+    lines -= set(rng.sample(sorted(lines - {"FRAME#", "IRDY#", "TRDY#"}), rng.randrange(5)))
+    wires = waveforms.wires(waveforms.settle(clocks, rng), lines)
+    sampled = waveforms.state_mode(wires) if in_state_mode else waveforms.timing_mode(wires, rng)[0]
+    often = waveforms.Sampled(sampled.names, np.tile(sampled.bits, (4, 1)), sampled.rate_hz)
+    path = waveforms.write_sr(folder / "side_by_side.sr", often, unit_size=rng.choice((None, 8, 11)))
+    options = {"data_phases": False, "portable": portable, **({"clock_mhz": 33.0} if in_state_mode else {})}
+    # Judged by rules, if only by none, every clock goes through the state machine.
+    assert decode(path, **options) == decode(path, rules=[], **options)
+
+
 CLASSES = ("unknown", "idle", "address", "data", "stop", "abort", "wait")
 WAITS = ("turnaround", "decode", "both", "target", "initiator")
 

@@ -48,11 +48,21 @@ impl SampleMask {
     }
 }
 
-/// Copies those of 64 samples that a bitmap has side by side, and their stamps: from, which, to, stamps, stamp of the first.
+/// Takes the clocks out of 64 samples: from, what is looked at, to, stamps, stamp of the first. Gives which samples are clocks,
+/// and before which of all samples something changed.
 ///
 /// # Safety
-/// There has to be room for 64 of each, and the processor has what [`Backend::compress_samples`] asks for.
-pub type Compress = unsafe fn(*const u8, u64, *mut u8, *mut u64, u64);
+/// A sample has to be before them and one behind; there has to be room for 64 of each, and the processor has what
+/// [`Backend::take_clocks`] asks for.
+pub type TakeClocks = unsafe fn(*const u8, &Look, *mut u8, *mut u64, u64) -> (u64, u64);
+
+/// Bits of samples whose size divides eight bytes, repeated: CLK, the same where CLK is low if it is set, and what is watched.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Look {
+    pub clk: u64,
+    pub flip: u64,
+    pub watched: u64,
+}
 
 /// How 64 samples become bitmaps.
 ///
@@ -72,7 +82,7 @@ pub trait Backend: Copy {
     }
 
     /// For samples of `unit` bytes, where the processor can do that in a few instructions.
-    fn compress_samples(_unit: usize) -> Option<Compress> {
+    fn take_clocks(_unit: usize) -> Option<TakeClocks> {
         None
     }
 
@@ -280,7 +290,7 @@ pub struct Avx2<const UNIT: usize, const DATA: bool>;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Avx2, Backend, Compress, SampleMask};
+    use super::{Avx2, Backend, SampleMask, TakeClocks};
     use std::arch::x86_64::*;
 
     impl<const UNIT: usize, const DATA: bool> Backend for Avx2<UNIT, DATA> {
@@ -293,8 +303,8 @@ mod avx2 {
             if UNIT == 0 { unit } else { UNIT }
         }
 
-        fn compress_samples(unit: usize) -> Option<Compress> {
-            super::avx512::compress_samples(unit)
+        fn take_clocks(unit: usize) -> Option<TakeClocks> {
+            super::avx512::take_clocks(unit)
         }
 
         #[inline(always)]
@@ -574,55 +584,98 @@ mod avx2 {
     }
 }
 
-/// What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side.
+/// What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side, and one more looks at a
+/// line in all of them.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::Compress;
+    use super::{Look, TakeClocks};
+    use crate::block::rises;
     use std::arch::x86_64::*;
 
-    pub fn compress_samples(unit: usize) -> Option<Compress> {
+    pub fn take_clocks(unit: usize) -> Option<TakeClocks> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vbmi2")
             && is_x86_feature_detected!("popcnt");
         match unit {
-            1 => Some(compress::<1> as Compress),
-            2 => Some(compress::<2> as Compress),
-            4 => Some(compress::<4> as Compress),
-            8 => Some(compress::<8> as Compress),
+            1 => Some(take::<1> as TakeClocks),
+            2 => Some(take::<2> as TakeClocks),
+            4 => Some(take::<4> as TakeClocks),
+            8 => Some(take::<8> as TakeClocks),
             _ => None,
         }
         .filter(|_| has)
     }
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
-    unsafe fn compress<const UNIT: usize>(from: *const u8, which: u64, mut to: *mut u8, stamps: *mut u64, stamp: u64) {
-        // Safety: 64 samples are there, and as the caller says.
-        unsafe {
-            let lanes = 64 / UNIT;
-            for vector in 0..UNIT {
-                let mask = which >> (vector * lanes) & (!0 >> (64 - lanes));
-                let samples = _mm512_loadu_si512(from.add(64 * vector).cast());
-                // To registers: written to memory at once it takes ten times as long on some processors.
-                let packed = match UNIT {
-                    1 => _mm512_maskz_compress_epi8(mask, samples),
-                    2 => _mm512_maskz_compress_epi16(mask as u32, samples),
-                    4 => _mm512_maskz_compress_epi32(mask as u16, samples),
-                    _ => _mm512_maskz_compress_epi64(mask as u8, samples),
-                };
-                _mm512_storeu_si512(to.cast(), packed);
-                to = to.add(UNIT * mask.count_ones() as usize);
-            }
-            let mut places = [0u8; 64];
-            let all = _mm512_loadu_si512(PLACES.as_ptr().cast());
-            _mm512_storeu_si512(places.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(which, all));
-            let first = _mm512_set1_epi64(stamp as i64);
-            for at in (0..which.count_ones() as usize).step_by(8) {
-                let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(places.as_ptr().add(at).cast()));
-                _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
-            }
+    /// In which samples of a vector a bit of the mask is set.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn any<const UNIT: usize>(samples: __m512i, mask: __m512i) -> u64 {
+        match UNIT {
+            1 => _mm512_test_epi8_mask(samples, mask),
+            2 => _mm512_test_epi16_mask(samples, mask).into(),
+            4 => _mm512_test_epi32_mask(samples, mask).into(),
+            _ => _mm512_test_epi64_mask(samples, mask).into(),
         }
     }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+    unsafe fn take<const UNIT: usize>(
+        from: *const u8,
+        look: &Look,
+        mut to: *mut u8,
+        stamps: *mut u64,
+        stamp: u64,
+    ) -> (u64, u64) {
+        let lanes = 64 / UNIT;
+        let mask = |bits: u64| _mm512_set1_epi64(bits as i64);
+        let (clk, flip, watched) = (mask(look.clk), mask(look.flip), mask(look.watched));
+        let mut all = [_mm512_setzero_si512(); UNIT];
+        let (mut high, mut changed) = (0, 0);
+        // Safety: 64 samples are there with one before and one behind, and room for what is written.
+        unsafe {
+            for line in 0..UNIT {
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
+            }
+            for (nth, samples) in all.iter_mut().enumerate() {
+                *samples = _mm512_loadu_si512(from.add(64 * nth).cast());
+                let before = _mm512_loadu_si512(from.add(64 * nth).sub(UNIT).cast());
+                high |= any::<UNIT>(_mm512_xor_si512(*samples, flip), clk) << (nth * lanes);
+                changed |= any::<UNIT>(_mm512_xor_si512(*samples, before), watched) << (nth * lanes);
+            }
+            let behind = from.add(64 * UNIT);
+            let behind = match UNIT {
+                1 => behind.read().into(),
+                2 => behind.cast::<u16>().read_unaligned().into(),
+                4 => behind.cast::<u32>().read_unaligned().into(),
+                _ => behind.cast::<u64>().read_unaligned(),
+            };
+            let clocks = rises(high, (behind ^ look.flip) & look.clk & (!0 >> (64 - 8 * UNIT)) != 0);
+            for (nth, &samples) in all.iter().enumerate() {
+                let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
+                // To registers: written to memory at once it takes ten times as long on some processors.
+                let packed = match UNIT {
+                    1 => _mm512_maskz_compress_epi8(which, samples),
+                    2 => _mm512_maskz_compress_epi16(which as u32, samples),
+                    4 => _mm512_maskz_compress_epi32(which as u16, samples),
+                    _ => _mm512_maskz_compress_epi64(which as u8, samples),
+                };
+                _mm512_storeu_si512(to.cast(), packed);
+                to = to.add(UNIT * which.count_ones() as usize);
+            }
+            let places = _mm512_maskz_compress_epi8(clocks, _mm512_loadu_si512(PLACES.as_ptr().cast()));
+            let mut each = [0u8; 64];
+            _mm512_storeu_si512(each.as_mut_ptr().cast(), places);
+            let first = _mm512_set1_epi64(stamp as i64);
+            for at in (0..clocks.count_ones() as usize).step_by(8) {
+                let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(each.as_ptr().add(at).cast()));
+                _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
+            }
+            (clocks, changed)
+        }
+    }
+
+    /// Bytes that are asked for ahead: this loop goes by so slowly that the processor does not do so by itself.
+    const AHEAD: usize = 2048;
 
     const PLACES: [u8; 64] = {
         let mut places = [0; 64];
@@ -646,20 +699,34 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     proptest! {
-        /// A processor without that instruction has nothing to test here: others copy one sample after another.
+        /// A processor without these instructions has nothing to test here: others copy one sample after another.
         #[test]
-        fn samples_that_are_put_side_by_side_are_those_of_the_bitmap(
-            data in proptest::collection::vec(any::<u8>(), 8 * 64),
-            which in any::<u64>(),
+        fn clocks_that_are_taken_out_are_those_of_the_bitmaps(
+            data in proptest::collection::vec(any::<u8>(), 8 * 66),
+            clk in 0usize..64,
+            low in any::<bool>(),
+            watched in any::<u64>(),
             stamp in 0..1u64 << 60,
         ) {
-            for unit in 1..=8 {
-                let Some(compress) = Avx2::<0, true>::compress_samples(unit) else { continue };
+            for unit in [1, 2, 4, 8] {
+                let Some(take) = Avx2::<0, true>::take_clocks(unit) else { continue };
+                let repeated = |bits: u64| SampleMask::repeated(&bits.to_le_bytes()[..unit]).first();
+                let clk = Bit::new(clk % (8 * unit), low);
+                let bit = u64::from(clk.mask) << (8 * clk.byte);
+                let look = Look { clk: repeated(bit), flip: repeated(bit & clk.flip), watched: repeated(watched) };
                 let (mut samples, mut stamps) = (vec![0; 64 * unit], vec![0; 64]);
-                // Safety: there is room for all, and the processor has what it asks for.
-                unsafe { compress(data.as_ptr(), which, samples.as_mut_ptr(), stamps.as_mut_ptr(), stamp) };
-                let places: Vec<_> = (0..64).filter(|at| which >> at & 1 != 0).collect();
-                let expected: Vec<u8> = places.iter().flat_map(|at| data[at * unit..][..unit].to_vec()).collect();
+                // Safety: a sample is before these and one behind, there is room for all, and the processor has what it asks for.
+                let (clocks, changed) =
+                    unsafe { take(data[unit..].as_ptr(), &look, samples.as_mut_ptr(), stamps.as_mut_ptr(), stamp) };
+                let sample = |at: usize| &data[(at + 1) * unit..][..unit];
+                let places: Vec<_> = (0..64).filter(|&at| !clk.get(sample(at)) && clk.get(sample(at + 1))).collect();
+                prop_assert_eq!(clocks, places.iter().fold(0, |map, at| map | 1 << at));
+                let differ = |at: usize| {
+                    let mut each = data[at * unit..][..unit].iter().zip(sample(at)).zip(watched.to_le_bytes());
+                    each.any(|((before, now), mask)| (before ^ now) & mask != 0)
+                };
+                prop_assert_eq!(changed, (0..64).fold(0, |map, at| map | u64::from(differ(at)) << at));
+                let expected: Vec<u8> = places.iter().flat_map(|&at| sample(at).to_vec()).collect();
                 prop_assert_eq!(&samples[..expected.len()], &expected[..]);
                 let expected: Vec<u64> = places.iter().map(|&at| stamp + at as u64).collect();
                 prop_assert_eq!(&stamps[..places.len()], &expected[..]);

@@ -79,6 +79,11 @@ impl<'a> Span<'a> {
         }
     }
 
+    /// The stamps of all samples, where they are listed.
+    pub fn stamps(&self) -> &'a [u64] {
+        self.stamps
+    }
+
     /// The last sample before number `end` that is a clock.
     #[inline(always)]
     pub fn clock_before<B: Backend>(&self, end: usize) -> Option<usize> {
@@ -161,10 +166,9 @@ impl<'a, B: Backend> Block<'a, B> {
         }
     }
 
-    /// What is there only if lines beyond the control lines were captured.
     #[inline(always)]
     pub fn data<T>(&self, of: Option<T>) -> Option<T> {
-        of.filter(|_| B::DATA)
+        if_data::<B, T>(of)
     }
 
     /// The clocks among `clocks` in which a parity is odd.
@@ -204,6 +208,12 @@ impl<'a, B: Backend> Block<'a, B> {
             None => self.span.last_clock,
         }
     }
+}
+
+/// What is there only if lines beyond the control lines were captured.
+#[inline(always)]
+pub fn if_data<B: Backend, T>(of: Option<T>) -> Option<T> {
+    of.filter(|_| B::DATA)
 }
 
 /// The control lines at every clock of a block, 1 = asserted.

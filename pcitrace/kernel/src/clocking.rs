@@ -6,10 +6,12 @@
 use crate::bits::Avx2;
 use crate::bits::{ABSENT, Backend, Bit, Portable, has_fast_path};
 use crate::block::{Block, Span, Word, below, range, rises};
-use crate::dense::{self, Dense, Pace};
+use crate::dense::{Dense, Pace, Watch};
 use crate::events::Events;
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::{self, avx512::Eight};
 use crate::layout::Layout;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Whole};
 use crate::rows::TakeRows;
 use crate::rules::Rules;
 use crate::steady::Steady;
@@ -50,8 +52,8 @@ struct Control {
     unknown: Line,
     /// RST# or unknown levels are there.
     has_rare: bool,
-    /// The lines whose change just before an edge is suspect, for one sample by itself.
-    watched: Vec<(usize, u8)>,
+    /// CLK, and the lines whose change just before an edge is suspect.
+    watch: Watch,
 }
 
 /// A layout has no more control lines than these.
@@ -83,7 +85,7 @@ impl Control {
             rst: line(layout.rst),
             unknown: line(layout.unknown),
             has_rare: layout.rst.is_some() || layout.unknown.is_some(),
-            watched: layout.control_bytes(),
+            watch: Watch::new(layout.unit, layout.clk, layout.control_bytes()),
             byte: bytes[0],
             others: bytes.split_off(1),
         }
@@ -141,7 +143,7 @@ impl Control {
                 let changed = |line: u64| line ^ line << 1;
                 suspect = changed(frame) | changed(irdy) | changed(trdy) | changed(stop) | changed(devsel);
                 if start == 0 {
-                    let changed = |before| self.changed_before(before, span.sample(0));
+                    let changed = |before| self.watch.differs(before, span.sample(0));
                     suspect = suspect & !1 | u64::from(span.last_sample().is_some_and(changed));
                 }
             }
@@ -162,36 +164,6 @@ impl Control {
             (edges, word)
         }
     }
-
-    /// The clocks among the 64 samples from number `start` on, and before which samples a control line changed.
-    ///
-    /// # Safety
-    /// As for [`Backend`], for these samples.
-    #[inline(always)]
-    unsafe fn scan<B: Backend>(&self, span: &Span, start: usize) -> (u64, u64) {
-        let samples = span.sample(start).as_ptr();
-        let before = if start > 0 { Some(span.sample(start - 1)) } else { span.last_sample() };
-        let (mut high, mut changed) = (0, 0);
-        // Safety: as the caller says, here and below.
-        let (clk, clk_flip) = span.clk().map_or((usize::MAX, 0), |clk| (clk.byte, clk.flip));
-        for &(byte, mask) in &self.watched {
-            let plane = unsafe { B::plane(samples, span.unit(), byte) };
-            if byte == clk {
-                high = unsafe { B::top_bits(plane, self.clk.left) } ^ clk_flip;
-            }
-            // Nothing is known of what was before the very first sample.
-            let first = before.map_or_else(|| span.sample(start)[byte], |sample| sample[byte]);
-            changed |= unsafe { B::changes(plane, first, mask) };
-        }
-        if let Some(clk) = span.clk().filter(|clk| self.watched.iter().all(|&(byte, _)| byte != clk.byte)) {
-            high = unsafe { B::line(samples, span.unit(), clk) };
-        }
-        (dense::edges(span, start, high), changed)
-    }
-
-    fn changed_before(&self, before: &[u8], sample: &[u8]) -> bool {
-        self.watched.iter().fold(0, |any, &(byte, mask)| any | (before[byte] ^ sample[byte]) & mask) != 0
-    }
 }
 
 /// Decodes the samples of one bus, given in pieces of any size.
@@ -207,6 +179,8 @@ pub struct Decoder {
     slice: usize,
     pace: Pace,
     dense: Dense,
+    /// Where transactions can be told as a whole: rules and events look at every clock.
+    whole: Option<Box<Whole>>,
     windows: Windows,
     /// First stamp of the next window.
     window_end: u64,
@@ -258,6 +232,7 @@ impl Decoder {
             slice: SLICE,
             pace: Pace::resting(),
             dense: Dense::default(),
+            whole: protocol.is_simple().then(Box::default),
             windows,
             window_end: windows.start(windows.number_of(first) + 1),
             protocol,
@@ -275,7 +250,8 @@ impl Decoder {
 
     /// The same, with rules by which every clock is judged.
     pub fn judged_by(self, rules: Option<Box<Rules>>) -> Self {
-        Decoder { rules, ..self }
+        let whole = self.whole.filter(|_| rules.is_none());
+        Decoder { rules, whole, ..self }
     }
 
     /// The same, which notes where INTA# to INTD# and LOCK# change.
@@ -285,6 +261,7 @@ impl Decoder {
         if wanted && !lines.is_empty() {
             self.control = Control::new(layout, &lines);
             self.events = Some(Events::new(layout, self.last_clock.as_deref()));
+            self.whole = None;
         }
         self
     }
@@ -490,9 +467,13 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[
         if next >= whole {
             whole = decoder.window_at(&span, next, samples);
         }
-        if clk.is_some() && decoder.pace.is_dense() && whole - next >= BLOCK {
-            // Safety: one sample follows those up to `whole` at least, and the backend fits the processor.
-            next = unsafe { B::stretch(decoder, &span, next, whole) };
+        if (clk.is_some() || decoder.whole.is_some())
+            && decoder.pace.is_dense()
+            && whole - next >= BLOCK
+            && let Some(before) = span.clock_before::<B>(next).map(|number| span.sample(number)).or(span.last_clock())
+        {
+            // Safety: where there is CLK, one sample follows those up to `whole`; and the backend fits the processor.
+            next = unsafe { B::stretch(decoder, &span, next, whole, before) };
             continue;
         }
         let from = next;
@@ -529,7 +510,7 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
     let quiet = protocol.is_quiet();
     if !quiet {
         // A change just before the first sample would make it suspect.
-        let changed = from == 0 || control.changed_before(span.sample(from - 1), span.sample(from));
+        let changed = from == 0 || control.watch.differs(span.sample(from - 1), span.sample(from));
         if changed || !protocol.is_bursting() {
             return from;
         }
@@ -587,26 +568,28 @@ const NOT_YET: i32 = 64;
 /// before `whole`; the first sample that was not decoded.
 ///
 /// # Safety
-/// As for [`Backend`], for all samples up to `whole` and that one itself.
+/// As for [`Backend`], for all samples up to `whole` and, where there is CLK, that one itself.
 #[inline(always)]
-unsafe fn stretch<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize, whole: usize) -> usize {
+unsafe fn stretch<B: Engine>(
+    decoder: &mut Decoder,
+    span: &Span,
+    mut next: usize,
+    whole: usize,
+    before: &[u8],
+) -> usize {
     let mut dense = std::mem::take(&mut decoder.dense);
-    let before = span.clock_before::<B>(next).map(|number| span.sample(number));
-    dense.begin::<B>(span.unit(), before.or(span.last_clock()));
+    dense.begin::<B>(span.unit(), before);
     let mut still = 0;
     while next + BLOCK <= whole {
         // Safety: as the caller says, here and below.
-        let (mut edges, changed) = unsafe { decoder.control.scan::<B>(span, next) };
-        while edges != 0 {
-            edges = unsafe { dense.take::<B>(span, next, edges, changed) };
-            if dense.is_full() {
-                unsafe { B::give(decoder, &mut dense) };
-            }
+        let changed = unsafe { dense.take::<B>(span, next, &decoder.control.watch) };
+        if dense.is_full() {
+            unsafe { B::give(decoder, &mut dense, false) };
         }
         next += BLOCK;
         still = if changed == 0 { still + 1 } else { 0 };
         if still == STILL && decoder.rules.is_none() {
-            unsafe { B::give(decoder, &mut dense) };
+            unsafe { B::give(decoder, &mut dense, true) };
             if decoder.protocol.is_quiet() || decoder.protocol.is_bursting() {
                 decoder.pace = Pace::resting();
                 break;
@@ -614,25 +597,51 @@ unsafe fn stretch<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize
             still -= NOT_YET;
         }
     }
-    unsafe { B::give(decoder, &mut dense) };
+    unsafe { B::give(decoder, &mut dense, true) };
     decoder.dense = dense;
     next
 }
 
-/// Passes on the clocks that were taken out.
+/// Decodes the clocks that were taken out: `all` of them, or those of which enough follow.
 ///
 /// # Safety
 /// The backend fits the processor.
 #[inline(always)]
-unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense) {
-    if let Some((span, clocks, suspect)) = dense.waiting() {
-        // Safety: there is room for a block, and a sample more.
-        unsafe {
-            let (edges, word) = decoder.control.read::<B>(&span, 0, below(clocks));
-            B::pass_on(decoder, &Block::new(&span, 0, edges), &Word { suspect, ..word });
+unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
+    let (span, clocks) = dense.waiting();
+    let mut whole = decoder.whole.take();
+    if let Some(whole) = &mut whole {
+        whole.clear();
+        for start in (0..clocks).step_by(BLOCK) {
+            // Safety: there is room for a block behind the last clock, here and below.
+            unsafe {
+                let (edges, word) = decoder.control.read::<B>(&span, start, below((clocks - start).min(BLOCK) as u32));
+                let word = Word { suspect: dense.suspect(start), ..word };
+                whole.note(decoder.protocol.layout(), &Block::<B>::new(&span, start, edges), &word);
+            }
         }
-        dense.given::<B>();
+        decoder.first_clock = decoder.first_clock.or((clocks > 1).then(|| span.stamp(1)));
     }
+    // The first one was decoded.
+    let mut at = 1;
+    loop {
+        if let Some(whole) = &mut whole {
+            // Safety: the backend fits the processor.
+            at = unsafe { B::whole(&mut decoder.protocol, whole, &span, at) };
+        }
+        if at == clocks || !all && clocks - at < BLOCK {
+            break;
+        }
+        let to = whole.as_ref().map_or(at + BLOCK, |whole| whole.idle_from(at)).min(clocks);
+        unsafe {
+            let (edges, word) = decoder.control.read::<B>(&span, at, below((to - at) as u32));
+            let word = Word { suspect: dense.suspect(at) & below((to - at) as u32), ..word };
+            B::pass_on(decoder, &Block::new(&span, at, edges), &word);
+        }
+        at = to;
+    }
+    decoder.whole = whole;
+    dense.keep_from(at);
 }
 
 /// Parts of [`run`] that are behind a call: inlined, none would leave enough registers for the others.
@@ -643,11 +652,17 @@ trait Engine: Backend + Sized {
 
     /// # Safety
     /// As for [`stretch`].
-    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize) -> usize;
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize;
 
     /// # Safety
     /// As for [`give`].
-    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense);
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool);
+
+    /// [`Protocol::whole`], for as many transactions at a time as the processor can.
+    ///
+    /// # Safety
+    /// The backend fits the processor.
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize;
 
     /// [`Rules::push`], behind a call for the same reason.
     ///
@@ -667,12 +682,16 @@ impl Engine for Portable {
         pass_on(decoder, block, word);
     }
 
-    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize) -> usize {
-        unsafe { stretch::<Self>(decoder, span, next, whole) }
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
+        unsafe { stretch::<Self>(decoder, span, next, whole, before) }
     }
 
-    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense) {
-        unsafe { give::<Self>(decoder, dense) }
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
+        unsafe { give::<Self>(decoder, dense, all) }
+    }
+
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize {
+        unsafe { protocol.whole::<Self, u64>(whole, span, at) }
     }
 
     unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word) {
@@ -701,7 +720,7 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
     }
 
     #[inline(always)]
-    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize) -> usize {
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
         fn called<const UNIT: usize, const DATA: bool>(
@@ -709,22 +728,56 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
             span: &Span,
             next: usize,
             whole: usize,
+            before: &[u8],
         ) -> usize {
             // Safety: this function has the features, and the caller of the outer one gives samples of the span.
-            unsafe { stretch::<Avx2<UNIT, DATA>>(decoder, span, next, whole) }
+            unsafe { stretch::<Avx2<UNIT, DATA>>(decoder, span, next, whole, before) }
         }
-        unsafe { called::<UNIT, DATA>(decoder, span, next, whole) }
+        unsafe { called::<UNIT, DATA>(decoder, span, next, whole, before) }
     }
 
     #[inline(always)]
-    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense) {
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
-        fn called<const UNIT: usize, const DATA: bool>(decoder: &mut Decoder, dense: &mut Dense) {
+        fn called<const UNIT: usize, const DATA: bool>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
             // Safety: this function has the features.
-            unsafe { give::<Avx2<UNIT, DATA>>(decoder, dense) }
+            unsafe { give::<Avx2<UNIT, DATA>>(decoder, dense, all) }
         }
-        unsafe { called::<UNIT, DATA>(decoder, dense) }
+        unsafe { called::<UNIT, DATA>(decoder, dense, all) }
+    }
+
+    #[inline(always)]
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        unsafe fn one_by_one<const UNIT: usize, const DATA: bool>(
+            protocol: &mut Protocol,
+            whole: &mut Whole,
+            span: &Span,
+            at: usize,
+        ) -> usize {
+            // Safety: this function has the features.
+            unsafe { protocol.whole::<Avx2<UNIT, DATA>, u64>(whole, span, at) }
+        }
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512cd,avx512vpopcntdq")]
+        #[inline(never)]
+        unsafe fn by_eight<const UNIT: usize, const DATA: bool>(
+            protocol: &mut Protocol,
+            whole: &mut Whole,
+            span: &Span,
+            at: usize,
+        ) -> usize {
+            // Safety: this function has the features.
+            unsafe { protocol.whole::<Avx2<UNIT, DATA>, Eight>(whole, span, at) }
+        }
+        unsafe {
+            if lanes::avx512::is_there() {
+                by_eight::<UNIT, DATA>(protocol, whole, span, at)
+            } else {
+                one_by_one::<UNIT, DATA>(protocol, whole, span, at)
+            }
+        }
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@ use crate::bits::Bit;
 use crate::block::ones;
 use crate::capture::Limb;
 use crate::error::{Error, Result};
+use crate::lanes::{EIGHT, Lanes};
 use std::collections::BTreeMap;
 
 /// Lines whose changes are rows, in the order of `Layout::events`.
@@ -113,6 +114,25 @@ impl Gather {
             out ^= (word >> part.shift & part.mask) << part.to;
         }
         out
+    }
+}
+
+impl Gather {
+    /// The same of the samples that begin at these places behind `data`.
+    ///
+    /// # Safety
+    /// They are there, with eight bytes behind each, and as for [`Lanes::of`].
+    #[inline(always)]
+    pub unsafe fn each<L: Lanes>(&self, data: *const u8, places: &[usize; EIGHT]) -> L {
+        // Safety: as the caller says; a part begins within the sample.
+        unsafe {
+            let mut out = L::all(self.flip);
+            for part in &self.parts {
+                let word = L::read(data.add(part.byte), places);
+                out = out ^ (word.down(L::all(part.shift.into())) & L::all(part.mask)).up(L::all(part.to.into()));
+            }
+            out
+        }
     }
 }
 
@@ -355,6 +375,13 @@ impl Layout {
             || self.ad.is_some()
             || self.devsel_unknown.or(self.grants_unknown).is_some()
             || lines.into_iter().any(|line| line.is_some())
+    }
+
+    /// Captures of changes: a level may not be known.
+    pub fn has_unknown(&self) -> bool {
+        let control = [self.unknown, self.devsel_unknown, self.perr_unknown, self.serr_unknown];
+        let data = [self.ad_unknown, self.cbe_unknown, self.grants_unknown, self.idsels_unknown];
+        control.into_iter().chain(data).any(|line| line.is_some())
     }
 
     /// Bytes of the sample that hold the lines a decoder looks at clock by clock, with the bits of those lines.

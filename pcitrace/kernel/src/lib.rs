@@ -15,6 +15,7 @@ pub mod in_order;
 pub mod interrupt;
 pub mod keep;
 pub mod lane;
+mod lanes;
 pub mod lattice;
 pub mod layout;
 pub mod lines;

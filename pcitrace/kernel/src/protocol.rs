@@ -7,6 +7,7 @@
 mod beside;
 mod body;
 mod ending;
+mod group;
 mod lasting;
 mod pcix;
 mod phases;
@@ -19,12 +20,13 @@ use crate::problems::{Concerns, Problem, What};
 use crate::rows::{Counts, Rows, TakeRows, Termination, WindowCounts};
 use beside::Beside;
 pub use pcix::PciX;
+pub use whole::Whole;
 
 const SPECIAL_CYCLE: u8 = 0x1;
 const DUAL_ADDRESS_CYCLE: u8 = 0xd;
 
 /// Interrupt acknowledge, I/O read, memory read, configuration read, memory read multiple, memory read line.
-fn is_read(command: u8) -> bool {
+const fn is_read(command: u8) -> bool {
     matches!(command, 0x0 | 0x2 | 0x6 | 0xa | 0xc | 0xe)
 }
 
@@ -130,8 +132,6 @@ pub struct Protocol {
     want_data_phases: bool,
     /// Each data phase has to be looked at: for its row or its parity.
     looks_at_phases: bool,
-    /// Transactions within one block can be told in one go.
-    simple: bool,
     state: State,
     /// Clocks seen so far; the number of the next one.
     pub clk: u64,
@@ -162,7 +162,6 @@ impl Protocol {
         let looks_at_phases = want_data_phases || layout.parity.is_some() && layout.par.is_some();
         Protocol {
             looks_at_phases,
-            simple: whole::is_simple(&layout, looks_at_phases),
             layout,
             want_data_phases,
             state: if in_step { State::Idle } else { State::Lost },
@@ -260,7 +259,6 @@ impl Protocol {
                 at = self.regain(*block, *word, at);
             }
             if self.state == State::Idle {
-                at = self.whole(block, word, at);
                 at = self.idle(block, word, at);
             }
             if self.state == State::Address2 && at < n {

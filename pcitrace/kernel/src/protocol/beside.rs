@@ -15,12 +15,12 @@ pub(super) struct Beside {
     pub perr_unknown: u64,
     pub serr_unknown: u64,
     /// C/BE# high: the lane is disabled in a data phase.
-    disabled: [u64; 8],
+    pub disabled: [u64; 8],
 }
 
 impl Beside {
     #[inline(always)]
-    fn read<B: Backend>(block: &Block<B>, layout: &Layout) -> Self {
+    pub fn read<B: Backend>(block: &Block<B>, layout: &Layout) -> Self {
         let mut beside = Beside::default();
         if let (Some(perr), unknown) = (layout.perr, layout.perr_unknown) {
             (beside.perr, beside.perr_unknown) = (block.line(perr), block.maybe(unknown));

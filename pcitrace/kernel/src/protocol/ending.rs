@@ -84,7 +84,7 @@ impl Protocol {
             row.flags.tell(Flag::AddressParityOk, None);
         }
         row.termination = termination;
-        self.pcix.burst(row.data_phases);
+        self.pcix.moved_more_than_once(u64::from(row.data_phases > 1));
         let (start, start_clk, suspect) = (row.start, row.start_clk, row.flags.is(Flag::Suspect));
         let gave_up = because.is_none() && open.stopped.is_none() && !answered_last && self.layout.stop.is_some();
         if gave_up && termination == Termination::Unknown {

@@ -37,8 +37,8 @@ impl PciX {
     }
 
     #[inline(always)]
-    pub(super) fn burst(&mut self, data_phases: u64) {
-        self.bursts += u64::from(data_phases > 1);
+    pub(super) fn moved_more_than_once(&mut self, transactions: u64) {
+        self.bursts += transactions;
     }
 }
 

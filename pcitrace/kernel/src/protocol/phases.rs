@@ -1,8 +1,9 @@
 //! Address and data phases one by one: command, address, data, byte enables, parity.
 
-use super::{AwaitsPar, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched, reads};
+use super::{At, AwaitsPar, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched, reads};
 use crate::bits::{Backend, Bit};
-use crate::block::{Block, Word, ones};
+use crate::block::{Block, Word, if_data, ones};
+use crate::layout::Gather;
 use crate::problems::What;
 use crate::rows::{DataPhase, Flag, Flags, Termination, Transaction};
 
@@ -10,9 +11,10 @@ impl Protocol {
     /// FRAME# asserted on an idle bus (or in the clock after a transaction): the address phase.
     #[inline(always)]
     pub(super) fn address_phase<B: Backend>(&mut self, block: &Block<B>, word: &Word, at: u32) {
-        let row = self.first_phase(block, word, at);
         let sample = block.sample(at);
         let layout = &self.layout;
+        let before = if layout.grants.is_some() { block.sample_before(at) } else { None };
+        let row = self.first_phase::<B>(sample, before, self.at(block, at), word.suspect >> at & 1 != 0);
         let wide = match (block.data(layout.req64), block.data(layout.ack64)) {
             (Some(req64), Some(_)) => req64.get(sample),
             (None, Some(_)) => true,
@@ -41,44 +43,41 @@ impl Protocol {
         self.address_parity(block, at);
     }
 
-    /// The row of a transaction as its first clock tells it.
+    /// The row of a transaction as its first clock tells it; `before` is the sample of the clock before that.
     #[inline(always)]
-    pub(super) fn first_phase<B: Backend>(&self, block: &Block<B>, word: &Word, at: u32) -> Transaction {
-        let sample = block.sample(at);
+    pub(super) fn first_phase<B: Backend>(
+        &self,
+        sample: &[u8],
+        before: Option<&[u8]>,
+        (start_clk, stamp): At,
+        suspect: bool,
+    ) -> Transaction {
         let layout = &self.layout;
-        let known = |unknown: Option<Bit>| block.data(unknown).is_none_or(|bit| !bit.get(sample));
-        let start_clk = self.clk + u64::from(at);
+        let known = |unknown: Option<Bit>| if_data::<B, _>(unknown).is_none_or(|bit| !bit.get(sample));
         let mut command = None;
-        if let Some(cbe) = block.data(layout.cbe_word.as_ref())
+        if let Some(cbe) = if_data::<B, _>(layout.cbe_word.as_ref())
             && known(layout.cbe_unknown)
         {
             command = Some((cbe.get(sample) & 0xf) as u8);
         }
         // Without a known command it may be half of an address.
         let whole = known(layout.ad_unknown) && known(layout.cbe_unknown);
-        let address = block.data(layout.ad.as_ref()).filter(|_| whole).map(|ad| ad.get(sample));
+        let address = if_data::<B, _>(layout.ad.as_ref()).filter(|_| whole).map(|ad| ad.get(sample));
         // No closures around what loads samples: they would be calls.
         let mut initiator = None;
         if let Some(grants) = &layout.grants
-            && let Some(before) = block.sample_before(at)
-            && block.data(layout.grants_unknown).is_none_or(|bit| !bit.get(before))
+            && let Some(before) = before
+            && if_data::<B, _>(layout.grants_unknown).is_none_or(|bit| !bit.get(before))
         {
-            let grants = grants.get(before);
-            initiator = grants.is_power_of_two().then_some(grants.trailing_zeros() as u8);
+            initiator = the_only_one(grants.get(before));
         }
-        let idsel = layout
-            .idsels
-            .as_ref()
-            .filter(|_| matches!(command, Some(0xa | 0xb)) && known(layout.idsels_unknown))
-            .map(|idsels| idsels.get(sample))
-            .filter(|idsels| idsels.is_power_of_two())
-            .map(|idsels| idsels.trailing_zeros() as u8);
-        let stamp = block.stamp(at);
+        let idsels = layout.idsels.as_ref().filter(|_| known(layout.idsels_unknown));
+        let idsel = idsels.and_then(|idsels| idsel(command, idsels, sample));
         let mut flags = Flags::default();
         flags.tell(Flag::Dac, command.map(|command| command == DUAL_ADDRESS_CYCLE));
         flags.tell(Flag::BytesExact, Some(true));
         flags.tell(Flag::FastBackToBack, Some(self.after_transaction == Some(start_clk)));
-        flags.tell(Flag::Suspect, layout.clk.map(|_| word.suspect >> at & 1 != 0));
+        flags.tell(Flag::Suspect, layout.clk.map(|_| suspect));
         Transaction {
             start: stamp,
             end: stamp,
@@ -257,6 +256,17 @@ impl Protocol {
             self.awaits_par = Some(AwaitsPar::Data { odd, odd_high, number, stamp, clk, read });
         }
     }
+}
+
+/// The number of the only bit that is set.
+#[inline(always)]
+pub(super) fn the_only_one(bits: u64) -> Option<u8> {
+    bits.is_power_of_two().then_some(bits.trailing_zeros() as u8)
+}
+
+/// The IDSEL line that a configuration access selects.
+pub(super) fn idsel(command: Option<u8>, idsels: &Gather, sample: &[u8]) -> Option<u8> {
+    matches!(command, Some(0xa | 0xb)).then(|| the_only_one(idsels.get(sample))).flatten()
 }
 
 /// Whether two things hold, as far as that is known.

@@ -1,234 +1,254 @@
-//! Transactions that lie in one block as a whole, as most do on a busy bus: nothing of them has to be remembered from one
-//! clock to the next, so each is counted with masks in one go and its row is written once.
+//! Ordinary transactions, as most are on a busy bus, counted as a whole: nothing of them has to be remembered from one clock
+//! to the next, so each is read from a window of the lines that begins with it, and its row is written once.
 //!
-//! The rows and counts are those of the state machine, to which everything is left that is out of the ordinary.
+//! Where they begin and end is found for many clocks at a time; then they are counted several side by side (`group`). The
+//! rows and counts are those of the state machine, to which everything is left that is out of the ordinary.
 
-use super::body::how_stopped;
-use super::{DUAL_ADDRESS_CYCLE, Protocol, SPECIAL_CYCLE, Tail, Watched, is_read};
+use super::beside::Beside;
+use super::group::{Group, Sums};
+use super::{Protocol, State};
 use crate::bits::Backend;
-use crate::block::{Block, Word, below, first, range};
+use crate::block::{Block, Span, Word, below};
+use crate::dense::MOST;
+use crate::lanes::{EIGHT, Lanes};
 use crate::layout::Layout;
-use crate::problems::{Suspect, What};
-use crate::rows::{Counts, Flag, Termination, Transaction};
-use std::ops::Range;
 
-/// The clocks of some transactions by class: no clock is in two of them.
-#[derive(Default)]
-struct Classes {
-    address: u64,
-    data: u64,
-    stop: u64,
-    abort: u64,
-    turnaround: u64,
-    decode: u64,
-    both: u64,
-    target: u64,
-    initiator: u64,
-    inexact: u64,
-    bytes: u64,
+/// Clocks of an ordinary transaction, at most, so that its window has the two behind it, too.
+const LONGEST: usize = WINDOW - 2;
+/// Clocks of a window, wherever it begins.
+const WINDOW: usize = 57;
+
+/// A line at many clocks.
+pub(super) struct Line([u8; MOST / 8 + 8]);
+
+impl Default for Line {
+    fn default() -> Self {
+        Line([0; _])
+    }
 }
 
-impl Classes {
+impl Line {
+    /// Clocks from `64 * nth` on.
     #[inline(always)]
-    fn add_to(&self, counts: &mut Counts) {
-        let clocks = |map: u64| u64::from(map.count_ones());
-        counts.address += clocks(self.address);
-        counts.data += clocks(self.data);
-        counts.stop += clocks(self.stop);
-        counts.abort += clocks(self.abort);
-        counts.turnaround += clocks(self.turnaround);
-        counts.decode += clocks(self.decode);
-        counts.both += clocks(self.both);
-        counts.target += clocks(self.target);
-        counts.initiator += clocks(self.initiator);
-        counts.inexact_phases += clocks(self.inexact);
-        counts.bytes += self.bytes;
+    fn set(&mut self, nth: usize, word: u64) {
+        self.0[8 * nth..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+
+    /// The clocks from `at` on: [`WINDOW`] of them, and some more.
+    #[inline(always)]
+    fn from(&self, at: usize) -> u64 {
+        let eight: [u8; 8] = self.0[at / 8..][..8].try_into().expect("eight bytes");
+        u64::from_le_bytes(eight) >> (at % 8)
+    }
+
+    /// The same of several clocks at once, which begin in these bytes.
+    ///
+    /// # Safety
+    /// As for [`Lanes::read`].
+    #[inline(always)]
+    pub unsafe fn at_each<L: Lanes>(&self, bytes: &[usize; EIGHT], within: L) -> L {
+        // Safety: as the caller says.
+        unsafe { L::read(self.0.as_ptr(), bytes) }.down(within)
     }
 }
 
-/// Whether a bus has only lines of which a transaction can be told in one go.
-pub(super) fn is_simple(layout: &Layout, looks_at_phases: bool) -> bool {
-    !looks_at_phases && !layout.wide && layout.req64.is_none() && layout.ack64.is_none()
+/// Some clocks by their numbers, in order, of which the first ones are gone.
+struct Places {
+    /// Behind them there is room for what is read or written with them; it holds clocks, too.
+    all: [u16; MOST + 64],
+    count: usize,
+    gone: usize,
 }
 
-/// Where an ordinary transaction ends that begins at clock `start`: the clock behind it, and whether its last data phase ended.
-/// That clock has to be in the block, too.
-#[inline(always)]
-fn end_of(word: &Word, start: u32, clocks: u32) -> Option<(u32, bool)> {
-    let released = first(!word.frame, start + 1, clocks);
-    let last = first(!word.irdy | word.frame | word.trdy | word.stop, released, clocks);
-    if last == clocks {
-        return None;
+impl Default for Places {
+    fn default() -> Self {
+        Places { all: [0; _], count: 0, gone: 0 }
     }
-    let at = |map: u64, clock: u32| map >> clock & 1 != 0;
-    let ends_well = at(word.irdy & !word.frame, last);
-    let end = last + u32::from(ends_well);
-    // FRAME# is released while IRDY# is asserted, and IRDY# with the last data phase.
-    let is_legal = at(word.irdy, released) && end < clocks && !at(word.irdy, end);
-    is_legal.then_some((end, ends_well))
+}
+
+impl Places {
+    fn clear(&mut self) {
+        self.count = 0;
+        self.gone = 0;
+    }
+
+    /// Eight at a time, whether they are there or not: how many there are cannot be foreseen, but that there are no more can.
+    #[inline(always)]
+    fn push(&mut self, nth: usize, mut word: u64) {
+        let mut at = self.count;
+        self.count += word.count_ones() as usize;
+        while word != 0 {
+            for place in &mut self.all[at..][..EIGHT] {
+                *place = (64 * nth) as u16 + (word.trailing_zeros() % 64) as u16;
+                word &= word.wrapping_sub(1);
+            }
+            at += EIGHT;
+        }
+    }
+
+    /// Those from clock `at` on are not gone.
+    #[inline(always)]
+    fn go_to(&mut self, at: usize) {
+        let rest = &self.all[self.gone..self.count];
+        self.gone += rest.iter().take_while(|&&place| usize::from(place) < at).count();
+    }
+
+    #[inline(always)]
+    fn rest(&self) -> &[u16] {
+        &self.all[self.gone..self.count]
+    }
+
+    /// The next ones, from number `nth` of the rest on.
+    #[inline(always)]
+    fn eight(&self, nth: usize) -> &[u16; EIGHT] {
+        self.all[self.gone + nth..].first_chunk().expect("room behind the last one")
+    }
+}
+
+/// What the lines read at many clocks.
+#[derive(Default)]
+pub(super) struct Lines {
+    pub frame: Line,
+    pub irdy: Line,
+    pub trdy: Line,
+    pub stop: Line,
+    pub devsel: Line,
+    pub suspect: Line,
+    pub perr: Line,
+    pub serr: Line,
+    pub disabled: [Line; 4],
+}
+
+/// What is read of many clocks before transactions are.
+#[derive(Default)]
+pub struct Whole {
+    lines: Lines,
+    /// Clocks in which an ordinary transaction begins, those behind one, and those in which none goes on.
+    starts: Places,
+    ends: Places,
+    odd: Places,
+    /// FRAME#, IRDY#, and that the last data phase ended, at the last clock.
+    last: [u64; 3],
+    clocks: usize,
+}
+
+impl Whole {
+    /// Forgets all clocks.
+    pub fn clear(&mut self) {
+        self.starts.clear();
+        self.ends.clear();
+        self.odd.clear();
+        self.last = [0; 3];
+        self.clocks = 0;
+    }
+
+    /// The clock behind the first idle one from `at` on, or one not far behind `at`: where the state machine is idle then, as it
+    /// mostly is, transactions can be told as a whole again.
+    pub fn idle_from(&self, at: usize) -> usize {
+        let busy = (self.lines.frame.from(at) | self.lines.irdy.from(at)) & below(WINDOW as u32);
+        at + (!busy).trailing_zeros() as usize + usize::from(busy != below(WINDOW as u32))
+    }
+
+    /// Notes the clocks of a block behind those that are there, 64 of them or the last ones.
+    #[inline(always)]
+    pub fn note<B: Backend>(&mut self, layout: &Layout, block: &Block<B>, word: &Word) {
+        let nth = self.clocks / 64;
+        self.clocks += block.clocks() as usize;
+        self.lines.frame.set(nth, word.frame);
+        self.lines.irdy.set(nth, word.irdy);
+        self.lines.trdy.set(nth, word.trdy);
+        self.lines.stop.set(nth, word.stop);
+        self.lines.devsel.set(nth, word.devsel);
+        self.lines.suspect.set(nth, word.suspect);
+        if B::DATA {
+            let beside = Beside::read(block, layout);
+            self.lines.perr.set(nth, beside.perr);
+            self.lines.serr.set(nth, beside.serr);
+            for (line, word) in self.lines.disabled.iter_mut().zip(beside.disabled) {
+                line.set(nth, word);
+            }
+        }
+        let here = below(block.clocks());
+        let (frame, irdy) = (word.frame, word.irdy);
+        let ended = irdy & !frame & (word.trdy | word.stop);
+        let now = [frame, irdy, ended];
+        let [frame_before, irdy_before, ended_before] =
+            std::array::from_fn(|line| now[line] << 1 | self.last[line] >> 63);
+        self.last = now;
+        self.starts.push(nth, frame & !frame_before);
+        self.ends.push(nth, irdy_before & !irdy & !frame_before & here);
+        // FRAME# is released while IRDY# is asserted, and IRDY# with the last data phase; neither comes alone or too late.
+        let released = frame_before & !frame & !irdy;
+        let lone = irdy & !frame_before & (frame | !irdy_before);
+        let held = irdy & ended_before;
+        self.odd.push(nth, (released | lone | held | word.unknown | word.reset) & here);
+    }
 }
 
 impl Protocol {
-    /// On an idle bus: the transactions from clock `at` on that lie in the block as a whole, with the idle clocks before each;
-    /// the clock behind the last one.
+    /// Whether a bus has only lines of which a transaction can be told as a whole: all levels are known, and data phases are
+    /// only counted.
+    pub fn is_simple(&self) -> bool {
+        let layout = &self.layout;
+        let wide = layout.wide || layout.req64.or(layout.ack64).is_some();
+        !self.looks_at_phases && !wide && !layout.has_unknown()
+    }
+
+    /// On an idle bus: the ordinary transactions from clock `at` on, with the idle clocks before and behind them; the first
+    /// clock that was not counted. The samples of the clocks are those of `span`.
+    ///
+    /// # Safety
+    /// As for [`Lanes`].
     #[inline(always)]
-    pub(super) fn whole<B: Backend>(&mut self, block: &Block<B>, word: &Word, mut at: u32) -> u32 {
-        if !self.simple || word.unknown | word.reset != 0 {
+    pub unsafe fn whole<B: Backend, L: Lanes>(&mut self, whole: &mut Whole, span: &Span, at: usize) -> usize {
+        if self.state != State::Idle || !self.ends_tail(whole, at) {
             return at;
         }
-        let clocks = block.clocks();
-        let mut classes = Classes::default();
-        loop {
-            let start = first(word.frame | word.irdy, at, clocks);
-            if start + 2 >= clocks || word.irdy >> start & 1 != 0 {
+        let Whole { lines, starts, ends, odd, clocks, .. } = whole;
+        let clocks = *clocks;
+        starts.go_to(at);
+        ends.go_to(starts.rest().first().map_or(clocks, |&first| usize::from(first) + 1));
+        odd.go_to(at);
+        let odd = odd.rest().first().map_or(clocks, |&odd| odd.into());
+        // The two clocks behind it have to be there, too.
+        let most = odd.min(clocks.saturating_sub(1));
+        let is_ordinary =
+            |&(&start, &end): &(&u16, &u16)| usize::from(end) < most && usize::from(end - start) <= LONGEST;
+        let ordinary = starts.rest().iter().zip(ends.rest()).take_while(is_ordinary).count();
+        // Safety: as the caller says, here and below.
+        let mut sums = unsafe { Sums::<L>::none() };
+        let mut done = 0;
+        while done < ordinary {
+            let most = L::COUNT.min(ordinary - done);
+            let group = Group { starts: starts.eight(done), ends: ends.eight(done), count: most };
+            let counted = unsafe { self.group::<B, L>(lines, span, &mut sums, group, at) };
+            done += counted;
+            if counted < most {
                 break;
             }
-            let Some((end, ends_well)) = end_of(word, start, clocks) else { break };
-            if !self.one(block, word, &mut classes, start..end, ends_well) {
-                break;
-            }
-            self.counts.idle += u64::from(start - at);
-            at = end;
         }
-        classes.add_to(&mut self.counts);
-        at
+        let next = starts.rest().get(done).map_or(clocks, |&next| next.into()).min(odd);
+        if next > at {
+            self.pcix.moved_more_than_once(sums.bursts());
+            self.counts.idle += (next - at) as u64 - sums.add_to(&mut self.counts);
+            self.clk += (next - at) as u64;
+            self.last_stamp = span.stamp(next - 1);
+            self.last_clock_in_window_before = false;
+        }
+        next
     }
 
-    /// One of them, if nothing is special about it.
-    #[inline(always)]
-    fn one<B: Backend>(
-        &mut self,
-        block: &Block<B>,
-        word: &Word,
-        classes: &mut Classes,
-        of: Range<u32>,
-        ends_well: bool,
-    ) -> bool {
-        let (start, end) = (of.start, of.end);
-        let mut row = self.first_phase(block, word, start);
-        if matches!(row.command, Some(DUAL_ADDRESS_CYCLE | SPECIAL_CYCLE)) {
+    /// PERR# and SERR# of the transaction before clock `at`, if it waits for them; whether all of these clocks are there.
+    fn ends_tail(&mut self, whole: &Whole, at: usize) -> bool {
+        let Some(tail) = &mut self.tail else { return true };
+        if at + tail.clocks_left as usize > whole.clocks {
             return false;
         }
-        let layout = &self.layout;
-        let mask = range(start + 1, end);
-        let (irdy, trdy) = (word.irdy & mask, word.trdy & mask);
-        let data = irdy & trdy;
-        row.flags.also(Flag::Suspect, word.suspect & mask != 0);
-
-        let has_devsel = layout.devsel.is_some();
-        let claim = word.devsel & mask;
-        let before_claim = mask & below(claim.trailing_zeros());
-        let claim_unknown = has_devsel && block.maybe(layout.devsel_unknown) & before_claim != 0;
-        let undecoded = if has_devsel { before_claim } else { 0 };
-        row.devsel_clks = (claim != 0 && !claim_unknown).then(|| claim.trailing_zeros() - start);
-
-        // How it ends is different from one to the next: to guess the way takes longer than to go all of them.
-        let stopped = irdy & word.stop;
-        let clock = stopped.trailing_zeros() % 64;
-        let at = |map: u64| map >> clock & 1 != 0;
-        let devsel_known = has_devsel && !at(block.maybe(layout.devsel_unknown));
-        let by_target = how_stopped(at(trdy), devsel_known, at(word.devsel), data & below(clock) != 0);
-        let completed = if layout.stop.is_some() { Termination::Completion } else { Termination::Unknown };
-        let unclaimed = match (has_devsel, layout.stop.is_some()) {
-            (true, _) => (claim == 0) & !claim_unknown,
-            (false, true) => trdy | word.stop & mask == 0,
-            (false, false) => false,
-        };
-        let left = if unclaimed { Termination::MasterAbort } else { Termination::Unknown };
-        row.termination = [[left, completed], [by_target; 2]][usize::from(stopped != 0)][usize::from(ends_well)];
-        let gave_up = row.termination == Termination::Unknown && stopped == 0 && !ends_well && layout.stop.is_some();
-
-        let stop = stopped & !trdy;
-        let wait = mask & !data & !stop;
-        row.target_wait_clks = u64::from((wait & irdy).count_ones());
-        row.initiator_wait_clks = u64::from((wait & !irdy).count_ones());
-        let reads = row.command.is_some_and(is_read);
-        let turnaround = wait & u64::from(reads) << (start + 1);
-        let decode = wait & !turnaround & undecoded;
-        let wait = wait & !turnaround & !decode;
-        // Of an abort the last clock is what is known as such, and none of the others.
-        let abort = if row.termination == Termination::MasterAbort { 1 << (end - 1) } else { 0 };
-        classes.address |= 1 << start;
-        classes.data |= data;
-        classes.stop |= stop;
-        classes.abort |= abort;
-        classes.turnaround |= turnaround & !abort;
-        classes.decode |= decode & !abort;
-        classes.both |= wait & !irdy & !trdy & !abort;
-        classes.target |= wait & irdy & !abort;
-        classes.initiator |= wait & !irdy & trdy & !abort;
-
-        let moved = u64::from(data != 0);
-        row.first_data = moved * block.stamp((data | 1 << (end - 1)).trailing_zeros());
-        row.last_data = moved * block.stamp(63 - (data | 1 << start).leading_zeros());
-        row.data_phases = u64::from(data.count_ones());
-        let cbe_unknown = block.maybe(layout.cbe_unknown);
-        let has_lanes = B::DATA && !layout.cbe.is_empty();
-        let inexact = if has_lanes { data & cbe_unknown } else { data };
-        let disabled = if has_lanes { self.beside.disabled_lanes(data & !cbe_unknown, 0) } else { 0 };
-        row.bytes = 4 * row.data_phases - disabled;
-        row.flags.only(Flag::BytesExact, inexact == 0);
-        classes.inexact |= inexact;
-        classes.bytes += row.bytes;
-        row.end = block.stamp(end - 1);
-        row.clocks = u64::from(end - start);
-        self.passed(block, row, start..end, gave_up);
+        let from_clk = |number: u64| !below(number.saturating_sub(self.clk).min(64) as u32);
+        let speaks = below(tail.clocks_left);
+        tail.perr.watch(whole.lines.perr.from(at), 0, speaks & from_clk(tail.first_perr));
+        tail.serr.watch(whole.lines.serr.from(at), 0, speaks & from_clk(tail.first_serr));
+        self.emit_tail();
         true
-    }
-
-    /// The transaction is over; what is said of it afterwards may be in the next block.
-    #[inline(always)]
-    fn passed<B: Backend>(&mut self, block: &Block<B>, mut row: Transaction, of: Range<u32>, gave_up: bool) {
-        let (start, end) = (of.start, of.end);
-        // Cut by this transaction: its clocks are over in any case.
-        if self.tail.is_some() {
-            self.emit_tail();
-        }
-        let number = self.numbers;
-        self.numbers += 1;
-        self.after_transaction = Some(row.start_clk + row.clocks);
-        self.pcix.burst(row.data_phases);
-        let (last, began) = ((self.clk + u64::from(end) - 1, row.end), (row.start_clk, row.start));
-        let (perr, serr) = (self.layout.perr, self.layout.serr);
-        let to = (end + 2).min(block.clocks());
-        let (mut perr_seen, mut serr_seen) = (Watched::default(), Watched::default());
-        let watches = B::DATA && (perr.is_some() || serr.is_some());
-        if watches && self.beside.has_errors() {
-            let speaks = range(start + 2, to);
-            perr_seen.watch(self.beside.perr, self.beside.perr_unknown, speaks);
-            serr_seen.watch(self.beside.serr, self.beside.serr_unknown, speaks);
-            if to == end + 2 {
-                row.flags.tell(Flag::Perr, perr_seen.result(perr));
-                row.flags.tell(Flag::Serr, serr_seen.result(serr));
-            }
-        } else if watches && to == end + 2 {
-            row.flags.tell(Flag::Perr, perr.map(|_| false));
-            row.flags.tell(Flag::Serr, serr.map(|_| false));
-        }
-        let (suspect, erred) = (row.flags.is(Flag::Suspect), [Flag::Perr, Flag::Serr].map(|line| row.flags.is(line)));
-        self.rows.transactions.push(row);
-        let told = Suspect { stamp: began.1, clk: began.0, transaction: number };
-        self.rows.problems.suspect(told, suspect);
-        if gave_up | erred[0] | erred[1] {
-            let mut tell = |said: bool, at, what| {
-                if said {
-                    self.problem(at, what, Some(number));
-                }
-            };
-            tell(gave_up, last, What::GaveUp);
-            tell(erred[0], last, What::ParityError);
-            tell(erred[1], last, What::SystemError);
-        }
-        if watches && to < end + 2 {
-            self.tail = Some(Tail {
-                row: self.rows.transactions.len() - 1,
-                number,
-                perr: perr_seen,
-                serr: serr_seen,
-                first_perr: began.0 + 2,
-                first_serr: began.0 + 2,
-                clocks_left: end + 2 - to,
-            });
-        }
     }
 }
