@@ -57,7 +57,7 @@ def lattice():
     cost = lambda *shape: rng.uniform(0, 6, shape).astype(np.float32)
     begin = np.arange(n) * 1.0
     sequence = l.Sequence(begin, begin, begin + 0.2, np.ones(n, np.uint32), np.zeros(n, np.uint8),
-                          np.full(n, -1), np.full(n, -1), cost(n, 8))
+                          np.full(n, -1), np.full(n, -1), cost(n, 11))
     for after in (False, True):
         times = np.arange(0, n, 2) + 0.5
         count = len(times)
@@ -65,7 +65,7 @@ def lattice():
         goals.append(l.Goals(times, least, most, held, cost(count), after, after, times, beyond=3.0))
     track = lambda: l.Track(cost(2, l.BINS), cost(2, l.BINS), cost(l.BINS), cost(l.CONTEXTS, l.BINS), cost(2, l.BINS),
                             cost(2, 8), 3, cost(2, 8), cost(8), cost(3))
-    table = l.Table((track(), track()), cost(l.CONTEXTS, l.BINS), cost(l.CONTEXTS, 8), cost(4 * l.CONTEXTS, 5), back=8,
+    table = l.Table((track(), track()), cost(2 * l.CONTEXTS, l.BINS), cost(l.CONTEXTS, 16), cost(4 * l.CONTEXTS, 5), back=8,
                     unit=4, apart=2.0)
     l.read(sequence, tuple(goals), table)
 
