@@ -65,8 +65,8 @@ def lattice():
         goals.append(l.Goals(times, least, most, held, cost(count), after, after, times, beyond=3.0))
     track = lambda: l.Track(cost(2, l.BINS), cost(2, l.BINS), cost(l.BINS), cost(l.CONTEXTS, l.BINS), cost(2, l.BINS),
                             cost(2, 8), 3, cost(2, 8), cost(8), cost(3))
-    table = l.Table((track(), track()), cost(2 * l.CONTEXTS, l.BINS), cost(l.CONTEXTS, 16), cost(4 * l.CONTEXTS, 5), back=8,
-                    unit=4, apart=2.0)
+    table = l.Table((track(), track()), cost(2 * l.CONTEXTS, l.BINS), cost(l.CONTEXTS, 16), cost(4 * l.CONTEXTS, 5),
+                    back=8, unit=4, apart=2.0)
     l.read(sequence, tuple(goals), table)
 
 

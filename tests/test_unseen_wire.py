@@ -68,7 +68,7 @@ def test_a_profile_alone_does_not_tell_what_cannot_be_a_frame(tmp_path: Path, mo
 
 @pytest.mark.parametrize(("sure", "placed", "told"), [(2, 2, False), (3, 0, True), (0, 10, True)])
 def test_where_few_frames_are_sure_none_is(sure: int, placed: int, told: bool) -> None:
-    """A quarter must be sure at both edges, or nearly all of where they lie: else the table has not learned this card."""
+    """A quarter must be sure at both edges, or nearly all of where they lie; else the table has not learned it."""
     nats = np.full((10, 2), 3.0)
     nats[:sure] = SURE
     place, least = np.full(10, 3.0), np.full((10, 2), SURE)
