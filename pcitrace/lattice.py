@@ -21,10 +21,13 @@ from pcitrace import _kernel
 from pcitrace.columns import Booleans, Floats, Integers
 
 __all__ = [
+    "ALONE",
     "BINS",
     "BROAD",
     "CONTEXTS",
     "CUT",
+    "KIND",
+    "KIND_TIME",
     "STATES",
     "STRAY",
     "Goals",
@@ -52,6 +55,10 @@ ZERO = BINS // 2
 CONTEXTS, CUT = 14, 13
 """What was before: left over for long; inside a segment of track 0, the end of one; the same of track 1; then the first
 and the second left-over item behind each of these; one left over that was cut."""
+
+ALONE, KIND, KIND_TIME = 11, slice(7, 9), slice(9, 11)
+"""Columns of what each item costs by itself (`Sequence.alone`); those of the two kinds of what is left over, and of the
+times of these."""
 
 STRAY = 1e-7
 """Share of segments that claim nothing, where all that there was to claim is known. A judgement."""

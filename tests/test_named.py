@@ -12,7 +12,7 @@ import pcitrace
 from pcitrace import analysis
 from pcitrace.bustable import BusTable
 from pcitrace.facts import WRITES
-from pcitrace.lattice import Goals, Learner, Reading
+from pcitrace.lattice import ALONE, Goals, Learner, Reading
 from pcitrace.traffic import alone
 from pcitrace.traffic.dma import directions
 from pcitrace.traffic.named import Naming, Words, goes_on
@@ -117,7 +117,9 @@ def test_a_card_is_told_where_its_buffers_begin(
     bench = Bench(family, seed, frames=24)
     write(bench, tmp_path)
     with_names = edges(bench, tmp_path)
-    monkeypatch.setattr(alone.Alone, "_told", lambda self, naming, *rest: np.zeros((len(naming.named), 11), np.float32))
+    monkeypatch.setattr(
+        alone.Alone, "_told", lambda self, naming, *rest: np.zeros((len(naming.named), ALONE), np.float32)
+    )
     without = edges(bench, tmp_path)
     assert with_names["wrong"] == 0
     assert with_names["right"] >= 90

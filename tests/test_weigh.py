@@ -15,7 +15,7 @@ import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import again, margins
 from pcitrace.frames.margins import SURE
-from pcitrace.lattice import Learner, Reading, Sequence, bins
+from pcitrace.lattice import ALONE, Learner, Reading, Sequence, bins
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import contest, costs, weigh
 from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
@@ -412,7 +412,7 @@ def test_that_frames_are_longer_than_their_layout_is_never_learned_to_be_usual()
         np.zeros(count, np.uint8),
         np.full(count, -1),
         np.full(count, -1),
-        np.zeros((count, 11), np.float32),
+        np.zeros((count, ALONE), np.float32),
     )
     target = Target(np.arange(count) * 10.0 + 3.0, np.arange(count) * 10.0 + 5.0, *[np.full(count, 64)] * 2)
     goals = goals_of(SEND, target, Layout(0, 0, whole=True), 4), goals_of(RECEIVE, None, Layout(0, 0, True), 4)
@@ -452,7 +452,7 @@ def test_what_is_before_single_words_has_the_size_that_is_left(larger: list[int]
     # What is written behind a received frame is its status.
     us, number = np.arange(len(size)) * 1.0, np.cumsum(begins) - 1
     lone = np.full(len(size), -1)
-    alone = np.zeros((len(size), 11), np.float32)
+    alone = np.zeros((len(size), ALONE), np.float32)
     sequence = Sequence(us, us, us + 0.5, size.astype(np.uint32), cut.astype(np.uint8), lone, lone, alone)
     goals = goals_of(SEND, None, Layout(0, 0, True), 4), goals_of(RECEIVE, None, Layout(0, 0, True), 4)
     for side in (SEND, RECEIVE):
@@ -505,7 +505,7 @@ def test_what_is_left_over_is_told_by_what_is_before_it() -> None:
     frames = 20
     count, order = 3 * frames, np.arange(3 * frames)
     us, is_frame = order * 10.0 - (order % 3 == 2) * 8.0, order % 3 == 1
-    alone = np.zeros((count, 11), np.float32)
+    alone = np.zeros((count, ALONE), np.float32)
     alone[:, 7], alone[:, 8] = np.where(order % 3 == 2, 5.0, 0.0), np.where(order % 3 == 0, 5.0, 0.0)
     # Of one piece in three its first data do not tell which way it went.
     alone[::9, 7:9] = alone[2::9, 7:9] = 0.7

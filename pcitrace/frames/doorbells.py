@@ -538,10 +538,6 @@ def _first_shape() -> Floats:
     return np.asarray(share / share.sum())
 
 
-def _bins_of(gap_us: Floats) -> Integers:
-    return np.asarray(np.clip(np.rint(4 * np.log2(np.clip(gap_us, 0.01, 1e5) / 0.01)), 0, 120), np.int64)
-
-
 def _possible(csr: Accesses, rows: Integers) -> Booleans:
     """Return which accesses may have which place in a doorbell."""
     command, reads = csr.command[rows], ~np.isin(csr.command[rows], WRITES)

@@ -177,7 +177,7 @@ class _Bounds:
         alike = (block for block in blocks if block > width and len(np.unique(size[seen] % block)) == 1)
         low, high = size, np.zeros_like(size)
         for block in (width, *alike):
-            more = np.arange(fcs[0], fcs[1] + most_added(2, width) + 1)
+            more = np.arange(fcs[0], fcs[1] + most_added(width) + 1)
             if seen.any():
                 fits = np.stack([self._leaves(seen, size - added, block) for added in more], axis=1)
                 usual = fits.mean(axis=0) >= 1 - FEW

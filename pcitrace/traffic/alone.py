@@ -7,7 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.lattice import BINS, STRAY, Costs, Goals, Learner, Reading, bins, cheapest_within, widths
+from pcitrace.lattice import (
+    ALONE,
+    BINS,
+    KIND,
+    KIND_TIME,
+    STRAY,
+    Costs,
+    Goals,
+    Learner,
+    Reading,
+    bins,
+    cheapest_within,
+    widths,
+)
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Naming, goes_on
 from pcitrace.traffic.pieces import Pieces
@@ -63,24 +76,24 @@ class Alone:
 
     def costs(self, reading: Reading, goals: tuple[Goals, Goals], learner: Learner) -> Costs:
         """Learn from a reading."""
-        out = np.zeros((len(self.clocks), 11), np.float32)
+        out = np.zeros((len(self.clocks), ALONE), np.float32)
         # From nothing there is nothing to learn: that everything is left over is no observation.
         known = bool((reading.track >= 0).any())
         ways = self._ways(reading) if known else self.write
         first = np.stack([self._first_data(ways == way, learner)[self.clocks] for way in (SEND, RECEIVE)], axis=1)
-        out[:, 1:3] = out[:, 7:9] = first
+        out[:, 1:3] = out[:, KIND] = first
         self._placed(out, reading, known, learner)
         if self.naming is not None:
             out += self._told(self.naming, reading, known, learner)
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
-            for column in (1 + track, 7 + track):
-                out[self.write == wrong, column] += -np.log(STRAY)
+            for columns in (out[:, 1:3], out[:, KIND]):
+                columns[self.write == wrong, track] += -np.log(STRAY)
             out[:, 5 + track] = _unclaimed(goals[track], self.begin_us)
-        out[:, 9:] = np.inf
+        out[:, KIND_TIME] = np.inf
         for since in self.since:
             for way in (SEND, RECEIVE):
                 nats = since.costs(self.size, (reading.track < 0) & known & (ways == way), learner)
-                out[:, 9 + way] = np.minimum(out[:, 9 + way], nats)
+                out[:, KIND_TIME][:, way] = np.minimum(out[:, KIND_TIME][:, way], nats)
         return out
 
     def _placed(self, out: Costs, reading: Reading, known: bool, learner: Learner) -> None:
@@ -100,7 +113,7 @@ class Alone:
     def _told(self, naming: Naming, reading: Reading, known: bool, learner: Learner) -> Costs:
         """Return what it costs that the address of each piece was named or was not, and that it names another's."""
         named = naming.named.astype(np.int64)
-        out = np.zeros((len(named), 11), np.float32)
+        out = np.zeros((len(named), ALONE), np.float32)
         # All four together: most descriptors name a buffer, and those of some cards are named themselves.
         both = named + 2 * naming.names
         left = known & (reading.track < 0)

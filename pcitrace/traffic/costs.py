@@ -15,6 +15,8 @@ from pcitrace.lattice import (
     BINS,
     CONTEXTS,
     CUT,
+    KIND,
+    KIND_TIME,
     ZERO,
     Costs,
     Goals,
@@ -181,7 +183,7 @@ class _Seen:
         pause[1:] = sequence.begin_us[1:] - sequence.end_us[:-1]
         context = np.concatenate([[0], _contexts(is_now, sequence.cut > 0)[:-1]])
         following = 4 * context + _open(reading, 0) + 2 * _open(reading, 1)
-        way = likeliest(sequence.alone[:, 7:9], (2 * context + inside) * SIZES + np.minimum(sequence.units, SIZES - 1))
+        way = likeliest(sequence.alone[:, KIND], (2 * context + inside) * SIZES + np.minimum(sequence.units, SIZES - 1))
         return cls(sequence, reading, context, way, following, bins(pause), learner)
 
     def by_context(self, rows: Booleans, usual: Floats) -> Costs:
@@ -245,7 +247,7 @@ def parted(track: Track) -> Track:
 
 def _left_over_pauses(seen: _Seen, rows: Booleans, usual: Floats) -> Costs:
     """Learn the pauses before what is left over, where nothing else tells when it comes, by what is before it."""
-    untold = rows & ~np.isfinite(np.take_along_axis(seen.sequence.alone[:, 9:], seen.way[:, None], axis=1)[:, 0])
+    untold = rows & ~np.isfinite(np.take_along_axis(seen.sequence.alone[:, KIND_TIME], seen.way[:, None], axis=1)[:, 0])
     group = 2 * seen.context[untold] + seen.way[untold]
     return seen.learner.densities(seen.pause[untold], group, np.tile(usual, (2 * CONTEXTS, 1)))
 

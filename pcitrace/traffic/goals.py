@@ -146,7 +146,7 @@ def unknown_layout(side: int, whole: bool, unit: int, block: int = 0) -> Layout:
 
 def layouts(side: int, whole: bool, unit: int, parted: bool) -> list[Layout]:
     """Return all that can be: one or two buffers that begin at any byte of a word, a check sequence or none."""
-    one, two = unit + FCS_BYTES[side][-1], most_added(2, unit) + FCS_BYTES[side][-1] + 1
+    one, two = unit + FCS_BYTES[side][-1], most_added(unit) + FCS_BYTES[side][-1] + 1
     found = [Layout(added, 0, whole) for added in range(one)]
     found += [Layout(added, 0, whole, buffers=2) for added in range(one, two if parted else one)]
     if side == SEND:
@@ -165,12 +165,12 @@ def may_be_parted(side: int, pieces: Pieces, reading: Reading, unit: int) -> boo
     return pieces.bus.has_address or _mostly(first * unit >= HEADER)
 
 
-def most_added(buffers: int, unit: int) -> int:
-    """Return the most bytes that frames can have in memory beyond their own but for those of their last word.
+def most_added(unit: int) -> int:
+    """Return the most bytes that frames in two buffers have in memory beyond their own and those of their last word.
 
-    Each buffer may begin inside a word of `unit` bytes, and each but the last end inside one.
+    Each buffer may begin inside a word of `unit` bytes, and the first end inside one.
     """
-    return (2 * buffers - 1) * (unit - 1)
+    return 3 * (unit - 1)
 
 
 def layout_of(
