@@ -202,6 +202,15 @@ def test_doorbells_of_sends_that_wait_for_each_other_are_told(tmp_path: Path) ->
     assert (found["right"], found["null"], found["wrong"]) == (60, 0, 0)
 
 
+def test_what_follows_a_ring_here_and_there_makes_it_unsure(tmp_path: Path) -> None:
+    """Rules and reading agree on one doorbell behind which an access follows at once, which most have not: it may ring."""
+    bench = Bench("equal-lengths", 1195, 24)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    found = score(bench, pcitrace.open(tmp_path).frames.table, "control16").total("csr_first", "csr_last")
+    assert (found["right"], found["null"], found["wrong"]) == (20, 28, 0)
+
+
 def test_a_handler_that_does_as_many_accesses_as_a_doorbell_has_is_none(tmp_path: Path) -> None:
     """Some doorbells of one host were its handler's, just before; 10 of these values were wrong."""
     bench = Bench("scatter-gather", 1198, 24)
