@@ -203,7 +203,7 @@ def test_doorbells_of_sends_that_wait_for_each_other_are_told(tmp_path: Path) ->
 
 
 def test_what_follows_a_ring_here_and_there_makes_it_unsure(tmp_path: Path) -> None:
-    """Rules and reading agree on one doorbell behind which an access follows at once, which most have not: it may ring."""
+    """Rules and reading agree on one doorbell behind which an access comes at once, as behind few: it may ring."""
     bench = Bench("equal-lengths", 1195, 24)
     write(bench, tmp_path, vcd=False)
     (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
