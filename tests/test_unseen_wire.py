@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -55,8 +56,20 @@ def test_frames_of_one_host_that_nothing_tells_are_left_out(tmp_path: Path) -> N
     assert "TX_EN" in text
 
 
-def test_a_profile_alone_does_not_tell_what_cannot_be_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some are shorter than a header."""
+def test_a_profile_does_not_tell_descriptors_of_one_host_from_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench("one-host", 1203, frames=24)
+    scored, found = analysed(bench, tmp_path, "card.toml")
+    assert len(found.table) == 0
+    assert any("left out" in text for text in found.findings)
+    monkeypatch.setattr(margins, "_looks_alike", lambda _: False)
+    before, _ = analysed(bench, tmp_path, "card.toml")
+    assert before.extra > 0
+
+
+def test_what_is_shorter_than_a_header_is_no_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(margins, "_looks_alike", lambda _: False)
     bench = Bench("one-host", 991, frames=24)
     scored, _ = analysed(bench, tmp_path, "card.toml")
     assert scored.total()["wrong"] == 0
@@ -64,6 +77,13 @@ def test_a_profile_alone_does_not_tell_what_cannot_be_a_frame(tmp_path: Path, mo
     monkeypatch.setattr(margins, "_are_frames", lambda _: True)
     before, _ = analysed(bench, tmp_path, "card.toml")
     assert before.total(*EDGES)["wrong"] + before.extra > 0
+
+
+def test_what_is_behind_the_last_frame_does_not_part_it(tmp_path: Path) -> None:
+    """Its last two pieces were two frames in both memories: the longest pause behind them counted."""
+    scored, found = analysed(Bench("ring", 1204, frames=24), tmp_path, "card.toml")
+    assert scored.total()["wrong"] == scored.extra == 0
+    assert len(found.table) == 24
 
 
 @pytest.mark.parametrize(("sure", "placed", "told"), [(2, 2, False), (3, 0, True), (0, 10, True)])
@@ -85,6 +105,8 @@ def test_two_memories_do_not_confirm_each_other_s_mistake(tmp_path: Path, monkey
     """Descriptors of 16 bytes at both ends: each frame may be four data phases longer in both memories."""
     simulate(PRESETS["pro1000-p4dp6-8us"].with_values(COMMON), tmp_path / "run", seed=1)
     truth = pd.read_csv(tmp_path / "run" / "truth" / "frames.csv")
+    stated = tmp_path / "run" / "run.toml"
+    stated.write_text(re.sub(r"frame_logs = \[.*?\]\n", "", stated.read_text(), flags=re.DOTALL))
     run = pcitrace.open(tmp_path / "run")
 
     def wrong(table: pd.DataFrame) -> int:

@@ -24,7 +24,7 @@ from pcitrace.traffic.weigh import Problem, as_likely, lengthened, weigh
 
 __all__ = ["Readings", "read_again"]
 
-TURNS = 2
+TURNS = 5
 """Times that each of two hosts is read, at most, while what the other shows still changes. A judgement."""
 
 Readings = dict[str, tuple[Pieces, Reading]]

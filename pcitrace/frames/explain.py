@@ -19,7 +19,7 @@ from pcitrace.columns import Floats, Integers, floats, integers
 from pcitrace.errors import FrameMatchError
 from pcitrace.facts import FCS_BYTES
 from pcitrace.frames import Frames
-from pcitrace.frames.margins import AGREED, SURE
+from pcitrace.frames.margins import AGREED, STATED, SURE, UNSEEN
 from pcitrace.lattice import BINS, BROAD, Costs, bins, density
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.costs import EXCESS_BELOW, SIZES, first
@@ -234,11 +234,12 @@ def _of_side(side: _Side, frame: pd.Series, row: int, name: str) -> list[str]:
     rows = side.inside(one)
     dma = side.dma
     reason, kind = (int(values[side.pieces.rows[one.head]]) for values in (dma.reason, dma.kind))
+    steps = (STATED, SURE, UNSEEN) if pd.isna(frame["wire_start_us"]) else (AGREED, SURE)
     edges = " to ".join("unknown" if pd.isna(frame[key]) else f"{frame[key]:.3f}" for key in (start, end))
     lines = [
         f"{name}: {edges} us, burst {side.burst[row]}: {len(rows)} pieces, {side.units[rows].sum()} data phases",
         f"  rests on: {REASONS[reason]} ({_evidence(reason)}; {KINDS[kind]})",
-        f"  {_margin(frame[margin], not frame[[start, end]].isna().any())}",
+        f"  {_margin(frame[margin], not frame[[start, end]].isna().any(), steps)}",
     ]
     if one.wire >= 0:
         lag = "later" if side.receives else "before"
@@ -258,11 +259,14 @@ def _evidence(reason: int) -> str:
     return "by rule: lengths on the wire" if reason >= WIRE_LENGTHS else "by rule: addresses and data"
 
 
-def _margin(margin: Any, given: bool) -> str:
+def _margin(margin: Any, given: bool, steps: tuple[float, ...]) -> str:
+    """Say whether a margin is enough, and for which of the thresholds that there are."""
     if pd.isna(margin):
         return "margin: none, nothing was weighed where the rules account for the wire"
-    least = AGREED if margin < AGREED or (given and margin < SURE) else SURE
-    return f"margin: {margin:.1f} nats, {'given' if margin >= least else 'null'} (threshold {least:g})"
+    above = [step for step in steps if margin < step]
+    enough = given or not above
+    least = max((step for step in steps if margin >= step), default=steps[0]) if enough else above[0]
+    return f"margin: {margin:.1f} nats, {'given' if enough else 'null'} (threshold {least:g})"
 
 
 def _weighed(side: _Side, one: _Reading) -> list[str]:

@@ -163,9 +163,7 @@ def _join(pieces: BusTable, asked_us: Floats, optional: frozenset[int], per_phas
         full_unit[:] = False
     # Solid units that go on: next to each other, and the one before full, or a short head, or single data phases.
     before, after = solid[:-1], solid[1:]
-    close = (
-        np.maximum.reduceat(pause_unit, np.minimum(solid[:-1] + 1, len(phases) - 1)) if len(before) else pause_unit[:0]
-    )
+    close = np.maximum.reduceat(pause_unit[: solid[-1] + 1], before + 1) if len(before) else pause_unit[:0]
     next_to = after == before + 1
     goes_on = full_unit[before] & (close < (OVERLAP_PAUSE_US if cut_through else PAUSE_US)) & next_to
     goes_on |= ~full_unit[before] & full_unit[after] & next_to & (close < CLOSE_US)
