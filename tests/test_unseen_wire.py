@@ -13,9 +13,11 @@ from cardbench import Bench, Score, score, write
 import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import again, margins
-from pcitrace.frames.margins import SURE
+from pcitrace.frames.margins import AGREED, STATED, SURE, UNSEEN
+from pcitrace.frames.matching import match_hosts
 from pcitrace.frames.unseen import _one_by_one
 from pcitrace.simulate import PRESETS, simulate
+from pcitrace.traffic.goals import RECEIVE, SEND
 
 EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
 
@@ -42,6 +44,7 @@ def test_two_memories_alone_tell_nothing_that_is_wrong(
     assert any("possible frames are left out" in text for text in found.findings)
     # By the rules alone they are wrong, without a word.
     monkeypatch.setattr(frames, "doubted", lambda *_: False)
+    monkeypatch.setattr(margins, "in_turn", lambda _: False)
     by_rule, found = analysed(bench, tmp_path)
     assert by_rule.total(*EDGES)["wrong"] + by_rule.extra > 0
     assert not any("left out" in text for text in found.findings)
@@ -127,6 +130,41 @@ def test_two_memories_do_not_confirm_each_other_s_mistake(tmp_path: Path, monkey
     monkeypatch.setattr(again, "lengthened", lambda one: ({4: SURE - 1}, {4: 3.0}))
     assert found.table["dma_start_us"].notna().any()
     assert len(analysis.frames(run, profile="generic").table) == 0
+
+
+def test_what_is_in_one_memory_alone_is_no_frame(tmp_path: Path) -> None:
+    """Four descriptors are as long as a frame: a send that the other host never received."""
+    scored, found = analysed(Bench("fcs", 1206, frames=24), tmp_path, "card.toml")
+    assert scored.total()["wrong"] == scored.extra == 0
+    assert len(found.table) >= 22
+    assert any("left out" in text for text in found.findings)
+
+
+@pytest.mark.parametrize(("given", "told"), [(9.0, True), (7.0, False), (np.nan, True)])
+def test_what_the_other_memory_does_not_give_confirms_nothing(given: float, told: bool) -> None:
+    nats = {SEND: np.full((1, 2), 9.0), RECEIVE: np.array([[given, 0.0]])}
+    least = {side: np.full((1, 2), 8.0) for side in nats}
+    for unseen in (True, False):
+        found = {side: one.copy() for side, one in nats.items()}
+        margins._only_where_confirmed(found, least, np.array([unseen]))
+        assert (found[SEND] == (9.0 if told or not unseen else 0.0)).all()
+
+
+@pytest.mark.parametrize("profile", ["card.toml", "generic"])
+def test_as_sure_as_the_wire_is_seen_and_the_card_is_described(profile: str, tmp_path: Path) -> None:
+    """Edges that the rules had too are given from fewer nats on; how many is told by what else is known."""
+    write(Bench("fcs", 1204, frames=4), tmp_path, vcd=False, control14=True)
+    stated = (tmp_path / "run-control14.toml").read_text().replace('"card.toml"', f'"{profile}"')
+    (tmp_path / "run.toml").write_text(stated)
+    run = pcitrace.open(tmp_path)
+    ends, columns, _ = match_hosts({name: analysis._host(run, name, None) for name in "AB"}, None, None)
+    count = len(columns["sender"])
+    rivals = {side: np.full((count, 2), 40.0) for side in (SEND, RECEIVE)}
+    for unseen, same, other in ((True, STATED if profile == "card.toml" else SURE, UNSEEN), (False, AGREED, SURE)):
+        for before, least in ((columns, same), ({**columns, "dma_end_us": columns["dma_end_us"] + 1}, other)):
+            found = margins._thresholds(ends, columns, np.full(count, unseen), rivals, before)
+            assert set(found[SEND][:, 1]) == {least}
+            assert set(found[SEND][:, 0]) == {same}, "its beginning is where it was"
 
 
 def test_a_wire_takes_frames_one_by_one() -> None:

@@ -126,12 +126,10 @@ def build(
     unsure.beginnings(ends, columns)
     if readings:
         unsure.lengths(ends, columns)
-    untold: tuple[str, ...] = ()
     columns = _only(~_never_sent(ends, columns), columns, drops)
-    if readings:
-        all_rows = len(columns["sender"])
-        columns = _only(_supported(columns), columns, drops)
-        untold = _untold(hosts, all_rows - len(columns["sender"]))
+    all_rows = len(columns["sender"])
+    columns = _only(_supported(columns), columns, drops)
+    untold = _untold(hosts, all_rows - len(columns["sender"]))
     _timing(columns, link)
     columns["queued"] = queued(columns, hosts, link)
     give_back()
@@ -214,10 +212,10 @@ def _untold(hosts: Mapping[str, HostTraffic], left_out: int) -> tuple[str, ...]:
     """Say that frames were left out, and what would tell them."""
     if not left_out:
         return ()
-    wanted = "TX_EN of both hosts, AD, or a profile of the card would tell"
+    wanted = "TX_EN of both hosts or AD would tell"
     names = ", ".join(hosts)
     if len(hosts) == 1:
-        why = "no wire and no other host was captured, and no profile describes the card"
+        why = "no wire and no other host was captured, and nothing else tells frames from descriptors and status"
     else:
         why = "the wires were not captured, and what may be frames in one memory does not account for the other"
     return (f"{names}: {why}: {left_out} possible frames are left out, for nothing says that they are; {wanted}",)

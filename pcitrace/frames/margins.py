@@ -22,7 +22,7 @@ from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.plan import WORD, fetch_sizes, status_sizes
+from pcitrace.traffic.plan import WORD, fetch_sizes
 from pcitrace.traffic.weigh import Found, Problem
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
     if moving and all(_untold(end) for end in moving):
         # Two memories may confirm each other's mistake.
         return None
-    if len(moving) == 1 and _looks_alike(moving[0]):
-        return None
     if not all(map(_are_frames, moving)):
         return None
     problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
@@ -92,6 +90,8 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
         nats = contested(one, described)
         if nats is None:
             return None
+        if len(moving) == 1 and _looks_alike(ends[name]):
+            nats[ends[name].sends] = 0.0
         found[name] = nats
     return found
 
@@ -102,14 +102,13 @@ def _untold(end: Ends) -> bool:
 
 
 def _looks_alike(end: Ends) -> bool:
-    """Return whether nothing tells frames from what else a card moves: no address, no wire, and its profile says that
-    descriptors or status lie in the host's memory.
+    """Return whether nothing tells sends from descriptors: no address, no wire, and the card reads descriptors.
 
-    As long as a piece of a frame they may be: of eight such hosts with their own profiles (`cardbench`, one-host 1201
-    to 1208, control lines alone) the rules had wrong frames on four.
+    Of eight such hosts with their own profiles (`cardbench`, one-host 1201 to 1208, control lines alone) the rules had
+    wrong frames on four: fetches of several descriptors, or parts of such a fetch, were sends or their beginnings.
     """
     unseen = end.wire is None and not end.host.traffic.dma.bus.has_address
-    return unseen and bool(fetch_sizes(end.host.profile, WORD) or status_sizes(end.host.profile, WORD))
+    return unseen and bool(fetch_sizes(end.host.profile, WORD))
 
 
 def _are_frames(end: Ends) -> bool:
@@ -267,8 +266,11 @@ def judge(
             burst = columns[COLUMNS[side][1]][rows]
             dearer = np.where((burst >= 0)[:, None], nats[burst], np.inf)
             margins[side][rows] = np.where(dearer < AGREED, dearer, np.nan)
-    # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
     unseen = ~np.isin(columns["sender"], wired(ends))
+    for side in EDGES if in_turn(ends) else ():
+        # What is in one memory alone got lost, or is no frame: some descriptors are as long as a piece of one.
+        margins[side][unseen & (_target(ends, columns, side) < 0)] = 0.0
+    # Each edge is one of this frame elsewhere: a reading in which the segment is another frame's differs in both.
     least = _thresholds(ends, columns, unseen, rivals, before if readings else None)
     held = _as_held_against(margins, unseen)
     for one in place.values():
@@ -277,6 +279,7 @@ def judge(
         for name in readings:
             _only_where_told(margins[side], least[side], place[side], _rows(columns, name, side))
     match = _as_held_against(margins, unseen)
+    _only_where_confirmed(margins, least, unseen)
     for side in EDGES:
         for edge, column in enumerate(EDGES[side]):
             columns[column] = np.where(margins[side][:, edge] < least[side][:, edge], np.nan, columns[column])
@@ -323,6 +326,17 @@ def _of_host(end: Ends, found: Found, reading: tuple[Pieces, Reading], side: int
         for one in (out, against):
             one[found.target < 0] = np.minimum(one[found.target < 0], 0.0)
     return out, against
+
+
+def _only_where_confirmed(margins: dict[int, Floats], least: dict[int, Floats], unseen: Booleans) -> None:
+    """Make the margins 0 of frames without a wire of which the other memory gives neither edge: it confirms nothing.
+
+    Two cards that fetched as many descriptors at the beginning seemed to have sent a frame (`cardbench`, padding 1206).
+    """
+    given = {side: ~(margins[side] < least[side]).all(axis=1) for side in EDGES}
+    for side, other in ((SEND, RECEIVE), (RECEIVE, SEND)):
+        alone = unseen & ~given[other]
+        margins[side][alone] = np.minimum(margins[side][alone], 0.0)
 
 
 def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers) -> None:

@@ -13,7 +13,7 @@ from pcitrace.traffic.ahead import Expected
 from pcitrace.traffic.content import FCS, HEADER, WireFrames, fcs_in_memory
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 
-__all__ = ["WORD", "Plan", "fetch_sizes", "phase_widths", "status_sizes"]
+__all__ = ["WORD", "Plan", "fetch_sizes", "phase_widths"]
 
 WORD = 4
 
@@ -40,7 +40,7 @@ class Plan:
     @classmethod
     def of(cls, profile: Profile, sent: WireFrames | None, received: WireFrames | None, per_phase: int) -> Plan:
         """Plan for frames on the wire, and what a profile says of the card."""
-        fetch, status = fetch_sizes(profile, per_phase), status_sizes(profile, per_phase)
+        fetch, status = fetch_sizes(profile, per_phase), _status_sizes(profile, per_phase)
         return cls(
             per_phase,
             _expected_sends(sent, profile, per_phase, fetch) if sent is not None else None,
@@ -104,7 +104,7 @@ def fetch_sizes(profile: Profile, per_phase: int) -> frozenset[int]:
     )
 
 
-def status_sizes(profile: Profile, per_phase: int) -> frozenset[int]:
+def _status_sizes(profile: Profile, per_phase: int) -> frozenset[int]:
     """Return the data phases that a status write may have."""
     if profile.status_bytes:
         return frozenset(-(-size // per_phase) for size in profile.status_bytes)
