@@ -63,7 +63,7 @@ def test_a_profile_does_not_tell_descriptors_of_one_host_from_frames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("one-host", 1203, frames=24)
-    scored, found = analysed(bench, tmp_path, "card.toml")
+    _, found = analysed(bench, tmp_path, "card.toml")
     assert len(found.table) == 0
     assert any("left out" in text for text in found.findings)
     monkeypatch.setattr(margins, "_looks_alike", lambda _: False)
