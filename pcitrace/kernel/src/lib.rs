@@ -35,6 +35,7 @@ pub mod steady;
 pub mod stream;
 pub mod stretch;
 pub mod tables;
+pub mod tiles;
 pub mod waves;
 pub mod windows;
 pub mod wire;
