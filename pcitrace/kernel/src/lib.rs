@@ -34,6 +34,7 @@ pub mod rules;
 pub mod steady;
 pub mod stream;
 pub mod stretch;
+pub mod suspects;
 pub mod tables;
 pub mod tiles;
 pub mod waves;

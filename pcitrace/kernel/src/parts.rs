@@ -392,7 +392,7 @@ impl Sink for PartSink {
         Ok(vec![Rows::default(); buses.len()])
     }
 
-    fn problems(&mut self, bus: usize, problems: &Problems, _begun: u64) -> Result<()> {
+    fn problems(&mut self, bus: usize, problems: Problems, _begun: u64) -> Result<()> {
         if self.with_problems {
             self.queues[bus].problems.append(problems);
         }

@@ -317,7 +317,7 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn problems(&mut self, bus: usize, problems: &Problems, begun: u64) -> Result<()> {
+    fn problems(&mut self, bus: usize, problems: Problems, begun: u64) -> Result<()> {
         if let Some(output) = &mut self.problems {
             output.add(bus, problems, begun);
         }

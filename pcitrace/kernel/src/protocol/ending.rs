@@ -3,8 +3,9 @@
 use super::{Protocol, SPECIAL_CYCLE, State, Tail, Watched, is_read};
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, below, range};
-use crate::problems::{Suspect, What};
+use crate::problems::What;
 use crate::rows::{Flag, Termination};
+use crate::suspects::Suspect;
 
 impl Protocol {
     /// PERR# and SERR# in the two clocks after a transaction, as far as they are in this block.

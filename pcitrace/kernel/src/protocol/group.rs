@@ -8,8 +8,9 @@ use crate::bits::Backend;
 use crate::block::{Span, if_data};
 use crate::lanes::{EIGHT, Lanes};
 use crate::layout::{Gather, Layout};
-use crate::problems::{Suspect, What};
+use crate::problems::What;
 use crate::rows::{Counts, Flag, Flags, Termination};
+use crate::suspects::Suspect;
 use crate::tiles::{Has, NONE, ROOM};
 
 /// Where some transactions begin and end.
@@ -276,18 +277,18 @@ impl Protocol {
         let always = Has::Address.bit(ad.is_some()) | Has::Command.bit(cbe.is_some());
         let may_have = has(Has::Data, moved) | has(Has::Claim, devsel.some()) | has(Has::Initiator, one_grant);
         // Safety: these clocks are there, also of lanes without a transaction.
-        let stamps = |behind: L, set: L| unsafe { stamps_of(span, starts + behind, set) };
+        let stamps = |behind: L| unsafe { stamps_of(span, starts + behind) };
         let first_data = (data | last).below_first() & (mask | one);
-        let start = stamps(none, !none);
+        let start = stamps(none).each();
         let (tile, at) = self.rows.transactions.room();
         put::<L, _>(&mut tile.start, at, start);
-        put::<L, _>(&mut tile.end, at, stamps(mask.count(), !none));
+        put::<L, _>(&mut tile.end, at, stamps(mask.count()).each());
         put::<L, _>(&mut tile.start_clk, at, (all(first_clk) + starts).each());
         put::<L, _>(&mut tile.clocks, at, clocks.each());
         put::<L, _>(&mut tile.address, at, address.each());
         put::<L, _>(&mut tile.data_phases, at, data_phases.each());
-        put::<L, _>(&mut tile.first_data, at, stamps(first_data.count(), moved));
-        put::<L, _>(&mut tile.last_data, at, stamps((data | one).last(), moved));
+        put::<L, _>(&mut tile.first_data, at, (stamps(first_data.count()) & moved).each());
+        put::<L, _>(&mut tile.last_data, at, (stamps((data | one).last()) & moved).each());
         put::<L, _>(&mut tile.bytes, at, moved_bytes.each());
         put::<L, _>(&mut tile.target_wait_clks, at, (wait & irdy).count().each());
         put::<L, _>(&mut tile.initiator_wait_clks, at, (wait & !irdy).count().each());
@@ -350,18 +351,15 @@ impl Protocol {
     }
 }
 
-/// The stamps of a clock of each transaction, 0 but where all bits are set.
+/// The stamp of a clock of each transaction.
 ///
 /// # Safety
-/// These clocks are there.
+/// These clocks are there, and as for [`Lanes::read`].
 #[inline(always)]
-unsafe fn stamps_of<L: Lanes>(span: &Span, clocks: L, set: L) -> [u64; EIGHT] {
-    let (listed, clocks, set, mut stamps) = (span.stamps(), clocks.each(), set.each(), [0; EIGHT]);
-    for nth in 0..L::COUNT {
-        // Safety: as the caller says.
-        stamps[nth] = unsafe { *listed.get_unchecked(clocks[nth] as usize) } & set[nth];
-    }
-    stamps
+unsafe fn stamps_of<L: Lanes>(span: &Span, clocks: L) -> L {
+    let bytes = clocks.each().map(|clock| clock as usize * size_of::<u64>());
+    // Safety: as the caller says.
+    unsafe { L::read(span.stamps().as_ptr().cast(), &bytes) }
 }
 
 #[inline(always)]
