@@ -3,6 +3,9 @@
 //! Two implementations of one trait: AVX2 + BMI2 where the processor has them, portable integer arithmetic elsewhere.
 //! The choice is made once a decoder ([`has_fast_path`]); both give the same bitmaps (tested below).
 
+#[cfg(target_arch = "x86_64")]
+use std::sync::LazyLock;
+
 /// One line in a sample: `byte & mask`, seen through `flip` so that 1 is the wanted sense.
 #[derive(Debug, Clone, Copy)]
 pub struct Bit {
@@ -143,14 +146,18 @@ pub trait Backend: Copy {
     unsafe fn expand(x: u64, mask: u64) -> u64;
 }
 
+#[inline]
 pub fn has_fast_path() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt")
-            && is_x86_feature_detected!("lzcnt")
+        static HAS: LazyLock<bool> = LazyLock::new(|| {
+            is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("lzcnt")
+        });
+        *HAS
     }
     #[cfg(not(target_arch = "x86_64"))]
     false

@@ -234,9 +234,14 @@ impl Problems {
     }
 
     /// Of a transaction behind all others, if it `is` so.
-    #[inline(always)]
     pub fn suspect(&mut self, suspect: Suspect, is: bool) {
         self.suspects.push_if(suspect, is);
+    }
+
+    /// The same of several, one at least; each with whether it is so.
+    #[inline(always)]
+    pub fn suspects(&mut self, count: usize, each: impl Fn(usize) -> (Suspect, bool)) {
+        self.suspects.push_some(count, each);
     }
 
     /// Their numbers count from the start of the capture now.

@@ -13,16 +13,15 @@ pub struct Suspect {
 }
 
 impl Suspect {
-    /// How far it is behind another one; None where that is too far for a block.
+    /// How far it is behind another one.
     #[inline(always)]
-    fn behind(self, first: Suspect) -> Option<Behind> {
-        let behind = |now: u64, then: u64| now.wrapping_sub(then);
-        let behind = [
-            behind(self.stamp, first.stamp),
-            behind(self.clk, first.clk),
-            behind(self.transaction, first.transaction),
-        ];
-        ((behind[0] | behind[1] | behind[2]) >> 32 == 0).then(|| behind.map(|number| number as u32))
+    fn behind(self, first: Suspect) -> [u64; 3] {
+        let Suspect { stamp, clk, transaction } = first;
+        [
+            self.stamp.wrapping_sub(stamp),
+            self.clk.wrapping_sub(clk),
+            self.transaction.wrapping_sub(transaction),
+        ]
     }
 }
 
@@ -37,6 +36,16 @@ struct Block {
 }
 
 impl Block {
+    /// It would have to move as it grows.
+    const LONG: usize = 1 << 13;
+
+    /// Whether it can hold more, none of which is behind this one.
+    #[inline(always)]
+    fn has_room_up_to(&self, last: Suspect) -> bool {
+        let [stamp, clk, transaction] = last.behind(self.first);
+        self.behind.len() < Self::LONG && (stamp | clk | transaction) >> 32 == 0
+    }
+
     fn iter(&self) -> impl Iterator<Item = Suspect> {
         let Suspect { stamp, clk, transaction } = self.first;
         self.behind.iter().map(move |behind| Suspect {
@@ -52,27 +61,36 @@ impl Block {
 pub struct Suspects(Vec<Block>);
 
 impl Suspects {
-    /// No block has more: it would have to move as it grows.
-    const MOST: usize = 1 << 13;
-
-    /// Adds one behind all others, if it `is` one: without a branch, so that what cannot be foreseen is not guessed.
-    #[inline(always)]
+    /// Adds one behind all others, if it `is` one.
     pub fn push_if(&mut self, suspect: Suspect, is: bool) {
-        if let Some(Block { first, behind }) = self.0.last_mut().filter(|block| block.behind.len() < Self::MOST)
-            && let Some(far) = suspect.behind(*first)
-        {
-            return behind.push_if(far, is);
+        if is {
+            self.push_some(1, |_| (suspect, true));
         }
-        self.begin(suspect, is);
     }
 
-    /// The same with a block of its own.
+    /// Adds those behind all others that are, of some in order, one at least: without a branch for each, so that what cannot be
+    /// foreseen is not guessed.
+    #[inline(always)]
+    pub fn push_some(&mut self, count: usize, each: impl Fn(usize) -> (Suspect, bool)) {
+        if !self.0.last().is_some_and(|block| block.has_room_up_to(each(count - 1).0)) {
+            self.begin(each(0).0);
+        }
+        if let Some(Block { first, behind }) = self.0.last_mut() {
+            for (suspect, is) in (0..count).map(each) {
+                behind.push_if(suspect.behind(*first).map(|number| number as u32), is);
+            }
+        }
+    }
+
+    /// Begins a block.
     #[cold]
     #[inline(never)]
-    fn begin(&mut self, suspect: Suspect, is: bool) {
-        if is {
-            self.0.push(Block { first: suspect, behind: Lane::from_iter([[0; 3]]) });
-        }
+    fn begin(&mut self, first: Suspect) {
+        // Where one was filled, another may be.
+        let room = self.0.last().map_or(0, |block| block.behind.len());
+        let mut behind = Lane::default();
+        behind.reserve(room);
+        self.0.push(Block { first, behind });
     }
 
     /// Takes those of another, which come behind all of these.
@@ -142,6 +160,6 @@ mod tests {
         let suspect = |nth| Suspect { stamp: 9 * nth, clk: 3 * nth, transaction: nth };
         (0..20_000).for_each(|nth| all.push_if(suspect(nth), nth % 4 != 0));
         assert!(all.iter().eq((0..20_000).filter(|nth| nth % 4 != 0).map(suspect)));
-        assert!(all.0.iter().all(|block| block.behind.len() <= Suspects::MOST));
+        assert!(all.0.iter().all(|block| block.behind.len() <= Block::LONG));
     }
 }

@@ -294,13 +294,13 @@ impl Protocol {
         put::<L, _>(&mut tile.initiator_wait_clks, at, (wait & !irdy).count().each());
         put::<L, _>(&mut tile.devsel_clks, at, ((before_claim.count() + one) & devsel.some()).each());
         put::<L, _>(&mut tile.address_phases, at, [1; EIGHT]);
-        put::<L, _>(&mut tile.command, at, if cbe.is_some() { bytes_of(command) } else { [NONE; EIGHT] });
+        put::<L, _>(&mut tile.command, at, if cbe.is_some() { command.bytes() } else { [NONE; EIGHT] });
         put::<L, _>(&mut tile.idsel, at, [NONE; EIGHT]);
-        put::<L, _>(&mut tile.termination, at, bytes_of(ended.termination));
-        put::<L, _>(&mut tile.initiator, at, bytes_of(grant.last() | !one_grant));
-        put::<L, _>(&mut tile.flags_set, at, bytes_of(set));
+        put::<L, _>(&mut tile.termination, at, ended.termination.bytes());
+        put::<L, _>(&mut tile.initiator, at, (grant.last() | !one_grant).bytes());
+        put::<L, _>(&mut tile.flags_set, at, set.bytes());
         put::<L, _>(&mut tile.flags_known, at, [known.known; EIGHT]);
-        put::<L, _>(&mut tile.has, at, bytes_of(may_have | all(always.into())));
+        put::<L, _>(&mut tile.has, at, (may_have | all(always.into())).bytes());
         // What few transactions have, or few buses, comes after the others, or a transaction took an eighth longer.
         if let Some(idsels) = &layout.idsels {
             for (at, &start) in (at..at + count).zip(of.starts) {
@@ -318,12 +318,11 @@ impl Protocol {
         }
         self.rows.transactions.wrote(count);
         if suspect.is_any() {
-            let suspect = suspect.each();
-            for nth in 0..count {
+            let (suspect, numbers) = (suspect.each(), self.numbers);
+            self.rows.problems.suspects(count, |nth| {
                 let clk = first_clk + u64::from(of.starts[nth]);
-                let told = Suspect { stamp: start[nth], clk, transaction: self.numbers + nth as u64 };
-                self.rows.problems.suspect(told, suspect[nth] != 0);
-            }
+                (Suspect { stamp: start[nth], clk, transaction: numbers + nth as u64 }, suspect[nth] != 0)
+            });
         }
         self.numbers += count as u64;
         self.after_transaction = Some(first_clk.wrapping_add(of.ends[count - 1].into()));
@@ -360,11 +359,6 @@ unsafe fn stamps_of<L: Lanes>(span: &Span, clocks: L) -> L {
     let bytes = clocks.each().map(|clock| clock as usize * size_of::<u64>());
     // Safety: as the caller says.
     unsafe { L::read(span.stamps().as_ptr().cast(), &bytes) }
-}
-
-#[inline(always)]
-fn bytes_of<L: Lanes>(numbers: L) -> [u8; EIGHT] {
-    numbers.each().map(|number| number as u8)
 }
 
 /// Writes a field of each transaction.
