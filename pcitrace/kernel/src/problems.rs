@@ -356,7 +356,7 @@ mod tests {
         let mut problems: Vec<Problem> = Vec::new();
         for &(what, transactions, clocks) in found {
             if transactions > 0 && begun > 0 && what % 3 == 0 {
-                problems.push(Suspect { stamp: clk / 2, clk: clk / 2, transaction: begun - 1 }.problem());
+                problems.push(Suspect { stamp: clk / 2, clk: clk / 2, transaction: begun - 1 }.into());
             }
             begun += transactions;
             clk += clocks;
