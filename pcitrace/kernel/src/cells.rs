@@ -174,9 +174,8 @@ fn told<'a, F: Told, T>(
     &(context, few): &Part<'a, F>,
     tell: impl Fn(&Context<'a>, &F::Row) -> T,
 ) -> impl ExactSizeIterator<Item = T> {
-    (0..few.count()).map(move |nth| {
-        few.told(nth, |row| tell(&Context { number: context.number + nth as u64, ..context }, row))
-    })
+    (0..few.count())
+        .map(move |nth| few.told(nth, |row| tell(&Context { number: context.number + nth as u64, ..context }, row)))
 }
 
 /// Appends what is told of each row, by the processor's vector instructions where it has them.

@@ -17,11 +17,7 @@ impl Suspect {
     #[inline(always)]
     fn behind(self, first: Suspect) -> [u64; 3] {
         let Suspect { stamp, clk, transaction } = first;
-        [
-            self.stamp.wrapping_sub(stamp),
-            self.clk.wrapping_sub(clk),
-            self.transaction.wrapping_sub(transaction),
-        ]
+        [self.stamp.wrapping_sub(stamp), self.clk.wrapping_sub(clk), self.transaction.wrapping_sub(transaction)]
     }
 }
 

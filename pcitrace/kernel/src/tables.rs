@@ -2,8 +2,8 @@
 
 use crate::cells::word;
 use crate::columns::{
-    Column, Columns, Context, Mark, Row, batch, cells, clock, column, known_by, nullable,
-    nullable_transaction, told_by, transaction,
+    Column, Columns, Context, Mark, Row, batch, cells, clock, column, known_by, nullable, nullable_transaction,
+    told_by, transaction,
 };
 use crate::error::Result;
 use crate::events::Event;

@@ -45,10 +45,7 @@ impl Protocol {
             && !self.looks_at_phases
             && self.tail.is_none()
             && self.awaits_par.is_none()
-            && self
-                .open
-                .as_ref()
-                .is_some_and(|open| open.claimed && !open.wide && open.row.data_phases > 0)
+            && self.open.as_ref().is_some_and(|open| open.claimed && !open.wide && open.row.data_phases > 0)
     }
 
     /// Clocks of a burst that end a data phase with all bytes each, and nothing else; the stamp is that of the last.
