@@ -184,6 +184,28 @@ pub fn line_of_block(samples: &[u8], unit: usize, bit: Bit) -> u64 {
     unsafe { Portable::line(samples.as_ptr(), unit, bit) }
 }
 
+/// The eight bits of 64 bytes, the lowest first, each as a line.
+pub fn bits_of_block(bytes: &[u8; 64]) -> [u64; 8] {
+    #[inline(always)]
+    unsafe fn bits<B: Backend>(bytes: &[u8; 64]) -> [u64; 8] {
+        // Safety: 64 samples of a byte are there; and as the caller says.
+        let plane = unsafe { B::plane(bytes.as_ptr(), 1, 0) };
+        std::array::from_fn(|bit| unsafe { B::top_bits(plane, 7 - bit as u32) })
+    }
+    #[cfg(target_arch = "x86_64")]
+    if has_fast_path() {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        fn by_vectors(bytes: &[u8; 64]) -> [u64; 8] {
+            // Safety: the processor has what this needs.
+            unsafe { bits::<Avx2<1, true>>(bytes) }
+        }
+        // Safety: as above.
+        return unsafe { by_vectors(bytes) };
+    }
+    // Safety: any processor has what this needs.
+    unsafe { bits::<Portable>(bytes) }
+}
+
 #[derive(Clone, Copy)]
 pub struct Portable;
 

@@ -40,7 +40,10 @@ enum Counted {
 
 /// What is so of a row or not, by its number among the marks of such rows. Sixty-four rows give a word of a column at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Mark(pub u32);
+pub struct Mark(pub usize);
+
+/// A word of each mark, by eights.
+pub type Marks = [[u64; 8]; 3];
 
 /// A kind of rows, of which columns are made.
 pub trait Row: Sized + Send + Sync + 'static {
@@ -48,10 +51,9 @@ pub trait Row: Sized + Send + Sync + 'static {
     type Few<'a>: Few<Row = Self>;
     /// Those that wait for something.
     type Many: Many<Self>;
-    /// Which of the rows of a group, or of fewer, have this mark.
-    #[inline(always)]
-    fn marked(_few: Self::Few<'_>, _mark: Mark) -> u64 {
-        0
+    /// Which of the rows of a group, or of fewer, have each mark; where columns of them are made.
+    fn marks(_few: Self::Few<'_>) -> Marks {
+        [[0; 8]; _]
     }
 }
 
@@ -114,7 +116,7 @@ impl<'a, R> Few for &'a [R] {
 
 /// Rows that wait, in order.
 pub trait Many<R: Row>: Default + Send + Sync {
-    fn len(&self) -> usize;
+    fn count(&self) -> usize;
     fn push(&mut self, row: R);
     fn into_rows(self) -> impl Iterator<Item = R>;
     /// The rows from one number on and before another.
@@ -122,7 +124,7 @@ pub trait Many<R: Row>: Default + Send + Sync {
 }
 
 impl<R: for<'a> Row<Few<'a> = &'a [R]>> Many<R> for Vec<R> {
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.len()
     }
 
@@ -264,6 +266,8 @@ pub struct Columns<R: Row> {
     schema: SchemaRef,
     /// Whether names are dictionary encoded: a byte a row.
     coded: bool,
+    /// Whether any is made of marks.
+    marked: bool,
     /// Columns that say the same in all rows of a bus, by column and bus: batches share the longest.
     same: Mutex<HashMap<(usize, usize), ArrayRef>>,
 }
@@ -309,7 +313,8 @@ impl<R: Row> Columns<R> {
             Field::new(column.name, kind, column.nullable)
         };
         let schema = Arc::new(Schema::new(chosen.iter().map(field).collect::<Vec<_>>()));
-        Columns { chosen, schema, coded, same: Mutex::default() }
+        let marked = chosen.iter().any(|column| matches!(column.fill, Fill::Mark(_)) || column.known.is_some());
+        Columns { chosen, schema, coded, marked, same: Mutex::default() }
     }
 
     /// So many rows of a column that says the same in all rows of a bus, of one that may be made with more.
@@ -446,15 +451,17 @@ impl<R: Row> Sheet<R> {
     /// Adds the rows of a group, or fewer.
     fn fill(&mut self, part: &Part<R>) {
         let count = part.1.count();
+        let marks = if self.columns.marked { R::marks(part.1) } else { Marks::default() };
+        let word = |Mark(mark): Mark| marks[mark / 8][mark % 8];
         for (column, cells) in self.told() {
             match column.fill {
                 Fill::Same(_) => cells.same(part.0.bus.index, count),
-                Fill::Mark(mark) => cells.flags.push(R::marked(part.1, mark), count),
+                Fill::Mark(mark) => cells.flags.push(word(mark), count),
                 Fill::Text(fill) | Fill::Name(fill, _) => fill(part, cells),
                 Fill::Float(fill) | Fill::Integer(fill) | Fill::Byte(fill) | Fill::Flag(fill) => fill(part, cells),
             }
             if let Some(mark) = column.known {
-                cells.valid.push(R::marked(part.1, mark), count);
+                cells.valid.push(word(mark), count);
             }
         }
     }

@@ -289,7 +289,7 @@ impl Problems {
     }
 
     pub fn len(&self) -> usize {
-        self.rows.len() + self.suspects.len()
+        self.rows.len() + self.suspects.count()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -102,7 +102,7 @@ impl Suspects {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.iter().map(|block| block.behind.len()).sum()
     }
 
@@ -145,7 +145,7 @@ mod tests {
                 own.count_from(Origin { clocks: origin, transactions: 2 * origin });
                 all.append(own);
             }
-            prop_assert_eq!(all.len(), expected.len());
+            prop_assert_eq!(all.count(), expected.len());
             prop_assert_eq!(all.iter().collect::<Vec<_>>(), expected);
         }
     }

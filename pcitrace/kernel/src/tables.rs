@@ -2,7 +2,7 @@
 
 use crate::cells::word;
 use crate::columns::{
-    Column, Columns, Context, Mark, Row, batch, cells, clock, column, known_by, nullable, nullable_transaction,
+    Column, Columns, Context, Mark, Marks, Row, batch, cells, clock, column, known_by, nullable, nullable_transaction,
     told_by, transaction,
 };
 use crate::error::Result;
@@ -42,24 +42,23 @@ fn has_parity(layout: &Layout) -> bool {
 // The marks of a transaction: its flags, which of them are known, and what else may be null.
 
 const fn is(flag: Flag) -> Fill<Transaction> {
-    Fill::Mark(Mark(flag as u32))
+    Fill::Mark(Mark(flag as usize))
 }
 
 const fn known(flag: Flag) -> Mark {
-    Mark(8 + flag as u32)
+    Mark(8 + flag as usize)
 }
 
 const fn has(what: Has) -> Mark {
-    Mark(16 + what as u32)
+    Mark(16 + what as usize)
 }
 
 impl Row for Transaction {
     type Few<'a> = InTile<'a>;
     type Many = Transactions;
 
-    fn marked(few: InTile, Mark(mark): Mark) -> u64 {
-        let lanes = [&few.tile.flags_set, &few.tile.flags_known, &few.tile.has];
-        few.bits(lanes[mark as usize / 8], mark % 8)
+    fn marks(few: InTile) -> Marks {
+        [&few.tile.flags_set, &few.tile.flags_known, &few.tile.has].map(|lane| few.bits(lane))
     }
 }
 
@@ -72,14 +71,16 @@ impl Row for DataPhase {
     type Few<'a> = &'a [DataPhase];
     type Many = Vec<DataPhase>;
 
-    fn marked(few: &[DataPhase], mark: Mark) -> u64 {
-        match mark {
-            PARITY_OK => word(few, |phase| phase.parity_ok == Some(true)),
-            PARITY => word(few, |phase| phase.parity_ok.is_some()),
-            DATA => word(few, |phase| phase.data.is_some()),
-            BYTE_ENABLES => word(few, |phase| phase.byte_enables.is_some()),
-            _ => 0,
-        }
+    fn marks(few: &[DataPhase]) -> Marks {
+        let known = [
+            (PARITY_OK, word(few, |phase| phase.parity_ok == Some(true))),
+            (PARITY, word(few, |phase| phase.parity_ok.is_some())),
+            (DATA, word(few, |phase| phase.data.is_some())),
+            (BYTE_ENABLES, word(few, |phase| phase.byte_enables.is_some())),
+        ];
+        let mut marks = Marks::default();
+        known.into_iter().for_each(|(Mark(mark), word)| marks[0][mark] = word);
+        marks
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transactions in tiles of a lane a field: what is told of several side by side is written side by side, and a column is made
 //! of one lane.
 
-use crate::bits::{Bit, line_of_block};
+use crate::bits::bits_of_block;
 use crate::block::below;
 use crate::columns::{Few, GROUP, Many, Told};
 use crate::lanes::EIGHT;
@@ -237,7 +237,7 @@ impl Transactions {
 }
 
 impl Many<Transaction> for Transactions {
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.len()
     }
 
@@ -275,10 +275,11 @@ pub struct InTile<'a> {
 }
 
 impl InTile<'_> {
-    /// A bit of each of their values in a lane.
-    pub fn bits(self, lane: &[u8; ROOM], bit: u32) -> u64 {
-        let all = line_of_block(&lane[..TILE], 1, Bit::new(bit as usize, false));
-        all >> (self.from % TILE) & below(self.count() as u32)
+    /// Each bit of their values in a lane, as a word.
+    #[inline(always)]
+    pub fn bits(self, lane: &[u8; ROOM]) -> [u64; 8] {
+        let all = bits_of_block(lane.first_chunk().expect("a tile is not longer"));
+        all.map(|bits| bits >> (self.from % TILE) & below(self.count() as u32))
     }
 }
 

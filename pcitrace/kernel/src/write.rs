@@ -74,7 +74,7 @@ impl<R: Counted + Row> Merge<R> {
 
     /// Takes rows of one bus, in order, whose numbers count from `origin`.
     fn add(&mut self, bus: usize, origin: Origin, rows: R::Many) -> Option<Merged<R>> {
-        if self.queues.len() > 1 || rows.len() < BATCH {
+        if self.queues.len() > 1 || rows.count() < BATCH {
             self.queues[bus].extend(rows.into_rows().map(|row| row.counted_from(origin)));
             return None;
         }
@@ -83,8 +83,8 @@ impl<R: Counted + Row> Merge<R> {
         let mut alone = Merged::new(origin);
         // The number of a transaction counts from `origin`, too; of other rows nobody asks for it.
         let number = self.numbers[bus].saturating_sub(origin.transactions);
-        alone.runs.push(Run { bus, number, length: rows.len() });
-        self.numbers[bus] += rows.len() as u64;
+        alone.runs.push(Run { bus, number, length: rows.count() });
+        self.numbers[bus] += rows.count() as u64;
         alone.rows = rows;
         Some(alone)
     }
@@ -118,7 +118,7 @@ impl<R: Counted + Row> Merge<R> {
 
     /// What was put together, if it is so many rows at least.
     fn take(&mut self, least: usize) -> Option<Merged<R>> {
-        let enough = self.merged.rows.len() >= least;
+        let enough = self.merged.rows.count() >= least;
         enough.then(|| std::mem::replace(&mut self.merged, Merged::new(Origin::default())))
     }
 }
@@ -217,7 +217,7 @@ impl<R: Counted + Row> Output<R> {
 
     /// The rows become batches on the threads that encode them.
     fn hand_on(&mut self, merged: Merged<R>) -> Result<()> {
-        let (count, merged) = (merged.rows.len(), Arc::new(merged));
+        let (count, merged) = (merged.rows.count(), Arc::new(merged));
         for from in (0..count).step_by(BATCH) {
             let to = (from + BATCH).min(count);
             let (table, merged) = (self.table.clone(), merged.clone());
