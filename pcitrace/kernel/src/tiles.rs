@@ -48,9 +48,9 @@ macro_rules! lanes {
         impl Tile {
             const EMPTY: Tile = Tile { $($lane: [0; _],)* };
 
-            /// Begins with the rows that are beyond the end of the one before.
-            fn go_on(&mut self, before: &Tile) {
-                $(self.$lane[..EIGHT].copy_from_slice(&before.$lane[TILE..]);)*
+            /// Takes rows of another one, from one of its own on.
+            fn copy(&mut self, at: usize, other: &Tile, rows: Range<usize>) {
+                $(self.$lane[at..][..rows.len()].copy_from_slice(&other.$lane[rows.clone()]);)*
             }
         }
     };
@@ -165,7 +165,7 @@ impl Transactions {
         if self.count % TILE + count > TILE
             && let [before, next] = &mut self.tiles[tile..][..2]
         {
-            next.go_on(before);
+            next.copy(0, before, TILE..ROOM);
         }
         self.count += count;
     }
@@ -178,8 +178,14 @@ impl Transactions {
     }
 
     pub fn extend(&mut self, some: InTile) {
-        self.reserve(some.to - some.from);
-        (some.from..some.to).for_each(|at| self.push(&some.tile.get(at)));
+        let mut from = some.from;
+        while from < some.to {
+            let (tile, at) = self.room();
+            let to = some.to.min(from + TILE - at);
+            tile.copy(at, some.tile, from..to);
+            self.count += to - from;
+            from = to;
+        }
     }
 
     #[inline(always)]
@@ -323,5 +329,75 @@ impl<'a> Few for InTile<'a> {
     #[inline(always)]
     fn group(self) -> Option<&'a Tile> {
         (self.count() == TILE).then_some(self.tile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::Flag;
+    use proptest::prelude::*;
+
+    fn row(nth: u64) -> Transaction {
+        let mut flags = Flags::default();
+        flags.tell(Flag::Suspect, (nth % 3 > 0).then_some(nth % 3 == 1));
+        let some = |every: u64| (nth % every != 0).then_some(nth % 200);
+        Transaction {
+            start: 7 * nth,
+            end: 7 * nth + 5,
+            start_clk: 2 * nth,
+            clocks: 1 + nth % 9,
+            command: some(2).map(|number| number as u8),
+            address: some(3),
+            address_phases: 1 + (nth % 2) as u8,
+            data_phases: nth % 4,
+            first_data: 7 * nth + 1,
+            last_data: 7 * nth + 2,
+            bytes: nth % 31,
+            target_wait_clks: nth % 11,
+            initiator_wait_clks: nth % 13,
+            devsel_clks: some(5).map(|clks| 1 + clks as u32),
+            termination: Termination::of((nth % 9) as u8),
+            initiator: some(7).map(|number| number as u8),
+            flags,
+            idsel: some(8).map(|number| number as u8),
+            message: some(9).map(|number| number as u32),
+        }
+    }
+
+    proptest! {
+        /// However they come: one by one, some of them out of other tiles, or eight at a time of which a few count.
+        #[test]
+        fn transactions_come_back(steps in proptest::collection::vec((0u8..4, 0usize..150, 0usize..9), 0..40)) {
+            let (mut all, mut expected, mut next) = (Transactions::default(), Vec::<Transaction>::new(), 0);
+            for (step, many, few) in steps {
+                let count = if step == 1 { many } else { few };
+                let rows: Vec<_> = (next..next + count as u64).map(row).collect();
+                next += count as u64;
+                expected.extend(rows.iter().cloned());
+                match step {
+                    0 => rows.iter().for_each(|row| all.push(row)),
+                    1 => {
+                        let mut others = Transactions::default();
+                        (0..few as u64).map(row).chain(rows).for_each(|row| others.push(&row));
+                        others.some(few..few + count).for_each(|some| all.extend(some));
+                    }
+                    2 => {
+                        let (tile, at) = all.room();
+                        (0..EIGHT).for_each(|lane| tile.set(at + lane, rows.get(lane).unwrap_or(&row(0))));
+                        all.wrote(count);
+                    }
+                    _ => {
+                        rows.iter().for_each(|row| all.push(row));
+                        let gone = many.min(expected.len());
+                        all.forget(gone);
+                        expected.drain(..gone);
+                    }
+                }
+                let begun = expected.iter().filter(|row| row.start_clk <= next).count();
+                prop_assert_eq!((all.len(), all.begun(next)), (expected.len(), begun));
+                prop_assert!(all.iter().eq(expected.iter().cloned()));
+            }
+        }
     }
 }
