@@ -340,8 +340,8 @@ mod tests {
 
     fn row(nth: u64) -> Transaction {
         let mut flags = Flags::default();
-        flags.tell(Flag::Suspect, (nth % 3 > 0).then_some(nth % 3 == 1));
-        let some = |every: u64| (nth % every != 0).then_some(nth % 200);
+        flags.tell(Flag::Suspect, (!nth.is_multiple_of(3)).then_some(nth % 3 == 1));
+        let some = |every: u64| (!nth.is_multiple_of(every)).then_some(nth % 200);
         Transaction {
             start: 7 * nth,
             end: 7 * nth + 5,
