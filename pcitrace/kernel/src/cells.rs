@@ -207,7 +207,7 @@ const NAME_BYTES: usize = 32;
 const SHORT_BYTES: usize = 8;
 /// The mean of long names is not longer.
 const MEAN_BYTES: usize = 12;
-/// Rows that are added at a time, mostly no more.
+/// Rows of whose names there is room for the longest, so that they are mostly longer than the mean without a move.
 const AT_ONCE: usize = 1024;
 
 /// The names that a column may hold.
