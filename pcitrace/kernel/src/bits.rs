@@ -3,6 +3,9 @@
 //! Two implementations of one trait: AVX2 + BMI2 where the processor has them, portable integer arithmetic elsewhere.
 //! The choice is made once a decoder ([`has_fast_path`]); both give the same bitmaps (tested below).
 
+#[cfg(target_arch = "x86_64")]
+use std::sync::LazyLock;
+
 /// One line in a sample: `byte & mask`, seen through `flip` so that 1 is the wanted sense.
 #[derive(Debug, Clone, Copy)]
 pub struct Bit {
@@ -143,14 +146,18 @@ pub trait Backend: Copy {
     unsafe fn expand(x: u64, mask: u64) -> u64;
 }
 
+#[inline]
 pub fn has_fast_path() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt")
-            && is_x86_feature_detected!("lzcnt")
+        static HAS: LazyLock<bool> = LazyLock::new(|| {
+            is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("lzcnt")
+        });
+        *HAS
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
@@ -175,6 +182,28 @@ pub fn line_of_block(samples: &[u8], unit: usize, bit: Bit) -> u64 {
     }
     // Safety: as above.
     unsafe { Portable::line(samples.as_ptr(), unit, bit) }
+}
+
+/// The eight bits of 64 bytes, the lowest first, each as a line.
+pub fn bits_of_block(bytes: &[u8; 64]) -> [u64; 8] {
+    #[inline(always)]
+    unsafe fn bits<B: Backend>(bytes: &[u8; 64]) -> [u64; 8] {
+        // Safety: 64 samples of a byte are there; and as the caller says.
+        let plane = unsafe { B::plane(bytes.as_ptr(), 1, 0) };
+        std::array::from_fn(|bit| unsafe { B::top_bits(plane, 7 - bit as u32) })
+    }
+    #[cfg(target_arch = "x86_64")]
+    if has_fast_path() {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        fn by_vectors(bytes: &[u8; 64]) -> [u64; 8] {
+            // Safety: the processor has what this needs.
+            unsafe { bits::<Avx2<1, true>>(bytes) }
+        }
+        // Safety: as above.
+        return unsafe { by_vectors(bytes) };
+    }
+    // Safety: any processor has what this needs.
+    unsafe { bits::<Portable>(bytes) }
 }
 
 #[derive(Clone, Copy)]

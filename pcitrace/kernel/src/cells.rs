@@ -1,6 +1,7 @@
 //! The cells of a column, as they come: values in lanes, bits in words.
 
-use crate::columns::{Context, Part};
+use crate::bits::{Bit, has_fast_path, line_of_block};
+use crate::columns::{Context, Told};
 use crate::lane::{Lane, Rooms};
 use arrow::array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -79,65 +80,59 @@ impl Cells {
     /// Room for so many rows of texts.
     pub fn make_text_room(&mut self, rows: usize, rooms: &mut Rooms) {
         let longest = self.lists.iter().map(|names| names.longest).max().unwrap_or(0);
-        // Half of what fits in one go is the mean of long names; and what is copied in one go needs room at the end.
-        let bytes = rows * longest.min(NAME_BYTES / 2) + rows.min(AT_ONCE) * longest.max(NAME_BYTES);
+        // What is copied in one go needs room at the end.
+        let bytes = rows * longest.min(MEAN_BYTES) + rows.min(AT_ONCE) * longest.max(NAME_BYTES);
         rooms.make(&mut self.texts, bytes);
         rooms.make(&mut self.offsets, rows + 1);
     }
 
-    pub fn texts<R>(&mut self, part: &Part<R>, cell: impl for<'a> Fn(&Context<'a>, &R) -> Option<&'a str>) {
-        for (context, row) in rows(part) {
-            self.texts.extend_from_slice(cell(&context, row).unwrap_or_default().as_bytes());
+    pub fn texts<F: Told>(&mut self, part: &Part<F>, cell: impl for<'a> Fn(&Context<'a>, &F::Row) -> Option<&'a str>) {
+        for text in told(part, &cell) {
+            self.texts.extend_from_slice(text.unwrap_or_default().as_bytes());
             self.offsets.push(self.texts.len() as i32);
         }
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    pub fn names<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<u8>) {
+    pub fn names<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<u8>) {
         if self.coded {
-            self.bytes.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
+            self.bytes.extend(told(part, &cell).map(Option::unwrap_or_default));
         } else {
             let names = &self.lists[part.0.bus.index];
-            self.texts.reserve(part.1.len() * names.longest.max(NAME_BYTES));
-            let codes = rows(part).map(|(context, row)| cell(&context, row));
+            self.texts.reserve(part.1.count() * names.longest.max(NAME_BYTES));
             // Safety: there is room for so many bytes of each of these rows.
-            unsafe {
-                match names.longest {
-                    0..=SHORT_BYTES => names.write::<SHORT_BYTES>(codes, &mut self.texts, &mut self.offsets),
-                    _ => names.write::<NAME_BYTES>(codes, &mut self.texts, &mut self.offsets),
-                }
-            }
+            unsafe { names.write_all(told(part, &cell), &mut self.texts, &mut self.offsets) };
         }
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    pub fn floats<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<f64>) {
-        self.floats.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
+    pub fn floats<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<f64>) {
+        fill(&mut self.floats, part, |context, row| cell(context, row).unwrap_or_default());
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    pub fn integers<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<u64>) {
-        self.integers.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
+    pub fn integers<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<u64>) {
+        fill(&mut self.integers, part, |context, row| cell(context, row).unwrap_or_default());
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    pub fn bytes<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<u8>) {
-        self.bytes.extend(rows(part).map(|(context, row)| cell(&context, row).unwrap_or_default()));
+    pub fn bytes<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<u8>) {
+        fill(&mut self.bytes, part, |context, row| cell(context, row).unwrap_or_default());
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    pub fn flags<R>(&mut self, part: &Part<R>, cell: impl Fn(&Context, &R) -> Option<bool>) {
+    pub fn flags<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<bool>) {
         self.flags.extend(part, |context, row| cell(context, row) == Some(true));
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    fn validity<R>(&mut self, part: &Part<R>, known: impl Fn(&Context, &R) -> bool) {
+    fn validity<F: Told>(&mut self, part: &Part<F>, known: impl Fn(&Context, &F::Row) -> bool) {
         if self.nullable {
             self.valid.extend(part, known);
         }
@@ -170,10 +165,32 @@ impl Cells {
     }
 }
 
-/// The rows of a part, each with its own context.
+/// Some rows, with what the first of them needs besides itself.
+type Part<'a, F> = (Context<'a>, F);
+
+/// What is told of each row of a part, in its own context.
 #[inline(always)]
-fn rows<'a, R>(&(context, rows): &Part<'a, R>) -> impl ExactSizeIterator<Item = (Context<'a>, &'a R)> {
-    rows.iter().enumerate().map(move |(nth, row)| (Context { number: context.number + nth as u64, ..context }, row))
+fn told<'a, F: Told, T>(
+    &(context, few): &Part<'a, F>,
+    tell: impl Fn(&Context<'a>, &F::Row) -> T,
+) -> impl ExactSizeIterator<Item = T> {
+    (0..few.count())
+        .map(move |nth| few.told(nth, |row| tell(&Context { number: context.number + nth as u64, ..context }, row)))
+}
+
+/// Appends what is told of each row, by the processor's vector instructions where it has them.
+#[inline(always)]
+fn fill<F: Told, T: Copy>(lane: &mut Lane<T>, part: &Part<F>, tell: impl Fn(&Context, &F::Row) -> T) {
+    #[cfg(target_arch = "x86_64")]
+    if has_fast_path() {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        fn by_vectors<F: Told, T: Copy>(lane: &mut Lane<T>, part: &Part<F>, tell: impl Fn(&Context, &F::Row) -> T) {
+            lane.extend(told(part, tell));
+        }
+        // Safety: the processor has these features.
+        return unsafe { by_vectors(lane, part, tell) };
+    }
+    lane.extend(told(part, tell));
 }
 
 /// A column of one text.
@@ -186,9 +203,11 @@ pub fn primitive<T: ArrowPrimitiveType>(values: Lane<T::Native>, valid: Bits) ->
 }
 
 /// Most names are shorter; they are copied in one go, in two sizes.
-const NAME_BYTES: usize = 24;
+const NAME_BYTES: usize = 32;
 const SHORT_BYTES: usize = 8;
-/// Rows that are added at a time, mostly no more.
+/// The mean of long names is not longer.
+const MEAN_BYTES: usize = 12;
+/// Rows of whose names there is room for the longest, so that they are mostly longer than the mean without a move.
 const AT_ONCE: usize = 1024;
 
 /// The names that a column may hold.
@@ -216,6 +235,38 @@ impl Names {
             padded: texts.iter().chain(&[""]).map(|text| name(text)).collect(),
             longest: texts.iter().map(|text| text.len()).max().unwrap_or(0),
         }
+    }
+
+    /// Writes the names with these codes.
+    ///
+    /// # Safety
+    /// There has to be room for [`NAME_BYTES`] of each, and for the longest name.
+    #[inline(always)]
+    unsafe fn write_all(
+        &self,
+        codes: impl ExactSizeIterator<Item = Option<u8>>,
+        texts: &mut Lane<u8>,
+        offsets: &mut Lane<i32>,
+    ) {
+        if self.longest <= SHORT_BYTES {
+            // Safety: as the caller says, here and below.
+            return unsafe { self.write::<SHORT_BYTES>(codes, texts, offsets) };
+        }
+        #[cfg(target_arch = "x86_64")]
+        if has_fast_path() {
+            #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+            unsafe fn by_vectors(
+                names: &Names,
+                codes: impl ExactSizeIterator<Item = Option<u8>>,
+                texts: &mut Lane<u8>,
+                offsets: &mut Lane<i32>,
+            ) {
+                unsafe { names.write::<NAME_BYTES>(codes, texts, offsets) };
+            }
+            // Safety: the processor has these features.
+            return unsafe { by_vectors(self, codes, texts, offsets) };
+        }
+        unsafe { self.write::<NAME_BYTES>(codes, texts, offsets) };
     }
 
     /// Writes the names with these codes. Of each name `BYTES` are copied in one go, padding and all; what is behind its end is
@@ -260,17 +311,10 @@ pub struct Bits {
 }
 
 impl Bits {
+    /// Of a group of rows, or fewer.
     #[inline(always)]
-    fn extend<R>(&mut self, part: &Part<R>, bit: impl Fn(&Context, &R) -> bool) {
-        let (context, rows) = part;
-        for (nth, group) in rows.chunks(64).enumerate() {
-            let mut bytes = [0u8; 64];
-            for (at, (byte, row)) in bytes.iter_mut().zip(group).enumerate() {
-                let context = Context { number: context.number + (64 * nth + at) as u64, ..*context };
-                *byte = u8::from(bit(&context, row));
-            }
-            self.push(packed(&bytes), group.len());
-        }
+    fn extend<F: Told>(&mut self, part: &Part<F>, bit: impl Fn(&Context, &F::Row) -> bool) {
+        self.push(word_of(told(part, bit)), part.1.count());
     }
 
     /// Appends the lowest `count` bits, 64 at most; those above are 0.
@@ -305,20 +349,17 @@ impl Bits {
     }
 }
 
-/// Bytes that are 0 or 1 as bits, the first one lowest.
+/// What is so of 64 rows or fewer, the first one lowest.
 #[inline(always)]
-fn packed(bytes: &[u8; 64]) -> u64 {
-    bits_of(bytes, 0)
+pub fn word<R>(rows: &[R], is: impl Fn(&R) -> bool) -> u64 {
+    word_of(rows.iter().map(is))
 }
 
-/// One bit of each of 64 bytes, the first one lowest.
 #[inline(always)]
-pub fn bits_of(bytes: &[u8; 64], bit: u32) -> u64 {
-    let eights = bytes.as_chunks::<8>().0.iter();
-    let lowest = |eight: &[u8; 8]| u64::from_le_bytes(*eight) >> bit & 0x0101_0101_0101_0101;
-    // The product moves bit 0 of byte i to bit 56 + i; no two of its terms meet.
-    let byte = |eight: &[u8; 8]| lowest(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    eights.enumerate().fold(0, |word, (nth, eight)| word | byte(eight) << (8 * nth))
+fn word_of(is: impl Iterator<Item = bool>) -> u64 {
+    let mut bytes = [0; 64];
+    bytes.iter_mut().zip(is).for_each(|(byte, is)| *byte = u8::from(is));
+    line_of_block(&bytes, 1, Bit::new(0, false))
 }
 
 #[cfg(test)]
@@ -346,9 +387,12 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_bytes_are_one_word() {
-        let bytes = std::array::from_fn(|at| u8::from(at % 3 == 1 || at == 63));
-        let expected = (0..64).fold(0, |word, at| word | u64::from(bytes[at]) << at);
-        assert_eq!(packed(&bytes), expected);
+    fn sixty_four_rows_are_one_word() {
+        let rows: [usize; 64] = std::array::from_fn(|at| at);
+        let is = |at: &usize| at % 3 == 1 || *at == 63;
+        for count in [0, 1, 40, 64] {
+            let expected = (0..count).fold(0, |word, at| word | u64::from(is(&at)) << at);
+            assert_eq!(word(&rows[..count], is), expected);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Rows to Arrow columns, as they come: a decoder's rows are few enough to lie in the core's cache when they are taken.
 
-use crate::cells::{Cells, Names, bits_of, primitive, text_in_all};
+use crate::cells::{Cells, Names, primitive, text_in_all};
 use crate::error::{Error, Result};
 use crate::lane::Rooms;
 use crate::layout::Layout;
@@ -9,10 +9,11 @@ use crate::rows::Origin;
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// One column: its name, whether it can be null, how to fill it from rows, and what its numbers count from.
-pub struct Column<R> {
+pub struct Column<R: Row> {
     name: &'static str,
     nullable: bool,
     fill: Fill<R>,
@@ -23,7 +24,7 @@ pub struct Column<R> {
     told: fn(&Layout) -> bool,
 }
 
-impl<R> Column<R> {
+impl<R: Row> Column<R> {
     const fn of(name: &'static str, nullable: bool, fill: Fill<R>, counted: Counted) -> Self {
         Column { name, nullable, fill, counted, known: None, told: |_| true }
     }
@@ -37,44 +38,111 @@ enum Counted {
     Transaction,
 }
 
-/// What is so of a row or not: a bit of one of its bytes of marks. Sixty-four rows give a word of a column at once.
-#[derive(Clone, Copy)]
-pub struct Mark {
-    pub byte: usize,
-    pub bit: u32,
+/// What is so of a row or not, by its number among the marks of such rows. Sixty-four rows give a word of a column at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Mark(pub usize);
+
+/// A word of each mark, by eights.
+pub type Marks = [[u64; 8]; 3];
+
+/// A kind of rows, of which columns are made.
+pub trait Row: Sized + Send + Sync + 'static {
+    /// Some that follow each other, where they are.
+    type Few<'a>: Few<Row = Self>;
+    /// Those that wait for something.
+    type Many: Many<Self>;
+    /// Which of the rows of a group, or of fewer, have each mark; where columns of them are made.
+    fn marks(_few: Self::Few<'_>) -> Marks {
+        [[0; 8]; _]
+    }
 }
 
-/// Rows, some with marks.
-pub trait Marked {
+/// Rows of which something can be told one by one.
+pub trait Told: Copy {
+    type Row;
+    fn count(self) -> usize;
+    fn told<T>(self, nth: usize, tell: impl FnOnce(&Self::Row) -> T) -> T;
+}
+
+/// Some rows that follow each other.
+pub trait Few: Told {
+    type Group: Told<Row = Self::Row>;
+    fn split_at(self, at: usize) -> (Self, Self);
+    /// Where they are just a group: code that knows how many rows it has is twice as fast.
+    fn group(self) -> Option<Self::Group>;
+}
+
+impl<R> Told for &[R] {
+    type Row = R;
+
     #[inline(always)]
-    fn marks(&self) -> [u8; MARKS] {
-        [0; MARKS]
+    fn count(self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn told<T>(self, nth: usize, tell: impl FnOnce(&R) -> T) -> T {
+        tell(&self[nth])
     }
 }
 
-/// Bytes of marks of a row.
-pub const MARKS: usize = 3;
+impl<R> Told for &[R; GROUP] {
+    type Row = R;
 
-/// The marks of a group of rows.
-struct GroupMarks([[u8; GROUP]; MARKS]);
-
-impl GroupMarks {
-    fn of<R: Marked>(rows: &[R]) -> Self {
-        let mut marks = [[0; GROUP]; MARKS];
-        for (at, row) in rows.iter().enumerate().take(GROUP) {
-            let own = row.marks();
-            (0..MARKS).for_each(|byte| marks[byte][at] = own[byte]);
-        }
-        GroupMarks(marks)
+    #[inline(always)]
+    fn count(self) -> usize {
+        GROUP
     }
 
-    fn word(&self, mark: Mark) -> u64 {
-        bits_of(&self.0[mark.byte], mark.bit)
+    #[inline(always)]
+    fn told<T>(self, nth: usize, tell: impl FnOnce(&R) -> T) -> T {
+        tell(&self[nth])
+    }
+}
+
+impl<'a, R> Few for &'a [R] {
+    type Group = &'a [R; GROUP];
+
+    #[inline(always)]
+    fn split_at(self, at: usize) -> (Self, Self) {
+        self.split_at(at)
+    }
+
+    #[inline(always)]
+    fn group(self) -> Option<Self::Group> {
+        self.try_into().ok()
+    }
+}
+
+/// Rows that wait, in order.
+pub trait Many<R: Row>: Default + Send + Sync {
+    fn count(&self) -> usize;
+    fn push(&mut self, row: R);
+    fn into_rows(self) -> impl Iterator<Item = R>;
+    /// The rows from one number on and before another.
+    fn some(&self, rows: Range<usize>) -> impl Iterator<Item = R::Few<'_>>;
+}
+
+impl<R: for<'a> Row<Few<'a> = &'a [R]>> Many<R> for Vec<R> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn push(&mut self, row: R) {
+        self.push(row);
+    }
+
+    fn into_rows(self) -> impl Iterator<Item = R> {
+        self.into_iter()
+    }
+
+    fn some(&self, rows: Range<usize>) -> impl Iterator<Item = &[R]> {
+        std::iter::once(&self[rows])
     }
 }
 
 /// Fills a column from rows, by a loop of its own for each column: most of the time of a table goes by in them.
-pub enum Fill<R> {
+pub enum Fill<R: Row> {
     Text(fn(&Part<R>, &mut Cells)),
     /// The same text in all rows of a bus.
     Same(fn(&BusTables) -> &str),
@@ -116,50 +184,63 @@ pub const GROUP: usize = 64;
 /// A whole group is filled by code that knows how many rows it has: twice as fast.
 macro_rules! fill {
     ($way:ident, $($cell:expr),*) => {
-        |part, cells| match <&[_; GROUP]>::try_from(part.1) {
-            Ok(rows) => cells.$way(&(part.0, rows), $($cell),*),
-            Err(_) => cells.$way(part, $($cell),*),
+        |part, cells| match $crate::columns::Few::group(part.1) {
+            Some(rows) => cells.$way(&(part.0, rows), $($cell),*),
+            None => cells.$way(part, $($cell),*),
         }
     };
 }
 pub(crate) use fill;
 
-pub const fn column<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+pub const fn column<R: Row>(name: &'static str, fill: Fill<R>) -> Column<R> {
     Column::of(name, false, fill, Counted::Start)
 }
 
-pub const fn nullable<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+pub const fn nullable<R: Row>(name: &'static str, fill: Fill<R>) -> Column<R> {
     Column::of(name, true, fill, Counted::Start)
 }
 
 /// Null in all rows of a bus that has no such lines. Nobody writes to its memory then, so that no page has to be cleared.
-pub const fn told_by<R>(told: fn(&Layout) -> bool, name: &'static str, fill: Fill<R>) -> Column<R> {
+pub const fn told_by<R: Row>(told: fn(&Layout) -> bool, name: &'static str, fill: Fill<R>) -> Column<R> {
     Column { name, nullable: true, fill, counted: Counted::Start, known: None, told }
 }
 
 /// A column that is null but in rows with this mark.
-pub const fn known_by<R>(mark: Mark, mut column: Column<R>) -> Column<R> {
+pub const fn known_by<R: Row>(mark: Mark, mut column: Column<R>) -> Column<R> {
     column.known = Some(mark);
     column
 }
 
 /// Of numbers of clocks, which count from the decoder's first one.
-pub const fn clock<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+pub const fn clock<R: Row>(name: &'static str, fill: Fill<R>) -> Column<R> {
     Column::of(name, false, fill, Counted::Clock)
 }
 
 /// The same for numbers of transactions.
-pub const fn transaction<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+pub const fn transaction<R: Row>(name: &'static str, fill: Fill<R>) -> Column<R> {
     Column::of(name, false, fill, Counted::Transaction)
 }
 
 /// The same where there need be none.
-pub const fn nullable_transaction<R>(name: &'static str, fill: Fill<R>) -> Column<R> {
+pub const fn nullable_transaction<R: Row>(name: &'static str, fill: Fill<R>) -> Column<R> {
     Column::of(name, true, fill, Counted::Transaction)
 }
 
 /// Rows of one bus that follow each other, with what the first of them needs besides itself.
-pub type Part<'a, R> = (Context<'a>, &'a [R]);
+pub type Part<'a, R> = (Context<'a>, <R as Row>::Few<'a>);
+
+/// Some of the rows of a bus, of which the first has this number.
+pub fn parts_of<'a, R: Row>(
+    bus: &'a BusTables,
+    mut number: u64,
+    rows: impl Iterator<Item = R::Few<'a>>,
+) -> impl Iterator<Item = Part<'a, R>> {
+    rows.map(move |few| {
+        let context = Context { bus, number };
+        number += few.count() as u64;
+        (context, few)
+    })
+}
 
 /// What a row needs besides itself.
 #[derive(Clone, Copy)]
@@ -180,7 +261,7 @@ impl<'a> Context<'a> {
 }
 
 /// Some or all columns of a table.
-pub struct Columns<R: 'static> {
+pub struct Columns<R: Row> {
     chosen: Vec<&'static Column<R>>,
     schema: SchemaRef,
     /// Whether names are dictionary encoded: a byte a row.
@@ -191,7 +272,7 @@ pub struct Columns<R: 'static> {
     same: Mutex<HashMap<(usize, usize), ArrayRef>>,
 }
 
-impl<R> Columns<R> {
+impl<R: Row> Columns<R> {
     pub fn all(table: &'static [Column<R>]) -> Self {
         Self::of(table.iter().collect(), false)
     }
@@ -252,7 +333,7 @@ impl<R> Columns<R> {
 }
 
 /// A table as it is filled.
-pub struct Sheet<R: 'static> {
+pub struct Sheet<R: Row> {
     columns: Arc<Columns<R>>,
     cells: Vec<Cells>,
     rows: usize,
@@ -260,13 +341,13 @@ pub struct Sheet<R: 'static> {
     room: usize,
 }
 
-impl<R> Clone for Sheet<R> {
+impl<R: Row> Clone for Sheet<R> {
     fn clone(&self) -> Self {
         Sheet { columns: self.columns.clone(), cells: self.cells.clone(), rows: self.rows, room: 0 }
     }
 }
 
-impl<R: Marked> Sheet<R> {
+impl<R: Row> Sheet<R> {
     /// Without rows, for rows of `buses`.
     pub fn new(columns: &Arc<Columns<R>>, buses: &[BusTables]) -> Self {
         let cells = |column: &&Column<R>| {
@@ -354,37 +435,33 @@ impl<R: Marked> Sheet<R> {
         }
     }
 
-    pub fn add(&mut self, part: &Part<R>) {
-        let before = self.rows;
-        self.rows += part.1.len();
+    pub fn add(&mut self, &(mut context, mut rows): &Part<R>) {
+        self.rows += rows.count();
         if self.rows > self.room {
             self.reserve(self.rows.max(2 * self.room));
         }
-        let (context, rows) = *part;
-        // Up to where a word of bits begins, and then word by word.
-        let (head, rest) = rows.split_at((before.next_multiple_of(GROUP) - before).min(rows.len()));
-        if !head.is_empty() {
-            self.fill(&(context, head));
-        }
-        let mut number = context.number + head.len() as u64;
-        for group in rest.chunks(GROUP) {
-            self.fill(&(Context { number, ..context }, group));
-            number += GROUP as u64;
+        while rows.count() > 0 {
+            let (group, rest) = rows.split_at(rows.count().min(GROUP));
+            self.fill(&(context, group));
+            context.number += group.count() as u64;
+            rows = rest;
         }
     }
 
+    /// Adds the rows of a group, or fewer.
     fn fill(&mut self, part: &Part<R>) {
-        let marks = self.columns.marked.then(|| GroupMarks::of(part.1));
-        let word = |mark| marks.as_ref().map_or(0, |marks| marks.word(mark));
+        let count = part.1.count();
+        let marks = if self.columns.marked { R::marks(part.1) } else { Marks::default() };
+        let word = |Mark(mark): Mark| marks[mark / 8][mark % 8];
         for (column, cells) in self.told() {
             match column.fill {
-                Fill::Same(_) => cells.same(part.0.bus.index, part.1.len()),
-                Fill::Mark(mark) => cells.flags.push(word(mark), part.1.len()),
+                Fill::Same(_) => cells.same(part.0.bus.index, count),
+                Fill::Mark(mark) => cells.flags.push(word(mark), count),
                 Fill::Text(fill) | Fill::Name(fill, _) => fill(part, cells),
                 Fill::Float(fill) | Fill::Integer(fill) | Fill::Byte(fill) | Fill::Flag(fill) => fill(part, cells),
             }
             if let Some(mark) = column.known {
-                cells.valid.push(word(mark), part.1.len());
+                cells.valid.push(word(mark), count);
             }
         }
     }
@@ -434,19 +511,19 @@ impl<R: Marked> Sheet<R> {
 }
 
 /// A table of all rows of some parts.
-pub fn batch<R: Marked>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>]) -> RecordBatch {
+pub fn batch<R: Row>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>]) -> RecordBatch {
     batch_from(columns, buses, parts, Origin::default())
 }
 
 /// The same of rows whose numbers count from `origin`.
-pub fn batch_from<R: Marked>(
+pub fn batch_from<R: Row>(
     columns: &Arc<Columns<R>>,
     buses: &[BusTables],
     parts: &[Part<R>],
     origin: Origin,
 ) -> RecordBatch {
     let mut sheet = Sheet::new(columns, buses);
-    sheet.reserve(parts.iter().map(|(_, rows)| rows.len()).sum());
+    sheet.reserve(parts.iter().map(|(_, rows)| rows.count()).sum());
     parts.iter().for_each(|part| sheet.add(part));
     sheet.finish(0, origin)
 }

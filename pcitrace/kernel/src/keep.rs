@@ -1,12 +1,13 @@
 //! Tables in memory: built on the threads that decode, chunk by chunk.
 
-use crate::columns::{Columns, Context, Marked, Part, Sheet};
+use crate::columns::{Columns, Context, Few, Part, Row, Sheet, Told};
 use crate::error::Result;
 use crate::events::Event;
 use crate::lane::LARGE_PAGE;
 use crate::pipeline::{BusTables, Gather, Sink};
 use crate::rows::{DataPhase, Origin, TakeRows, Transaction};
 use crate::tables::{self, Wanted};
+use crate::tiles::InTile;
 use crate::wire::WireScan;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -44,7 +45,7 @@ pub struct Sheets {
 /// A table in sheets, none of them longer than a large page: what the system has just cleared is still in the cache then
 /// when the columns come there.
 #[derive(Clone)]
-struct Pages<R: 'static> {
+struct Pages<R: Row> {
     full: Vec<Sheet<R>>,
     sheet: Sheet<R>,
     /// Rows of all of `full`.
@@ -58,7 +59,7 @@ struct Pages<R: 'static> {
 /// Rows of the first sheet, where nothing is known of how many may come.
 const FEW: usize = 512;
 
-impl<R: Marked> Pages<R> {
+impl<R: Row> Pages<R> {
     fn new(columns: &Arc<Columns<R>>, buses: &[BusTables]) -> Self {
         let mut sheet = Sheet::new(columns, buses);
         let page = sheet.fitting(LARGE_PAGE);
@@ -69,15 +70,14 @@ impl<R: Marked> Pages<R> {
         self.before + self.sheet.rows()
     }
 
-    fn add(&mut self, (context, mut rows): Part<R>) {
-        let mut number = context.number;
-        while !rows.is_empty() {
+    fn add(&mut self, (mut context, mut rows): Part<R>) {
+        while rows.count() > 0 {
             if self.sheet.left() == 0 {
-                self.turn(rows.len());
+                self.turn(rows.count());
             }
-            let (now, rest) = rows.split_at(rows.len().min(self.sheet.left()));
-            self.sheet.add(&(Context { number, ..context }, now));
-            number += now.len() as u64;
+            let (now, rest) = rows.split_at(rows.count().min(self.sheet.left()));
+            self.sheet.add(&(context, now));
+            context.number += now.count() as u64;
             rows = rest;
         }
     }
@@ -108,11 +108,21 @@ impl<R: Marked> Pages<R> {
 }
 
 impl TakeRows for Sheets {
-    fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase], events: &[Event]) {
-        let context = |number| Context { bus: &self.bus, number };
-        self.transactions.add((context(first), transactions));
-        self.data_phases.add((context(0), data_phases));
-        self.events.add((context(0), events));
+    fn take<'a>(
+        &mut self,
+        first: u64,
+        transactions: impl Iterator<Item = InTile<'a>>,
+        data_phases: &[DataPhase],
+        events: &[Event],
+    ) {
+        let mut context = Context { bus: &self.bus, number: 0 };
+        self.data_phases.add((context, data_phases));
+        self.events.add((context, events));
+        context.number = first;
+        for few in transactions {
+            self.transactions.add((context, few));
+            context.number += few.count() as u64;
+        }
     }
 }
 
@@ -229,7 +239,7 @@ impl BusRows {
 }
 
 /// A table in batches, of which small ones are put together.
-pub struct Batches<R: 'static> {
+pub struct Batches<R: Row> {
     columns: Arc<Columns<R>>,
     batches: Vec<RecordBatch>,
     small: Vec<RecordBatch>,
@@ -237,7 +247,7 @@ pub struct Batches<R: 'static> {
     rows: usize,
 }
 
-impl<R> Batches<R> {
+impl<R: Row> Batches<R> {
     /// Rows of a batch that stays as it is: to put it together with others is to copy it into fresh memory.
     const LARGE: usize = 1 << 13;
 

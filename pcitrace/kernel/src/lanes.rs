@@ -28,6 +28,9 @@ pub trait Lanes:
     /// Each by itself.
     fn each(self) -> [u64; EIGHT];
 
+    /// The lowest byte of each.
+    fn bytes(self) -> [u8; EIGHT];
+
     /// The same for all.
     ///
     /// # Safety
@@ -102,6 +105,11 @@ impl Lanes for u64 {
     #[inline(always)]
     fn each(self) -> [u64; EIGHT] {
         [self; _]
+    }
+
+    #[inline(always)]
+    fn bytes(self) -> [u8; EIGHT] {
+        [self as u8; _]
     }
 
     #[inline(always)]
@@ -219,6 +227,12 @@ pub mod avx512 {
             let mut each = [0; EIGHT];
             unsafe { _mm512_storeu_si512(each.as_mut_ptr().cast(), self.0) };
             each
+        }
+
+        #[inline(always)]
+        fn bytes(self) -> [u8; EIGHT] {
+            let lowest = unsafe { _mm_cvtsi128_si64(_mm512_cvtepi64_epi8(self.0)) };
+            lowest.to_le_bytes()
         }
 
         #[inline(always)]

@@ -4,7 +4,7 @@
 //! capture; it ends when nobody wants more.
 
 use crate::capture::Capture;
-use crate::columns::{self, Columns, Context, batch};
+use crate::columns::{self, Columns, Many, Row, batch, parts_of};
 use crate::error::{Error, Result};
 use crate::layout::BusSpec;
 use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
@@ -12,6 +12,7 @@ use crate::problems::{Concerns, Problem, Problems, What};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
 use crate::rules::{Rule, Violation};
 use crate::tables::{self, Wanted};
+use crate::tiles::Transactions;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use std::collections::VecDeque;
@@ -242,7 +243,7 @@ struct PartSink {
     buses: Vec<BusTables>,
     queues: Vec<Queue>,
     /// What the next part will hold.
-    transactions: Vec<Transaction>,
+    transactions: Transactions,
     data_phases: Vec<DataPhase>,
     runs: Vec<Run>,
     phase_ends: Vec<usize>,
@@ -261,7 +262,7 @@ impl PartSink {
             with_problems: !options.forget_problems,
             buses: Vec::new(),
             queues: Vec::new(),
-            transactions: Vec::new(),
+            transactions: Transactions::default(),
             data_phases: Vec::new(),
             runs: Vec::new(),
             phase_ends: Vec::new(),
@@ -309,7 +310,7 @@ impl PartSink {
         queue.number += 1;
         queue.over = transaction.start_clk + transaction.clocks + AFTERWARDS;
         queue.tell_violations(transaction.start_clk + transaction.clocks + 1);
-        self.transactions.push(transaction);
+        self.transactions.push(&transaction);
         self.phase_ends.push(self.data_phases.len());
     }
 
@@ -333,18 +334,18 @@ impl PartSink {
             transactions: batch(
                 &self.transaction_columns,
                 &self.buses,
-                &self.parts(&self.transactions, |run| run.transactions),
+                &self.parts::<Transaction>(&self.transactions, |run| run.transactions),
             ),
             data_phases: batch(
                 &self.data_phase_columns,
                 &self.buses,
-                &self.parts(&self.data_phases, |run| run.data_phases),
+                &self.parts::<DataPhase>(&self.data_phases, |run| run.data_phases),
             ),
             problems: tables::problem_rows(&found, self.with_rules),
             phase_ends: std::mem::take(&mut self.phase_ends),
             clock_lines: std::mem::take(&mut self.clock_lines),
         };
-        self.transactions.clear();
+        self.transactions = Transactions::default();
         self.data_phases.clear();
         self.runs.clear();
         self.last_sent = Some(Instant::now());
@@ -352,16 +353,14 @@ impl PartSink {
     }
 
     /// The runs of the next part with their rows.
-    fn parts<'a, R>(&'a self, rows: &'a [R], length: impl Fn(&Run) -> usize) -> Vec<columns::Part<'a, R>> {
-        let mut rest = rows;
-        self.runs
-            .iter()
-            .map(|run| {
-                let (rows, behind) = rest.split_at(length(run));
-                rest = behind;
-                (Context { bus: &self.buses[run.bus], number: run.number }, rows)
-            })
-            .collect()
+    fn parts<'a, R: Row>(&'a self, rows: &'a R::Many, length: impl Fn(&Run) -> usize) -> Vec<columns::Part<'a, R>> {
+        let mut to = 0;
+        let parts = self.runs.iter().flat_map(|run| {
+            let from = to;
+            to += length(run);
+            parts_of::<R>(&self.buses[run.bus], run.number, rows.some(from..to))
+        });
+        parts.collect()
     }
 }
 
@@ -393,7 +392,7 @@ impl Sink for PartSink {
         Ok(vec![Rows::default(); buses.len()])
     }
 
-    fn problems(&mut self, bus: usize, problems: &Problems, _begun: u64) -> Result<()> {
+    fn problems(&mut self, bus: usize, problems: Problems, _begun: u64) -> Result<()> {
         if self.with_problems {
             self.queues[bus].problems.append(problems);
         }
@@ -415,7 +414,7 @@ impl Sink for PartSink {
                 count: 1,
             });
         }
-        self.queues[bus].transactions.extend(rows.transactions);
+        self.queues[bus].transactions.extend(rows.transactions.into_rows());
         if self.with_phases {
             self.queues[bus].data_phases.extend(rows.data_phases);
         }

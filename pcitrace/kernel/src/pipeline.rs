@@ -116,7 +116,7 @@ pub trait Sink {
     /// Whether problems are told while they are found, and not kept; else they are in [`Decoded`].
     const TAKES_PROBLEMS: bool = false;
     /// Problems of one bus, before the rows that they concern, where so many transactions had begun.
-    fn problems(&mut self, _bus: usize, _problems: &Problems, _begun: u64) -> Result<()> {
+    fn problems(&mut self, _bus: usize, _problems: Problems, _begun: u64) -> Result<()> {
         Ok(())
     }
     /// Whether broken rules are told while they are found; else they are in [`Decoded`], as many as are kept.
@@ -320,10 +320,9 @@ impl<G: Gather> Track<G> {
         sink: &mut S,
     ) -> Result<()> {
         let begun = self.origin.transactions + decoder.protocol.transactions();
-        let found = &mut decoder.protocol.rows.problems;
+        let mut found = std::mem::take(&mut decoder.protocol.rows.problems);
         found.count_from(self.origin);
         self.tell(found, begun, sink)?;
-        found.clear();
         if let Some(rules) = decoder.rules.as_mut().filter(|_| sink.takes_violations()) {
             sink.violations(self.bus.index, rules.findings.take())?;
             if let Some(lines) = &mut rules.lines {
@@ -337,7 +336,7 @@ impl<G: Gather> Track<G> {
     }
 
     /// Gives on or keeps what was wrong where so many transactions had begun.
-    fn tell<S: Sink>(&mut self, found: &Problems, begun: u64, sink: &mut S) -> Result<()> {
+    fn tell<S: Sink>(&mut self, found: Problems, begun: u64, sink: &mut S) -> Result<()> {
         if S::TAKES_PROBLEMS {
             return sink.problems(self.bus.index, found, begun);
         }
@@ -365,7 +364,7 @@ impl<G: Gather> Track<G> {
             last_clk: last,
             count: 1,
         });
-        self.tell(&found, self.origin.transactions, sink)
+        self.tell(found, self.origin.transactions, sink)
     }
 
     /// The present decoder is over; the next one counts from here.
@@ -396,7 +395,7 @@ impl<G: Gather> Track<G> {
     pub(crate) fn go_on(&mut self, left: Left) {
         let mut found = Problems::of(left.problems);
         found.count_from(self.origin);
-        self.problems.append(&found);
+        self.problems.append(found);
         self.origin.clocks += left.origin.clocks;
         self.origin.transactions += left.origin.transactions;
         self.pcix.add(left.pcix);

@@ -8,6 +8,7 @@ use crate::lane::Lane;
 use crate::layout::EVENT_LINES;
 use crate::rows::Origin;
 use crate::rules::{RULES, Rule};
+use crate::suspects::{Suspect, Suspects};
 use serde::{Deserialize, Serialize};
 
 /// What a change of each of [`crate::layout::EVENT_LINES`] reads: released, asserted.
@@ -181,18 +182,8 @@ pub struct Problem {
     pub count: u64,
 }
 
-/// A transaction near one of whose clocks a control line changed, once and for all: what [`What::Suspect`] is said of. On a
-/// jittery bus that is most of them, so it is as small as it can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Suspect {
-    pub stamp: u64,
-    pub clk: u64,
-    pub transaction: u64,
-}
-
-impl Suspect {
-    fn problem(self) -> Problem {
-        let Suspect { stamp, clk, transaction } = self;
+impl From<Suspect> for Problem {
+    fn from(Suspect { stamp, clk, transaction }: Suspect) -> Self {
         let (what, concerns) = (What::Suspect, Concerns::Transaction(transaction));
         Problem { stamp, what, concerns, lines: 0, first_clk: clk, last_clk: clk, count: 1 }
     }
@@ -205,13 +196,12 @@ pub struct Problems {
     rows: Lane<Problem>,
     /// The last row of each kind, which may go on; none since a gap.
     last: [Option<u32>; What::COUNT],
-    /// By the numbers of their transactions.
-    suspects: Lane<Suspect>,
+    suspects: Suspects,
 }
 
 impl Default for Problems {
     fn default() -> Self {
-        Problems { rows: Lane::default(), last: [None; What::COUNT], suspects: Lane::default() }
+        Problems { rows: Lane::default(), last: [None; What::COUNT], suspects: Suspects::default() }
     }
 }
 
@@ -244,10 +234,14 @@ impl Problems {
     }
 
     /// Of a transaction behind all others, if it `is` so.
-    #[inline(always)]
     pub fn suspect(&mut self, suspect: Suspect, is: bool) {
-        debug_assert!(self.suspects.last().is_none_or(|last| last.transaction < suspect.transaction));
         self.suspects.push_if(suspect, is);
+    }
+
+    /// The same of several, one at least; each with whether it is so.
+    #[inline(always)]
+    pub fn suspects(&mut self, count: usize, each: impl Fn(usize) -> (Suspect, bool)) {
+        self.suspects.push_some(count, each);
     }
 
     /// Their numbers count from the start of the capture now.
@@ -257,10 +251,7 @@ impl Problems {
             problem.first_clk += origin.clocks;
             problem.last_clk += origin.clocks;
         }
-        for suspect in self.suspects.iter_mut() {
-            suspect.clk += origin.clocks;
-            suspect.transaction += origin.transactions;
-        }
+        self.suspects.count_from(origin);
     }
 
     /// Rows as [`Problems::rows`] gave them: none of them goes on with another.
@@ -271,15 +262,8 @@ impl Problems {
         problems
     }
 
-    /// Forgets them, but not the memory that they were in.
-    pub fn clear(&mut self) {
-        self.rows.clear();
-        self.suspects.clear();
-        self.last = [None; What::COUNT];
-    }
-
     /// Appends what was found later.
-    pub fn append(&mut self, more: &Problems) {
+    pub fn append(&mut self, more: Problems) {
         let mut began = [false; What::COUNT];
         for &problem in more.rows.iter() {
             // Only the first of its kind may go on from a row here; what follows it was put together already.
@@ -291,7 +275,7 @@ impl Problems {
                 self.rows.push(problem);
             }
         }
-        self.suspects.extend_from_slice(&more.suspects);
+        self.suspects.append(more.suspects);
     }
 
     /// Takes out the rows that concern what was before a transaction: none of them goes on.
@@ -305,7 +289,7 @@ impl Problems {
     }
 
     pub fn len(&self) -> usize {
-        self.rows.len() + self.suspects.len()
+        self.rows.len() + self.suspects.count()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -314,7 +298,7 @@ impl Problems {
 
     /// The rows so far, those of each kind in the order in which they were found.
     pub fn rows(&self) -> impl Iterator<Item = Problem> {
-        self.rows.iter().copied().chain(self.suspects.iter().map(|suspect| suspect.problem()))
+        self.rows.iter().copied().chain(self.suspects.iter().map(Problem::from))
     }
 
     /// Takes the rows that cannot go on where so many transactions have begun. What concerns a transaction may be seen up to
@@ -336,7 +320,7 @@ impl Problems {
             }
         }
         self.rows = kept;
-        closed.extend(std::mem::take(&mut self.suspects).iter().map(|suspect| suspect.problem()));
+        closed.extend(std::mem::take(&mut self.suspects).iter().map(Problem::from));
         closed.sort();
         closed
     }
@@ -372,7 +356,7 @@ mod tests {
         let mut problems: Vec<Problem> = Vec::new();
         for &(what, transactions, clocks) in found {
             if transactions > 0 && begun > 0 && what % 3 == 0 {
-                problems.push(Suspect { stamp: clk / 2, clk: clk / 2, transaction: begun - 1 }.problem());
+                problems.push(Suspect { stamp: clk / 2, clk: clk / 2, transaction: begun - 1 }.into());
             }
             begun += transactions;
             clk += clocks;
@@ -415,7 +399,7 @@ mod tests {
             for end in ends {
                 let mut piece = Problems::default();
                 found[from..end].iter().for_each(|&problem| piece.push(problem));
-                pieces.append(&piece);
+                pieces.append(piece);
                 from = end;
             }
             prop_assert_eq!(pieces.in_order(), whole.in_order());

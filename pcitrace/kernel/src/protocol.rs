@@ -17,7 +17,7 @@ use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, first};
 use crate::layout::Layout;
 use crate::problems::{Concerns, Problem, What};
-use crate::rows::{Counts, Rows, TakeRows, Termination, WindowCounts};
+use crate::rows::{Counts, Rows, TakeRows, Termination, Transaction, WindowCounts};
 use beside::Beside;
 pub use pcix::PciX;
 pub use whole::Whole;
@@ -54,8 +54,8 @@ enum State {
 /// The transaction that is on the bus.
 #[derive(Debug, Clone)]
 struct Open {
-    /// Its row in `rows.transactions`.
-    row: usize,
+    /// As far as it is known.
+    row: Transaction,
     number: u64,
     /// Clock number of the last address phase.
     address_clk: u64,
@@ -97,6 +97,7 @@ impl Watched {
 /// A finished transaction whose PERR# and SERR# may still come.
 #[derive(Debug, Clone)]
 struct Tail {
+    /// Its row in `rows.transactions`.
     row: usize,
     number: u64,
     perr: Watched,
@@ -189,10 +190,12 @@ impl Protocol {
 
     /// The transaction that a clock of the last block is part of, if any.
     pub fn transaction_at(&self, clk: u64) -> Option<u64> {
-        let rows = &self.rows.transactions;
-        let nth = rows.partition_point(|row| row.start_clk <= clk).checked_sub(1)?;
-        let is_open = self.open.as_ref().is_some_and(|open| open.row == nth);
-        (is_open || clk < rows[nth].start_clk + rows[nth].clocks).then(|| self.drained + nth as u64)
+        if let Some(open) = self.open.as_ref().filter(|open| open.row.start_clk <= clk) {
+            return Some(open.number);
+        }
+        let nth = self.rows.transactions.begun(clk).checked_sub(1)?;
+        let row = self.rows.transactions.get(nth);
+        (clk < row.start_clk + row.clocks).then(|| self.drained + nth as u64)
     }
 
     /// Number of transactions begun so far.
@@ -202,16 +205,15 @@ impl Protocol {
 
     /// Stamp of the first transaction that was not given out yet, or of a data phase that waits for its PAR.
     pub fn oldest_pending(&self) -> Option<u64> {
-        let transaction = self.rows.transactions.get(self.complete_rows()).map(|row| row.start);
+        let tail = self.tail.as_ref().map(|tail| self.rows.transactions.get(tail.row).start);
+        let open = self.open.as_ref().map(|open| open.row.start);
         let phase = self.rows.data_phases.first().map(|phase| phase.stamp);
-        transaction.into_iter().chain(phase).min()
+        [tail, open, phase].into_iter().flatten().min()
     }
 
     /// The rows before this one will not change any more.
     fn complete_rows(&self) -> usize {
-        let tail = self.tail.as_ref().map(|tail| tail.row);
-        let open = self.open.as_ref().map(|open| open.row);
-        tail.or(open).unwrap_or(self.rows.transactions.len())
+        self.tail.as_ref().map_or(self.rows.transactions.len(), |tail| tail.row)
     }
 
     pub fn begin_window(&mut self, number: u64) {
@@ -442,7 +444,7 @@ impl Protocol {
     /// Bytes of the rows that were not given away.
     pub fn waiting(&self) -> usize {
         let rows = &self.rows;
-        size_of_val(&rows.transactions[..]) + size_of_val(&rows.data_phases[..]) + size_of_val(&rows.events[..])
+        rows.transactions.bytes() + size_of_val(&rows.data_phases[..]) + size_of_val(&rows.events[..])
     }
 
     /// Gives away the rows that will not change any more.
@@ -451,14 +453,12 @@ impl Protocol {
         let awaited = usize::from(matches!(self.awaits_par, Some(AwaitsPar::Data { .. })));
         let data_phases = self.rows.data_phases.len().saturating_sub(awaited);
         let rows = &mut self.rows;
-        taker.take(self.drained, &rows.transactions[..transactions], &rows.data_phases[..data_phases], &rows.events);
+        let complete = rows.transactions.some(0..transactions);
+        taker.take(self.drained, complete, &rows.data_phases[..data_phases], &rows.events);
         rows.events.clear();
-        rows.transactions.drain(..transactions);
+        rows.transactions.forget(transactions);
         rows.data_phases.drain(..data_phases);
         self.drained += transactions as u64;
-        if let Some(open) = &mut self.open {
-            open.row -= transactions;
-        }
         if let Some(tail) = &mut self.tail {
             tail.row -= transactions;
         }

@@ -2,6 +2,7 @@
 
 use crate::events::Event;
 use crate::problems::Problems;
+use crate::tiles::{InTile, Transactions};
 
 /// How a transaction ended. The names are those of `pci-reference` and of the column `termination`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,12 @@ impl Termination {
         Termination::Truncated,
         Termination::Unknown,
     ];
+
+    /// By its number.
+    #[inline(always)]
+    pub fn of(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or(Termination::Unknown)
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -238,7 +245,7 @@ pub struct Origin {
 /// What one decoder found. Numbers count from the decoder's own start.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Rows {
-    pub transactions: Vec<Transaction>,
+    pub transactions: Transactions,
     pub data_phases: Vec<DataPhase>,
     pub events: Vec<Event>,
     pub problems: Problems,
@@ -247,12 +254,24 @@ pub struct Rows {
 /// Takes the rows of a decoder as they come.
 pub trait TakeRows {
     /// `first`: number of the first of the transactions. Numbers count from the decoder's own start.
-    fn take(&mut self, first: u64, transactions: &[Transaction], data_phases: &[DataPhase], events: &[Event]);
+    fn take<'a>(
+        &mut self,
+        first: u64,
+        transactions: impl Iterator<Item = InTile<'a>>,
+        data_phases: &[DataPhase],
+        events: &[Event],
+    );
 }
 
 impl TakeRows for Rows {
-    fn take(&mut self, _first: u64, transactions: &[Transaction], data_phases: &[DataPhase], events: &[Event]) {
-        self.transactions.extend_from_slice(transactions);
+    fn take<'a>(
+        &mut self,
+        _first: u64,
+        transactions: impl Iterator<Item = InTile<'a>>,
+        data_phases: &[DataPhase],
+        events: &[Event],
+    ) {
+        transactions.for_each(|some| self.transactions.extend(some));
         self.data_phases.extend_from_slice(data_phases);
         self.events.extend_from_slice(events);
     }
@@ -261,34 +280,34 @@ impl TakeRows for Rows {
 /// A row with numbers that count from its decoder's own start.
 pub trait Counted {
     /// They count from the start of the capture, after this.
-    fn count_from(&mut self, origin: Origin);
+    fn counted_from(self, origin: Origin) -> Self;
 }
 
 impl Counted for Transaction {
-    fn count_from(&mut self, origin: Origin) {
-        self.start_clk += origin.clocks;
+    fn counted_from(self, origin: Origin) -> Self {
+        Transaction { start_clk: self.start_clk + origin.clocks, ..self }
     }
 }
 
 impl Counted for DataPhase {
-    fn count_from(&mut self, origin: Origin) {
-        self.transaction += origin.transactions;
+    fn counted_from(self, origin: Origin) -> Self {
+        DataPhase { transaction: self.transaction + origin.transactions, ..self }
     }
 }
 
 impl Counted for Event {
-    fn count_from(&mut self, origin: Origin) {
-        self.clk += origin.clocks;
-        self.transaction = self.transaction.map(|number| number + origin.transactions);
+    fn counted_from(self, origin: Origin) -> Self {
+        let transaction = self.transaction.map(|number| number + origin.transactions);
+        Event { clk: self.clk + origin.clocks, transaction, ..self }
     }
 }
 
 impl Rows {
     /// The same, with numbers that count from the start of the capture.
     pub fn counted_from(mut self, origin: Origin) -> Self {
-        self.transactions.iter_mut().for_each(|row| row.count_from(origin));
-        self.data_phases.iter_mut().for_each(|row| row.count_from(origin));
-        self.events.iter_mut().for_each(|row| row.count_from(origin));
+        self.transactions.count_from(origin);
+        self.data_phases.iter_mut().for_each(|row| *row = row.counted_from(origin));
+        self.events.iter_mut().for_each(|row| *row = row.counted_from(origin));
         self
     }
 }

@@ -1,8 +1,9 @@
 //! Rows to Arrow record batches. The columns are described in `pcitrace/schema.py`; a test compares the two.
 
+use crate::cells::word;
 use crate::columns::{
-    Column, Columns, Context, MARKS, Mark, Marked, batch, cells, clock, column, known_by, nullable,
-    nullable_transaction, told_by, transaction,
+    Column, Columns, Context, Mark, Marks, Row, batch, cells, clock, column, known_by, nullable, nullable_transaction,
+    told_by, transaction,
 };
 use crate::error::Result;
 use crate::events::Event;
@@ -11,13 +12,14 @@ use crate::pipeline::{BusTables, Decoded};
 use crate::problems::Problem;
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Flag, Termination, Transaction, WindowCounts};
 use crate::rules::{Findings, Rule, Violation};
+use crate::tiles::{Has, InTile, Transactions};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::slice;
 use std::sync::Arc;
 
 // For `cells!`.
-use crate::columns::{Fill, GROUP, fill};
+use crate::columns::{Fill, fill};
 
 fn bus_name(bus: &BusTables) -> &str {
     &bus.name
@@ -40,60 +42,58 @@ fn has_parity(layout: &Layout) -> bool {
 // The marks of a transaction: its flags, which of them are known, and what else may be null.
 
 const fn is(flag: Flag) -> Fill<Transaction> {
-    Fill::Mark(Mark { byte: 0, bit: flag as u32 })
+    Fill::Mark(Mark(flag as usize))
 }
 
 const fn known(flag: Flag) -> Mark {
-    Mark { byte: 1, bit: flag as u32 }
+    Mark(8 + flag as usize)
 }
 
-const ADDRESS: Mark = Mark { byte: 2, bit: 0 };
-const MOVED: Mark = Mark { byte: 2, bit: 1 };
-const CLAIMED: Mark = Mark { byte: 2, bit: 2 };
-const INITIATOR: Mark = Mark { byte: 2, bit: 3 };
-const COMMAND: Mark = Mark { byte: 2, bit: 4 };
+const fn has(what: Has) -> Mark {
+    Mark(16 + what as usize)
+}
 
-impl Marked for Transaction {
-    #[inline(always)]
-    fn marks(&self) -> [u8; MARKS] {
-        let known = [
-            (ADDRESS, self.address.is_some()),
-            (MOVED, self.data_phases > 0),
-            (CLAIMED, self.devsel_clks.is_some()),
-            (INITIATOR, self.initiator.is_some()),
-            (COMMAND, self.command.is_some()),
-        ];
-        [self.flags.set, self.flags.known, bits(known)]
+impl Row for Transaction {
+    type Few<'a> = InTile<'a>;
+    type Many = Transactions;
+
+    fn marks(few: InTile) -> Marks {
+        [&few.tile.flags_set, &few.tile.flags_known, &few.tile.has].map(|lane| few.bits(lane))
     }
 }
 
-/// The bits of the marks that are.
-#[inline(always)]
-fn bits<const MANY: usize>(marks: [(Mark, bool); MANY]) -> u8 {
-    marks.into_iter().fold(0, |byte, (mark, is)| byte | u8::from(is) << mark.bit)
-}
+const PARITY_OK: Mark = Mark(0);
+const PARITY: Mark = Mark(1);
+const DATA: Mark = Mark(2);
+const BYTE_ENABLES: Mark = Mark(3);
 
-const PARITY_OK: Mark = Mark { byte: 0, bit: 0 };
-const DATA: Mark = Mark { byte: 1, bit: 0 };
-const BYTE_ENABLES: Mark = Mark { byte: 1, bit: 1 };
-const PARITY: Mark = Mark { byte: 1, bit: 2 };
+impl Row for DataPhase {
+    type Few<'a> = &'a [DataPhase];
+    type Many = Vec<DataPhase>;
 
-impl Marked for DataPhase {
-    #[inline(always)]
-    fn marks(&self) -> [u8; MARKS] {
+    fn marks(few: &[DataPhase]) -> Marks {
         let known = [
-            (DATA, self.data.is_some()),
-            (BYTE_ENABLES, self.byte_enables.is_some()),
-            (PARITY, self.parity_ok.is_some()),
+            (PARITY_OK, word(few, |phase| phase.parity_ok == Some(true))),
+            (PARITY, word(few, |phase| phase.parity_ok.is_some())),
+            (DATA, word(few, |phase| phase.data.is_some())),
+            (BYTE_ENABLES, word(few, |phase| phase.byte_enables.is_some())),
         ];
-        [u8::from(self.parity_ok == Some(true)), bits(known), 0]
+        let mut marks = Marks::default();
+        known.into_iter().for_each(|(Mark(mark), word)| marks[0][mark] = word);
+        marks
     }
 }
 
-impl Marked for Event {}
-impl Marked for Problem {}
-impl Marked for Violation {}
-impl Marked for Window {}
+/// Rows one after the other, without marks.
+macro_rules! plain {
+    ($($row:ty),*) => {
+        $(impl Row for $row {
+            type Few<'a> = &'a [$row];
+            type Many = Vec<$row>;
+        })*
+    };
+}
+plain!(Event, Problem, Violation, Window);
 
 const TRANSACTIONS: &[Column<Transaction>] = &[
     column("bus", Fill::Same(bus_name)),
@@ -104,26 +104,26 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     column("end_sample", cells!(Integer, |_, t| Some(t.end))),
     clock("start_clk", cells!(Integer, |_, t| Some(t.start_clk))),
     column("clocks", cells!(Integer, |_, t| Some(t.clocks))),
-    known_by(COMMAND, told_by(has_commands, "command", cells!(Byte, |_, t| t.command))),
+    known_by(has(Has::Command), told_by(has_commands, "command", cells!(Byte, |_, t| t.command))),
     known_by(
-        COMMAND,
+        has(Has::Command),
         told_by(has_commands, "command_name", cells!(Name, |_, t| t.command, |_| COMMAND_NAMES.to_vec())),
     ),
     known_by(known(Flag::Dac), told_by(has_commands, "dac", is(Flag::Dac))),
-    known_by(ADDRESS, told_by(has_addresses, "address", cells!(Integer, |_, t| t.address))),
+    known_by(has(Has::Address), told_by(has_addresses, "address", cells!(Integer, |_, t| t.address))),
     column("data_phases", cells!(Integer, |_, t| Some(t.data_phases))),
     column("bytes", cells!(Integer, |_, t| Some(t.bytes))),
     column("bytes_exact", is(Flag::BytesExact)),
     column("wait_clks", cells!(Integer, |_, t| Some(t.clocks - u64::from(t.address_phases) - t.data_phases))),
     nullable("target_wait_clks", cells!(Integer, |c, t| c.layout().stop.map(|_| t.target_wait_clks))),
     column("initiator_wait_clks", cells!(Integer, |_, t| Some(t.initiator_wait_clks))),
-    known_by(CLAIMED, nullable("devsel_clks", cells!(Integer, |_, t| t.devsel_clks.map(u64::from)))),
+    known_by(has(Has::Claim), nullable("devsel_clks", cells!(Integer, |_, t| t.devsel_clks.map(u64::from)))),
     column(
         "termination",
         cells!(Name, |_, t| Some(t.termination as u8), |_| Termination::ALL.map(Termination::name).to_vec()),
     ),
     known_by(
-        INITIATOR,
+        has(Has::Initiator),
         told_by(
             |layout| layout.grants.is_some(),
             "initiator",
@@ -135,8 +135,8 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     known_by(known(Flag::Perr), told_by(|layout| layout.perr.is_some(), "perr", is(Flag::Perr))),
     known_by(known(Flag::Serr), told_by(|layout| layout.serr.is_some(), "serr", is(Flag::Serr))),
     known_by(known(Flag::Suspect), nullable("suspect", is(Flag::Suspect))),
-    known_by(MOVED, nullable("first_data_us", cells!(Float, |c, t| Some(c.us(t.first_data))))),
-    known_by(MOVED, nullable("last_data_us", cells!(Float, |c, t| Some(c.us(t.last_data))))),
+    known_by(has(Has::Data), nullable("first_data_us", cells!(Float, |c, t| Some(c.us(t.first_data))))),
+    known_by(has(Has::Data), nullable("last_data_us", cells!(Float, |c, t| Some(c.us(t.last_data))))),
     told_by(has_addresses, "device", cells!(Byte, |_, t| t.device())),
     told_by(
         |layout| layout.idsels.is_some(),

@@ -5,7 +5,7 @@ mod file;
 mod problems;
 mod rowgroups;
 
-use crate::columns::{Columns, Context, Marked, Part, batch_from};
+use crate::columns::{Columns, Many, Part, Row, batch_from, parts_of};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::interrupt;
@@ -47,7 +47,7 @@ impl Format {
 }
 
 /// Rows of several buses in order of time.
-struct Merge<R> {
+struct Merge<R: Row> {
     queues: Vec<VecDeque<R>>,
     /// Per bus: number of the next row.
     numbers: Vec<u64>,
@@ -60,7 +60,7 @@ struct Merge<R> {
 /// Rows that wait for those of another bus, at most: a bus that is stuck in one transaction may never let them go.
 const MOST_WAITING: usize = 1 << 16;
 
-impl<R: Counted + Marked> Merge<R> {
+impl<R: Counted + Row> Merge<R> {
     fn new(buses: usize, stamp: fn(&R) -> u64) -> Self {
         let queues = (0..buses).map(|_| VecDeque::new()).collect();
         Merge {
@@ -73,10 +73,9 @@ impl<R: Counted + Marked> Merge<R> {
     }
 
     /// Takes rows of one bus, in order, whose numbers count from `origin`.
-    fn add(&mut self, bus: usize, origin: Origin, mut rows: Vec<R>) -> Option<Merged<R>> {
-        if self.queues.len() > 1 || rows.len() < BATCH {
-            rows.iter_mut().for_each(|row| row.count_from(origin));
-            self.queues[bus].extend(rows);
+    fn add(&mut self, bus: usize, origin: Origin, rows: R::Many) -> Option<Merged<R>> {
+        if self.queues.len() > 1 || rows.count() < BATCH {
+            self.queues[bus].extend(rows.into_rows().map(|row| row.counted_from(origin)));
             return None;
         }
         // Of a single bus they are in order as they are, and there is no need to touch each.
@@ -84,8 +83,8 @@ impl<R: Counted + Marked> Merge<R> {
         let mut alone = Merged::new(origin);
         // The number of a transaction counts from `origin`, too; of other rows nobody asks for it.
         let number = self.numbers[bus].saturating_sub(origin.transactions);
-        alone.runs.push(Run { bus, number, length: rows.len() });
-        self.numbers[bus] += rows.len() as u64;
+        alone.runs.push(Run { bus, number, length: rows.count() });
+        self.numbers[bus] += rows.count() as u64;
         alone.rows = rows;
         Some(alone)
     }
@@ -105,7 +104,7 @@ impl<R: Counted + Marked> Merge<R> {
             match next {
                 Some((stamp, bus)) if stamp < limit || limit == u64::MAX || waiting > MOST_WAITING => {
                     waiting -= 1;
-                    self.merged.rows.extend(self.queues[bus].pop_front());
+                    self.queues[bus].pop_front().into_iter().for_each(|row| self.merged.rows.push(row));
                     match self.merged.runs.last_mut() {
                         Some(run) if run.bus == bus => run.length += 1,
                         _ => self.merged.runs.push(Run { bus, number: self.numbers[bus], length: 1 }),
@@ -119,14 +118,14 @@ impl<R: Counted + Marked> Merge<R> {
 
     /// What was put together, if it is so many rows at least.
     fn take(&mut self, least: usize) -> Option<Merged<R>> {
-        let enough = self.merged.rows.len() >= least;
+        let enough = self.merged.rows.count() >= least;
         enough.then(|| std::mem::replace(&mut self.merged, Merged::new(Origin::default())))
     }
 }
 
 /// Rows in order of time; each run of them is of one bus.
-struct Merged<R> {
-    rows: Vec<R>,
+struct Merged<R: Row> {
+    rows: R::Many,
     runs: Vec<Run>,
     /// What their numbers count from.
     origin: Origin,
@@ -139,9 +138,9 @@ struct Run {
     length: usize,
 }
 
-impl<R: Marked> Merged<R> {
+impl<R: Row> Merged<R> {
     fn new(origin: Origin) -> Self {
-        Merged { rows: Vec::new(), runs: Vec::new(), origin }
+        Merged { rows: R::Many::default(), runs: Vec::new(), origin }
     }
 
     /// Rows `from..to` as a table.
@@ -152,7 +151,7 @@ impl<R: Marked> Merged<R> {
             let (first, last) = (from.max(start), to.min(start + run.length));
             if first < last {
                 let number = run.number + (first - start) as u64;
-                parts.push((Context { bus: &table.buses[run.bus], number }, &self.rows[first..last]));
+                parts.extend(parts_of::<R>(&table.buses[run.bus], number, self.rows.some(first..last)));
             }
             start += run.length;
             if start >= to {
@@ -164,25 +163,25 @@ impl<R: Marked> Merged<R> {
 }
 
 /// What rows of one kind become.
-struct Table<R: 'static> {
+struct Table<R: Row> {
     columns: Arc<Columns<R>>,
     buses: Arc<[BusTables]>,
 }
 
-impl<R> Clone for Table<R> {
+impl<R: Row> Clone for Table<R> {
     fn clone(&self) -> Self {
         Table { columns: self.columns.clone(), buses: self.buses.clone() }
     }
 }
 
 /// A table of all buses on its way into a file.
-struct Output<R: 'static> {
+struct Output<R: Row> {
     table: Table<R>,
     merge: Merge<R>,
     file: TableFile,
 }
 
-impl<R: Counted + Send + Sync + Marked> Output<R> {
+impl<R: Counted + Row> Output<R> {
     fn create(
         path: &Path,
         columns: Columns<R>,
@@ -195,7 +194,7 @@ impl<R: Counted + Send + Sync + Marked> Output<R> {
         Ok(Output { merge: Merge::new(buses.len(), stamp), table, file })
     }
 
-    fn add(&mut self, bus: usize, origin: Origin, rows: Vec<R>) -> Result<()> {
+    fn add(&mut self, bus: usize, origin: Origin, rows: R::Many) -> Result<()> {
         match self.merge.add(bus, origin, rows) {
             Some(alone) => {
                 self.write(1)?;
@@ -218,7 +217,7 @@ impl<R: Counted + Send + Sync + Marked> Output<R> {
 
     /// The rows become batches on the threads that encode them.
     fn hand_on(&mut self, merged: Merged<R>) -> Result<()> {
-        let (count, merged) = (merged.rows.len(), Arc::new(merged));
+        let (count, merged) = (merged.rows.count(), Arc::new(merged));
         for from in (0..count).step_by(BATCH) {
             let to = (from + BATCH).min(count);
             let (table, merged) = (self.table.clone(), merged.clone());
@@ -318,7 +317,7 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn problems(&mut self, bus: usize, problems: &Problems, begun: u64) -> Result<()> {
+    fn problems(&mut self, bus: usize, problems: Problems, begun: u64) -> Result<()> {
         if let Some(output) = &mut self.problems {
             output.add(bus, problems, begun);
         }

@@ -26,7 +26,7 @@ impl Protocol {
         }
         let clk = self.clk;
         let Some(open) = &mut self.open else { return };
-        let row = &mut self.rows.transactions[open.row];
+        let row = &mut open.row;
         let mask = range(from, to);
         let (irdy, trdy) = (word.irdy & mask, word.trdy & mask);
         let data = irdy & trdy;

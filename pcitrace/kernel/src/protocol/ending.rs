@@ -3,8 +3,9 @@
 use super::{Protocol, SPECIAL_CYCLE, State, Tail, Watched, is_read};
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, below, range};
-use crate::problems::{Suspect, What};
+use crate::problems::What;
 use crate::rows::{Flag, Termination};
+use crate::suspects::Suspect;
 
 impl Protocol {
     /// PERR# and SERR# in the two clocks after a transaction, as far as they are in this block.
@@ -39,12 +40,12 @@ impl Protocol {
 
     /// `after`: number of the clock after the last one.
     pub(super) fn close(&mut self, end: u64, after: u64, in_window_before: bool, because: Option<Termination>) {
-        let Some(open) = self.open.take() else { return };
+        let Some(mut open) = self.open.take() else { return };
         // A tail that is still there is cut by this transaction: its clocks are over in any case.
         if self.tail.is_some() {
             self.emit_tail();
         }
-        let row = &mut self.rows.transactions[open.row];
+        let row = &mut open.row;
         row.end = end;
         row.clocks = after - row.start_clk;
         let unclaimed = match (self.layout.devsel, self.layout.stop) {
@@ -95,13 +96,14 @@ impl Protocol {
         }
         let told = Suspect { stamp: start, clk: start_clk, transaction: open.number };
         self.rows.problems.suspect(told, suspect);
+        self.rows.transactions.push(row);
         self.after_transaction = Some(after);
         self.state = State::Idle;
         if self.layout.perr.is_none() && self.layout.serr.is_none() {
             return;
         }
         self.tail = Some(Tail {
-            row: open.row,
+            row: self.rows.transactions.len() - 1,
             number: open.number,
             perr: open.perr,
             serr: open.serr,
@@ -113,10 +115,11 @@ impl Protocol {
 
     pub(super) fn emit_tail(&mut self) {
         let Some(tail) = self.tail.take() else { return };
-        let row = &mut self.rows.transactions[tail.row];
-        row.flags.tell(Flag::Perr, tail.perr.result(self.layout.perr));
-        row.flags.tell(Flag::Serr, tail.serr.result(self.layout.serr));
-        let (end, flags) = ((row.start_clk + row.clocks - 1, row.end), row.flags);
+        let row = self.rows.transactions.get(tail.row);
+        let (end, mut flags) = ((row.start_clk + row.clocks - 1, row.end), row.flags);
+        flags.tell(Flag::Perr, tail.perr.result(self.layout.perr));
+        flags.tell(Flag::Serr, tail.serr.result(self.layout.serr));
+        self.rows.transactions.set_flags(tail.row, flags);
         if flags.is(Flag::Perr) {
             self.problem(end, What::ParityError, Some(tail.number));
         }

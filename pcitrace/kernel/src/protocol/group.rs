@@ -1,15 +1,17 @@
 //! Ordinary transactions counted side by side: what is one of them in each lane is told by the same instructions, without a
 //! branch that could be guessed wrong.
 
-use super::phases::{idsel, the_only_one};
+use super::phases::idsel;
 use super::whole::{Line, Lines};
 use super::{DUAL_ADDRESS_CYCLE, Protocol, SPECIAL_CYCLE, is_read};
 use crate::bits::Backend;
 use crate::block::{Span, if_data};
 use crate::lanes::{EIGHT, Lanes};
 use crate::layout::{Gather, Layout};
-use crate::problems::{Suspect, What};
-use crate::rows::{Counts, Flag, Flags, Termination, Transaction};
+use crate::problems::What;
+use crate::rows::{Counts, Flag, Flags, Termination};
+use crate::suspects::Suspect;
+use crate::tiles::{Has, NONE, ROOM};
 
 /// Where some transactions begin and end.
 pub(super) struct Group<'a> {
@@ -245,6 +247,7 @@ impl Protocol {
         sums.bytes = sums.bytes + moved_bytes;
 
         let flag = |flag: Flag, is: L| is & all(1 << flag as u32);
+        let has = |what: Has, is: L| is & all(what.bit(true).into());
         let suspect = (window(&lines.suspect) & (mask | one)).some();
         let mut set = flag(Flag::BytesExact, !inexact.some()) | flag(Flag::Suspect, suspect);
         let mut known = Flags::default();
@@ -262,86 +265,79 @@ impl Protocol {
             known.tell(Flag::Perr, layout.perr.map(|_| false));
             known.tell(Flag::Serr, layout.serr.map(|_| false));
         }
+        let first_clk = self.clk.wrapping_sub(from as u64);
+        // The clock behind the transaction before each; behind none there is the first one, in which none begins.
+        let behind = self.after_transaction.and_then(|clk| clk.wrapping_sub(first_clk).try_into().ok());
+        let mut behind = [behind.unwrap_or_default(); EIGHT];
+        behind[1..].copy_from_slice(&of.ends[..EIGHT - 1]);
+        set = set | flag(Flag::FastBackToBack, unsafe { L::of_short(&behind) }.equal(starts));
 
-        let (target_wait, initiator_wait) = ((wait & irdy).count().each(), (wait & !irdy).count().each());
-        let (moved, first_data) = ((data.some() & one).each(), (data | last).below_first().count().each());
-        let (last_data, data_phases, moved_bytes) =
-            ((data | one).last().each(), data_phases.each(), moved_bytes.each());
-        let (claim, termination, clocks) = (before_claim.count().each(), ended.termination.each(), clocks.each());
-        let (command, grant, address, set) = (command.each(), grant.each(), address.each(), set.each());
-        let (stamps, first_clk) = (span.stamps(), self.clk.wrapping_sub(from as u64));
-        // Safety: each clock has a stamp.
-        let stamp = |clock: usize| unsafe { *stamps.get_unchecked(clock) };
-        // The clock behind the last one; none is in the place of the first.
-        let behind = self.after_transaction.map_or(0, |clk| clk.wrapping_sub(first_clk));
-        self.rows.transactions.extend((0..count).map(|nth| {
-            let (start, end) = (usize::from(of.starts[nth]), usize::from(of.ends[nth]));
-            let behind = if nth == 0 { behind } else { of.ends[nth - 1].into() };
-            let follows = u8::from(behind == start as u64) << Flag::FastBackToBack as u32;
-            Transaction {
-                start: stamp(start),
-                end: stamp(end - 1),
-                start_clk: first_clk + start as u64,
-                clocks: clocks[nth],
-                command: cbe.map(|_| command[nth] as u8),
-                address: ad.map(|_| address[nth]),
-                address_phases: 1,
-                data_phases: data_phases[nth],
-                first_data: moved[nth] * stamp(start + first_data[nth] as usize),
-                last_data: moved[nth] * stamp(start + last_data[nth] as usize),
-                bytes: moved_bytes[nth],
-                target_wait_clks: target_wait[nth],
-                initiator_wait_clks: initiator_wait[nth],
-                devsel_clks: (claim[nth] + 1 < clocks[nth]).then_some(claim[nth] as u32 + 1),
-                termination: Termination::ALL.get(termination[nth] as usize).copied().unwrap_or(Termination::Unknown),
-                initiator: the_only_one(grant[nth]),
-                flags: Flags { set: set[nth] as u8 | follows, known: known.known },
-                idsel: None,
-                message: None,
-            }
-        }));
+        let moved = data.some();
+        let one_grant = grant.some() & grant.equal(grant.first());
+        let always = Has::Address.bit(ad.is_some()) | Has::Command.bit(cbe.is_some());
+        let may_have = has(Has::Data, moved) | has(Has::Claim, devsel.some()) | has(Has::Initiator, one_grant);
+        // Safety: these clocks are there, also of lanes without a transaction.
+        let stamps = |behind: L| unsafe { stamps_of(span, starts + behind) };
+        let first_data = (data | last).below_first() & (mask | one);
+        let start = stamps(none).each();
+        let (tile, at) = self.rows.transactions.room();
+        put::<L, _>(&mut tile.start, at, start);
+        put::<L, _>(&mut tile.end, at, stamps(mask.count()).each());
+        put::<L, _>(&mut tile.start_clk, at, (all(first_clk) + starts).each());
+        put::<L, _>(&mut tile.clocks, at, clocks.each());
+        put::<L, _>(&mut tile.address, at, address.each());
+        put::<L, _>(&mut tile.data_phases, at, data_phases.each());
+        put::<L, _>(&mut tile.first_data, at, (stamps(first_data.count()) & moved).each());
+        put::<L, _>(&mut tile.last_data, at, (stamps((data | one).last()) & moved).each());
+        put::<L, _>(&mut tile.bytes, at, moved_bytes.each());
+        put::<L, _>(&mut tile.target_wait_clks, at, (wait & irdy).count().each());
+        put::<L, _>(&mut tile.initiator_wait_clks, at, (wait & !irdy).count().each());
+        put::<L, _>(&mut tile.devsel_clks, at, ((before_claim.count() + one) & devsel.some()).each());
+        put::<L, _>(&mut tile.address_phases, at, [1; EIGHT]);
+        put::<L, _>(&mut tile.command, at, if cbe.is_some() { command.bytes() } else { [NONE; EIGHT] });
+        put::<L, _>(&mut tile.idsel, at, [NONE; EIGHT]);
+        put::<L, _>(&mut tile.termination, at, ended.termination.bytes());
+        put::<L, _>(&mut tile.initiator, at, (grant.last() | !one_grant).bytes());
+        put::<L, _>(&mut tile.flags_set, at, set.bytes());
+        put::<L, _>(&mut tile.flags_known, at, [known.known; EIGHT]);
+        put::<L, _>(&mut tile.has, at, (may_have | all(always.into())).bytes());
         // What few transactions have, or few buses, comes after the others, or a transaction took an eighth longer.
-        let rows = self.rows.transactions.len() - count;
         if let Some(idsels) = &layout.idsels {
-            for (row, &start) in self.rows.transactions[rows..].iter_mut().zip(of.starts) {
-                row.idsel = idsel(row.command, idsels, span.sample(start.into()));
+            for (at, &start) in (at..at + count).zip(of.starts) {
+                let command = cbe.map(|_| tile.command[at]);
+                tile.idsel[at] = idsel(command, idsels, span.sample(start.into())).unwrap_or(NONE);
             }
         }
         if let Some(ad) = ad.filter(|_| special.is_any()) {
-            let first_irdy = irdy.below_first().count().each();
-            for ((row, &start), irdy) in self.rows.transactions[rows..].iter_mut().zip(of.starts).zip(first_irdy) {
-                let sample = span.sample(usize::from(start) + irdy as usize);
-                row.message = (row.command == Some(SPECIAL_CYCLE)).then(|| ad.get(sample) as u32);
+            let (special, first_irdy) = (special.each(), irdy.below_first().count().each());
+            for nth in (0..count).filter(|&nth| special[nth] != 0) {
+                let sample = span.sample(usize::from(of.starts[nth]) + first_irdy[nth] as usize);
+                tile.message[at + nth] = ad.get(sample) as u32;
+                tile.has[at + nth] |= Has::Message.bit(true);
             }
         }
-        self.after_transaction = Some(first_clk.wrapping_add(of.ends[count - 1].into()));
-        self.numbers += count as u64;
+        self.rows.transactions.wrote(count);
         if suspect.is_any() {
-            self.tell_suspects(rows);
+            let (suspect, numbers) = (suspect.each(), self.numbers);
+            self.rows.problems.suspects(count, |nth| {
+                let clk = first_clk + u64::from(of.starts[nth]);
+                (Suspect { stamp: start[nth], clk, transaction: numbers + nth as u64 }, suspect[nth] != 0)
+            });
         }
+        self.numbers += count as u64;
+        self.after_transaction = Some(first_clk.wrapping_add(of.ends[count - 1].into()));
         if wrong.is_any() {
-            self.tell_wrong(rows, &ended.gave_up.each());
+            self.tell_wrong(count, &ended.gave_up.each());
         }
         count
     }
 
-    /// Which of the last transactions, from this row on, are suspect.
-    #[inline(always)]
-    fn tell_suspects(&mut self, rows: usize) {
-        let rows = &self.rows.transactions[rows..];
-        for (row, transaction) in rows.iter().zip(self.numbers - rows.len() as u64..) {
-            let told = Suspect { stamp: row.start, clk: row.start_clk, transaction };
-            self.rows.problems.suspect(told, row.flags.is(Flag::Suspect));
-        }
-    }
-
-    /// What else is wrong with them.
+    /// What else is wrong with the last ones.
     #[cold]
     #[inline(never)]
-    fn tell_wrong(&mut self, rows: usize, gave_up: &[u64; EIGHT]) {
-        let count = self.rows.transactions.len() - rows;
+    fn tell_wrong(&mut self, count: usize, gave_up: &[u64; EIGHT]) {
         for (nth, &gave_up) in gave_up.iter().enumerate().take(count) {
-            let row = &self.rows.transactions[rows + nth];
+            let row = self.rows.transactions.get(self.rows.transactions.len() - count + nth);
             let last = (row.start_clk + row.clocks - 1, row.end);
             let (perr, serr) = (row.flags.is(Flag::Perr), row.flags.is(Flag::Serr));
             let number = self.numbers - (count - nth) as u64;
@@ -352,4 +348,21 @@ impl Protocol {
             }
         }
     }
+}
+
+/// The stamp of a clock of each transaction.
+///
+/// # Safety
+/// These clocks are there, and as for [`Lanes::read`].
+#[inline(always)]
+unsafe fn stamps_of<L: Lanes>(span: &Span, clocks: L) -> L {
+    let bytes = clocks.each().map(|clock| clock as usize * size_of::<u64>());
+    // Safety: as the caller says.
+    unsafe { L::read(span.stamps().as_ptr().cast(), &bytes) }
+}
+
+/// Writes a field of each transaction.
+#[inline(always)]
+fn put<L: Lanes, T: Copy>(lane: &mut [T; ROOM], at: usize, values: [T; EIGHT]) {
+    lane[at..][..L::COUNT].copy_from_slice(&values[..L::COUNT]);
 }

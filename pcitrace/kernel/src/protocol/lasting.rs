@@ -45,17 +45,14 @@ impl Protocol {
             && !self.looks_at_phases
             && self.tail.is_none()
             && self.awaits_par.is_none()
-            && self
-                .open
-                .as_ref()
-                .is_some_and(|open| open.claimed && !open.wide && self.rows.transactions[open.row].data_phases > 0)
+            && self.open.as_ref().is_some_and(|open| open.claimed && !open.wide && open.row.data_phases > 0)
     }
 
     /// Clocks of a burst that end a data phase with all bytes each, and nothing else; the stamp is that of the last.
     #[inline(always)]
     pub fn skip_burst(&mut self, clocks: u64, last: u64) {
         let Some(open) = &mut self.open else { return };
-        let row = &mut self.rows.transactions[open.row];
+        let row = &mut open.row;
         row.last_data = last;
         row.data_phases += clocks;
         row.bytes += 4 * clocks;

@@ -23,9 +23,8 @@ impl Protocol {
         };
         let is_dual = row.command == Some(DUAL_ADDRESS_CYCLE);
         let address_clk = row.start_clk;
-        self.rows.transactions.push(row);
         self.open = Some(Open {
-            row: self.rows.transactions.len() - 1,
+            row,
             number: self.numbers,
             address_clk,
             claimed: false,
@@ -112,7 +111,7 @@ impl Protocol {
         let high = layout.ad.as_ref().filter(|_| known(layout.ad_unknown)).map(|ad| ad.get(sample));
         let address_clk = self.clk + u64::from(at);
         if let Some(open) = &mut self.open {
-            let row = &mut self.rows.transactions[open.row];
+            let row = &mut open.row;
             row.command = command;
             row.address = row.address.zip(high).map(|(low, high)| low | high << 32);
             row.address_phases = 2;
@@ -162,7 +161,7 @@ impl Protocol {
             AwaitsPar::Address { odd } => {
                 let (Some(open), Some(par)) = (&mut self.open, par) else { return };
                 let ok = odd == par;
-                let row = &mut self.rows.transactions[open.row];
+                let row = &mut open.row;
                 let ok_so_far = match row.address_phases {
                     1 => Some(ok),
                     _ => open.first_parity_ok.map(|first| first && ok),
@@ -242,7 +241,7 @@ impl Protocol {
                 phase.parity_ok = (checked >> clock & 1 != 0).then_some(bad >> clock & 1 == 0);
             }
         }
-        let read = self.rows.transactions.last().and_then(|row| row.command).and_then(reads);
+        let read = self.open.as_ref().and_then(|open| open.row.command).and_then(reads);
         for clock in ones(bad) {
             self.problem(self.at(block, clock), What::DataParity { read }, Some(number));
         }

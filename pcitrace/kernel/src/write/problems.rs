@@ -46,7 +46,7 @@ impl ProblemOutput {
     }
 
     /// Takes what was found of a bus where so many transactions had begun.
-    pub fn add(&mut self, bus: usize, found: &Problems, begun: u64) {
+    pub fn add(&mut self, bus: usize, found: Problems, begun: u64) {
         self.open[bus].append(found);
         let closed = self.open[bus].take_closed(begun);
         self.close_rows(bus, closed);

@@ -65,6 +65,10 @@ impl Archive {
     /// The whole member, in place of what `out` held. Fastest for members that fit in memory; see `stream`.
     pub fn inflate(&self, member: &Member, out: &mut Vec<u8>) -> Result<()> {
         let size = usize::try_from(member.size).map_err(|_| self.damaged(member, "is too large for this machine"))?;
+        if out.capacity() < size {
+            // Fresh memory is zero as it comes: nobody has to go over it.
+            *out = vec![0; size];
+        }
         out.resize(size, 0);
         match member.method {
             Method::Stored => self.read_at(member.data_offset, out)?,
