@@ -16,6 +16,7 @@ from pcitrace.frames.identity import SequenceField, other_lengths, sequence_numb
 from pcitrace.frames.sides import Matches, Side
 from pcitrace.frames.strays import Loose, certain
 from pcitrace.frames.turns import receives_first
+from pcitrace.sidebyside import each
 from pcitrace.traffic import Bursts
 from pcitrace.traffic.content import FCS, Keys, WireFrames, fcs_in_memory, keys, own_keys
 from pcitrace.traffic.csr import CONFIGURATION
@@ -43,9 +44,9 @@ Matched = tuple[dict[str, Ends], dict[str, Any], list[dict[str, Any]]]
 def match_hosts(hosts: Mapping[str, HostTraffic], link: Link | None, sequence: SequenceField | None) -> Matched:
     """Match what all hosts show; return their ends, the columns of all frames in order of time, what was dropped."""
     names = list(hosts)
-    ends = {name: Ends.of(hosts[name], link) for name in names}
+    ends = dict(zip(names, each(lambda name: Ends.of(hosts[name], link), names), strict=True))
     others = [next((one for one in names if one != name), None) for name in names]
-    found = [_one_direction(*pair, ends, sequence) for pair in zip(names, others, strict=True)]
+    found = each(lambda pair: _one_direction(*pair, ends, sequence), zip(names, others, strict=True))
     parts, drops = [part for part, _ in found], [drop_log for _, drop_log in found]
     bases = np.cumsum([0, *(len(part["order_us"]) for part in parts[:-1])]).tolist()
     order = np.argsort(np.concatenate([part.pop("order_us") for part in parts]), kind="stable")

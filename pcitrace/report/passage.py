@@ -97,8 +97,8 @@ def _csr_costs(results: Results) -> tuple[Entry, ...]:
             one = Estimate(value, sigma, row["n"], sigma_frames=error, scatter=scatter, reason=reason)
             costs.setdefault(row["what"], []).append(told(one, "µs", str(row["host"])))
     grouped_sends = []
-    for name in results.frames.hosts:
-        found = results.groups(name)
+    for name, bus in results.buses.items():
+        found = bus["groups"]
         if found["of_several"]:
             means = (
                 f"{found['csr_us']:.3g} µs of CSR accesses, {found['idle_us']:.3g} µs from the last of them to the DMA"
