@@ -182,9 +182,7 @@ class BusTable:
         at = (at if self._rows is None else self._rows[at]).astype(np.int32)
         return self._with(self._columns, at, self._shared)
 
-    def _with(
-        self, columns: dict[str, npt.NDArray[Any]], rows: Integers | None, shared: dict[str, Booleans]
-    ) -> Self:
+    def _with(self, columns: dict[str, npt.NDArray[Any]], rows: Integers | None, shared: dict[str, Booleans]) -> Self:
         names = self.terminations, self.initiators
         return type(self)(columns, *names, self.clock_us, self.bytes_exact, self._samples, rows, shared)
 

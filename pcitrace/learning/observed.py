@@ -115,8 +115,8 @@ class Side:
 
 
 NEEDED = [
-    "sender", "receiver", "send_burst", "receive_burst", "dma_start_us", "dma_end_us", "rx_dma_start_us", "rx_dma_end_us",
-    "wire_start_us", "wire_end_us",
+    "sender", "receiver", "send_burst", "receive_burst",
+    "dma_start_us", "dma_end_us", "rx_dma_start_us", "rx_dma_end_us", "wire_start_us", "wire_end_us",
 ]  # fmt: skip
 """Columns of frames that tell what is sent and received."""
 
