@@ -100,7 +100,7 @@ class BusTable:
     @classmethod
     def of_parts(
         cls,
-        parts: Iterable[pd.DataFrame | pa.RecordBatch],
+        parts: Iterable[pd.DataFrame | pa.Table],
         count: int,
         axis: Callable[[Floats], Floats] | None = None,
         rate_hz: float | None = None,
@@ -115,7 +115,7 @@ class BusTable:
         initiators: list[str] = []
         took_us, periods, exact, at = 0.0, 0, True, 0
         for part in parts:
-            there = part.columns if isinstance(part, pd.DataFrame) else part.schema.names
+            there = part.columns if isinstance(part, pd.DataFrame) else part.column_names
             times = {name: floats(part, name) for name in TIMES}
             kept.add(at, times)
             start_us, end_us = (axis(times[name]) if axis else times[name] for name in ("start_us", "end_us"))
@@ -134,7 +134,7 @@ class BusTable:
             exact &= bool(booleans(part, "bytes_exact").all())
             at += len(part)
         for name, width in (WIDTHS | dict.fromkeys(CODED, 8)).items():
-            columns.setdefault(name, np.full(count, -1, f"i{width // 8}"))
+            columns.setdefault(name, np.broadcast_to(np.array(-1, f"i{width // 8}"), count))
         columns |= kept.columns or dict.fromkeys(TIMES, np.empty(count))  # of an idle bus there is no part
         for name in COUNTS:
             if columns[name].max(initial=0) <= np.iinfo(np.int16).max:

@@ -16,7 +16,6 @@ from pcitrace.decode import Decoder, to_arrow, to_pandas
 from pcitrace.errors import CaptureFormatError, DecodeError, WiringError
 from pcitrace.freed import given_back
 from pcitrace.printable import printable
-from pcitrace.sidebyside import each
 from pcitrace.wiring import BusWiring, Wiring, WiringSource, resolve_wiring
 
 if TYPE_CHECKING:
@@ -107,12 +106,8 @@ class Run:
                     raise
                 # It may be another bus that cannot be decoded; what is wrong with this one is told anyhow.
                 read = self._read(buses := [self[name]], data_phases)
-
-            def put_together(found: tuple[pa.RecordBatchReader, int]) -> BusTable:
-                parts, count = found
-                return BusTable.of_parts(given_back(parts), count, us, capture.samples_hz)
-
-            self._tables.update(zip((bus.name for bus in buses), each(put_together, read), strict=True))
+            for bus, (parts, count) in zip(buses, read, strict=True):
+                self._tables[bus.name] = BusTable.of_parts(given_back(parts), count, us, bus.capture.samples_hz)
         return self._tables[name]
 
     @staticmethod

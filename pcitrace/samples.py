@@ -105,7 +105,9 @@ class Times:
             return None
         found = {"start_us": start}
         for name in TIMES[1:]:
-            known = ~np.isnan(us[name])
+            known: Any = ~np.isnan(us[name])
+            if known.all():
+                known = slice(None)
             there = self.samples.at(us[name][known])
             if there is None or (there < start[known]).any():
                 return None
