@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
@@ -205,8 +206,14 @@ class BusTable:
         return np.arange(len(self), dtype=np.int32) if self._rows is None else self._rows
 
     def between(self, start_us: float, end_us: float) -> Self:
-        """Return the transactions of which a part lies in a span of time."""
-        return self.take((self.end_us >= start_us) & (self.start_us <= end_us))
+        """Return the transactions of which a part lies in a span of time; they are in its order."""
+
+        def time_us(name: str) -> Callable[[int], float]:
+            return lambda row: float(getattr(self.take(np.array([row])), name)[0])
+
+        rows = range(len(self))
+        first = bisect_left(rows, start_us, key=time_us("end_us"))
+        return self.take(np.arange(first, bisect_right(rows, end_us, lo=first, key=time_us("start_us"))))
 
     @property
     def retried(self) -> Booleans:

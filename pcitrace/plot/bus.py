@@ -72,7 +72,7 @@ def lanes(
     for name in run.buses:
         bars = run.table(name).between(start, end)
         draw_bars(ax, bars.start_us, bars.end_us, places[f"{name} control"], CONTROL)
-        pieces = some.hosts[name].dma.bus
+        pieces = some.hosts[name].dma.bus.between(start, end)
         shown = (pieces.last_data_us >= start) & (pieces.first_data_us <= end)
         draw_bars(ax, pieces.first_data_us[shown], pieces.last_data_us[shown], places[f"{name} data"], DATA)
         if "wire" in places:
