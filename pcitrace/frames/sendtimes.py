@@ -46,10 +46,11 @@ def by_run(csr: Accesses, card: CardTimes) -> Starts | None:
     usable, dma_start_us = _usable(csr), card.dma_start_us
     if len(usable) < 2:
         return None
-    start_us, pause = csr.first_attempt_us, np.full(len(usable) + 1, np.inf)
+    start_us, end_us, pause = csr.first_attempt_us, csr.end_us, np.full(len(usable) + 1, np.inf)
     if len(usable) < len(csr):
-        start_us = start_us[usable]
-    np.subtract(start_us[1:], csr.end_us[usable[:-1]], out=pause[1:-1])
+        start_us, end_us = start_us[usable], end_us[usable]
+    np.subtract(start_us[1:], end_us[:-1], out=pause[1:-1])
+    del end_us  # as long as all accesses
     for limit in PAUSES_US:
         heads = np.flatnonzero(pause[:-1] >= limit)
         size = np.diff(np.r_[heads, len(usable)])

@@ -60,8 +60,8 @@ def path_of_a_frame(results: Results) -> Section | None:
         return Section("From memory to memory", ("No frame was seen on both buses.",), costs) if costs else None
     frame = typical(results.run, table)
     caption = (
-        f"{_took(results, frame)} Lanes, from the middle outwards: the frame on the wire, the data that the NIC moves, all "
-        "transactions with the control accesses. Spans outside of them, from the lanes outwards: from the DMA to the "
+        f"{_took(results, frame)} Lanes, from the middle outwards: the frame on the wire, the data that the NIC moves, "
+        "all transactions with the control accesses. Spans outside of them, from the lanes outwards: from the DMA to the "
         "update or to the next access, from the accesses to the DMA or to the update of the receive queue, the "
         "accesses that start a send, the whole send."
     )

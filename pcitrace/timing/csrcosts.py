@@ -13,6 +13,7 @@ import pandas as pd
 from pcitrace.columns import Booleans, Floats, floats
 from pcitrace.estimate import Estimate, mean, unknown
 from pcitrace.frames import Frames
+from pcitrace.freed import give_back
 from pcitrace.timing.frametimes import FrameTimes
 
 __all__ = ["INTERVALS", "csr_costs", "queue_updates"]
@@ -43,6 +44,7 @@ def csr_costs(times: FrameTimes) -> pd.DataFrame:
     times.us["rx_queue_us"] = queue_updates(times.frames)
     found = []
     for what, (begin, end, dma) in INTERVALS.items():
+        give_back()
         took, errors = times.us[end] - times.us[begin], times.errors(begin, end)
         host, there = times.host(end), ~np.isnan(times.us[dma])
         for number, name in enumerate(times.hosts):
