@@ -21,6 +21,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 except ImportError as error:
     raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
 
@@ -180,11 +181,12 @@ _THEMED = {
 def _svg(draw: Callable[..., Axes], size: tuple[float, float]) -> str:
     salt = f"{id(draw)}{size}"
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 9, "font.family": "sans-serif"}):
-        page = Figure(figsize=size, layout="constrained")
+        layout = ConstrainedLayoutEngine()
+        page = Figure(figsize=size, layout=layout)
         draw(ax=page.subplots())
         # Laid out by itself, it is not drawn once more for that.
         FigureCanvasSVG(page)
-        page.get_layout_engine().execute(page)
+        layout.execute(page)
         page.set_layout_engine("none")
         text = io.StringIO()
         page.savefig(

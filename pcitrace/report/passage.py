@@ -61,8 +61,8 @@ def path_of_a_frame(results: Results) -> Section | None:
     frame = typical(results.run, table)
     caption = (
         f"{_took(results, frame)} Lanes, from the middle outwards: the frame on the wire, the data that the NIC moves, "
-        "all transactions with the control accesses. Spans outside of them, from the lanes outwards: from the DMA to the "
-        "update or to the next access, from the accesses to the DMA or to the update of the receive queue, the "
+        "all transactions with the control accesses. Spans outside of them, from the lanes outwards: from the DMA to "
+        "the update or to the next access, from the accesses to the DMA or to the update of the receive queue, the "
         "accesses that start a send, the whole send."
     )
     drawn = figure(partial(plot.exchange, results.run, frame, frames=results.frames), (9.0, 4.5), (4.6, 5.4))

@@ -7,6 +7,7 @@ the sending DMA and the start of the receiving DMA is the wire time and the tran
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +116,8 @@ def measure(run: Run, frames: Frames | None = None) -> Timing:
     hosts = {name: Clockwork.of(run, name, traffic.dma.bus.start_us) for name, traffic in chosen.hosts.items()}
     give_back()
     times = FrameTimes(chosen, hosts, chosen.link.byte_us if chosen.link else None)
-    costs, found = each(lambda part: part(times), (csr_costs, _constants))
+    parts: tuple[Callable[[FrameTimes], Any], ...] = (csr_costs, _constants)
+    costs, found = each(lambda part: part(times), parts)
     give_back()
     return Timing(
         r_net_us_per_byte=times.r_net,
