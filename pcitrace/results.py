@@ -22,7 +22,6 @@ from pcitrace.model import LatencyModel, Term
 from pcitrace.notebook import numbers_html
 from pcitrace.records import records
 from pcitrace.run import Run
-from pcitrace.sidebyside import each
 from pcitrace.timing import Timing, usage
 from pcitrace.timing.usage import Usage
 
@@ -106,7 +105,7 @@ class Results:
     @cached_property
     def buses(self) -> dict[str, dict[str, Any]]:
         """How much each bus is used, as plain values by host."""
-        return dict(zip(self.usage, each(self._bus, self.usage), strict=True))
+        return {name: self._bus(name) for name in self.usage}
 
     def _captures(self) -> list[dict[str, Any]]:
         offsets = analysis.offsets(self.run)

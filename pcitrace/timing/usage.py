@@ -101,6 +101,8 @@ class Usage:
 
         With them which times come behind the begin of one of them but not of later ones, and behind which.
         """
+        if not len(time_us):
+            return
         edges = np.arange(0, len(self.transactions), AT_ONCE, dtype=np.int32)
         part = np.searchsorted(self.transactions.take(edges).start_us, time_us, side=side) - 1
         order = np.argsort(part, kind="stable")
