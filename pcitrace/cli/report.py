@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import sys
-from contextlib import suppress
-from importlib import import_module
-from threading import Thread
 
 from pcitrace.cli.options import add_capture, add_grants, add_json, counting, open_run, print_json
 from pcitrace.errors import PciTraceError
@@ -49,8 +46,6 @@ def run(args: argparse.Namespace) -> int:
         print("pcitrace report: give -o REPORT.html, --json, or both", file=sys.stderr)
         return 2
     _give_back_arrays()
-    if args.output is not None:
-        Thread(target=_ready_to_draw, daemon=True).start()
     opened = open_run(args)
     granted.settle(opened, args.grant)
     if args.scheduler is not None or args.workers is not None:
@@ -73,12 +68,6 @@ def run(args: argparse.Namespace) -> int:
     for finding in found.findings:
         print(f"pcitrace: finding: {finding}", file=sys.stderr)
     return 0
-
-
-def _ready_to_draw() -> None:
-    """Import what draws the figures, while the capture is decoded and analysed."""
-    with suppress(ImportError):  # told when they are drawn
-        import_module("pcitrace.report")
 
 
 def _give_back_arrays() -> None:
