@@ -80,10 +80,13 @@ def by_run(csr: Accesses, card: CardTimes) -> Starts | None:
             either = np.r_[unclear, unclear + length]
             best, least = (first, last, either), (abs(missing), missing > 0)
         if best is not None:
-            first, last, either = best
-            unknown = np.full(len(dma_start_us) - len(first), -1)
-            return _among(csr, usable, np.r_[unknown, first], np.r_[unknown, last], either)
-    return None
+            break
+    else:
+        return None
+    del start_us, pause, heads, size, place, joined, runs  # as long as all accesses
+    first, last, either = best
+    unknown = np.full(len(dma_start_us) - len(first), -1)
+    return _among(csr, usable, np.r_[unknown, first], np.r_[unknown, last], either)
 
 
 def _settled(access_us: Floats, card: CardTimes, first: Integers, last: Integers) -> bool:

@@ -185,6 +185,7 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
         address = np.where(address >= 0, address + offset * np.where(wide, 8, 4), -1)
     reason = _reasons(command, address, np.isnan(data_us), windows.contain(moved))
     first_us = start_us[first]
+    del start_us  # as long as all that the host began
     columns = _registers(windows, address, command, value, enables) | {
         "first_attempt_us": first_us,
         "last_attempt_us": moved.start_us if (attempts > 1).any() else first_us,
