@@ -21,6 +21,7 @@ from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes, Starts
 from pcitrace.frames.turns import freed
+from pcitrace.freed import give_back
 from pcitrace.sidebyside import each
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.dma import Kind
@@ -137,6 +138,7 @@ def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
     csr, joined, sends = end.host.traffic.csr, end.host.traffic.joined, _sends(end)
     received_us = np.sort(joined.last_data_us[end.receives])
     rules, done_us = _by_rules(end, received_us)
+    give_back()
     first, last, margins, read = _weighed(end, rules, sends, received_us)
     rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0))
     send = columns["send_row"][rows]

@@ -15,6 +15,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.unseen import shown_by
+from pcitrace.freed import give_back
 from pcitrace.lattice import Reading
 from pcitrace.sidebyside import each
 from pcitrace.traffic.content import HEADER, Keys, keys, own_keys
@@ -78,6 +79,7 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
     names = [
         name for name, one in problems.items() if not (one.dma.bus.has_address or (in_turn(ends) and described[name]))
     ]
+    give_back()
     nats = each(lambda name: contested(problems[name], described[name]), names)
     found = {name: one for name, one in zip(names, nats, strict=True) if one is not None}
     return found if len(found) == len(names) else None

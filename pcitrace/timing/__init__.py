@@ -132,6 +132,7 @@ def _constants(times: FrameTimes) -> dict[str, Any]:
     findings: list[str] = []
     gap, kind = forwarding(times, findings)
     passed = transit(times, kind, findings)
+    give_back()
     t_nic_tx, t_nic_rx = sides(times, findings)
     give_back()
     rates = {side: pcirate.measure(times, side, findings) for side in ("send", "receive")}
