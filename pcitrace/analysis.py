@@ -26,6 +26,7 @@ from pcitrace.profiles import Profile
 from pcitrace.profiles import load as load_profile
 from pcitrace.run import Run
 from pcitrace.runfolder import RunFolder
+from pcitrace.sidebyside import each
 from pcitrace.traffic import Nic, Traffic, analyse
 from pcitrace.traffic.content import WireFrames, wire_frames
 from pcitrace.traffic.dma import Memory
@@ -176,7 +177,9 @@ def whole(
 ) -> tuple[dict[str, HostTraffic], Frames]:
     """Follow the frames between hosts, all of the run at once; :func:`followed` takes it."""
     nics, others = nic_grants or {}, host_grants or {}
-    hosts = {name: _host(run, name, profile, nics.get(name), others.get(name, ())) for name in names}
+    sources = [source(run, name, profile, nics.get(name), others.get(name, ())) for name in names]
+    hosts = dict(zip(names, each(_analysed, zip(names, sources, strict=True)), strict=True))
+    give_back()
     return hosts, _matched(run, hosts)
 
 
@@ -227,9 +230,15 @@ def _host(
     nic_grant: str | None = None,
     host_grants: Collection[str] = (),
 ) -> HostTraffic:
-    one = source(run, name, profile, nic_grant, host_grants)
-    found = analyse(one.transactions, one.data_phases, bus=name, nic=one.beside_wires)
+    host = _analysed((name, source(run, name, profile, nic_grant, host_grants)))
     give_back()
+    return host
+
+
+def _analysed(named: tuple[str, Source]) -> HostTraffic:
+    """Tell what the transactions of a host are."""
+    name, one = named
+    found = analyse(one.transactions, one.data_phases, bus=name, nic=one.beside_wires)
     return HostTraffic(found, one.nic.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
@@ -85,8 +86,10 @@ class BusTable:
         bytes_exact: bool,
         samples: Samples | None = None,
         rows: Integers | None = None,
+        shared: dict[str, Booleans] | None = None,
     ) -> None:
         self._columns, self._samples, self._rows = columns, samples, rows
+        self._shared = {} if shared is None else shared
         self.terminations, self.initiators = terminations, initiators
         self.clock_us, self.bytes_exact = clock_us, bytes_exact
 
@@ -98,7 +101,7 @@ class BusTable:
     @classmethod
     def of_parts(
         cls,
-        parts: Iterable[pd.DataFrame | pa.RecordBatch],
+        parts: Iterable[pd.DataFrame | pa.Table],
         count: int,
         axis: Callable[[Floats], Floats] | None = None,
         rate_hz: float | None = None,
@@ -113,7 +116,7 @@ class BusTable:
         initiators: list[str] = []
         took_us, periods, exact, at = 0.0, 0, True, 0
         for part in parts:
-            there = part.columns if isinstance(part, pd.DataFrame) else part.schema.names
+            there = part.columns if isinstance(part, pd.DataFrame) else part.column_names
             times = {name: floats(part, name) for name in TIMES}
             kept.add(at, times)
             start_us, end_us = (axis(times[name]) if axis else times[name] for name in ("start_us", "end_us"))
@@ -132,7 +135,7 @@ class BusTable:
             exact &= bool(booleans(part, "bytes_exact").all())
             at += len(part)
         for name, width in (WIDTHS | dict.fromkeys(CODED, 8)).items():
-            columns.setdefault(name, np.full(count, -1, f"i{width // 8}"))
+            columns.setdefault(name, np.broadcast_to(np.array(-1, f"i{width // 8}"), count))
         columns |= kept.columns or dict.fromkeys(TIMES, np.empty(count))  # of an idle bus there is no part
         for name in COUNTS:
             if columns[name].max(initial=0) <= np.iinfo(np.int16).max:
@@ -154,7 +157,7 @@ class BusTable:
         column = self._columns[name]
         if self._rows is None:
             return column
-        return np.broadcast_to(column[:1], self._rows.shape) if column.strides == (0,) else column[self._rows]
+        return np.broadcast_to(column[:1], self._rows.shape) if column.strides == (0,) else column.take(self._rows)
 
     def __len__(self) -> int:
         return len(self._columns["start_us"] if self._rows is None else self._rows)
@@ -172,27 +175,26 @@ class BusTable:
         columns = {name: packed_if_equal(values[first:last].copy()) for name, values in self._columns.items()}
         if "transaction" in columns:
             columns["transaction"] = columns["transaction"] - self._columns["transaction"][first:last].min(initial=0)
-        return self._with(columns, None)
+        return self._with(columns, None, {})
 
     def take(self, rows: Integers | Booleans) -> Self:
         """Return the given rows."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
         at = (at if self._rows is None else self._rows[at]).astype(np.int32)
-        return self._with(self._columns, at)
+        return self._with(self._columns, at, self._shared)
 
-    def _with(self, columns: dict[str, npt.NDArray[Any]], rows: Integers | None) -> Self:
-        return type(self)(
-            columns, self.terminations, self.initiators, self.clock_us, self.bytes_exact, self._samples, rows
-        )
+    def _with(self, columns: dict[str, npt.NDArray[Any]], rows: Integers | None, shared: dict[str, Booleans]) -> Self:
+        names = self.terminations, self.initiators
+        return type(self)(columns, *names, self.clock_us, self.bytes_exact, self._samples, rows, shared)
 
     @property
-    def _whole(self) -> Self:
+    def whole(self) -> Self:
         """All transactions of the bus."""
-        return self if self._rows is None else self._with(self._columns, None)
+        return self if self._rows is None else self._with(self._columns, None, self._shared)
 
     def with_initiators(self, names: list[str]) -> Self:
         """The same rows, with other names for `initiators`, in their order."""
-        out = self._with(self._columns, self._rows)
+        out = self._with(self._columns, self._rows, self._shared)
         out.initiators = names
         return out
 
@@ -204,8 +206,14 @@ class BusTable:
         return np.arange(len(self), dtype=np.int32) if self._rows is None else self._rows
 
     def between(self, start_us: float, end_us: float) -> Self:
-        """Return the transactions of which a part lies in a span of time."""
-        return self.take((self.end_us >= start_us) & (self.start_us <= end_us))
+        """Return the transactions of which a part lies in a span of time; they are in its order."""
+
+        def time_us(name: str) -> Callable[[int], float]:
+            return lambda row: float(getattr(self.take(np.array([row])), name)[0])
+
+        rows = range(len(self))
+        first = bisect_left(rows, start_us, key=time_us("end_us"))
+        return self.take(np.arange(first, bisect_right(rows, end_us, lo=first, key=time_us("start_us"))))
 
     @property
     def retried(self) -> Booleans:
@@ -224,23 +232,35 @@ class BusTable:
         A STOP# that comes with the last data cuts nothing: FRAME# was high by then. Else the initiator has to release
         it first, which takes a clock more (PCI 2.2, 3.3.3.2.1).
         """
-        return self._ended(*REFUSED) | self._ended(Termination.DISCONNECT_WITH_DATA) & (self.end_us > self.last_data_us)
+        cut = self._ended(*REFUSED)
+        with_data = np.flatnonzero(self._ended(Termination.DISCONNECT_WITH_DATA))
+        some = self.take(with_data)
+        cut[with_data] = some.end_us > some.last_data_us
+        return cut
 
     def _ended(self, *how: Termination) -> Booleans:
-        return np.isin(self.termination, [code for code, name in enumerate(self.terminations) if name in how])
+        termination, found = self.termination, np.zeros(len(self), dtype=bool)
+        for code, name in enumerate(self.terminations):
+            if name in how:
+                found |= termination == code
+        return found
 
     @property
     def busy_period(self) -> Integers:
         """Number of the time in which the whole bus went from one transaction to the next without a rest."""
-        begins = self._begins
-        begins[:1] = False
-        number = np.cumsum(begins, dtype=np.int32)
-        return number if self._rows is None else number[self._rows]
+        number = np.cumsum(self._begins, dtype=np.int32)
+        number -= 1
+        return number if self._rows is None else number.take(self._rows)
 
     @property
     def _begins(self) -> Booleans:
-        """Which transactions of the whole bus begin such a time."""
-        whole = self._whole
+        """Which transactions of the whole bus begin such a time: found once, for many ask."""
+        if "begins" not in self._shared:
+            self._shared["begins"] = self._found_begins()
+        return self._shared["begins"]
+
+    def _found_begins(self) -> Booleans:
+        whole = self.whole
         begins = np.ones(len(whole), dtype=bool)
         rest_us = whole.start_us[1:]
         rest_us = np.subtract(rest_us, whole.end_us[:-1], out=rest_us if self._samples else None)
@@ -250,11 +270,11 @@ class BusTable:
     @property
     def busy_since_us(self) -> Floats:
         """When the time began in which the whole bus went on without a rest, up to each transaction."""
-        begins = self._begins
+        begins = self._begins[: self.rows.max(initial=-1) + 1]
         number = np.cumsum(begins, dtype=np.int32)
         number -= 1
-        begun_us = self._whole.take(begins).start_us
-        return np.asarray(begun_us[number if self._rows is None else number[self._rows]])
+        begun_us = self.whole.take(np.flatnonzero(begins)).start_us
+        return begun_us.take(number if self._rows is None else number.take(self._rows))
 
     @property
     def has_address(self) -> bool:

@@ -134,7 +134,7 @@ def packed_if_equal(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
     What a capture does not tell is -1 in every row, and that of millions of rows.
     """
-    if len(values) < 2 or not (values == values[0]).all():
+    if len(values) < 2 or values.strides == (0,) or not (values == values[0]).all():
         return values
     return np.broadcast_to(values[0].copy(), values.shape)
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["give_back", "given_back"]
 
+TOGETHER = 1 << 17
+"""Transactions that are gone through together: of fewer the calls would cost more than the work."""
+
 EVERY = 1 << 20
 """Transactions after which it is worth the time: of 70 bytes each."""
 
@@ -34,14 +37,23 @@ def _trim() -> Any:
     return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
-def given_back(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give the parts of a table one by one; who keeps none of them has only the rest of it in memory."""
-    rows = 0
-    for part in parts:
-        yield part
-        rows += len(part)
-        del part
+def given_back(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Give the parts of a table, some together; who keeps none of them has only the rest of it in memory."""
+    import pyarrow as pa
+
+    parts, rows = iter(parts), 0
+    while some := list(_some(parts)):
+        yield pa.Table.from_batches(some)
+        rows += sum(map(len, some))
+        del some
         if rows >= EVERY:
             rows = 0
             give_back()
     give_back()
+
+
+def _some(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    while rows < TOGETHER and (part := next(parts, None)) is not None:
+        rows += len(part)
+        yield part

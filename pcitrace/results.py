@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -95,11 +96,16 @@ class Results:
             "captures": self._captures(),
             "constants": self._constants(),
             "timing": self._timing(),
-            "buses": {name: self._bus(name) for name in self.usage},
+            "buses": self.buses,
             "frames": self._frames(),
             "model": self._model(),
             "findings": list(self.findings),
         }
+
+    @cached_property
+    def buses(self) -> dict[str, dict[str, Any]]:
+        """How much each bus is used, as plain values by host."""
+        return {name: self._bus(name) for name in self.usage}
 
     def _captures(self) -> list[dict[str, Any]]:
         offsets = analysis.offsets(self.run)
@@ -147,11 +153,11 @@ class Results:
             "clock_mhz": bus.clock_mhz,
             "send_periods": usage.whole_periods(used, self.frames, "send"),
             "receive_periods": usage.whole_periods(used, self.frames, "receive"),
-            "groups": self.groups(name),
+            "groups": self._groups(name),
             "unknown_transactions": self.frames.hosts[name].unknown,
         }
 
-    def groups(self, name: str) -> dict[str, float | int]:
+    def _groups(self, name: str) -> dict[str, float | int]:
         """Return how many groups of sends a host handed to its card, and the means over those of several frames."""
         found = usage.groups(self.frames, name)
         several = found[found["frames"] > 1]

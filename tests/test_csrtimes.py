@@ -15,7 +15,7 @@ from pcitrace.frames.csrtimes import _decided
 from pcitrace.frames.doorbells import Doorbells, Sends, find
 from pcitrace.lattice import BINS, bins
 from pcitrace.releases import Items, Table, Targets, read
-from pcitrace.traffic.csr import Accesses
+from pcitrace.traffic.csr import LookedAt
 
 
 @pytest.mark.parametrize(("family", "seed"), [("latency-timer", 3), ("reread", 3)])
@@ -356,12 +356,12 @@ def test_what_goes_on_with_a_doorbell_need_not_be_rare() -> None:
     assert np.allclose(csr.first_attempt_us[found.first], ring_us - 0.3)
 
 
-def accesses(times_us: np.ndarray) -> Accesses:
+def accesses(times_us: np.ndarray) -> LookedAt:
     """Accesses of which nothing was captured but when they were."""
     count = len(times_us)
     none = np.full(count, -1)
-    known: dict[str, Any] = dict.fromkeys((field.name for field in dataclasses.fields(Accesses)), none)
+    known: dict[str, Any] = dict.fromkeys((field.name for field in dataclasses.fields(LookedAt)), none)
     known |= dict.fromkeys(("first_attempt_us", "last_attempt_us", "ready_us"), times_us)
     known["data_us"] = times_us + 0.09
     known |= {"attempts": none + 2, "data_phases": none + 2, "registers": (), "roles": (), "doorbell": none > 0}
-    return Accesses(**known)
+    return LookedAt(**known)

@@ -115,6 +115,7 @@ def build(
     if disproved:
         link = matched = None
     ends, columns, drops = matched or match_hosts(hosts, link, sequence)
+    give_back()
     by_rule = dict(columns)
     readings: Readings = {}
     contests = doubted(ends, columns, link)
@@ -131,11 +132,13 @@ def build(
     columns = _only(_supported(columns), columns, drops)
     untold = _untold(hosts, all_rows - len(columns["sender"]))
     _timing(columns, link)
+    give_back()
     columns["queued"] = queued(columns, hosts, link)
     give_back()
     drop_log = {key: np.concatenate([dropped[key] for dropped in drops]) for key in drops[0]}
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
     traffic = _with_frames(hosts, columns, csrtimes.add(ends, columns))
+    give_back()
     found = (*disproved, *untold, *_findings(hosts, ends, columns, drop_log))
     return Frames(
         _frames_table(columns),

@@ -21,6 +21,8 @@ from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes, Starts
 from pcitrace.frames.turns import freed
+from pcitrace.freed import give_back
+from pcitrace.sidebyside import each
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.dma import Kind
 
@@ -99,7 +101,8 @@ def add(ends: Mapping[str, Ends], columns: dict[str, Any]) -> dict[str, Labels]:
     """
     for name in (*TIMES, "csr_done_us", "margin_csr"):
         columns[name] = np.full(len(columns["sender"]), np.nan)
-    labels = {name: _of_host(name, end, columns) for name, end in ends.items()}
+    # Each host writes to the rows of its own frames.
+    labels = dict(zip(ends, each(lambda one: _of_host(*one, columns), ends.items()), strict=True))
     _as_the_other(ends, columns)
     # What does not ring for sure has no beginning.
     columns[TIMES[0]][np.isnan(columns[TIMES[1]])] = np.nan
@@ -135,6 +138,7 @@ def _of_host(name: str, end: Ends, columns: dict[str, Any]) -> Labels:
     csr, joined, sends = end.host.traffic.csr, end.host.traffic.joined, _sends(end)
     received_us = np.sort(joined.last_data_us[end.receives])
     rules, done_us = _by_rules(end, received_us)
+    give_back()
     first, last, margins, read = _weighed(end, rules, sends, received_us)
     rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0))
     send = columns["send_row"][rows]
@@ -177,10 +181,11 @@ def _weighed(
     csr, count = end.host.traffic.csr, len(sends)
     reach_us = csr.first_attempt_us[CHECKED] if len(csr) > CHECKED else np.inf
     seen = int(np.searchsorted(sends.start_us, reach_us))
+    head = csr.take(np.arange(min(len(csr), CHECKED + 1))).looked_at(end.host.traffic.dma.bus)
     accesses = np.arange(min(len(csr), CHECKED))
     ways = [sends, *_fetched(end, sends)]
     read = find(
-        csr.take(accesses),
+        head.take(accesses),
         end.host.profile,
         [way.until(seen) for way in ways],
         received_us[received_us < reach_us],
@@ -188,18 +193,18 @@ def _weighed(
     )
     sends = read.sends
     registers = bool((csr.address[accesses] >= 0).any())
-    learned = registers or _learned(read, csr, sends)
+    learned = registers or _learned(read, head, sends)
     # What the end of the part cuts is judged as what lies beyond it.
     seen = seen if len(csr) <= CHECKED else max(seen - CUT, 0)
-    once, shared = _answered(read, csr, sends)
+    once, shared = _answered(read, head, sends)
     # Where all waited for the send before, registers do not tell what rang for them either.
-    tells = registers and bool(_at_once(read, csr, sends).any())
-    clear = registers | _rings_last(read, csr, sends)
+    tells = registers and bool(_at_once(read, head, sends).any())
+    clear = registers | _rings_last(read, head, sends)
     out, margins = [], np.full(count, np.nan)
     for at, (rule, found) in enumerate(((rules.first, read.first[:seen]), (rules.last, read.last[:seen]))):
         mine, margin = rule[:seen], np.minimum(read.margins[:, at], shared[:, at])[:seen]
         other = (mine >= 0) & (mine != found) & (margin >= OPEN)
-        told = once & _apart(read, csr) if at == 0 else once
+        told = once & _apart(read, head) if at == 0 else once
         kept, taken = _decided(mine, found, other, np.where(learned, margin, 0.0), tells, told[:seen])
         taken &= clear[:seen]
         # Some drivers always write something behind the ring; of others it is where something came between.

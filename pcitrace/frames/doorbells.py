@@ -29,7 +29,7 @@ from pcitrace.frames.sendstart import NOT_STARTING
 from pcitrace.lattice import Learner, bins
 from pcitrace.profiles import Profile
 from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, times
-from pcitrace.traffic.csr import CONFIGURATION, NO_DATA, Accesses
+from pcitrace.traffic.csr import CONFIGURATION, NO_DATA, Accesses, LookedAt
 
 __all__ = ["Doorbells", "Sends", "find"]
 
@@ -146,7 +146,7 @@ class Kinds:
     count: int
 
     @classmethod
-    def of(cls, csr: Accesses, count: int) -> Kinds:
+    def of(cls, csr: LookedAt, count: int) -> Kinds:
         """Number the accesses by kind, where `count` frames were sent."""
         known = csr.address >= 0
         if known.any():
@@ -179,13 +179,13 @@ class _Looks:
 
 
 def find(
-    csr: Accesses, profile: Profile, ways: Sequence[Sends], received_us: Floats, first: Integers, last: Integers
+    csr: LookedAt, profile: Profile, ways: Sequence[Sends], received_us: Floats, first: Integers, last: Integers
 ) -> Doorbells:
     """Find the CSR accesses that start each send.
 
     Parameters
     ----------
-    csr : Accesses
+    csr : LookedAt
         In order of time.
     profile : Profile
     ways : sequence of Sends
@@ -221,7 +221,7 @@ def find(
 class _Reader:
     """Reads the accesses of one host again and again."""
 
-    def __init__(self, csr: Accesses, rows: Integers, profile: Profile, sends: Sends, received_us: Floats) -> None:
+    def __init__(self, csr: LookedAt, rows: Integers, profile: Profile, sends: Sends, received_us: Floats) -> None:
         self.sends, self.received_us = sends, received_us
         self.time_us, self.end_us = csr.first_attempt_us[rows], csr.end_us[rows]
         ready_us = np.maximum(csr.ready_us[rows][1:], self.end_us[:-1])

@@ -179,19 +179,19 @@ class _Bounds:
         for block in (width, *alike):
             more = np.arange(fcs[0], fcs[1] + most_added(width) + 1)
             if seen.any():
-                fits = np.stack([self._leaves(seen, size - added, block) for added in more], axis=1)
-                usual = fits.mean(axis=0) >= 1 - FEW
+                fits = self._left(seen, size, more, block)
+                usual = np.array([fit.mean() >= 1 - FEW for fit in fits])
                 rows = rows.copy()
-                rows[seen] &= fits[:, usual].all(axis=1)
+                rows[seen] &= np.logical_and.reduce([fits[at] for at in np.flatnonzero(usual)], initial=True)
                 more = more[usual]
             if len(more):
                 low, high = np.minimum(low, size - more[-1] - block + 1), np.maximum(high, size - more[0])
         self.narrow(rows & (low <= high), *(np.maximum(bound, SHORTEST_RECEIVED) for bound in (low, high)))
 
-    def _leaves(self, rows: Booleans, most: Integers, block: int) -> Booleans:
-        """Return which of some frames may be of so many bytes at most, and of more than a block less."""
-        most = most[rows]
-        return np.asarray((most >= self.low[rows]) & (most - block < self.high[rows]))
+    def _left(self, rows: Booleans, size: Integers, more: Integers, block: int) -> list[Booleans]:
+        """Return which of some frames may be of so many bytes less at most, and of more than a block less than that."""
+        low, high, size = self.low[rows], self.high[rows], size[rows]
+        return [(size - added >= low) & (size - added - block < high) for added in more.tolist()]
 
 
 def sequence_numbers(rows: dict[str, Any], mine: Ends, theirs: Ends | None, place: SequenceField | None) -> None:

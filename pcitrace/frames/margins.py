@@ -15,7 +15,9 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.unseen import shown_by
+from pcitrace.freed import give_back
 from pcitrace.lattice import Reading
+from pcitrace.sidebyside import each
 from pcitrace.traffic.content import HEADER, Keys, keys, own_keys
 from pcitrace.traffic.contest import alike, contested
 from pcitrace.traffic.dma import Dma
@@ -76,23 +78,25 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
         return None
     if not all(map(_are_frames, moving)):
         return None
-    problems = {name: problem(name, ends, columns, link) for name in ends if moves_data(ends[name])}
+    names = [name for name in ends if moves_data(ends[name])]
+    problems = dict(zip(names, each(lambda name: problem(name, ends, columns, link), names), strict=True))
     if not all(_complete(columns, name, ends) for name in ends):
         return None
     if not all(map(alike, problems.values())):
         return None
-    found = dict[str, Floats]()
-    for name, one in problems.items():
-        # Addresses tell the rules more than these costs know; without a wire a profile does.
-        described = _described(ends[name].host)
-        if one.dma.bus.has_address or (in_turn(ends) and described):
-            continue
-        nats = contested(one, described)
-        if nats is None:
-            return None
-        if len(moving) == 1 and _looks_alike(ends[name]):
-            nats[ends[name].sends] = 0.0
-        found[name] = nats
+    described = {name: _described(ends[name].host) for name in names}
+    # Addresses tell the rules more than these costs know; without a wire a profile does.
+    names = [
+        name for name, one in problems.items() if not (one.dma.bus.has_address or (in_turn(ends) and described[name]))
+    ]
+    give_back()
+    nats = each(lambda name: contested(problems[name], described[name]), names)
+    found = {name: one for name, one in zip(names, nats, strict=True) if one is not None}
+    if len(found) < len(names):
+        return None
+    for name in found if len(moving) == 1 else ():
+        if _looks_alike(ends[name]):
+            found[name][ends[name].sends] = 0.0
     return found
 
 
@@ -310,7 +314,7 @@ def _thresholds(
 
 def _as_held_against(margins: dict[int, Floats], unseen: Booleans) -> Floats:
     """Make the edges of frames without a wire no surer than what they were held against; return how sure that is."""
-    match: Floats = np.fmin(*(margins[side].max(axis=1) for side in EDGES))
+    match: Floats = np.fmin(*(np.maximum(*margins[side].T) for side in EDGES))
     for side in EDGES:
         margins[side][unseen] = np.minimum(margins[side][unseen], match[unseen, None])
     return match

@@ -16,6 +16,8 @@ from pcitrace.frames.identity import SequenceField, other_lengths, sequence_numb
 from pcitrace.frames.sides import Matches, Side
 from pcitrace.frames.strays import Loose, certain
 from pcitrace.frames.turns import receives_first
+from pcitrace.freed import give_back
+from pcitrace.sidebyside import each
 from pcitrace.traffic import Bursts
 from pcitrace.traffic.content import FCS, Keys, WireFrames, fcs_in_memory, keys, own_keys
 from pcitrace.traffic.csr import CONFIGURATION
@@ -43,9 +45,10 @@ Matched = tuple[dict[str, Ends], dict[str, Any], list[dict[str, Any]]]
 def match_hosts(hosts: Mapping[str, HostTraffic], link: Link | None, sequence: SequenceField | None) -> Matched:
     """Match what all hosts show; return their ends, the columns of all frames in order of time, what was dropped."""
     names = list(hosts)
-    ends = {name: Ends.of(hosts[name], link) for name in names}
+    ends = dict(zip(names, each(lambda name: Ends.of(hosts[name], link), names), strict=True))
+    give_back()
     others = [next((one for one in names if one != name), None) for name in names]
-    found = [_one_direction(*pair, ends, sequence) for pair in zip(names, others, strict=True)]
+    found = each(lambda pair: _one_direction(*pair, ends, sequence), zip(names, others, strict=True))
     parts, drops = [part for part, _ in found], [drop_log for _, drop_log in found]
     bases = np.cumsum([0, *(len(part["order_us"]) for part in parts[:-1])]).tolist()
     order = np.argsort(np.concatenate([part.pop("order_us") for part in parts]), kind="stable")
@@ -80,6 +83,7 @@ def _one_direction(
     mine, wire = ends[sender], ends[sender].wire
     theirs = ends[receiver] if receiver is not None else None
     found = _followed(mine, theirs)
+    give_back()
     count = len(found.send)
     rows: dict[str, Any] = {"sender": alike(count, sender), "receiver": alike(count, receiver)}
     rows |= _sent(mine, found) | _received(theirs, found)

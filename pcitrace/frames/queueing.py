@@ -9,6 +9,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.ends import HostTraffic, Link
+from pcitrace.sidebyside import each
 from pcitrace.traffic.dma import Kind
 
 __all__ = ["queued"]
@@ -40,17 +41,21 @@ def queued(columns: Mapping[str, Any], hosts: Mapping[str, HostTraffic], link: L
     """
     found = np.zeros(len(columns["sender"]), dtype=np.int8)
     unclear = np.zeros(len(found), dtype=bool)
-    for name, host in hosts.items():
-        sent = np.flatnonzero(columns["sender"] == name)
-        if link is not None:
-            wire, either = _on_the_wire(columns, sent, link, host.step_us)
-            found[sent] |= wire
-            unclear[sent] |= either
-        got = np.flatnonzero((columns["receiver"] == name) & (columns["receive_burst"] >= 0))
-        bus, either = _on_the_bus(columns, got, host)
-        found[got] |= bus
-        unclear[got] |= either
+    for waited in each(lambda named: _at_host(columns, *named, link), hosts.items()):
+        for rows, did, may_have in waited:
+            found[rows] |= did
+            unclear[rows] |= may_have
     return np.where(unclear & (found == 0), np.int8(-1), found)
+
+
+def _at_host(
+    columns: Mapping[str, Any], name: str, host: HostTraffic, link: Link | None
+) -> list[tuple[Integers, Booleans, Booleans]]:
+    """Return rows of frames, which of them waited, and of which it is unclear: for a host's wire, and on its bus."""
+    sent = np.flatnonzero(columns["sender"] == name)
+    got = np.flatnonzero((columns["receiver"] == name) & (columns["receive_burst"] >= 0))
+    wire = [] if link is None else [(sent, *_on_the_wire(columns, sent, link, host.step_us))]
+    return [*wire, (got, *_on_the_bus(columns, got, host))]
 
 
 def _on_the_wire(columns: Mapping[str, Any], sent: Integers, link: Link, step_us: float) -> tuple[Booleans, Booleans]:

@@ -46,10 +46,11 @@ def by_run(csr: Accesses, card: CardTimes) -> Starts | None:
     usable, dma_start_us = _usable(csr), card.dma_start_us
     if len(usable) < 2:
         return None
-    start_us, pause = csr.first_attempt_us, np.full(len(usable) + 1, np.inf)
+    start_us, end_us, pause = csr.first_attempt_us, csr.end_us, np.full(len(usable) + 1, np.inf)
     if len(usable) < len(csr):
-        start_us = start_us[usable]
-    np.subtract(start_us[1:], csr.end_us[usable[:-1]], out=pause[1:-1])
+        start_us, end_us = start_us[usable], end_us[usable]
+    np.subtract(start_us[1:], end_us[:-1], out=pause[1:-1])
+    del end_us  # as long as all accesses
     for limit in PAUSES_US:
         heads = np.flatnonzero(pause[:-1] >= limit)
         size = np.diff(np.r_[heads, len(usable)])
@@ -79,10 +80,13 @@ def by_run(csr: Accesses, card: CardTimes) -> Starts | None:
             either = np.r_[unclear, unclear + length]
             best, least = (first, last, either), (abs(missing), missing > 0)
         if best is not None:
-            first, last, either = best
-            unknown = np.full(len(dma_start_us) - len(first), -1)
-            return _among(csr, usable, np.r_[unknown, first], np.r_[unknown, last], either)
-    return None
+            break
+    else:
+        return None
+    del start_us, pause, heads, size, place, joined, runs  # as long as all accesses
+    first, last, either = best
+    unknown = np.full(len(dma_start_us) - len(first), -1)
+    return _among(csr, usable, np.r_[unknown, first], np.r_[unknown, last], either)
 
 
 def _settled(access_us: Floats, card: CardTimes, first: Integers, last: Integers) -> bool:

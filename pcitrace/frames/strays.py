@@ -119,7 +119,9 @@ def _due(matches: Matches, loose: Loose) -> Booleans:
     """
     pair, i, starts, lags = matches.pair, matches.i, matches.start_us, matches.lag_us
     keep = np.ones(len(i), dtype=bool)
-    lost = np.setdiff1d(np.arange(len(pair.earlier)), i)
+    missing = np.ones(len(pair.earlier), dtype=bool)
+    missing[i] = False
+    lost = np.flatnonzero(missing)
     usual = densest(lags)
     if not len(lost) or np.isnan(usual):
         return keep

@@ -72,7 +72,7 @@ def lanes(
     for name in run.buses:
         bars = run.table(name).between(start, end)
         draw_bars(ax, bars.start_us, bars.end_us, places[f"{name} control"], CONTROL)
-        pieces = some.hosts[name].dma.bus
+        pieces = some.hosts[name].dma.bus.between(start, end)
         shown = (pieces.last_data_us >= start) & (pieces.first_data_us <= end)
         draw_bars(ax, pieces.first_data_us[shown], pieces.last_data_us[shown], places[f"{name} data"], DATA)
         if "wire" in places:
@@ -132,7 +132,7 @@ def exchange(
     rows = table[(table["frame"] >= frame) & (table["frame"] < frame + count)]
     if rows.empty:
         raise FrameMatchError(f"{run.path}: no frame {frame}; there are {len(table)}")
-    queued_us = dict(zip(table["frame"], queue_updates(some), strict=True))
+    queued_us = dict(zip(rows["frame"], queue_updates(some, rows), strict=True))
     times = numbers(rows.filter(like="_us").drop(columns=[name for name in rows if name in _DURATIONS]))
     seen = [*times.ravel(), *(queued_us[frame] for frame in rows["frame"])]
     start, end = float(np.nanmin(seen)), float(np.nanmax(seen))

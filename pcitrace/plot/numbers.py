@@ -91,7 +91,8 @@ def _series(run: Run, name: str, window_us: float, usage: Usage | None) -> pd.Da
     that clocks whose state is not known are left out.
     """
     if run[name].clocks()["unknown"].sum() == 0:
-        return (of_bus(run, name) if usage is None else usage).series(window_us)
+        used = of_bus(run, name) if usage is None else usage
+        return run.once(f"use of {name} in windows of {window_us} us", lambda: used.series(window_us))
     return on_axis(run, name, run[name].clocks(window_us))
 
 

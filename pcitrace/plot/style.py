@@ -12,7 +12,6 @@ from pcitrace.analysis import on_axis
 from pcitrace.run import format_duration
 
 try:
-    from matplotlib import pyplot
     from matplotlib.axes import Axes
 except ImportError as error:
     raise ImportError(f"figures need matplotlib: pip install 'pcitrace[plot]' ({error})") from error
@@ -50,7 +49,11 @@ CLEAR = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6}
 
 def axes_for(ax: Axes | None, size: tuple[float, float]) -> Axes:
     """Return the Axes that were given, else those of a new figure of this size (inches)."""
-    return ax if ax is not None else pyplot.subplots(figsize=size, layout="constrained")[1]
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot  # which a page with figures does without
+
+    return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
 def finish(run: Run, ax: Axes) -> Axes:

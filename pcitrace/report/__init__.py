@@ -5,7 +5,7 @@ What the page shows is what :mod:`pcitrace.results` holds; nothing is computed h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from pcitrace.report.pdf import browser, write_pdf
 from pcitrace.report.provenance import provenance
 from pcitrace.report.sections import SECTIONS
 from pcitrace.results import Results
+from pcitrace.sidebyside import each
 
 __all__ = ["page", "write"]
 
@@ -58,6 +59,8 @@ def page(results: Results) -> str:
     """
     run = results.run
     said = run.folder.run if run.folder is not None else {}
+    # To read the captures for their hashes takes as long as some of the figures.
+    made_of, sections = each(lambda make: make(), (partial(provenance, run), partial(_sections, results)))
     return rendered(
         "page.html",
         title=said.get("title") or run.path.resolve().name,
@@ -66,16 +69,18 @@ def page(results: Results) -> str:
         notes=_notes(results, said),
         answer=constants(results),
         findings=list(results.findings),
-        sections=[section for section in (_made(make, results) for make in SECTIONS) if section is not None],
+        sections=sections,
         view=embedded(results),
-        provenance=provenance(run),
+        provenance=made_of,
     )
 
 
-def _made(make: Callable[[Results], Any], results: Results) -> Any:
-    section = make(results)
-    give_back()
-    return section
+def _sections(results: Results) -> list[Any]:
+    made = []
+    for make in SECTIONS:
+        made.append(make(results))
+        give_back()
+    return [section for section in made if section is not None]
 
 
 def _facts(results: Results) -> str:

@@ -19,7 +19,9 @@ try:
     import matplotlib as mpl
     from markupsafe import Markup
     from matplotlib.axes import Axes
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 except ImportError as error:
     raise ImportError(f"the report needs jinja2 and matplotlib: pip install 'pcitrace[plot]' ({error})") from error
 
@@ -179,8 +181,13 @@ _THEMED = {
 def _svg(draw: Callable[..., Axes], size: tuple[float, float]) -> str:
     salt = f"{id(draw)}{size}"
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 9, "font.family": "sans-serif"}):
-        page = Figure(figsize=size, layout="constrained")
+        layout = ConstrainedLayoutEngine()
+        page = Figure(figsize=size, layout=layout)
         draw(ax=page.subplots())
+        # Laid out by itself, it is not drawn once more for that.
+        FigureCanvasSVG(page)
+        layout.execute(page)
+        page.set_layout_engine("none")
         text = io.StringIO()
         page.savefig(
             text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")), transparent=True

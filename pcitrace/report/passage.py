@@ -58,20 +58,21 @@ def path_of_a_frame(results: Results) -> Section | None:
     if not (table["rx_dma_end_us"].notna() & table["dma_start_us"].notna()).any():
         costs = _csr_costs(results)
         return Section("From memory to memory", ("No frame was seen on both buses.",), costs) if costs else None
+    frame = typical(results.run, table)
     caption = (
-        f"{_took(results)} Lanes, from the middle outwards: the frame on the wire, the data that the NIC moves, all "
-        "transactions with the control accesses. Spans outside of them, from the lanes outwards: from the DMA to the "
-        "update or to the next access, from the accesses to the DMA or to the update of the receive queue, the "
+        f"{_took(results, frame)} Lanes, from the middle outwards: the frame on the wire, the data that the NIC moves, "
+        "all transactions with the control accesses. Spans outside of them, from the lanes outwards: from the DMA to "
+        "the update or to the next access, from the accesses to the DMA or to the update of the receive queue, the "
         "accesses that start a send, the whole send."
     )
-    drawn = figure(partial(plot.exchange, results.run, frames=results.frames), (9.0, 4.5), (4.6, 5.4))
+    drawn = figure(partial(plot.exchange, results.run, frame, frames=results.frames), (9.0, 4.5), (4.6, 5.4))
     return Section("From memory to memory", figures=((caption, drawn),), entries=_csr_costs(results))
 
 
-def _took(results: Results) -> str:
+def _took(results: Results, frame: int) -> str:
     """Say how long the first frame of the picture took, and how much of that its data moved."""
     table = results.frames.table
-    row = table[table["frame"] == typical(results.run, table)].iloc[0]
+    row = table[table["frame"] == frame].iloc[0]
     words = [f"{int(row['length_bytes'])} bytes from {row['sender']} to {row['receiver']}:"]
     whole, sent = row["rx_dma_end_us"] - row["csr_first_us"], row["csr_done_us"] - row["csr_first_us"]
     moved = f"data moves on the buses in {row['dma_us'] + row['rx_dma_us']:.2f} µs"
@@ -97,8 +98,8 @@ def _csr_costs(results: Results) -> tuple[Entry, ...]:
             one = Estimate(value, sigma, row["n"], sigma_frames=error, scatter=scatter, reason=reason)
             costs.setdefault(row["what"], []).append(told(one, "µs", str(row["host"])))
     grouped_sends = []
-    for name in results.frames.hosts:
-        found = results.groups(name)
+    for name, bus in results.buses.items():
+        found = bus["groups"]
         if found["of_several"]:
             means = (
                 f"{found['csr_us']:.3g} µs of CSR accesses, {found['idle_us']:.3g} µs from the last of them to the DMA"

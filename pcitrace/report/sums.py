@@ -116,10 +116,9 @@ def _largest(parts: pd.Series[float], unit: str) -> str:
 
 def occupancy(results: Results) -> Section:
     """Show how much of the buses' clocks is used."""
-    buses = results.as_dict()["buses"]
     occupied, data = [], []
     periods: dict[str, list[Value]] = {"send_periods": [], "receive_periods": []}
-    for name, bus in buses.items():
+    for name, bus in results.buses.items():
         clock = "" if bus["clock_mhz"] is None else f", {bus['clock_mhz']:.4g} MHz"
         window = f"{grouped(bus['transactions'])} transactions in {duration(bus['window_us'])}{clock}"
         occupied.append(replace(percent(bus["occupancy"]), of=name, basis=window))

@@ -7,7 +7,9 @@ the sending DMA and the start of the receiving DMA is the wire time and the tran
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -16,6 +18,7 @@ from pcitrace.estimate import Estimate, Line
 from pcitrace.frames import Frames
 from pcitrace.freed import give_back
 from pcitrace.run import Run
+from pcitrace.sidebyside import each
 from pcitrace.timing import pcirate
 from pcitrace.timing.csrcosts import csr_costs
 from pcitrace.timing.frametimes import Clockwork, FrameTimes
@@ -113,21 +116,32 @@ def measure(run: Run, frames: Frames | None = None) -> Timing:
     hosts = {name: Clockwork.of(run, name, traffic.dma.bus.start_us) for name, traffic in chosen.hosts.items()}
     give_back()
     times = FrameTimes(chosen, hosts, chosen.link.byte_us if chosen.link else None)
+    parts: tuple[Callable[[FrameTimes], Any], ...] = (csr_costs, _constants)
+    costs, found = each(lambda part: part(times), parts)
+    give_back()
+    return Timing(
+        r_net_us_per_byte=times.r_net,
+        by_length=by_length(times),
+        csr_costs=costs,
+        **found,
+    )
+
+
+def _constants(times: FrameTimes) -> dict[str, Any]:
+    """Return what is told by DMA and wire, and what there is to report of it."""
     findings: list[str] = []
     gap, kind = forwarding(times, findings)
     passed = transit(times, kind, findings)
+    give_back()
     t_nic_tx, t_nic_rx = sides(times, findings)
     give_back()
-    return Timing(
-        transit=passed,
-        t_nic_tx=t_nic_tx,
-        t_nic_rx=t_nic_rx,
-        gap=gap,
-        r_net_us_per_byte=times.r_net,
-        forwarding=kind,
-        send=pcirate.measure(times, "send", findings),
-        receive=pcirate.measure(times, "receive", findings),
-        by_length=by_length(times),
-        csr_costs=csr_costs(times),
-        findings=tuple(findings),
-    )
+    rates = {side: pcirate.measure(times, side, findings) for side in ("send", "receive")}
+    return {
+        "gap": gap,
+        "forwarding": kind,
+        "transit": passed,
+        "t_nic_tx": t_nic_tx,
+        "t_nic_rx": t_nic_rx,
+        "findings": tuple(findings),
+        **rates,
+    }

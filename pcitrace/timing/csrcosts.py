@@ -13,6 +13,7 @@ import pandas as pd
 from pcitrace.columns import Booleans, Floats, floats
 from pcitrace.estimate import Estimate, mean, unknown
 from pcitrace.frames import Frames
+from pcitrace.freed import give_back
 from pcitrace.timing.frametimes import FrameTimes
 
 __all__ = ["INTERVALS", "csr_costs", "queue_updates"]
@@ -43,6 +44,7 @@ def csr_costs(times: FrameTimes) -> pd.DataFrame:
     times.us["rx_queue_us"] = queue_updates(times.frames)
     found = []
     for what, (begin, end, dma) in INTERVALS.items():
+        give_back()
         took, errors = times.us[end] - times.us[begin], times.errors(begin, end)
         host, there = times.host(end), ~np.isnan(times.us[dma])
         for number, name in enumerate(times.hosts):
@@ -57,26 +59,30 @@ def csr_costs(times: FrameTimes) -> pd.DataFrame:
     return pd.DataFrame(found).reindex(columns=columns)
 
 
-def queue_updates(frames: Frames) -> Floats:
+def queue_updates(frames: Frames, rows: pd.DataFrame | None = None) -> Floats:
     """Return when the receive queue was updated: the access that comes next after the first one that follows a receive.
 
     Parameters
     ----------
     frames : Frames
+    rows : pandas.DataFrame, optional
+        Rows of their table; default: all.
 
     Returns
     -------
     array of float
-        us, one a frame; NaN where the next access belongs to a send or to another receive: then the update cannot be
+        us, one a row; NaN where the next access belongs to a send or to another receive: then the update cannot be
         told from it.
     """
     table = frames.table
-    first = floats(table, "rx_csr_us")
-    found = np.full(len(table), np.nan)
+    rows = table if rows is None else rows
+    first = floats(rows, "rx_csr_us")
+    found = np.full(len(rows), np.nan)
     for name, traffic in frames.hosts.items():
         sent = (table["sender"] == name).fillna(False).to_numpy(dtype=bool)
-        received = (table["receiver"] == name).fillna(False).to_numpy(dtype=bool) & ~np.isnan(first)
-        at = np.sort(traffic.csr.last_attempt_us)
+        received = (rows["receiver"] == name).fillna(False).to_numpy(dtype=bool) & ~np.isnan(first)
+        at = traffic.csr.last_attempt_us
+        at = np.sort(at[at > first[received].min(initial=np.inf)])
         place = np.searchsorted(at, first[received], side="right")
         following = np.append(at, np.nan)[place]
         begun, ended = (floats(table, column)[sent] for column in ("csr_first_us", "csr_last_us"))

@@ -10,6 +10,7 @@ import numpy as np
 from pcitrace.columns import Floats
 from pcitrace.estimate import ALIKE, SIGNIFICANT, Estimate, difference, line, unknown
 from pcitrace.facts import HEADER_BYTES
+from pcitrace.freed import give_back
 from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
 from pcitrace.traffic.dma import Kind
 from pcitrace.uncertainty import PLACES, Comb, Errors
@@ -51,6 +52,7 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     findings : list of str
         What there is to report is added.
     """
+    give_back()
     if side == "receive" and len(times.hosts) == 1:
         return _received_alone(times)
     if side == "send":

@@ -7,19 +7,26 @@ of a transaction's data lies inside is interpolated where an edge cuts it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from pcitrace.analysis import on_axis
 from pcitrace.bustable import BusTable
-from pcitrace.columns import Floats, floats, integers
+from pcitrace.columns import Floats, Integers, floats, integers
 from pcitrace.errors import FrameMatchError
 from pcitrace.frames import Frames
 from pcitrace.run import Run
 
 __all__ = ["Usage", "groups", "of_bus", "per_frame", "whole_periods"]
+
+
+AT_ONCE = 1 << 16
+"""Transactions whose times are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +86,31 @@ class Usage:
 
     def _busy_until(self, time_us: Floats) -> Floats:
         """Return the busy clocks before each time, as time; a clock is where its rising edge is, as in the kernel."""
-        if not len(self.transactions):
-            return np.zeros(len(time_us))
-        # One array is enough, of whole numbers: first the clocks of each transaction, then all before its end.
-        clks, begin_us = self.done_us, self.begin_us
-        clks -= begin_us
-        clks /= self.clock_us
-        np.rint(clks, out=clks)
-        at = np.searchsorted(begin_us, time_us, side="left")
-        last = np.maximum(at - 1, 0)
-        begin_us, own = begin_us[last], clks[last]
-        before = np.cumsum(clks, out=clks)[last] - own
-        inside = np.clip(np.ceil((time_us - begin_us) / self.clock_us), 0.0, own)
-        return np.where(at > 0, before + inside, 0.0) * self.clock_us
+        clks, before = np.zeros(len(time_us)), 0.0
+        for some, behind, last in self._placed(time_us, "left"):
+            begin_us = some.start_us
+            each = np.rint((some.end_us + self.clock_us - begin_us) / self.clock_us)
+            until, own = np.cumsum(each), each[last]
+            inside = np.clip(np.ceil((time_us[behind] - begin_us[last]) / self.clock_us), 0.0, own)
+            clks[behind] = before + until[last] - own + inside
+            before += until[-1]
+        return clks * self.clock_us
+
+    def _placed(self, time_us: Floats, side: Literal["left", "right"]) -> Iterator[tuple[BusTable, Integers, Integers]]:
+        """Give the transactions, some at a time: of them all, columns of times would be much memory.
+
+        With them which times come behind the begin of one of them but not of later ones, and behind which.
+        """
+        if not len(time_us):
+            return
+        edges = np.arange(0, len(self.transactions), AT_ONCE, dtype=np.int32)
+        part = np.searchsorted(self.transactions.take(edges).start_us, time_us, side=side) - 1
+        order = np.argsort(part, kind="stable")
+        places = np.searchsorted(part[order], np.arange(len(edges) + 1))
+        for edge, (first, stop) in zip(edges.tolist(), pairwise(places.tolist()), strict=True):
+            rows = np.arange(edge, min(edge + AT_ONCE, len(self.transactions)), dtype=np.int32)
+            some, behind = self.transactions.take(rows), order[first:stop]
+            yield some, behind, np.searchsorted(some.start_us, time_us[behind], side=side) - 1
 
     def moving_us(self, start_us: Floats, end_us: Floats) -> Floats:
         """Return the time of the clocks in which data moved in each window (us)."""
@@ -100,17 +119,15 @@ class Usage:
 
     def _moving_until(self, time_us: Floats) -> Floats:
         """Return the clocks with data before each time, as time; those of a transaction are spread evenly over it."""
-        if not len(self.transactions):
-            return np.zeros(len(time_us))
-        at = np.searchsorted(self.begin_us, time_us, side="right")
-        last = np.maximum(at - 1, 0)
-        one = self.transactions.take(last)
-        phases = one.data_phases
-        before = np.cumsum(self.transactions.data_phases, dtype=np.int64)[last] - phases
-        begin, end = one.first_data_us, one.last_data_us + self.clock_us
-        share = np.clip((time_us - begin) / np.maximum(end - begin, 1e-12), 0.0, 1.0)
-        inside = np.where(phases > 0, share * phases, 0.0)
-        return np.where(at > 0, before + inside, 0.0) * self.clock_us
+        clks, before = np.zeros(len(time_us)), 0
+        for some, behind, last in self._placed(time_us, "right"):
+            until, one = np.cumsum(some.data_phases, dtype=np.int64), some.take(last)
+            phases = one.data_phases
+            begin, end = one.first_data_us, one.last_data_us + self.clock_us
+            share = np.clip((time_us[behind] - begin) / np.maximum(end - begin, 1e-12), 0.0, 1.0)
+            clks[behind] = before + until[last] - phases + np.where(phases > 0, share * phases, 0.0)
+            before += int(until[-1])
+        return clks * self.clock_us
 
     def over(self, start_us: Floats | float, end_us: Floats | float) -> pd.DataFrame:
         """Return the use of the bus in windows.
@@ -144,7 +161,7 @@ class Usage:
 
     def _clocks_until(self, time_us: Floats) -> Floats:
         """Return how many clocks rise before each time, from some clock on."""
-        first = self.begin_us[0] if len(self.transactions) else self.start_us
+        first = self.transactions.take(np.zeros(1, np.int32)).start_us[0] if len(self.transactions) else self.start_us
         return np.asarray(np.ceil((time_us - first) / self.clock_us))
 
     def series(self, window_us: float) -> pd.DataFrame:
@@ -258,12 +275,14 @@ def groups(frames: Frames, host: str) -> pd.DataFrame:
     number = integers(mine, "frame")
     known = np.flatnonzero(~np.isnan(first) & ~np.isnan(dma))
     known = known[np.argsort(first[known], kind="stable")]
+    # Where the next group begins, if one begins at each.
+    following = np.searchsorted(first[known], dma[known])
+    following = np.maximum(following, np.arange(1, len(known) + 1)).tolist()
     heads: list[int] = []
-    opened_us = -np.inf
-    for place, row in enumerate(known.tolist()):
-        if first[row] >= opened_us:
-            heads.append(place)
-            opened_us = dma[row]
+    place = 0
+    while place < len(known):
+        heads.append(place)
+        place = following[place]
     starts = np.array(heads, dtype=np.int64)
     ends = np.append(starts[1:], len(known))[: len(starts)]
     first_row, last_row = known[starts], known[ends - 1]

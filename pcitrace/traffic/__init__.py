@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Floats, Integers, table
+from pcitrace.freed import give_back
 from pcitrace.profiles import Profile
 from pcitrace.schema import BURSTS, COMMAND_NAMES, CSR_ACCESSES, PIECES
 from pcitrace.traffic import csr as csr_module
@@ -246,8 +248,14 @@ def analyse(
     WiringError
         Several GNT# lines were captured and nothing tells which is the NIC's.
     """
-    agents = agents_of(transactions, data_phases, nic)
-    return agents.traffic(bus, agents.dma(nic))
+    begun = _Begun.of(transactions, data_phases, nic)
+    if begun.addressed:
+        agents = begun.agents()
+        return agents.traffic(bus, agents.dma(nic))
+    # The accesses of a long capture are not held while its DMA, which asks nothing of them, takes the most memory.
+    dma = _by_lengths(begun.nics, nic)
+    give_back()
+    return begun.agents().traffic(bus, dma)
 
 
 @dataclass(frozen=True)
@@ -280,9 +288,9 @@ class Agents:
 
     def dma(self, nic: Nic) -> Dma:
         """Return what the NIC's transactions are."""
-        write = dma_module.directions(self.nics)
         if not self.addressed:
-            return by_lengths(self.nics, nic.profile, nic.sent, nic.received, write)
+            return _by_lengths(self.nics, nic)
+        write = dma_module.directions(self.nics)
         dma = dma_module.by_address(self.nics, self.phases, nic.profile, self.csr, nic.memory, write)
         return over_buffers(dma, nic.received, fcs_in_memory(nic.profile))
 
@@ -294,22 +302,49 @@ class Agents:
 
 def agents_of(transactions: pd.DataFrame | BusTable, data_phases: pd.DataFrame | Phases | None, nic: Nic) -> Agents:
     """Tell who began the transactions of one bus; the parameters are those of :func:`analyse`."""
-    whole = transactions if isinstance(transactions, BusTable) else BusTable.of(transactions)
-    phases = Phases.of(data_phases, whole) if isinstance(data_phases, pd.DataFrame) else data_phases
-    if phases is not None and not (len(phases) and whole.has_address):
-        phases = None
-    config = whole.take(np.isin(whole.command, csr_module.CONFIG_COMMANDS))
-    first = phases.first(config.transaction) if phases is not None else np.full(len(config), -1)
-    windows = place(nic.profile, config, first)
-    grants = [line for line in nic.lines if line.startswith("GNT")]
-    grant = initiators.nic_grant_line(nic.lines, nic.grant)
-    who, why = initiators.decide(whole, grant, len(grants) == 1, windows.contain(whole))
-    hosts, nics = whole.take(who == Initiator.HOST), whole.take(who == Initiator.NIC)
-    csr, outside = _within(accesses(hosts, phases, windows))
-    addressed = whole.has_address and bool((dma_module.directions(nics) >= 0).any())
-    unknown = _counted(initiators.REASONS, why[who == Initiator.UNKNOWN])
-    other = int((who == Initiator.OTHER).sum()) + outside
-    return Agents(nics, csr, phases, windows, addressed, unknown, other)
+    return _Begun.of(transactions, data_phases, nic).agents()
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What the host began, with whomever, and what the NIC; the rest is as in Agents."""
+
+    hosts: BusTable
+    nics: BusTable
+    phases: Phases | None
+    windows: Windows
+    addressed: bool
+    unknown: dict[str, int]
+    other: int
+
+    @classmethod
+    def of(cls, transactions: pd.DataFrame | BusTable, data_phases: pd.DataFrame | Phases | None, nic: Nic) -> Self:
+        """Tell who began the transactions of one bus."""
+        whole = transactions if isinstance(transactions, BusTable) else BusTable.of(transactions)
+        phases = Phases.of(data_phases, whole) if isinstance(data_phases, pd.DataFrame) else data_phases
+        if phases is not None and not (len(phases) and whole.has_address):
+            phases = None
+        config = whole.take(np.isin(whole.command, csr_module.CONFIG_COMMANDS))
+        first = phases.first(config.transaction) if phases is not None else np.full(len(config), -1)
+        windows = place(nic.profile, config, first)
+        grants = [line for line in nic.lines if line.startswith("GNT")]
+        grant = initiators.nic_grant_line(nic.lines, nic.grant)
+        who, why = initiators.decide(whole, grant, len(grants) == 1, windows.contain(whole))
+        hosts, nics = whole.take(who == Initiator.HOST), whole.take(who == Initiator.NIC)
+        addressed = whole.has_address and bool((dma_module.directions(nics) >= 0).any())
+        unknown = _counted(initiators.REASONS, why[who == Initiator.UNKNOWN])
+        return cls(hosts, nics, phases, windows, addressed, unknown, int((who == Initiator.OTHER).sum()))
+
+    def agents(self) -> Agents:
+        """Tell the host's accesses to the NIC from those to others."""
+        csr, outside = _within(accesses(self.hosts, self.phases, self.windows))
+        other = self.other + outside
+        return Agents(self.nics, csr, self.phases, self.windows, self.addressed, self.unknown, other)
+
+
+def _by_lengths(nics: BusTable, nic: Nic) -> Dma:
+    """Return what the NIC's transactions are where no address tells."""
+    return by_lengths(nics, nic.profile, nic.sent, nic.received, dma_module.directions(nics))
 
 
 def join(dma: Dma) -> Bursts:

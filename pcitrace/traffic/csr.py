@@ -37,10 +37,10 @@ class Accesses:
     ----------
     first_attempt_us, last_attempt_us, data_us : arrays of float
     command, address, value, byte_enables, attempts : arrays of int
-    ready_us : array of float
-        Since when the bus had been busy, without a rest, as it began.
-    data_phases, devsel_clks, latency_clks : arrays of int
-        Of its transaction: how it looks without AD. A write is answered sooner than a read.
+    first_row, last_row : arrays of int
+        Which transactions of the whole bus its first and last attempts are.
+    data_phases, devsel_clks : arrays of int
+        Of its transaction: how it looks without AD.
     register, role : arrays of int
         Name and role of the register: indices into `registers` and `roles`; -1 for none.
     registers, roles : tuples of str
@@ -55,7 +55,8 @@ class Accesses:
     first_attempt_us: Floats
     last_attempt_us: Floats
     data_us: Floats
-    ready_us: Floats
+    first_row: Integers
+    last_row: Integers
     command: Integers
     address: Integers
     value: Integers
@@ -63,7 +64,6 @@ class Accesses:
     attempts: Integers
     data_phases: Integers
     devsel_clks: Integers
-    latency_clks: Integers
     register: Integers
     registers: tuple[str, ...]
     role: Integers
@@ -93,6 +93,28 @@ class Accesses:
     def of_role(self, role: str) -> Integers:
         """Return the rows whose register has a role."""
         return np.flatnonzero(self.plays(role))
+
+    def looked_at(self, bus: BusTable) -> LookedAt:
+        """Return the same with more of what their transactions show; `bus` has some of those of the same bus."""
+        first, last = (bus.whole.take(rows) for rows in (self.first_row, self.last_row))
+        columns: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        return LookedAt(**columns, ready_us=first.busy_since_us, latency_clks=last.latency_clks)
+
+
+@dataclass(frozen=True)
+class LookedAt(Accesses):
+    """Some accesses, with what of a long capture's would be much memory.
+
+    Attributes
+    ----------
+    ready_us : array of float
+        Since when the bus had been busy, without a rest, as each began.
+    latency_clks : array of int
+        Of its transaction: a write is answered sooner than a read.
+    """
+
+    ready_us: Floats
+    latency_clks: Integers
 
 
 def join_attempts(bus: BusTable) -> Integers:
@@ -163,11 +185,13 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
         address = np.where(address >= 0, address + offset * np.where(wide, 8, 4), -1)
     reason = _reasons(command, address, np.isnan(data_us), windows.contain(moved))
     first_us = start_us[first]
+    del start_us  # as long as all that the host began
     columns = _registers(windows, address, command, value, enables) | {
         "first_attempt_us": first_us,
         "last_attempt_us": moved.start_us if (attempts > 1).any() else first_us,
         "data_us": data_us,
-        "ready_us": hosts.busy_since_us[first],
+        "first_row": moved.rows if first is last else hosts.rows[first],
+        "last_row": moved.rows,
         "command": command,
         "address": address,
         "value": value,
@@ -175,7 +199,6 @@ def accesses(hosts: BusTable, phases: Phases | None, windows: Windows) -> Access
         "attempts": attempts,
         "data_phases": moved.data_phases,
         "devsel_clks": moved.devsel_clks,
-        "latency_clks": moved.latency_clks,
         "reason": reason,
     }
     arrays = {name: packed_if_equal(one) for name, one in columns.items() if isinstance(one, np.ndarray)}

@@ -12,6 +12,7 @@ import numpy as np
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.freed import give_back
 from pcitrace.traffic.ahead import Ahead, Expected, Units
 from pcitrace.traffic.parser import AHEAD, PENDING, Parser
 from pcitrace.traffic.tails import settle
@@ -75,6 +76,7 @@ def parse(pieces: BusTable, asked_us: Floats, expected: Expected, trial: bool = 
     number, frame, parted = parser.numbers(len(count)), np.array(parser.found, dtype=np.int64), parser.parted
     either = np.zeros(len(frame), dtype=bool)
     del parser, final
+    give_back()
     if optional:
         units = replace(units, count=count - foreign * parted, foreign=foreign * ~parted)
         number, either = settle(units, number, expected.take(frame))

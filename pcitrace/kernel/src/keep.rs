@@ -180,12 +180,8 @@ impl Sink for MemorySink {
         Ok(buses.iter().map(empty).collect())
     }
 
-    fn wants_samples(&self) -> bool {
-        !self.wires.is_empty()
-    }
-
-    fn samples(&mut self, bytes: &[u8]) -> Result<()> {
-        self.wires.iter_mut().try_for_each(|wire| wire.push(bytes))
+    fn wires(&mut self) -> &mut [WireScan] {
+        &mut self.wires
     }
 
     fn rows(&mut self, bus: usize, origin: Origin, sheets: Sheets) -> Result<()> {

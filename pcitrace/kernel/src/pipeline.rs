@@ -14,6 +14,7 @@ use crate::recover::Recovery;
 use crate::rows::{Origin, Rows, TakeRows, WindowCounts, append_windows};
 use crate::rules::{ClockLimits, Findings, Parameters, Requests, RuleSet, Rules, Violation};
 use crate::windows::Windows;
+use crate::wire::{WireCut, WireScan};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -131,13 +132,9 @@ pub trait Sink {
     fn clock_lines(&mut self, _lines: Vec<u8>) -> Result<()> {
         Ok(())
     }
-    /// Whether the samples are wanted, too.
-    fn wants_samples(&self) -> bool {
-        false
-    }
-    /// The bytes of a sampled capture, in order, if they are wanted.
-    fn samples(&mut self, _bytes: &[u8]) -> Result<()> {
-        Ok(())
+    /// The wires that are read in the same pass, of a sampled capture.
+    fn wires(&mut self) -> &mut [WireScan] {
+        &mut []
     }
     /// No row of `bus` that is still to come starts before `stamp`; for `u64::MAX` none comes at all.
     fn reached(&mut self, bus: usize, stamp: u64) -> Result<()>;
@@ -464,8 +461,8 @@ impl Own {
 /// A chunk that was decoded on its own.
 struct Piece<G> {
     length: usize,
-    /// Its bytes, if they are wanted.
-    seen: Vec<u8>,
+    /// One a wire.
+    wires: Vec<WireCut>,
     /// One a bus.
     cuts: Vec<Cut<G>>,
 }
@@ -512,7 +509,6 @@ fn decode_sampled<S: Sink>(
     let bits = sampled.bits();
     let recover = options.recover_clock && options.clock_mhz.is_none();
     let empty = sink.begin(&tables)?;
-    let watched = sink.wants_samples();
 
     let mut tracks: Vec<_> =
         tables.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty, options)).collect();
@@ -553,9 +549,7 @@ fn decode_sampled<S: Sink>(
                 recovery.push(&bytes, decoder);
                 track.drain(decoder, sink)?;
             }
-            if watched {
-                sink.samples(&bytes)?;
-            }
+            sink.wires().iter_mut().try_for_each(|wire| wire.push(&bytes))?;
             step(bytes.len())?;
         }
         for ((decoder, recovery), track) in decoders.iter_mut().zip(&mut recoveries).zip(&tracks) {
@@ -573,9 +567,7 @@ fn decode_sampled<S: Sink>(
                 counts.push(rows.counts());
                 track.pass_on(decoder, rows, sink)?;
             }
-            if watched {
-                sink.samples(&bytes)?;
-            }
+            sink.wires().iter_mut().try_for_each(|wire| wire.push(&bytes))?;
             step(bytes.len())?;
             own = Own { buffer, counts };
         }
@@ -601,13 +593,12 @@ fn decode_sampled<S: Sink>(
                 own.counts = counts;
             }
             most = usize::MAX;
-            if watched {
-                sink.samples(&bytes)?;
-            }
+            sink.wires().iter_mut().try_for_each(|wire| wire.push(&bytes))?;
             step(bytes.len())
         })?;
     } else {
         let empty: Vec<_> = tables.iter().zip(&tracks).map(|(bus, track)| (bus, track.empty.clone())).collect();
+        let wires: Vec<_> = sink.wires().iter().map(WireScan::fresh).collect();
         let cut = |chunk: Chunk, own: &mut Own| -> Result<Piece<S::Gathered>> {
             let offset = chunk.offset;
             let mut buffer = std::mem::take(&mut own.buffer);
@@ -624,13 +615,13 @@ fn decode_sampled<S: Sink>(
                 })
                 .collect();
             let length = bytes.len();
-            let seen = if watched { bytes.to_vec() } else { Vec::new() };
+            let wires = wires.iter().map(|wire| wire.fresh().cut(offset, &bytes)).collect::<Result<_>>()?;
             let counts = cuts.iter().map(|cut| cut.rest.as_ref().map_or((0, 0), |rest| rest.rows.counts())).collect();
             *own = Own { buffer, counts };
-            Ok(Piece { length, seen, cuts })
+            Ok(Piece { length, wires, cuts })
         };
-        in_order(chunks(), threads, cut, |Piece { length, seen, cuts }| {
-            sink.samples(&seen)?;
+        in_order(chunks(), threads, cut, |Piece { length, wires, cuts }| {
+            sink.wires().iter_mut().zip(wires).try_for_each(|(wire, cut)| wire.go_on(cut))?;
             for ((track, decoder), cut) in tracks.iter_mut().zip(&mut decoders).zip(cuts) {
                 decoder.push(&cut.head);
                 if let Some(Rest { next, decoder: behind, rows }) = cut.rest {

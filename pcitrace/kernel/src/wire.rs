@@ -32,6 +32,7 @@ struct Frame {
     bytes: Option<Vec<u8>>,
 }
 
+#[derive(Default)]
 struct Scan {
     /// 4 or 8 data lines and a clock were captured.
     symbol_bits: Option<usize>,
@@ -44,7 +45,7 @@ struct Scan {
 impl Scan {
     fn new(spec: &WireSpec) -> Self {
         let symbol_bits = spec.clock.and(Some(spec.data.len())).filter(|bits| matches!(bits, 4 | 8));
-        Scan { symbol_bits, enabled: None, start: None, symbols: Vec::new(), frames: Vec::new() }
+        Scan { symbol_bits, ..Scan::default() }
     }
 
     fn enable(&mut self, stamp: u64, enabled: bool) {
@@ -194,6 +195,37 @@ impl WireScan {
         Ok(())
     }
 
+    /// The same lines, of which nothing was read yet.
+    pub fn fresh(&self) -> Self {
+        let scan = Scan { symbol_bits: self.scan.symbol_bits, ..Scan::default() };
+        let (lines, pieces) = (self.lines.clone(), Pieces::new(self.pieces.unit));
+        WireScan { lines, scan, time: self.time, pieces, before: None, stamp: 0 }
+    }
+
+    /// Reads a chunk by itself, from where TX_EN is low in it, with something fresh. It begins at byte `offset` of the capture.
+    pub fn cut(mut self, offset: u64, bytes: &[u8]) -> Result<WireCut> {
+        let unit = self.pieces.unit;
+        let (skip, high, rests) = self.rest_of(offset, bytes);
+        if !rests {
+            return Ok(WireCut { head: bytes.to_vec(), rest: None });
+        }
+        let low = skip + high * unit;
+        self.begin_at((offset + low as u64) / unit as u64);
+        self.push(&bytes[low..])?;
+        Ok(WireCut { head: bytes[..low + unit].to_vec(), rest: Some(self) })
+    }
+
+    /// The next chunk, which was read by itself.
+    pub fn go_on(&mut self, cut: WireCut) -> Result<()> {
+        self.push(&cut.head)?;
+        if let Some(mut rest) = cut.rest {
+            self.scan.frames.append(&mut rest.scan.frames);
+            rest.scan.frames = std::mem::take(&mut self.scan.frames);
+            *self = rest;
+        }
+        Ok(())
+    }
+
     /// The samples begin at number `stamp` of the capture.
     pub fn begin_at(&mut self, stamp: u64) {
         self.stamp = stamp;
@@ -207,13 +239,18 @@ impl WireScan {
     /// The bytes of the next chunk, up to the first of its samples in which TX_EN is low; whether there is one. The chunk begins
     /// at byte `offset` of the capture.
     pub fn push_to_rest(&mut self, offset: u64, bytes: &[u8]) -> Result<bool> {
+        let (skip, high, rests) = self.rest_of(offset, bytes);
+        self.push(if rests { &bytes[..skip + (high + 1) * self.pieces.unit] } else { bytes })?;
+        Ok(rests)
+    }
+
+    /// Of a chunk the bytes before its first sample, then the samples in which TX_EN is high, and whether one follows in which
+    /// it is low.
+    fn rest_of(&self, offset: u64, bytes: &[u8]) -> (usize, usize, bool) {
         let unit = self.pieces.unit;
         let skip = before_sample(offset, unit).min(bytes.len());
-        let count = (bytes.len() - skip) / unit;
         let high = run_of(&bytes[skip..], unit, self.lines.enable, true);
-        let rests = high < count;
-        self.push(if rests { &bytes[..skip + (high + 1) * unit] } else { bytes })?;
-        Ok(rests)
+        (skip, high, high < (bytes.len() - skip) / unit)
     }
 
     /// The same as `finish`, where what was under way at the begin is told elsewhere.
@@ -237,7 +274,16 @@ pub fn before_sample(offset: u64, unit: usize) -> usize {
     (unit - (offset % unit as u64) as usize) % unit
 }
 
+/// A chunk of a wire that was read by itself.
+pub struct WireCut {
+    /// What the scan of the chunk before has to be given: up to the first sample in which TX_EN is low.
+    head: Vec<u8>,
+    /// From that sample on; None where there is none.
+    rest: Option<WireScan>,
+}
+
 /// Where the lines of one direction are in a sample.
+#[derive(Clone)]
 struct Lines {
     enable: Bit,
     clock: Option<Bit>,
@@ -506,4 +552,45 @@ pub fn clock_mhz(capture: &Capture, clk: Source, rate_hz: Option<f64>) -> Result
         [first, .., last] => Some((rises.len() - 1) as f64 / (time.us(last) - time.us(first))),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// TX_EN, TX_CLK and four data lines.
+    fn scan(unit: usize) -> WireScan {
+        let bit = |nth| Bit::new(nth, false);
+        let lines = Lines { enable: bit(0), clock: Some(bit(1)), data: (2..6).map(bit).collect() };
+        let time = TimeBase::per_second(1e6).expect("a rate");
+        let scan = Scan { symbol_bits: Some(4), ..Scan::default() };
+        WireScan { lines, scan, time, pieces: Pieces::new(unit), before: None, stamp: 0 }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_read_by_themselves_are_the_whole(
+            runs in proptest::collection::vec((any::<bool>(), 1usize..200, any::<u8>()), 1..30),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+            unit in 1usize..4,
+        ) {
+            let sample = |enabled: bool, nth: usize, data: u8| {
+                let low = (nth as u8).wrapping_mul(data | 1) << 1 & 0x3e | u8::from(enabled);
+                std::iter::once(low).chain(std::iter::repeat_n(data, unit - 1))
+            };
+            let run = |&(enabled, length, data): &(bool, usize, u8)| (0..length).flat_map(move |nth| sample(enabled, nth, data));
+            let bytes: Vec<u8> = runs.iter().flat_map(run).collect();
+            let mut whole = scan(unit);
+            whole.push(&bytes).unwrap();
+            let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).chain([0, bytes.len()]).collect();
+            edges.sort_unstable();
+            let mut parts = scan(unit);
+            for pair in edges.windows(2) {
+                let cut = parts.fresh().cut(pair[0] as u64, &bytes[pair[0]..pair[1]]).unwrap();
+                parts.go_on(cut).unwrap();
+            }
+            prop_assert_eq!(parts.finish(), whole.finish());
+        }
+    }
 }
