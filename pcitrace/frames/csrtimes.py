@@ -124,7 +124,9 @@ def _as_the_other(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         asked_us[name] = np.nanmin(np.where(columns["sender"] == name, last, np.nan), initial=np.inf)
     for name, other in ((one, two) for one in ends for two in ends if one != two):
         csr = ends[name].host.traffic.csr
-        if (columns["sender"] == other).any() and not csr.doorbell.any():
+        # Where no wire shows what it sends, its frames may have been left out.
+        sends = (columns["sender"] == other).any() or (ends[other].wire is None and len(ends[other].sends) > 0)
+        if sends and not csr.doorbell.any():
             usual = np.median(before[other]) if len(before[other]) else 0.0
             more = rows[name][before[name] > usual]
             asks = asked_us[name] < asked_us[other]
