@@ -159,6 +159,30 @@ def test_what_the_other_memory_does_not_give_confirms_nothing(given: float, told
         assert (found[SEND] == (9.0 if told or not unseen else 0.0)).all()
 
 
+def test_what_two_cards_fetch_alike_is_no_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight descriptors each at the beginning, as long as a frame: neither edge of it is sure in the other memory."""
+    bench = Bench("padding", 1206, frames=24)
+    scored, found = analysed(bench, tmp_path, "card.toml")
+    assert scored.total()["wrong"] == scored.extra == 0
+    assert len(found.table) > 0
+    monkeypatch.setattr(margins, "_only_where_confirmed", lambda *_: None)
+    before, _ = analysed(bench, tmp_path, "card.toml")
+    assert before.extra > 0
+
+
+def test_what_the_rules_had_not_must_be_surer_without_a_wire(tmp_path: Path) -> None:
+    """Header and data lie in two buffers, and the header is left out in both memories: wrong by 12.3 nats."""
+    scored, _ = analysed(Bench("scatter-gather", 1205, frames=24), tmp_path, "card.toml")
+    assert scored.total()["wrong"] == scored.extra == 0
+
+
+def test_a_host_whose_frames_are_left_out_still_shows_how_doorbells_look(tmp_path: Path) -> None:
+    """Those of the other have an access more: an interrupt handler's, which was given as their beginning."""
+    scored, found = analysed(Bench("other-master", 1207, frames=24), tmp_path, "card.toml")
+    assert set(found.table["sender"]) == {"B"}
+    assert scored.total("csr_first", "csr_last")["wrong"] == 0
+
+
 @pytest.mark.parametrize("profile", ["card.toml", "generic"])
 def test_as_sure_as_the_wire_is_seen_and_the_card_is_described(profile: str, tmp_path: Path) -> None:
     """Edges that the rules had too are given from fewer nats on; how many is told by what else is known."""

@@ -102,7 +102,12 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
 
 def _untold(end: Ends) -> bool:
     """Return whether nothing but rules says what a host's DMA is: no profile, no address, no wire."""
-    return end.wire is None and not end.host.traffic.dma.bus.has_address and not _described(end.host)
+    return _unseen(end) and not _described(end.host)
+
+
+def _unseen(end: Ends) -> bool:
+    """Return whether neither a wire nor addresses show what a host's DMA is."""
+    return end.wire is None and not end.host.traffic.dma.bus.has_address
 
 
 def _looks_alike(end: Ends) -> bool:
@@ -111,8 +116,7 @@ def _looks_alike(end: Ends) -> bool:
     Of eight such hosts with their own profiles (`cardbench`, one-host 1201 to 1208, control lines alone) the rules had
     wrong frames on four: fetches of several descriptors, or parts of such a fetch, were sends or their beginnings.
     """
-    unseen = end.wire is None and not end.host.traffic.dma.bus.has_address
-    return unseen and bool(fetch_sizes(end.host.profile, WORD))
+    return _unseen(end) and bool(fetch_sizes(end.host.profile, WORD))
 
 
 def _lengths_tell(ends: Mapping[str, Ends]) -> bool:
