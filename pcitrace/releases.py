@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from pcitrace import _kernel
 from pcitrace.columns import Floats, Integers
-from pcitrace.lattice import BINS, Costs, Learner, bins, centres_us
+from pcitrace.lattice import BINS, Costs, Learner, bins, centres_us, density
 
-__all__ = ["PLACES", "Items", "Released", "Table", "Targets", "broad", "read", "times"]
+__all__ = ["PLACES", "Items", "Released", "Table", "Targets", "broad", "read", "shares", "times"]
 
 PLACES = 4
 """Places in a segment that costs tell apart, counted from its last item."""
@@ -159,6 +159,12 @@ def _widths_us() -> Floats:
 def times(values_us: Floats, prior: Floats, learner: Learner) -> Costs:
     """Return the costs of times as a density (1/us), learned from some; the prior is worth `KNOWN` of them."""
     return np.asarray(learner.density(bins(values_us), prior, weight=KNOWN) + np.log(_widths_us()), np.float32)
+
+
+def shares(values_us: Floats, prior: Floats) -> Floats:
+    """Return the shares of bins of times that are learned from some, to be a prior; they are worth what `times` says."""
+    share = np.exp(-density(bins(values_us), prior, KNOWN).astype(float))
+    return np.asarray(share / share.sum())
 
 
 def broad(least_us: float, most_us: float) -> Floats:

@@ -26,12 +26,12 @@ import pandas as pd
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
 from pcitrace.frames.sendstart import NOT_STARTING
-from pcitrace.lattice import Learner, bins
+from pcitrace.lattice import Learner, bins, cheapest_within
 from pcitrace.profiles import Profile
-from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, times
+from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, shares, times
 from pcitrace.traffic.csr import CONFIGURATION, NO_DATA, Accesses, LookedAt
 
-__all__ = ["Doorbells", "Sends", "find"]
+__all__ = ["Doorbells", "Sends", "Usual", "find"]
 
 NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
 """Roles of registers that start no send."""
@@ -96,6 +96,9 @@ class Sends:
         Where in memory; -1 if not known.
     lead_us : array of float
         How long before its data a send began with the fetch of its descriptor; NaN for one that began with its data.
+    found : array of bool
+        Whether it was found in memory. Of one that only the wire shows `ready_us` and `start_us` bound when it began,
+        and `end_us` is that of the send before.
     """
 
     start_us: Floats
@@ -103,13 +106,42 @@ class Sends:
     end_us: Floats
     address: Integers
     lead_us: Floats
+    found: Booleans
 
     def __len__(self) -> int:
         return len(self.start_us)
 
-    def until(self, count: int) -> Sends:
-        """Return the first of them."""
-        return Sends(**{name: column[:count] for name, column in vars(self).items()})
+    def take(self, rows: Integers) -> Sends:
+        """Return some of them."""
+        return Sends(**{name: column[rows] for name, column in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class Usual:
+    """How doorbells usually are, before any of a host was read: shares of bins of times, and of shapes.
+
+    Attributes
+    ----------
+    lag : array of float
+        Time from a doorbell to the send that it starts at once.
+    waited : array of float
+        Time from a send to the next one that waited for it.
+    since : tuple of tuple of array of float
+        Time since the nearest access, receive or send before (columns), of an access by itself, of one that begins a
+        doorbell, and of one that goes on in it (rows).
+    shape : array of float, shape (MOST, LONGEST)
+        Sends of a doorbell, and its accesses.
+    """
+
+    lag: Floats
+    waited: Floats
+    since: tuple[tuple[Floats, ...], ...]
+    shape: Floats
+
+    @classmethod
+    def anything(cls) -> Usual:
+        """Return what is said where nothing was seen yet."""
+        return cls(broad(0.05, 1e3), ANY_TIME, ((ANY_TIME,) * 3,) * 3, _first_shape())
 
 
 @dataclass(frozen=True)
@@ -128,6 +160,8 @@ class Doorbells:
         Of each access, how much worse the best reading is in which it is something else; NaN where none was tried.
     sends : Sends
         What was read as released.
+    usual : Usual
+        What they teach of other doorbells.
     """
 
     first: Integers
@@ -136,6 +170,12 @@ class Doorbells:
     send: Integers
     sure: Floats
     sends: Sends
+    usual: Usual
+
+    def sureness(self) -> float:
+        """Return how sure it is of most sends, in nats."""
+        least = self.margins.min(axis=1)
+        return float(np.nanmedian(least)) if len(least) and not np.isnan(least).all() else 0.0
 
 
 @dataclass(frozen=True)
@@ -179,7 +219,13 @@ class _Looks:
 
 
 def find(
-    csr: LookedAt, profile: Profile, ways: Sequence[Sends], received_us: Floats, first: Integers, last: Integers
+    csr: LookedAt,
+    profile: Profile,
+    ways: Sequence[Sends],
+    received_us: Floats,
+    first: Integers,
+    last: Integers,
+    usual: Usual,
 ) -> Doorbells:
     """Find the CSR accesses that start each send.
 
@@ -192,21 +238,25 @@ def find(
         The same sends, as they may be read.
     received_us : array of float
         Last data phase of each receive, ascending.
+    first, last : arrays of int
+        The first and last access of each send by other rules, to begin with; -1 for none.
+    usual : Usual
+        How doorbells are, as far as that is known before.
     """
     rows = np.flatnonzero((csr.reason != CONFIGURATION) & (csr.reason != NO_DATA))
-    none = np.full(len(ways[0]), -1)
-    sure = np.full(len(csr), np.nan)
-    starts = Doorbells(none, none.copy(), np.full((len(none), 2), np.nan), np.full(len(csr), -1), sure, ways[0])
+    none, unsure = np.full(len(ways[0]), -1), np.full((len(ways[0]), 2), np.nan)
+    send, sure = np.full(len(csr), -1), np.full(len(csr), np.nan)
+    starts = Doorbells(none, none.copy(), unsure, send, sure, ways[0], Usual.anything())
     if not len(rows) or not len(none):
         return starts
     place = np.full(len(csr) + 1, -1)
     place[rows] = np.arange(len(rows))
     ends = []
     for sends in ways:
-        reader = _Reader(csr, rows, profile, sends, received_us)
+        reader = _Reader(csr, rows, profile, sends, received_us, usual)
         end = reader.settle(place[first], place[last])
-        ends.append((replace(end, cost=end.cost + reader.leading()), sends))
-    (found, sends), *others = sorted(ends, key=lambda one: one[0].cost)
+        ends.append((replace(end, cost=end.cost + reader.leading()), reader))
+    (found, reader), *others = sorted(ends, key=lambda one: one[0].cost)
     for other, _ in others:
         found = _against(found, other)
     known = np.flatnonzero(found.last >= 0)
@@ -215,14 +265,17 @@ def find(
     for send in known[::-1]:
         starts.send[rows[found.first[send] : found.last[send] + 1]] = send
     starts.sure[rows] = found.item
-    return Doorbells(first, last, found.margins.astype(float), starts.send, starts.sure, sends)
+    margins = found.margins.astype(float)
+    return Doorbells(first, last, margins, starts.send, starts.sure, reader.sends, reader.teaches(found))
 
 
 class _Reader:
     """Reads the accesses of one host again and again."""
 
-    def __init__(self, csr: LookedAt, rows: Integers, profile: Profile, sends: Sends, received_us: Floats) -> None:
-        self.sends, self.received_us = sends, received_us
+    def __init__(
+        self, csr: LookedAt, rows: Integers, profile: Profile, sends: Sends, received_us: Floats, usual: Usual
+    ) -> None:
+        self.sends, self.received_us, self.usual = sends, received_us, usual
         self.time_us, self.end_us = csr.first_attempt_us[rows], csr.end_us[rows]
         ready_us = np.maximum(csr.ready_us[rows][1:], self.end_us[:-1])
         self.pause_us = np.append(np.inf, np.maximum(np.minimum(self.time_us[1:], ready_us) - self.end_us[:-1], 0.02))
@@ -405,20 +458,23 @@ class _Reader:
 
         Each time is told by what is nearest: the access before, or a frame that was received or sent.
         """
-        labels = np.zeros(len(self.time_us), np.int64)
-        if found is not None:
-            place = self.inside(found)
-            goes_on = np.append(False, (place[1:] >= 0) & (place[:-1] > 0))
-            labels = np.where(place < 0, 0, np.where(goes_on, 2, 1))
         out = []
-        for label in range(3):
-            cost = np.zeros(len(labels))
+        for seen, usual in zip(self._seen_since(found), self.usual.since, strict=True):
+            cost = np.zeros(len(self.time_us))
             for near in range(3):
                 rows = self.near == near
-                seen = self.since_us[rows & (labels == label)] if found is not None else np.zeros(0)
-                cost[rows] = times(seen, ANY_TIME, learner)[bins(self.since_us[rows])]
+                cost[rows] = times(seen[near], usual[near], learner)[bins(self.since_us[rows])]
             out.append(cost)
         return out[0], out[1], out[2]
+
+    def _seen_since(self, found: Released | None) -> list[list[Floats]]:
+        """Return the times since what is nearest, as in `Usual.since`, that a reading shows."""
+        if found is None:
+            return [[np.zeros(0)] * 3] * 3
+        place = self.inside(found)
+        goes_on = np.append(False, (place[1:] >= 0) & (place[:-1] > 0))
+        labels = np.where(place < 0, 0, np.where(goes_on, 2, 1))
+        return [[self.since_us[(self.near == near) & (labels == label)] for near in range(3)] for label in range(3)]
 
     def _looks(self, found: Released | None) -> _Looks:
         """Return what its looks cost each access.
@@ -467,14 +523,9 @@ class _Reader:
 
     def targets(self, found: Released | None, learner: Learner) -> Targets:
         """Return the sends with what it costs that they waited for the one before: then they follow it as usual."""
-        gap_us = np.clip(self.gap_us, LEAST_US, MOST_US)
-        waited = np.zeros(0)
-        if found is not None:
-            known = np.flatnonzero(found.last >= 0)
-            follows = np.append(False, found.last[1:] == found.last[:-1])
-            waits = known[follows[known] | (self.time_us[found.last[known]] < self.free_us[known])]
-            waited = gap_us[np.append(np.arange(1, known[0]) if len(known) else known, waits)]
-        cost = times(waited, ANY_TIME, learner)[bins(gap_us)] + self.log_rate
+        told, gap = self.sends.found, bins(self._gaps_us())
+        table = times(self._waited(found), self.usual.waited, learner)
+        cost = cheapest_within(table, np.where(told, gap, 0), gap) + self.log_rate
         count = len(self.sends)
         return Targets(
             self.sends.start_us,
@@ -485,26 +536,67 @@ class _Reader:
             self.target_key,
         )
 
+    def _gaps_us(self) -> Floats:
+        """Return the time since the send before of each; of one that was not found it is the longest that it may be."""
+        return np.clip(self.gap_us, LEAST_US, MOST_US)
+
+    def _waited(self, found: Released | None) -> Floats:
+        """Return the times since the send before of those that waited for it in a reading."""
+        if found is None:
+            return np.zeros(0)
+        known = np.flatnonzero(found.last >= 0)
+        follows = np.append(False, found.last[1:] == found.last[:-1])
+        waits = known[follows[known] | (self.time_us[found.last[known]] < self.free_us[known])]
+        waits = np.append(np.arange(1, known[0]) if len(known) else known, waits)
+        return self._gaps_us()[waits[self.sends.found[waits]]]
+
     def table(self, found: Released | None, learner: Learner) -> Table:
         """Return what doorbells cost."""
-        shape = _first_shape()
-        lags = np.zeros(0)
-        keys = (0.0, 0.0)
+        shape, keys = self.usual.shape, (0.0, 0.0)
         if found is not None:
-            heads = np.flatnonzero((found.last >= 0) & (np.append(-1, found.last[:-1]) != found.last))
-            ring_us = self.time_us[found.last[heads]]
-            waits = self.free_us[heads] > ring_us
-            lags = np.maximum(self.sends.start_us[heads] - ring_us, 0.01)[~waits]
-            many = np.minimum([int((found.last == found.last[h]).sum()) for h in heads], MOST).astype(np.int64)
-            size = np.minimum(found.last[heads] - found.first[heads], LONGEST - 1)
-            counts = np.zeros_like(shape)
-            np.add.at(counts, (many - 1, size), 1)
+            many, size = self._shapes(found)
             learner.density((many - 1) * LONGEST + size, shape.ravel(), smooth=False)
-            counts = np.maximum(counts - RARE, 0.0)
-            shape = (counts + 0.5 * shape) / (counts.sum() + 0.5)
+            shape = self._shaped(many, size)
         if self.key.any():
             keys = (0.1, 8.0)
-        return Table(times(lags, broad(0.05, 1e3), learner) + self.log_rate, -np.log(shape).astype(np.float32), keys)
+        lag = times(self._lags(found), self.usual.lag, learner) + self.log_rate
+        return Table(lag, -np.log(shape).astype(np.float32), keys)
+
+    def _heads(self, found: Released) -> Integers:
+        """Return the first send of each doorbell."""
+        return np.flatnonzero((found.last >= 0) & (np.append(-1, found.last[:-1]) != found.last))
+
+    def _lags(self, found: Released | None) -> Floats:
+        """Return the times from doorbells to sends that did not wait for the one before."""
+        if found is None:
+            return np.zeros(0)
+        heads = self._heads(found)
+        ring_us = self.time_us[found.last[heads]]
+        at_once = (self.free_us[heads] <= ring_us) & self.sends.found[heads]
+        return np.maximum(self.sends.start_us[heads] - ring_us, 0.01)[at_once]
+
+    def _shapes(self, found: Released) -> tuple[Integers, Integers]:
+        """Return how many sends each doorbell is for, and how many accesses it has beside its last."""
+        heads = self._heads(found)
+        many = np.minimum([int((found.last == found.last[h]).sum()) for h in heads], MOST).astype(np.int64)
+        return many, np.minimum(found.last[heads] - found.first[heads], LONGEST - 1)
+
+    def _shaped(self, many: Integers, size: Integers) -> Floats:
+        """Return the shares of shapes, of which some were seen."""
+        counts = np.zeros_like(self.usual.shape)
+        np.add.at(counts, (many - 1, size), 1)
+        counts = np.maximum(counts - RARE, 0.0)
+        return np.asarray((counts + 0.5 * self.usual.shape) / (counts.sum() + 0.5))
+
+    def teaches(self, found: Released) -> Usual:
+        """Return what a reading says of how doorbells usually are."""
+        since = zip(self._seen_since(found), self.usual.since, strict=True)
+        return Usual(
+            shares(self._lags(found), self.usual.lag),
+            shares(self._waited(found), self.usual.waited),
+            tuple(tuple(map(shares, seen, usual)) for seen, usual in since),
+            self._shaped(*self._shapes(found)),
+        )
 
 
 def _shifted(found: Released, by: int) -> Released:
