@@ -162,7 +162,7 @@ def times(values_us: Floats, prior: Floats, learner: Learner) -> Costs:
 
 
 def shares(values_us: Floats, prior: Floats) -> Floats:
-    """Return the shares of bins of times that are learned from some, to be a prior; they are worth what `times` says."""
+    """Return the shares of bins of times that are learned from some, to be a prior for others."""
     share = np.exp(-density(bins(values_us), prior, KNOWN).astype(float))
     return np.asarray(share / share.sum())
 
