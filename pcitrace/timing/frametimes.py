@@ -216,7 +216,8 @@ class FrameTimes:
                     amounts = [sign * clockwork.step_us * (self.host(column) == number) for sign, column in edges]
                     # TX_EN follows the clock of the wire. Its period may be shorter than a sampling step, so that its
                     # edges do not tell where they lie between the samples: it may be always the same place.
-                    places = [0 * self.sender if wire else self._places(column, number) for _, column in edges]
+                    alike = np.zeros(len(self.sender), dtype=np.int16)
+                    places = [alike if wire else self._places(column, number) for _, column in edges]
                     found.append(Comb(np.array(amounts), np.array(places)))
         return tuple(found)
 
