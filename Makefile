@@ -6,6 +6,9 @@ BIN := .venv/bin
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
+# Tests and benchmarks start many processes: what was compiled once is kept for them, as it is where pcitrace is installed.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Test builds need line numbers, not variables: half the time and a quarter of the disk.
 export CARGO_PROFILE_DEV_DEBUG ?= line-tables-only
 

@@ -180,8 +180,15 @@ class BusTable:
     def take(self, rows: Integers | Booleans) -> Self:
         """Return the given rows."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
-        at = (at if self._rows is None else self._rows[at]).astype(np.int32)
+        at = at.astype(np.int32) if self._rows is None else self._rows[at]
         return self._with(self._columns, at, self._shared)
+
+    @property
+    def in_time(self) -> Self:
+        """The same rows in order of their starts, as they most often are."""
+        start_us = self.start_us
+        ascend = (start_us[1:] >= start_us[:-1]).all()
+        return self if ascend else self.take(np.argsort(start_us, kind="stable"))
 
     def _with(self, columns: dict[str, npt.NDArray[Any]], rows: Integers | None, shared: dict[str, Booleans]) -> Self:
         names = self.terminations, self.initiators
@@ -273,8 +280,8 @@ class BusTable:
         begins = self._begins[: self.rows.max(initial=-1) + 1]
         number = np.cumsum(begins, dtype=np.int32)
         number -= 1
-        begun_us = self.whole.take(np.flatnonzero(begins)).start_us
-        return begun_us.take(number if self._rows is None else number.take(self._rows))
+        number = number if self._rows is None else number.take(self._rows)
+        return np.asarray(self.whole.take(np.flatnonzero(begins).astype(np.int32)[number]).start_us)
 
     @property
     def has_address(self) -> bool:

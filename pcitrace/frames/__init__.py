@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcitrace.columns import Booleans, floats, pick, table
+from pcitrace.columns import Booleans, Floats, Integers, floats, pick, table
 from pcitrace.errors import ConditionError, FrameMatchError
 from pcitrace.facts import LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames import csrtimes, unsure
@@ -131,7 +131,7 @@ def build(
     all_rows = len(columns["sender"])
     columns = _only(_supported(columns), columns, drops)
     untold = _untold(hosts, all_rows - len(columns["sender"]))
-    _timing(columns, link)
+    columns["wire_us"] = _wire_us(columns["length_bytes"], link)
     give_back()
     columns["queued"] = queued(columns, hosts, link)
     give_back()
@@ -139,6 +139,7 @@ def build(
     drop_order = np.argsort(drop_log["time_us"], kind="stable")
     traffic = _with_frames(hosts, columns, csrtimes.add(ends, columns))
     give_back()
+    _timing(columns)
     found = (*disproved, *untold, *_findings(hosts, ends, columns, drop_log))
     return Frames(
         _frames_table(columns),
@@ -224,16 +225,19 @@ def _untold(hosts: Mapping[str, HostTraffic], left_out: int) -> tuple[str, ...]:
     return (f"{names}: {why}: {left_out} possible frames are left out, for nothing says that they are; {wanted}",)
 
 
-def _timing(columns: dict[str, Any], link: Link | None) -> None:
-    """Add durations and transit times."""
+def _wire_us(user: Integers, link: Link | None) -> Floats:
+    """Return how long frames of so many user bytes are on the wire; NaN where that is not known."""
+    if link is None:
+        return np.full(len(user), np.nan)
+    return np.where(user >= 0, link.wire_us(np.maximum(user, LEAST_USER_BYTES) + HEADER), np.nan)
+
+
+def _timing(columns: dict[str, Any]) -> None:
+    """Add durations and transit times: at last, for of a long capture they are much memory."""
     dma_end, rx_start = columns["dma_end_us"], columns["rx_dma_start_us"]
     columns["dma_us"] = dma_end - columns["dma_start_us"]
     columns["gap_us"] = rx_start - dma_end
     columns["rx_dma_us"] = columns["rx_dma_end_us"] - rx_start
-    columns["wire_us"] = np.full(len(dma_end), np.nan)
-    if link is not None:
-        user = columns["length_bytes"]
-        columns["wire_us"] = np.where(user >= 0, link.wire_us(np.maximum(user, LEAST_USER_BYTES) + HEADER), np.nan)
     columns["t_nic_us"] = (columns["gap_us"] - columns["wire_us"]) / 2
     columns["t_nic_tx_us"] = columns["wire_start_us"] - dma_end
     columns["t_nic_rx_us"] = rx_start - columns["wire_end_us"]

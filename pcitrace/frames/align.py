@@ -69,9 +69,9 @@ def _anchors(pair: Pair) -> tuple[Integers, Integers]:
 
 def _once(key: Keys) -> tuple[Keys, Integers]:
     """Return the keys that occur once, and where."""
-    keys, first, count = np.unique(key, return_index=True, return_counts=True)
-    single = (count == 1) & (keys != 0)
-    return keys[single], first[single]
+    known = np.flatnonzero(key)
+    keys, first, count = np.unique(key[known], return_index=True, return_counts=True)
+    return keys[count == 1], known[first[count == 1]]
 
 
 def _rising(values: Integers) -> Integers:

@@ -242,9 +242,8 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
 
 def _by_rules(end: Ends, received_us: Floats) -> tuple[Starts, Floats]:
     """Return which accesses start the sends, and when each was followed by an update, by rules."""
-    joined, bus = end.host.traffic.joined, end.host.traffic.dma.bus
-    order = np.argsort(bus.start_us, kind="stable")
-    freed_us = freed(bus.start_us[order], bus.end_us[order])
+    joined, bus = end.host.traffic.joined, end.host.traffic.dma.bus.in_time
+    freed_us = freed(bus.start_us, bus.end_us)
     fetched_us = np.sort(joined.first_data_us[(joined.kind == Kind.DESCRIPTOR_FETCH) & (joined.data_phases > 0)])
     first_us, last_us = joined.first_data_us[end.sends], joined.last_data_us[end.sends]
     card = CardTimes(first_us, last_us, received_us, fetched_us, freed_us)
@@ -481,11 +480,11 @@ def _with_unread(sends: Sends, name: str, columns: Mapping[str, Any]) -> tuple[S
 
 def _ready(end: Ends, start_us: Floats) -> Floats:
     """Return when what began at some times could have, had the card not used the bus."""
-    bus = end.host.traffic.dma.bus
-    order = np.argsort(bus.start_us, kind="stable")
-    at = np.searchsorted(bus.start_us[order], start_us)
-    ready_us = bus.busy_since_us[order][np.minimum(at, len(order) - 1)] if len(order) else start_us
-    return np.minimum(ready_us, start_us)
+    bus = end.host.traffic.dma.bus.in_time
+    if not len(bus) or not len(start_us):
+        return start_us
+    at = np.minimum(np.searchsorted(bus.start_us, start_us), len(bus) - 1)
+    return np.minimum(bus.take(at).busy_since_us, start_us)
 
 
 def _fetched(end: Ends, sends: Sends) -> Iterator[Sends]:

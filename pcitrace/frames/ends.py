@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -79,8 +80,6 @@ class Ends:
     receive_head: Heads | None
     wire: WireFrames | None
     host: HostTraffic
-    receive_busy_us: Floats
-    send_busy_us: Floats
     wire_busy_us: Floats
 
     @classmethod
@@ -97,6 +96,12 @@ class Ends:
             byte_us, preamble, gap_us = (link.byte_us, link.preamble_bytes, link.gap_us) if link else (None, 8, 0.0)
             wire = wire_frames(host.wire, byte_us, preamble, host.step_us)
             wire_busy_us = busy_since(wire.start_us, wire.end_us, gap_us + PAUSE_US)
-        at_us = np.r_[joined.first_data_us[receives], joined.start_us[sends]]
-        received_us, sent_us = np.split(bus_busy(host.traffic.dma.bus, host.traffic.csr, at_us), [len(receives)])
-        return cls(sends, receives, send_head, receive_head, wire, host, received_us, sent_us, wire_busy_us)
+        return cls(sends, receives, send_head, receive_head, wire, host, wire_busy_us)
+
+    @cached_property
+    def busy_us(self) -> tuple[Floats, Floats]:
+        """Since when the bus had been busy as each receive and each send began: asked of a host that receives only."""
+        traffic = self.host.traffic
+        at_us = np.r_[traffic.joined.first_data_us[self.receives], traffic.joined.start_us[self.sends]]
+        received_us, sent_us = np.split(bus_busy(traffic.dma.bus, traffic.csr, at_us), [len(self.receives)])
+        return received_us, sent_us

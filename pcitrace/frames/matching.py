@@ -158,12 +158,15 @@ def _received_of_send(mine: Ends, theirs: Ends, send: Side) -> Integers:
 
 def _arrived(on_wire: Side, receive: Side, theirs: Ends) -> tuple[Integers, Integers]:
     """Match frames on a wire with receives: once more if the receiver's own sends tell which of them were pending."""
+    if not len(on_wire):
+        return NONE, NONE
     after_end = theirs.host.profile.receive == "store_and_forward"
-    arriving, receive = _arriving(on_wire, after_end), replace(receive, busy_us=theirs.receive_busy_us)
+    received_busy_us, send_busy_us = theirs.busy_us
+    arriving, receive = _arriving(on_wire, after_end), replace(receive, busy_us=received_busy_us)
     i, j = _match(arriving, receive, after_end)
     if len(i) < len(on_wire):
         send_us = theirs.host.traffic.joined.start_us[theirs.sends]
-        busy_us = receives_first(Matches.of(arriving, receive, i, j), send_us, theirs.send_busy_us)
+        busy_us = receives_first(Matches.of(arriving, receive, i, j), send_us, send_busy_us)
         if (busy_us > receive.busy_us).any():
             i, j = _match(arriving, replace(receive, busy_us=busy_us), after_end)
     return i, j

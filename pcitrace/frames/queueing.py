@@ -100,11 +100,13 @@ def _busy_until(ready: Floats, took: Floats) -> Floats:
 
 def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) -> tuple[Booleans, Booleans]:
     """Tell which frames that one host receives waited for what its card did for another, and of which it is unclear."""
+    if not len(got):
+        return np.zeros(0, dtype=bool), np.zeros(0, dtype=bool)
     dma = host.traffic.dma
     bursts = columns["receive_burst"][got]
     bus, burst = dma.bus, dma.burst
     moves, rows = bus.data_phases > 0, np.arange(len(bus), dtype=np.int32)
-    end, busy_period = bus.end_us, bus.busy_period
+    busy_period = bus.busy_period
     count = int(burst.max()) + 1 if len(burst) else 0
     opening, asked = np.full((2, count), len(rows), dtype=np.int32)
     np.minimum.at(opening, burst[moves], rows[moves])
@@ -119,14 +121,14 @@ def _on_the_bus(columns: Mapping[str, Any], got: Integers, host: HostTraffic) ->
     frames = np.isin(dma.kind, (Kind.SEND_DATA, Kind.RECEIVE_DATA)) & moves
     last = np.maximum.accumulate(np.where(frames, rows, np.int32(-1))) if len(burst) else opening
     before = last[np.maximum(opening[bursts] - 1, 0)]
-    done = np.where((opening[bursts] > 0) & (before >= 0), end[np.maximum(before, 0)], -np.inf)
+    done = np.where((opening[bursts] > 0) & (before >= 0), bus.take(np.maximum(before, 0)).end_us, -np.inf)
     arrived = columns["wire_end_us"][got]
     arrived = np.where(np.isnan(arrived), columns["dma_end_us"][got] + columns["wire_us"][got], arrived)
     # Up to the first attempt: the card is ready then, and what the target retries waits for no frame.
-    found = np.asarray(directly[bursts]) | _held_up(bus.start_us[asked[bursts]] - arrived, done > arrived)
+    found = np.asarray(directly[bursts]) | _held_up(bus.take(asked[bursts]).start_us - arrived, done > arrived)
     # Unless it was an attempt to go on with what had begun before, for which the frame waited then.
     closing = np.full(count + 1, -1, dtype=np.int32)
     np.maximum.at(closing, burst[moves], rows[moves])
     under_way = burst[last[np.maximum(asked[bursts] - 1, 0)]] if len(burst) else bursts
     either = (asked[bursts] < opening[bursts]) & (asked[bursts] > 0) & (closing[under_way] > opening[bursts])
-    return found, either & (bus.command[asked[bursts]] < 0)
+    return found, either & (bus.take(asked[bursts]).command < 0)

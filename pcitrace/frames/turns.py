@@ -47,8 +47,8 @@ def bus_busy(bus: BusTable, csr: Accesses, at_us: Floats) -> Floats:
 
     The card, as long as it has work, makes pauses about as long as most of its short ones.
     """
-    order = np.argsort(bus.start_us, kind="stable")
-    start_us, end_us = bus.start_us[order], bus.end_us[order]
+    bus = bus.in_time
+    start_us, end_us = bus.start_us, bus.end_us
     pause_us = start_us[1:] - end_us[:-1]
     short = pause_us[pause_us < PAUSE_US]
     usual_us = min(2 * float(np.median(short)), PAUSE_US) if len(short) else PAUSE_US

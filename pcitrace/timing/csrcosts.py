@@ -81,6 +81,8 @@ def queue_updates(frames: Frames, rows: pd.DataFrame | None = None) -> Floats:
     for name, traffic in frames.hosts.items():
         sent = (table["sender"] == name).fillna(False).to_numpy(dtype=bool)
         received = (rows["receiver"] == name).fillna(False).to_numpy(dtype=bool) & ~np.isnan(first)
+        if not received.any():
+            continue
         at = traffic.csr.last_attempt_us
         at = np.sort(at[at > first[received].min(initial=np.inf)])
         place = np.searchsorted(at, first[received], side="right")

@@ -130,6 +130,7 @@ class FrameTimes:
         table = frames.table
         self.sender = _codes(table["sender"], names)
         self.receiver = _codes(table["receiver"], names)
+        self._senders, self._receivers = (set(np.unique(one).tolist()) for one in (self.sender, self.receiver))
         self.us = {name: floats(table, name) for name in table.columns if name.endswith("_us")}
         self.length = integers(table, "length_bytes")
         self.exact = booleans(table, "length_exact")
@@ -171,6 +172,8 @@ class FrameTimes:
         found = Errors(UNIFORM * (step[begun] ** 2 + step[ended] ** 2), (), self._combs(begin, end))
         together = np.zeros(len(begun), dtype=np.int64)
         for one in {each.capture: each for each in clockworks}.values():
+            if not (one.offset_sigma_us or one.drift_sigma_ppm):
+                continue
             # + where the interval ends on this capture's clock, - where it begins there.
             ends = (capture[ended] == one.capture).astype(float)
             begins = (capture[begun] == one.capture).astype(float)
@@ -183,27 +186,39 @@ class FrameTimes:
         # What is seen through one channel comes late by the same delay for all frames.
         for number, clockwork in enumerate(clockworks):
             for wire in (False, True) if clockwork.skew_us else ():
-                ends = (ended == number) & (end.startswith("wire") is wire)
-                begins = (begun == number) & (begin.startswith("wire") is wire)
-                late = (ends.astype(float) - begins) * clockwork.skew_us * sqrt(UNIFORM)
+                edges = self._edges(begin, end, number, wire)
+                if len(edges) == 2 and begun is ended:
+                    continue  # both are as late
+                late = np.zeros(len(begun))
+                for sign, column in edges:
+                    late += sign * (self.host(column) == number)
                 if late.any():
-                    found = found.with_shared(late, together)
+                    found = found.with_shared(late * clockwork.skew_us * sqrt(UNIFORM), together)
         return found
+
+    def _edges(self, begin: str, end: str, number: int, wire: bool) -> list[tuple[float, str]]:
+        """Return which ends of an interval are seen on the bus of a host, or on its wire, of any frame; with sign."""
+        ends = [(-1.0, begin), (1.0, end)]
+        return [
+            (sign, column)
+            for sign, column in ends
+            if column.startswith("wire") is wire
+            and number in (self._receivers if column.startswith("rx_") else self._senders)
+        ]
 
     def _combs(self, begin: str, end: str) -> tuple[Comb, ...]:
         """Return the edges of CLK and of TX_EN of each host that these times lie at."""
-        edges = [(-1.0, begin), (1.0, end)]
         found = []
         for number, clockwork in enumerate(self.hosts.values()):
             for wire in (False, True):
-                here = [(sign, column) for sign, column in edges if column.startswith("wire") is wire]
-                amounts = [(sign * clockwork.step_us * (self.host(column) == number), column) for sign, column in here]
-                amounts = [(amount, column) for amount, column in amounts if amount.any()]
-                if amounts and (wire or clockwork.clock_us):
+                edges = self._edges(begin, end, number, wire) if clockwork.step_us else []
+                if edges and (wire or clockwork.clock_us):
+                    amounts = [sign * clockwork.step_us * (self.host(column) == number) for sign, column in edges]
                     # TX_EN follows the clock of the wire. Its period may be shorter than a sampling step, so that its
                     # edges do not tell where they lie between the samples: it may be always the same place.
-                    places = [0 * self.sender if wire else self._places(column, number) for _, column in amounts]
-                    found.append(Comb(np.array([amount for amount, _ in amounts]), np.array(places)))
+                    alike = np.zeros(len(self.sender), dtype=np.int16)
+                    places = [alike if wire else self._places(column, number) for _, column in edges]
+                    found.append(Comb(np.array(amounts), np.array(places)))
         return tuple(found)
 
     def _middle_of(self, number: int) -> float:

@@ -12,7 +12,7 @@ from pcitrace.estimate import ALIKE, SIGNIFICANT, Estimate, difference, line, un
 from pcitrace.facts import HEADER_BYTES
 from pcitrace.freed import give_back
 from pcitrace.timing.frametimes import UNIFORM, FrameTimes, phase_bytes
-from pcitrace.traffic.dma import Kind
+from pcitrace.traffic.dma import Dma, Kind
 from pcitrace.uncertainty import PLACES, Comb, Errors
 
 __all__ = ["Rate", "measure"]
@@ -133,24 +133,31 @@ def _compare(side: str, by_host: dict[str, Estimate], apart: Estimate, usual_us:
 
 def _burst(times: FrameTimes, kind: Kind) -> Estimate:
     """Return the burst rate over all pieces of one kind."""
-    took: list[Floats] = [np.zeros(0)]
-    size: list[Floats] = [np.zeros(0)]
-    variance = 0.0
+    of_hosts, variance = [], 0.0
     for name, traffic in times.frames.hosts.items():
-        dma = traffic.dma
-        pieces = dma.bus.take((dma.kind == kind) & (dma.bus.data_phases > 1))
-        phases = pieces.data_phases
-        # Whole phases: the last one takes its clock however many of its bytes are enabled.
-        width = np.where(pieces.wide, 8.0, 4.0)
-        size.append(width * (phases - 1))
-        took.append(pieces.last_data_us - pieces.first_data_us)
-        variance += 2 * UNIFORM * times.hosts[name].step_us ** 2 * len(pieces)
-    duration, moved = np.concatenate(took), np.concatenate(size)
+        of_hosts.append(_pieces(traffic.dma, kind))
+        variance += 2 * UNIFORM * times.hosts[name].step_us ** 2 * len(of_hosts[-1][0])
+    # Mostly one host has them all: they are not copied.
+    some = [one for one in of_hosts if len(one[0])] or of_hosts[:1]
+    duration, moved = (one[0] if len(one) == 1 else np.concatenate(one) for one in zip(*some, strict=True))
+    del of_hosts, some
     n, total = len(duration), float(moved.sum())
     if not n:
         return unknown(f"no {kind.name.lower().replace('_', ' ')} moved more than one data phase")
     value = float(duration.sum()) / total
-    duration -= value * moved
-    own = max(float((duration**2).sum()) * n / max(n - 1, 1) - variance, 0.0)
+    moved *= value
+    duration -= moved
+    np.multiply(duration, duration, out=moved)
+    own = max(float(moved.sum()) * n / max(n - 1, 1) - variance, 0.0)
     error = sqrt(own) / total if n > 1 else None
     return Estimate(value, sqrt(variance) / total, n, sigma_frames=error, unit="us/byte")
+
+
+def _pieces(dma: Dma, kind: Kind) -> tuple[Floats, Floats]:
+    """Return of each piece of one kind what it took from its first data phase to its last, and the bytes after it."""
+    pieces = dma.bus.take((dma.kind == kind) & (dma.bus.data_phases > 1))
+    took = pieces.last_data_us - pieces.first_data_us
+    # Whole phases: the last one takes its clock however many of its bytes are enabled.
+    moved = np.where(pieces.wide, 8.0, 4.0)
+    moved *= pieces.data_phases - 1
+    return took, moved

@@ -81,53 +81,53 @@ class Usage:
 
     def busy_us(self, start_us: Floats, end_us: Floats) -> Floats:
         """Return the time for which the bus was busy in each window (us)."""
-        before = self._busy_until(np.concatenate([start_us, end_us]))
-        return before[len(start_us) :] - before[: len(start_us)]
-
-    def _busy_until(self, time_us: Floats) -> Floats:
-        """Return the busy clocks before each time, as time; a clock is where its rising edge is, as in the kernel."""
-        clks, before = np.zeros(len(time_us)), 0.0
-        for some, behind, last in self._placed(time_us, "left"):
-            begin_us = some.start_us
-            each = np.rint((some.end_us + self.clock_us - begin_us) / self.clock_us)
-            until, own = np.cumsum(each), each[last]
-            inside = np.clip(np.ceil((time_us[behind] - begin_us[last]) / self.clock_us), 0.0, own)
-            clks[behind] = before + until[last] - own + inside
-            before += until[-1]
-        return clks * self.clock_us
-
-    def _placed(self, time_us: Floats, side: Literal["left", "right"]) -> Iterator[tuple[BusTable, Integers, Integers]]:
-        """Give the transactions, some at a time: of them all, columns of times would be much memory.
-
-        With them which times come behind the begin of one of them but not of later ones, and behind which.
-        """
-        if not len(time_us):
-            return
-        edges = np.arange(0, len(self.transactions), AT_ONCE, dtype=np.int32)
-        part = np.searchsorted(self.transactions.take(edges).start_us, time_us, side=side) - 1
-        order = np.argsort(part, kind="stable")
-        places = np.searchsorted(part[order], np.arange(len(edges) + 1))
-        for edge, (first, stop) in zip(edges.tolist(), pairwise(places.tolist()), strict=True):
-            rows = np.arange(edge, min(edge + AT_ONCE, len(self.transactions)), dtype=np.int32)
-            some, behind = self.transactions.take(rows), order[first:stop]
-            yield some, behind, np.searchsorted(some.start_us, time_us[behind], side=side) - 1
+        return self._within(start_us, end_us)[0]
 
     def moving_us(self, start_us: Floats, end_us: Floats) -> Floats:
         """Return the time of the clocks in which data moved in each window (us)."""
-        before = self._moving_until(np.concatenate([start_us, end_us]))
-        return before[len(start_us) :] - before[: len(start_us)]
+        return self._within(start_us, end_us)[1]
 
-    def _moving_until(self, time_us: Floats) -> Floats:
-        """Return the clocks with data before each time, as time; those of a transaction are spread evenly over it."""
-        clks, before = np.zeros(len(time_us)), 0
-        for some, behind, last in self._placed(time_us, "right"):
-            until, one = np.cumsum(some.data_phases, dtype=np.int64), some.take(last)
-            phases = one.data_phases
+    def _within(self, start_us: Floats, end_us: Floats) -> tuple[Floats, Floats]:
+        """Return the time for which the bus was busy in each window, and that of the clocks in which data moved."""
+        if (start_us[1:] == end_us[:-1]).all():
+            # Of windows that follow each other every edge is looked up once.
+            busy, moving = self._until(np.append(start_us, end_us[-1:]))
+            return busy[1:] - busy[:-1], moving[1:] - moving[:-1]
+        count = len(start_us)
+        busy, moving = self._until(np.concatenate([start_us, end_us]))
+        return busy[count:] - busy[:count], moving[count:] - moving[:count]
+
+    def _until(self, time_us: Floats) -> tuple[Floats, Floats]:
+        """Return the busy clocks before each time, and those with data, as time.
+
+        A clock is where its rising edge is, as in the kernel; the data of a transaction are spread evenly over it.
+        """
+        busy, moving = np.zeros(len(time_us)), np.zeros(len(time_us))
+        if not len(time_us):
+            return busy, moving
+        clks, phases = 0.0, 0
+        # Some at a time: of all transactions, columns of times would be much memory.
+        edges = np.arange(0, len(self.transactions), AT_ONCE, dtype=np.int32)
+        first_us = self.transactions.take(edges).start_us
+        sides = (_shared_out(first_us, time_us, "left"), _shared_out(first_us, time_us, "right"))
+        for edge, before, after in zip(edges.tolist(), *sides, strict=True):
+            rows = np.arange(edge, min(edge + AT_ONCE, len(self.transactions)), dtype=np.int32)
+            some = self.transactions.take(rows)
+            begin_us = some.start_us
+            each = np.rint((some.end_us + self.clock_us - begin_us) / self.clock_us)
+            last = np.searchsorted(begin_us, time_us[before], side="left") - 1
+            until, own = np.cumsum(each), each[last]
+            inside = np.clip(np.ceil((time_us[before] - begin_us[last]) / self.clock_us), 0.0, own)
+            busy[before] = clks + until[last] - own + inside
+            clks += until[-1]
+            last = np.searchsorted(begin_us, time_us[after], side="right") - 1
+            moved, one = np.cumsum(some.data_phases, dtype=np.int64), some.take(last)
+            own = one.data_phases
             begin, end = one.first_data_us, one.last_data_us + self.clock_us
-            share = np.clip((time_us[behind] - begin) / np.maximum(end - begin, 1e-12), 0.0, 1.0)
-            clks[behind] = before + until[last] - phases + np.where(phases > 0, share * phases, 0.0)
-            before += int(until[-1])
-        return clks * self.clock_us
+            share = np.clip((time_us[after] - begin) / np.maximum(end - begin, 1e-12), 0.0, 1.0)
+            moving[after] = phases + moved[last] - own + np.where(own > 0, share * own, 0.0)
+            phases += int(moved[-1])
+        return busy * self.clock_us, moving * self.clock_us
 
     def over(self, start_us: Floats | float, end_us: Floats | float) -> pd.DataFrame:
         """Return the use of the bus in windows.
@@ -144,7 +144,7 @@ class Usage:
             null for an empty window.
         """
         start, end = np.atleast_1d(np.asarray(start_us, float)), np.atleast_1d(np.asarray(end_us, float))
-        busy, data = self.busy_us(start, end), self.moving_us(start, end)
+        busy, data = self._within(start, end)
         # Clocks whose rise is in the window; the one at an edge may be found on either side of it.
         clocks = (self._clocks_until(end) - self._clocks_until(start)) * self.clock_us
         span = np.where(clocks > 0, clocks, np.nan)
@@ -174,6 +174,14 @@ class Usage:
         start, end = self.done_us[:-1], self.begin_us[1:]
         long = (end - start) >= max(at_least_us, self.clock_us / 2)
         return pd.DataFrame({"start_us": start[long], "end_us": end[long], "length_us": (end - start)[long]})
+
+
+def _shared_out(first_us: Floats, time_us: Floats, side: Literal["left", "right"]) -> Iterator[Integers]:
+    """Give for each of some times, which ascend, the others that come behind it but not behind the next one."""
+    part = np.searchsorted(first_us, time_us, side=side) - 1
+    order = np.argsort(part, kind="stable")
+    places = np.searchsorted(part[order], np.arange(len(first_us) + 1))
+    return (order[first:stop] for first, stop in pairwise(places.tolist()))
 
 
 def of_bus(run: Run, name: str) -> Usage:
@@ -269,7 +277,7 @@ def groups(frames: Frames, host: str) -> pd.DataFrame:
         its last CSR access), ``dma_start_us`` (of its first frame), ``idle_us`` (from its last CSR access to that DMA).
     """
     table = frames.table
-    mine = table[(table["sender"] == host).fillna(False)]
+    mine = table[["frame", "csr_first_us", "csr_last_us", "dma_start_us"]][(table["sender"] == host).fillna(False)]
     first, last = floats(mine, "csr_first_us"), floats(mine, "csr_last_us")
     dma = floats(mine, "dma_start_us")
     number = integers(mine, "frame")

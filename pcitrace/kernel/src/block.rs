@@ -87,6 +87,12 @@ impl<'a> Span<'a> {
     /// The last sample before number `end` that is a clock.
     #[inline(always)]
     pub fn clock_before<B: Backend>(&self, end: usize) -> Option<usize> {
+        self.clock_between::<B>(0, end)
+    }
+
+    /// The same, where those before number `from` need not be looked at.
+    #[inline(always)]
+    pub fn clock_between<B: Backend>(&self, from: usize, end: usize) -> Option<usize> {
         let Some(clk) = self.clk else { return end.checked_sub(1) };
         if let Some(start) = end.checked_sub(64) {
             // Safety: these 64 samples are there, and a layout's bits lie within the unit.
@@ -97,7 +103,7 @@ impl<'a> Span<'a> {
             }
         }
         let high = |number: usize| clk.get(self.sample(number));
-        (0..end).rev().find(|&number| !high(number) && high(number + 1))
+        (from..end).rev().find(|&number| !high(number) && high(number + 1))
     }
 }
 

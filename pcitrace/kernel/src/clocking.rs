@@ -463,15 +463,17 @@ fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[
     // Samples before this one lie in the present window.
     let mut whole = 0;
     let mut next = 0;
+    // The last clock before a sample, and which: where CLK rests it is not looked for again and again.
+    let (mut looked, mut clock) = (0, None);
     while next < samples {
         if next >= whole {
             whole = decoder.window_at(&span, next, samples);
         }
-        if (clk.is_some() || decoder.whole.is_some())
-            && decoder.pace.is_dense()
-            && whole - next >= BLOCK
-            && let Some(before) = span.clock_before::<B>(next).map(|number| span.sample(number)).or(span.last_clock())
-        {
+        let dense = (clk.is_some() || decoder.whole.is_some()) && decoder.pace.is_dense() && whole - next >= BLOCK;
+        if dense {
+            (looked, clock) = (next, span.clock_between::<B>(looked, next).or(clock));
+        }
+        if dense && let Some(before) = clock.map(|number| span.sample(number)).or(span.last_clock()) {
             // Safety: where there is CLK, one sample follows those up to `whole`; and the backend fits the processor.
             next = unsafe { B::stretch(decoder, &span, next, whole, before) };
             continue;

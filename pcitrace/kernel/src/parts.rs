@@ -140,7 +140,9 @@ impl Parts {
 /// What one bus has for the next parts.
 #[derive(Default)]
 struct Queue {
-    transactions: VecDeque<Transaction>,
+    transactions: Transactions,
+    /// So many of them are in parts already.
+    taken: usize,
     data_phases: VecDeque<DataPhase>,
     problems: Problems,
     /// Broken rules of which it is not known yet in which transaction they lie.
@@ -154,11 +156,37 @@ struct Queue {
 }
 
 impl Queue {
-    /// Start of the next transaction, if all of its data phases have come.
-    fn ready(&self, with_phases: bool) -> Option<u64> {
-        let next = self.transactions.front()?;
-        let complete = !with_phases || self.reached == u64::MAX || self.data_phases.len() as u64 >= next.data_phases;
-        complete.then_some(next.start)
+    /// Takes in what a decoder found later. Most often all before it is in parts, and it need not be touched.
+    fn add(&mut self, more: Transactions) {
+        if self.taken == self.transactions.len() {
+            (self.transactions, self.taken) = (more, 0);
+            return;
+        }
+        // Not before it is the most of them, so that what waits long is not moved each time.
+        if 2 * self.taken > self.transactions.len() {
+            self.transactions.forget(std::mem::take(&mut self.taken));
+        }
+        more.some(0..more.len()).for_each(|some| self.transactions.extend(some));
+    }
+
+    /// Start of the next transaction.
+    fn front(&self) -> Option<u64> {
+        (self.taken < self.transactions.len()).then(|| self.transactions.get(self.taken).start)
+    }
+
+    /// How many of the next transactions, and of data phases where these are wanted, start before a stamp and have come
+    /// whole; so many at most.
+    fn ready(&self, before: u64, most: usize, with_phases: bool) -> (usize, usize) {
+        let rows = self.taken..self.transactions.len().min(self.taken + most);
+        let (mut count, mut phases) = (0, 0);
+        for next in rows.map(|nth| self.transactions.get(nth)) {
+            let whole = phases + if with_phases { next.data_phases as usize } else { 0 };
+            if next.start >= before || whole > self.data_phases.len() && self.reached != u64::MAX {
+                break;
+            }
+            (count, phases) = (count + 1, whole.min(self.data_phases.len()));
+        }
+        (count, phases)
     }
 
     /// Broken rules at clocks before this one, with the transaction whose clocks they follow.
@@ -275,43 +303,47 @@ impl PartSink {
     fn collect(&mut self) -> Result<()> {
         loop {
             let limit = self.queues.iter().map(|queue| queue.reached).min().unwrap_or(u64::MAX);
-            let fronts = self.queues.iter().enumerate().filter(|(_, queue)| !queue.transactions.is_empty());
-            let first = fronts.map(|(bus, queue)| (queue.transactions[0].start, bus)).min();
-            let Some((start, bus)) = first else { return Ok(()) };
-            let in_order = start < limit || limit == u64::MAX;
-            if !in_order || self.queues[bus].ready(self.with_phases).is_none() {
+            let fronts = self.queues.iter().enumerate().filter_map(|(bus, queue)| Some((queue.front()?, bus)));
+            let Some((_, bus)) = fronts.clone().min() else { return Ok(()) };
+            // Of transactions that start at once that of the first bus comes first.
+            let others = fronts.filter(|&(_, other)| other != bus);
+            let before = others.map(|(start, other)| start + u64::from(bus < other)).fold(limit, u64::min);
+            let (count, phases) =
+                self.queues[bus].ready(before, ROWS.saturating_sub(self.transactions.len()), self.with_phases);
+            if count == 0 {
                 return Ok(());
             }
-            self.take(bus);
+            self.take(bus, count, phases);
             if self.transactions.len() >= ROWS {
                 self.send(false)?;
             }
         }
     }
 
-    /// The next transaction of a bus goes into the next part.
-    fn take(&mut self, bus: usize) {
+    /// So many of the next transactions of a bus go into the next part, with so many data phases.
+    fn take(&mut self, bus: usize, count: usize, phases: usize) {
         let queue = &mut self.queues[bus];
-        let Some(transaction) = queue.transactions.pop_front() else { return };
-        let before = self.data_phases.len();
-        if self.with_phases {
-            let count = (transaction.data_phases as usize).min(queue.data_phases.len());
-            self.data_phases.extend(queue.data_phases.drain(..count));
-        }
-        let phases = self.data_phases.len() - before;
         match self.runs.last_mut() {
             Some(run) if run.bus == bus => {
-                run.transactions += 1;
+                run.transactions += count;
                 run.data_phases += phases;
             }
-            _ => self.runs.push(Run { bus, number: queue.number, transactions: 1, data_phases: phases }),
+            _ => self.runs.push(Run { bus, number: queue.number, transactions: count, data_phases: phases }),
         }
-        queue.tell_violations(transaction.start_clk);
-        queue.number += 1;
-        queue.over = transaction.start_clk + transaction.clocks + AFTERWARDS;
-        queue.tell_violations(transaction.start_clk + transaction.clocks + 1);
-        self.transactions.push(&transaction);
-        self.phase_ends.push(self.data_phases.len());
+        let (mut end, most) = (self.data_phases.len(), self.data_phases.len() + phases);
+        let rows = queue.taken..queue.taken + count;
+        for nth in rows.clone() {
+            let row = queue.transactions.get(nth);
+            queue.tell_violations(row.start_clk);
+            queue.number += 1;
+            queue.over = row.start_clk + row.clocks + AFTERWARDS;
+            queue.tell_violations(row.start_clk + row.clocks + 1);
+            end = most.min(end + row.data_phases as usize);
+            self.phase_ends.push(end);
+        }
+        queue.transactions.some(rows).for_each(|some| self.transactions.extend(some));
+        queue.taken += count;
+        self.data_phases.extend(queue.data_phases.drain(..phases));
     }
 
     /// Sends the next part; an empty one only if it is the last.
@@ -401,10 +433,11 @@ impl Sink for PartSink {
 
     fn rows(&mut self, bus: usize, origin: Origin, rows: Rows) -> Result<()> {
         let rows = rows.counted_from(origin);
+        let queue = &mut self.queues[bus];
         for event in &rows.events {
             // Of none, so that it stands where it was, and is not taken to be said of a transaction.
-            let begun = self.queues[bus].number + self.queues[bus].transactions.len() as u64;
-            self.queues[bus].problems.push(Problem {
+            let begun = queue.number + (queue.transactions.len() - queue.taken) as u64;
+            queue.problems.push(Problem {
                 stamp: event.stamp,
                 what: What::Event { line: event.line, asserted: event.asserted },
                 concerns: Concerns::NoneAfter(event.transaction.unwrap_or(begun)),
@@ -414,9 +447,9 @@ impl Sink for PartSink {
                 count: 1,
             });
         }
-        self.queues[bus].transactions.extend(rows.transactions.into_rows());
+        queue.add(rows.transactions);
         if self.with_phases {
-            self.queues[bus].data_phases.extend(rows.data_phases);
+            queue.data_phases.extend(rows.data_phases);
         }
         Ok(())
     }
