@@ -11,6 +11,7 @@ use crate::events::Events;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::{self, avx512::Eight};
 use crate::layout::Layout;
+use crate::look::{self, Look, Seen, Wanted};
 use crate::protocol::{Protocol, Whole};
 use crate::rows::TakeRows;
 use crate::rules::Rules;
@@ -54,6 +55,8 @@ struct Control {
     has_rare: bool,
     /// CLK, and the lines whose change just before an edge is suspect.
     watch: Watch,
+    /// How the parity of a burst is checked, where that is done for many clocks at once.
+    parity: Option<(Look, Wanted)>,
 }
 
 /// A layout has no more control lines than these.
@@ -73,9 +76,11 @@ impl Control {
             Line { plane, left: bit.mask.leading_zeros() }
         };
         let frame = line(Some(layout.frame));
+        let burst = Steady::new(layout.unit, layout.clk, Protocol::burst_levels(layout), still);
         Control {
             idle: Steady::new(layout.unit, layout.clk, Protocol::idle_levels(layout), still),
-            burst: Steady::new(layout.unit, layout.clk, Protocol::burst_levels(layout), still),
+            parity: parity(layout, burst.still()),
+            burst,
             frame,
             clk: line(layout.clk),
             irdy: line(Some(layout.irdy)),
@@ -164,6 +169,13 @@ impl Control {
             (edges, word)
         }
     }
+}
+
+/// How parity is checked where the bits `still` stay as they are: where all levels are known, and the processor can.
+fn parity(layout: &Layout, still: u64) -> Option<(Look, Wanted)> {
+    let look = look::look(layout.unit).filter(|_| !layout.has_unknown())?;
+    let ((parity, flip), par) = (layout.parity.as_ref()?.of_word()?, layout.par?);
+    Some((look, Wanted { clk: layout.clk, still, parity, flip, par }))
 }
 
 /// Decodes the samples of one bus, given in pieces of any size.
@@ -514,6 +526,12 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
         if changed || !protocol.is_bursting() {
             return from;
         }
+        if protocol.looks_at_phases() {
+            return control.parity.as_ref().map_or(from, |parity| {
+                // Safety: where there is CLK a sample follows those up to `to`, and the backend fits the processor.
+                unsafe { skip_checked::<B>(protocol, &control.burst, parity, span, from, to) }
+            });
+        }
     }
     let state = if quiet { &control.idle } else { &control.burst };
     // Safety: all samples up to `to` are in the data.
@@ -525,6 +543,34 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
         protocol.skip_burst(steady.clocks, span.stamp(last));
     }
     steady.end
+}
+
+/// Goes over the samples from `from` on in which the burst goes on, short of `to`; the first one that it did not go over.
+///
+/// # Safety
+/// As for [`Backend`], for all samples up to `to` and that one itself.
+#[inline(always)]
+unsafe fn skip_checked<B: Backend>(
+    protocol: &mut Protocol,
+    burst: &Steady,
+    parity: &(Look, Wanted),
+    span: &Span,
+    mut from: usize,
+    to: usize,
+) -> usize {
+    let mut seen = [Seen::default(); look::BLOCKS];
+    loop {
+        // Safety: as the caller says.
+        let count = unsafe { burst.look(parity, span, from, to, &mut seen) };
+        for seen in &seen[..count] {
+            // Safety: these 64 samples are there, and the backend fits the processor.
+            unsafe { protocol.skip_checked::<B>(span, from, seen) };
+            from += seen.still;
+        }
+        if count < look::BLOCKS || seen[count - 1].still < BLOCK {
+            return from;
+        }
+    }
 }
 
 /// Reads the block at sample `start` and passes on its clocks, of the samples `valid`.
@@ -590,7 +636,9 @@ unsafe fn stretch<B: Engine>(
         still = if changed == 0 { still + 1 } else { 0 };
         if still == STILL && decoder.rules.is_none() {
             unsafe { B::give(decoder, &mut dense, true) };
-            if decoder.protocol.is_quiet() || decoder.protocol.is_bursting() {
+            let checks = decoder.protocol.looks_at_phases();
+            let bursts = decoder.protocol.is_bursting() && (!checks || decoder.control.parity.is_some());
+            if decoder.protocol.is_quiet() || bursts {
                 decoder.pace = Pace::resting();
                 break;
             }

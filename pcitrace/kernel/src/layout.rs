@@ -156,6 +156,14 @@ impl Parity {
         Parity { words: words.into_iter().collect(), flip }
     }
 
+    /// The bits of samples that fit into one word, and whether it is told the other way round.
+    pub fn of_word(&self) -> Option<(u64, bool)> {
+        match self.words[..] {
+            [(0, mask)] => Some((mask, self.flip)),
+            _ => None,
+        }
+    }
+
     /// Is the number of ones odd? `sample` as for [`Gather::get`].
     #[inline(always)]
     pub fn is_odd(&self, sample: &[u8]) -> bool {

@@ -20,6 +20,7 @@ pub mod lattice;
 pub mod layout;
 pub mod lines;
 pub mod listing;
+mod look;
 pub mod memory;
 pub mod parts;
 pub mod pipeline;

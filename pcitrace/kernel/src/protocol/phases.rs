@@ -219,6 +219,10 @@ impl Protocol {
             return;
         };
         let odd = block.odd(parity, data);
+        if wide == 0 && !layout.has_unknown() {
+            self.compare_parity(block, data, number, odd, block.line(par));
+            return;
+        }
         let unknown =
             block.maybe(layout.ad_unknown) | block.maybe(layout.cbe_unknown) | block.maybe(layout.par_unknown) >> 1;
         let last = 1 << (block.clocks() - 1);
@@ -253,6 +257,31 @@ impl Protocol {
             let odd = (!at(unknown)).then_some(at(odd));
             let odd_high = at(wide).then_some(at(known_high).then_some(at(odd_high)));
             self.awaits_par = Some(AwaitsPar::Data { odd, odd_high, number, stamp, clk, read });
+        }
+    }
+}
+
+impl Protocol {
+    /// The same where all levels are known and only PAR counts: where AD and C/BE# are `odd`, and PAR is asserted.
+    #[inline(always)]
+    pub(super) fn compare_parity<B: Backend>(&mut self, block: &Block<B>, data: u64, number: u64, odd: u64, par: u64) {
+        let last = 1 << (block.clocks() - 1);
+        let bad = data & !last & (odd ^ par >> 1);
+        if self.want_data_phases {
+            let first = self.rows.data_phases.len() - data.count_ones() as usize;
+            for (phase, clock) in self.rows.data_phases[first..].iter_mut().zip(ones(data)) {
+                phase.parity_ok = (last >> clock & 1 == 0).then_some(bad >> clock & 1 == 0);
+            }
+        }
+        let read = self.open.as_ref().and_then(|open| open.row.command).and_then(reads);
+        for clock in ones(bad) {
+            self.problem(self.at(block, clock), What::DataParity { read }, Some(number));
+        }
+        if data & last != 0 {
+            let clock = block.clocks() - 1;
+            let (clk, stamp) = self.at(block, clock);
+            let odd = Some(odd & last != 0);
+            self.awaits_par = Some(AwaitsPar::Data { odd, odd_high: None, number, stamp, clk, read });
         }
     }
 }
