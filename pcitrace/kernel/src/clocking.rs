@@ -63,8 +63,8 @@ struct Control {
 const MAX_PLANES: usize = 8;
 
 impl Control {
-    /// `still`: lines that have to be looked at wherever they change.
-    fn new(layout: &Layout, still: &[Bit]) -> Self {
+    /// `still`: lines that have to be looked at wherever they change; `fast`: by vector instructions.
+    fn new(layout: &Layout, still: &[Bit], fast: bool) -> Self {
         let mut bytes: Vec<(usize, u8)> = Vec::new();
         let mut line = |bit: Option<Bit>| {
             let Some(bit) = bit else { return Line { plane: 0, left: ABSENT } };
@@ -79,7 +79,7 @@ impl Control {
         let burst = Steady::new(layout.unit, layout.clk, Protocol::burst_levels(layout), still);
         Control {
             idle: Steady::new(layout.unit, layout.clk, Protocol::idle_levels(layout), still),
-            parity: parity(layout, burst.still()),
+            parity: parity(layout, burst.still()).filter(|_| fast),
             burst,
             frame,
             clk: line(layout.clk),
@@ -238,9 +238,10 @@ impl Decoder {
     }
 
     fn starting(protocol: Protocol, windows: Windows, first: u64, portable: bool) -> Self {
+        let fast = has_fast_path() && !portable;
         Decoder {
-            control: Control::new(protocol.layout(), &[]),
-            fast: has_fast_path() && !portable,
+            control: Control::new(protocol.layout(), &[], fast),
+            fast,
             slice: SLICE,
             pace: Pace::resting(),
             dense: Dense::default(),
@@ -271,7 +272,7 @@ impl Decoder {
         let layout = self.protocol.layout();
         let lines: Vec<Bit> = layout.events.iter().flatten().map(|&(bit, _)| bit).collect();
         if wanted && !lines.is_empty() {
-            self.control = Control::new(layout, &lines);
+            self.control = Control::new(layout, &lines, self.fast);
             self.events = Some(Events::new(layout, self.last_clock.as_deref()));
             self.whole = None;
         }

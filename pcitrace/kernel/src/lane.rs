@@ -37,13 +37,38 @@ impl Slab {
         let layout = Layout::from_size_align(bytes.max(1), aligned).expect("no more bytes than can be addressed");
         // Safety: there are some bytes.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        #[cfg(target_os = "linux")]
         if aligned == LARGE_PAGE {
-            // Safety: the bytes are ours, and what is in them stays. Where it fails, pages are small.
-            unsafe { libc::madvise(start.as_ptr().cast(), bytes / LARGE_PAGE * LARGE_PAGE, libc::MADV_HUGEPAGE) };
+            // Safety: the bytes are ours.
+            unsafe { ask_for_large_pages(start.as_ptr(), bytes) };
         }
         Arc::new(Slab { start, layout })
     }
+}
+
+/// The large pages that lie wholly in some memory come as such when they are touched first.
+///
+/// # Safety
+/// The bytes are the caller's; what is in them stays.
+unsafe fn ask_for_large_pages(start: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        let before = start.align_offset(LARGE_PAGE);
+        let pages = bytes.saturating_sub(before) / LARGE_PAGE * LARGE_PAGE;
+        if pages > 0 {
+            // Safety: these pages lie in the caller's bytes. Where it fails, they are small.
+            unsafe { libc::madvise(start.wrapping_add(before).cast(), pages, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
+
+/// So many zeros that nobody has touched yet, in large pages as far as these lie wholly in them.
+pub fn fresh(bytes: usize) -> Vec<u8> {
+    let mut fresh = vec![0; bytes];
+    // Safety: the vector's own bytes.
+    unsafe { ask_for_large_pages(fresh.as_mut_ptr(), bytes) };
+    fresh
 }
 
 impl Drop for Slab {
@@ -53,26 +78,48 @@ impl Drop for Slab {
     }
 }
 
+/// What is left of a large page: tables of fewer bytes than a page follow each other in one.
+#[derive(Default)]
+pub struct Page(Option<(Arc<Slab>, usize)>);
+
+impl Page {
+    /// Fewer bytes are not worth a page.
+    const FEW: usize = LARGE_PAGE / 16;
+
+    /// Room for so many bytes in all, in what is left, or in a new page of which more is left.
+    pub fn room(&mut self, bytes: usize) -> Rooms {
+        if !(Self::FEW..LARGE_PAGE - LARGE_PAGE / 8).contains(&bytes) {
+            return Rooms::of(bytes);
+        }
+        let rest = self.0.take().filter(|(_, used)| used + bytes <= LARGE_PAGE);
+        let (slab, from) = rest.unwrap_or_else(|| (Slab::new(LARGE_PAGE), 0));
+        self.0 = Some((slab.clone(), from + bytes.next_multiple_of(ALIGNED)));
+        Rooms { slab: Some(slab), from, bytes: 0 }
+    }
+}
+
 /// Makes room for lanes in one slab; without a slab it only counts how many bytes they need.
 #[derive(Default)]
 pub struct Rooms {
     slab: Option<Arc<Slab>>,
+    /// Where in the slab the room begins.
+    from: usize,
     pub bytes: usize,
 }
 
 impl Rooms {
     /// Room for so many bytes in all.
     pub fn of(bytes: usize) -> Self {
-        Rooms { slab: Some(Slab::new(bytes)), bytes: 0 }
+        Rooms { slab: Some(Slab::new(bytes)), from: 0, bytes: 0 }
     }
 
     /// Room for so many values of a lane, which moves there; no fewer than it has.
     pub fn make<T: Copy>(&mut self, lane: &mut Lane<T>, values: usize) {
-        let from = self.bytes;
+        let from = self.from + self.bytes;
         let values = values.max(lane.len);
         self.bytes += (values * size_of::<T>()).next_multiple_of(ALIGNED);
         let Some(slab) = &self.slab else { return };
-        assert!(self.bytes <= slab.layout.size().next_multiple_of(ALIGNED), "the room was counted");
+        assert!(self.from + self.bytes <= slab.layout.size().next_multiple_of(ALIGNED), "the room was counted");
         // Safety: these bytes of the slab were given to no other lane, and they are aligned for anything of a few numbers.
         unsafe {
             let start = slab.start.add(from).cast::<T>();
@@ -258,6 +305,23 @@ mod tests {
             let buffer = wide.into_buffer();
             drop(narrow);
             prop_assert_eq!(buffer.typed_data::<u64>(), &*all);
+        }
+    }
+
+    #[test]
+    fn tables_follow_each_other_in_a_page() {
+        let mut page = Page::default();
+        let lanes: Vec<Lane<u64>> = (0..9u64)
+            .map(|nth| {
+                let mut lane = Lane::default();
+                page.room(LARGE_PAGE / 4).make(&mut lane, LARGE_PAGE / 32);
+                lane.extend(std::iter::repeat_n(nth, LARGE_PAGE / 32));
+                lane
+            })
+            .collect();
+        for (nth, lane) in lanes.iter().enumerate() {
+            assert_eq!((lane.as_ptr() as usize - lanes[nth / 4 * 4].as_ptr() as usize), nth % 4 * LARGE_PAGE / 4);
+            assert!(lane.iter().all(|&value| value == nth as u64));
         }
     }
 

@@ -23,6 +23,7 @@ pub mod listing;
 mod look;
 pub mod memory;
 pub mod parts;
+pub mod phases;
 pub mod pipeline;
 pub mod problems;
 pub mod protocol;

@@ -95,6 +95,11 @@ mod avx512 {
         }
     }
 
+    /// The bit of a sample read as a number.
+    fn in_sample(bit: Bit) -> u64 {
+        u64::from(bit.mask) << (8 * bit.byte)
+    }
+
     #[target_feature(enable = "avx512f")]
     #[inline]
     fn any(samples: __m512i, mask: __m512i, nth: usize) -> u64 {
@@ -110,9 +115,8 @@ mod avx512 {
         seen: &mut [Seen; BLOCKS],
     ) -> usize {
         let all = |bits: u64| _mm512_set1_epi64(bits as i64);
-        let mask = |bit: Bit| u64::from(bit.mask) << (8 * bit.byte);
         let (first, still, parity) = (all(first), all(wanted.still), all(wanted.parity));
-        let (clk, par, one) = (all(wanted.clk.map_or(0, mask)), all(mask(wanted.par)), all(1));
+        let (clk, par, one) = (all(wanted.clk.map_or(0, in_sample)), all(in_sample(wanted.par)), all(1));
         let mut count = 0;
         for seen in seen.iter_mut().take(blocks) {
             // Safety: as the caller says.
@@ -127,11 +131,14 @@ mod avx512 {
                 asserted |= any(samples, par, nth);
                 odd |= any(_mm512_popcnt_epi64(_mm512_and_si512(samples, parity)), one, nth);
             }
-            let clocks = wanted.clk.map_or(!0, |clk| {
-                // Safety: a sample is behind the last block.
-                let after = unsafe { start.add(BLOCK * UNIT + clk.byte).read() };
-                rises(high ^ clk.flip, (after & clk.mask != 0) ^ (clk.flip != 0))
-            });
+            let clocks = match wanted.clk {
+                Some(clk) => {
+                    // Safety: a sample is behind the last block.
+                    let after = unsafe { start.add(BLOCK * UNIT + clk.byte).read() };
+                    rises(high ^ clk.flip, (after & clk.mask != 0) ^ (clk.flip != 0))
+                }
+                None => !0,
+            };
             *seen = Seen {
                 clocks,
                 odd: if wanted.flip { !odd } else { odd },

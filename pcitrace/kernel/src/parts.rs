@@ -7,6 +7,7 @@ use crate::capture::Capture;
 use crate::columns::{self, Columns, Many, Row, batch, parts_of};
 use crate::error::{Error, Result};
 use crate::layout::BusSpec;
+use crate::phases::Phases;
 use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
 use crate::problems::{Concerns, Problem, Problems, What};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
@@ -244,7 +245,7 @@ struct PartSink {
     queues: Vec<Queue>,
     /// What the next part will hold.
     transactions: Transactions,
-    data_phases: Vec<DataPhase>,
+    data_phases: Phases,
     runs: Vec<Run>,
     phase_ends: Vec<usize>,
     clock_lines: Vec<u8>,
@@ -263,7 +264,7 @@ impl PartSink {
             buses: Vec::new(),
             queues: Vec::new(),
             transactions: Transactions::default(),
-            data_phases: Vec::new(),
+            data_phases: Phases::default(),
             runs: Vec::new(),
             phase_ends: Vec::new(),
             clock_lines: Vec::new(),
@@ -296,7 +297,7 @@ impl PartSink {
         let before = self.data_phases.len();
         if self.with_phases {
             let count = (transaction.data_phases as usize).min(queue.data_phases.len());
-            self.data_phases.extend(queue.data_phases.drain(..count));
+            queue.data_phases.drain(..count).for_each(|phase| self.data_phases.push(&phase));
         }
         let phases = self.data_phases.len() - before;
         match self.runs.last_mut() {
@@ -346,7 +347,7 @@ impl PartSink {
             clock_lines: std::mem::take(&mut self.clock_lines),
         };
         self.transactions = Transactions::default();
-        self.data_phases.clear();
+        self.data_phases = Phases::default();
         self.runs.clear();
         self.last_sent = Some(Instant::now());
         self.sender.send(Message::Part(part)).map_err(|_| Error::Interrupted)
@@ -416,7 +417,7 @@ impl Sink for PartSink {
         }
         self.queues[bus].transactions.extend(rows.transactions.into_rows());
         if self.with_phases {
-            self.queues[bus].data_phases.extend(rows.data_phases);
+            self.queues[bus].data_phases.extend(rows.data_phases.into_rows());
         }
         Ok(())
     }

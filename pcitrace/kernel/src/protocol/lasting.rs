@@ -89,7 +89,7 @@ impl Protocol {
         let Some(number) = self.open.as_ref().map(|open| open.number) else { return };
         let data = below(block.clocks());
         if self.want_data_phases {
-            self.list_data_phases(&block, data, 0, number);
+            self.list_burst(&block, number);
         }
         self.compare_parity(&block, data, number, odd, par);
         self.skip_burst(block.clocks().into(), block.stamp(block.clocks() - 1));
