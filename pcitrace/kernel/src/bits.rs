@@ -340,16 +340,11 @@ mod avx2 {
         unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
             unsafe {
                 match Self::unit(unit) {
-                    1 => [load(data), load(data.add(32))],
-                    2 => [pack16(data, byte), pack16(data.add(64), byte)],
-                    4 => [pack32(data, byte), pack32(data.add(128), byte)],
-                    8 => [pack64(data, byte), pack64(data.add(256), byte)],
-                    3 => pick::<4>(data, 3, byte),
-                    unit @ 5..=7 => pick::<2>(data, unit, byte),
-                    _ => {
-                        let bytes: [u8; 64] = std::array::from_fn(|i| *data.add(i * unit + byte));
+                    unit @ 3..=8 if super::avx512::picks() => {
+                        let bytes = super::avx512::plane(data, unit, byte);
                         [load(bytes.as_ptr()), load(bytes.as_ptr().add(32))]
                     }
+                    unit => plane(data, unit, byte),
                 }
             }
         }
@@ -424,6 +419,25 @@ mod avx2 {
     }
 
     // No closures here: an intrinsic is inlined only into a function that has its target feature, and a closure has not.
+
+    /// One byte of each of 64 samples.
+    #[inline(always)]
+    pub unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> [__m256i; 2] {
+        unsafe {
+            match unit {
+                1 => [load(data), load(data.add(32))],
+                2 => [pack16(data, byte), pack16(data.add(64), byte)],
+                4 => [pack32(data, byte), pack32(data.add(128), byte)],
+                8 => [pack64(data, byte), pack64(data.add(256), byte)],
+                3 => pick::<4>(data, 3, byte),
+                unit @ 5..=7 => pick::<2>(data, unit, byte),
+                _ => {
+                    let bytes: [u8; 64] = std::array::from_fn(|i| *data.add(i * unit + byte));
+                    [load(bytes.as_ptr()), load(bytes.as_ptr().add(32))]
+                }
+            }
+        }
+    }
 
     /// One byte of each of 32 two-byte samples, in order.
     #[inline(always)]
@@ -633,18 +647,121 @@ mod avx2 {
 /// What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side, and one more looks at a
 /// line in all of them.
 #[cfg(target_arch = "x86_64")]
-mod avx512 {
+pub mod avx512 {
     use super::{Look, SampleMask, TakeClocks};
     use crate::block::{below, rises};
     use std::arch::x86_64::*;
+    use std::sync::LazyLock;
 
     /// The processor has what [`unchanged`] asks for.
     #[inline(always)]
     pub fn counts() -> bool {
-        is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("popcnt")
-            && is_x86_feature_detected!("bmi1")
+        static HAS: LazyLock<bool> = LazyLock::new(|| {
+            is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("bmi1")
+        });
+        *HAS
+    }
+
+    /// The processor has what [`plane`] asks for.
+    #[inline(always)]
+    pub fn picks() -> bool {
+        static HAS: LazyLock<bool> = LazyLock::new(|| {
+            is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vbmi")
+        });
+        *HAS
+    }
+
+    /// One byte of each of 64 samples of three to eight bytes: each instruction picks out of 128 bytes.
+    ///
+    /// # Safety
+    /// As of [`super::Backend`], and the processor [`picks`].
+    #[inline(always)]
+    pub unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> [u8; 64] {
+        unsafe {
+            match unit {
+                3 => plane_of::<3>(data, byte),
+                4 => plane_of::<4>(data, byte),
+                5 => plane_of::<5>(data, byte),
+                6 => plane_of::<6>(data, byte),
+                7 => plane_of::<7>(data, byte),
+                _ => plane_of::<8>(data, byte),
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    unsafe fn plane_of<const UNIT: usize>(data: *const u8, byte: usize) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        // Safety: the samples fill so many vectors.
+        unsafe {
+            let picked = Pick::of::<UNIT>(byte).out_of(&load::<UNIT>(data));
+            _mm512_storeu_si512(bytes.as_mut_ptr().cast(), picked);
+        }
+        bytes
+    }
+
+    /// The vectors that 64 samples fill.
+    ///
+    /// # Safety
+    /// They are there.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    pub unsafe fn load<const UNIT: usize>(data: *const u8) -> [__m512i; UNIT] {
+        let mut vectors = [_mm512_setzero_si512(); UNIT];
+        for (nth, vector) in vectors.iter_mut().enumerate() {
+            // Safety: as the caller says.
+            *vector = unsafe { _mm512_loadu_si512(data.add(64 * nth).cast()) };
+        }
+        vectors
+    }
+
+    /// Picks one byte of each of 64 samples out of the vectors that they fill.
+    #[derive(Clone, Copy)]
+    pub struct Pick {
+        /// Where it is in the two vectors that it lies in: only the lowest seven bits count.
+        places: __m512i,
+        /// The samples whose byte lies in each two vectors.
+        here: [u64; 4],
+    }
+
+    impl Pick {
+        #[target_feature(enable = "avx512f,avx512bw")]
+        #[inline]
+        pub fn of<const UNIT: usize>(byte: usize) -> Self {
+            let from = |pair: usize| (128 * pair).saturating_sub(byte).div_ceil(UNIT) as u32;
+            let mut here = [0; 4];
+            for (pair, here) in here.iter_mut().enumerate() {
+                *here = below(from(pair + 1)) & !below(from(pair));
+            }
+            let lowest = const {
+                let mut places = [0; 64];
+                let mut at = 0;
+                while at < 64 {
+                    places[at] = (at * UNIT % 128) as u8;
+                    at += 1;
+                }
+                places
+            };
+            // Safety: so many bytes are there.
+            let lowest = unsafe { _mm512_loadu_si512(lowest.as_ptr().cast()) };
+            Pick { places: _mm512_add_epi8(lowest, _mm512_set1_epi8(byte as i8)), here }
+        }
+
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        #[inline]
+        pub fn out_of<const UNIT: usize>(&self, vectors: &[__m512i; UNIT]) -> __m512i {
+            let mut picked = _mm512_setzero_si512();
+            for (pair, here) in self.here.iter().enumerate().take(UNIT.div_ceil(2)) {
+                let (low, high) = (vectors[2 * pair], vectors[(2 * pair + 1).min(UNIT - 1)]);
+                picked = _mm512_or_si512(picked, _mm512_maskz_permutex2var_epi8(*here, low, self.places, high));
+            }
+            picked
+        }
     }
 
     /// [`super::Backend::unchanged`] with a third of the instructions: a long idle stretch comes as fast as memory gives it.
@@ -898,6 +1015,12 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {
                 check::<Avx2<0, true>>(data, unit)?;
+                for byte in 0..unit {
+                    // What processors without longer vectors do.
+                    let (low, high): ([u8; 32], [u8; 32]) =
+                        unsafe { std::mem::transmute(avx2::plane(data.as_ptr(), unit, byte)) };
+                    prop_assert!(low.iter().chain(&high).eq(data[byte..].iter().step_by(unit)));
+                }
                 match unit {
                     1 => check::<Avx2<1, true>>(data, unit)?,
                     2 => check::<Avx2<2, true>>(data, unit)?,

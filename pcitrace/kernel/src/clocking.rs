@@ -528,10 +528,10 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
             return from;
         }
         if protocol.looks_at_phases() {
-            return control.parity.as_ref().map_or(from, |parity| {
-                // Safety: where there is CLK a sample follows those up to `to`, and the backend fits the processor.
-                unsafe { skip_checked::<B>(protocol, &control.burst, parity, span, from, to) }
-            });
+            // No closures around what is compiled for the processor's vector instructions.
+            let Some(parity) = &control.parity else { return from };
+            // Safety: where there is CLK a sample follows those up to `to`, and the backend fits the processor.
+            return unsafe { skip_checked::<B>(protocol, &control.burst, parity, span, from, to) };
         }
     }
     let state = if quiet { &control.idle } else { &control.burst };

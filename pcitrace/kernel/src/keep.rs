@@ -222,7 +222,7 @@ impl Sink for MemorySink {
 
 impl BusRows {
     /// Rows so few that they are appended to what came before.
-    const SHORT: usize = 1024;
+    const SHORT: usize = 512;
     /// A batch has no more rows: who looks rows up in one has few of them to look into.
     const LONG: usize = 1 << 17;
 
@@ -268,7 +268,7 @@ pub struct Batches<R: Row> {
 
 impl<R: Row> Batches<R> {
     /// Rows of a batch that stays as it is: to put it together with others is to copy it into fresh memory.
-    const LARGE: usize = 1 << 11;
+    const LARGE: usize = 512;
 
     fn new(columns: &Arc<Columns<R>>) -> Self {
         Batches { columns: columns.clone(), batches: Vec::new(), small: Vec::new(), rows: 0 }

@@ -47,7 +47,7 @@ pub fn look(unit: usize) -> Option<Look> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vbmi")
-            && is_x86_feature_detected!("avx512vpopcntdq");
+            && is_x86_feature_detected!("avx512bitalg");
         // A bus with AD, C/BE# and PAR fits into no fewer bytes.
         match unit {
             6 => Some(avx512::look::<6> as Look),
@@ -68,45 +68,19 @@ pub fn look(unit: usize) -> Option<Look> {
 mod avx512 {
     use super::{BLOCK, BLOCKS, Seen, Wanted, rises};
     use crate::bits::Bit;
+    use crate::bits::avx512::{Pick, load};
     use std::arch::x86_64::*;
 
-    /// Where the bytes of eight samples go: each sample to eight bytes.
-    const fn places<const UNIT: usize>() -> [u8; 64] {
-        let mut places = [0; 64];
-        let mut at = 0;
-        while at < 64 {
-            places[at] = (at / 8 * UNIT + at % 8) as u8;
-            at += 1;
-        }
-        places
+    /// One byte of a sample, as the bytes of vectors: as it was, the bits that have to stay so, and those of the parity.
+    #[derive(Clone, Copy)]
+    struct Byte {
+        pick: Pick,
+        first: __m512i,
+        still: __m512i,
+        parity: __m512i,
     }
 
-    /// Eight samples as numbers; what is above their bytes means nothing.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    #[inline]
-    unsafe fn eight<const UNIT: usize>(from: *const u8) -> __m512i {
-        // Safety: only the bytes of these samples are read.
-        unsafe {
-            if UNIT == 8 {
-                return _mm512_loadu_si512(from.cast());
-            }
-            let bytes = _mm512_maskz_loadu_epi8(!0 >> (64 - 8 * UNIT), from.cast());
-            _mm512_permutexvar_epi8(_mm512_loadu_si512(places::<UNIT>().as_ptr().cast()), bytes)
-        }
-    }
-
-    /// The bit of a sample read as a number.
-    fn in_sample(bit: Bit) -> u64 {
-        u64::from(bit.mask) << (8 * bit.byte)
-    }
-
-    #[target_feature(enable = "avx512f")]
-    #[inline]
-    fn any(samples: __m512i, mask: __m512i, nth: usize) -> u64 {
-        u64::from(_mm512_test_epi64_mask(samples, mask)) << (8 * nth)
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg")]
     pub unsafe fn look<const UNIT: usize>(
         from: *const u8,
         blocks: usize,
@@ -114,28 +88,45 @@ mod avx512 {
         wanted: &Wanted,
         seen: &mut [Seen; BLOCKS],
     ) -> usize {
-        let all = |bits: u64| _mm512_set1_epi64(bits as i64);
-        let (first, still, parity) = (all(first), all(wanted.still), all(wanted.parity));
-        let (clk, par, one) = (all(wanted.clk.map_or(0, in_sample)), all(in_sample(wanted.par)), all(1));
+        let (firsts, stills, parities) = (first.to_le_bytes(), wanted.still.to_le_bytes(), wanted.parity.to_le_bytes());
+        let all = |bits: u8| _mm512_set1_epi8(bits as i8);
+        // No closures given to others: what these call is not compiled for the instructions.
+        let line = |bit: Bit| (Pick::of::<UNIT>(bit.byte), all(bit.mask));
+        let (clk, par) = (line(wanted.clk.unwrap_or(wanted.par)), line(wanted.par));
+        let mut bytes = [Byte { pick: par.0, first: par.1, still: par.1, parity: par.1 }; UNIT];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = Byte {
+                pick: Pick::of::<UNIT>(at),
+                first: all(firsts[at]),
+                still: all(stills[at]),
+                parity: all(parities[at]),
+            };
+        }
+        let zero = _mm512_setzero_si512();
         let mut count = 0;
         for seen in seen.iter_mut().take(blocks) {
-            // Safety: as the caller says.
+            // Safety: as the caller says, here and below.
             let start = unsafe { from.add(BLOCK * UNIT * count) };
+            let vectors = unsafe { load::<UNIT>(start) };
             count += 1;
-            let (mut high, mut moved, mut odd, mut asserted) = (0, 0, 0, 0);
-            for nth in 0..8 {
-                // Safety: as above.
-                let samples = unsafe { eight::<UNIT>(start.add(8 * UNIT * nth)) };
-                moved |= any(_mm512_xor_si512(samples, first), still, nth);
-                high |= any(samples, clk, nth);
-                asserted |= any(samples, par, nth);
-                odd |= any(_mm512_popcnt_epi64(_mm512_and_si512(samples, parity)), one, nth);
+            let (mut moved, mut odd) = (zero, zero);
+            for (at, byte) in bytes.iter().enumerate() {
+                if stills[at] | parities[at] != 0 {
+                    let picked = byte.pick.out_of(&vectors);
+                    let differ = _mm512_xor_si512(picked, byte.first);
+                    moved = _mm512_or_si512(moved, _mm512_and_si512(differ, byte.still));
+                    odd = _mm512_xor_si512(odd, _mm512_and_si512(picked, byte.parity));
+                }
             }
+            let moved = _mm512_test_epi8_mask(moved, moved);
+            let odd = _mm512_test_epi8_mask(_mm512_popcnt_epi8(odd), all(1));
+            let asserted = _mm512_test_epi8_mask(par.0.out_of(&vectors), par.1);
             let clocks = match wanted.clk {
-                Some(clk) => {
+                Some(clk_bit) => {
+                    let high = _mm512_test_epi8_mask(clk.0.out_of(&vectors), clk.1);
                     // Safety: a sample is behind the last block.
-                    let after = unsafe { start.add(BLOCK * UNIT + clk.byte).read() };
-                    rises(high ^ clk.flip, (after & clk.mask != 0) ^ (clk.flip != 0))
+                    let after = unsafe { start.add(BLOCK * UNIT + clk_bit.byte).read() };
+                    rises(high ^ clk_bit.flip, (after & clk_bit.mask != 0) ^ (clk_bit.flip != 0))
                 }
                 None => !0,
             };
