@@ -39,35 +39,36 @@ impl Slab {
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
         if aligned == LARGE_PAGE {
             // Safety: the bytes are ours.
-            unsafe { ask_for_large_pages(start.as_ptr(), bytes) };
+            unsafe { ask_for_large_pages(start.as_ptr(), bytes / LARGE_PAGE * LARGE_PAGE) };
         }
         Arc::new(Slab { start, layout })
     }
 }
 
-/// The large pages that lie wholly in some memory come as such when they are touched first.
+/// Large pages that lie in some memory come as such when they are touched first.
 ///
 /// # Safety
-/// The bytes are the caller's; what is in them stays.
+/// The bytes are the caller's.
 unsafe fn ask_for_large_pages(start: *mut u8, bytes: usize) {
     #[cfg(target_os = "linux")]
     {
-        let before = start.align_offset(LARGE_PAGE);
-        let pages = bytes.saturating_sub(before) / LARGE_PAGE * LARGE_PAGE;
-        if pages > 0 {
-            // Safety: these pages lie in the caller's bytes. Where it fails, they are small.
-            unsafe { libc::madvise(start.wrapping_add(before).cast(), pages, libc::MADV_HUGEPAGE) };
-        }
+        // What the system maps begins a few bytes before what it was asked for. To ask changes no byte, whosever it is.
+        const PAGE: usize = 4096;
+        let before = start as usize % PAGE;
+        // Safety: the pages of these bytes are mapped. Where it fails, they are small.
+        unsafe { libc::madvise(start.wrapping_sub(before).cast(), before + bytes, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (start, bytes);
 }
 
-/// So many zeros that nobody has touched yet, in large pages as far as these lie wholly in them.
+/// So many zeros that nobody has touched yet, in large pages as far as they fill such.
 pub fn fresh(bytes: usize) -> Vec<u8> {
     let mut fresh = vec![0; bytes];
-    // Safety: the vector's own bytes.
-    unsafe { ask_for_large_pages(fresh.as_mut_ptr(), bytes) };
+    if bytes >= LARGE_PAGE {
+        // Safety: the vector's own bytes.
+        unsafe { ask_for_large_pages(fresh.as_mut_ptr(), bytes) };
+    }
     fresh
 }
 

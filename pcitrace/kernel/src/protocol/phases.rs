@@ -216,19 +216,19 @@ impl Protocol {
     #[inline(always)]
     pub(super) fn data_parity<B: Backend>(&mut self, block: &Block<B>, data: u64, wide: u64, number: u64) {
         let layout = &self.layout;
-        let (Some(parity), Some(par)) = (block.data(layout.parity.as_ref()), layout.par) else {
+        let (Some(parity), Some(_)) = (block.data(layout.parity.as_ref()), layout.par) else {
             return;
         };
         let odd = block.odd(parity, data);
         if wide == 0 && !layout.has_unknown() {
-            self.compare_parity(block, data, number, odd, block.line(par));
+            self.compare_parity(block, data, number, odd, self.beside.par);
             return;
         }
         let unknown =
             block.maybe(layout.ad_unknown) | block.maybe(layout.cbe_unknown) | block.maybe(layout.par_unknown) >> 1;
         let last = 1 << (block.clocks() - 1);
         let mut known = data & !unknown;
-        let mut bad = known & !last & (odd ^ block.line(par) >> 1);
+        let mut bad = known & !last & (odd ^ self.beside.par >> 1);
         let (mut odd_high, mut known_high) = (0, 0);
         if let Some((parity, par64)) = layout.parity_high.as_ref().zip(layout.par64).filter(|_| wide != 0) {
             let unknown = block.maybe(layout.ad_high_unknown)
