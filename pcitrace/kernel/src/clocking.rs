@@ -55,8 +55,8 @@ struct Control {
     has_rare: bool,
     /// CLK, and the lines whose change just before an edge is suspect.
     watch: Watch,
-    /// How the parity of a burst is checked, where that is done for many clocks at once.
-    parity: Option<(Look, Wanted)>,
+    /// How the data phases of a burst are looked at, where that is done for many clocks at once.
+    phases: Option<(Look, Wanted)>,
 }
 
 /// A layout has no more control lines than these.
@@ -79,7 +79,7 @@ impl Control {
         let burst = Steady::new(layout.unit, layout.clk, Protocol::burst_levels(layout), still);
         Control {
             idle: Steady::new(layout.unit, layout.clk, Protocol::idle_levels(layout), still),
-            parity: parity(layout, burst.still()).filter(|_| fast),
+            phases: phases(layout, burst.still()).filter(|_| fast),
             burst,
             frame,
             clk: line(layout.clk),
@@ -171,10 +171,15 @@ impl Control {
     }
 }
 
-/// How parity is checked where the bits `still` stay as they are: where all levels are known, and the processor can.
-fn parity(layout: &Layout, still: u64) -> Option<(Look, Wanted)> {
+/// How the data phases of a burst are looked at, in which the bits `still` stay as they are: where all levels are known, and
+/// the processor can.
+fn phases(layout: &Layout, still: u64) -> Option<(Look, Wanted)> {
     let look = look::look(layout.unit).filter(|_| !layout.has_unknown())?;
-    let ((parity, flip), par) = (layout.parity.as_ref()?.of_word()?, layout.par?);
+    let par = layout.par.filter(|_| layout.parity.is_some());
+    let (parity, flip) = match (par, &layout.parity) {
+        (Some(_), Some(parity)) => parity.of_word()?,
+        _ => (0, false),
+    };
     Some((look, Wanted { clk: layout.clk, still, parity, flip, par }))
 }
 
@@ -529,9 +534,9 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
         }
         if protocol.looks_at_phases() {
             // No closures around what is compiled for the processor's vector instructions.
-            let Some(parity) = &control.parity else { return from };
+            let Some(phases) = &control.phases else { return from };
             // Safety: where there is CLK a sample follows those up to `to`, and the backend fits the processor.
-            return unsafe { skip_checked::<B>(protocol, &control.burst, parity, span, from, to) };
+            return unsafe { skip_checked::<B>(protocol, &control.burst, phases, span, from, to) };
         }
     }
     let state = if quiet { &control.idle } else { &control.burst };
@@ -554,7 +559,7 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
 unsafe fn skip_checked<B: Backend>(
     protocol: &mut Protocol,
     burst: &Steady,
-    parity: &(Look, Wanted),
+    phases: &(Look, Wanted),
     span: &Span,
     mut from: usize,
     to: usize,
@@ -562,7 +567,7 @@ unsafe fn skip_checked<B: Backend>(
     let mut seen = [Seen::default(); look::BLOCKS];
     loop {
         // Safety: as the caller says.
-        let count = unsafe { burst.look(parity, span, from, to, &mut seen) };
+        let count = unsafe { burst.look(phases, span, from, to, &mut seen) };
         for seen in &seen[..count] {
             // Safety: these 64 samples are there, and the backend fits the processor.
             unsafe { protocol.skip_checked::<B>(span, from, seen) };
@@ -638,7 +643,7 @@ unsafe fn stretch<B: Engine>(
         if still == STILL && decoder.rules.is_none() {
             unsafe { B::give(decoder, &mut dense, true) };
             let checks = decoder.protocol.looks_at_phases();
-            let bursts = decoder.protocol.is_bursting() && (!checks || decoder.control.parity.is_some());
+            let bursts = decoder.protocol.is_bursting() && (!checks || decoder.control.phases.is_some());
             if decoder.protocol.is_quiet() || bursts {
                 decoder.pace = Pace::resting();
                 break;

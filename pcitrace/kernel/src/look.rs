@@ -1,5 +1,5 @@
 //! Samples in which some lines stay as they are while others are checked: all that is asked of them in one go by vector
-//! instructions, where the processor has those. A bus with its data is such a one in the middle of a burst.
+//! instructions, where the processor has those. So a bus is whose data phases are looked at in the middle of a burst.
 
 use crate::bits::Bit;
 use crate::block::rises;
@@ -18,7 +18,8 @@ pub struct Wanted {
     pub parity: u64,
     /// The parity is told the other way round.
     pub flip: bool,
-    pub par: Bit,
+    /// None where nothing makes it even.
+    pub par: Option<Bit>,
 }
 
 /// What 64 samples read.
@@ -48,8 +49,12 @@ pub fn look(unit: usize) -> Option<Look> {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vbmi")
             && is_x86_feature_detected!("avx512bitalg");
-        // A bus with AD, C/BE# and PAR fits into no fewer bytes.
         match unit {
+            1 => Some(avx512::look::<1> as Look),
+            2 => Some(avx512::look::<2> as Look),
+            3 => Some(avx512::look::<3> as Look),
+            4 => Some(avx512::look::<4> as Look),
+            5 => Some(avx512::look::<5> as Look),
             6 => Some(avx512::look::<6> as Look),
             7 => Some(avx512::look::<7> as Look),
             8 => Some(avx512::look::<8> as Look),
@@ -92,7 +97,9 @@ mod avx512 {
         let all = |bits: u8| _mm512_set1_epi8(bits as i8);
         // No closures given to others: what these call is not compiled for the instructions.
         let line = |bit: Bit| (Pick::of::<UNIT>(bit.byte), all(bit.mask));
-        let (clk, par) = (line(wanted.clk.unwrap_or(wanted.par)), line(wanted.par));
+        let none = Bit { byte: 0, mask: 0, flip: 0 };
+        let (clk_bit, par_bit) = (wanted.clk.unwrap_or(none), wanted.par.unwrap_or(none));
+        let (clk, par) = (line(clk_bit), line(par_bit));
         let mut bytes = [Byte { pick: par.0, first: par.1, still: par.1, parity: par.1 }; UNIT];
         for (at, byte) in bytes.iter_mut().enumerate() {
             *byte = Byte {
@@ -121,19 +128,17 @@ mod avx512 {
             let moved = _mm512_test_epi8_mask(moved, moved);
             let odd = _mm512_test_epi8_mask(_mm512_popcnt_epi8(odd), all(1));
             let asserted = _mm512_test_epi8_mask(par.0.out_of(&vectors), par.1);
-            let clocks = match wanted.clk {
-                Some(clk_bit) => {
-                    let high = _mm512_test_epi8_mask(clk.0.out_of(&vectors), clk.1);
-                    // Safety: a sample is behind the last block.
-                    let after = unsafe { start.add(BLOCK * UNIT + clk_bit.byte).read() };
-                    rises(high ^ clk_bit.flip, (after & clk_bit.mask != 0) ^ (clk_bit.flip != 0))
-                }
-                None => !0,
-            };
+            let mut clocks = !0;
+            if wanted.clk.is_some() {
+                let high = _mm512_test_epi8_mask(clk.0.out_of(&vectors), clk.1);
+                // Safety: a sample is behind the last block.
+                let after = unsafe { start.add(BLOCK * UNIT + clk_bit.byte).read() };
+                clocks = rises(high ^ clk_bit.flip, (after & clk_bit.mask != 0) ^ (clk_bit.flip != 0));
+            }
             *seen = Seen {
                 clocks,
                 odd: if wanted.flip { !odd } else { odd },
-                par: asserted ^ wanted.par.flip,
+                par: asserted ^ par_bit.flip,
                 still: moved.trailing_zeros() as usize,
             };
             if moved != 0 {
@@ -153,10 +158,10 @@ mod tests {
         /// A processor without these instructions has nothing to test here.
         #[test]
         fn what_is_seen_is_in_the_samples(
-            unit in 6usize..9,
+            unit in 1usize..9,
             blocks in 1usize..5,
             data in proptest::collection::vec(any::<u64>(), 4 * BLOCK + 1),
-            (clk, par) in (proptest::option::of((0usize..48, any::<bool>())), (0usize..48, any::<bool>())),
+            [clk, par] in proptest::array::uniform2(proptest::option::of((0usize..64, any::<bool>()))),
             (still, parity, flip) in (any::<u64>(), any::<u64>(), any::<bool>()),
             moves in proptest::option::of(0usize..4 * BLOCK),
         ) {
@@ -169,8 +174,9 @@ mod tests {
             }).collect();
             let bytes: Vec<u8> =
                 samples[..BLOCK * blocks + 1].iter().flat_map(|sample| sample.to_le_bytes()[..unit].to_vec()).collect();
-            let bit = |(position, low): (usize, bool)| Bit::new(position, low);
-            let wanted = Wanted { clk: clk.map(bit), still: still & all, parity: parity & all, flip, par: bit(par) };
+            let bit = |(position, low): (usize, bool)| Bit::new(position % (8 * unit), low);
+            let wanted =
+                Wanted { clk: clk.map(bit), still: still & all, parity: parity & all, flip, par: par.map(bit) };
             let mut seen = [Seen::default(); BLOCKS];
             // Safety: so many samples are there and one more, and the processor has what this asks for.
             let count = unsafe { look(bytes.as_ptr(), blocks, first, &wanted, &mut seen) };
@@ -184,7 +190,7 @@ mod tests {
                 let expected = Seen {
                     clocks: map(&|at| wanted.clk.is_none_or(|clk| !get(clk, at) && get(clk, at + 1))),
                     odd: map(&|at| ((samples[at] & wanted.parity).count_ones() % 2 == 1) ^ flip),
-                    par: map(&|at| get(wanted.par, at)),
+                    par: map(&|at| wanted.par.is_some_and(|par| get(par, at))),
                     still: moved.map_or(BLOCK, |at| (at - BLOCK * nth).min(BLOCK)),
                 };
                 prop_assert_eq!(*seen, expected);

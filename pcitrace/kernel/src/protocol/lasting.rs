@@ -71,8 +71,9 @@ impl Protocol {
         self.last_stamp = last;
         self.last_clock_in_window_before = false;
     }
+
     /// Clocks of a burst as [`Protocol::skip_burst`], among the samples from number `from` on that are `seen` to be still, whose
-    /// parity is to be checked.
+    /// data phases are to be looked at.
     ///
     /// # Safety
     /// As for [`Block::new`], for 64 samples.
@@ -87,11 +88,12 @@ impl Protocol {
             unsafe { (Block::<B>::new(span, from, edges), B::compress(seen.odd, edges), B::compress(seen.par, edges)) };
         self.resolve_par(&block);
         let Some(number) = self.open.as_ref().map(|open| open.number) else { return };
-        let data = below(block.clocks());
         if self.want_data_phases {
             self.list_burst(&block, number);
         }
-        self.compare_parity(&block, data, number, odd, par);
+        if self.layout.parity.is_some() && self.layout.par.is_some() {
+            self.compare_parity(&block, below(block.clocks()), number, odd, par);
+        }
         self.skip_burst(block.clocks().into(), block.stamp(block.clocks() - 1));
     }
 }
