@@ -40,7 +40,7 @@ pub struct Sheets {
     transactions: Pages<Transaction>,
     data_phases: Pages<DataPhase>,
     events: Pages<Event>,
-    /// Where they go next.
+    /// Where they may go next.
     page: Page,
 }
 

@@ -79,22 +79,29 @@ impl Drop for Slab {
     }
 }
 
-/// What is left of a large page: tables of fewer bytes than a page follow each other in one.
+/// What is left of a large page, where it is kept from one table to the next: those of fewer bytes follow each other in it.
 #[derive(Default)]
-pub struct Page(Option<(Arc<Slab>, usize)>);
+pub struct Page {
+    is_kept: bool,
+    rest: Option<(Arc<Slab>, usize)>,
+}
 
 impl Page {
     /// Fewer bytes are not worth a page.
     const FEW: usize = LARGE_PAGE / 16;
 
+    pub fn kept(self) -> Self {
+        Page { is_kept: true, ..self }
+    }
+
     /// Room for so many bytes in all, in what is left, or in a new page of which more is left.
     pub fn room(&mut self, bytes: usize) -> Rooms {
-        if !(Self::FEW..LARGE_PAGE - LARGE_PAGE / 8).contains(&bytes) {
+        if !self.is_kept || !(Self::FEW..LARGE_PAGE - LARGE_PAGE / 8).contains(&bytes) {
             return Rooms::of(bytes);
         }
-        let rest = self.0.take().filter(|(_, used)| used + bytes <= LARGE_PAGE);
+        let rest = self.rest.take().filter(|(_, used)| used + bytes <= LARGE_PAGE);
         let (slab, from) = rest.unwrap_or_else(|| (Slab::new(LARGE_PAGE), 0));
-        self.0 = Some((slab.clone(), from + bytes.next_multiple_of(ALIGNED)));
+        self.rest = Some((slab.clone(), from + bytes.next_multiple_of(ALIGNED)));
         Rooms { slab: Some(slab), from, bytes: 0 }
     }
 }
@@ -311,7 +318,7 @@ mod tests {
 
     #[test]
     fn tables_follow_each_other_in_a_page() {
-        let mut page = Page::default();
+        let mut page = Page::default().kept();
         let lanes: Vec<Lane<u64>> = (0..9u64)
             .map(|nth| {
                 let mut lane = Lane::default();

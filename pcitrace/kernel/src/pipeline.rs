@@ -463,7 +463,7 @@ impl Own {
         let (transactions, data_phases) = self.counts.get(&bus).copied().unwrap_or_default();
         let more = |count: usize| if count > 0 { count + count / 8 + 64 } else { 0 };
         rows.reserve(more(transactions), more(data_phases));
-        rows.lend(std::mem::take(&mut self.page));
+        rows.lend(std::mem::take(&mut self.page).kept());
         rows
     }
 
