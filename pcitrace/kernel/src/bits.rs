@@ -647,7 +647,7 @@ mod avx2 {
 /// What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side, and one more looks at a
 /// line in all of them.
 #[cfg(target_arch = "x86_64")]
-pub mod avx512 {
+pub(crate) mod avx512 {
     use super::{Look, SampleMask, TakeClocks};
     use crate::block::{below, rises};
     use std::arch::x86_64::*;
@@ -819,16 +819,16 @@ pub mod avx512 {
                 }
                 // Within this block: first the change, then the ticks in the samples before it.
                 let mut end = 0;
-                for nth in 0..UNIT {
-                    let changes = _mm512_test_epi8_mask(changed::<UNIT>(start.add(64 * nth)), watches[nth]);
+                for (nth, &watch) in watches.iter().enumerate() {
+                    let changes = _mm512_test_epi8_mask(changed::<UNIT>(start.add(64 * nth)), watch);
                     if changes != 0 {
                         end = (64 * nth + changes.trailing_zeros() as usize) / UNIT;
                         break;
                     }
                 }
-                for nth in 0..UNIT {
+                for (nth, &counted) in counts.iter().enumerate() {
                     let before = below((end * UNIT).saturating_sub(64 * nth).min(64) as u32);
-                    let ticks = _mm512_test_epi8_mask(changed::<UNIT>(start.add(64 * nth)), counts[nth]);
+                    let ticks = _mm512_test_epi8_mask(changed::<UNIT>(start.add(64 * nth)), counted);
                     count += u64::from((ticks & before).count_ones());
                 }
                 return (64 * block + end, count);

@@ -109,7 +109,8 @@ impl<R: Row> Pages<R> {
             self.full.push(std::mem::replace(&mut self.sheet, empty));
         }
         self.before = rows;
-        self.sheet.reserve_in(next.min(self.page), page);
+        let most = if page.left() < LARGE_PAGE { self.sheet.fitting(page.left()) } else { self.page };
+        self.sheet.reserve_in(next.min(most), page);
     }
 
     fn append(&mut self, more: &Self) {

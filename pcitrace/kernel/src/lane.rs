@@ -94,14 +94,20 @@ impl Page {
         Page { is_kept: true, ..self }
     }
 
+    /// How many bytes the next table may have: what is left, if that is not little, or a page.
+    pub fn left(&self) -> usize {
+        let left = self.rest.as_ref().map_or(0, |(_, used)| LARGE_PAGE - used);
+        if left < LARGE_PAGE / 4 { LARGE_PAGE } else { left }
+    }
+
     /// Room for so many bytes in all, in what is left, or in a new page of which more is left.
     pub fn room(&mut self, bytes: usize) -> Rooms {
-        if !self.is_kept || !(Self::FEW..LARGE_PAGE - LARGE_PAGE / 8).contains(&bytes) {
+        if !self.is_kept || !(Self::FEW..=LARGE_PAGE).contains(&bytes) {
             return Rooms::of(bytes);
         }
         let rest = self.rest.take().filter(|(_, used)| used + bytes <= LARGE_PAGE);
         let (slab, from) = rest.unwrap_or_else(|| (Slab::new(LARGE_PAGE), 0));
-        self.rest = Some((slab.clone(), from + bytes.next_multiple_of(ALIGNED)));
+        self.rest = Some((slab.clone(), (from + bytes.next_multiple_of(ALIGNED)).min(LARGE_PAGE)));
         Rooms { slab: Some(slab), from, bytes: 0 }
     }
 }
