@@ -340,16 +340,11 @@ mod avx2 {
         unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
             unsafe {
                 match Self::unit(unit) {
-                    1 => [load(data), load(data.add(32))],
-                    2 => [pack16(data, byte), pack16(data.add(64), byte)],
-                    4 => [pack32(data, byte), pack32(data.add(128), byte)],
-                    8 => [pack64(data, byte), pack64(data.add(256), byte)],
-                    3 => pick::<4>(data, 3, byte),
-                    unit @ 5..=7 => pick::<2>(data, unit, byte),
-                    _ => {
-                        let bytes: [u8; 64] = std::array::from_fn(|i| *data.add(i * unit + byte));
+                    unit @ 3..=8 if super::avx512::picks() => {
+                        let bytes = super::avx512::plane(data, unit, byte);
                         [load(bytes.as_ptr()), load(bytes.as_ptr().add(32))]
                     }
+                    unit => plane(data, unit, byte),
                 }
             }
         }
@@ -399,15 +394,10 @@ mod avx2 {
         ) -> (usize, u64) {
             // Most of the time of a decode goes by here: each unit size has its own loop.
             unsafe {
-                match Self::unit(unit) {
-                    1 => unchanged::<1>(data, blocks, watched, counted),
-                    2 => unchanged::<2>(data, blocks, watched, counted),
-                    3 => unchanged::<3>(data, blocks, watched, counted),
-                    4 => unchanged::<4>(data, blocks, watched, counted),
-                    5 => unchanged::<5>(data, blocks, watched, counted),
-                    6 => unchanged::<6>(data, blocks, watched, counted),
-                    7 => unchanged::<7>(data, blocks, watched, counted),
-                    _ => unchanged::<8>(data, blocks, watched, counted),
+                if super::avx512::counts() {
+                    super::avx512::unchanged(data, Self::unit(unit), blocks, watched, counted)
+                } else {
+                    unchanged_of(data, Self::unit(unit), blocks, watched, counted)
                 }
             }
         }
@@ -430,6 +420,25 @@ mod avx2 {
 
     // No closures here: an intrinsic is inlined only into a function that has its target feature, and a closure has not.
 
+    /// One byte of each of 64 samples.
+    #[inline(always)]
+    pub unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> [__m256i; 2] {
+        unsafe {
+            match unit {
+                1 => [load(data), load(data.add(32))],
+                2 => [pack16(data, byte), pack16(data.add(64), byte)],
+                4 => [pack32(data, byte), pack32(data.add(128), byte)],
+                8 => [pack64(data, byte), pack64(data.add(256), byte)],
+                3 => pick::<4>(data, 3, byte),
+                unit @ 5..=7 => pick::<2>(data, unit, byte),
+                _ => {
+                    let bytes: [u8; 64] = std::array::from_fn(|i| *data.add(i * unit + byte));
+                    [load(bytes.as_ptr()), load(bytes.as_ptr().add(32))]
+                }
+            }
+        }
+    }
+
     /// One byte of each of 32 two-byte samples, in order.
     #[inline(always)]
     unsafe fn pack16(data: *const u8, byte: usize) -> __m256i {
@@ -439,6 +448,28 @@ mod avx2 {
             let a = _mm256_and_si256(_mm256_srl_epi16(load(data), count), low_byte);
             let b = _mm256_and_si256(_mm256_srl_epi16(load(data.add(32)), count), low_byte);
             _mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0b11_01_10_00)
+        }
+    }
+
+    #[target_feature(enable = "avx2,popcnt,bmi1")]
+    pub unsafe fn unchanged_of(
+        data: *const u8,
+        unit: usize,
+        blocks: usize,
+        watched: &SampleMask,
+        counted: &SampleMask,
+    ) -> (usize, u64) {
+        unsafe {
+            match unit {
+                1 => unchanged::<1>(data, blocks, watched, counted),
+                2 => unchanged::<2>(data, blocks, watched, counted),
+                3 => unchanged::<3>(data, blocks, watched, counted),
+                4 => unchanged::<4>(data, blocks, watched, counted),
+                5 => unchanged::<5>(data, blocks, watched, counted),
+                6 => unchanged::<6>(data, blocks, watched, counted),
+                7 => unchanged::<7>(data, blocks, watched, counted),
+                _ => unchanged::<8>(data, blocks, watched, counted),
+            }
         }
     }
 
@@ -616,10 +647,203 @@ mod avx2 {
 /// What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side, and one more looks at a
 /// line in all of them.
 #[cfg(target_arch = "x86_64")]
-mod avx512 {
-    use super::{Look, TakeClocks};
-    use crate::block::rises;
+pub(crate) mod avx512 {
+    use super::{Look, SampleMask, TakeClocks};
+    use crate::block::{below, rises};
     use std::arch::x86_64::*;
+    use std::sync::LazyLock;
+
+    /// The processor has what [`unchanged`] asks for.
+    #[inline(always)]
+    pub fn counts() -> bool {
+        static HAS: LazyLock<bool> = LazyLock::new(|| {
+            is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("bmi1")
+        });
+        *HAS
+    }
+
+    /// The processor has what [`plane`] asks for.
+    #[inline(always)]
+    pub fn picks() -> bool {
+        static HAS: LazyLock<bool> = LazyLock::new(|| {
+            is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vbmi")
+        });
+        *HAS
+    }
+
+    /// One byte of each of 64 samples of three to eight bytes: each instruction picks out of 128 bytes.
+    ///
+    /// # Safety
+    /// As of [`super::Backend`], and the processor [`picks`].
+    #[inline(always)]
+    pub unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> [u8; 64] {
+        unsafe {
+            match unit {
+                3 => plane_of::<3>(data, byte),
+                4 => plane_of::<4>(data, byte),
+                5 => plane_of::<5>(data, byte),
+                6 => plane_of::<6>(data, byte),
+                7 => plane_of::<7>(data, byte),
+                _ => plane_of::<8>(data, byte),
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    unsafe fn plane_of<const UNIT: usize>(data: *const u8, byte: usize) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        // Safety: the samples fill so many vectors.
+        unsafe {
+            let picked = Pick::of::<UNIT>(byte).out_of(&load::<UNIT>(data));
+            _mm512_storeu_si512(bytes.as_mut_ptr().cast(), picked);
+        }
+        bytes
+    }
+
+    /// The vectors that 64 samples fill.
+    ///
+    /// # Safety
+    /// They are there.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    pub unsafe fn load<const UNIT: usize>(data: *const u8) -> [__m512i; UNIT] {
+        let mut vectors = [_mm512_setzero_si512(); UNIT];
+        for (nth, vector) in vectors.iter_mut().enumerate() {
+            // Safety: as the caller says.
+            *vector = unsafe { _mm512_loadu_si512(data.add(64 * nth).cast()) };
+        }
+        vectors
+    }
+
+    /// Picks one byte of each of 64 samples out of the vectors that they fill.
+    #[derive(Clone, Copy)]
+    pub struct Pick {
+        /// Where it is in the two vectors that it lies in: only the lowest seven bits count.
+        places: __m512i,
+        /// The samples whose byte lies in each two vectors.
+        here: [u64; 4],
+    }
+
+    impl Pick {
+        #[target_feature(enable = "avx512f,avx512bw")]
+        #[inline]
+        pub fn of<const UNIT: usize>(byte: usize) -> Self {
+            let from = |pair: usize| (128 * pair).saturating_sub(byte).div_ceil(UNIT) as u32;
+            let mut here = [0; 4];
+            for (pair, here) in here.iter_mut().enumerate() {
+                *here = below(from(pair + 1)) & !below(from(pair));
+            }
+            let lowest = const {
+                let mut places = [0; 64];
+                let mut at = 0;
+                while at < 64 {
+                    places[at] = (at * UNIT % 128) as u8;
+                    at += 1;
+                }
+                places
+            };
+            // Safety: so many bytes are there.
+            let lowest = unsafe { _mm512_loadu_si512(lowest.as_ptr().cast()) };
+            Pick { places: _mm512_add_epi8(lowest, _mm512_set1_epi8(byte as i8)), here }
+        }
+
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        #[inline]
+        pub fn out_of<const UNIT: usize>(&self, vectors: &[__m512i; UNIT]) -> __m512i {
+            let mut picked = _mm512_setzero_si512();
+            for (pair, here) in self.here.iter().enumerate().take(UNIT.div_ceil(2)) {
+                let (low, high) = (vectors[2 * pair], vectors[(2 * pair + 1).min(UNIT - 1)]);
+                picked = _mm512_or_si512(picked, _mm512_maskz_permutex2var_epi8(*here, low, self.places, high));
+            }
+            picked
+        }
+    }
+
+    /// [`super::Backend::unchanged`] with a third of the instructions: a long idle stretch comes as fast as memory gives it.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn unchanged(
+        data: *const u8,
+        unit: usize,
+        blocks: usize,
+        watched: &SampleMask,
+        counted: &SampleMask,
+    ) -> (usize, u64) {
+        unsafe {
+            match unit {
+                1 => unchanged_of::<1>(data, blocks, watched, counted),
+                2 => unchanged_of::<2>(data, blocks, watched, counted),
+                3 => unchanged_of::<3>(data, blocks, watched, counted),
+                4 => unchanged_of::<4>(data, blocks, watched, counted),
+                5 => unchanged_of::<5>(data, blocks, watched, counted),
+                6 => unchanged_of::<6>(data, blocks, watched, counted),
+                7 => unchanged_of::<7>(data, blocks, watched, counted),
+                _ => unchanged_of::<8>(data, blocks, watched, counted),
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,popcnt,bmi1")]
+    unsafe fn unchanged_of<const UNIT: usize>(
+        data: *const u8,
+        blocks: usize,
+        watched: &SampleMask,
+        counted: &SampleMask,
+    ) -> (usize, u64) {
+        // Safety: as the caller says; and each mask has eight words from any of the first eight on.
+        unsafe {
+            let zero = _mm512_setzero_si512();
+            let (mut watches, mut counts) = ([zero; UNIT], [zero; UNIT]);
+            for (nth, (watch, count)) in watches.iter_mut().zip(&mut counts).enumerate() {
+                *watch = _mm512_loadu_si512(watched.0.as_ptr().add(8 * nth % UNIT).cast());
+                *count = _mm512_loadu_si512(counted.0.as_ptr().add(8 * nth % UNIT).cast());
+            }
+            let mut count = 0;
+            for block in 0..blocks {
+                let start = data.add(64 * UNIT * block);
+                let (mut any, mut ticks) = (zero, 0);
+                for nth in 0..UNIT {
+                    let changed = changed::<UNIT>(start.add(64 * nth));
+                    any = _mm512_or_si512(any, _mm512_and_si512(changed, watches[nth]));
+                    ticks += u64::from(_mm512_test_epi8_mask(changed, counts[nth]).count_ones());
+                }
+                if _mm512_test_epi8_mask(any, any) == 0 {
+                    count += ticks;
+                    continue;
+                }
+                // Within this block: first the change, then the ticks in the samples before it.
+                let mut end = 0;
+                for (nth, &watch) in watches.iter().enumerate() {
+                    let changes = _mm512_test_epi8_mask(changed::<UNIT>(start.add(64 * nth)), watch);
+                    if changes != 0 {
+                        end = (64 * nth + changes.trailing_zeros() as usize) / UNIT;
+                        break;
+                    }
+                }
+                for (nth, &counted) in counts.iter().enumerate() {
+                    let before = below((end * UNIT).saturating_sub(64 * nth).min(64) as u32);
+                    let ticks = _mm512_test_epi8_mask(changed::<UNIT>(start.add(64 * nth)), counted);
+                    count += u64::from((ticks & before).count_ones());
+                }
+                return (64 * block + end, count);
+            }
+            (64 * blocks, count)
+        }
+    }
+
+    /// The bits in which samples in 64 bytes differ from the next ones.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn changed<const UNIT: usize>(at: *const u8) -> __m512i {
+        // Safety: these bytes are there, and a sample more.
+        unsafe { _mm512_xor_si512(_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(UNIT).cast())) }
+    }
 
     pub fn take_clocks(unit: usize) -> Option<TakeClocks> {
         let has = is_x86_feature_detected!("avx512f")
@@ -791,6 +1015,12 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {
                 check::<Avx2<0, true>>(data, unit)?;
+                for byte in 0..unit {
+                    // What processors without longer vectors do.
+                    let (low, high): ([u8; 32], [u8; 32]) =
+                        unsafe { std::mem::transmute(avx2::plane(data.as_ptr(), unit, byte)) };
+                    prop_assert!(low.iter().chain(&high).eq(data[byte..].iter().step_by(unit)));
+                }
                 match unit {
                     1 => check::<Avx2<1, true>>(data, unit)?,
                     2 => check::<Avx2<2, true>>(data, unit)?,
@@ -849,6 +1079,7 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             if has_fast_path() {
                 prop_assert_eq!(unsafe { Avx2::<0, true>::unchanged(data.as_ptr(), unit, blocks, w, c) }, expected);
+                prop_assert_eq!(unsafe { avx2::unchanged_of(data.as_ptr(), unit, blocks, w, c) }, expected);
             }
         }
     }

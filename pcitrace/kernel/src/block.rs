@@ -1,7 +1,7 @@
 //! Clock words: the lines at up to 64 clocks, and the way back to the samples they came from.
 
 use crate::bits::{Backend, Bit};
-use crate::layout::Parity;
+use crate::layout::{Gather, Parity};
 use std::marker::PhantomData;
 
 /// Samples that are decoded in one go.
@@ -202,6 +202,20 @@ impl<'a, B: Backend> Block<'a, B> {
     #[inline(always)]
     pub fn stamp(&self, clock: u32) -> u64 {
         self.span.stamp(self.number(clock))
+    }
+
+    /// The stamps of all clocks.
+    #[inline(always)]
+    pub fn stamps(&self, stamps: &mut [u64; 64]) {
+        for (stamp, sample) in stamps.iter_mut().zip(ones(self.edges)) {
+            *stamp = self.span.stamp(self.start + sample as usize);
+        }
+    }
+
+    /// Some bits of the sample of each clock.
+    #[inline(always)]
+    pub fn gather(&self, bits: &Gather, gathered: &mut [u64; 64]) {
+        bits.among(self.span.sample(self.start), B::unit(self.span.unit), self.edges, gathered);
     }
 
     #[inline(always)]

@@ -11,6 +11,7 @@ use crate::events::Events;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::{self, avx512::Eight};
 use crate::layout::Layout;
+use crate::look::{self, Look, Seen, Wanted};
 use crate::protocol::{Protocol, Whole};
 use crate::rows::TakeRows;
 use crate::rules::Rules;
@@ -54,14 +55,16 @@ struct Control {
     has_rare: bool,
     /// CLK, and the lines whose change just before an edge is suspect.
     watch: Watch,
+    /// How the data phases of a burst are looked at, where that is done for many clocks at once.
+    phases: Option<(Look, Wanted)>,
 }
 
 /// A layout has no more control lines than these.
 const MAX_PLANES: usize = 8;
 
 impl Control {
-    /// `still`: lines that have to be looked at wherever they change.
-    fn new(layout: &Layout, still: &[Bit]) -> Self {
+    /// `still`: lines that have to be looked at wherever they change; `fast`: by vector instructions.
+    fn new(layout: &Layout, still: &[Bit], fast: bool) -> Self {
         let mut bytes: Vec<(usize, u8)> = Vec::new();
         let mut line = |bit: Option<Bit>| {
             let Some(bit) = bit else { return Line { plane: 0, left: ABSENT } };
@@ -73,9 +76,11 @@ impl Control {
             Line { plane, left: bit.mask.leading_zeros() }
         };
         let frame = line(Some(layout.frame));
+        let burst = Steady::new(layout.unit, layout.clk, Protocol::burst_levels(layout), still);
         Control {
             idle: Steady::new(layout.unit, layout.clk, Protocol::idle_levels(layout), still),
-            burst: Steady::new(layout.unit, layout.clk, Protocol::burst_levels(layout), still),
+            phases: phases(layout, burst.still()).filter(|_| fast),
+            burst,
             frame,
             clk: line(layout.clk),
             irdy: line(Some(layout.irdy)),
@@ -166,6 +171,18 @@ impl Control {
     }
 }
 
+/// How the data phases of a burst are looked at, in which the bits `still` stay as they are: where all levels are known, and
+/// the processor can.
+fn phases(layout: &Layout, still: u64) -> Option<(Look, Wanted)> {
+    let look = look::look(layout.unit).filter(|_| !layout.has_unknown())?;
+    let par = layout.par.filter(|_| layout.parity.is_some());
+    let (parity, flip) = match (par, &layout.parity) {
+        (Some(_), Some(parity)) => parity.of_word()?,
+        _ => (0, false),
+    };
+    Some((look, Wanted { clk: layout.clk, still, parity, flip, par }))
+}
+
 /// Decodes the samples of one bus, given in pieces of any size.
 pub struct Decoder {
     pub protocol: Protocol,
@@ -226,9 +243,10 @@ impl Decoder {
     }
 
     fn starting(protocol: Protocol, windows: Windows, first: u64, portable: bool) -> Self {
+        let fast = has_fast_path() && !portable;
         Decoder {
-            control: Control::new(protocol.layout(), &[]),
-            fast: has_fast_path() && !portable,
+            control: Control::new(protocol.layout(), &[], fast),
+            fast,
             slice: SLICE,
             pace: Pace::resting(),
             dense: Dense::default(),
@@ -259,7 +277,7 @@ impl Decoder {
         let layout = self.protocol.layout();
         let lines: Vec<Bit> = layout.events.iter().flatten().map(|&(bit, _)| bit).collect();
         if wanted && !lines.is_empty() {
-            self.control = Control::new(layout, &lines);
+            self.control = Control::new(layout, &lines, self.fast);
             self.events = Some(Events::new(layout, self.last_clock.as_deref()));
             self.whole = None;
         }
@@ -516,6 +534,12 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
         if changed || !protocol.is_bursting() {
             return from;
         }
+        if protocol.looks_at_phases() {
+            // No closures around what is compiled for the processor's vector instructions.
+            let Some(phases) = &control.phases else { return from };
+            // Safety: where there is CLK a sample follows those up to `to`, and the backend fits the processor.
+            return unsafe { skip_checked::<B>(protocol, &control.burst, phases, span, from, to) };
+        }
     }
     let state = if quiet { &control.idle } else { &control.burst };
     // Safety: all samples up to `to` are in the data.
@@ -527,6 +551,34 @@ fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: 
         protocol.skip_burst(steady.clocks, span.stamp(last));
     }
     steady.end
+}
+
+/// Goes over the samples from `from` on in which the burst goes on, short of `to`; the first one that it did not go over.
+///
+/// # Safety
+/// As for [`Backend`], for all samples up to `to` and that one itself.
+#[inline(always)]
+unsafe fn skip_checked<B: Backend>(
+    protocol: &mut Protocol,
+    burst: &Steady,
+    phases: &(Look, Wanted),
+    span: &Span,
+    mut from: usize,
+    to: usize,
+) -> usize {
+    let mut seen = [Seen::default(); look::BLOCKS];
+    loop {
+        // Safety: as the caller says.
+        let count = unsafe { burst.look(phases, span, from, to, &mut seen) };
+        for seen in &seen[..count] {
+            // Safety: these 64 samples are there, and the backend fits the processor.
+            unsafe { protocol.skip_checked::<B>(span, from, seen) };
+            from += seen.still;
+        }
+        if count < look::BLOCKS || seen[count - 1].still < BLOCK {
+            return from;
+        }
+    }
 }
 
 /// Reads the block at sample `start` and passes on its clocks, of the samples `valid`.
@@ -592,7 +644,9 @@ unsafe fn stretch<B: Engine>(
         still = if changed == 0 { still + 1 } else { 0 };
         if still == STILL && decoder.rules.is_none() {
             unsafe { B::give(decoder, &mut dense, true) };
-            if decoder.protocol.is_quiet() || decoder.protocol.is_bursting() {
+            let checks = decoder.protocol.looks_at_phases();
+            let bursts = decoder.protocol.is_bursting() && (!checks || decoder.control.phases.is_some());
+            if decoder.protocol.is_quiet() || bursts {
                 decoder.pace = Pace::resting();
                 break;
             }

@@ -2,7 +2,7 @@
 
 use crate::cells::{Cells, Names, primitive, text_in_all};
 use crate::error::{Error, Result};
-use crate::lane::Rooms;
+use crate::lane::{Page, Rooms};
 use crate::layout::Layout;
 use crate::pipeline::BusTables;
 use crate::rows::Origin;
@@ -404,10 +404,15 @@ impl<R: Row> Sheet<R> {
 
     /// Makes room for so many rows in all.
     pub fn reserve(&mut self, rows: usize) {
+        self.reserve_in(rows, &mut Page::default());
+    }
+
+    /// The same in what is left of a page, if that is enough.
+    pub fn reserve_in(&mut self, rows: usize, page: &mut Page) {
         if rows > self.room {
             let mut counted = Rooms::default();
             self.make_room(rows, &mut counted);
-            self.make_room(rows, &mut Rooms::of(counted.bytes));
+            self.make_room(rows, &mut page.room(counted.bytes));
             self.room = rows;
         }
     }

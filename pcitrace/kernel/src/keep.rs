@@ -3,7 +3,8 @@
 use crate::columns::{Columns, Context, Few, Part, Row, Sheet, Told};
 use crate::error::Result;
 use crate::events::Event;
-use crate::lane::LARGE_PAGE;
+use crate::lane::{LARGE_PAGE, Page};
+use crate::phases::InPhases;
 use crate::pipeline::{BusTables, Gather, Sink};
 use crate::rows::{DataPhase, Origin, TakeRows, Transaction};
 use crate::tables::{self, Wanted};
@@ -34,12 +35,25 @@ pub struct BusRows {
 }
 
 /// The rows of a chunk of one bus, as columns.
-#[derive(Clone)]
 pub struct Sheets {
     bus: Arc<BusTables>,
     transactions: Pages<Transaction>,
     data_phases: Pages<DataPhase>,
     events: Pages<Event>,
+    /// Where they may go next.
+    page: Page,
+}
+
+impl Clone for Sheets {
+    fn clone(&self) -> Self {
+        Sheets {
+            bus: self.bus.clone(),
+            transactions: self.transactions.clone(),
+            data_phases: self.data_phases.clone(),
+            events: self.events.clone(),
+            page: Page::default(),
+        }
+    }
 }
 
 /// A table in sheets, none of them longer than a large page: what the system has just cleared is still in the cache then
@@ -70,10 +84,10 @@ impl<R: Row> Pages<R> {
         self.before + self.sheet.rows()
     }
 
-    fn add(&mut self, (mut context, mut rows): Part<R>) {
+    fn add(&mut self, (mut context, mut rows): Part<R>, page: &mut Page) {
         while rows.count() > 0 {
             if self.sheet.left() == 0 {
-                self.turn(rows.count());
+                self.turn(rows.count(), page);
             }
             let (now, rest) = rows.split_at(rows.count().min(self.sheet.left()));
             self.sheet.add(&(context, now));
@@ -84,7 +98,7 @@ impl<R: Row> Pages<R> {
 
     /// Begins a sheet, with room for some rows: as many as are still expected, or as there are, where more come than were
     /// expected.
-    fn turn(&mut self, some: usize) {
+    fn turn(&mut self, some: usize, page: &mut Page) {
         let rows = self.rows();
         let next = match self.expected.saturating_sub(rows) {
             0 => rows.max(some).max(FEW),
@@ -95,7 +109,8 @@ impl<R: Row> Pages<R> {
             self.full.push(std::mem::replace(&mut self.sheet, empty));
         }
         self.before = rows;
-        self.sheet.reserve(next.min(self.page));
+        let most = if page.left() < LARGE_PAGE { self.sheet.fitting(page.left()) } else { self.page };
+        self.sheet.reserve_in(next.min(most), page);
     }
 
     fn append(&mut self, more: &Self) {
@@ -112,15 +127,15 @@ impl TakeRows for Sheets {
         &mut self,
         first: u64,
         transactions: impl Iterator<Item = InTile<'a>>,
-        data_phases: &[DataPhase],
+        data_phases: impl Iterator<Item = InPhases<'a>>,
         events: &[Event],
     ) {
         let mut context = Context { bus: &self.bus, number: 0 };
-        self.data_phases.add((context, data_phases));
-        self.events.add((context, events));
+        data_phases.for_each(|few| self.data_phases.add((context, few), &mut self.page));
+        self.events.add((context, events), &mut self.page);
         context.number = first;
         for few in transactions {
-            self.transactions.add((context, few));
+            self.transactions.add((context, few), &mut self.page);
             context.number += few.count() as u64;
         }
     }
@@ -138,6 +153,14 @@ impl Gather for Sheets {
 
     fn is_empty(&self) -> bool {
         self.rows() == 0
+    }
+
+    fn lend(&mut self, page: Page) {
+        self.page = page;
+    }
+
+    fn give_back(&mut self) -> Page {
+        std::mem::take(&mut self.page)
     }
 }
 
@@ -176,6 +199,7 @@ impl Sink for MemorySink {
             transactions: Pages::new(&self.transactions, buses),
             data_phases: Pages::new(&self.data_phases, buses),
             events: Pages::new(&self.events, buses),
+            page: Page::default(),
         };
         Ok(buses.iter().map(empty).collect())
     }
@@ -199,7 +223,7 @@ impl Sink for MemorySink {
 
 impl BusRows {
     /// Rows so few that they are appended to what came before.
-    const SHORT: usize = 1024;
+    const SHORT: usize = 512;
     /// A batch has no more rows: who looks rows up in one has few of them to look into.
     const LONG: usize = 1 << 17;
 
@@ -245,7 +269,7 @@ pub struct Batches<R: Row> {
 
 impl<R: Row> Batches<R> {
     /// Rows of a batch that stays as it is: to put it together with others is to copy it into fresh memory.
-    const LARGE: usize = 1 << 13;
+    const LARGE: usize = 512;
 
     fn new(columns: &Arc<Columns<R>>) -> Self {
         Batches { columns: columns.clone(), batches: Vec::new(), small: Vec::new(), rows: 0 }
@@ -289,6 +313,7 @@ mod tests {
     use super::*;
     use crate::columns::batch;
     use crate::layout::{BusSpec, Layout, Source};
+    use crate::phases::Phases;
     use crate::pipeline::TimeBase;
     use proptest::prelude::*;
 
@@ -316,23 +341,23 @@ mod tests {
             let row = |(nth, &(data, byte_enables, parity_ok))| {
                 DataPhase { transaction: nth as u64 / 3, stamp: 7 * nth as u64, data, byte_enables, parity_ok }
             };
-            let rows: Vec<_> = phases.iter().enumerate().map(row).collect();
+            let rows: Phases = phases.iter().enumerate().map(row).collect();
             let columns = Arc::new(tables::data_phases());
             let buses = [bus.clone()];
             let mut pages = Pages { page, expected, ..Pages::new(&columns, &buses) };
             let context = Context { bus: &bus, number: 0 };
-            let (mut rest, mut sizes) = (&rows[..], pieces.iter().cycle());
-            while !rest.is_empty() {
-                let (now, later) = rest.split_at(rest.len().min(*sizes.next().expect("a cycle")));
-                pages.add((context, now));
-                rest = later;
+            let (mut from, mut sizes) = (0, pieces.iter().cycle());
+            while from < rows.len() {
+                let to = rows.len().min(from + sizes.next().expect("a cycle"));
+                rows.some(from..to).for_each(|few| pages.add((context, few), &mut Page::default()));
+                from = to;
             }
             prop_assert_eq!(pages.rows(), rows.len());
             let batches: Vec<_> = pages.finish(0, Origin::default()).collect();
             prop_assert!(batches.iter().all(|batch| batch.num_rows() <= page));
             let whole = concat_batches(&columns.schema(), &batches).expect("batches of one schema");
             // One sheet of them, each added by itself: no group is whole.
-            let parts: Vec<_> = rows.iter().map(|row| (context, std::slice::from_ref(row))).collect();
+            let parts: Vec<_> = (0..rows.len()).flat_map(|row| rows.some(row..row + 1)).map(|few| (context, few)).collect();
             prop_assert_eq!(whole, batch(&columns, &buses, &parts));
         }
     }

@@ -37,13 +37,39 @@ impl Slab {
         let layout = Layout::from_size_align(bytes.max(1), aligned).expect("no more bytes than can be addressed");
         // Safety: there are some bytes.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        #[cfg(target_os = "linux")]
         if aligned == LARGE_PAGE {
-            // Safety: the bytes are ours, and what is in them stays. Where it fails, pages are small.
-            unsafe { libc::madvise(start.as_ptr().cast(), bytes / LARGE_PAGE * LARGE_PAGE, libc::MADV_HUGEPAGE) };
+            // Safety: the bytes are ours.
+            unsafe { ask_for_large_pages(start.as_ptr(), bytes / LARGE_PAGE * LARGE_PAGE) };
         }
         Arc::new(Slab { start, layout })
     }
+}
+
+/// Large pages that lie in some memory come as such when they are touched first.
+///
+/// # Safety
+/// The bytes are the caller's.
+unsafe fn ask_for_large_pages(start: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        // What the system maps begins a few bytes before what it was asked for. To ask changes no byte, whosever it is.
+        const PAGE: usize = 4096;
+        let before = start as usize % PAGE;
+        // Safety: the pages of these bytes are mapped. Where it fails, they are small.
+        unsafe { libc::madvise(start.wrapping_sub(before).cast(), before + bytes, libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
+
+/// So many zeros that nobody has touched yet, in large pages as far as they fill such.
+pub fn fresh(bytes: usize) -> Vec<u8> {
+    let mut fresh = vec![0; bytes];
+    if bytes >= LARGE_PAGE {
+        // Safety: the vector's own bytes.
+        unsafe { ask_for_large_pages(fresh.as_mut_ptr(), bytes) };
+    }
+    fresh
 }
 
 impl Drop for Slab {
@@ -53,26 +79,61 @@ impl Drop for Slab {
     }
 }
 
+/// What is left of a large page, where it is kept from one table to the next: those of fewer bytes follow each other in it.
+#[derive(Default)]
+pub struct Page {
+    is_kept: bool,
+    rest: Option<(Arc<Slab>, usize)>,
+}
+
+impl Page {
+    /// Fewer bytes are not worth a page.
+    const FEW: usize = LARGE_PAGE / 16;
+
+    pub fn kept(self) -> Self {
+        Page { is_kept: true, ..self }
+    }
+
+    /// How many bytes the next table may have: what is left, if that is not little, or a page.
+    pub fn left(&self) -> usize {
+        let left = self.rest.as_ref().map_or(0, |(_, used)| LARGE_PAGE - used);
+        if left < LARGE_PAGE / 4 { LARGE_PAGE } else { left }
+    }
+
+    /// Room for so many bytes in all, in what is left, or in a new page of which more is left.
+    pub fn room(&mut self, bytes: usize) -> Rooms {
+        if !self.is_kept || !(Self::FEW..=LARGE_PAGE).contains(&bytes) {
+            return Rooms::of(bytes);
+        }
+        let rest = self.rest.take().filter(|(_, used)| used + bytes <= LARGE_PAGE);
+        let (slab, from) = rest.unwrap_or_else(|| (Slab::new(LARGE_PAGE), 0));
+        self.rest = Some((slab.clone(), (from + bytes.next_multiple_of(ALIGNED)).min(LARGE_PAGE)));
+        Rooms { slab: Some(slab), from, bytes: 0 }
+    }
+}
+
 /// Makes room for lanes in one slab; without a slab it only counts how many bytes they need.
 #[derive(Default)]
 pub struct Rooms {
     slab: Option<Arc<Slab>>,
+    /// Where in the slab the room begins.
+    from: usize,
     pub bytes: usize,
 }
 
 impl Rooms {
     /// Room for so many bytes in all.
     pub fn of(bytes: usize) -> Self {
-        Rooms { slab: Some(Slab::new(bytes)), bytes: 0 }
+        Rooms { slab: Some(Slab::new(bytes)), from: 0, bytes: 0 }
     }
 
     /// Room for so many values of a lane, which moves there; no fewer than it has.
     pub fn make<T: Copy>(&mut self, lane: &mut Lane<T>, values: usize) {
-        let from = self.bytes;
+        let from = self.from + self.bytes;
         let values = values.max(lane.len);
         self.bytes += (values * size_of::<T>()).next_multiple_of(ALIGNED);
         let Some(slab) = &self.slab else { return };
-        assert!(self.bytes <= slab.layout.size().next_multiple_of(ALIGNED), "the room was counted");
+        assert!(self.from + self.bytes <= slab.layout.size().next_multiple_of(ALIGNED), "the room was counted");
         // Safety: these bytes of the slab were given to no other lane, and they are aligned for anything of a few numbers.
         unsafe {
             let start = slab.start.add(from).cast::<T>();
@@ -258,6 +319,23 @@ mod tests {
             let buffer = wide.into_buffer();
             drop(narrow);
             prop_assert_eq!(buffer.typed_data::<u64>(), &*all);
+        }
+    }
+
+    #[test]
+    fn tables_follow_each_other_in_a_page() {
+        let mut page = Page::default().kept();
+        let lanes: Vec<Lane<u64>> = (0..9u64)
+            .map(|nth| {
+                let mut lane = Lane::default();
+                page.room(LARGE_PAGE / 4).make(&mut lane, LARGE_PAGE / 32);
+                lane.extend(std::iter::repeat_n(nth, LARGE_PAGE / 32));
+                lane
+            })
+            .collect();
+        for (nth, lane) in lanes.iter().enumerate() {
+            assert_eq!((lane.as_ptr() as usize - lanes[nth / 4 * 4].as_ptr() as usize), nth % 4 * LARGE_PAGE / 4);
+            assert!(lane.iter().all(|&value| value == nth as u64));
         }
     }
 

@@ -118,6 +118,28 @@ impl Gather {
 }
 
 impl Gather {
+    /// The same of each of the `samples`, numbers of those that begin at `block`, of `unit` bytes each.
+    #[inline(always)]
+    pub fn among(&self, block: &[u8], unit: usize, samples: u64, gathered: &mut [u64; 64]) {
+        let last = 63 - (samples | 1).leading_zeros() as usize;
+        match self.parts[..] {
+            // The usual case: the bits are neighbours.
+            [Part { byte, shift, mask, to: 0 }] if block.len() >= last * unit + byte + 8 => {
+                for (out, sample) in gathered.iter_mut().zip(ones(samples)) {
+                    // Safety: as was just seen, the last of them is in the block.
+                    let word =
+                        unsafe { block.as_ptr().add(sample as usize * unit + byte).cast::<u64>().read_unaligned() };
+                    *out = self.flip ^ u64::from_le(word) >> shift & mask;
+                }
+            }
+            _ => {
+                for (out, sample) in gathered.iter_mut().zip(ones(samples)) {
+                    *out = self.get(&block[sample as usize * unit..]);
+                }
+            }
+        }
+    }
+
     /// The same of the samples that begin at these places behind `data`.
     ///
     /// # Safety
@@ -154,6 +176,14 @@ impl Parity {
             flip ^= inverted;
         }
         Parity { words: words.into_iter().collect(), flip }
+    }
+
+    /// The bits of samples that fit into one word, and whether it is told the other way round.
+    pub fn of_word(&self) -> Option<(u64, bool)> {
+        match self.words[..] {
+            [(0, mask)] => Some((mask, self.flip)),
+            _ => None,
+        }
     }
 
     /// Is the number of ones odd? `sample` as for [`Gather::get`].
@@ -412,6 +442,24 @@ mod tests {
                     word | u64::from((sample[p / 8] >> (p % 8) & 1 == 1) ^ inverted) << i
                 });
                 prop_assert_eq!(Gather::new(positions).get(&sample[..16]), expected);
+            }
+        }
+
+        #[test]
+        fn gathered_among_samples_is_gathered_of_each(
+            unit in 6usize..18,
+            data in proptest::collection::vec(any::<u8>(), 64 * 18),
+            positions in proptest::collection::vec((0usize..48, any::<bool>()), 1..48),
+            start in 0usize..17,
+            samples: u64,
+        ) {
+            let neighbours: Vec<_> = (start..start + 32).map(|p| (p, p % 3 == 0)).collect();
+            for positions in [&positions, &neighbours] {
+                let (gather, block) = (Gather::new(positions), &data[..64 * unit]);
+                let mut gathered = [0; 64];
+                gather.among(block, unit, samples, &mut gathered);
+                let expected: Vec<_> = ones(samples).map(|sample| gather.get(&block[sample as usize * unit..])).collect();
+                prop_assert_eq!(&gathered[..expected.len()], &expected[..]);
             }
         }
 

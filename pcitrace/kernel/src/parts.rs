@@ -7,6 +7,7 @@ use crate::capture::Capture;
 use crate::columns::{self, Columns, Many, Row, batch, parts_of};
 use crate::error::{Error, Result};
 use crate::layout::BusSpec;
+use crate::phases::Phases;
 use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
 use crate::problems::{Concerns, Problem, Problems, What};
 use crate::rows::{DataPhase, Origin, Rows, Transaction};
@@ -272,7 +273,7 @@ struct PartSink {
     queues: Vec<Queue>,
     /// What the next part will hold.
     transactions: Transactions,
-    data_phases: Vec<DataPhase>,
+    data_phases: Phases,
     runs: Vec<Run>,
     phase_ends: Vec<usize>,
     clock_lines: Vec<u8>,
@@ -291,7 +292,7 @@ impl PartSink {
             buses: Vec::new(),
             queues: Vec::new(),
             transactions: Transactions::default(),
-            data_phases: Vec::new(),
+            data_phases: Phases::default(),
             runs: Vec::new(),
             phase_ends: Vec::new(),
             clock_lines: Vec::new(),
@@ -343,7 +344,7 @@ impl PartSink {
         }
         queue.transactions.some(rows).for_each(|some| self.transactions.extend(some));
         queue.taken += count;
-        self.data_phases.extend(queue.data_phases.drain(..phases));
+        queue.data_phases.drain(..phases).for_each(|phase| self.data_phases.push(&phase));
     }
 
     /// Sends the next part; an empty one only if it is the last.
@@ -378,7 +379,7 @@ impl PartSink {
             clock_lines: std::mem::take(&mut self.clock_lines),
         };
         self.transactions = Transactions::default();
-        self.data_phases.clear();
+        self.data_phases = Phases::default();
         self.runs.clear();
         self.last_sent = Some(Instant::now());
         self.sender.send(Message::Part(part)).map_err(|_| Error::Interrupted)
@@ -449,7 +450,7 @@ impl Sink for PartSink {
         }
         queue.add(rows.transactions);
         if self.with_phases {
-            queue.data_phases.extend(rows.data_phases);
+            queue.data_phases.extend(rows.data_phases.into_rows());
         }
         Ok(())
     }

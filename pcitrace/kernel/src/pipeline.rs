@@ -5,6 +5,7 @@ use crate::clocking::Decoder;
 use crate::cut::{Cut, Rest, decode_chunk};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
+use crate::lane::Page;
 use crate::layout::{BusSpec, Layout, Source};
 use crate::listing::clocks::{ClockLines, Wanted};
 use crate::problems::{Concerns, Problem, Problems, What};
@@ -16,6 +17,7 @@ use crate::rules::{ClockLimits, Findings, Parameters, Requests, RuleSet, Rules, 
 use crate::windows::Windows;
 use crate::wire::{WireCut, WireScan};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -146,6 +148,12 @@ pub trait Gather: TakeRows + Clone + Send + Sync {
     fn reserve(&mut self, transactions: usize, data_phases: usize);
     fn counts(&self) -> (usize, usize);
     fn is_empty(&self) -> bool;
+    /// The rows may go to what is left of this page, where they go to pages.
+    fn lend(&mut self, _page: Page) {}
+    /// What is left of it now.
+    fn give_back(&mut self) -> Page {
+        Page::default()
+    }
 }
 
 impl Gather for Rows {
@@ -444,17 +452,25 @@ impl<G: Gather> Track<G> {
 struct Own {
     buffer: Vec<u8>,
     /// Rows of each bus in the last chunk.
-    counts: Vec<(usize, usize)>,
+    counts: BTreeMap<usize, (usize, usize)>,
+    page: Page,
 }
 
 impl Own {
     /// To gather the rows of the next chunk of a bus in: there is room for an eighth more than in the last.
-    fn gatherer<G: Gather>(&self, bus: usize, empty: &G) -> G {
+    fn gatherer<G: Gather>(&mut self, bus: usize, empty: &G) -> G {
         let mut rows = empty.clone();
-        let (transactions, data_phases) = self.counts.get(bus).copied().unwrap_or_default();
+        let (transactions, data_phases) = self.counts.get(&bus).copied().unwrap_or_default();
         let more = |count: usize| if count > 0 { count + count / 8 + 64 } else { 0 };
         rows.reserve(more(transactions), more(data_phases));
+        rows.lend(std::mem::take(&mut self.page).kept());
         rows
+    }
+
+    /// These are the rows of that chunk.
+    fn gathered<G: Gather>(&mut self, bus: usize, rows: &mut G) {
+        self.counts.insert(bus, rows.counts());
+        self.page = rows.give_back();
     }
 }
 
@@ -560,16 +576,15 @@ fn decode_sampled<S: Sink>(
         for chunk in chunks() {
             let mut buffer = std::mem::take(&mut own.buffer);
             let bytes = chunk?.bytes(&mut buffer)?;
-            let mut counts = Vec::new();
             for (track, decoder) in tracks.iter_mut().zip(&mut decoders) {
                 let mut rows = own.gatherer(track.bus.index, &track.empty);
                 decoder.push_all(&bytes, &mut rows);
-                counts.push(rows.counts());
+                own.gathered(track.bus.index, &mut rows);
                 track.pass_on(decoder, rows, sink)?;
             }
             sink.wires().iter_mut().try_for_each(|wire| wire.push(&bytes))?;
             step(bytes.len())?;
-            own = Own { buffer, counts };
+            own.buffer = buffer;
         }
     } else if options.rules.is_some() {
         // Rules look back further than chunks that are decoded on their own could: the clocks are judged in order.
@@ -583,14 +598,12 @@ fn decode_sampled<S: Sink>(
         let mut most = FIRST;
         in_order(chunks(), threads, load, |bytes: Vec<u8>| {
             for piece in bytes.chunks(most) {
-                let mut counts = Vec::new();
                 for (track, decoder) in tracks.iter_mut().zip(&mut decoders) {
                     let mut rows = own.gatherer(track.bus.index, &track.empty);
                     decoder.push_all(piece, &mut rows);
-                    counts.push(rows.counts());
+                    own.gathered(track.bus.index, &mut rows);
                     track.pass_on(decoder, rows, sink)?;
                 }
-                own.counts = counts;
             }
             most = usize::MAX;
             sink.wires().iter_mut().try_for_each(|wire| wire.push(&bytes))?;
@@ -611,13 +624,16 @@ fn decode_sampled<S: Sink>(
                         Decoder::in_step(layout, options.data_phases, windows, first, options.portable, clock)
                             .noting_events(options.events)
                     };
-                    decode_chunk(&bus.layout, offset, &bytes, make, own.gatherer(bus.index, empty))
+                    let mut cut = decode_chunk(&bus.layout, offset, &bytes, make, own.gatherer(bus.index, empty));
+                    if let Some(rest) = &mut cut.rest {
+                        own.gathered(bus.index, &mut rest.rows);
+                    }
+                    cut
                 })
                 .collect();
             let length = bytes.len();
             let wires = wires.iter().map(|wire| wire.fresh().cut(offset, &bytes)).collect::<Result<_>>()?;
-            let counts = cuts.iter().map(|cut| cut.rest.as_ref().map_or((0, 0), |rest| rest.rows.counts())).collect();
-            *own = Own { buffer, counts };
+            own.buffer = buffer;
             Ok(Piece { length, wires, cuts })
         };
         in_order(chunks(), threads, cut, |Piece { length, wires, cuts }| {

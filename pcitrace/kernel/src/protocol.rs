@@ -444,7 +444,7 @@ impl Protocol {
     /// Bytes of the rows that were not given away.
     pub fn waiting(&self) -> usize {
         let rows = &self.rows;
-        rows.transactions.bytes() + size_of_val(&rows.data_phases[..]) + size_of_val(&rows.events[..])
+        rows.transactions.bytes() + rows.data_phases.bytes() + size_of_val(&rows.events[..])
     }
 
     /// Gives away the rows that will not change any more.
@@ -454,10 +454,10 @@ impl Protocol {
         let data_phases = self.rows.data_phases.len().saturating_sub(awaited);
         let rows = &mut self.rows;
         let complete = rows.transactions.some(0..transactions);
-        taker.take(self.drained, complete, &rows.data_phases[..data_phases], &rows.events);
+        taker.take(self.drained, complete, rows.data_phases.some(0..data_phases), &rows.events);
         rows.events.clear();
         rows.transactions.forget(transactions);
-        rows.data_phases.drain(..data_phases);
+        rows.data_phases.forget(data_phases);
         self.drained += transactions as u64;
         if let Some(tail) = &mut self.tail {
             tail.row -= transactions;

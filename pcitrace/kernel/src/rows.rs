@@ -1,6 +1,7 @@
 //! The rows a decoder produces, before they become tables.
 
 use crate::events::Event;
+use crate::phases::{InPhases, Phases};
 use crate::problems::Problems;
 use crate::tiles::{InTile, Transactions};
 
@@ -246,7 +247,7 @@ pub struct Origin {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Rows {
     pub transactions: Transactions,
-    pub data_phases: Vec<DataPhase>,
+    pub data_phases: Phases,
     pub events: Vec<Event>,
     pub problems: Problems,
 }
@@ -258,7 +259,7 @@ pub trait TakeRows {
         &mut self,
         first: u64,
         transactions: impl Iterator<Item = InTile<'a>>,
-        data_phases: &[DataPhase],
+        data_phases: impl Iterator<Item = InPhases<'a>>,
         events: &[Event],
     );
 }
@@ -268,11 +269,11 @@ impl TakeRows for Rows {
         &mut self,
         _first: u64,
         transactions: impl Iterator<Item = InTile<'a>>,
-        data_phases: &[DataPhase],
+        data_phases: impl Iterator<Item = InPhases<'a>>,
         events: &[Event],
     ) {
         transactions.for_each(|some| self.transactions.extend(some));
-        self.data_phases.extend_from_slice(data_phases);
+        data_phases.for_each(|some| self.data_phases.extend(some));
         self.events.extend_from_slice(events);
     }
 }
@@ -306,7 +307,7 @@ impl Rows {
     /// The same, with numbers that count from the start of the capture.
     pub fn counted_from(mut self, origin: Origin) -> Self {
         self.transactions.count_from(origin);
-        self.data_phases.iter_mut().for_each(|row| *row = row.counted_from(origin));
+        self.data_phases.count_from(origin.transactions);
         self.events.iter_mut().for_each(|row| *row = row.counted_from(origin));
         self
     }

@@ -1,7 +1,9 @@
 //! Samples in which the bus stays idle, or in the middle of a burst: most of a capture.
 
 use crate::bits::{Backend, Bit, SampleMask};
+use crate::block::Span;
 use crate::clocking::BLOCK;
+use crate::look::{BLOCKS, Look, Seen, Wanted};
 
 /// A state of the bus that can last for many samples: what each line has to read.
 pub struct Steady {
@@ -46,6 +48,22 @@ impl Steady {
         }
     }
 
+    /// Where the bus is in this state in sample number `from`: so many blocks follow up to `to`, one at least, and that sample as a
+    /// number. It alone tells: the others are compared with it.
+    ///
+    /// # Safety
+    /// All samples up to `to` are there.
+    #[inline(always)]
+    unsafe fn begins(&self, data: &[u8], unit: usize, from: usize, to: usize) -> Option<(usize, u64)> {
+        let blocks = to.saturating_sub(from) / BLOCK;
+        if blocks == 0 || !self.fits {
+            return None;
+        }
+        // Safety: as the caller says; 64 samples are eight bytes at least.
+        let first = u64::from_le(unsafe { data.as_ptr().add(from * unit).cast::<u64>().read_unaligned() });
+        ((first ^ self.wanted) & self.told & self.sample == 0).then_some((blocks, first))
+    }
+
     /// Goes over the samples from `from` on in which the bus is in this state, short of `to` at the latest, up to the last
     /// one before a change.
     ///
@@ -54,20 +72,11 @@ impl Steady {
     #[inline(always)]
     pub unsafe fn run<B: Backend>(&self, data: &[u8], unit: usize, from: usize, to: usize) -> SteadyRun {
         let none = SteadyRun { end: from, clocks: 0 };
-        let blocks = to.saturating_sub(from) / BLOCK;
-        if blocks == 0 || !self.fits {
-            return none;
-        }
-        // Safety: as the caller says; 64 samples are eight bytes at least.
-        let (start, first) = unsafe {
-            let start = data.as_ptr().add(from * unit);
-            (start, u64::from_le(start.cast::<u64>().read_unaligned()))
-        };
-        // One sample tells: the others are compared with it.
-        if (first ^ self.wanted) & self.told & self.sample != 0 {
-            return none;
-        }
-        // Safety: as the caller says.
+        // Safety: as the caller says, here and below.
+        let Some((blocks, first)) = (unsafe { self.begins(data, unit, from, to) }) else { return none };
+        // Safety: as above.
+        let start = unsafe { data.as_ptr().add(from * unit) };
+        // Safety: as above.
         let (samples, changes) = unsafe { B::unchanged(start, unit, blocks, &self.watched, &self.ticks) };
         let ticks = self.ticks.first() & self.sample;
         let clocks = if ticks == 0 {
@@ -78,6 +87,34 @@ impl Steady {
             (changes + u64::from(begins_low)) / 2
         };
         SteadyRun { end: from + samples, clocks }
+    }
+}
+
+impl Steady {
+    /// The bits of a sample that stay as they are.
+    pub fn still(&self) -> u64 {
+        self.watched.first() & self.sample
+    }
+
+    /// The same as [`Steady::run`] with a look at what is checked in each sample, for some blocks at most: what is seen of how
+    /// many.
+    ///
+    /// # Safety
+    /// As for [`Look`], for all samples up to `to` and that one itself.
+    #[inline(always)]
+    pub unsafe fn look(
+        &self,
+        (look, wanted): &(Look, Wanted),
+        span: &Span,
+        from: usize,
+        to: usize,
+        seen: &mut [Seen; BLOCKS],
+    ) -> usize {
+        // Safety: as the caller says.
+        unsafe {
+            let Some((blocks, first)) = self.begins(span.data(), span.unit(), from, to) else { return 0 };
+            look(span.sample(from).as_ptr(), blocks, first, wanted, seen)
+        }
     }
 }
 

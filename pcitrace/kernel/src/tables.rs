@@ -1,6 +1,5 @@
 //! Rows to Arrow record batches. The columns are described in `pcitrace/schema.py`; a test compares the two.
 
-use crate::cells::word;
 use crate::columns::{
     Column, Columns, Context, Mark, Marks, Row, batch, cells, clock, column, known_by, nullable, nullable_transaction,
     told_by, transaction,
@@ -8,6 +7,7 @@ use crate::columns::{
 use crate::error::Result;
 use crate::events::Event;
 use crate::layout::{EVENT_LINES, Layout};
+use crate::phases::{InPhases, Phases};
 use crate::pipeline::{BusTables, Decoded};
 use crate::problems::Problem;
 use crate::rows::{COMMAND_NAMES, Counts, DataPhase, Flag, Termination, Transaction, WindowCounts};
@@ -62,25 +62,18 @@ impl Row for Transaction {
     }
 }
 
+// Those of a data phase.
 const PARITY_OK: Mark = Mark(0);
 const PARITY: Mark = Mark(1);
 const DATA: Mark = Mark(2);
 const BYTE_ENABLES: Mark = Mark(3);
 
 impl Row for DataPhase {
-    type Few<'a> = &'a [DataPhase];
-    type Many = Vec<DataPhase>;
+    type Few<'a> = InPhases<'a>;
+    type Many = Phases;
 
-    fn marks(few: &[DataPhase]) -> Marks {
-        let known = [
-            (PARITY_OK, word(few, |phase| phase.parity_ok == Some(true))),
-            (PARITY, word(few, |phase| phase.parity_ok.is_some())),
-            (DATA, word(few, |phase| phase.data.is_some())),
-            (BYTE_ENABLES, word(few, |phase| phase.byte_enables.is_some())),
-        ];
-        let mut marks = Marks::default();
-        known.into_iter().for_each(|(Mark(mark), word)| marks[0][mark] = word);
-        marks
+    fn marks(few: InPhases) -> Marks {
+        few.marks()
     }
 }
 

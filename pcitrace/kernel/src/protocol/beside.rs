@@ -1,7 +1,7 @@
 //! The lines beside the control lines, read once a block for all transactions in it.
 
 use super::Protocol;
-use crate::bits::Backend;
+use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word};
 use crate::layout::Layout;
 
@@ -16,28 +16,51 @@ pub(super) struct Beside {
     pub serr_unknown: u64,
     /// C/BE# high: the lane is disabled in a data phase.
     pub disabled: [u64; 8],
+    /// PAR, where there is something that it makes even.
+    pub par: u64,
+}
+
+/// Lines of a block of which several lie in one byte of a sample: that is read once for neighbours.
+struct Lines<'a, 'b, B: Backend> {
+    block: &'b Block<'a, B>,
+    byte: usize,
+    plane: B::Plane,
+}
+
+impl<'a, 'b, B: Backend> Lines<'a, 'b, B> {
+    #[inline(always)]
+    fn of(block: &'b Block<'a, B>, byte: usize) -> Self {
+        Lines { block, byte, plane: block.plane(byte) }
+    }
+
+    #[inline(always)]
+    fn line(&mut self, bit: Bit) -> u64 {
+        if bit.byte != self.byte {
+            *self = Lines::of(self.block, bit.byte);
+        }
+        self.block.line_of(self.plane, bit.mask.leading_zeros(), bit.flip)
+    }
 }
 
 impl Beside {
     #[inline(always)]
     pub fn read<B: Backend>(block: &Block<B>, layout: &Layout) -> Self {
         let mut beside = Beside::default();
+        let par = layout.par.filter(|_| layout.parity.is_some());
+        let lines = [layout.perr, layout.serr, layout.cbe.first().copied(), par];
+        let Some(first) = lines.into_iter().flatten().next() else { return beside };
+        let mut lines = Lines::of(block, first.byte);
         if let (Some(perr), unknown) = (layout.perr, layout.perr_unknown) {
-            (beside.perr, beside.perr_unknown) = (block.line(perr), block.maybe(unknown));
+            (beside.perr, beside.perr_unknown) = (lines.line(perr), block.maybe(unknown));
         }
         if let (Some(serr), unknown) = (layout.serr, layout.serr_unknown) {
-            (beside.serr, beside.serr_unknown) = (block.line(serr), block.maybe(unknown));
+            (beside.serr, beside.serr_unknown) = (lines.line(serr), block.maybe(unknown));
         }
-        if let Some(first) = layout.cbe.first() {
-            let mut byte = first.byte;
-            let mut plane = block.plane(byte);
-            for (disabled, bit) in beside.disabled.iter_mut().zip(&layout.cbe) {
-                if bit.byte != byte {
-                    byte = bit.byte;
-                    plane = block.plane(byte);
-                }
-                *disabled = block.line_of(plane, bit.mask.leading_zeros(), bit.flip);
-            }
+        for (disabled, &bit) in beside.disabled.iter_mut().zip(&layout.cbe) {
+            *disabled = lines.line(bit);
+        }
+        if let Some(par) = par {
+            beside.par = lines.line(par);
         }
         beside
     }

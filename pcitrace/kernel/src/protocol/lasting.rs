@@ -1,8 +1,10 @@
 //! States of the bus that last: what the lines read in them, and how their clocks are counted without a look at each.
 
 use super::{Protocol, State};
-use crate::bits::Bit;
+use crate::bits::{Backend, Bit};
+use crate::block::{Block, Span, below};
 use crate::layout::Layout;
+use crate::look::Seen;
 
 /// Lines that were captured, each with whether it is asserted.
 pub type Levels = Vec<(Bit, bool)>;
@@ -38,13 +40,17 @@ impl Protocol {
         self.clk += clocks;
     }
 
-    /// In a burst that has begun, and nobody asks for its single data phases.
+    /// Each data phase is looked at: for its row or its parity.
+    #[inline(always)]
+    pub fn looks_at_phases(&self) -> bool {
+        self.looks_at_phases
+    }
+
+    /// In a burst that has begun.
     #[inline(always)]
     pub fn is_bursting(&self) -> bool {
         self.state == State::Open
-            && !self.looks_at_phases
             && self.tail.is_none()
-            && self.awaits_par.is_none()
             && self.open.as_ref().is_some_and(|open| open.claimed && !open.wide && open.row.data_phases > 0)
     }
 
@@ -64,5 +70,30 @@ impl Protocol {
         self.clk += clocks;
         self.last_stamp = last;
         self.last_clock_in_window_before = false;
+    }
+
+    /// Clocks of a burst as [`Protocol::skip_burst`], among the samples from number `from` on that are `seen` to be still, whose
+    /// data phases are to be looked at.
+    ///
+    /// # Safety
+    /// As for [`Block::new`], for 64 samples.
+    #[inline(always)]
+    pub unsafe fn skip_checked<B: Backend>(&mut self, span: &Span, from: usize, seen: &Seen) {
+        let edges = seen.clocks & below(seen.still as u32);
+        if edges == 0 {
+            return;
+        }
+        // Safety: as the caller says.
+        let (block, odd, par) =
+            unsafe { (Block::<B>::new(span, from, edges), B::compress(seen.odd, edges), B::compress(seen.par, edges)) };
+        self.resolve_par(&block);
+        let Some(number) = self.open.as_ref().map(|open| open.number) else { return };
+        if self.want_data_phases {
+            self.list_burst(&block, number);
+        }
+        if self.layout.parity.is_some() && self.layout.par.is_some() {
+            self.compare_parity(&block, below(block.clocks()), number, odd, par);
+        }
+        self.skip_burst(block.clocks().into(), block.stamp(block.clocks() - 1));
     }
 }

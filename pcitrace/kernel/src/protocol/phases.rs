@@ -4,6 +4,7 @@ use super::{At, AwaitsPar, DUAL_ADDRESS_CYCLE, Open, Protocol, State, Watched, r
 use crate::bits::{Backend, Bit};
 use crate::block::{Block, Word, if_data, ones};
 use crate::layout::Gather;
+use crate::phases::Run;
 use crate::problems::What;
 use crate::rows::{DataPhase, Flag, Flags, Termination, Transaction};
 
@@ -176,8 +177,8 @@ impl Protocol {
                 let even = |odd: Option<bool>, par: Option<bool>| Some(odd? == par?);
                 let high = odd_high.map(|odd| even(odd, known(self.layout.par64, self.layout.par64_unknown)));
                 let ok = both(even(odd, par), high.unwrap_or(Some(true)));
-                if let Some(phase) = self.rows.data_phases.last_mut() {
-                    phase.parity_ok = ok;
+                if self.want_data_phases && !self.rows.data_phases.is_empty() {
+                    self.rows.data_phases.tell_parity(1, ok.is_some().into(), (ok == Some(true)).into());
                 }
                 if ok == Some(false) {
                     self.problem((clk, stamp), What::DataParity { read }, Some(number));
@@ -197,7 +198,7 @@ impl Protocol {
             let low = layout.ad.as_ref().filter(|_| known(layout.ad_unknown)).map(|ad| ad.get(sample));
             let high = layout.ad_high.as_ref().filter(|_| known(layout.ad_high_unknown)).map(|ad| ad.get(sample));
             let lanes = layout.cbe_word.as_ref().filter(|_| known(layout.cbe_unknown)).map(|cbe| cbe.get(sample));
-            self.rows.data_phases.push(DataPhase {
+            self.rows.data_phases.push(&DataPhase {
                 transaction: number,
                 stamp: block.stamp(clock),
                 data: if is_wide { low.zip(high).map(|(low, high)| low | high << 32) } else { low },
@@ -215,15 +216,19 @@ impl Protocol {
     #[inline(always)]
     pub(super) fn data_parity<B: Backend>(&mut self, block: &Block<B>, data: u64, wide: u64, number: u64) {
         let layout = &self.layout;
-        let (Some(parity), Some(par)) = (block.data(layout.parity.as_ref()), layout.par) else {
+        let (Some(parity), Some(_)) = (block.data(layout.parity.as_ref()), layout.par) else {
             return;
         };
         let odd = block.odd(parity, data);
+        if wide == 0 && !layout.has_unknown() {
+            self.compare_parity(block, data, number, odd, self.beside.par);
+            return;
+        }
         let unknown =
             block.maybe(layout.ad_unknown) | block.maybe(layout.cbe_unknown) | block.maybe(layout.par_unknown) >> 1;
         let last = 1 << (block.clocks() - 1);
         let mut known = data & !unknown;
-        let mut bad = known & !last & (odd ^ block.line(par) >> 1);
+        let mut bad = known & !last & (odd ^ self.beside.par >> 1);
         let (mut odd_high, mut known_high) = (0, 0);
         if let Some((parity, par64)) = layout.parity_high.as_ref().zip(layout.par64).filter(|_| wide != 0) {
             let unknown = block.maybe(layout.ad_high_unknown)
@@ -235,12 +240,7 @@ impl Protocol {
         }
         // What is wrong in one half is wrong; what is right has to be so in both.
         let checked = (known & (!wide | known_high) | bad) & !last;
-        if self.want_data_phases {
-            let first = self.rows.data_phases.len() - data.count_ones() as usize;
-            for (phase, clock) in self.rows.data_phases[first..].iter_mut().zip(ones(data)) {
-                phase.parity_ok = (checked >> clock & 1 != 0).then_some(bad >> clock & 1 == 0);
-            }
-        }
+        self.list_parity::<B>(data, checked, bad);
         let read = self.open.as_ref().and_then(|open| open.row.command).and_then(reads);
         for clock in ones(bad) {
             self.problem(self.at(block, clock), What::DataParity { read }, Some(number));
@@ -253,6 +253,54 @@ impl Protocol {
             let odd = (!at(unknown)).then_some(at(odd));
             let odd_high = at(wide).then_some(at(known_high).then_some(at(odd_high)));
             self.awaits_par = Some(AwaitsPar::Data { odd, odd_high, number, stamp, clk, read });
+        }
+    }
+}
+
+impl Protocol {
+    /// The rows of the data phases `data`, which are the last ones, say that their parity was `checked`, and where it was `bad`.
+    #[inline(always)]
+    fn list_parity<B: Backend>(&mut self, data: u64, checked: u64, bad: u64) {
+        if self.want_data_phases {
+            // Safety: the backend fits the processor.
+            let (known, ok) = unsafe { (B::compress(checked, data), B::compress(checked & !bad, data)) };
+            self.rows.data_phases.tell_parity(data.count_ones() as usize, known, ok);
+        }
+    }
+
+    /// Data phases of a burst in all clocks of a block, with all bytes enabled: their rows.
+    #[inline(always)]
+    pub(super) fn list_burst<B: Backend>(&mut self, block: &Block<B>, number: u64) {
+        let count = block.clocks() as usize;
+        let (mut stamps, mut data) = ([0; 64], [0; 64]);
+        block.stamps(&mut stamps);
+        let ad = self.layout.ad.as_ref();
+        if let Some(ad) = ad {
+            block.gather(ad, &mut data);
+        }
+        self.rows.data_phases.push_run(&Run {
+            transaction: number,
+            stamps: &stamps[..count],
+            data: if ad.is_some() { &data[..count] } else { &[] },
+            byte_enables: self.layout.cbe_word.as_ref().map(|_| 0),
+        });
+    }
+
+    /// The same where all levels are known and only PAR counts: where AD and C/BE# are `odd`, and PAR is asserted.
+    #[inline(always)]
+    pub(super) fn compare_parity<B: Backend>(&mut self, block: &Block<B>, data: u64, number: u64, odd: u64, par: u64) {
+        let last = 1 << (block.clocks() - 1);
+        let bad = data & !last & (odd ^ par >> 1);
+        self.list_parity::<B>(data, data & !last, bad);
+        let read = self.open.as_ref().and_then(|open| open.row.command).and_then(reads);
+        for clock in ones(bad) {
+            self.problem(self.at(block, clock), What::DataParity { read }, Some(number));
+        }
+        if data & last != 0 {
+            let clock = block.clocks() - 1;
+            let (clk, stamp) = self.at(block, clock);
+            let odd = Some(odd & last != 0);
+            self.awaits_par = Some(AwaitsPar::Data { odd, odd_high: None, number, stamp, clk, read });
         }
     }
 }

@@ -6,6 +6,7 @@ mod stream;
 pub(crate) mod testing;
 
 use crate::error::{Error, Result};
+use crate::lane::fresh;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -65,28 +66,29 @@ impl Archive {
     /// The whole member, in place of what `out` held. Fastest for members that fit in memory; see `stream`.
     pub fn inflate(&self, member: &Member, out: &mut Vec<u8>) -> Result<()> {
         let size = usize::try_from(member.size).map_err(|_| self.damaged(member, "is too large for this machine"))?;
-        if out.capacity() < size {
+        // Behind it what it is inflated from: memory that is used again from member to member.
+        let packed = if member.method == Method::Deflate { member.compressed_size as usize } else { 0 };
+        if out.capacity() < size + packed {
             // Fresh memory is zero as it comes: nobody has to go over it.
-            *out = vec![0; size];
+            *out = fresh(size + packed);
         }
-        out.resize(size, 0);
+        out.resize(size + packed, 0);
+        let (whole, packed) = out.split_at_mut(size);
+        self.read_at(member.data_offset, if member.method == Method::Stored { whole } else { packed })?;
         match member.method {
-            Method::Stored => self.read_at(member.data_offset, out)?,
-            Method::Deflate => {
-                let mut compressed = vec![0; member.compressed_size as usize];
-                self.read_at(member.data_offset, &mut compressed)?;
-                match libdeflater::Decompressor::new().deflate_decompress(&compressed, out) {
-                    Ok(n) if n == size => {}
-                    Ok(n) => return Err(self.wrong_size(member, n as u64)),
-                    Err(libdeflater::DecompressionError::InsufficientSpace) => {
-                        return Err(self.damaged(member, &format!("inflates to more than its declared {size} bytes")));
-                    }
-                    Err(libdeflater::DecompressionError::BadData) => {
-                        return Err(self.damaged(member, "its deflate data is damaged"));
-                    }
+            Method::Stored => {}
+            Method::Deflate => match libdeflater::Decompressor::new().deflate_decompress(packed, whole) {
+                Ok(n) if n == size => {}
+                Ok(n) => return Err(self.wrong_size(member, n as u64)),
+                Err(libdeflater::DecompressionError::InsufficientSpace) => {
+                    return Err(self.damaged(member, &format!("inflates to more than its declared {size} bytes")));
                 }
-            }
+                Err(libdeflater::DecompressionError::BadData) => {
+                    return Err(self.damaged(member, "its deflate data is damaged"));
+                }
+            },
         }
+        out.truncate(size);
         self.check_crc(member, libdeflater::crc32(out))
     }
 
