@@ -404,7 +404,7 @@ def _ordinary(read: Doorbells, csr: Accesses, agreed: Booleans) -> Booleans:
     It has no more accesses than most. Else something came between, or behind, and any but the first may ring: of six
     such on a card of another maker (card_scatter-gather) five rang with the last but one, one with the last. And the
     send comes about as long after it. One of a generated card (`cardbench`, other-master 1213) was read as rung for by
-    the doorbell before, 27 us earlier, where the others began after 1 to 3: its descriptor had been fetched before that.
+    the doorbell before, 27 us earlier, where the others began after 1 to 3: its descriptor was fetched before that.
     """
     size, known = read.last - read.first, read.last >= 0
     usual = np.bincount(size[known]).argmax() if known.any() else 0
