@@ -257,13 +257,15 @@ def _read(asked: _Asked, usual: Usual) -> Doorbells:
     rules, seen, reach_us = asked.by_rules(), *_reach(csr, sends)
     head = _head(csr, asked.end)
     accesses = np.arange(min(len(csr), CHECKED))
+    first, last = (np.where(one[:seen] < len(accesses), one[:seen], -1) for one in rules)
     return find(
         head.take(accesses),
         asked.end.host.profile,
         [way.take(np.arange(seen)) for way in (sends, *_fetched(asked.end, sends))],
         received_us[received_us < reach_us],
-        *(np.where(one[:seen] < len(accesses), one[:seen], -1) for one in rules),
-        usual=usual,
+        first,
+        last,
+        usual,
     )
 
 

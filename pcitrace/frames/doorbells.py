@@ -538,7 +538,7 @@ class _Reader:
 
     def _gaps_us(self) -> Floats:
         """Return the time since the send before of each; of one that was not found it is the longest that it may be."""
-        return np.clip(self.gap_us, LEAST_US, MOST_US)
+        return np.asarray(np.clip(self.gap_us, LEAST_US, MOST_US))
 
     def _waited(self, found: Released | None) -> Floats:
         """Return the times since the send before of those that waited for it in a reading."""
@@ -548,7 +548,7 @@ class _Reader:
         follows = np.append(False, found.last[1:] == found.last[:-1])
         waits = known[follows[known] | (self.time_us[found.last[known]] < self.free_us[known])]
         waits = np.append(np.arange(1, known[0]) if len(known) else known, waits)
-        return self._gaps_us()[waits[self.sends.found[waits]]]
+        return np.asarray(self._gaps_us()[waits[self.sends.found[waits]]])
 
     def table(self, found: Released | None, learner: Learner) -> Table:
         """Return what doorbells cost."""
