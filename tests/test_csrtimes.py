@@ -237,7 +237,7 @@ def test_of_two_hosts_each_makes_surer_what_the_other_one_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More values are given, and all are right; not of doorbells that have more accesses than most."""
-    bench = Bench("csr-descriptors", 1192, 24)
+    bench = Bench("latency-timer", 1212, 24)
     write(bench, tmp_path, vcd=False)
     (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
     found = score(bench, pcitrace.open(tmp_path).frames.table, "control16").total("csr_first", "csr_last")

@@ -646,3 +646,13 @@ def test_what_is_doubted_where_one_looked_is_doubted_everywhere(many: bool) -> N
     contest._as_in_the_head(nats, host, seen, contest.MOST if many else 1 - contest.CONFIRMED)  # type: ignore[arg-type]
     assert nats[:, 0].tolist() == [*doubts, *[3.0] * 6]
     assert np.isinf(nats[:, 1]).all()
+
+
+def test_a_frame_that_is_missing_between_others_was_not_cut_by_the_capture(tmp_path: Path) -> None:
+    """Of equal frames one send had two pieces too many and was given the next wire, and so on to the end: 10 wrong."""
+    bench = Bench("other-master", 1215, frames=24)
+    scored = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
+    edges = scored.total(*EDGES)
+    assert edges["wrong"] == 0
+    assert edges["right"] >= 85
+    assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)

@@ -232,10 +232,13 @@ def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> b
         claims, count = columns["receive_row"], len(other.receives)
     else:
         return True
-    claimed = int((mine & (claims >= 0) & (columns["send_row"] >= 0)).sum())
+    known = np.sort(claims[mine & (claims >= 0) & (columns["send_row"] >= 0)])
+    claimed = len(known)
     lossy = end.wire is None and _described(end.host)
     most = count if lossy and 2 * claimed >= len(end.sends) else max(count, len(end.sends))
-    return most - claimed <= max(FEW, (1 - COMPLETE) * most)
+    # What is missing between others the capture did not cut.
+    between = claimed > 0 and known[-1] - known[0] >= claimed
+    return most - claimed <= max(0 if between else FEW, (1 - COMPLETE) * most)
 
 
 def judge(
