@@ -236,8 +236,8 @@ def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> b
     claimed = len(known)
     lossy = end.wire is None and _described(end.host)
     most = count if lossy and 2 * claimed >= len(end.sends) else max(count, len(end.sends))
-    # What is missing between others the capture did not cut.
-    between = claimed > 0 and known[-1] - known[0] >= claimed
+    # What is missing between others on the wire the capture did not cut.
+    between = end.wire is not None and claimed > 0 and known[-1] - known[0] >= claimed
     return most - claimed <= max(0 if between else FEW, (1 - COMPLETE) * most)
 
 
