@@ -255,6 +255,17 @@ def test_of_two_hosts_each_makes_surer_what_the_other_one_shows(
     assert found["right"] > alone["right"]
 
 
+def test_the_other_host_makes_only_doorbells_surer_that_are_like_those_that_both_agree_on() -> None:
+    """Of five the fourth has an access more than most, and the fifth is eight times as long before its send."""
+    first, last = np.array([0, 2, 4, 6, 9]), np.array([1, 3, 5, 8, 10])
+    rung_us = 10.0 * np.arange(11)
+    start_us = rung_us[last] + np.array([1.0, 1.5, 0.6, 1.0, 12.0])
+    none, there, agreed = np.full(5, -1), np.ones(5, dtype=bool), np.array([True, True, False, False, False])
+    sends = Sends(start_us, start_us, start_us + 1.0, none, np.full(5, np.nan), there)
+    read = Doorbells(first, last, np.zeros((5, 2)), none, np.zeros(11), sends, Usual.anything())
+    assert csrtimes._ordinary(read, accesses(rung_us), agreed).tolist() == [True, True, True, False, False]
+
+
 def test_that_rules_and_reading_agree_is_not_enough_where_the_rules_know_few_sends(tmp_path: Path) -> None:
     """Six sends had a doorbell each, where one had rung for several: the reading agreed at 1 to 3 nats."""
     bench = Bench("groups", 961, 24)

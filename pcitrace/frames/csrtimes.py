@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -185,11 +185,29 @@ class _Asked:
         received_us = np.sort(end.host.traffic.joined.last_data_us[end.receives])
         return cls(end, *_with_unread(_sends(end), name, columns), received_us, *_by_rules(end, received_us))
 
+    @cached_property
     def by_rules(self) -> Integers:
-        """Return the first and the last access of each send by the rules, a row each; -1 for none."""
+        """The first and the last access of each send by the rules, a row each; -1 for none."""
         found = np.full((2, len(self.sends)), -1)
         found[:, self.place] = self.rules.first, self.rules.last
         return found
+
+    @cached_property
+    def head(self) -> LookedAt:
+        """The accesses that are read, and one more."""
+        csr, bus = self.end.host.traffic.csr, self.end.host.traffic.dma.bus
+        return csr.take(np.arange(min(len(csr), CHECKED + 1))).looked_at(bus)
+
+    @cached_property
+    def reach_us(self) -> float:
+        """When the last access is that is read."""
+        csr = self.end.host.traffic.csr
+        return float(csr.first_attempt_us[CHECKED]) if len(csr) > CHECKED else np.inf
+
+    @property
+    def seen(self) -> int:
+        """How many sends are before that."""
+        return int(np.searchsorted(self.sends.start_us, self.reach_us))
 
 
 @dataclass(frozen=True)
@@ -253,31 +271,17 @@ def _by_rules(end: Ends, received_us: Floats) -> tuple[Starts, Floats]:
 
 def _read(asked: _Asked, usual: Usual) -> Doorbells:
     """Read the accesses of one host at the least cost, where doorbells are as usual; of many the first."""
-    csr, sends, received_us = asked.end.host.traffic.csr, asked.sends, asked.received_us
-    rules, seen, reach_us = asked.by_rules(), *_reach(csr, sends)
-    head = _head(csr, asked.end)
-    accesses = np.arange(min(len(csr), CHECKED))
-    first, last = (np.where(one[:seen] < len(accesses), one[:seen], -1) for one in rules)
+    accesses, sends = np.arange(min(len(asked.head), CHECKED)), np.arange(asked.seen)
+    first, last = (np.where(one[sends] < len(accesses), one[sends], -1) for one in asked.by_rules)
     return find(
-        head.take(accesses),
+        asked.head.take(accesses),
         asked.end.host.profile,
-        [way.take(np.arange(seen)) for way in (sends, *_fetched(asked.end, sends))],
-        received_us[received_us < reach_us],
+        [way.take(sends) for way in (asked.sends, *_fetched(asked.end, asked.sends))],
+        asked.received_us[asked.received_us < asked.reach_us],
         first,
         last,
         usual,
     )
-
-
-def _reach(csr: Accesses, sends: Sends) -> tuple[int, float]:
-    """Return how many sends are before the last access that is read, and when that is."""
-    reach_us = float(csr.first_attempt_us[CHECKED]) if len(csr) > CHECKED else np.inf
-    return int(np.searchsorted(sends.start_us, reach_us)), reach_us
-
-
-def _head(csr: Accesses, end: Ends) -> LookedAt:
-    """Return the accesses that are read, and one more."""
-    return csr.take(np.arange(min(len(csr), CHECKED + 1))).looked_at(end.host.traffic.dma.bus)
 
 
 def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
@@ -290,8 +294,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     they do not know differ: on a bus of the simulator (7024) two were wrong.
     """
     csr, place, count, sends = asked.end.host.traffic.csr, asked.place, len(asked.sends), read.sends
-    rules, (seen, _) = asked.by_rules(), _reach(csr, asked.sends)
-    head = _head(csr, asked.end)
+    rules, seen, head = asked.by_rules, asked.seen, asked.head
     registers = bool((csr.address[:CHECKED] >= 0).any())
     learned = registers or _learned(read, head, sends)
     # What the end of the part cuts is judged as what lies beyond it.
