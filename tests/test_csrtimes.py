@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -253,6 +254,27 @@ def test_of_two_hosts_each_makes_surer_what_the_other_one_shows(
     alone = score(bench, pcitrace.open(tmp_path).frames.table, "control16").total("csr_first", "csr_last")
     assert found["wrong"] == alone["wrong"] == 0
     assert found["right"] > alone["right"]
+
+
+def test_who_sends_first_asks_though_its_first_doorbell_is_not_known() -> None:
+    """A's second doorbell has an access more than B's. A asks, so no handler did that, and either may ring."""
+    rung_us = np.array([5.0, 30.0, 30.3, 60.0, 60.3])
+    columns = {
+        "sender": np.array(["A", "B", "A", "B"]),
+        "send_row": np.array([0, 0, 1, 1]),
+        "csr_first_us": np.array([np.nan, 20.0, 30.0, 40.0]),
+        "csr_last_us": np.array([np.nan, 20.0, 30.3, 40.0]),
+    }
+    asked, answers = {}, {}
+    for name, start_us, accesses_us in (("A", [10.0, 31.0], rung_us), ("B", [21.0, 41.0], np.array([20.0, 40.0]))):
+        sends = SimpleNamespace(start_us=np.array(start_us))
+        traffic = SimpleNamespace(csr=accesses(accesses_us))
+        end = SimpleNamespace(host=SimpleNamespace(traffic=traffic), wire=None, sends=np.arange(2))
+        asked[name] = SimpleNamespace(end=end, sends=sends)
+        answers[name] = SimpleNamespace(by_itself=np.ones(2, dtype=bool))
+    csrtimes._as_the_other(asked, answers, columns)  # type: ignore[arg-type]
+    assert np.isnan(columns["csr_last_us"]).tolist() == [True, False, True, False]
+    assert np.isnan(columns["csr_first_us"]).tolist() == [True, False, True, False]
 
 
 def test_the_other_host_makes_only_doorbells_surer_that_are_like_those_that_both_agree_on() -> None:
