@@ -23,6 +23,7 @@ __all__ = [
     "from_samples",
     "join_stretches",
     "lattice_bins",
+    "learn_costs",
     "line_levels",
     "measure_clock",
     "open",
@@ -301,5 +302,8 @@ def read_releases(
     sequence: Any, goals: Any, table: Any, *, nodes: int, cost: float
 ) -> tuple[bytes, bytes, bytes, bytes, float]: ...
 def lattice_bins(times_us: Any) -> bytes: ...
+def learn_costs(
+    values: Any, group: Any, prior: Any, *, columns: int, weight: float, times: bool, kept: Any = None
+) -> tuple[bytearray, float]: ...
 
 LATTICE_BINS: int

@@ -9,7 +9,6 @@ best reading costs that differs in it (max-marginals: Wainwright and Jordan 2008
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -398,10 +397,6 @@ def cheapest_within(table: Costs, low: Integers, high: Integers) -> Costs:
     return out
 
 
-KERNEL = np.array([1, 2, 3, 2, 1]) / 9
-"""How one observed time speaks for its neighbours: bins are 9 % wide, so up to about 20 %."""
-
-
 HALF = 0.5
 """Share of what was seen that is kept where a learner forgets: as much is told without each observation as with it."""
 
@@ -410,9 +405,6 @@ BROAD = 3.0
 
 CLOCK_US = 0.03
 """No time is known better than this: a clock of a bus of 33 MHz. A judgement."""
-
-COARSE = 4
-"""Bins of a table over times that are learned together."""
 
 
 @dataclass
@@ -444,53 +436,32 @@ class Learner:
         self, values: Integers, group: Integers, prior: Floats, smooth: bool = True, weight: float = BROAD
     ) -> Costs:
         """Return costs of a histogram a group of values, with a row of the prior for each group."""
-        counts = _counts(values, group, prior.shape)
-        if smooth:
-            # What is learned of a time is learned of its neighbours.
-            edges = np.arange(0, prior.shape[1], COARSE)
-            self.nats += _learning(
-                np.add.reduceat(counts, edges, axis=1), weight * np.add.reduceat(prior, edges, axis=1)
-            )
-        else:
-            self.nats += _learning(counts, weight * prior)
-        if self.forgets is not None:
-            counts *= self.forgets.random(counts.shape) < HALF
-        return _costs(counts, prior, weight, smooth)
-
-
-def _learning(counts: Floats, first: Floats) -> float:
-    """Return by how much some observations were dearer while their tables, a row each, were learned."""
-    some = np.nonzero(counts)
-    seen, known = counts[some], first[some]
-    total, broad = counts.sum(axis=1), first.sum(axis=1)
-    nats = sum(math.lgamma(n + a) - math.lgamma(a) for n, a in zip(total, broad, strict=True) if n)
-    nats -= sum(math.lgamma(n + a) - math.lgamma(a) for n, a in zip(seen, known, strict=True))
-    return nats + float((seen * np.log((seen + known) / (total + broad)[some[0]])).sum())
+        kept = None if self.forgets is None else self.forgets.random(prior.shape) < HALF
+        found, nats = _learned(values, group, prior, weight, smooth, kept)
+        self.nats += nats
+        return found
 
 
 def density(values: Integers, prior: Floats, weight: float, smooth: bool = True) -> Costs:
     """Return costs of a histogram, `weight` observations of which are the prior's."""
-    counts = _counts(values, np.zeros(len(values), np.int64), (1, len(prior)))
-    found: Costs = _costs(counts, prior[None], weight, smooth)[0]
+    found: Costs = _learned(values, np.zeros(len(values), np.int64), prior[None], weight, smooth, None)[0][0]
     return found
 
 
-def _counts(values: Integers, group: Integers, shape: tuple[int, ...]) -> Floats:
-    counts = np.bincount(group * shape[1] + values, minlength=shape[0] * shape[1])
-    return counts.astype(float).reshape(shape)
-
-
-def _costs(counts: Floats, prior: Floats, weight: float, smooth: bool) -> Costs:
-    total = counts.sum(axis=1, keepdims=True)
-    if smooth:
-        rows, columns = counts.shape
-        around = np.zeros((rows, columns + len(KERNEL) - 1))
-        around[:, len(KERNEL) // 2 :][:, :columns] = counts
-        counts = np.zeros((rows, columns))
-        for at, share in enumerate(KERNEL):
-            counts += share * around[:, at : at + columns]
-    found: Costs = -np.log(np.maximum((counts + weight * prior) / (total + weight), 1e-12)).astype(np.float32)
-    return found
+def _learned(
+    values: Integers, group: Integers, prior: Floats, weight: float, smooth: bool, kept: Booleans | None
+) -> tuple[Costs, float]:
+    """Return tables of costs, a row a group, and what learning them cost; of times, where they are smooth."""
+    costs, nats = _kernel.learn_costs(
+        np.ascontiguousarray(values, np.int64),
+        np.ascontiguousarray(group, np.int64),
+        np.ascontiguousarray(prior),
+        columns=prior.shape[1],
+        weight=weight,
+        times=smooth,
+        kept=None if kept is None else kept.view(np.uint8),
+    )
+    return np.frombuffer(costs, np.float32).reshape(prior.shape), nats
 
 
 @cache

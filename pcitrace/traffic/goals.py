@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -130,7 +131,7 @@ class Layout:
     again: int = 0
     buffers: int = 1
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """Nats by which such a layout is rarer than the usual ones."""
         blocks = BLOCKS + float(np.log(self.block)) if self.block else 0.0
@@ -144,7 +145,8 @@ def unknown_layout(side: int, whole: bool, unit: int, block: int = 0) -> Layout:
     return Layout(0, max(unit - 1, 2 * (block - 1)) + FCS_BYTES[side][-1], whole)
 
 
-def layouts(side: int, whole: bool, unit: int, parted: bool) -> list[Layout]:
+@cache
+def layouts(side: int, whole: bool, unit: int, parted: bool) -> tuple[Layout, ...]:
     """Return all that can be: one or two buffers that begin at any byte of a word, a check sequence or none."""
     one, two = unit + FCS_BYTES[side][-1], most_added(unit) + FCS_BYTES[side][-1] + 1
     found = [Layout(added, 0, whole) for added in range(one)]
@@ -152,7 +154,7 @@ def layouts(side: int, whole: bool, unit: int, parted: bool) -> list[Layout]:
     if side == SEND:
         found += [replace(layout, again=line) for layout in found for line in (*LINES, PIECE)]
         found += [Layout(added, 0, whole, block) for block in BLOCK if block > unit for added in range(block)]
-    return found
+    return tuple(found)
 
 
 def may_be_parted(side: int, pieces: Pieces, reading: Reading, unit: int) -> bool:
@@ -201,13 +203,10 @@ def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, some: S
     rows = rows[np.argsort(reading.segment[rows], kind="stable")]
     units, cut, begins = pieces.bus.data_phases[rows], pieces.cut[rows], reading.begins[rows]
     claimed = reading.target[rows[begins]]
-    least, most = target.least[claimed], target.most[claimed]
-    moved = {again: segment_units(units, cut, begins, again) for again in {one.again // unit for one in some}}
-    fits = np.empty((len(some), len(claimed)), dtype=bool)
-    for row, one in zip(fits, some, strict=True):
-        low, high = _units(side, least, most, one, unit)
-        row[:] = (moved[one.again // unit] >= low) & (moved[one.again // unit] <= high)
-    return fits
+    low, high = _units(side, target.least[claimed], target.most[claimed], some, unit)
+    ways = {again: segment_units(units, cut, begins, again) for again in {one.again // unit for one in some}}
+    moved = np.array([ways[one.again // unit] for one in some]).reshape(low.shape)
+    return np.asarray((moved >= low) & (moved <= high))
 
 
 def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goals:
@@ -215,7 +214,7 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
     after, whole = side == RECEIVE, layout.whole
     if target is None or not len(target):
         return replace(Goals.none(after, 1.0 if target is None else STRAY), longest_us=LONGEST_US)
-    least, most = _units(side, target.least, target.most, layout, unit)
+    least, most = (bounds[0] for bounds in _units(side, target.least, target.most, [layout], unit))
     time_us = target.end_us if after and whole else target.start_us
     gap = target.start_us[1:] - target.end_us[:-1]
     least_gap = np.min(gap[np.isfinite(gap)], initial=np.inf)
@@ -263,14 +262,17 @@ def _mostly(true: Booleans) -> bool:
     return not len(true) or bool(true.mean() >= 0.5)
 
 
-def _units(side: int, least: Integers, most: Integers, layout: Layout, unit: int) -> tuple[Integers, Integers]:
-    """Return bounds of the data phases of targets: their bytes, and what lies before and behind them."""
+def _units(side: int, least: Integers, most: Integers, some: Sequence[Layout], unit: int) -> tuple[Integers, Integers]:
+    """Return bounds of the data phases of targets, a row a layout: of their bytes, and what lies around them."""
     low = np.where(least <= SHORTEST_RECEIVED, np.minimum(least, HEADER + 1), least) if side == SEND else least
-    block = layout.block or unit
-    before = layout.added // unit if layout.block else 0
+    added, spare, blocks = (
+        np.reshape([getattr(one, name) for one in some], (-1, 1)) for name in ("added", "spare", "block")
+    )
+    block = np.where(blocks > 0, blocks, unit)
+    before = np.where(blocks > 0, added // unit, 0)
     bounds = (
         np.maximum(-(-(bound + more) // block) * (block // unit) - before, 1)
-        for bound, more in ((low, layout.added), (most, layout.added + layout.spare))
+        for bound, more in ((low, added), (most, added + spare))
     )
     return next(bounds), next(bounds)
 

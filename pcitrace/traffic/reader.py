@@ -111,6 +111,11 @@ class Reader:
         naming = self.words.naming(self.pieces, self.write) if self.words is not None else None
         return Alone(self.pieces, self.write, self.targets, naming)
 
+    @cached_property
+    def first(self) -> Table:
+        """The costs before anything was learned."""
+        return costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
+
     def agreeing(self, side: int, reading: Reading) -> float:
         """Return the share of a track's segments that have the data phases of their targets, in one layout."""
         target = self.targets[side]
@@ -331,7 +336,7 @@ class Reader:
 
     def guessed(self, longest_us: float, *guesses: _Guess) -> Reading:
         """Return the cheapest reading where nothing is known but the lags, and the longest pause inside a frame."""
-        table = costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
+        table = self.first
         tracks = tuple(
             costs.pausing(
                 track
@@ -430,8 +435,7 @@ class Reader:
             sends = with_skips(SEND, sends, now, learner)
         goals = (sends, with_skips(RECEIVE, receives, now, learner))
         sequence = _sequence(self.pieces, self.alone.costs(now, goals, learner), self.unit)
-        start = costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
-        return sequence, goals, costs.learned(sequence, goals, now, start, learner)
+        return sequence, goals, costs.learned(sequence, goals, now, self.first, learner)
 
     def as_it_is(self, reading: Reading) -> Reading:
         """Return a reading with what it costs by what it teaches itself."""

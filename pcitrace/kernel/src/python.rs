@@ -781,6 +781,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::pyramid::python::register_in(module)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_lattice, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::lattice_bins, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::lattice::python::learn_costs, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_releases, module)?)?;
     module.add("LATTICE_BINS", crate::lattice::BINS)?;
     Ok(())

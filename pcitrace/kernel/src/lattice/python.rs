@@ -1,12 +1,13 @@
 //! `pcitrace._kernel.read_lattice`: tables and columns come as buffers, attribute by attribute.
 
+use super::learned::First;
 use super::model::{CONTEXTS, Costs, Items, Limits, Targets, TrackCosts};
 use super::{BINS, read, releases};
 use crate::python::interruptible;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyByteArray, PyBytes};
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 
@@ -149,6 +150,47 @@ pub fn lattice_bins<'py>(py: Python<'py>, times_us: PyBuffer<f64>) -> PyResult<B
     let bins =
         times_us.to_vec(py)?.into_iter().flat_map(|us| (super::bin(us) as u16).to_ne_bytes()).collect::<Vec<u8>>();
     Ok(PyBytes::new(py, &bins))
+}
+
+/// Learn a table of costs, a row a group, from the entries that were seen; and what learning it cost. See
+/// `pcitrace.lattice.Learner`.
+#[pyfunction]
+#[pyo3(signature = (values, group, prior, *, columns, weight, times, kept = None))]
+#[allow(clippy::too_many_arguments)] // Python's keywords
+pub fn learn_costs<'py>(
+    py: Python<'py>,
+    values: PyBuffer<i64>,
+    group: PyBuffer<i64>,
+    prior: PyBuffer<f64>,
+    columns: usize,
+    weight: f64,
+    times: bool,
+    kept: Option<PyBuffer<u8>>,
+) -> PyResult<(Bound<'py, PyByteArray>, f64)> {
+    let prior = prior.to_vec(py)?;
+    let kept = kept.map(|kept| kept.to_vec(py)).transpose()?;
+    if columns == 0 || kept.as_ref().is_some_and(|kept| kept.len() != prior.len()) {
+        return Err(PyValueError::new_err("a table has columns, and as many entries that are kept as there are"));
+    }
+    let mut seen = vec![0.0; prior.len()];
+    for (value, row) in values.to_vec(py)?.into_iter().zip(group.to_vec(py)?) {
+        let at = usize::try_from(value).ok().filter(|value| *value < columns);
+        let entry = at.zip(usize::try_from(row).ok()).and_then(|(at, row)| seen.get_mut(row * columns + at));
+        *entry.ok_or_else(|| PyValueError::new_err(format!("no entry {value} of group {row}")))? += 1.0;
+    }
+    let mut costs = vec![0.0; prior.len()];
+    let mut nats = 0.0;
+    for (row, costs) in costs.chunks_mut(columns).enumerate() {
+        let entries = row * columns..row * columns + costs.len();
+        let (first, seen) = (First { shares: &prior[entries.clone()], weight, times }, &mut seen[entries.clone()]);
+        nats += first.learning(seen);
+        if let Some(kept) = &kept {
+            seen.iter_mut().zip(&kept[entries]).filter(|(_, kept)| **kept == 0).for_each(|(seen, _)| *seen = 0.0);
+        }
+        first.costs(seen, costs);
+    }
+    let costs: Vec<u8> = costs.iter().flat_map(|cost: &f32| cost.to_ne_bytes()).collect();
+    Ok((PyByteArray::new(py, &costs), nats))
 }
 
 /// The first and last item that release each target, two margins each, the margin of each item, the cost.
