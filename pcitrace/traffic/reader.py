@@ -160,13 +160,19 @@ class Reader:
         return WIDE if self.small else 0
 
     def near(self, first: Reading) -> list[Reading]:
-        """Return what a reading comes to, and those that differ from it alike in every frame."""
-        found = [self.settle(first, rounds=FEW)]
+        """Return what a reading comes to, and those that differ from it alike in every frame.
+
+        The cheapest of these are read on: what the costs were learned from is not yet what was read.
+        """
+        found = list[Reading]()
         for side in (SEND, RECEIVE):
             target = self.targets[side]
             count = len(target) if target is not None else 0
             found += [self.settle(one, rounds=1) for one in self.varied(first, side, count)]
-        return found
+        itself = self.settle(first, rounds=FEW)
+        others = sorted((one for one in found if not one.same(itself)), key=_cost)
+        cheapest = list({one.labels(): one for one in others}.values())[:SETTLED]
+        return [itself, *found, *(self.settle(one, rounds=FEW) for one in cheapest)]
 
     def other_ways(self, best: Reading) -> list[Reading]:
         """Return the readings that settle where all frames of a track are read otherwise, each in the same way."""
