@@ -149,7 +149,7 @@ def slow_apart(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
 def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
     """What a whole reading costs, worked out label by label; inf if it is none."""
     s, total, context = one.sequence, slow_apart(one, labels), 0
-    table = lattice.in_time(one.table)
+    table = lattice.in_time(one.table, one.goals)
     open_ = [None, None]  # items, units, whether cut before, target
     last: list[int | None] = [None, None]
     after_target = [0, 0]
@@ -376,7 +376,7 @@ def test_units_of_segments_that_were_moved_again(items: list[tuple[int, bool, bo
 
 def test_a_time_is_dearer_where_a_bin_is_wider() -> None:
     """A pause of 27 us, as usual as one of 3 us, is told less well: bins are a share of their time."""
-    table = in_time(problem(0).table)
+    table = in_time(problem(0).table, problem(0).goals)
     plain = problem(0).table
     short, long = bins(np.array([3.0, 27.0]))
     more = table.other[0] - plain.other[0]

@@ -26,6 +26,9 @@ LONGEST_US = 500.0
 FEWEST = 5
 """Fewer frames may come together by chance."""
 
+SAME_US = 0.5
+"""Frames on two wires that begin no further apart may be one, seen in two captures: the shortest takes longer."""
+
 
 def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
     """Say whose TX_EN is that of the other host.
@@ -35,13 +38,11 @@ def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
     hosts : mapping of str to HostTraffic
         Two hosts, their times on one axis.
     """
-    found = []
+    found, starts = [], {name: _starts_us(host) for name, host in hosts.items()}
     for (name, host), other in zip(hosts.items(), reversed([*hosts.values()]), strict=True):
-        start_us = floats(host.wire, "start_us") if host.wire is not None else np.zeros(0)
-        start_us = start_us[~np.isnan(start_us)]
-        if len(start_us) < FEWEST:
+        if len(starts[name]) < FEWEST:
             continue
-        stated, swapped = _between(start_us, host, other), _between(start_us, other, host)
+        stated, swapped = _between(starts[name], host, other), _between(starts[name], other, host)
         if swapped < SHORTER * stated:
             found.append(name)
     if not found:
@@ -50,7 +51,24 @@ def on_other_wire(hosts: Mapping[str, HostTraffic]) -> list[str]:
     if len(found) == 2:
         return [f"TX_EN of {names} are swapped: frames on either wire follow the other host's sends"]
     [name] = found
+    [other_us] = (one for other, one in starts.items() if other != name)
+    if len(other_us) and not _same(starts[name], other_us):
+        # Two wires have frames of their own: the other host's come so often that one of them is always near.
+        return []
     return [f"TX_EN of {name} is the other host's: its frames follow that host's sends; see the wiring of {names}"]
+
+
+def _starts_us(host: HostTraffic) -> Floats:
+    start_us = floats(host.wire, "start_us") if host.wire is not None else np.zeros(0)
+    return np.sort(start_us[~np.isnan(start_us)])
+
+
+def _same(one_us: Floats, other_us: Floats) -> bool:
+    """Return whether most frames of one wire are on another at the same time."""
+    around = np.concatenate([[-np.inf], other_us, [np.inf]])
+    behind = np.searchsorted(other_us, one_us)
+    nearest_us = np.minimum(one_us - around[behind], around[behind + 1] - one_us)
+    return bool(np.median(nearest_us) <= SAME_US)
 
 
 def _between(wire_us: Floats, sender: HostTraffic, receiver: HostTraffic) -> float:

@@ -219,7 +219,7 @@ def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goa
     gap = target.start_us[1:] - target.end_us[:-1]
     least_gap = np.min(gap[np.isfinite(gap)], initial=np.inf)
     held = np.zeros(len(target), np.uint8)
-    held[1:] = (gap < BACK_TO_BACK * least_gap) & (not after)
+    held[1:] = (gap < BACK_TO_BACK * least_gap) & (target.seen and not after)
     skip = np.full(len(target), -np.log(UNSEEN[side if target.seen else RECEIVE]), np.float32)
     return Goals(
         time_us,
