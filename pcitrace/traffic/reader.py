@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 
@@ -297,14 +297,18 @@ class Reader:
         return self.settle(read(_sequence(self.pieces, alone, self.unit), (sends, receives), table, states), lie, FEW)
 
     def from_peaks(self) -> list[Reading]:
-        """Return the readings that settle from the likeliest lags of both tracks."""
+        """Return the readings that settle from the likeliest lags of both tracks.
+
+        A card whose sends overlap with the wire mostly receives like that, too: neither is likely without the other.
+        """
         sends, receives = (self.guesses(side) for side in (SEND, RECEIVE))
-        pairs = [(send, receives[0]) for send in sends] + [(sends[0], receive) for receive in receives[1:]]
-        tried = [self.from_guess(*pair) for pair in pairs]
-        costs_ = [one.cost for one in tried]
+        alone = [(send, receives[0]) for send in sends] + [(sends[0], receive) for receive in receives[1:]]
+        both = list(product(*([one for one in some if not one.layout.whole] for some in (sends, receives))))
+        tried = [self.from_guess(*pair) for pair in alone + both]
+        costs_ = [one.cost for one in tried[: len(alone)]]
         send = sends[int(np.argmin(costs_[: len(sends)]))]
         receive = [receives[0], *receives[1:]][int(np.argmin([costs_[0], *costs_[len(sends) :]]))]
-        if (send, receive) not in pairs:
+        if (send, receive) not in alone + both:
             tried.append(self.from_guess(send, receive))
         tried.sort(key=_cost)
         return [self.settle(one) for one in tried[:SETTLED]] + tried[SETTLED:]
