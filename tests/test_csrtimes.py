@@ -334,6 +334,17 @@ def test_a_doorbell_hangs_on_where_a_send_is_and_not_on_where_it_begins(tmp_path
     assert found["right"] >= 40
 
 
+def test_what_came_inside_a_send_may_have_rung_for_it_if_it_looks_like_a_ring() -> None:
+    """Of the three sends the second has an access inside that looks like a ring, the third one that does not."""
+    csr = dataclasses.replace(accesses(np.array([1.0, 11.0, 14.0, 21.0, 24.0])), devsel_clks=np.array([1, 1, 1, 1, 2]))
+    joined = SimpleNamespace(first_data_us=np.array([2.0, 12.0, 22.0]), last_data_us=np.array([8.0, 18.0, 28.0]))
+    traffic = SimpleNamespace(joined=joined, csr=csr)
+    end = SimpleNamespace(host=SimpleNamespace(traffic=traffic), sends=np.arange(3))
+    read = SimpleNamespace(send=np.array([0, 1, -1, 2, -1]))
+    asked, answer = SimpleNamespace(end=end, head=csr), SimpleNamespace(read=read, last=np.array([0, 1, -1]))
+    assert csrtimes._rung_inside(asked, answer).tolist() == [False, True, False]  # type: ignore[arg-type]
+
+
 def test_a_send_that_came_as_soon_as_those_that_waited_may_have_waited(tmp_path: Path) -> None:
     """Four doorbells rang for four sends each. That two of them rang just when the card was free told nothing."""
     bench = Bench("overload", 1112, 24)

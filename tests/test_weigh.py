@@ -17,9 +17,20 @@ from pcitrace.frames import again, margins
 from pcitrace.frames.margins import SURE
 from pcitrace.lattice import ALONE, Learner, Reading, Sequence, bins
 from pcitrace.profiles import Descriptor, Profile
-from pcitrace.traffic import contest, costs, weigh
+from pcitrace.traffic import contest, costs, reader, weigh
 from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
-from pcitrace.traffic.goals import BUFFERS, MISFIT, RECEIVE, SEND, Layout, Target, goals_of, layouts, may_be_parted
+from pcitrace.traffic.goals import (
+    BUFFERS,
+    MISFIT,
+    RECEIVE,
+    SEND,
+    Layout,
+    Target,
+    goals_of,
+    layouts,
+    may_be_parted,
+    unknown_layout,
+)
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reader import NOTHING, Reader, only
 from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
@@ -658,3 +669,22 @@ def test_a_frame_that_is_missing_between_others_was_not_cut_by_the_capture(tmp_p
     assert edges["wrong"] == 0
     assert edges["right"] >= 85
     assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)
+
+
+def test_sends_and_receives_that_overlap_with_the_wire_are_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a card that does both (`cardbench`, cut-through 1219) neither alone was likely: 70 values were wrong."""
+    whole, overlapping = (unknown_layout(SEND, kind, 4) for kind in (True, False))
+    guesses = [reader._Guess(whole, None), reader._Guess(whole, 300), reader._Guess(overlapping, 310)]
+    tried = []
+
+    def tried_from(_: Reader, *pair: reader._Guess) -> SimpleNamespace:
+        tried.append(pair)
+        return SimpleNamespace(cost=float(len(tried)))
+
+    monkeypatch.setattr(Reader, "guesses", lambda *_: guesses)
+    monkeypatch.setattr(Reader, "from_guess", tried_from)
+    monkeypatch.setattr(Reader, "settle", lambda _, one: one)
+    object.__new__(Reader).from_peaks()
+    assert (guesses[2], guesses[2]) in tried
+    assert (guesses[1], guesses[1]) not in tried
+    assert len(tried) == len(set(tried))
