@@ -335,7 +335,7 @@ def test_a_doorbell_hangs_on_where_a_send_is_and_not_on_where_it_begins(tmp_path
 
 
 def test_a_reading_that_has_no_ring_for_most_sends_is_not_believed(tmp_path: Path) -> None:
-    """With data captured the rules knew all doorbells. The reading had other ones for the last three of twelve sends."""
+    """With data captured the rules knew all doorbells; the reading had others for the last three of twelve sends."""
     bench = Bench("wide66", 1229, 24)
     write(bench, tmp_path, vcd=True)
     found = score(bench, analysis.frames(pcitrace.open(tmp_path), profile="generic").table, "vcd")

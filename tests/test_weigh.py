@@ -143,7 +143,7 @@ def test_cards_on_which_nothing_was_tuned(family: str, seed: int, profile: str, 
     ],
 )
 def test_cards_drawn_later(family: str, seed: int, kind: str, profile: str, least: int, tmp_path: Path) -> None:
-    """Of their values 39, 23, 32, 36, 1, 1, 14, 24, 44, 45, 43, 0, 12, 26, 28 were wrong before; with 0, 59 were null."""
+    """Before, 39, 23, 32, 36, 1, 1, 14, 24, 44, 45, 43, 0, 12, 26, 28 of their values were wrong (0: 59 were null)."""
     bench = Bench(family, seed, frames=24)
     if kind == "vcd":
         write(bench, tmp_path)

@@ -371,8 +371,8 @@ def _caused_otherwise(last: Integers, csr: Accesses, asked: _Asked) -> bool:
 def _rung_for(read: Doorbells, sends: Sends) -> bool:
     """Return whether something rings for most sends of a reading; else it knows no doorbell.
 
-    One of a generated card (`cardbench`, wide66 1229, data captured, `generic`) had something for 3 of 12 sends, and was
-    believed against the rules, which were right.
+    One of a generated card (`cardbench`, wide66 1229, data captured, `generic`) had something for 3 of 12 sends, and
+    was believed against the rules, which were right.
     """
     rung = read.last[sends.found] >= 0
     return bool(rung.mean() >= MOSTLY) if len(rung) else True
