@@ -17,7 +17,7 @@ from pcitrace.frames import again, margins
 from pcitrace.frames.margins import SURE
 from pcitrace.lattice import ALONE, Learner, Reading, Sequence, bins
 from pcitrace.profiles import Descriptor, Profile
-from pcitrace.traffic import contest, costs, reader, weigh
+from pcitrace.traffic import contest, costs, goals, reader, weigh
 from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
 from pcitrace.traffic.goals import (
     BUFFERS,
@@ -206,6 +206,30 @@ def test_layouts_have_one_buffer_or_two() -> None:
     plain = [lies for lies in layouts(SEND, True, 4, True) if not lies.block and not lies.again]
     assert [(lies.buffers, lies.added) for lies in plain] == [(1 + (added > 3), added) for added in range(10)]
     assert Layout(4, 0, True, buffers=2).cost == BUFFERS
+
+
+@pytest.mark.parametrize("compared", [1, 7, 1 << 16])
+def test_which_segments_fit_which_layout(compared: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are compared at once: the data phases of the bytes from the first word's shift to the last's end."""
+    monkeypatch.setattr(goals, "COMPARED", compared)
+    phases = np.array([16, 9, 16, 16, 3])
+    segment = np.array([0, 0, 1, 1, 1])
+    begins = np.diff(segment, prepend=-1) > 0
+    pieces = SimpleNamespace(bus=SimpleNamespace(data_phases=phases), cut=np.zeros(5, dtype=bool))
+    reading = Reading(np.full(5, SEND), begins, np.roll(begins, -1), segment, np.zeros((5, 4)), 0.0, segment)
+    length = np.array([98, 140])
+    target = Target(np.zeros(2), np.zeros(2), length, length)
+    some = [lies for lies in layouts(SEND, True, 4, True) if not lies.again]
+    fits = goals.fitting(SEND, pieces, reading, target, some, 4)  # type: ignore[arg-type]
+    for row, lies in zip(fits, some, strict=True):
+        block = lies.block or 4
+        words = [
+            (-(-(size + lies.added) // block) * block - lies.added // 4 * 4 * bool(lies.block)) // 4 for size in length
+        ]
+        assert row.tolist() == [words == moved for words, moved in zip(words, (25, 35), strict=True)]
+    assert fits.any()
+    assert not fits.all()
+    assert goals.fitting(SEND, pieces, reading, target, [], 4).shape == (0, 2)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

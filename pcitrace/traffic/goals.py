@@ -61,6 +61,10 @@ LINES, PIECE = (16, 32, 64), 1 << 20
 """Bytes of the lines from whose beginning a card may read again what was cut; longer than any frame: from the beginning
 of the piece."""
 
+COMPARED = 1 << 16
+"""Segments and layouts that are compared at once: the calls of one layout after the other take longer where segments
+are few, and all together would be much memory where they are many."""
+
 BACK_TO_BACK = 1.5
 """Gaps up to so many times the shortest: the frame waited for the wire, not for its data."""
 
@@ -203,10 +207,15 @@ def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, some: S
     rows = rows[np.argsort(reading.segment[rows], kind="stable")]
     units, cut, begins = pieces.bus.data_phases[rows], pieces.cut[rows], reading.begins[rows]
     claimed = reading.target[rows[begins]]
-    low, high = _units(side, target.least[claimed], target.most[claimed], some, unit)
-    ways = {again: segment_units(units, cut, begins, again) for again in {one.again // unit for one in some}}
-    moved = np.array([ways[one.again // unit] for one in some]).reshape(low.shape)
-    return np.asarray((moved >= low) & (moved <= high))
+    least, most = target.least[claimed], target.most[claimed]
+    moved = {again: segment_units(units, cut, begins, again) for again in {one.again // unit for one in some}}
+    fits = [np.empty((0, len(claimed)), dtype=bool)]
+    step = max(COMPARED // max(len(claimed), 1), 1)
+    for few in (some[at : at + step] for at in range(0, len(some), step)):
+        low, high = _units(side, least, most, few, unit)
+        there = np.array([moved[one.again // unit] for one in few])
+        fits.append((there >= low) & (there <= high))
+    return np.concatenate(fits)
 
 
 def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goals:
