@@ -98,7 +98,9 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     near = reader.near(first)
     if len(pieces) <= TINY:
         near += reader.by_halves(near[0], 0)
-    itself = reader.as_it_is(first)
+    # The cheapest that puts no edge elsewhere: where no target shows a frame, what they found may be read otherwise.
+    same = [one for one in near if not edges - one.edges() and not one.edges() - first.edges()]
+    itself = min([reader.as_it_is(first), *same], key=lambda one: one.cost)
     few = LEFT if described and len(pieces) > TINY else 1 - CONFIRMED
     for other in near:
         differs, more = edges - other.edges(), other.edges() - first.edges()

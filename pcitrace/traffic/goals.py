@@ -61,7 +61,7 @@ LINES, PIECE = (16, 32, 64), 1 << 20
 """Bytes of the lines from whose beginning a card may read again what was cut; longer than any frame: from the beginning
 of the piece."""
 
-COMPARED = 1 << 16
+COMPARED = 1 << 13
 """Segments and layouts that are compared at once: the calls of one layout after the other take longer where segments
 are few, and all together would be much memory where they are many."""
 
