@@ -221,8 +221,6 @@ def _rows(columns: dict[str, Any], name: str, side: int) -> Integers:
 def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> bool:
     """Return whether nearly all frames on a host's wire were read on its bus, and hardly anything else was.
 
-    What the other host received after the first frame on that wire must be a frame on it, too.
-
     Where the wire was not captured, what the other host received tells: that must have been sent. What was sent and
     not received may have been lost, or have been no frame; a profile that describes the card tells, if most arrived.
     """
@@ -240,21 +238,7 @@ def _complete(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> b
     most = count if lossy and 2 * claimed >= len(end.sends) else max(count, len(end.sends))
     # What is missing between others on the wire the capture did not cut.
     between = end.wire is not None and claimed > 0 and known[-1] - known[0] >= claimed
-    unsent = _unsent(columns["receive_row"][mine], end, other) if other is not None else 0
-    return most - claimed + unsent <= max(0 if between else FEW, (1 - COMPLETE) * most)
-
-
-def _unsent(received: Integers, end: Ends, other: Ends) -> int:
-    """Return how many receives are no frame though they come behind the first one on the wire.
-
-    Each send of an overloaded card (`cardbench`, overload 1217, `generic`) was taken for the frame before its own: one
-    send was not found, one frame had none, and the first receive came before its frame.
-    """
-    if end.wire is None or not len(end.wire):
-        return 0
-    begin_us = other.host.traffic.joined.first_data_us[other.receives]
-    unknown = ~np.isin(np.arange(len(begin_us)), received)
-    return int((unknown & (begin_us > np.fmin.reduce(end.wire.end_us, initial=np.inf))).sum())
+    return most - claimed <= max(0 if between else FEW, (1 - COMPLETE) * most)
 
 
 def judge(
