@@ -37,7 +37,6 @@ __all__ = [
     "Track",
     "bins",
     "cheapest_within",
-    "density",
     "in_time",
     "read",
     "segment_units",
@@ -446,32 +445,18 @@ class Learner:
         self, values: Integers, group: Integers, prior: Floats, smooth: bool = True, weight: float = BROAD
     ) -> Costs:
         """Return costs of a histogram a group of values, with a row of the prior for each group."""
-        kept = None if self.forgets is None else self.forgets.random(prior.shape) < HALF
-        found, nats = _learned(values, group, prior, weight, smooth, kept)
+        kept = None if self.forgets is None else (self.forgets.random(prior.shape) < HALF).view(np.uint8)
+        costs, nats = _kernel.learn_costs(
+            np.ascontiguousarray(values, np.int64),
+            np.ascontiguousarray(group, np.int64),
+            np.ascontiguousarray(prior),
+            columns=prior.shape[1],
+            weight=weight,
+            times=smooth,
+            kept=kept,
+        )
         self.nats += nats
-        return found
-
-
-def density(values: Integers, prior: Floats, weight: float, smooth: bool = True) -> Costs:
-    """Return costs of a histogram, `weight` observations of which are the prior's."""
-    found: Costs = _learned(values, np.zeros(len(values), np.int64), prior[None], weight, smooth, None)[0][0]
-    return found
-
-
-def _learned(
-    values: Integers, group: Integers, prior: Floats, weight: float, smooth: bool, kept: Booleans | None
-) -> tuple[Costs, float]:
-    """Return tables of costs, a row a group, and what learning them cost; of times, where they are smooth."""
-    costs, nats = _kernel.learn_costs(
-        np.ascontiguousarray(values, np.int64),
-        np.ascontiguousarray(group, np.int64),
-        np.ascontiguousarray(prior),
-        columns=prior.shape[1],
-        weight=weight,
-        times=smooth,
-        kept=None if kept is None else kept.view(np.uint8),
-    )
-    return np.frombuffer(costs, np.float32).reshape(prior.shape), nats
+        return np.frombuffer(costs, np.float32).reshape(prior.shape)
 
 
 @cache

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pcitrace import _kernel
 from pcitrace.columns import Floats, Integers
-from pcitrace.lattice import BINS, Costs, Learner, bins, centres_us, density
+from pcitrace.lattice import BINS, Costs, Learner, bins, centres_us
 
 __all__ = ["PLACES", "Items", "Released", "Table", "Targets", "broad", "read", "shares", "times"]
 
@@ -163,7 +163,7 @@ def times(values_us: Floats, prior: Floats, learner: Learner) -> Costs:
 
 def shares(values_us: Floats, prior: Floats) -> Floats:
     """Return the shares of bins of times that are learned from some, to be a prior for others."""
-    share = np.exp(-density(bins(values_us), prior, KNOWN).astype(float))
+    share = np.exp(-Learner().density(bins(values_us), prior, weight=KNOWN).astype(float))
     return np.asarray(share / share.sum())
 
 

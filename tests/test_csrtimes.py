@@ -13,7 +13,8 @@ import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
 from pcitrace.frames.csrtimes import _decided
-from pcitrace.frames.doorbells import Doorbells, Sends, Usual, find
+from pcitrace.frames.doorbells import Doorbells, Usual, find
+from pcitrace.frames.sends import Sends, with_unread
 from pcitrace.lattice import BINS, bins
 from pcitrace.releases import Items, Table, Targets, read
 from pcitrace.traffic.csr import LookedAt
@@ -235,7 +236,7 @@ def test_something_rang_for_a_send_that_only_the_wire_shows() -> None:
         "send_row": np.array([-1, 0, -1, 1, 0]),
         "wire_start_us": np.array([5.0, 15.0, 45.0, 48.0, 30.0]),
     }
-    both, place = csrtimes._with_unread(sends, "A", columns)
+    both, place = with_unread(sends, "A", columns)
     assert place.tolist() == [0, 2]
     assert both.found.tolist() == [True, False, True]
     assert (both.ready_us[1], both.start_us[1], both.end_us[1]) == (12.0, 40.0, 12.0)

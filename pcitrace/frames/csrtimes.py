@@ -7,7 +7,7 @@ they differ, or only one has an answer, its margin decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,10 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us
 from pcitrace.frames import sendstart
-from pcitrace.frames.doorbells import CHAIN_US, WHOLE, Doorbells, Kinds, Sends, Usual, find
+from pcitrace.frames.doorbells import CHAIN_US, WHOLE, Doorbells, Kinds, Usual, find
 from pcitrace.frames.margins import SURE as SURE_SEND
 from pcitrace.frames.margins import TOLD
+from pcitrace.frames.sends import Sends, fetched, of_host, with_unread
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes, Starts
 from pcitrace.frames.turns import freed
@@ -183,7 +184,7 @@ class _Asked:
     def of(cls, name: str, end: Ends, columns: Mapping[str, Any]) -> _Asked:
         """Collect it."""
         received_us = np.sort(end.host.traffic.joined.last_data_us[end.receives])
-        return cls(end, *_with_unread(_sends(end), name, columns), received_us, *_by_rules(end, received_us))
+        return cls(end, *with_unread(of_host(end), name, columns), received_us, *_by_rules(end, received_us))
 
     @cached_property
     def by_rules(self) -> Integers:
@@ -260,11 +261,10 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
 
 
 def _rung_inside(asked: _Asked, answer: _Answer) -> Booleans:
-    """Return within which sends there is an access of no known use that looks like a ring: if they began later, it may
-    have rung for them.
+    """Return within which sends there is an access of no known use that looks like a ring.
 
-    Two sends seemed to begin 4.5 us too early, before their doorbells (`cardbench`, cacheline 1219); that these
-    beginnings were not sure said nothing of when they were rung for.
+    If such a send began later, that may have rung for it. Two sends seemed to begin 4.5 us too early, before their
+    doorbells (`cardbench`, cacheline 1219): that these beginnings were not sure said nothing of what rang for them.
     """
     joined, sends, head = asked.end.host.traffic.joined, asked.end.sends, asked.head
     looks = Kinds.of(head, len(sends)).number
@@ -292,7 +292,7 @@ def _read(asked: _Asked, usual: Usual) -> Doorbells:
     return find(
         asked.head.take(accesses),
         asked.end.host.profile,
-        [way.take(sends) for way in (asked.sends, *_fetched(asked.end, asked.sends))],
+        [way.take(sends) for way in (asked.sends, *fetched(asked.end, asked.sends))],
         asked.received_us[asked.received_us < asked.reach_us],
         first,
         last,
@@ -474,59 +474,3 @@ def _spread(read: Doorbells, count: int) -> Doorbells:
     sure: Any = np.full(count, np.nan, np.float32)
     send[: len(read.send)], sure[: len(read.sure)] = read.send, read.sure
     return replace(read, send=send, sure=sure)
-
-
-def _sends(end: Ends) -> Sends:
-    """Return what a host sends, as the search for its accesses needs it."""
-    joined = end.host.traffic.joined
-    start_us = np.minimum(joined.start_us[end.sends], joined.first_data_us[end.sends])
-    start_us = np.minimum.accumulate(start_us[::-1])[::-1]
-    ended_us = np.maximum.accumulate(joined.last_data_us[end.sends])
-    lead_us, found = np.full(len(start_us), np.nan), np.ones(len(start_us), dtype=bool)
-    return Sends(start_us, _ready(end, start_us), ended_us, joined.address[end.sends], lead_us, found)
-
-
-def _with_unread(sends: Sends, name: str, columns: Mapping[str, Any]) -> tuple[Sends, Integers]:
-    """Return the sends with those that were not found in memory, but behind others on the wire; and where those are.
-
-    Something rang for these, too. Without them the doorbell of such a send was given to the next one, and so on to the
-    end (`cardbench`, tiny 1211: with AD and the card's profile, four of twelve).
-    """
-    mine = columns["sender"] == name
-    wire_us = columns["wire_start_us"]
-    both = np.flatnonzero(mine & (columns["send_row"] >= 0) & ~np.isnan(wire_us))
-    both = both[np.argsort(wire_us[both], kind="stable")]
-    unread_us = np.sort(wire_us[mine & (columns["send_row"] < 0) & ~np.isnan(wire_us)])
-    behind = np.searchsorted(wire_us[both], unread_us)
-    unread_us, before = unread_us[behind > 0], columns["send_row"][both[behind[behind > 0] - 1]]
-    next_us = np.append(sends.start_us, np.inf)[before + 1]
-    ended_us = sends.end_us[before]
-    here = unread_us > ended_us
-    before, ended_us, until_us = before[here], ended_us[here], np.minimum(unread_us, next_us)[here]
-    nothing = np.full(len(before), np.nan)
-    more = Sends(until_us, ended_us, ended_us, np.full(len(before), -1), nothing, np.zeros(len(before), dtype=bool))
-    order = np.argsort(np.append(np.arange(len(sends)), before + 0.5), kind="stable")
-    both_of = {key: np.append(column, vars(more)[key])[order] for key, column in vars(sends).items()}
-    return Sends(**both_of), np.flatnonzero(order < len(sends))
-
-
-def _ready(end: Ends, start_us: Floats) -> Floats:
-    """Return when what began at some times could have, had the card not used the bus."""
-    bus = end.host.traffic.dma.bus.in_time
-    if not len(bus) or not len(start_us):
-        return start_us
-    at = np.minimum(np.searchsorted(bus.start_us, start_us), len(bus) - 1)
-    return np.minimum(bus.take(at).busy_since_us, start_us)
-
-
-def _fetched(end: Ends, sends: Sends) -> Iterator[Sends]:
-    """Give the sends as they begin with the last fetch of a descriptor after the send before, if there are any."""
-    joined = end.host.traffic.joined
-    fetched_us = np.sort(joined.start_us[joined.kind == Kind.DESCRIPTOR_FETCH])
-    before_us = pick_us(fetched_us, np.searchsorted(fetched_us, sends.start_us) - 1)
-    begins = sends.found & (before_us > np.append(-np.inf, sends.end_us[:-1]))
-    if begins.any():
-        start_us = np.where(begins, before_us, sends.start_us)
-        ready_us = np.where(begins, _ready(end, start_us), sends.ready_us)
-        lead_us = np.where(begins, sends.start_us - before_us, np.nan)
-        yield replace(sends, start_us=start_us, ready_us=ready_us, lead_us=lead_us)

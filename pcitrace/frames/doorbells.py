@@ -25,13 +25,14 @@ import pandas as pd
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
+from pcitrace.frames.sends import Sends
 from pcitrace.frames.sendstart import NOT_STARTING
 from pcitrace.lattice import Learner, bins, cheapest_within
 from pcitrace.profiles import Profile
 from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, shares, times
 from pcitrace.traffic.csr import CONFIGURATION, NO_DATA, Accesses, LookedAt
 
-__all__ = ["Doorbells", "Sends", "Usual", "find"]
+__all__ = ["Doorbells", "Usual", "find"]
 
 NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
 """Roles of registers that start no send."""
@@ -82,38 +83,6 @@ LEAST_US, MOST_US = 0.01, 1e4
 
 ANY_TIME = broad(LEAST_US, MOST_US)
 """A first guess at when something comes."""
-
-
-@dataclass(frozen=True)
-class Sends:
-    """What the card reads to send, in order of time.
-
-    Attributes
-    ----------
-    start_us, ready_us, end_us : arrays of float
-        Its first attempt; when that could have been, had the bus been free; its last data.
-    address : array of int
-        Where in memory; -1 if not known.
-    lead_us : array of float
-        How long before its data a send began with the fetch of its descriptor; NaN for one that began with its data.
-    found : array of bool
-        Whether it was found in memory. Of one that only the wire shows `ready_us` and `start_us` bound when it began,
-        and `end_us` is that of the send before.
-    """
-
-    start_us: Floats
-    ready_us: Floats
-    end_us: Floats
-    address: Integers
-    lead_us: Floats
-    found: Booleans
-
-    def __len__(self) -> int:
-        return len(self.start_us)
-
-    def take(self, rows: Integers) -> Sends:
-        """Return some of them."""
-        return Sends(**{name: column[rows] for name, column in vars(self).items()})
 
 
 @dataclass(frozen=True)

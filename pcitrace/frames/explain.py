@@ -20,7 +20,7 @@ from pcitrace.errors import FrameMatchError
 from pcitrace.facts import FCS_BYTES
 from pcitrace.frames import Frames
 from pcitrace.frames.margins import AGREED, STATED, SURE, UNSEEN
-from pcitrace.lattice import BINS, BROAD, Costs, bins, density
+from pcitrace.lattice import BINS, Costs, Learner, bins
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.costs import EXCESS_BELOW, SIZES, first
 from pcitrace.traffic.dma import BY_RULE, CHEAPEST, KINDS, LEFT_OVER, REASONS, WIRE_LENGTHS
@@ -150,7 +150,7 @@ class _Side:
             (small / small.sum(), False),
         )
         return [
-            density(np.concatenate([NONE, *(rows for rows in term if rows is not None)]), prior, BROAD, smooth)
+            Learner().density(np.concatenate([NONE, *(rows for rows in term if rows is not None)]), prior, smooth)
             for term, (prior, smooth) in zip(zip(*seen, strict=True), priors, strict=True)
         ]
 

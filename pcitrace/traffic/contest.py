@@ -98,12 +98,12 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     near = reader.near(first)
     if len(pieces) <= TINY:
         near += reader.by_halves(near[0], 0)
+    moved = [(edges - one.edges(), one.edges() - first.edges()) for one in near]
     # The cheapest that puts no edge elsewhere: where no target shows a frame, what they found may be read otherwise.
-    same = [one for one in near if not edges - one.edges() and not one.edges() - first.edges()]
+    same = [one for one, (differs, more) in zip(near, moved, strict=True) if not differs and not more]
     itself = min([reader.as_it_is(first), *same], key=lambda one: one.cost)
     few = LEFT if described and len(pieces) > TINY else 1 - CONFIRMED
-    for other in near:
-        differs, more = edges - other.edges(), other.edges() - first.edges()
+    for other, (differs, more) in zip(near, moved, strict=True):
         many = len(differs) > few * len(edges) or len(more) > MOST * len(edges)
         if many and other.against_by(itself) >= CLEARLY:
             return None

@@ -9,20 +9,66 @@ const TOGETHER: usize = 4;
 /// No share is less likely: a cost is finite.
 const LEAST: f64 = 1e-12;
 
-/// One row of a table: what is known of it before, and what that is worth.
-pub struct First<'a> {
-    /// Shares; their sum need not be one.
+/// What was seen: an entry of a row each.
+pub struct Seen<'a> {
+    pub entry: &'a [i64],
+    pub row: &'a [i64],
+}
+
+/// What is known of a table before.
+pub struct Prior<'a> {
+    /// Shares, row by row; the sum of a row need not be one.
     pub shares: &'a [f64],
-    /// Observations that they are worth.
+    /// Entries of a row.
+    pub columns: usize,
+    /// Observations that a row is worth.
     pub weight: f64,
     /// Whether the entries are times, which speak for their neighbours.
     pub times: bool,
 }
 
+impl Prior<'_> {
+    /// Its rows, with what was seen of each.
+    fn rows<'a>(&'a self, counts: &'a [f64]) -> impl Iterator<Item = (First<'a>, &'a [f64])> {
+        let first = |shares| First { shares, weight: self.weight, times: self.times };
+        self.shares.chunks(self.columns).map(first).zip(counts.chunks(self.columns))
+    }
+}
+
+/// The costs of a table, and what learning them cost; nothing if something was seen of an entry that it does not have.
+///
+/// Of the entries that are not `kept` (0) what was seen is forgotten once that was counted.
+pub fn learn(seen: &Seen<'_>, prior: &Prior<'_>, kept: Option<&[u8]>) -> Option<(Vec<f32>, f64)> {
+    let Prior { shares, columns, .. } = *prior;
+    let is_table = columns > 0 && shares.len().is_multiple_of(columns) && seen.entry.len() == seen.row.len();
+    if !is_table || kept.is_some_and(|kept| kept.len() != shares.len()) {
+        return None;
+    }
+    let mut counts = vec![0.0; shares.len()];
+    for (entry, row) in seen.entry.iter().zip(seen.row) {
+        let entry = usize::try_from(*entry).ok().filter(|entry| *entry < columns)?;
+        *counts.get_mut(usize::try_from(*row).ok()?.checked_mul(columns)? + entry)? += 1.0;
+    }
+    let nats = prior.rows(&counts).map(|(first, counts)| first.learning(counts)).sum();
+    if let Some(kept) = kept {
+        counts.iter_mut().zip(kept).filter(|(_, kept)| **kept == 0).for_each(|(count, _)| *count = 0.0);
+    }
+    let mut costs = vec![0.0; shares.len()];
+    prior.rows(&counts).zip(costs.chunks_mut(columns)).for_each(|((first, counts), costs)| first.costs(counts, costs));
+    Some((costs, nats))
+}
+
+/// One row of a prior.
+struct First<'a> {
+    shares: &'a [f64],
+    weight: f64,
+    times: bool,
+}
+
 impl First<'_> {
     /// By how much what was seen was dearer while the table was not known: the marginal likelihood under a Dirichlet
     /// prior against the learned table (MacKay, Information Theory, Inference and Learning Algorithms, 2003, chapter 28).
-    pub fn learning(&self, seen: &[f64]) -> f64 {
+    fn learning(&self, seen: &[f64]) -> f64 {
         let total: f64 = seen.iter().sum();
         if total == 0.0 {
             return 0.0;
@@ -41,7 +87,7 @@ impl First<'_> {
     }
 
     /// Fills `costs` with what each entry costs by what was seen.
-    pub fn costs(&self, seen: &[f64], costs: &mut [f32]) {
+    fn costs(&self, seen: &[f64], costs: &mut [f32]) {
         let total = seen.iter().sum::<f64>() + self.weight;
         for (at, (cost, share)) in costs.iter_mut().zip(self.shares).enumerate() {
             let count = if self.times { near(seen, at) } else { seen[at] };
@@ -80,6 +126,26 @@ fn ln_gamma(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_forgotten_was_counted_and_what_is_no_entry_is_refused() {
+        let prior = Prior { shares: &[0.5, 0.5, 0.5, 0.5], columns: 2, weight: 2.0, times: false };
+        let seen = Seen { entry: &[0, 0, 1], row: &[0, 0, 1] };
+        let (costs, nats) = learn(&seen, &prior, None).expect("a table");
+        let (fewer, same) = learn(&seen, &prior, Some(&[0, 1, 1, 1])).expect("a table");
+        assert!(nats > 0.0 && same == nats);
+        let shares = |costs: &[f32]| costs.iter().map(|cost| f64::from((-cost).exp())).collect::<Vec<_>>();
+        for (found, share) in [(&costs, [0.75, 0.25, 1.0 / 3.0, 2.0 / 3.0]), (&fewer, [0.5, 0.5, 1.0 / 3.0, 2.0 / 3.0])]
+        {
+            assert!(shares(found).iter().zip(share).all(|(found, share)| (found - share).abs() < 1e-6), "{found:?}");
+        }
+        for (entry, row) in [(2, 0), (-1, 0), (0, 2), (0, -1), (0, i64::MAX)] {
+            assert!(learn(&Seen { entry: &[entry], row: &[row] }, &prior, None).is_none(), "{entry} {row}");
+        }
+        assert!(learn(&Seen { entry: &[0, 1], row: &[0] }, &prior, None).is_none());
+        assert!(learn(&seen, &prior, Some(&[1])).is_none());
+        assert!(learn(&seen, &Prior { columns: 0, ..prior }, None).is_none());
+    }
 
     #[test]
     fn rising_is_the_sum_of_the_logarithms() {

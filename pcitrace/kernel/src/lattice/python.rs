@@ -1,6 +1,6 @@
 //! `pcitrace._kernel.read_lattice`: tables and columns come as buffers, attribute by attribute.
 
-use super::learned::First;
+use super::learned::{Prior, Seen, learn};
 use super::model::{CONTEXTS, Costs, Items, Limits, Targets, TrackCosts};
 use super::{BINS, read, releases};
 use crate::python::interruptible;
@@ -167,29 +167,12 @@ pub fn learn_costs<'py>(
     times: bool,
     kept: Option<PyBuffer<u8>>,
 ) -> PyResult<(Bound<'py, PyByteArray>, f64)> {
-    let prior = prior.to_vec(py)?;
+    let (entry, row, shares) = (values.to_vec(py)?, group.to_vec(py)?, prior.to_vec(py)?);
     let kept = kept.map(|kept| kept.to_vec(py)).transpose()?;
-    if columns == 0 || kept.as_ref().is_some_and(|kept| kept.len() != prior.len()) {
-        return Err(PyValueError::new_err("a table has columns, and as many entries that are kept as there are"));
-    }
-    let mut seen = vec![0.0; prior.len()];
-    for (value, row) in values.to_vec(py)?.into_iter().zip(group.to_vec(py)?) {
-        let at = usize::try_from(value).ok().filter(|value| *value < columns);
-        let entry = at.zip(usize::try_from(row).ok()).and_then(|(at, row)| seen.get_mut(row * columns + at));
-        *entry.ok_or_else(|| PyValueError::new_err(format!("no entry {value} of group {row}")))? += 1.0;
-    }
-    let mut costs = vec![0.0; prior.len()];
-    let mut nats = 0.0;
-    for (row, costs) in costs.chunks_mut(columns).enumerate() {
-        let entries = row * columns..row * columns + costs.len();
-        let (first, seen) = (First { shares: &prior[entries.clone()], weight, times }, &mut seen[entries.clone()]);
-        nats += first.learning(seen);
-        if let Some(kept) = &kept {
-            seen.iter_mut().zip(&kept[entries]).filter(|(_, kept)| **kept == 0).for_each(|(seen, _)| *seen = 0.0);
-        }
-        first.costs(seen, costs);
-    }
-    let costs: Vec<u8> = costs.iter().flat_map(|cost: &f32| cost.to_ne_bytes()).collect();
+    let (seen, prior) = (Seen { entry: &entry, row: &row }, Prior { shares: &shares, columns, weight, times });
+    let (costs, nats) = learn(&seen, &prior, kept.as_deref())
+        .ok_or_else(|| PyValueError::new_err("something was seen of no entry, or columns differ in length"))?;
+    let costs: Vec<u8> = costs.into_iter().flat_map(f32::to_ne_bytes).collect();
     Ok((PyByteArray::new(py, &costs), nats))
 }
 
