@@ -78,6 +78,13 @@ def test_frames_that_would_have_waited_for_nothing_are_other_ones(busy: bool) ->
         assert found == [(row + 1, row) for row in range(9)]
 
 
+def test_frames_of_one_length_in_step_are_matched_so_that_none_is_left_out() -> None:
+    """Each may as well be the one before it, sent while that was read: that is as regular, but leaves the first out."""
+    times = [10.1, 25.6, 40.1, 55.0, 70.1, 85.0, 99.3, 114.9, 129.5, 144.4, 160.1]
+    came = side([31.0, 43.9, 58.5, 75.8, 88.1, 104.7, 120.8, 136.0, 150.3, 164.8, 178.6], [1500] * 11, took=12.2)
+    assert pairs(side(times, [1500] * 11, took=13.9), came, after_end=False) == [(row, row) for row in range(11)]
+
+
 def test_many_under_way_are_matched_by_the_usual_lag_and_not_the_shortest() -> None:
     """Every frame takes 45 us and three more are sent meanwhile; the second, fifth and sixth are lost."""
     times = [0.0, 12.0, 27.0, 36.0, 51.0, 60.0, 77.0, 85.0, 99.0, 113.0]

@@ -295,9 +295,10 @@ def judge(
     held = _as_held_against(margins, unseen)
     for one in place.values():
         one[unseen] = np.minimum(one[unseen], held[unseen])
-    for side in EDGES:
-        for name in readings:
-            _only_where_told(margins[side], least[side], place[side], _rows(columns, name, side))
+    for name in readings:
+        heard = all(_heard(columns, name, side) for side in EDGES)
+        for side in EDGES:
+            _only_where_told(margins[side], least[side], place[side], _rows(columns, name, side), heard)
     match = _as_held_against(margins, unseen)
     _only_where_confirmed(margins, least, unseen)
     for side in EDGES:
@@ -359,15 +360,28 @@ def _only_where_confirmed(margins: dict[int, Floats], least: dict[int, Floats], 
         margins[side][alone] = np.minimum(margins[side][alone], 0.0)
 
 
-def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers) -> None:
-    """Make the margins of some frames 0 where too few of them are sure: see `TOLD`.
+def _heard(columns: dict[str, Any], name: str, side: int) -> bool:
+    """Return whether a reading has the data of so many frames on a wire that it may be right: see `TOLD`.
+
+    One that has nearly none took for something else what they are in memory; what it has of the other direction may be
+    wrong, too. On two hosts whose cards moved more than the frames' bytes in two buffers each (`cardbench`, mixed 1230)
+    each send seemed to begin with its descriptor, and nothing seemed to be received.
+    """
+    host, burst, _ = COLUMNS[side]
+    seen = (columns[host] == name) & (columns["wire_row"] >= 0)
+    return not seen.any() or bool((columns[burst][seen] >= 0).mean() >= TOLD)
+
+
+def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers, heard: bool) -> None:
+    """Make the margins of some frames 0 where too few of them are sure, or were `heard`: see `TOLD`.
 
     A table that is sure of nearly all where they are has learned this card, though one edge of each may be doubted.
     """
     mine = margins[rows]
     some = ~np.isnan(mine).any(axis=1)
     told = (mine[some] >= least[rows][some]).all(axis=1)
-    if some.any() and told.mean() < TOLD and (place[rows][some] >= SURE).mean() < COMPLETE:
+    untold = some.any() and told.mean() < TOLD and (place[rows][some] >= SURE).mean() < COMPLETE
+    if untold or not heard:
         margins[rows] = np.minimum(mine, 0.0)
 
 
