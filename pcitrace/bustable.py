@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers, packed_if_equal, strings
+from pcitrace.facts import FRAME_US
 from pcitrace.samples import TIMES, Samples, Times
 from pcitrace.schema import Termination
 
@@ -244,6 +245,30 @@ class BusTable:
         some = self.take(with_data)
         cut[with_data] = some.end_us > some.last_data_us
         return cut
+
+    @property
+    def stopped(self) -> Booleans:
+        """Whether the target ended it, or would have: a disconnect may come with what the initiator ends with."""
+        return self._ended(*REFUSED, Termination.DISCONNECT_WITH_DATA)
+
+    def moved_twice(self, before: Integers, now: Integers) -> Integers:
+        """Return how many bytes of transactions that the target stopped others move again that begin inside them.
+
+        It does not matter whether the initiator would have gone on: a card that loses the bus as the target disconnects
+        ends by itself, and moves the data again all the same.
+        """
+        place, size = self.address.astype(np.int64), self.bytes.astype(np.int64)
+        back = place[now] - place[before]
+        inside = self.stopped[before] & (place[before] >= 0) & (back >= 0) & (back < size[before])
+        return np.where(inside, size[before] - back, 0)
+
+    @property
+    def moved_again(self) -> Booleans:
+        """Which begin inside the one before that was stopped, before that can be another frame's buffer."""
+        out, now = np.zeros(len(self), dtype=bool), np.arange(1, len(self))
+        pause_us = self.start_us[1:] - self.last_data_us[:-1]
+        out[1:] = (self.moved_twice(now - 1, now) > 0) & (pause_us < FRAME_US)
+        return out
 
     def _ended(self, *how: Termination) -> Booleans:
         termination, found = self.termination, np.zeros(len(self), dtype=bool)

@@ -6,8 +6,8 @@ Ref: IEEE Std 802.3-2018; PCI Local Bus Specification, Revision 2.2.
 from __future__ import annotations
 
 __all__ = [
-    "BYTES_PER_PHASE", "FCS_BYTES", "GAP_BYTES", "HEADER_BYTES", "LARGEST_LENGTH_FIELD", "LEAST_FRAME_BYTES",
-    "LEAST_USER_BYTES", "PREAMBLE_BYTES", "READS", "WRITES",
+    "BYTES_PER_PHASE", "FCS_BYTES", "FRAME_US", "GAP_BYTES", "HEADER_BYTES", "LARGEST_LENGTH_FIELD",
+    "LEAST_FRAME_BYTES", "LEAST_USER_BYTES", "PREAMBLE_BYTES", "READS", "WRITES",
 ]  # fmt: skip
 
 # --- IEEE 802.3-2018
@@ -32,6 +32,9 @@ LARGEST_LENGTH_FIELD = 1500
 
 GAP_BYTES = 12
 """Gap between frames: interPacketGap, 96 bit times. 4.4.2."""
+
+FRAME_US = (PREAMBLE_BYTES + LEAST_FRAME_BYTES + FCS_BYTES + GAP_BYTES) * 8 / 1000
+"""The shortest frames follow each other no sooner, at 1 Gbit/s: 0.672 us."""
 
 # --- PCI 2.2
 

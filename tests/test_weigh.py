@@ -187,6 +187,15 @@ def test_where_header_and_data_begin_inside_words_says_less_of_lengths(seed: int
     assert lengths["right"] >= 18
 
 
+def test_what_the_target_stopped_is_read_again_though_the_card_had_ended_it(tmp_path: Path) -> None:
+    """A STOP# came with the last data before another device got the bus: the send began with the second read."""
+    bench = Bench("reread", 1233, frames=36)
+    write(bench, tmp_path)
+    scored = score(bench, analysis.frames(pcitrace.open(tmp_path), profile="generic").table, "vcd")
+    assert scored.clean
+    assert scored.total(*EDGES)["right"] == 4 * scored.frames
+
+
 def test_a_send_does_not_begin_where_what_was_cut_is_read_again(tmp_path: Path) -> None:
     """Reads of 31 data phases were cut, and begun again at the same address: three beginnings were the second ones."""
     bench = Bench("reread", 1160, frames=24)

@@ -16,8 +16,8 @@ import pandas as pd
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Integers
+from pcitrace.facts import FRAME_US, READS, WRITES
 from pcitrace.facts import LEAST_FRAME_BYTES as SHORTEST_RECEIVED
-from pcitrace.facts import READS, WRITES
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.phases import Phases
@@ -292,7 +292,7 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
     linked &= ~only_if_cut | bus.cut[before]
     buffers = np.union1d(starts[False], starts[True])
     linked &= ~(np.isin(address, buffers) & (phases > 0)[before])
-    again = _moved_again(bus)
+    again = bus.moved_again
     linked |= again
     before = np.where(again, row - 1, before)
     # Each row points at the one it goes on from; following the pointers, doubling, gives the head of its chain.
@@ -306,28 +306,12 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
     return (np.cumsum(first) - 1)[head], np.flatnonzero(first)
 
 
-def _moved_again(bus: BusTable) -> Booleans:
-    """Return which transactions begin inside the one before that was cut, before it can be another frame's buffer."""
-    out, now = np.zeros(len(bus), dtype=bool), np.arange(1, len(bus))
-    pause_us = bus.start_us[1:] - bus.last_data_us[:-1]
-    out[1:] = (_twice(bus, now - 1, now) > 0) & (pause_us < FRAME_US)
-    return out
-
-
 def moved_twice(dma: Dma, rows: Integers) -> Integers:
     """Return how many bytes of transactions, in order of bursts, the next one of their burst moves again."""
     before, now = rows[:-1], rows[1:]
     out = np.zeros(len(rows), dtype=np.int64)
-    out[:-1] = np.where(dma.burst[before] == dma.burst[now], _twice(dma.bus, before, now), 0)
+    out[:-1] = np.where(dma.burst[before] == dma.burst[now], dma.bus.moved_twice(before, now), 0)
     return out
-
-
-def _twice(bus: BusTable, before: Integers, now: Integers) -> Integers:
-    """Return how many bytes of transactions that were cut others move again that begin inside them; else 0."""
-    place, size = bus.address.astype(np.int64), bus.bytes.astype(np.int64)
-    back = place[now] - place[before]
-    inside = bus.cut[before] & (place[before] >= 0) & (back >= 0) & (back < size[before])
-    return np.where(inside, size[before] - back, 0)
 
 
 def _too_fast(bus: BusTable, chain: Integers, heads: Integers) -> Booleans:
@@ -338,9 +322,6 @@ def _too_fast(bus: BusTable, chain: Integers, heads: Integers) -> Booleans:
     last_us[chain] = start_us  # of rows that are given several times numpy keeps the last
     return np.asarray((words == pieces) & (last_us - start_us[heads] < FRAME_US * (pieces - 1)))
 
-
-FRAME_US = 0.672
-"""The shortest frames follow each other no sooner, at 1 Gbit/s: 84 bytes with preamble and gap (IEEE 802.3)."""
 
 LONGEST_FETCH = 256
 """Bytes; a longer read is not taken for descriptors unless its place says so."""

@@ -47,8 +47,10 @@ class Pieces:
 
     @cached_property
     def cut(self) -> Booleans:
-        """Whether the target ended each before the initiator did."""
-        return self.bus.cut
+        """Whether the target ended each before the initiator did, or with it and the next one moves its data again."""
+        cut = self.bus.cut.copy()
+        cut[:-1] |= self.bus.moved_again[1:]
+        return cut
 
     def take(self, which: Integers) -> Pieces:
         """Return some of the pieces."""
