@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pcitrace.columns import Booleans, Floats, Integers, booleans, floats, integers, packed_if_equal, strings
-from pcitrace.facts import FRAME_US
+from pcitrace.facts import BYTES_PER_PHASE, FRAME_US
 from pcitrace.samples import TIMES, Samples, Times
 from pcitrace.schema import Termination
 
@@ -250,6 +250,13 @@ class BusTable:
     def stopped(self) -> Booleans:
         """Whether the target ended it, or would have: a disconnect may come with what the initiator ends with."""
         return self._ended(*REFUSED, Termination.DISCONNECT_WITH_DATA)
+
+    @property
+    def behind(self) -> Integers:
+        """Where in memory what goes on with each would begin: behind its last data phase, whatever its byte enables."""
+        phases = self.data_phases.astype(np.int64)
+        unit = np.where(self.bytes > BYTES_PER_PHASE * phases, 2 * BYTES_PER_PHASE, BYTES_PER_PHASE)
+        return np.asarray((self.address.astype(np.int64) & -unit) + unit * phases)
 
     def moved_twice(self, before: Integers, now: Integers) -> Integers:
         """Return how many bytes of transactions that the target stopped others move again that begin inside them.

@@ -196,6 +196,16 @@ def test_what_the_target_stopped_is_read_again_though_the_card_had_ended_it(tmp_
     assert scored.total(*EDGES)["right"] == 4 * scored.frames
 
 
+def test_a_frame_in_one_piece_lies_in_one_buffer(tmp_path: Path) -> None:
+    """In two, each receive without its header had the length of the frame before: 30 and 61 values were wrong."""
+    bench = Bench("scatter-gather", 1234, frames=36)
+    write(bench, tmp_path)
+    for profile in (str(tmp_path / "card.toml"), "generic"):
+        scored = score(bench, analysis.frames(pcitrace.open(tmp_path), profile=profile).table, "vcd")
+        assert scored.clean
+        assert scored.total(*EDGES)["right"] >= 60
+
+
 def test_a_send_does_not_begin_where_what_was_cut_is_read_again(tmp_path: Path) -> None:
     """Reads of 31 data phases were cut, and begun again at the same address: three beginnings were the second ones."""
     bench = Bench("reread", 1160, frames=24)
@@ -244,17 +254,30 @@ def test_which_segments_fit_which_layout(compared: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("first", "unit", "has_address", "expected"),
-    [(2, 4, False, False), (2, 4, True, True), (4, 4, False, True), (2, 8, False, True)],
+    ("first", "unit", "second_at", "expected"),
+    [
+        (2, 4, None, False),
+        (2, 4, 0x2000, True),
+        (2, 4, 0x1008, False),
+        (4, 4, None, True),
+        (2, 8, None, True),
+    ],
 )
-def test_two_buffers_only_where_the_first_holds_a_header(
-    first: int, unit: int, has_address: bool, expected: bool
+def test_two_buffers_only_where_a_piece_lies_elsewhere(
+    first: int, unit: int, second_at: int | None, expected: bool
 ) -> None:
     """Of frames that begin with 2 data phases of 4 bytes nothing but addresses tells that these are no descriptors."""
-    ends = np.array([True, True])
-    reading = Reading(np.array([0, 0]), ends, ends, np.array([0, 1]), np.zeros((2, 4)), 0.0)
-    pieces = SimpleNamespace(bus=SimpleNamespace(data_phases=np.array([first, first]), has_address=has_address))
+    begins = np.array([True, False, True, False])
+    reading = Reading(np.zeros(4), begins, ~begins, np.array([0, 0, 1, 1]), np.zeros((4, 4)), 0.0)
+    addresses = np.full(4, -1) if second_at is None else np.array([0x1000, second_at] * 2)
+    phases = np.array([first, 9] * 2)
+    bus = SimpleNamespace(
+        data_phases=phases, address=addresses, behind=addresses + unit * phases, has_address=second_at is not None
+    )
+    pieces = SimpleNamespace(bus=bus)
     assert may_be_parted(SEND, pieces, reading, unit) == expected  # type: ignore[arg-type]
+    alone = Reading(np.zeros(4), np.full(4, True), np.full(4, True), np.arange(4), np.zeros((4, 4)), 0.0)
+    assert not may_be_parted(SEND, pieces, alone, unit)  # type: ignore[arg-type]
 
 
 def test_what_is_as_long_as_descriptors_is_status_if_there_are_more_of_it() -> None:

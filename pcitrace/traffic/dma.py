@@ -282,7 +282,7 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
     # Beginnings and ends in one order: by address, then by row, a beginning before the end of the same row.
     edge = np.empty(2 * n, dtype=np.int64)
     edge[::2] = address & ~3
-    edge[1::2] = np.where(bus.bytes > 4 * phases, (address & ~7) + 8 * phases, edge[::2] + 4 * phases)
+    edge[1::2] = bus.behind
     order = np.argsort(edge, kind="stable")
     edge, rows, is_end = edge[order], order >> 1, order & 1 == 1
     follows = np.flatnonzero(is_end[:-1] & ~is_end[1:] & (edge[:-1] == edge[1:]))

@@ -163,13 +163,24 @@ def layouts(side: int, whole: bool, unit: int, parted: bool) -> tuple[Layout, ..
 
 
 def may_be_parted(side: int, pieces: Pieces, reading: Reading, unit: int) -> bool:
-    """Return whether the frames of a track may lie in two buffers: the first piece of most holds a whole header.
+    """Return whether the frames of a track may lie in two buffers: most have a piece that lies elsewhere.
 
-    A shorter one may be a descriptor: on a host whose descriptors are of 8 bytes all sends began with one, in two
-    buffers that each began inside a word. Where addresses were captured these tell.
+    Where no addresses were captured the first piece of most holds a whole header: a shorter one may be a descriptor. On
+    a host whose descriptors are of 8 bytes all sends began with one, in two buffers that each began inside a word.
+    Where a frame is one piece it lies in one buffer: with two, frames whose headers were left over had the lengths of
+    those before them (`cardbench`, scatter-gather 1234).
     """
-    first = pieces.bus.data_phases[(reading.track == side) & reading.begins]
-    return pieces.bus.has_address or _mostly(first * unit >= HEADER)
+    rows = np.flatnonzero((reading.track == side) & (reading.segment >= 0))
+    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
+    before, now = rows[:-1], rows[1:]
+    parts = reading.segment[before] == reading.segment[now]
+    bus = pieces.bus
+    if bus.has_address:
+        parts &= (bus.address[now] < bus.address[before]) | (bus.address[now] > bus.behind[before])
+    elif not _mostly(bus.data_phases[rows[reading.begins[rows]]] * unit >= HEADER):
+        return False
+    several = np.unique(reading.segment[now[parts]])
+    return 2 * len(several) >= int(np.count_nonzero(reading.begins[rows]))
 
 
 def most_added(unit: int) -> int:
