@@ -26,6 +26,7 @@ __all__ = [
     "packed_if_equal",
     "pick",
     "pick_us",
+    "spread_us",
     "strings",
     "table",
 ]
@@ -158,3 +159,9 @@ def next_us(times: Floats, after: Floats) -> Floats:
     at = np.searchsorted(times, after, side="right")
     known = ~np.isnan(after) & (at < len(times))
     return pick_us(times, np.where(known, at, -1))
+
+
+def spread_us(times: Floats) -> float:
+    """Return how irregular some times are: the width of the middle half of those that are known; 0 if none is."""
+    times = times[np.isfinite(times)]
+    return float(np.subtract(*np.percentile(times, (75, 25)))) if len(times) else 0.0

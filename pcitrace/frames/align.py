@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.columns import Booleans, Integers, spread_us
 from pcitrace.frames.leastcost import BLOCK, SKIP, cheapest, waiting
 from pcitrace.frames.sides import ALIKE_US, UNDER_WAY, WIDEST, Pair, Side, densest, longest_lag
 from pcitrace.traffic.content import Keys
@@ -111,8 +111,8 @@ def _between(pair: Pair, lag: float | None) -> tuple[Integers, Integers]:
         lag = _usual_lag(pair)
     if rows is not None and waiting(pair.idle_us(rows, j, lag), lag).sum() >= 2 * SKIP:
         # There may be a better way, with a frame left out on either side: one in which they come more regularly.
-        spread_us = [_spread_us(pair.lag_us(*one)) for one in ((rows, j), cheapest(pair, lag))]
-        if spread_us[0] <= spread_us[1] + ALIKE_US:
+        irregular_us = [spread_us(pair.lag_us(*one)) for one in ((rows, j), cheapest(pair, lag))]
+        if irregular_us[0] <= irregular_us[1] + ALIKE_US:
             return rows, j
         rows = None
     if rows is not None and (n > BLOCK or (in_order and (latest - rows < WIDEST).all())):
@@ -133,12 +133,6 @@ def _between(pair: Pair, lag: float | None) -> tuple[Integers, Integers]:
         # Of frames that come at equal distances, one is as late behind any; a match leaves each only one.
         lag, found = seen, cheapest(pair, seen)
     return _decided(pair, *found, lag)
-
-
-def _spread_us(lags: Floats) -> float:
-    """Return how irregular some lags are: the width of the middle half of those that are known."""
-    lags = lags[np.isfinite(lags)]
-    return float(np.subtract(*np.percentile(lags, (75, 25)))) if len(lags) else 0.0
 
 
 def _decided(pair: Pair, i: Integers, j: Integers, lag: float) -> tuple[Integers, Integers]:

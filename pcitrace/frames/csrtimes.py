@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us
+from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
 from pcitrace.frames import sendstart
 from pcitrace.frames.doorbells import CHAIN_US, WHOLE, Doorbells, Kinds, Usual, find
 from pcitrace.frames.margins import SURE as SURE_SEND
@@ -364,8 +364,8 @@ def _caused_otherwise(last: Integers, csr: Accesses, asked: _Asked) -> bool:
     if end.wire is not None and len(end.wire):
         left_us = np.sort(end.wire.end_us)
         before.append(left_us[np.maximum(np.searchsorted(left_us, sends.ready_us[rows], side="right") - 1, 0)])
-    spread_us = [_spread_us(sends.ready_us[rows] - one) for one in (rung_us, *before)]
-    return spread_us[0] > min(spread_us[1:]) + A_CLOCK_US
+    irregular_us = [spread_us(sends.ready_us[rows] - one) for one in (rung_us, *before)]
+    return irregular_us[0] > min(irregular_us[1:]) + A_CLOCK_US
 
 
 def _rung_before(read: Doorbells, asked: _Asked) -> Booleans:
@@ -381,14 +381,9 @@ def _rung_before(read: Doorbells, asked: _Asked) -> Booleans:
     sooner = np.zeros(len(asked.sends), dtype=bool)
     if len(rows) >= BELLS and not (csr.address >= 0).any():
         ready_us = asked.sends.ready_us[rows]
-        first, last = (_spread_us(ready_us - csr.first_attempt_us[one[rows]]) for one in (read.first, read.last))
+        first, last = (spread_us(ready_us - csr.first_attempt_us[one[rows]]) for one in (read.first, read.last))
         sooner[rows] = first + A_CLOCK_US < last
     return sooner[asked.place]
-
-
-def _spread_us(times_us: Floats) -> float:
-    """Return how irregular some times are: the width of the middle half of them."""
-    return float(np.subtract(*np.percentile(times_us, (75, 25))))
 
 
 def _rung_for(read: Doorbells, sends: Sends) -> bool:
