@@ -9,7 +9,7 @@
 //! second pass, backwards, gives margins: how much the best reading costs more in which a label differs (max-marginals:
 //! Wainwright and Jordan 2008, chapter 8).
 
-mod learned;
+pub mod learned;
 mod model;
 #[cfg(feature = "python")]
 pub(crate) mod python;
