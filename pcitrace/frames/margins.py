@@ -298,7 +298,10 @@ def judge(
     for name in readings:
         heard = all(_heard(columns, name, side) for side in EDGES)
         for side in EDGES:
-            _only_where_told(margins[side], least[side], place[side], _rows(columns, name, side), heard)
+            rows = _rows(columns, name, side)
+            _only_where_told(margins[side], least[side], place[side], rows)
+            if not heard:
+                margins[side][rows] = np.minimum(margins[side][rows], 0.0)
     match = _as_held_against(margins, unseen)
     _only_where_confirmed(margins, least, unseen)
     for side in EDGES:
@@ -372,16 +375,15 @@ def _heard(columns: dict[str, Any], name: str, side: int) -> bool:
     return not seen.any() or bool((columns[burst][seen] >= 0).mean() >= TOLD)
 
 
-def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers, heard: bool) -> None:
-    """Make the margins of some frames 0 where too few of them are sure, or were `heard`: see `TOLD`.
+def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers) -> None:
+    """Make the margins of some frames 0 where too few of them are sure: see `TOLD`.
 
     A table that is sure of nearly all where they are has learned this card, though one edge of each may be doubted.
     """
     mine = margins[rows]
     some = ~np.isnan(mine).any(axis=1)
     told = (mine[some] >= least[rows][some]).all(axis=1)
-    untold = some.any() and told.mean() < TOLD and (place[rows][some] >= SURE).mean() < COMPLETE
-    if untold or not heard:
+    if some.any() and told.mean() < TOLD and (place[rows][some] >= SURE).mean() < COMPLETE:
         margins[rows] = np.minimum(mine, 0.0)
 
 
