@@ -90,17 +90,51 @@ struct Step {
     cost: f64,
 }
 
+/// Where in its layer the node is that has dealt with so many targets, for the layers that steps lead to.
+struct Lookup {
+    layers: Vec<Vec<u32>>,
+}
+
+impl Lookup {
+    /// For steps of so many items at the most.
+    fn new(longest: usize, targets: usize) -> Self {
+        Self { layers: vec![vec![NONE; targets + 1]; longest + 1] }
+    }
+
+    fn get(&self, layer: usize, dealt: u32) -> Option<usize> {
+        let place = self.layers[layer % self.layers.len()][dealt as usize];
+        (place != NONE).then_some(place as usize)
+    }
+
+    fn put(&mut self, layer: usize, dealt: u32, place: usize) {
+        let count = self.layers.len();
+        self.layers[layer % count][dealt as usize] = place as u32;
+    }
+
+    /// Begins a layer with some nodes; what was known of the one that had its room is forgotten.
+    fn begin(&mut self, layer: usize, nodes: &[Node]) {
+        let count = self.layers.len();
+        self.layers[layer % count].fill(NONE);
+        for (place, node) in nodes.iter().enumerate() {
+            self.put(layer, node.dealt, place);
+        }
+    }
+}
+
 struct Search<'a> {
     items: &'a Items,
     targets: &'a Targets,
     costs: &'a Costs,
     limits: &'a Limits,
     layers: Vec<Vec<Node>>,
+    lookup: Lookup,
 }
 
 /// Finds the cheapest reading; an error if the work is to end.
 pub fn read(items: &Items, targets: &Targets, costs: &Costs, limits: &Limits) -> Result<Released> {
-    let mut search = Search { items, targets, costs, limits, layers: Vec::new() };
+    let longest = costs.shape.first().map_or(1, Vec::len).max(1);
+    let lookup = Lookup::new(longest, targets.time_us.len());
+    let mut search = Search { items, targets, costs, limits, layers: Vec::new(), lookup };
     search.forwards()?;
     search.backwards()
 }
@@ -132,6 +166,7 @@ impl Search<'_> {
                 }
             }
             self.layers[at] = layer;
+            self.lookup.begin(at, &[]);
         }
         prune(&mut self.layers[count], &ahead, self.limits);
         Ok(())
@@ -152,10 +187,14 @@ impl Search<'_> {
         let (dealt, skipped) = self.passed(to, node.dealt + step.count);
         let cost = node.cost + step.cost + skipped;
         let new = Node { dealt, cost, from: (at as u32, number as u32), count: step.count };
-        match self.layers[to].iter_mut().find(|old| old.dealt == dealt) {
-            Some(old) if old.cost <= cost => {}
-            Some(old) => *old = new,
-            None => self.layers[to].push(new),
+        let layer = &mut self.layers[to];
+        match self.lookup.get(to, dealt) {
+            Some(place) if layer[place].cost <= cost => {}
+            Some(place) => layer[place] = new,
+            None => {
+                self.lookup.put(to, dealt, layer.len());
+                layer.push(new);
+            }
         }
     }
 
@@ -231,7 +270,7 @@ impl Search<'_> {
     }
 
     /// The best way back, and how much worse the best way is on which anything differs.
-    fn backwards(&self) -> Result<Released> {
+    fn backwards(&mut self) -> Result<Released> {
         let (count, targets) = (self.items.time_us.len(), self.targets.time_us.len());
         let cap = self.limits.cost as f32;
         let mut out = Released {
@@ -251,13 +290,14 @@ impl Search<'_> {
         let mut steps = Vec::new();
         for at in (0..count).rev() {
             interrupt::check()?;
+            self.lookup.begin(at + 1, &self.layers[at + 1]);
             for (number, node) in self.layers[at].iter().enumerate() {
                 self.steps(at, node.dealt, &mut steps);
                 for step in &steps {
                     let to = at + step.items as usize;
                     let dealt = node.dealt + step.count;
                     let (after, skipped) = self.passed(to, dealt);
-                    let Some(next) = self.layers[to].iter().position(|other| other.dealt == after) else { continue };
+                    let Some(next) = self.lookup.get(to, after) else { continue };
                     let cost = step.cost + skipped + behind[to][next];
                     behind[at][number] = behind[at][number].min(cost);
                     let more = (node.cost + cost - total).max(0.0) as f32;
