@@ -106,17 +106,22 @@ impl Lookup {
         (place != NONE).then_some(place as usize)
     }
 
-    fn put(&mut self, layer: usize, dealt: u32, place: usize) {
+    fn put(&mut self, layer: usize, dealt: u32, place: u32) {
         let count = self.layers.len();
-        self.layers[layer % count][dealt as usize] = place as u32;
+        self.layers[layer % count][dealt as usize] = place;
     }
 
-    /// Begins a layer with some nodes; what was known of the one that had its room is forgotten.
+    /// Knows the nodes of a layer; its room must have been given up.
     fn begin(&mut self, layer: usize, nodes: &[Node]) {
-        let count = self.layers.len();
-        self.layers[layer % count].fill(NONE);
         for (place, node) in nodes.iter().enumerate() {
-            self.put(layer, node.dealt, place);
+            self.put(layer, node.dealt, place as u32);
+        }
+    }
+
+    /// Gives up the room of a layer with these nodes.
+    fn end(&mut self, layer: usize, nodes: &[Node]) {
+        for node in nodes {
+            self.put(layer, node.dealt, NONE);
         }
     }
 }
@@ -158,6 +163,7 @@ impl Search<'_> {
         for at in 0..count {
             interrupt::check()?;
             let mut layer = std::mem::take(&mut self.layers[at]);
+            self.lookup.end(at, &layer);
             prune(&mut layer, &ahead, self.limits);
             for (number, node) in layer.iter().enumerate() {
                 self.steps(at, node.dealt, &mut steps);
@@ -166,8 +172,8 @@ impl Search<'_> {
                 }
             }
             self.layers[at] = layer;
-            self.lookup.begin(at, &[]);
         }
+        self.lookup.end(count, &self.layers[count]);
         prune(&mut self.layers[count], &ahead, self.limits);
         Ok(())
     }
@@ -192,7 +198,7 @@ impl Search<'_> {
             Some(place) if layer[place].cost <= cost => {}
             Some(place) => layer[place] = new,
             None => {
-                self.lookup.put(to, dealt, layer.len());
+                self.lookup.put(to, dealt, layer.len() as u32);
                 layer.push(new);
             }
         }
@@ -290,6 +296,8 @@ impl Search<'_> {
         let mut steps = Vec::new();
         for at in (0..count).rev() {
             interrupt::check()?;
+            let done = at + 1 + self.lookup.layers.len();
+            self.lookup.end(done, self.layers.get(done).map_or(&[], Vec::as_slice));
             self.lookup.begin(at + 1, &self.layers[at + 1]);
             for (number, node) in self.layers[at].iter().enumerate() {
                 self.steps(at, node.dealt, &mut steps);
