@@ -253,10 +253,10 @@ class BusTable:
 
     @property
     def behind(self) -> Integers:
-        """Where in memory what goes on with each would begin: behind its last data phase, whatever its byte enables."""
-        phases = self.data_phases.astype(np.int64)
+        """Where what goes on with each would begin: behind its last data phase, whatever is enabled; -1 if unknown."""
+        phases, address = self.data_phases.astype(np.int64), self.address.astype(np.int64)
         unit = np.where(self.bytes > BYTES_PER_PHASE * phases, 2 * BYTES_PER_PHASE, BYTES_PER_PHASE)
-        return np.asarray((self.address.astype(np.int64) & -unit) + unit * phases)
+        return np.where(address >= 0, (address & -unit) + unit * phases, -1)
 
     def moved_twice(self, before: Integers, now: Integers) -> Integers:
         """Return how many bytes of transactions that the target stopped others move again that begin inside them.

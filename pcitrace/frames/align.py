@@ -109,10 +109,11 @@ def _between(pair: Pair, lag: float | None) -> tuple[Integers, Integers]:
     rows = j if in_order else latest if fits.all() and (np.diff(latest) > 0).all() else None
     if lag is None:
         lag = _usual_lag(pair)
+    left_out = None
     if rows is not None and waiting(pair.idle_us(rows, j, lag), lag).sum() >= 2 * SKIP:
         # There may be a better way, with a frame left out on either side: one in which they come more regularly.
-        irregular_us = [spread_us(pair.lag_us(*one)) for one in ((rows, j), cheapest(pair, lag))]
-        if irregular_us[0] <= irregular_us[1] + ALIKE_US:
+        left_out = cheapest(pair, lag)
+        if spread_us(pair.lag_us(rows, j)) <= spread_us(pair.lag_us(*left_out)) + ALIKE_US:
             return rows, j
         rows = None
     if rows is not None and (n > BLOCK or (in_order and (latest - rows < WIDEST).all())):
@@ -127,7 +128,7 @@ def _between(pair: Pair, lag: float | None) -> tuple[Integers, Integers]:
         if not (pair.possible(np.maximum(compared, 0), other[:, None]) & (compared >= 0)).any():
             # What is none of the frames is left out; all others have the usual lag, or are as many as there are frames.
             return _decided(pair, latest[plain], plain, lag)
-    found = cheapest(pair, lag)
+    found = left_out or cheapest(pair, lag)
     seen = densest(pair.lag_us(*found))
     if abs(seen - lag) > ALIKE_US:
         # Of frames that come at equal distances, one is as late behind any; a match leaves each only one.
