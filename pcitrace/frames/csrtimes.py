@@ -16,7 +16,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
 from pcitrace.frames import sendstart
-from pcitrace.frames.doorbells import CHAIN_US, WHOLE, Doorbells, Kinds, Usual, find
+from pcitrace.frames.doorbells import CHAIN_US, RULED_OUT, WHOLE, Doorbells, Kinds, Usual, find
 from pcitrace.frames.margins import SURE as SURE_SEND
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sends import Sends, fetched, of_host, with_unread
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Labels", "add"]
 
-AGREED, ANSWERED, ALONE, AGAINST = 4.0, 8.0, 12.0, 20.0
+AGREED, ANSWERED, ALONE, AGAINST = 4.0, 8.0, 12.0, RULED_OUT
 """Nats from which on an answer is given: where rules and reading agree; where the rules have none for this and most
 others, for a send that answered its doorbell at once, on a host where most did; else where they have none; and where
 they have another, if no line shows registers or all sends waited.

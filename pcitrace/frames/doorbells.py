@@ -17,8 +17,10 @@ All of it is learned from the reading before. What a profile says of registers i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -70,6 +72,18 @@ few times more."""
 
 ALIKE = 8.0
 """Segments that differ in the same way count as so many: they are not independent evidence."""
+
+FIRST, FEW = 48, 3
+"""Sends that are read from all starts first, where there are so many times as many accesses in all."""
+
+RULED_OUT = 20.0
+"""Nats for each segment that differs from which on a reading is out: no answer asks for a larger margin."""
+
+ANY_KIND = -1
+"""Doorbells may be of any kind."""
+
+Start = tuple[object, ...]
+"""From what a reading begins: the kind of doorbells, and what names the first guess."""
 
 RARE = 2.5
 """What was seen so often only is no rule of the driver."""
@@ -266,6 +280,7 @@ class _Reader:
         self.key, self.target_key = _keys(csr, rows, sends)
         self.gap_us = np.append(np.inf, sends.start_us[1:] - sends.end_us[:-1])
         self.free_us = np.append(-np.inf, sends.end_us[:-1])
+        self.taught: dict[tuple[bytes, ...], Released] = {}
 
     def leading(self) -> float:
         """Return what it costs that the data of sends follow their descriptors as they do."""
@@ -286,31 +301,57 @@ class _Reader:
     def settle(self, first: Integers, last: Integers) -> Released:
         """Return the cheapest of the readings in which several starts end.
 
+        Of many accesses the first are read from all starts. From those that lead nowhere there the rest is not read.
+        """
+        part, only = self._part(), None
+        if part is not None:
+            known = last[: len(part.sends)] < len(part.time_us)
+            begins, rings = (np.where(known, one[: len(known)], -1) for one in (first, last))
+            only = _leading(part._ends(begins, rings))
+        best, *others = sorted(self._ends(first, last, only).values(), key=lambda end: end.cost)
+        for other in others:
+            best = _against(best, other)
+        return best
+
+    def _part(self) -> _Reader | None:
+        """Return the reader of the first accesses, if they are few of all."""
+        if len(self.sends) <= FIRST:
+            return None
+        count = int(np.searchsorted(self.time_us, self.sends.start_us[FIRST]))
+        if FEW * count > len(self.time_us):
+            return None
+        part = copy(self)
+        part.sends, part.taught = self.sends.take(np.arange(FIRST)), {}
+        for name in ("time_us", "end_us", "pause_us", "since_us", "near", "kind", "possible", "write", "bell", "count"):
+            setattr(part, name, getattr(self, name)[:count])
+        part.key, part.target_key = self.key[:count], self.target_key[:FIRST]
+        part.gap_us, part.free_us = self.gap_us[:FIRST], self.free_us[:FIRST]
+        return part
+
+    def _ends(self, first: Integers, last: Integers, only: set[Start] | None = None) -> dict[Start, Released]:
+        """Return in what readings starts end; `only` some, and what rules say.
+
         A register that is a doorbell is hardly written for anything else. So where registers are known each that may be
         it is tried.
         """
         known = (first >= 0) & (last >= 0)
         no_margins = np.zeros((len(first), 2), np.float32), np.zeros(len(self.time_us), np.float32)
         start = Released(np.where(known, first, -1), np.where(known, last, -1), *no_margins, 0.0)
-        ends = [self._from(start, 1.0)] if known.any() else []
+        ends: dict[Start, Released] = {("rules",): self._from(start, 1.0)} if known.any() else {}
         possible, bell = self.possible, self.bell
         if self.named and not bell.any():
-            for kind in self._candidates():
+            for kind in self._candidates().tolist():
                 self.bell = self.kind == kind
                 self.possible = possible.copy()
                 self.possible[:, 0] &= self.bell
                 self.possible[self.bell, 1:] = False
-                ends += self._ends()
+                ends |= self._ends_with(kind, only)
             self.possible, self.bell = possible, bell
         # Rules that know all sends know this driver; what a reading makes of fewer may be a mistake of both.
-        told = any((end.last >= 0).mean() >= NEARLY_ALL for end in ends) if self.named else known.mean() >= WHOLE
-        if not told:
-            ends += self._ends()
-        ends.sort(key=lambda end: end.cost)
-        best = ends[0]
-        for other in ends[1:]:
-            best = _against(best, other)
-        return best
+        told = any((end.last >= 0).mean() >= NEARLY_ALL for end in ends.values())
+        if not (told if self.named else known.mean() >= WHOLE):
+            ends |= self._ends_with(ANY_KIND, only)
+        return ends or self._ends_with(ANY_KIND, None)
 
     def _candidates(self) -> Integers:
         """Return the kinds of accesses that may be doorbells, by how many there are."""
@@ -319,28 +360,37 @@ class _Reader:
         fit = np.flatnonzero((count >= sends / MOST) & (count <= SOME * sends + MOST))
         return fit[np.argsort(np.abs(count[fit] - sends), kind="stable")][:TRIED]
 
-    def _ends(self) -> list[Released]:
-        """Return in what readings several starts end.
+    def _ends_with(self, kind: int, only: set[Start] | None) -> dict[Start, Released]:
+        """Return in what readings several starts end with doorbells of one kind.
 
         What a table that was learned from a reading says for this reading is no proof: no margin is larger than what
         another end costs more, for each segment in which it differs.
         """
+        if only is not None and all(start[0] != kind for start in only):
+            return {}
         first = self._from(None, 1.0)
+        starts: dict[Start, Callable[[], Released]] = {(kind, "free"): lambda: first}
         bells = int(self.bell.sum()) or len(np.unique(first.last[first.last >= 0]))
         many = min(max(round(len(self.sends) / max(bells, 1)), 1), MOST)
-        ends = [first]
         several = {many, 2, 3, 4} if many > 1 or len(self.sends) > SOME * bells else set()
         for sends, accesses in {(1, 1), (1, 2), (1, 3)} | {(one, None) for one in several}:
             shape = np.full((MOST, LONGEST), np.exp(-IDLE_BELL))
             shape[sends - 1, slice(None) if accesses is None else accesses - 1] = 1.0
-            ends.append(self._from(None, shape))
+            starts[kind, "shape", sends, accesses] = partial(self._from, None, shape)
         rings = np.flatnonzero(self.bell) if self.bell.any() else np.unique(first.last[first.last >= 0])
         sizes = np.bincount((first.last - first.first)[first.last >= 0], minlength=2)
         for each in sorted({1, many}):
-            for size in {0, int(sizes[1:].argmax()) + 1}:
-                ends += [self._from(self._in_order(rings, each, size), 1.0)]
-        ends += [self._from(near, 1.0) for near in self._nearest()]
-        return ends + [self._from(_shifted(first, by), 1.0) for by in (-1, 1)]
+            for size in (0, int(sizes[1:].argmax()) + 1):
+                starts[kind, "in order", each, size > 0] = partial(self._from_order, rings, each, size)
+        for number, near in enumerate(self._nearest()):
+            starts[kind, "nearest", number] = partial(self._from, near, 1.0)
+        for by in (-1, 1):
+            starts[kind, "shifted", by] = partial(self._from, _shifted(first, by), 1.0)
+        return {start: end() for start, end in starts.items() if only is None or start in only}
+
+    def _from_order(self, rings: Integers, many: int, before: int) -> Released:
+        """Return what readings settle at from the one of `_in_order`."""
+        return self._from(self._in_order(rings, many, before), 1.0)
 
     def _in_order(self, rings: Integers, many: int, before: int) -> Released:
         """Return the reading in which the doorbells release the sends in their order, so many each or as they say.
@@ -374,17 +424,24 @@ class _Reader:
         """Return what readings settle at, from one or from nothing; doorbells have a shape as guessed at first."""
         ends: list[Released] = []
         for number in range(ROUNDS):
-            learner = Learner()
-            table = self.table(found, learner)
-            if number < SETTLED:
-                table.shape -= np.log(shape, dtype=np.float32)
-            before, found = found, read(self.items(found, learner), self.targets(found, learner), table)
-            found = replace(found, cost=found.cost + learner.nats)
+            before, found = found, self._next(found, shape if number < SETTLED else 1.0)
             if number >= SETTLED:
                 ends.append(found)
                 if before is not None and (before.last == found.last).all():
                     break
         return min(ends, key=lambda end: end.cost)
+
+    def _next(self, found: Released | None, shape: Floats | float) -> Released:
+        """Return what is read with what a reading teaches; many starts come to readings from which others went on."""
+        begins = b"" if found is None else found.first.tobytes() + found.last.tobytes()
+        key = begins, self.bell.tobytes(), np.asarray(shape).tobytes()
+        if key not in self.taught:
+            learner = Learner()
+            table = self.table(found, learner)
+            table.shape -= np.log(shape, dtype=np.float32)
+            read_now = read(self.items(found, learner), self.targets(found, learner), table)
+            self.taught[key] = replace(read_now, cost=read_now.cost + learner.nats)
+        return self.taught[key]
 
     def inside(self, found: Released | None) -> Integers:
         """Return the place of each access in its doorbell, from its end; -1 for others."""
@@ -568,6 +625,19 @@ class _Reader:
         )
 
 
+def _leading(ends: dict[Start, Released]) -> set[Start]:
+    """Return the starts whose ends the cheapest one does not rule out, one of those that end in the same reading."""
+    best = min(ends.values(), key=lambda end: end.cost)
+    by_reading = {end.first.tobytes() + end.last.tobytes(): start for start, end in reversed(ends.items())}
+    return {start for start in by_reading.values() if _most(best, ends[start]) < RULED_OUT}
+
+
+def _most(best: Released, other: Released) -> float:
+    """Return what another reading costs more for each segment that differs."""
+    differs = (best.first != other.first) | (best.last != other.last)
+    return max(other.cost - best.cost, 0.0) / max(1.0, len(np.unique(best.last[differs])) / ALIKE)
+
+
 def _shifted(found: Released, by: int) -> Released:
     """Return a reading in which each send has the doorbell of the one before it, or behind it."""
     first, last = np.full_like(found.first, -1), np.full_like(found.last, -1)
@@ -582,8 +652,7 @@ def _against(best: Released, other: Released) -> Released:
     """Return a reading with no margin larger than what another one costs more for each segment that differs."""
     differs = np.stack([best.first != other.first, best.last != other.last], axis=1)
     rows = differs.any(axis=1)
-    count = len(np.unique(best.last[rows]))
-    most = max(other.cost - best.cost, 0.0) / max(1.0, count / ALIKE)
+    most = _most(best, other)
     margins = np.where(differs, np.minimum(best.margins, most), best.margins)
     item = best.item.copy()
     for one in (best, other):
