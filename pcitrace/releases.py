@@ -40,6 +40,8 @@ class Items:
     time_us : array of float
     other : array of float32
         Cost of being in no segment.
+    beyond : array of float32
+        The same where all targets are dealt with: it may be in the segment of one that was not seen.
     place : array of float32, shape (items, PLACES)
         Cost of being in one, by place from its end.
     joins : array of float32
@@ -52,6 +54,7 @@ class Items:
 
     time_us: Floats
     other: Costs
+    beyond: Costs
     place: Costs
     joins: Costs
     count: Unsigned
@@ -130,6 +133,8 @@ class Released:
     item : array of float32
         Of each item: how much more the best reading costs in which it is something else.
     cost : float
+    learned : float
+        How much of that learning the table was.
     """
 
     first: Integers
@@ -137,6 +142,7 @@ class Released:
     margins: Costs
     item: Costs
     cost: float
+    learned: float = 0.0
 
 
 def read(items: Items, targets: Targets, table: Table) -> Released:

@@ -40,7 +40,7 @@ def items(times: list[float]) -> Items:
     count = len(times)
     zeros = np.zeros(count, np.float32)
     return Items(
-        np.array(times), zeros, np.zeros((count, 4), np.float32), zeros, np.zeros(count, np.uint32),
+        np.array(times), zeros, zeros, np.zeros((count, 4), np.float32), zeros, np.zeros(count, np.uint32),
         np.zeros(count, np.uint64),
     )  # fmt: skip
 

@@ -75,7 +75,8 @@ def releases():
     from pcitrace import releases as r
     n = 60_000
     times, zeros = np.arange(n) * 1.0, np.zeros(n, np.float32)
-    here = r.Items(times, zeros, np.zeros((n, 4), np.float32), zeros, np.zeros(n, np.uint32), np.zeros(n, np.uint64))
+    place, none = np.zeros((n, 4), np.float32), np.zeros(n, np.uint64)
+    here = r.Items(times, zeros, zeros, place, zeros, np.zeros(n, np.uint32), none)
     there = r.Targets(times + 40, times + 40, np.full(n, -np.inf), zeros, zeros + np.float32(9), np.zeros(n, np.uint64))
     r.read(here, there, r.Table(np.zeros(r.BINS, np.float32), np.zeros((4, 4), np.float32), before=1.0))
 

@@ -30,7 +30,7 @@ def problem(seed: int) -> tuple[Items, Targets, Table]:
     target_us = np.sort(rng.uniform(2, 25, TARGETS))
     keys = rng.integers(0, 3, ITEMS + TARGETS).astype(np.uint64) * np.uint64(seed % 3 == 0)
     count = rng.integers(0, 4, ITEMS).astype(np.uint32) * np.uint32(seed % 2)
-    items = Items(time_us, cost(ITEMS), cost(ITEMS, PLACES), cost(ITEMS), count, keys[:ITEMS])
+    items = Items(time_us, cost(ITEMS), cost(ITEMS), cost(ITEMS, PLACES), cost(ITEMS), count, keys[:ITEMS])
     free_us = np.append(-np.inf, target_us[:-1] + rng.uniform(0, 3, TARGETS - 1))
     ready_us = target_us - rng.uniform(0, 4, TARGETS)
     targets = Targets(target_us, ready_us, free_us, cost(TARGETS), cost(TARGETS, least=0.0), keys[ITEMS:])
@@ -55,7 +55,8 @@ def following(
     if at == ITEMS:
         yield cost, before
         return
-    yield from following(items, targets, table, at + 1, dealt, cost + float(items.other[at]), before)
+    other = float((items.beyond if dealt == TARGETS else items.other)[at])
+    yield from following(items, targets, table, at + 1, dealt, cost + other, before)
     for last in range(at, min(at + LONGEST, ITEMS)):
         most = max(MOST, int(items.count[last]))
         for count in range(1, min(most, TARGETS - dealt) + 1):
@@ -87,6 +88,15 @@ def labels(segments: Segments) -> tuple[np.ndarray, np.ndarray]:
         edges[target : target + count] = first, last
         of_item[first : last + 1] = target
     return edges, of_item
+
+
+def test_what_cannot_be_is_in_no_reading() -> None:
+    """Costs that are infinite, or no numbers, leave no way through: once the search never ended."""
+    for never in (np.inf, np.nan):
+        items, targets, table = problem(1)
+        items.other[:] = items.beyond[:] = items.place[:] = never
+        found = read(items, targets, table)
+        assert found.last.tolist() == [-1] * TARGETS
 
 
 @pytest.mark.parametrize("seed", range(60))

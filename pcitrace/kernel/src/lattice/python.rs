@@ -194,6 +194,7 @@ pub fn read_releases<'py>(
     let items = releases::Items {
         time_us: column(sequence, "time_us")?,
         other: column(sequence, "other")?,
+        beyond: column(sequence, "beyond")?,
         place: place.chunks_exact(releases::PLACES).map(fixed).collect(),
         joins: column(sequence, "joins")?,
         count: column(sequence, "count")?,
@@ -209,9 +210,9 @@ pub fn read_releases<'py>(
     };
     let width: usize = table.getattr("longest")?.extract()?;
     let shape: Vec<f32> = column(table, "shape")?;
-    let same = [items.other.len(), items.place.len(), items.joins.len(), items.count.len(), items.key.len()];
+    let same = [items.other.len(), items.beyond.len(), items.place.len(), items.joins.len(), items.count.len()];
     let alike = [targets.ready_us.len(), targets.free_us.len(), targets.waited.len()];
-    if same.iter().any(|len| *len != items.time_us.len())
+    if same.iter().chain(&[items.key.len()]).any(|len| *len != items.time_us.len())
         || alike.iter().chain(&[targets.skip.len(), targets.key.len()]).any(|len| *len != targets.time_us.len())
         || width == 0
         || shape.len() < width

@@ -18,6 +18,8 @@ pub struct Items {
     pub time_us: Vec<f64>,
     /// Cost of being in no segment.
     pub other: Vec<f32>,
+    /// The same where all targets are dealt with: it may be in the segment of one that is not there.
+    pub beyond: Vec<f32>,
     /// Cost by place in a segment: last, one before, two before, earlier.
     pub place: Vec<[f32; PLACES]>,
     /// Cost of going on with the segment of the item before.
@@ -166,7 +168,7 @@ impl Open {
         let whole = |node: &Node| node.cost + ahead[node.dealt as usize];
         let nodes =
             used.clone().map(|dealt| Node { dealt: dealt as u32, cost: self.cost[dealt], step: self.step[dealt] });
-        let mut nodes: Vec<Node> = nodes.filter(|node| whole(node) <= most).collect();
+        let mut nodes: Vec<Node> = nodes.filter(|node| node.cost.is_finite() && whole(node) <= most).collect();
         self.cost[used].fill(f64::INFINITY);
         // The best goes on first: what the others would come to is known as too much sooner.
         nodes.sort_by(|a, b| whole(a).total_cmp(&whole(b)));
@@ -300,9 +302,8 @@ impl<'a> Search<'a> {
             interrupt::check()?;
             let nodes = open.at(at).close(&self.ahead, self.limits);
             self.begin(at, &mut begun);
-            let other = f64::from(self.items.other[at]);
             for (number, node) in nodes.iter().enumerate() {
-                let left = Step::new(number, 1, 0);
+                let (other, left) = (self.left(at, node), Step::new(number, 1, 0));
                 self.arrive(open.at(at + 1), at + 1, node.dealt as usize, &[other], node.cost, left);
                 for length in 1..=self.longest(at, node, &mut begun) {
                     let next = open.at(at + length);
@@ -317,6 +318,12 @@ impl<'a> Search<'a> {
         }
         self.layers.push(open.at(count).close(&self.ahead, self.limits));
         Ok(())
+    }
+
+    /// What it costs that an item is left over.
+    fn left(&self, at: usize, node: &Node) -> f64 {
+        let all = node.dealt as usize == self.targets.time_us.len();
+        f64::from(if all { self.items.beyond[at] } else { self.items.other[at] })
     }
 
     /// Comes to a layer, where what was not released by the time of its item never is.
@@ -443,7 +450,7 @@ impl<'a> Search<'a> {
             }
             self.begin(at, &mut begun);
             for node in &self.layers[at] {
-                let other = f64::from(self.items.other[at]);
+                let other = self.left(at, node);
                 let mut least = margins.left(self, at, node, other, &behind.at(at + 1).cost);
                 for length in 1..=self.longest(at, node, &mut begun) {
                     let behind = behind.at(at + length);
