@@ -171,6 +171,37 @@ def test_streams_in_which_order_alone_misleads(tmp_path: Path, preset: str, valu
     assert counted(tmp_path / "run", PRESETS[preset].with_values(values))[2] == 0
 
 
+FULL_RING = PRESETS["sk9843-10us"].with_values(
+    {"test.count": 210, "analyser.duration_us": 1755.0, "analyser.wires": "full"}
+)
+"""The card sends more slowly than it is asked to: 14 doorbells wait at the end."""
+
+
+def test_doorbells_that_wait_at_the_end_are_given_to_no_other_send(tmp_path: Path) -> None:
+    """Each was given to a later send, so that none was left over: the rules were contradicted, and half was null."""
+    right, null, wrong = counted(tmp_path / "run", FULL_RING)
+    assert (null, wrong) == (0, 0)
+    assert right > 500
+
+
+def test_doorbells_that_wait_at_the_end_are_no_updates(tmp_path: Path) -> None:
+    bench = FULL_RING.with_values({"analyser.wires": "control16"})
+    right, _, wrong = counted(tmp_path / "run", bench)
+    assert wrong == 0
+    assert right > 100
+
+
+def test_what_the_first_sends_rule_out_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"test.kind": "stream", "test.count": 150, "analyser.wires": "full"}
+    simulate(PRESETS["acenic-fig4.2a"].with_values(values), tmp_path / "run")
+    csr = ["csr_first_us", "csr_last_us", "csr_done_us"]
+    fast = analysis.frames(pcitrace.open(tmp_path / "run"), profile="generic").table[csr]
+    monkeypatch.setattr("pcitrace.frames.doorbells.FIRST", 10**9)
+    every = analysis.frames(pcitrace.open(tmp_path / "run"), profile="generic").table[csr]
+    pd.testing.assert_frame_equal(fast, every)
+    assert fast["csr_last_us"].notna().all()
+
+
 @pytest.mark.parametrize(
     ("name", "file", "profile", "unknown"),
     [

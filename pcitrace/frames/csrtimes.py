@@ -248,7 +248,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     for column, row in zip(TIMES, (answer.first, last), strict=True):
         columns[column][rows] = np.where(unsure, np.nan, pick_us(csr.first_attempt_us, row)[send])
     # What starts a send is no update.
-    begun_us = csr.first_attempt_us[answer.read.send >= 0]
+    begun_us = csr.first_attempt_us[(answer.read.send >= 0) | _may_wait(asked, answer.read)]
     done_us = asked.done_us[send]
     columns["csr_done_us"][rows] = np.where(unsure | np.isin(done_us, begun_us), np.nan, done_us)
     columns["margin_csr"][rows] = answer.margins[send]
@@ -384,6 +384,23 @@ def _rung_before(read: Doorbells, asked: _Asked) -> Booleans:
         first, last = (spread_us(ready_us - csr.first_attempt_us[one[rows]]) for one in (read.first, read.last))
         sooner[rows] = first + A_CLOCK_US < last
     return sooner[asked.place]
+
+
+def _may_wait(asked: _Asked, read: Doorbells) -> Booleans:
+    """Return which accesses may be doorbells of sends that the capture has no more: behind the last one, and like them.
+
+    That is where doorbells wait for their sends. Of a stream of which the capture has the beginning (`sk9843-10us`,
+    control lines) two of those that waited at the end were taken for updates of the last sends.
+    """
+    csr, head = asked.end.host.traffic.csr, asked.head
+    may, rung = np.zeros(len(csr), dtype=bool), np.flatnonzero((read.last >= 0) & (read.last < len(head)))
+    if not csr.doorbell.any() and len(rung):
+        last, start_us = read.last[rung], read.sends.start_us[rung]
+        waits_us = start_us - head.first_attempt_us[last]
+        if waits_us.sum() > MOSTLY * (start_us[-1] - start_us[0]):
+            looks = Kinds.of(head, len(asked.end.sends)).number
+            may[: len(head)] = np.isin(looks, looks[last]) & (np.arange(len(head)) > last.max())
+    return may
 
 
 def _rung_for(read: Doorbells, sends: Sends) -> bool:
