@@ -106,7 +106,7 @@ def add(ends: Mapping[str, Ends], columns: dict[str, Any]) -> dict[str, Labels]:
     """
     for name in (*TIMES, "csr_done_us", "margin_csr"):
         columns[name] = np.full(len(columns["sender"]), np.nan)
-    ends, columns = _of_frames(ends, columns)
+    ends, columns = _one_by_one(ends, columns)
     asked = dict(zip(ends, each(lambda one: _Asked.of(*one, columns), ends.items()), strict=True))
     give_back()
     alone = dict(zip(asked, each(lambda one: _read(one, Usual.anything()), asked.values()), strict=True))
@@ -121,18 +121,21 @@ def add(ends: Mapping[str, Ends], columns: dict[str, Any]) -> dict[str, Labels]:
     return labels
 
 
-def _of_frames(ends: Mapping[str, Ends], columns: dict[str, Any]) -> tuple[dict[str, Ends], dict[str, Any]]:
-    """Return the ends with those sends only that are of frames: what is of none was read for something else.
+def _one_by_one(ends: Mapping[str, Ends], columns: dict[str, Any]) -> tuple[dict[str, Ends], dict[str, Any]]:
+    """Return the ends without what is of no frame and was still under way when the next send began.
 
-    Nothing rang for that. On a generated host (`cardbench`, fcs 1236) one such "send" was under way for 96 us behind
-    the second frame: that one had the doorbell of the first.
+    That was read for something else, so nothing rang for it. On a generated host (`cardbench`, fcs 1236) it took 96 us
+    behind the second frame, and that one had the doorbell of the first.
     """
     kept, send_row = {}, columns["send_row"].copy()
     for name, end in ends.items():
         mine = (columns["sender"] == name) & (send_row >= 0)
-        of_frames = np.unique(send_row[mine])
-        kept[name] = replace(end, sends=end.sends[of_frames])
-        send_row[mine] = np.searchsorted(of_frames, send_row[mine])
+        joined = end.host.traffic.joined
+        next_us = np.append(joined.first_data_us[end.sends][1:], np.inf)
+        ended = joined.last_data_us[end.sends] <= next_us
+        ended[send_row[mine]] = True
+        kept[name] = replace(end, sends=end.sends[ended])
+        send_row[mine] = np.cumsum(ended)[send_row[mine]] - 1
     return kept, {**columns, "send_row": send_row}
 
 
@@ -329,7 +332,8 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     csr, place, count, sends = asked.end.host.traffic.csr, asked.place, len(asked.sends), read.sends
     rules, seen, head = asked.by_rules, asked.seen, asked.head
     registers = bool((csr.address[:CHECKED] >= 0).any())
-    learned = _rung_for(read, sends) and (registers or _learned(read, head, sends))
+    rung = _rung_for(read, sends)
+    learned = rung and (registers or _learned(read, head, sends))
     # What the end of the part cuts is judged as what lies beyond it.
     seen = seen if len(csr) <= CHECKED else max(seen - CUT, 0)
     once, shared = _answered(read, head, sends)
@@ -341,7 +345,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     for at, (rule, edge) in enumerate(zip(rules, ("first", "last"), strict=True)):
         mine, found, as_other = rule[:seen], getattr(read, edge)[:seen], getattr(again, edge)[:seen]
         margin, more = (np.minimum(*two)[:seen, at] for two in ((read.margins, shared), (again.margins, too)))
-        other = (mine >= 0) & (mine != found) & (margin >= OPEN)
+        other = (mine >= 0) & (mine != found) & (margin >= OPEN) & rung
         told = once & _apart(read, head) if at == 0 else once
         decided = partial(_decided, mine, found, other, tells=tells, once=told[:seen])
         kept, taken = decided(np.where(learned, margin, 0.0))

@@ -91,6 +91,8 @@ RARE = 2.5
 SKIP, IDLE_BELL, NEVER = 20.0, 10.0, 1e4
 """Nats: a send that nothing starts; a doorbell that starts none; what cannot be."""
 
+FEW_WAIT = 0.1
+"""Doorbells that wait for their sends at a time, before any was seen. A judgement: most cards send at once."""
 
 LEAST_US, MOST_US = 0.01, 1e4
 """Times between these are told apart."""
@@ -491,7 +493,7 @@ class _Reader:
             heads = self._heads(found)
             waits_us = np.maximum(self.sends.start_us[heads] - self.time_us[found.last[heads]], 0.0)
             waiting, count = float(waits_us.sum() / max(self.sends.start_us[-1] - self.time_us[0], 1.0)), len(heads)
-        usual = (waiting * count + 1.0) / (count + 1.0)
+        usual = (waiting * count + FEW_WAIT) / (count + 1.0)
         return float(np.log1p(1.0 / usual))
 
     def _times(self, found: Released | None, learner: Learner) -> tuple[Floats, Floats, Floats]:
