@@ -12,7 +12,7 @@ from cardbench import Bench, score, write
 import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
-from pcitrace.frames.csrtimes import _decided
+from pcitrace.frames.csrtimes import _decided, _of_another
 from pcitrace.frames.doorbells import Doorbells, Usual, find
 from pcitrace.frames.sends import Sends, with_unread
 from pcitrace.lattice import BINS, bins
@@ -464,3 +464,20 @@ def accesses(times_us: np.ndarray) -> LookedAt:
     known["data_us"] = times_us + 0.09
     known |= {"attempts": none + 2, "data_phases": none + 2, "registers": (), "roles": (), "doorbell": none > 0}
     return LookedAt(**known)
+
+
+def test_the_first_access_of_a_doorbell_is_another_send_s_where_there_is_one_for_each() -> None:
+    """The driver writes two words for each of two sends, then rings; of the next two it only rings once for both."""
+    first, last = np.array([0, 0, 5, 5, 7]), np.array([4, 4, 6, 6, 9])
+    assert _of_another(first, last).tolist() == [False, True, False, False, False]
+    # Where each has a doorbell of its own all of it is its own.
+    assert not _of_another(np.array([0, 3, -1, 6]), np.array([2, 5, -1, 8])).any()
+
+
+def test_what_is_of_no_frame_has_no_doorbell(tmp_path: Path) -> None:
+    """What the card read for 96 us behind the second frame was a send; that frame had the doorbell of the first."""
+    bench = Bench("fcs", 1236, 30)
+    write(bench, tmp_path, vcd=True)
+    found = score(bench, pcitrace.open(tmp_path).frames.table, "vcd").total("csr_first", "csr_last")
+    assert found["wrong"] == 0
+    assert found["right"] > 50
