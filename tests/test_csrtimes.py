@@ -13,7 +13,8 @@ import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
 from pcitrace.frames.csrtimes import _decided, _of_another
-from pcitrace.frames.doorbells import Doorbells, Usual, find
+from pcitrace.frames.doorbellcosts import Usual
+from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.sends import Sends, with_unread
 from pcitrace.lattice import BINS, bins
 from pcitrace.releases import Items, Table, Targets, read

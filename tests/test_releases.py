@@ -99,6 +99,14 @@ def test_what_cannot_be_is_in_no_reading() -> None:
         assert found.last.tolist() == [-1] * TARGETS
 
 
+def test_a_shape_that_no_step_holds_is_refused() -> None:
+    items, targets, table = problem(1)
+    for shape in ((1, 70_000), (70_000, 1)):
+        table.shape = np.zeros(shape, np.float32)
+        with pytest.raises(ValueError, match="at most 65535 items"):
+            read(items, targets, table)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_the_best_of_all_readings_and_its_margins(seed: int) -> None:
     items, targets, table = problem(seed)

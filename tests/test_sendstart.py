@@ -196,7 +196,7 @@ def test_what_the_first_sends_rule_out_decides_nothing(tmp_path: Path, monkeypat
     simulate(PRESETS["acenic-fig4.2a"].with_values(values), tmp_path / "run")
     csr = ["csr_first_us", "csr_last_us", "csr_done_us"]
     fast = analysis.frames(pcitrace.open(tmp_path / "run"), profile="generic").table[csr]
-    monkeypatch.setattr("pcitrace.frames.doorbells.FIRST", 10**9)
+    monkeypatch.setattr("pcitrace.frames.doorbellstarts.FIRST", 10**9)
     every = analysis.frames(pcitrace.open(tmp_path / "run"), profile="generic").table[csr]
     pd.testing.assert_frame_equal(fast, every)
     assert fast["csr_last_us"].notna().all()

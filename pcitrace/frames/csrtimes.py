@@ -16,7 +16,9 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
 from pcitrace.frames import sendstart
-from pcitrace.frames.doorbells import CHAIN_US, RULED_OUT, WHOLE, Doorbells, Kinds, Usual, find
+from pcitrace.frames.doorbellcosts import CHAIN_US, Kinds, Usual, heads, waiting
+from pcitrace.frames.doorbells import Doorbells, find
+from pcitrace.frames.doorbellstarts import RULED_OUT, WHOLE
 from pcitrace.frames.margins import SURE as SURE_SEND
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sends import Sends, fetched, of_host, with_unread
@@ -55,7 +57,7 @@ MOSTLY = 0.5
 """Share of the sends that answered their doorbells at once, if most did; or that the rules know, if they know most."""
 
 OPEN = 2.0
-"""Where the rules know the accesses of nearly all sends (`doorbells.WHOLE`), a reading of smaller margin does not
+"""Where the rules know the accesses of nearly all sends (`doorbellstarts.WHOLE`), a reading of smaller margin does not
 contradict which access rings, nor when its doorbell begins."""
 
 CHECKED = 2000
@@ -425,18 +427,15 @@ def _may_wait(asked: _Asked, read: Doorbells) -> Booleans:
     That is where doorbells wait for their sends. Of a stream of which the capture has the beginning (`sk9843-10us`,
     control lines) two of those that waited at the end were taken for updates of the last sends.
     """
-    csr, head = asked.end.host.traffic.csr, asked.head
-    may, rung = np.zeros(len(csr), dtype=bool), np.flatnonzero((read.last >= 0) & (read.last < len(head)))
-    if not csr.doorbell.any() and len(rung):
-        last, start_us = read.last[rung], read.sends.start_us[rung]
-        waits_us = start_us - head.first_attempt_us[last]
-        if waits_us.sum() > MOSTLY * (start_us[-1] - start_us[0]):
-            looks = Kinds.of(head, len(asked.end.sends)).number
-            like = np.isin(looks, looks[last])
-            behind = np.arange(len(head)) > last.max()
-            # Where updates look like doorbells before that, looks do not tell.
-            if not (like & ~behind & np.isin(head.first_attempt_us, asked.done_us)).any():
-                may[: len(head)] = like & behind
+    csr, head, rings = asked.end.host.traffic.csr, asked.head, read.last[read.last >= 0]
+    may = np.zeros(len(csr), dtype=bool)
+    if csr.doorbell.any() or not len(rings) or waiting(read.last, head.first_attempt_us, read.sends) < MOSTLY:
+        return may
+    looks = Kinds.of(head, len(asked.end.sends)).number
+    like, behind = np.isin(looks, looks[rings]), np.arange(len(head)) > rings.max()
+    # Where updates look like doorbells before that, looks do not tell.
+    if not (like & ~behind & np.isin(head.first_attempt_us, asked.done_us)).any():
+        may[: len(head)] = like & behind
     return may
 
 
@@ -452,9 +451,9 @@ def _rung_for(read: Doorbells, sends: Sends) -> bool:
 
 def _learned(read: Doorbells, csr: Accesses, sends: Sends) -> bool:
     """Return whether there are enough doorbells, or enough that a send answered which did not wait for another one."""
-    heads = np.count_nonzero((read.last >= 0) & (np.append(-1, read.last[:-1]) != read.last))
+    rings = np.count_nonzero(heads(read.last))
     at_once = np.count_nonzero(_at_once(read, csr, sends))
-    return bool(heads >= BELLS or at_once >= max(AT_ONCE, heads / 2))
+    return bool(rings >= BELLS or at_once >= max(AT_ONCE, rings / 2))
 
 
 def _at_once(read: Doorbells, csr: Accesses, sends: Sends) -> Booleans:
@@ -462,10 +461,9 @@ def _at_once(read: Doorbells, csr: Accesses, sends: Sends) -> Booleans:
 
     One that came as soon after it as those that waited may have waited, too: doorbells ring whenever the driver likes.
     """
-    heads = (read.last >= 0) & (np.append(-1, read.last[:-1]) != read.last)
-    free_us = np.append(-np.inf, sends.end_us)[: len(heads)]
-    once = heads & (pick_us(csr.first_attempt_us, read.last) >= free_us)
-    gap_us = sends.ready_us[: len(heads)] - free_us
+    free_us = np.append(-np.inf, sends.end_us)[: len(read.last)]
+    once = heads(read.last) & (pick_us(csr.first_attempt_us, read.last) >= free_us)
+    gap_us = sends.ready_us[: len(read.last)] - free_us
     return np.asarray(once & (gap_us > gap_us[(read.last >= 0) & ~once].max(initial=0.0)))
 
 

@@ -36,6 +36,12 @@ pub fn bin(us: f64) -> usize {
     (SIDE + if us < 0.0 { -steps } else { steps }) as usize
 }
 
+/// The cheapest entry of a table over a span of times.
+pub fn within(table: &[f32], least_us: f64, most_us: f64) -> f32 {
+    let (low, high) = (bin(least_us), bin(most_us));
+    if low >= high { table[high] } else { table[low..=high].iter().copied().fold(f32::INFINITY, f32::min) }
+}
+
 /// The number that stands for no item and no target.
 pub const NONE: u32 = u32::MAX;
 

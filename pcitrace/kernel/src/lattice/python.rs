@@ -219,6 +219,10 @@ pub fn read_releases<'py>(
     {
         return Err(PyValueError::new_err("columns of items or targets differ in length, or there is no shape"));
     }
+    if width.max(shape.len() / width) > releases::LONGEST {
+        let most = releases::LONGEST;
+        return Err(PyValueError::new_err(format!("a segment has at most {most} items, and releases as many targets")));
+    }
     let costs = releases::Costs {
         lag: times(table, "lag")?,
         shape: shape.chunks_exact(width).map(<[f32]>::to_vec).collect(),

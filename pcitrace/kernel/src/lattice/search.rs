@@ -1,7 +1,7 @@
 //! The search, forwards and backwards.
 
 use super::model::{
-    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_left_over, left_over,
+    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_left_over, left_over, within,
 };
 use super::shared::{Known, Shared};
 use super::states::{Index, State, Track};
@@ -361,12 +361,6 @@ impl Column {
 fn ordered(cost: f32) -> u32 {
     let bits = cost.to_bits();
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
-}
-
-/// The cheapest entry of a table over a span of times.
-fn within(table: &[f32], least_us: f64, most_us: f64) -> f32 {
-    let (low, high) = (bin(least_us), bin(most_us));
-    if low >= high { table[high] } else { table[low..=high].iter().copied().fold(f32::INFINITY, f32::min) }
 }
 
 fn entry(table: &[f32], units: u32) -> f32 {
