@@ -13,11 +13,11 @@ import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
 from pcitrace.frames.csrtimes import _decided, _of_another
-from pcitrace.frames.doorbellcosts import Usual
+from pcitrace.frames.doorbellcosts import LONGEST, MOST, Reader, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.sends import Sends, with_unread
 from pcitrace.lattice import BINS, bins
-from pcitrace.releases import Items, Table, Targets, read
+from pcitrace.releases import Items, Released, Table, Targets, read
 from pcitrace.traffic.csr import LookedAt
 
 
@@ -487,3 +487,34 @@ def test_what_is_of_no_frame_has_no_doorbell(tmp_path: Path) -> None:
     found = score(bench, pcitrace.open(tmp_path).frames.table, "vcd").total("csr_first", "csr_last")
     assert found["wrong"] == 0
     assert found["right"] > 50
+
+
+def ringing(count: int, every_us: float, wait_us: float) -> Reader:
+    """Accesses that come as regularly as the sends, each so long after one."""
+    rung_us = every_us * np.arange(1.0, count + 1)
+    start_us, there = rung_us + wait_us, np.ones(count, dtype=bool)
+    sends = Sends(start_us, start_us, start_us + 1.0, np.full(count, -1), np.full(count, np.nan), there)
+    rows, generic = np.arange(count), profiles.load("generic")
+    return Reader(accesses(rung_us), rows, generic, sends, np.zeros(0), Usual.anything())
+
+
+def test_as_many_doorbells_wait_as_there_were_on_average() -> None:
+    """One every 10 us, each 25 us before its send: 2.5 wait, but for those before the first."""
+    reader = ringing(400, 10.0, 25.0)
+    own = Released(np.arange(400), np.arange(400), np.zeros((400, 2), np.float32), np.zeros(400, np.float32), 0.0)
+    assert heads(np.array([-1, 0, 0, 2, -1, 2])).tolist() == [False, True, False, True, False, True]
+    assert waiting(own.last, reader.time_us, reader.sends) == pytest.approx(2.5, rel=0.01)
+    # One more that waits at the end costs little then; much before any was seen to.
+    assert reader._pending(own) == pytest.approx(np.log1p(1 / 2.5), rel=0.02)
+    assert reader._pending(None) == pytest.approx(np.log1p(10.0))
+
+
+def test_a_reading_is_taken_once_for_each_way_to_begin() -> None:
+    reader = ringing(12, 50.0, 1.5)
+    pairs = np.full((MOST, LONGEST), 1e-4)
+    pairs[1] = 1.0
+    free, two = reader.after(None), reader.after(None, pairs)
+    assert reader.after(None) is free
+    assert reader.after(None, pairs) is two
+    assert free.cost != two.cost
+    assert reader.after(free) is reader.after(dataclasses.replace(free, cost=0.0))

@@ -192,14 +192,14 @@ def test_doorbells_that_wait_at_the_end_are_no_updates(tmp_path: Path) -> None:
 
 
 def test_what_the_first_sends_rule_out_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"test.kind": "stream", "test.count": 150, "analyser.wires": "full"}
-    simulate(PRESETS["acenic-fig4.2a"].with_values(values), tmp_path / "run")
+    """Of starts that end alike by then all are kept: one of them ends elsewhere later, and makes a wrong one unsure."""
+    simulate(PRESETS["acenic-fig4.2b"].with_values({"test.count": 300, "analyser.wires": "full"}), tmp_path / "run")
     csr = ["csr_first_us", "csr_last_us", "csr_done_us"]
     fast = analysis.frames(pcitrace.open(tmp_path / "run"), profile="generic").table[csr]
     monkeypatch.setattr("pcitrace.frames.doorbellstarts.FIRST", 10**9)
     every = analysis.frames(pcitrace.open(tmp_path / "run"), profile="generic").table[csr]
     pd.testing.assert_frame_equal(fast, every)
-    assert fast["csr_last_us"].notna().all()
+    assert fast["csr_last_us"].notna().sum() > 290
 
 
 @pytest.mark.parametrize(
