@@ -39,8 +39,8 @@ class Problem:
     table: Table
 
 
-def problem(seed: int) -> Problem:
-    """A small sequence with random costs, such that readings differ widely.
+def problem(seed: int, items: int = ITEMS, each: int = 2) -> Problem:
+    """A sequence with random costs, such that readings differ widely; with so many targets of each track.
 
     From seed 4 on no places are known, and what was cut in track 0 is moved again from its beginning.
     """
@@ -49,28 +49,28 @@ def problem(seed: int) -> Problem:
     def cost(*shape: int) -> np.ndarray:
         return rng.uniform(0, 6, shape).astype(np.float32)
 
-    begin = np.cumsum(rng.uniform(0.5, 3.0, ITEMS))
-    place = rng.integers(0, 4, ITEMS) * 8
+    begin = np.cumsum(rng.uniform(0.5, 3.0, items))
+    place = rng.integers(0, 4, items) * 8
     sequence = Sequence(
         begin,
-        begin - rng.uniform(0, 0.3, ITEMS),
+        begin - rng.uniform(0, 0.3, items),
         begin + 0.2,
-        rng.integers(1, 4, ITEMS).astype(np.uint32),
-        rng.integers(0, 2, ITEMS).astype(np.uint8),
+        rng.integers(1, 4, items).astype(np.uint32),
+        rng.integers(0, 2, items).astype(np.uint8),
         place,
-        place + 8 * rng.integers(0, 2, ITEMS),
-        cost(ITEMS, 11),
+        place + 8 * rng.integers(0, 2, items),
+        cost(items, 11),
     )
     goals = tuple(
         Goals(
-            np.sort(rng.uniform(0, begin[-1] + 1, 2)),
-            np.full(2, 2, np.uint32),
-            np.full(2, 3, np.uint32),
-            rng.integers(0, 2, 2).astype(np.uint8),
-            cost(2),
+            np.sort(rng.uniform(0, begin[-1] + 1, each)),
+            np.full(each, 2, np.uint32),
+            np.full(each, 3, np.uint32),
+            rng.integers(0, 2, each).astype(np.uint8),
+            cost(each),
             after,
             at_begin,
-            rng.uniform(0, begin[-1] + 1, 2),
+            rng.uniform(0, begin[-1] + 1, each),
             beyond=float(rng.uniform(1, 6)),
         )
         for after, at_begin in ((False, bool(seed % 2)), (True, True))
@@ -310,6 +310,18 @@ def test_the_best_of_all_readings_and_its_margins(seed: int, monkeypatch: pytest
         others = [cost for one_, cost in costs.items() if differences(one_[item], labels[item])[which]]
         margin = min(others, default=np.inf) - costs[best]
         assert got.margins[item, which] == pytest.approx(min(margin, 1e6), abs=1e-3)
+
+
+@given(st.integers(0, 1 << 32), st.integers(1, 40), st.sampled_from([2, 8, 40]), st.sampled_from([4.0, 12.0, 30.0]))
+def test_without_margins_the_reading_is_the_same(seed: int, items: int, states: int, most: float) -> None:
+    one = problem(seed, items, each=items // 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lattice, "COST", most)
+        sure = read(one.sequence, one.goals, one.table, states)
+        same = read(one.sequence, one.goals, one.table, states, margins=False)
+    assert same.labels() == sure.labels()
+    assert same.cost == sure.cost
+    assert not same.margins.any()
 
 
 def test_a_shorter_table_is_refused() -> None:

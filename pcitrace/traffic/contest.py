@@ -10,7 +10,7 @@ from pcitrace.columns import Booleans, Floats
 from pcitrace.lattice import Reading
 from pcitrace.traffic.goals import RECEIVE, SEND
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.reader import FEW, TINY, WIDE, Reader, until
+from pcitrace.traffic.reader import FEW, TINY, Reader, until
 from pcitrace.traffic.weigh import Problem, first_reading, started
 
 __all__ = ["alike", "contested"]
@@ -114,7 +114,7 @@ def contested(problem: Problem, described: bool) -> Floats | None:
                 at = burst[item], int(not begins)
                 nats[at] = min(nats[at], dearer)
     if len(pieces) <= TINY:
-        now = reader.settle(first, rounds=FEW, states=WIDE)
+        now = reader.settle(first, rounds=FEW, margins=True)
         for item, _, _, begins in whole & now.edges():
             at = burst[item], int(not begins)
             nats[at] = min(nats[at], now.margins[item, 1 + at[1]])

@@ -6,7 +6,7 @@ end counts; no margin is larger than what the others cost more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice, product
@@ -39,7 +39,7 @@ from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
-__all__ = ["FEW", "NOTHING", "TINY", "WIDE", "Reader", "Targets", "only", "until"]
+__all__ = ["FEW", "NOTHING", "TINY", "Reader", "Targets", "only", "until"]
 
 ROUNDS, FEW, OTHERWISE = 6, 2, 3
 """Readings at most, each of which learns from the one before; those that tell whether a start is worth more; and
@@ -141,7 +141,7 @@ class Reader:
             tried += self.by_halves(best, turn * HALVES)
             if min(tried, key=_cost).cost < best.cost - NOTHING:
                 tried += self.other_ways(min(tried, key=_cost))
-        best = by_content = self.settle(min(tried, key=_cost), states=self.wide)
+        best = by_content = self.settle(min(tried, key=_cost), margins=True)
         for other in tried:
             best = best.against(other)
             claims = certain & (other.track == first.track) & (other.target >= 0)
@@ -294,7 +294,9 @@ class Reader:
         sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
         alone = self.alone.costs(_nothing(len(self.pieces)), (sends, receives), Learner())
         states = WIDEST if self.small else WIDE
-        return self.settle(read(_sequence(self.pieces, alone, self.unit), (sends, receives), table, states), lie, FEW)
+        return self.settle(
+            read(_sequence(self.pieces, alone, self.unit), (sends, receives), table, states, False), lie, FEW
+        )
 
     def from_peaks(self) -> list[Reading]:
         """Return the readings that settle from the likeliest lags of both tracks.
@@ -361,7 +363,7 @@ class Reader:
             goals_of(side, self.targets[side], guesses[side].layout, self.unit) for side in (SEND, RECEIVE)
         )
         sequence = _sequence(self.pieces, self.alone.costs(nothing, (sends, receives), Learner()), self.unit)
-        return read(sequence, (sends, receives), replace(table, tracks=(tracks[0], tracks[1])), self.wide)
+        return read(sequence, (sends, receives), replace(table, tracks=(tracks[0], tracks[1])), self.wide, False)
 
     def other_layouts(self, side: int, reading: Reading) -> list[Layout]:
         """Return the layouts that a track could have instead."""
@@ -386,31 +388,32 @@ class Reader:
         now: Reading,
         fixed: tuple[Layout | None, Layout | None] = (None, None),
         rounds: int = ROUNDS,
-        states: int = 0,
         given: bool = False,
+        margins: bool = False,
     ) -> Reading:
         """Return the last of some readings, each of which learns from the one before; its cost has what was learned."""
-        how = (rounds == ROUNDS, states, given)
+        how = (rounds == ROUNDS, given, margins)
         for _ in range(rounds):
             before, now = now, self.after(now, fixed, how)
             if now.same(before):
                 break
         return now
 
-    def after(self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: tuple[bool, int, bool]) -> Reading:
+    def after(self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: tuple[bool, bool, bool]) -> Reading:
         """Return the reading that learns from another one; of few pieces from each once, as many starts come to one."""
         key = (now.labels(), fixed, how) if self.small else None
         if key in self.known:
             return self.known[key]
         learner, lie = Learner(), self.lying(now, fixed)
         taught = self.taught(now, lie, learner)
-        firm, states, given = how
+        firm, given, margins = how
+        states = self.wide if margins else 0
         if given:
             found = _as_labelled(*taught, now)
         elif firm:
-            found = _read_on(*taught, now, states)
+            found = _read_on(partial(read, *taught, margins=margins), _as_labelled(*taught, now), states)
         else:
-            found = read(*taught, states)
+            found = read(*taught, states, margins)
         found.cost += learner.nats + sum(layout.cost for layout in lie)
         found.cost += sum(self.stated.otherwise(side, lie[side]) for side in (SEND, RECEIVE))
         found.cost += self.stated.missing(found, self.pieces.bus.data_phases, self.write, self.unit)
@@ -428,7 +431,7 @@ class Reader:
         for seed in range(first, first + HALVES):
             learner = Learner(forgets=np.random.default_rng(seed))
             taught = self.taught(best, self.lying(best, (None, None)), learner)
-            found.append(self.settle(read(*taught, self.wide), rounds=FEW))
+            found.append(self.settle(read(*taught, self.wide, False), rounds=FEW))
         return found
 
     def lying(self, now: Reading, fixed: tuple[Layout | None, Layout | None]) -> tuple[Layout, Layout]:
@@ -457,19 +460,19 @@ class Reader:
         return layout_of(side, self.pieces, reading, self.targets[side], self.unit, otherwise)
 
 
-def _read_on(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, before: Reading, states: int) -> Reading:
-    """Read with a table that was learned from a reading; what is found is no dearer than that one.
+def _read_on(reading_with: Callable[[int], Reading], before: Reading, states: int) -> Reading:
+    """Read with so many states; what is found is no dearer than what was before, or that again, and nothing of it sure.
 
-    Where it is, the search has lost its way: it looks again and keeps more states.
+    Where it is dearer, the search has lost its way: it looks again and keeps more states.
     """
-    same = _as_labelled(sequence, goals, table, before)
     states = states or STATES
     while True:
-        found = read(sequence, goals, table, states)
-        if found.cost <= same.cost + NOTHING or states >= WIDEST:
-            break
+        found = reading_with(states)
+        if found.cost <= before.cost + NOTHING:
+            return found
+        if states >= WIDEST:
+            return before
         states *= 4
-    return found if found.cost <= same.cost + NOTHING else replace(same, margins=np.zeros_like(same.margins))
 
 
 def _as_labelled(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, reading: Reading) -> Reading:
@@ -477,7 +480,7 @@ def _as_labelled(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, r
     labels = sequence.alone.copy()
     for column, track in enumerate((-1, SEND, RECEIVE)):
         labels[reading.track != track, column] += NEVER
-    return read(replace(sequence, alone=labels), goals, table, FORCED)
+    return read(replace(sequence, alone=labels), goals, table, FORCED, False)
 
 
 def only(side: int, layout: Layout) -> tuple[Layout | None, Layout | None]:

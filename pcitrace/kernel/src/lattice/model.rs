@@ -172,4 +172,6 @@ pub struct Limits {
     pub cost: f32,
     /// Items after which a decision is made even if several states are left.
     pub items: usize,
+    /// Whether margins are asked for. Without them the reading is the same, and found in two thirds of the time.
+    pub margins: bool,
 }

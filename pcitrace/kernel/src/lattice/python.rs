@@ -124,7 +124,8 @@ fn costs(from: Any<'_, '_>) -> PyResult<Costs> {
 
 /// Read a sequence of items at the least cost; see `pcitrace.lattice`.
 #[pyfunction]
-#[pyo3(signature = (sequence, goals, table, *, states, cost, block))]
+#[pyo3(signature = (sequence, goals, table, *, states, cost, block, margins))]
+#[allow(clippy::too_many_arguments)] // Python's keywords
 pub fn read_lattice<'py>(
     py: Python<'py>,
     sequence: Any<'_, 'py>,
@@ -133,11 +134,12 @@ pub fn read_lattice<'py>(
     states: usize,
     cost: f32,
     block: usize,
+    margins: bool,
 ) -> PyResult<Columns<'py>> {
     let sequence = items(sequence)?;
     let goals = [targets(&goals.0)?, targets(&goals.1)?];
     let table = costs(table)?;
-    let limits = Limits { states: states.max(1), cost, items: block.max(1) };
+    let limits = Limits { states: states.max(1), cost, items: block.max(1), margins };
     let reading = interruptible(py, || read(&sequence, &goals, &table, &limits))?;
     let target: Vec<u8> = reading.target.iter().flat_map(|target| target.to_ne_bytes()).collect();
     let margins: Vec<u8> = reading.margins.iter().flatten().flat_map(|margin| margin.to_ne_bytes()).collect();

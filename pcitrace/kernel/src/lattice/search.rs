@@ -8,6 +8,7 @@ use super::states::{Index, State, Track};
 use crate::error::Result;
 use crate::interrupt;
 use rustc_hash::FxHashSet;
+use std::ops::Range;
 
 /// What an item is in its track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,15 +31,21 @@ impl Part {
     }
 }
 
+/// The label of an item, and the state that it was given in.
+#[derive(Clone, Copy)]
+struct Label {
+    from: u32,
+    target: u32,
+    part: Part,
+    track: u8,
+}
+
 /// A step from one state to the next, by giving an item its label.
 #[derive(Clone, Copy)]
 struct Step {
-    from: u32,
+    label: Label,
     to: u32,
     cost: f32,
-    part: Part,
-    track: u8,
-    target: u32,
 }
 
 /// The result: one value an item in each.
@@ -48,23 +55,37 @@ pub struct Reading {
     pub label: Vec<u8>,
     /// The target claimed; -1 for none.
     pub target: Vec<i64>,
-    /// Margins: of the track, of where a segment of this target begins, of where one ends, of whose segment it is part.
+    /// Margins: of the track, of where a segment of this target begins, of where one ends, of whose segment it is part;
+    /// 0 if they were not asked for.
     pub margins: Vec<[f32; 4]>,
     /// What the reading costs.
     pub cost: f64,
 }
 
-/// The nodes of one item: states with their costs from the start of the block.
+/// The nodes of one item: states with their costs from the start of the block, and the label by which each is cheapest.
 struct Column {
     states: Vec<State>,
     cost: Vec<f32>,
+    label: Vec<Label>,
+}
+
+impl Column {
+    /// The one node that a block begins with.
+    fn of(state: State) -> Self {
+        let label = Label { from: NONE, target: NONE, part: Part::Other, track: 0 };
+        Self { states: vec![state], cost: vec![0.0], label: vec![label] }
+    }
+
+    fn with_capacity(states: usize) -> Self {
+        Self { states: Vec::with_capacity(states), cost: Vec::with_capacity(states), label: Vec::with_capacity(states) }
+    }
 }
 
 /// Finds the cheapest reading of `items`; an error if the work is to end.
 pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limits) -> Result<Reading> {
     let start = Track { next: 0, claimed: NONE, units: 0, last: NONE, was_cut: false };
     let mut reading = Reading::default();
-    let mut column = Column { states: vec![State { tracks: [start; 2], context: 0 }], cost: vec![0.0] };
+    let mut column = Column::of(State { tracks: [start; 2], context: 0 });
     let saved = [0, 1].map(|t| saved(&targets[t]));
     let ending = [0, 1].map(|t| Ending::of(&costs.tracks[t]));
     let mut search = Search {
@@ -74,7 +95,7 @@ pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limit
         limits,
         steps: Vec::new(),
         ends: Vec::new(),
-        forward: Vec::new(),
+        columns: Vec::new(),
         index: Index::new(),
         shared: Shared::new(items, targets),
         cap: limits.cost,
@@ -83,15 +104,18 @@ pub fn read(items: &Items, targets: &[Targets; 2], costs: &Costs, limits: &Limit
     };
     for item in 0..items.len() {
         interrupt::check()?;
-        column = search.advance(item, &column);
-        let long = search.ends.len() >= limits.items;
+        column = search.advance(item, column);
+        let long = search.columns.len() >= limits.items;
         if column.states.len() == 1 || long || item + 1 == items.len() {
             let best = search.settle(&column, item + 1 == items.len(), &mut reading)?;
-            column = Column { states: vec![column.states[best]], cost: vec![0.0] };
+            column = Column::of(best);
         }
     }
     Ok(reading)
 }
+
+/// Costs that differ by less may be the same, added in another order.
+const ROUNDING: f32 = 0.01;
 
 /// What a claim costs at least, for comparing states that have dealt with more targets and with fewer.
 const CLAIM: f32 = 10.0;
@@ -111,6 +135,8 @@ struct Ending {
     lag: [Vec<f32>; 2],
     /// The cheapest excess from each entry on: it grows.
     excess: [Vec<f32>; 2],
+    /// What it costs at least wherever one stands.
+    least: f32,
 }
 
 impl Ending {
@@ -136,7 +162,8 @@ impl Ending {
         for at in 0..excess[0].len().min(excess[1].len()) {
             excess[0][at] = excess[0][at].min(excess[1][at]);
         }
-        Self { lag, excess }
+        let lowest = |tables: &[Vec<f32>; 2]| tables.iter().flatten().copied().fold(0.0, f32::min);
+        Self { least: lowest(&lag) + lowest(&excess), lag, excess }
     }
 
     fn at_least(&self, track: &Track, targets: &Targets, zero: i64, lag: impl FnOnce(usize, &[f32]) -> f32) -> f32 {
@@ -165,11 +192,11 @@ struct Search<'a> {
     targets: &'a [Targets; 2],
     costs: &'a Costs,
     limits: &'a Limits,
-    /// Steps of the block, and where those of each item end.
+    /// Steps of the block, and where those of each item end; if margins are asked for.
     steps: Vec<Step>,
     ends: Vec<usize>,
-    /// Costs from the start of the block to the states before each of its items.
-    forward: Vec<Vec<f32>>,
+    /// The columns of the block before each of its items, without their states.
+    columns: Vec<Column>,
     /// Where each state after the item under way is in its column.
     index: Index,
     shared: Shared,
@@ -183,18 +210,53 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Gives one more item every label that it may have.
-    fn advance(&mut self, item: usize, before: &Column) -> Column {
+    fn advance(&mut self, item: usize, before: Column) -> Column {
         self.index.clear();
-        let mut next = Column { states: Vec::new(), cost: Vec::new() };
+        let mut next = Column::with_capacity(4 * before.states.len());
         let first = self.steps.len();
-        for (from, (state, cost)) in before.states.iter().zip(&before.cost).enumerate() {
-            let (index, steps, shared) = (&mut self.index, &mut self.steps, &mut self.shared);
-            let mut out = Out { from: from as u32, base: *cost, next: &mut next, index, steps, shared };
+        let mut bound = f32::INFINITY;
+        for (from, (state, base)) in before.states.iter().zip(&before.cost).enumerate() {
+            let mut out = Out {
+                from: from as u32,
+                base: *base,
+                next: &mut next,
+                index: &mut self.index,
+                steps: self.limits.margins.then_some(&mut self.steps),
+                shared: &mut self.shared,
+                bound,
+                saved: [&self.saved[0], &self.saved[1]],
+            };
             expand(self.items, self.targets, self.costs, self.limits, item, *state, &mut out);
+            if from == 0 && !self.limits.margins {
+                // Of the best state: with margins even a step that is far dearer counts, if where it leads is cheap.
+                let best = self.ranks(item, &next).into_iter().fold(f32::INFINITY, f32::min);
+                bound = best + self.limits.cost - self.ending.iter().map(|ending| ending.least).sum::<f32>() + ROUNDING;
+            }
         }
+        let ranks = self.ranks(item, &next);
+        let (column, place, lost) = next.pruned(self.limits, &ranks);
+        self.cap = self.cap.min(lost);
+        if self.limits.margins {
+            let mut kept = first;
+            for at in first..self.steps.len() {
+                let to = place[self.steps[at].to as usize];
+                if to != NONE {
+                    self.steps[kept] = Step { to, ..self.steps[at] };
+                    kept += 1;
+                }
+            }
+            self.steps.truncate(kept);
+            self.ends.push(kept);
+        }
+        self.columns.push(Column { states: Vec::new(), ..before });
+        column
+    }
+
+    /// What the states of a column are compared by: their costs, with what is still to be paid at the least.
+    fn ranks(&mut self, item: usize, column: &Column) -> Vec<f32> {
         let now_us = self.items.end_us[item];
         let known = &mut self.shared.ahead;
-        let ahead = |state: &State| -> f32 {
+        let mut ahead = |state: &State| -> f32 {
             (0..2)
                 .map(|t| {
                     let (track, targets) = (&state.tracks[t], &self.targets[t]);
@@ -206,76 +268,84 @@ impl Search<'_> {
                 })
                 .sum()
         };
-        let (column, lost) = next.pruned(self.limits, ahead, &mut self.steps, first);
-        self.cap = self.cap.min(lost);
-        self.ends.push(self.steps.len());
-        self.forward.push(before.cost.clone());
-        column
+        column.states.iter().zip(&column.cost).map(|(state, cost)| cost + ahead(state)).collect()
     }
 
     /// Ends a block: the best way through it, the margins in it. Returns the state it ends in.
-    fn settle(&mut self, last: &Column, end: bool, reading: &mut Reading) -> Result<usize> {
+    fn settle(&mut self, last: &Column, end: bool, reading: &mut Reading) -> Result<State> {
         let left = |state: &State| -> f32 {
             let open = |track: &Track| if track.units > 0 { 2.0 } else { 0.0 };
             let skips = |track: &Track, targets: &Targets| targets.skip.iter().skip(track.next as usize).sum::<f32>();
             (0..2).map(|t| open(&state.tracks[t]) + skips(&state.tracks[t], &self.targets[t])).sum()
         };
-        let mut behind: Vec<f32> = last.states.iter().map(|state| if end { left(state) } else { 0.0 }).collect();
-        let total = |node: usize, behind: &[f32]| last.cost[node] + behind[node];
-        let best = (0..last.states.len()).min_by(|a, b| total(*a, &behind).total_cmp(&total(*b, &behind))).unwrap_or(0);
-        let cost = total(best, &behind);
+        let behind: Vec<f32> = last.states.iter().map(|state| if end { left(state) } else { 0.0 }).collect();
+        let total = |node: usize| last.cost[node] + behind[node];
+        let best = (0..last.states.len()).min_by(|a, b| total(*a).total_cmp(&total(*b))).unwrap_or(0);
+        let (cost, state) = (total(best), last.states[best]);
         reading.cost += f64::from(cost);
-        let before = reading.label.len();
-        let count = self.ends.len();
-        reading.label.resize(before + count, 0);
-        reading.target.resize(before + count, -1);
-        reading.margins.resize(before + count, [self.cap; 4]);
-        let forward = std::mem::take(&mut self.forward);
-        let mut node = best as u32;
-        for at in (0..count).rev() {
+        let way = self.way(last, best);
+        reading.label.extend(way.iter().map(|label| label.code()));
+        reading.target.extend(way.iter().map(|label| if label.target == NONE { -1 } else { i64::from(label.target) }));
+        let before = reading.margins.len();
+        reading.margins.resize(before + way.len(), [0.0; 4]);
+        if self.limits.margins {
+            self.margins(&way, cost, behind, &mut reading.margins[before..])?;
+        }
+        self.columns.clear();
+        self.steps.clear();
+        self.ends.clear();
+        self.cap = self.limits.cost;
+        Ok(state)
+    }
+
+    /// The labels of the block by which a node of its last column is cheapest.
+    fn way(&self, last: &Column, node: usize) -> Vec<Label> {
+        let mut way = vec![last.label[node]];
+        for column in self.columns[1..].iter().rev() {
+            let behind = way[way.len() - 1];
+            way.push(column.label[behind.from as usize]);
+        }
+        way.reverse();
+        way
+    }
+
+    /// How much more the cheapest way costs in which the label of an item differs.
+    fn margins(&self, way: &[Label], cost: f32, mut behind: Vec<f32>, out: &mut [[f32; 4]]) -> Result<()> {
+        for (at, (chosen, margins)) in way.iter().zip(out).enumerate().rev() {
             interrupt::check()?;
-            let steps = &self.steps[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]];
-            let way = |step: &Step| forward[at][step.from as usize] + step.cost + behind[step.to as usize];
-            let chosen = steps
-                .iter()
-                .filter(|step| step.to == node)
-                .min_by(|a, b| {
-                    (forward[at][a.from as usize] + a.cost).total_cmp(&(forward[at][b.from as usize] + b.cost))
-                })
-                .expect("every node was reached by a step");
-            let mut margins = [self.cap; 4];
-            for step in steps {
-                let more = (way(step) - cost).max(0.0);
-                for (margin, differs) in margins.iter_mut().zip(differences(chosen, step)) {
+            let forward = &self.columns[at].cost;
+            let mut earlier = vec![f32::INFINITY; forward.len()];
+            *margins = [self.cap; 4];
+            for Step { label, to, cost: each } in
+                &self.steps[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]]
+            {
+                let from = label.from as usize;
+                let rest = each + behind[*to as usize];
+                let more = (forward[from] + each + behind[*to as usize] - cost).max(0.0);
+                for (margin, differs) in margins.iter_mut().zip(differences(chosen, label)) {
                     if differs {
                         *margin = margin.min(more);
                     }
                 }
-            }
-            reading.label[before + at] =
-                if chosen.part == Part::Other { 0 } else { 4 * chosen.track + chosen.part as u8 };
-            reading.target[before + at] = if chosen.target == NONE { -1 } else { i64::from(chosen.target) };
-            reading.margins[before + at] = margins;
-            node = chosen.from;
-            let mut earlier = vec![f32::INFINITY; forward[at].len()];
-            for step in steps {
-                let value = step.cost + behind[step.to as usize];
-                let entry = &mut earlier[step.from as usize];
-                *entry = entry.min(value);
+                earlier[from] = earlier[from].min(rest);
             }
             behind = earlier;
         }
-        self.steps.clear();
-        self.ends.clear();
-        self.cap = self.limits.cost;
-        Ok(best)
+        Ok(())
+    }
+}
+
+impl Label {
+    /// As in [`Reading`].
+    fn code(&self) -> u8 {
+        if self.part == Part::Other { 0 } else { 4 * self.track + self.part as u8 }
     }
 }
 
 /// In what two labels of one item differ: the track, a beginning, an end, the target.
-fn differences(a: &Step, b: &Step) -> [bool; 4] {
-    let kind = |step: &Step| (step.part != Part::Other).then_some(step.track);
-    let whose = |step: &Step, is: fn(Part) -> bool| is(step.part).then_some((step.track, step.target));
+fn differences(a: &Label, b: &Label) -> [bool; 4] {
+    let kind = |label: &Label| (label.part != Part::Other).then_some(label.track);
+    let whose = |label: &Label, is: fn(Part) -> bool| is(label.part).then_some((label.track, label.target));
     [
         kind(a) != kind(b),
         whose(a, Part::begins) != whose(b, Part::begins),
@@ -290,44 +360,55 @@ struct Out<'a> {
     base: f32,
     next: &'a mut Column,
     index: &'a mut Index,
-    steps: &'a mut Vec<Step>,
+    /// If margins are asked for.
+    steps: Option<&'a mut Vec<Step>>,
     shared: &'a mut Shared,
+    /// What is dearer at the least is not looked at: it would be left out.
+    bound: f32,
+    saved: [&'a [f32]; 2],
 }
 
 impl Out<'_> {
+    /// What a step may cost that leads to a state with these targets next.
+    fn affordable(&self, next: [u32; 2]) -> Range<f32> {
+        f32::MIN..self.bound + self.saved[0][next[0] as usize] + self.saved[1][next[1] as usize] - self.base
+    }
+
     fn push(&mut self, state: State, cost: f32, part: Part, track: usize, target: u32) {
-        if !cost.is_finite() {
-            return;
+        let whole = self.base + cost;
+        let label = Label { from: self.from, target, part, track: track as u8 };
+        let to = self.index.place(&mut self.next.states, state);
+        self.next.reach(to as usize, whole, label);
+        if let Some(steps) = &mut self.steps {
+            steps.push(Step { label, to, cost });
         }
-        let Column { states, cost: costs } = &mut *self.next;
-        let to = self.index.place(states, state);
-        costs.resize(states.len(), f32::INFINITY);
-        let best = &mut costs[to as usize];
-        *best = best.min(self.base + cost);
-        self.steps.push(Step { from: self.from, to, cost, part, track: track as u8, target });
     }
 }
 
 impl Column {
-    /// Keeps the best states; returns them and how much more the best of those costs that were left out.
-    fn pruned(
-        self,
-        limits: &Limits,
-        mut ahead: impl FnMut(&State) -> f32,
-        steps: &mut Vec<Step>,
-        first: usize,
-    ) -> (Self, f32) {
-        let rank: Vec<f32> = self.states.iter().zip(&self.cost).map(|(state, cost)| cost + ahead(state)).collect();
+    /// Notes that a node can be reached at such a cost, by such a label.
+    fn reach(&mut self, node: usize, cost: f32, label: Label) {
+        if node == self.cost.len() {
+            self.cost.push(cost);
+            self.label.push(label);
+        } else if cost < self.cost[node] {
+            (self.cost[node], self.label[node]) = (cost, label);
+        }
+    }
+
+    /// Keeps the best states by their ranks, the best of them first. Returns them, where each state went, NONE for those
+    /// that were left out, and how much more the best of these costs.
+    fn pruned(self, limits: &Limits, rank: &[f32]) -> (Self, Vec<u32>, f32) {
         let best = rank.iter().copied().fold(f32::INFINITY, f32::min);
         // As whole numbers, for they are sorted: the rank above, the place below.
         let mut order: Vec<u64> = (0..self.states.len())
             .filter(|&at| rank[at] <= best + limits.cost)
             .map(|at| u64::from(ordered(rank[at])) << 32 | at as u64)
             .collect();
+        order.sort_unstable();
         let place_of = |one: u64| one as u32 as usize;
         let mut lost = limits.cost;
         if order.len() > limits.states {
-            order.sort_unstable();
             // The best that has come as far, with the same open, stays: what was put off is paid by all some time.
             let rest = order.split_off(limits.states);
             let mut seen: FxHashSet<_> = order.iter().map(|&one| self.states[place_of(one)].reached()).collect();
@@ -337,23 +418,17 @@ impl Column {
             order.extend(kept);
             lost = left.first().map_or(lost, |&one| rank[place_of(one)] - best);
         }
-        let order: Vec<usize> = order.into_iter().map(place_of).collect();
         let mut place = vec![NONE; self.states.len()];
-        for (to, &at) in order.iter().enumerate() {
-            place[at] = to as u32;
+        for (to, &one) in order.iter().enumerate() {
+            place[place_of(one)] = to as u32;
         }
-        let mut kept = first;
-        for at in first..steps.len() {
-            let to = place[steps[at].to as usize];
-            if to != NONE {
-                steps[kept] = Step { to, ..steps[at] };
-                kept += 1;
-            }
-        }
-        steps.truncate(kept);
-        let states = order.iter().map(|&at| self.states[at]).collect();
-        let cost = order.iter().map(|&at| self.cost[at]).collect();
-        (Self { states, cost }, lost)
+        let kept = || order.iter().map(|&one| place_of(one));
+        let column = Self {
+            states: kept().map(|at| self.states[at]).collect(),
+            cost: kept().map(|at| self.cost[at]).collect(),
+            label: kept().map(|at| self.label[at]).collect(),
+        };
+        (column, place, lost)
     }
 }
 
@@ -409,7 +484,9 @@ fn expand(
             };
             kind(0).min(kind(1))
         });
-    out.push(State { context: left_over(state.context, items.cut[item]), ..state }, cost, Part::Other, 0, NONE);
+    if out.affordable(state.tracks.map(|track| track.next)).contains(&cost) {
+        out.push(State { context: left_over(state.context, items.cut[item]), ..state }, cost, Part::Other, 0, NONE);
+    }
     for t in 0..2 {
         let (track, mine) = (state.tracks[t], &costs.tracks[t]);
         if track.units > 0 {
@@ -538,12 +615,13 @@ fn part(
     out: &mut Out<'_>,
 ) {
     let begins = track.last == item as u32 && state.tracks[t].units == 0;
+    state.tracks[t] = track;
+    let affordable = out.affordable(state.tracks.map(|track| track.next));
     let (mine, goals) = (&costs.tracks[t], &targets[t]);
     let claims = track.claimed != NONE;
     let most = if claims { goals.most[track.claimed as usize] } else { NONE / 2 };
     let reach = mine.excess[1].len() as u32;
-    if track.units < most + reach {
-        state.tracks[t] = track;
+    if track.units < most + reach && affordable.contains(&cost) {
         state.context = 1 + 2 * t as u8;
         out.push(state, cost, if begins { Part::Begins } else { Part::GoesOn }, t, track.claimed);
     }
@@ -568,6 +646,9 @@ fn part(
         }
     } else {
         ended += entry(&mine.unclaimed, track.units);
+    }
+    if !affordable.contains(&ended) {
+        return;
     }
     state.tracks[t] = Track { units: 0, claimed: NONE, was_cut: false, ..track };
     state.context = 2 + 2 * t as u8;

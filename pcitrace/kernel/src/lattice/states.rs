@@ -3,7 +3,7 @@
 use super::model::NONE;
 
 /// One track of a state: what was claimed, and the segment that is open.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Track {
     /// The first target that is neither claimed nor skipped.
     pub next: u32,
@@ -17,7 +17,7 @@ pub struct Track {
     pub was_cut: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct State {
     pub tracks: [Track; 2],
     /// What the last item was, as far as costs depend on it.
@@ -30,18 +30,40 @@ impl State {
         self.tracks.map(|track| (track.next, track.units > 0))
     }
 
-    /// A number that differs for nearly all states, in its upper bits.
-    fn scattered(&self) -> u64 {
+    /// All but whether there were cuts, in five words.
+    #[inline(always)]
+    fn words(&self) -> [u64; 5] {
         let word = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
         let [one, two] = &self.tracks;
-        [word(one.next, one.claimed), word(one.units, one.last), word(two.next, two.claimed), word(two.units, two.last)]
-            .into_iter()
-            .fold(u64::from(self.context), |sum, word| (sum.rotate_left(5) ^ word).wrapping_mul(SCATTER))
+        [
+            word(one.next, one.claimed),
+            word(one.units, one.last),
+            word(two.next, two.claimed),
+            word(two.units, two.last),
+            u64::from(self.context),
+        ]
+    }
+
+    /// A number that differs for nearly all states, in its upper bits.
+    #[inline(always)]
+    fn scattered(&self) -> u64 {
+        self.words().iter().zip(SCATTER).fold(0, |sum, (word, by)| sum.wrapping_add(word.wrapping_mul(by)))
     }
 }
 
-/// An odd number whose bits are as if drawn: of the golden ratio.
-const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Without a branch for each of its parts: that took a tenth of the time of the search.
+impl PartialEq for State {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        let cut = |state: &Self| state.tracks.map(|track| track.was_cut);
+        let differ = self.words().iter().zip(other.words()).fold(0, |sum, (one, other)| sum | (one ^ other));
+        (differ == 0) & (cut(self) == cut(other))
+    }
+}
+
+/// Odd numbers whose bits are as if drawn: multiples of the golden ratio.
+const SCATTER: [u64; 5] =
+    [0x9e37_79b9_7f4a_7c15, 0xdaa6_6d2c_7ddf_743f, 0x1715_609d_7c74_6c69, 0x5384_540f_7b09_6493, 0x8ff3_4781_799e_5cbd];
 
 /// Where each state of a column is. States are looked up at every step, and a column has hundreds at the most: a table that
 /// is that small, and cleared as a whole, is quicker than a map.
