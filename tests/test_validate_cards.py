@@ -26,7 +26,7 @@ def cards() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(("family", "seed"), [("wide66", 1), ("random_bench", 1)])
+@pytest.mark.parametrize(("family", "seed"), [("csr-descriptors", 1), ("random_bench", 1)])
 def test_a_few_benches(cards: ModuleType, family: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way is analysed; with the true profile or none nothing of the DMA is wrong where that is kept today."""
     # How fast the machine is is no matter of a test.
