@@ -928,7 +928,7 @@ pub(crate) mod avx512 {
         }
     }
 
-    /// Bytes that are asked for ahead: a page, which is as far as the processor sees by itself.
+    /// Bytes that are asked for ahead: a page, beyond whose end the processor does not look by itself.
     const AHEAD: usize = 4096;
 
     const PLACES: [u8; 64] = {
