@@ -6,8 +6,8 @@
 //! here knows what items, tracks and targets are. See `docs/how-it-decides.md`.
 //!
 //! The decoder is a Viterbi search whose states are bounded (`Limits`), so that its work is linear in the items. A
-//! second pass, backwards, gives margins: how much the best reading costs more in which a label differs (max-marginals:
-//! Wainwright and Jordan 2008, chapter 8).
+//! second pass, backwards, gives margins where they are asked for: how much the best reading costs more in which a label
+//! differs (max-marginals: Wainwright and Jordan 2008, chapter 8).
 
 pub mod learned;
 mod model;
