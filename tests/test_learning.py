@@ -100,7 +100,7 @@ def test_from_ad_no_value_is_wrong(family: str, seed: int, tmp_path: Path) -> No
 @pytest.mark.parametrize("family", ["cacheline", "scatter-gather", "mid-stream"])
 @pytest.mark.parametrize("capture", ["run-control16.toml", "run-control14.toml"])
 def test_from_control_lines_no_value_is_wrong(family: str, capture: str, tmp_path: Path) -> None:
-    bench = Bench(family, 1, frames=20)
+    bench = Bench(family, 1)
     assert not wrong(learned(bench, tmp_path, capture), bench)
 
 

@@ -32,7 +32,7 @@ from pcitrace.traffic.goals import (
     unknown_layout,
 )
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.reader import NOTHING, Reader, only
+from pcitrace.traffic.reader import NOTHING, How, Reader, only
 from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
 from pcitrace.traffic.weigh import Found, Problem
 
@@ -689,7 +689,8 @@ def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
 
     first, reader = started()
     other = only(SEND, replace(reader.layout(SEND, first), added=3))
-    asked = [(fixed, how) for fixed in ((None, None), other) for how in ((False, False, False), (False, True, False))]
+    ways = How(firm=False, given=False, margins=False), How(firm=False, given=True, margins=False)
+    asked = [(fixed, how) for fixed in ((None, None), other) for how in ways]
     costs_ = []
     for fixed, how in asked:
         found = reader.after(first, fixed, how)

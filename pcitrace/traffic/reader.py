@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,7 @@ from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
-__all__ = ["FEW", "NOTHING", "TINY", "Reader", "Targets", "only", "until"]
+__all__ = ["FEW", "NOTHING", "TINY", "How", "Reader", "Targets", "only", "until"]
 
 ROUNDS, FEW, OTHERWISE = 6, 2, 3
 """Readings at most, each of which learns from the one before; those that tell whether a start is worth more; and
@@ -88,6 +89,14 @@ class _Guess:
 
     layout: Layout
     lag: int | None
+
+
+class How(NamedTuple):
+    """How a reading is taken: no dearer than the one before, with the labels of that one, with margins."""
+
+    firm: bool
+    given: bool
+    margins: bool
 
 
 @dataclass(frozen=True)
@@ -294,9 +303,8 @@ class Reader:
         sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
         alone = self.alone.costs(_nothing(len(self.pieces)), (sends, receives), Learner())
         states = WIDEST if self.small else WIDE
-        return self.settle(
-            read(_sequence(self.pieces, alone, self.unit), (sends, receives), table, states, False), lie, FEW
-        )
+        sequence = _sequence(self.pieces, alone, self.unit)
+        return self.settle(read(sequence, (sends, receives), table, states, margins=False), lie, FEW)
 
     def from_peaks(self) -> list[Reading]:
         """Return the readings that settle from the likeliest lags of both tracks.
@@ -363,7 +371,9 @@ class Reader:
             goals_of(side, self.targets[side], guesses[side].layout, self.unit) for side in (SEND, RECEIVE)
         )
         sequence = _sequence(self.pieces, self.alone.costs(nothing, (sends, receives), Learner()), self.unit)
-        return read(sequence, (sends, receives), replace(table, tracks=(tracks[0], tracks[1])), self.wide, False)
+        return read(
+            sequence, (sends, receives), replace(table, tracks=(tracks[0], tracks[1])), self.wide, margins=False
+        )
 
     def other_layouts(self, side: int, reading: Reading) -> list[Layout]:
         """Return the layouts that a track could have instead."""
@@ -392,28 +402,27 @@ class Reader:
         margins: bool = False,
     ) -> Reading:
         """Return the last of some readings, each of which learns from the one before; its cost has what was learned."""
-        how = (rounds == ROUNDS, given, margins)
+        how = How(firm=rounds == ROUNDS, given=given, margins=margins)
         for _ in range(rounds):
             before, now = now, self.after(now, fixed, how)
             if now.same(before):
                 break
         return now
 
-    def after(self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: tuple[bool, bool, bool]) -> Reading:
+    def after(self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: How) -> Reading:
         """Return the reading that learns from another one; of few pieces from each once, as many starts come to one."""
         key = (now.labels(), fixed, how) if self.small else None
         if key in self.known:
             return self.known[key]
         learner, lie = Learner(), self.lying(now, fixed)
         taught = self.taught(now, lie, learner)
-        firm, given, margins = how
-        states = self.wide if margins else 0
-        if given:
+        states = self.wide if how.margins else 0
+        if how.given:
             found = _as_labelled(*taught, now)
-        elif firm:
-            found = _read_on(partial(read, *taught, margins=margins), _as_labelled(*taught, now), states)
+        elif how.firm:
+            found = _read_on(partial(read, *taught, margins=how.margins), _as_labelled(*taught, now), states)
         else:
-            found = read(*taught, states, margins)
+            found = read(*taught, states, how.margins)
         found.cost += learner.nats + sum(layout.cost for layout in lie)
         found.cost += sum(self.stated.otherwise(side, lie[side]) for side in (SEND, RECEIVE))
         found.cost += self.stated.missing(found, self.pieces.bus.data_phases, self.write, self.unit)
@@ -431,7 +440,7 @@ class Reader:
         for seed in range(first, first + HALVES):
             learner = Learner(forgets=np.random.default_rng(seed))
             taught = self.taught(best, self.lying(best, (None, None)), learner)
-            found.append(self.settle(read(*taught, self.wide, False), rounds=FEW))
+            found.append(self.settle(read(*taught, self.wide, margins=False), rounds=FEW))
         return found
 
     def lying(self, now: Reading, fixed: tuple[Layout | None, Layout | None]) -> tuple[Layout, Layout]:
@@ -480,7 +489,7 @@ def _as_labelled(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, r
     labels = sequence.alone.copy()
     for column, track in enumerate((-1, SEND, RECEIVE)):
         labels[reading.track != track, column] += NEVER
-    return read(replace(sequence, alone=labels), goals, table, FORCED, False)
+    return read(replace(sequence, alone=labels), goals, table, FORCED, margins=False)
 
 
 def only(side: int, layout: Layout) -> tuple[Layout | None, Layout | None]:

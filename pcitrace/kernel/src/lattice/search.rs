@@ -228,7 +228,8 @@ impl Search<'_> {
             };
             expand(self.items, self.targets, self.costs, self.limits, item, *state, &mut out);
             if from == 0 && !self.limits.margins {
-                // Of the best state: with margins even a step that is far dearer counts, if where it leads is cheap.
+                // The best state goes first, and what it leads to bounds the others. Not with margins: there even a much
+                // dearer step counts, if it leads where a cheap one does.
                 let best = self.ranks(item, &next).into_iter().fold(f32::INFINITY, f32::min);
                 bound = best + self.limits.cost - self.ending.iter().map(|ending| ending.least).sum::<f32>() + ROUNDING;
             }
@@ -369,7 +370,7 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// What a step may cost that leads to a state with these targets next.
+    /// What a step may cost that leads to a state with these targets next; nothing infinite is in it.
     fn affordable(&self, next: [u32; 2]) -> Range<f32> {
         f32::MIN..self.bound + self.saved[0][next[0] as usize] + self.saved[1][next[1] as usize] - self.base
     }
