@@ -15,7 +15,7 @@ import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import again, margins
 from pcitrace.frames.margins import SURE
-from pcitrace.lattice import ALONE, Learner, Reading, Sequence, bins
+from pcitrace.lattice import ALONE, STATES, Learner, Reading, Sequence, bins
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import contest, costs, goals, reader, weigh
 from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
@@ -32,7 +32,7 @@ from pcitrace.traffic.goals import (
     unknown_layout,
 )
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.reader import NOTHING, How, Reader, only
+from pcitrace.traffic.reader import NOTHING, How, Reader, _read_on, only
 from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
 from pcitrace.traffic.weigh import Found, Problem
 
@@ -672,6 +672,27 @@ def test_a_frame_is_as_surely_there_as_the_surest_of_its_pieces() -> None:
     frames_ = Found(np.array([0, 1, 2, -1]), np.array([4, 6, -1, 4]), np.zeros(4, dtype=bool))
     found = margins._places(frames_, of_piece, reading, SEND)
     np.testing.assert_array_equal(found, [7.0, -1.0, -1.0, np.nan])
+
+
+def test_a_search_that_lost_its_way_keeps_more_states_and_then_says_what_was_known() -> None:
+    asked: list[int] = []
+    nothing = np.zeros(3, np.int64)
+    none = nothing > 0
+    before = Reading(nothing - 1, none, none, nothing - 1, np.zeros((3, 4), np.float32), 40.0)
+
+    def costing(cost: float) -> Reading:
+        return replace(before, cost=cost)
+
+    def dear(states: int) -> Reading:
+        asked.append(states)
+        return costing(before.cost + 2 * NOTHING)
+
+    assert _read_on(dear, before, 0) is before
+    assert asked == [STATES, 4 * STATES, 16 * STATES]
+    near = costing(before.cost + NOTHING)
+    assert _read_on(lambda _: near, before, 0) is near
+    # Where more states find it, that is the reading.
+    assert _read_on(lambda states: near if states > STATES else dear(states), before, 0) is near
 
 
 def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
