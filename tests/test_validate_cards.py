@@ -48,12 +48,14 @@ def test_a_few_benches(cards: ModuleType, family: str, seed: int, monkeypatch: p
 
 def test_with_everything_captured_nothing_is_wrong(cards: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "CAPTURES", {"full AD": cards.CAPTURES["full AD"]})
-    for case in cards.one_bench("wide66", 1, 16):
-        assert case.failed is None
-        if case.profile != "another":
-            assert case.scored.total(*cards.TIMES, "length")["wrong"] == 0, case.profile
-            assert case.scored.total(*cards.TIMES)["right"] > 0
-            assert case.scored.extra == case.scored.crossed == case.scored.lost_rx == 0
+    cases = cards.one_bench("wide66", 1, 16)
+    assert [one.profile for one in cases] == list(cards.PROFILES)
+    assert not [one.failed for one in cases if one.failed]
+    for one in cases:
+        if one.profile != "another":
+            assert one.scored.total(*cards.TIMES, "length")["wrong"] == 0, one.profile
+            assert one.scored.total(*cards.TIMES)["right"] > 0
+            assert one.scored.extra == one.scored.crossed == one.scored.lost_rx == 0
 
 
 def case(cards: ModuleType, profile: str = "true", **counts: int) -> object:
