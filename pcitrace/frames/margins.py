@@ -286,6 +286,8 @@ def judge(
             burst = columns[COLUMNS[side][1]][rows]
             dearer = np.where((burst >= 0)[:, None], nats[burst], np.inf)
             margins[side][rows] = np.where(dearer < AGREED, dearer, np.nan)
+            if not _heard(columns, name, side) or np.isnan(margins[side][rows]).all(axis=1).sum() < TOLD * len(rows):
+                margins[side][rows] = 0.0
     unseen = ~np.isin(columns["sender"], wired(ends))
     for side in EDGES if in_turn(ends) else ():
         # What is in one memory alone got lost, or is no frame: some descriptors are as long as a piece of one.
