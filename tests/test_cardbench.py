@@ -196,6 +196,24 @@ def test_score_tells_right_null_and_wrong():
     assert score(bench, frames.drop(0), "vcd").total()["null"] == 9
 
 
+def test_what_lies_on_no_captured_bus_is_not_null():
+    """Of a frame to the host that was not captured the receive, of one from it all but the receive and the length."""
+    bench = Bench("one-host", 4, frames=12)
+    frames = true_frames(bench)
+    sent = frames["sender"] == "A"
+    assert 0 < sent.sum() < len(frames)
+    seen = frames.copy()
+    seen.loc[sent, ["rx_dma_start_us", "rx_dma_end_us"]] = None
+    columns = [f"{name}_us" for name in ("dma_start", "dma_end", "wire_start", "wire_end", "csr_first", "csr_last")]
+    seen.loc[~sent, columns] = None
+    assert score(bench, seen, "vcd").total() == {"right": 7 * sent.sum() + 3 * (~sent).sum()}
+    # What was found all the same is held against the truth.
+    seen.loc[sent, "rx_dma_start_us"] = frames.loc[sent, "rx_dma_start_us"] + 1.0
+    assert score(bench, seen, "vcd").total()["wrong"] == sent.sum()
+    seen.loc[sent, "dma_start_us"] = None
+    assert score(bench, seen, "vcd").total()["null"] == sent.sum()
+
+
 def test_drawn_parameters_are_wide():
     """No parameter that a family draws is the same in 40 cards, but those that it fixes."""
     drawn = [draw("mixed", seed) for seed in range(40)]

@@ -33,7 +33,8 @@ class Score:
     Attributes
     ----------
     fields : dict of str to Counter
-        ``right``, ``null`` and ``wrong`` of each field.
+        ``right``, ``null`` and ``wrong`` of each field. What lies on a bus that was not captured cannot be known: where
+        that is null, it does not count.
     extra : int
         Rows that are no true frame, or a second row of one.
     crossed : int
@@ -71,12 +72,18 @@ class _Judge:
         self.scale = 1 + bench.drawn["sr_ppm"] * 1e-6 if self.sampled else 1.0
         self.tolerance = (2 if self.sampled else 1) * max(host.bus.period for host in bench.hosts.values()) + 1.0
         self.slack = 8 if bench.drawn["width"] == 64 else 6
+        self.hosts = bench.drawn.get("hosts", "AB")
 
     def near(self, given: float | None, true_ns: float | None) -> bool:
         return given is not None and true_ns is not None and abs(given - true_ns / self.scale) <= self.tolerance
 
     def time(self, given: float | None, *true_ns: float | None) -> str:
         return "null" if given is None else "right" if any(self.near(given, t) for t in true_ns) else "wrong"
+
+    def unseen(self, name: str, way: str) -> bool:
+        """Return whether a value of a frame from one host to another (``A->B``) lies on a bus that was not captured."""
+        where = way if name == "length" else way[-1] if name.startswith("rx_") else way[0]
+        return not any(host in where for host in self.hosts)
 
     def length(self, row: Row, user_bytes: int) -> str:
         given = row.get("length_bytes")
@@ -153,7 +160,10 @@ def _judge_frame(judge: _Judge, found: Score, frame: Row, row: Row) -> None:
     verdicts = {name: judge.time(row.get(name), frame[key]) for name, key in TIMES.items()}
     verdicts["length"] = judge.length(row, frame["user_bytes"])
     verdicts |= {name: judge.time(row.get(name), *frame[f"{name}_ns"]) for name in CSR if frame[f"{name}_ns"]}
+    unseen = {name for name in verdicts if judge.unseen(name, frame["dir"])}
     for name, verdict in verdicts.items():
+        if verdict == "null" and name in unseen:
+            continue
         found.fields[name][verdict] += 1
         if verdict == "wrong":
             found.cases.append(f"{_name(frame)} row {row['frame']} {name}: {row.get(name, row.get('length_bytes'))}")
