@@ -15,6 +15,9 @@ from pcitrace.traffic.weigh import Problem, first_reading, started
 
 __all__ = ["alike", "contested"]
 
+Edge = tuple[int, int, int, bool]
+"""A beginning or end of a segment: item, track, target, whether it begins there."""
+
 ALL = 0.98
 """Share of the frames found so far that must have the data phases of their frames on the wire, in one layout.
 
@@ -91,9 +94,7 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         return nats
     head, first, reader = _head(pieces, problem)
     burst = problem.dma.burst[head.rows]
-    # What may be cut off at the end tells nothing.
-    last = [np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
-    whole = {edge for edge in first.edges() if edge[0] < last[edge[1]]}
+    whole = _but_the_last(first)
     edges = whole if len(head) < len(pieces) else first.edges()
     near = reader.near(first)
     if len(pieces) <= TINY:
@@ -147,16 +148,22 @@ def _as_read_on(nats: Floats, pieces: Pieces, problem: Problem) -> None:
     """
     first, reader = started(pieces, problem)
     itself, now = reader.as_it_is(first), reader.settle(first, rounds=FEW)
-    burst, edges = problem.dma.burst[pieces.rows], first.edges()
+    burst = problem.dma.burst[pieces.rows]
     if now.against_by(itself) >= CLEARLY:
         there = _anywhere(now)
-        for item, track, _, begins in edges:
+        for item, track, _, begins in first.edges():
             if (item, track, begins) not in there:
                 nats[burst[item], int(not begins)] = 0.0
-    _as_sure(nats, burst, edges, reader.settle(first, rounds=1, margins=True))
+    _as_sure(nats, burst, _but_the_last(first), reader.settle(first, rounds=1, margins=True))
 
 
-def _as_sure(nats: Floats, burst: Integers, edges: set[tuple[int, int, int, bool]], reading: Reading) -> None:
+def _but_the_last(reading: Reading) -> set[Edge]:
+    """Return the edges of a reading but those of the last segments: what may be cut off at the end tells nothing."""
+    last = [np.flatnonzero(reading.begins & (reading.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
+    return {edge for edge in reading.edges() if edge[0] < last[edge[1]]}
+
+
+def _as_sure(nats: Floats, burst: Integers, edges: set[Edge], reading: Reading) -> None:
     """Make edges no surer than in the reading that is taught by them; one that this has elsewhere is not sure at all.
 
     Three sends of generated cards (`cardbench`, 16 channels, their own profiles: cacheline 1247, groups 1246, overload
