@@ -55,7 +55,14 @@ help:
 	$(BIN)/pip install -qq --editable capture
 	@touch $@
 
-.make/dev: pyproject.toml .make/pcitrace .make/pcicap | .make/prerequisites-test
+# What the tests of Rust are made of. It is compiled while the last unit of the kernel keeps one core busy for minutes.
+.make/rust-tests: $(KERNEL) $(CAPTURE) | .make/venv
+	cargo test --quiet --locked --workspace --no-run
+	@touch $@
+
+.make/dev: pyproject.toml $(KERNEL) $(CAPTURE) | .make/prerequisites-test .make/venv
+	@$(MAKE) --no-print-directory -j2 .make/pcitrace .make/rust-tests
+	@$(MAKE) --no-print-directory .make/pcicap
 	$(BIN)/pip install --quiet --group dev
 	@touch $@
 
