@@ -55,9 +55,10 @@ help:
 	$(BIN)/pip install -qq --editable capture
 	@touch $@
 
-# What the tests of Rust are made of. It is compiled while the last unit of the kernel keeps one core busy for minutes.
+# What the tests of Rust and clippy need. It is compiled while the kernel, in one piece, keeps one core busy for minutes.
 .make/rust-tests: $(KERNEL) $(CAPTURE) | .make/venv
 	cargo test --quiet --locked --workspace --no-run
+	cargo check --quiet --locked --workspace --all-targets --all-features
 	@touch $@
 
 .make/dev: pyproject.toml $(KERNEL) $(CAPTURE) | .make/prerequisites-test .make/venv
