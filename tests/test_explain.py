@@ -10,7 +10,7 @@ from cardbench import Bench, write
 
 import pcitrace
 from pcitrace.cli import main
-from pcitrace.frames.explain import TERMS, explain
+from pcitrace.frames.explain import OF_ALL, TERMS, explain
 from pcitrace.frames.margins import SURE
 from pcitrace.simulate import simulate
 
@@ -53,6 +53,15 @@ def test_a_row_that_rules_decided(tmp_path: Path) -> None:
     assert "margin: none" in text
     assert "by rule: " in text
     assert "time between memory and wire" not in text
+
+
+def test_an_edge_that_its_neighbours_do_not_doubt_says_what_does(tmp_path: Path) -> None:
+    frames = pcitrace.open(analysed("mixed", 1241, tmp_path, "run-control16.toml")).frames
+    table = frames.table[frames.table["margin_send"] == 0.0]
+    assert len(table) and table["dma_start_us"].isna().all()
+    send = explain(frames, int(table["frame"].iloc[0])).partition("\nsend: ")[2].partition("\nreceive: ")[0]
+    assert f"margin: 0 nats, null: {OF_ALL}" in " ".join(send.split())
+    assert "threshold" not in send
 
 
 def test_every_row_of_a_run_is_explained(tmp_path: Path) -> None:

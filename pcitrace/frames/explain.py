@@ -43,6 +43,9 @@ TERMS = (
 )
 """What is weighed, in the order of the text."""
 
+OF_ALL = "too few frames of this host are told for any to be, or all of them may as well be read otherwise"
+"""What makes an edge null that its own neighbours do not doubt."""
+
 EDGES = {
     "send": ("sender", "dma_start_us", "dma_end_us", "send_burst", "margin_send"),
     "receive": ("receiver", "rx_dma_start_us", "rx_dma_end_us", "receive_burst", "margin_receive"),
@@ -265,6 +268,8 @@ def _margin(margin: Any, given: bool, steps: tuple[float, ...]) -> str:
         return "margin: none, nothing was weighed where the rules account for the wire"
     above = [step for step in steps if margin < step]
     enough = given or not above
+    if margin <= 0 and not enough:
+        return f"margin: 0 nats, null: {OF_ALL}"
     least = max((step for step in steps if margin >= step), default=steps[0]) if enough else above[0]
     return f"margin: {margin:.1f} nats, {'given' if enough else 'null'} (threshold {least:g})"
 

@@ -54,7 +54,7 @@ frame (`generic`, seeds 961 to 964), and of 4 where it was less 3 had; but later
 a status as the end of equal frames)."""
 
 READ_ON = 5_000
-"""Pieces up to which all are read once more to be held against the rules' reading, 0.03 ms each on a simulated bench:
+"""Pieces up to which all are read twice more to be held against the rules' reading, XX ms each on a simulated bench:
 the time of a long analysis is bounded. Of more only the first pieces say whether the rules hold."""
 
 CHECKED = 20_000
@@ -78,9 +78,8 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     Near are those that differ alike in every frame; and, of few pieces, those that differ in a frame or two, as the
     margins say of what it settles at, and those that forget half. On a host that fetched descriptors two at a time, as
     long as its frames of one length, the rules took two fetches for frames, and each frame behind them for the one
-    before: no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the
-    rules are not doubted for that: of an overloaded card that sends and receives at once half of what is learned leads
-    the reading astray, and the search keeps too few states to tell such margins.
+    before: no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces none
+    forgets half: of an overloaded card that sends and receives at once that leads the reading astray.
 
     Returns
     -------
@@ -115,8 +114,7 @@ def contested(problem: Problem, described: bool) -> Floats | None:
                 at = burst[item], int(not begins)
                 nats[at] = min(nats[at], dearer)
     if len(pieces) <= TINY:
-        now = reader.settle(first, rounds=FEW, margins=True)
-        _as_sure(nats, burst, whole, now)
+        _as_sure(nats, burst, whole, reader.settle(first, rounds=FEW, margins=True))
     else:
         seen = np.zeros(nats.shape, dtype=bool)
         for item, _, _, begins in edges:
@@ -124,7 +122,8 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         _as_in_the_head(nats, problem, seen, MOST if described else 1 - CONFIRMED)
         if len(pieces) <= READ_ON:
             _as_read_on(nats, pieces, problem)
-    _as_long_as_others(nats, pieces, problem)
+    if len(pieces) <= READ_ON:
+        _as_long_as_others(nats, pieces, problem)
     return nats
 
 
@@ -140,7 +139,7 @@ def _as_in_the_head(nats: Floats, problem: Problem, seen: Booleans, share: float
 
 
 def _as_read_on(nats: Floats, pieces: Pieces, problem: Problem) -> None:
-    """Doubt the edges at which nothing begins or ends in a clearly likelier reading of all pieces.
+    """Doubt the edges at which nothing begins or ends in a clearly likelier reading of all pieces, and unsure ones.
 
     What holds where one looked need not hold behind it: once a single word of a receive was left over, and every frame
     after it was given a word of the next. Which frame each is, is not asked: of equal frames of which some got lost
