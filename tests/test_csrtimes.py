@@ -289,6 +289,10 @@ def test_the_other_host_makes_only_doorbells_surer_that_are_like_those_that_both
     sends = Sends(start_us, start_us, start_us + 1.0, none, np.full(5, np.nan), there)
     read = Doorbells(first, last, np.zeros((5, 2)), none, np.zeros(11), sends, Usual.anything())
     assert csrtimes._ordinary(read, accesses(rung_us), agreed).tolist() == [True, True, True, False, False]
+    # And one of which a descriptor was fetched long before its data.
+    lead_us = np.array([0.5, np.nan, 3.9, 0.5, 0.5])
+    fetched = dataclasses.replace(read, sends=dataclasses.replace(sends, lead_us=lead_us))
+    assert csrtimes._ordinary(fetched, accesses(rung_us), agreed).tolist() == [True, True, False, False, False]
 
 
 def test_that_rules_and_reading_agree_is_not_enough_where_the_rules_know_few_sends(
