@@ -55,15 +55,7 @@ help:
 	$(BIN)/pip install -qq --editable capture
 	@touch $@
 
-# What the tests of Rust and clippy need. It is compiled while the kernel, in one piece, keeps one core busy for minutes.
-.make/rust-tests: $(KERNEL) $(CAPTURE) | .make/venv
-	cargo test --quiet --locked --workspace --no-run
-	cargo check --quiet --locked --workspace --all-targets --all-features
-	@touch $@
-
-.make/dev: pyproject.toml $(KERNEL) $(CAPTURE) | .make/prerequisites-test .make/venv
-	@$(MAKE) --no-print-directory -j2 .make/pcitrace .make/rust-tests
-	@$(MAKE) --no-print-directory .make/pcicap
+.make/dev: pyproject.toml .make/pcitrace .make/pcicap | .make/prerequisites-test
 	$(BIN)/pip install --quiet --group dev
 	@touch $@
 
