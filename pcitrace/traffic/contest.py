@@ -15,9 +15,6 @@ from pcitrace.traffic.weigh import Problem, first_reading, started
 
 __all__ = ["alike", "contested"]
 
-Edge = tuple[int, int, int, bool]
-"""A beginning or end of a segment: item, track, target, whether it begins there."""
-
 ALL = 0.98
 """Share of the frames found so far that must have the data phases of their frames on the wire, in one layout.
 
@@ -54,7 +51,7 @@ frame (`generic`, seeds 961 to 964), and of 4 where it was less 3 had; but later
 a status as the end of equal frames)."""
 
 READ_ON = 5_000
-"""Pieces up to which all are read twice more to be held against the rules' reading, 0.07 ms each on a simulated bench:
+"""Pieces up to which all are read once more to be held against the rules' reading, 0.03 ms each on a simulated bench:
 the time of a long analysis is bounded. Of more only the first pieces say whether the rules hold."""
 
 CHECKED = 20_000
@@ -78,8 +75,9 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     Near are those that differ alike in every frame; and, of few pieces, those that differ in a frame or two, as the
     margins say of what it settles at, and those that forget half. On a host that fetched descriptors two at a time, as
     long as its frames of one length, the rules took two fetches for frames, and each frame behind them for the one
-    before: no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces none
-    forgets half: of an overloaded card that sends and receives at once that leads the reading astray.
+    before: no reading that differs alike in every frame was cheaper, three that forgot half were. Of many pieces the
+    rules are not doubted for that: of an overloaded card that sends and receives at once half of what is learned leads
+    the reading astray, and the search keeps too few states to tell such margins.
 
     Returns
     -------
@@ -93,7 +91,9 @@ def contested(problem: Problem, described: bool) -> Floats | None:
         return nats
     head, first, reader = _head(pieces, problem)
     burst = problem.dma.burst[head.rows]
-    whole = _but_the_last(first)
+    # What may be cut off at the end tells nothing.
+    last = [np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
+    whole = {edge for edge in first.edges() if edge[0] < last[edge[1]]}
     edges = whole if len(head) < len(pieces) else first.edges()
     near = reader.near(first)
     if len(pieces) <= TINY:
@@ -114,7 +114,11 @@ def contested(problem: Problem, described: bool) -> Floats | None:
                 at = burst[item], int(not begins)
                 nats[at] = min(nats[at], dearer)
     if len(pieces) <= TINY:
-        _as_sure(nats, burst, whole, reader.settle(first, rounds=FEW, margins=True))
+        now = reader.settle(first, rounds=FEW, margins=True)
+        for item, _, _, begins in whole & now.edges():
+            at = burst[item], int(not begins)
+            nats[at] = min(nats[at], now.margins[item, 1 + at[1]])
+        _where_elsewhere(nats, burst, whole, now)
     else:
         seen = np.zeros(nats.shape, dtype=bool)
         for item, _, _, begins in edges:
@@ -139,7 +143,7 @@ def _as_in_the_head(nats: Floats, problem: Problem, seen: Booleans, share: float
 
 
 def _as_read_on(nats: Floats, pieces: Pieces, problem: Problem) -> None:
-    """Doubt the edges at which nothing begins or ends in a clearly likelier reading of all pieces, and unsure ones.
+    """Doubt the edges at which nothing begins or ends in a clearly likelier reading of all pieces.
 
     What holds where one looked need not hold behind it: once a single word of a receive was left over, and every frame
     after it was given a word of the next. Which frame each is, is not asked: of equal frames of which some got lost
@@ -147,39 +151,26 @@ def _as_read_on(nats: Floats, pieces: Pieces, problem: Problem) -> None:
     """
     first, reader = started(pieces, problem)
     itself, now = reader.as_it_is(first), reader.settle(first, rounds=FEW)
-    burst = problem.dma.burst[pieces.rows]
     if now.against_by(itself) >= CLEARLY:
-        there = _anywhere(now)
+        there = {(item, track, begins) for item, track, _, begins in now.edges()}
         for item, track, _, begins in first.edges():
             if (item, track, begins) not in there:
-                nats[burst[item], int(not begins)] = 0.0
-    _as_sure(nats, burst, _but_the_last(first), reader.settle(first, rounds=1, margins=True))
+                nats[problem.dma.burst[pieces.rows[item]], int(not begins)] = 0.0
 
 
-def _but_the_last(reading: Reading) -> set[Edge]:
-    """Return the edges of a reading but those of the last segments: what may be cut off at the end tells nothing."""
-    last = [np.flatnonzero(reading.begins & (reading.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
-    return {edge for edge in reading.edges() if edge[0] < last[edge[1]]}
+def _where_elsewhere(nats: Floats, burst: Integers, edges: set[tuple[int, int, int, bool]], reading: Reading) -> None:
+    """Doubt the few edges that the reading which is taught by all of them puts elsewhere.
 
-
-def _as_sure(nats: Floats, burst: Integers, edges: set[Edge], reading: Reading) -> None:
-    """Make edges no surer than in the reading that is taught by them; one that this has elsewhere is not sure at all.
-
-    Three sends of generated cards (`cardbench`, 16 channels, their own profiles: cacheline 1247, groups 1246, overload
-    1243) began or ended a piece beside what each reading of them said. Rules that know a card are right of most frames.
+    Two sends of generated cards (`cardbench`, 16 channels, their own profiles: cacheline 1247, overload 1243) began or
+    ended a piece beside what the reading said. Rules that know a card are right of most frames: a reading that is not
+    likelier and puts many elsewhere has lost its way. Of many pieces it does so on overloaded cards, and single frames
+    of the simulator's ("both directions") that were right seemed to begin elsewhere.
     """
-    there, same = _anywhere(reading), reading.edges()
-    for item, track, target, begins in edges:
-        at = burst[item], int(not begins)
-        if (item, track, target, begins) in same:
-            nats[at] = min(nats[at], reading.margins[item, 1 + at[1]])
-        elif (item, track, begins) not in there:
-            nats[at] = 0.0
-
-
-def _anywhere(reading: Reading) -> set[tuple[int, int, bool]]:
-    """Return all beginnings and ends of a reading's segments, whatever frame each is."""
-    return {(item, track, begins) for item, track, _, begins in reading.edges()}
+    there = {(item, track, begins) for item, track, _, begins in reading.edges()}
+    gone = [edge for edge in edges if (edge[0], edge[1], edge[3]) not in there]
+    if len(gone) <= LEFT * len(edges):
+        for item, _, _, begins in gone:
+            nats[burst[item], int(not begins)] = 0.0
 
 
 def _as_long_as_others(nats: Floats, pieces: Pieces, problem: Problem) -> None:
