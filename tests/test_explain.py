@@ -10,8 +10,8 @@ from cardbench import Bench, write
 
 import pcitrace
 from pcitrace.cli import main
-from pcitrace.frames.explain import OF_ALL, TERMS, explain
-from pcitrace.frames.margins import SURE
+from pcitrace.frames.explain import OF_ALL, TERMS, _margin, explain
+from pcitrace.frames.margins import AGREED, SURE
 from pcitrace.simulate import simulate
 
 
@@ -55,14 +55,12 @@ def test_a_row_that_rules_decided(tmp_path: Path) -> None:
     assert "time between memory and wire" not in text
 
 
-def test_an_edge_that_its_neighbours_do_not_doubt_says_what_does(tmp_path: Path) -> None:
-    frames = pcitrace.open(analysed("mixed", 1241, tmp_path, "run-control16.toml")).frames
-    table = frames.table[frames.table["margin_send"] == 0.0]
-    assert len(table)
-    assert table["dma_start_us"].isna().all()
-    send = explain(frames, int(table["frame"].iloc[0])).partition("\nsend: ")[2].partition("\nreceive: ")[0]
-    assert f"margin: 0 nats, null: {OF_ALL}" in " ".join(send.split())
-    assert "threshold" not in send
+def test_an_edge_that_its_neighbours_do_not_doubt_says_what_does() -> None:
+    thresholds = AGREED, SURE
+    assert _margin(0.0, False, thresholds) == f"margin: 0 nats, null: {OF_ALL}"
+    assert _margin(3.0, False, thresholds) == f"margin: 3.0 nats, null (threshold {AGREED:g})"
+    assert _margin(8.0, True, thresholds) == f"margin: 8.0 nats, given (threshold {AGREED:g})"
+    assert _margin(SURE, False, thresholds) == f"margin: {SURE:.1f} nats, given (threshold {SURE:g})"
 
 
 def test_every_row_of_a_run_is_explained(tmp_path: Path) -> None:
