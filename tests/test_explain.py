@@ -10,7 +10,7 @@ from cardbench import Bench, write
 
 import pcitrace
 from pcitrace.cli import main
-from pcitrace.frames.explain import OF_ALL, TERMS, _margin, explain
+from pcitrace.frames.explain import AGAINST, TERMS, _margin, explain
 from pcitrace.frames.margins import AGREED, SURE
 from pcitrace.simulate import simulate
 
@@ -55,9 +55,9 @@ def test_a_row_that_rules_decided(tmp_path: Path) -> None:
     assert "time between memory and wire" not in text
 
 
-def test_an_edge_that_its_neighbours_do_not_doubt_says_what_does() -> None:
+def test_a_margin_of_nothing_names_no_threshold() -> None:
     thresholds = AGREED, SURE
-    assert _margin(0.0, False, thresholds) == f"margin: 0 nats, null: {OF_ALL}"
+    assert _margin(0.0, False, thresholds) == f"margin: 0 nats, null: {AGAINST}"
     assert _margin(3.0, False, thresholds) == f"margin: 3.0 nats, null (threshold {AGREED:g})"
     assert _margin(8.0, True, thresholds) == f"margin: 8.0 nats, given (threshold {AGREED:g})"
     assert _margin(SURE, False, thresholds) == f"margin: {SURE:.1f} nats, given (threshold {SURE:g})"

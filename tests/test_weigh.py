@@ -6,6 +6,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -513,15 +514,16 @@ def test_what_is_as_long_as_others_must_be(
     count = len(units)
     order, none = np.arange(count), np.full(count, -1)
     first = Reading(np.full(count, side), order >= 0, order >= 0, order, np.zeros((count, 4)), 0.0, order)
-    bus = SimpleNamespace(data_phases=np.array(units))
-    pieces = SimpleNamespace(bus=bus, rows=order, cut=np.zeros(count, bool))
+    time_us = 1e3 * order + (100.0 if side == RECEIVE else -100.0)
+    bus = SimpleNamespace(data_phases=np.array(units), first_data_us=time_us, last_data_us=time_us, has_address=False)
+    pieces: Any = SimpleNamespace(bus=bus, rows=order, cut=np.zeros(count, bool))
     on_wire = Target(1e3 * order, 1e3 * order + 1, np.full(count, 64), np.full(count, 64))
-    lying = SimpleNamespace(layout=lambda *_: Layout(0, 0, True), unit=4)
-    monkeypatch.setattr(contest, "started", lambda *_: (first, lying))
     targets = (on_wire, None) if side == SEND else (None, on_wire)
+    real = Reader(pieces, none, targets, 4, Stated(), None)
+    monkeypatch.setattr(contest, "started", lambda *_: (first, real))
     problem = Problem(SimpleNamespace(burst=order), (Found(none, none, none >= 0),) * 2, targets)  # type: ignore[arg-type]
     nats = np.full((count, 2), np.inf)
-    contest._as_long_as_others(nats, pieces, problem)  # type: ignore[arg-type]
+    contest._as_long_as_others(nats, pieces, problem)
     assert np.flatnonzero(nats[:, 0] == 0.0).tolist() == np.flatnonzero(nats[:, 1] == 0.0).tolist() == doubted
 
 

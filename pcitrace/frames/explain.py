@@ -43,8 +43,8 @@ TERMS = (
 )
 """What is weighed, in the order of the text."""
 
-OF_ALL = "too few frames of this host are told for any to be, or all of them may as well be read otherwise"
-"""What makes an edge null that its own neighbours do not doubt."""
+AGAINST = "what else the capture shows leaves it open, or speaks against it"
+"""Why an edge with no margin at all is null: no threshold decides there, and its neighbours need not doubt it."""
 
 EDGES = {
     "send": ("sender", "dma_start_us", "dma_end_us", "send_burst", "margin_send"),
@@ -269,7 +269,7 @@ def _margin(margin: Any, given: bool, steps: tuple[float, ...]) -> str:
     above = [step for step in steps if margin < step]
     enough = given or not above
     if margin <= 0 and not enough:
-        return f"margin: 0 nats, null: {OF_ALL}"
+        return f"margin: 0 nats, null: {AGAINST}"
     least = max((step for step in steps if margin >= step), default=steps[0]) if enough else above[0]
     return f"margin: {margin:.1f} nats, {'given' if enough else 'null'} (threshold {least:g})"
 

@@ -287,8 +287,8 @@ def judge(
             dearer = np.where((burst >= 0)[:, None], nats[burst], np.inf)
             margins[side][rows] = np.where(dearer < AGREED, dearer, np.nan)
             # An overloaded card drops most; but a single frame of many on the wire is like no other that was found.
-            if np.count_nonzero(burst >= 0) <= FEW and not _heard(columns, name, side):
-                margins[side][rows] = 0.0
+            if np.count_nonzero(burst >= 0) == 1 and not _heard(columns, name, side):
+                margins[side][rows[burst >= 0]] = 0.0
     unseen = ~np.isin(columns["sender"], wired(ends))
     for side in EDGES if in_turn(ends) else ():
         # What is in one memory alone got lost, or is no frame: some descriptors are as long as a piece of one.

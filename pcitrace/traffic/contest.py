@@ -8,12 +8,15 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import Reading
-from pcitrace.traffic.goals import RECEIVE, SEND, fitting, goals_of
+from pcitrace.traffic.goals import RECEIVE, SEND, goals_of
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reader import FEW, TINY, Reader, until
 from pcitrace.traffic.weigh import Problem, first_reading, started
 
 __all__ = ["alike", "contested"]
+
+Edge = tuple[int, int, int, bool]
+"""An edge as :meth:`pcitrace.lattice.Reading.edges` gives it: item, track, target, whether it begins."""
 
 ALL = 0.98
 """Share of the frames found so far that must have the data phases of their frames on the wire, in one layout.
@@ -152,13 +155,19 @@ def _as_read_on(nats: Floats, pieces: Pieces, problem: Problem) -> None:
     first, reader = started(pieces, problem)
     itself, now = reader.as_it_is(first), reader.settle(first, rounds=FEW)
     if now.against_by(itself) >= CLEARLY:
-        there = {(item, track, begins) for item, track, _, begins in now.edges()}
-        for item, track, _, begins in first.edges():
-            if (item, track, begins) not in there:
-                nats[problem.dma.burst[pieces.rows[item]], int(not begins)] = 0.0
+        for item, _, _, begins in _elsewhere(first.edges(), now):
+            nats[problem.dma.burst[pieces.rows[item]], int(not begins)] = 0.0
 
 
-def _where_elsewhere(nats: Floats, burst: Integers, edges: set[tuple[int, int, int, bool]], reading: Reading) -> None:
+def _elsewhere(edges: set[Edge], reading: Reading) -> list[Edge]:
+    """Return the edges at which nothing of that track begins or ends in a reading, whatever frame it is."""
+    there = {(item, track, begins) for item, track, _, begins in reading.edges()}
+    return [
+        (item, track, target, begins) for item, track, target, begins in edges if (item, track, begins) not in there
+    ]
+
+
+def _where_elsewhere(nats: Floats, burst: Integers, edges: set[Edge], reading: Reading) -> None:
     """Doubt the few edges that the reading which is taught by all of them puts elsewhere.
 
     Two sends of generated cards (`cardbench`, 16 channels, their own profiles: cacheline 1247, overload 1243) began or
@@ -166,8 +175,7 @@ def _where_elsewhere(nats: Floats, burst: Integers, edges: set[tuple[int, int, i
     likelier and puts many elsewhere has lost its way. Of many pieces it does so on overloaded cards, and single frames
     of the simulator's ("both directions") that were right seemed to begin elsewhere.
     """
-    there = {(item, track, begins) for item, track, _, begins in reading.edges()}
-    gone = [edge for edge in edges if (edge[0], edge[1], edge[3]) not in there]
+    gone = _elsewhere(edges, reading)
     if len(gone) <= LEFT * len(edges):
         for item, _, _, begins in gone:
             nats[burst[item], int(not begins)] = 0.0
@@ -186,12 +194,10 @@ def _as_long_as_others(nats: Floats, pieces: Pieces, problem: Problem) -> None:
             continue
         burst = problem.dma.burst[pieces.rows[mine]]
         moved, parts = np.bincount(burst, weights=pieces.bus.data_phases[mine]), np.bincount(burst)
-        layout = reader.layout(side, first)
-        goals = goals_of(side, target, layout, reader.unit)
+        goals = goals_of(side, target, reader.layout(side, first), reader.unit)
         least, most = goals.least[first.target[mine]], goals.most[first.target[mine]] + parts[burst]
-        fits = fitting(side, pieces, first, target, [layout], reader.unit)
         odd = (moved[burst] < least) | ((moved[burst] > most) & (side == RECEIVE))
-        if 2 * fits.sum() > fits.size:
+        if reader.agreeing(side, first) > MOST:
             nats[burst[odd]] = 0.0
 
 
