@@ -489,6 +489,13 @@ def test_a_reading_that_has_few_edges_elsewhere_doubts_these(count: int, doubted
     assert (nats[nats > 0] == 15.0).all()
 
 
+def test_that_a_single_frame_was_found_says_nothing_of_the_others(tmp_path: Path) -> None:
+    table = analysed(Bench("mixed", 1241, frames=24), tmp_path, "card.toml").table
+    assert table["rx_dma_start_us"].isna().all()
+    assert table["margin_receive"].dropna().tolist() == [0.0]
+    assert not (table["margin_match"] == 0.0).iloc[1:].any()
+
+
 def test_a_frame_that_lies_otherwise_than_most_is_doubted(tmp_path: Path) -> None:
     """Two receives of 40 ended a word too soon, by the rules; all others lie two bytes behind the beginning of one."""
     bench = Bench("ring", 1242, frames=40)
