@@ -12,8 +12,8 @@ from cardbench import Bench, score, write
 import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
-from pcitrace.frames.csrtimes import _decided, _of_another
-from pcitrace.frames.doorbellcosts import LONGEST, MOST, Reader, Usual, heads, waiting
+from pcitrace.frames.csrtimes import _of_another, _Said
+from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _leading
 from pcitrace.frames.sends import Sends, with_unread
@@ -69,11 +69,11 @@ def test_that_both_agree_on_other_sends_does_not_make_what_the_rules_do_not_know
     rule, found = np.array([1, 2, 3, 4, 5, -1, -1]), np.array([1, 2, 3, 4, 5, 6, 7])
     margin = np.array([9.0, 9.0, 9.0, 9.0, 9.0, 12.0, 11.9])
     once = np.ones(len(rule), dtype=bool)
-    kept, taken = _decided(rule, found, ~once, margin, False, once)
+    kept, taken = _Said(rule, found, ~once, once, False).given(margin)
     assert kept.tolist() == [True] * 5 + [False] * 2
     assert taken.tolist() == [False] * 5 + [True, False]
     # That they disagree on one says nothing of the others.
-    kept, taken = _decided(np.where(rule == 5, 9, rule), found, rule == 5, margin, False, once)
+    kept, taken = _Said(np.where(rule == 5, 9, rule), found, rule == 5, once, False).given(margin)
     assert kept.tolist() == [True] * 4 + [False] * 3
     assert taken.tolist() == [False] * 5 + [True, False]
 
@@ -81,12 +81,12 @@ def test_that_both_agree_on_other_sends_does_not_make_what_the_rules_do_not_know
 def test_a_send_that_answered_at_once_is_surer_where_the_rules_know_few() -> None:
     rule, found = np.array([1, -1, -1, -1]), np.array([1, 2, 3, 4])
     margin, once = np.array([9.0, 8.0, 7.9, 8.1]), np.array([True, True, True, False])
-    _, taken = _decided(rule, found, rule == 9, margin, False, once)
+    _, taken = _Said(rule, found, rule == 9, once, False).given(margin)
     assert taken.tolist() == [False, True, False, False]
     # Another answer of the rules is contradicted from as much on only where registers are seen.
     other = np.array([1, 9, -1, -1])
-    assert not _decided(other, found, other == 9, margin, False, once)[1].any()
-    assert _decided(other, found, other == 9, margin, True, once)[1].tolist() == [False, True, False, False]
+    assert not _Said(other, found, other == 9, once, False).given(margin)[1].any()
+    assert _Said(other, found, other == 9, once, True).given(margin)[1].tolist() == [False, True, False, False]
 
 
 def test_nothing_releases_what_came_before_it() -> None:
@@ -335,7 +335,7 @@ def test_what_sends_come_more_regularly_after_is_what_rings(tmp_path: Path) -> N
 def test_one_send_on_which_both_agree_shows_no_driver(tmp_path: Path) -> None:
     rule, found = np.array([1, -1, -1, -1, -1]), np.array([1, -1, -1, -1, -1])
     once = np.ones(5, dtype=bool)
-    kept, _ = _decided(rule, found, ~once, np.full(5, 7.0), False, once)
+    kept, _ = _Said(rule, found, ~once, once, False).given(np.full(5, 7.0))
     assert not kept.any()
     bench = Bench("overload", 1101, 24)
     write(bench, tmp_path, vcd=False)
@@ -461,7 +461,7 @@ def test_what_goes_on_with_a_doorbell_need_not_be_rare() -> None:
     start_us = ring_us + 1.5
     none, there = np.full(count, -1), np.ones(count, dtype=bool)
     sends = Sends(start_us, start_us, start_us + 5.0, none, np.full(count, np.nan), there)
-    found = find(csr, profiles.load("generic"), [sends], np.zeros(0), none, none, Usual.anything())
+    found = find(Known(csr, profiles.load("generic"), np.zeros(0), Usual.anything()), [sends], none, none)
     assert np.allclose(csr.first_attempt_us[found.last], ring_us)
     assert np.allclose(csr.first_attempt_us[found.first], ring_us - 0.3)
 
@@ -523,7 +523,7 @@ def ringing(count: int, every_us: float, wait_us: float) -> Reader:
     start_us, there = rung_us + wait_us, np.ones(count, dtype=bool)
     sends = Sends(start_us, start_us, start_us + 1.0, np.full(count, -1), np.full(count, np.nan), there)
     rows, generic = np.arange(count), profiles.load("generic")
-    return Reader(accesses(rung_us), rows, generic, sends, np.zeros(0), Usual.anything())
+    return Reader(Known(accesses(rung_us), generic, np.zeros(0), Usual.anything()), rows, sends)
 
 
 def test_as_many_doorbells_wait_as_there_were_on_average() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,21 @@ def test_the_pipeline_is_not_imported_backwards(lower: str, upper: str) -> None:
         )
     assert f"pcitrace.{upper}" in PCITRACE
     assert f"pcitrace.{upper}" not in seen
+
+
+def test_what_reads_files_and_bits_in_the_kernel_knows_no_bus() -> None:
+    """Another bus would have a folder beside `pci/`."""
+    source = REPOSITORY / "pcitrace" / "kernel" / "src"
+    apart = {"capture", "error", "fst", "in_order", "interrupt", "lane", "lattice", "lines", "memory", "pyramid"}
+    apart |= {"read", "samples", "time", "waves", "wire"}
+    used: dict[str, set[str]] = {}
+    for path in source.rglob("*.rs"):
+        name = path.relative_to(source).parts[0].removesuffix(".rs")
+        used.setdefault(name, set()).update(re.findall(r"\bcrate::(\w+)", path.read_text(encoding="utf-8")))
+    assert "pci" in used["pipeline"]
+    assert apart < used.keys()
+    # Bindings to Python are beside what they bind.
+    assert not {name: used[name] - apart - {"python"} for name in apart if used[name] - apart - {"python"}}
 
 
 def test_importing_pcitrace_is_light() -> None:

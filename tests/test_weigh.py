@@ -244,7 +244,8 @@ def test_which_segments_fit_which_layout(compared: int, monkeypatch: pytest.Monk
     length = np.array([98, 140])
     target = Target(np.zeros(2), np.zeros(2), length, length)
     some = [lies for lies in layouts(SEND, True, 4, True) if not lies.again]
-    fits = goals.fitting(SEND, pieces, reading, target, some, 4)  # type: ignore[arg-type]
+    claimed = goals.Claimed(SEND, pieces, reading, target, 4)  # type: ignore[arg-type]
+    fits = claimed.fitting(some)
     for row, lies in zip(fits, some, strict=True):
         block = lies.block or 4
         words = [
@@ -253,7 +254,7 @@ def test_which_segments_fit_which_layout(compared: int, monkeypatch: pytest.Monk
         assert row.tolist() == [words == moved for words, moved in zip(words, (25, 35), strict=True)]
     assert fits.any()
     assert not fits.all()
-    assert goals.fitting(SEND, pieces, reading, target, [], 4).shape == (0, 2)  # type: ignore[arg-type]
+    assert claimed.fitting([]).shape == (0, 2)
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
 from pcitrace.frames import sendstart
-from pcitrace.frames.doorbellcosts import CHAIN_US, Kinds, Usual, heads, waiting
+from pcitrace.frames.doorbellcosts import CHAIN_US, Kinds, Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import RULED_OUT, WHOLE
 from pcitrace.frames.margins import SURE as SURE_SEND
@@ -311,15 +311,10 @@ def _read(asked: _Asked, usual: Usual) -> Doorbells:
     """Read the accesses of one host at the least cost, where doorbells are as usual; of many the first."""
     accesses, sends = np.arange(min(len(asked.head), CHECKED)), np.arange(asked.seen)
     first, last = (np.where(one[sends] < len(accesses), one[sends], -1) for one in asked.by_rules)
-    return find(
-        asked.head.take(accesses),
-        asked.end.host.profile,
-        [way.take(sends) for way in (asked.sends, *fetched(asked.end, asked.sends))],
-        asked.received_us[asked.received_us < asked.reach_us],
-        first,
-        last,
-        usual,
-    )
+    received_us = asked.received_us[asked.received_us < asked.reach_us]
+    known = Known(asked.head.take(accesses), asked.end.host.profile, received_us, usual)
+    ways = [way.take(sends) for way in (asked.sends, *fetched(asked.end, asked.sends))]
+    return find(known, ways, first, last)
 
 
 def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
@@ -349,14 +344,14 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         margin, more = (np.minimum(*two)[:seen, at] for two in ((read.margins, shared), (again.margins, too)))
         other = (mine >= 0) & (mine != found) & (margin >= OPEN) & rung
         told = once & _apart(read, head) if at == 0 else once
-        decided = partial(_decided, mine, found, other, tells=tells, once=told[:seen])
-        kept, taken = decided(np.where(learned, margin, 0.0))
+        said = _Said(mine, found, other, told[:seen], tells)
+        kept, taken = said.given(np.where(learned, margin, 0.0))
         by_itself[:seen] &= kept | taken
         if learned and TOLD * len(kept) <= kept.sum() and np.count_nonzero(mine >= 0) <= MOSTLY * len(kept):
             agreed = np.append(kept, np.zeros(len(read.last) - seen, dtype=bool))
             surer = (found == as_other) & _ordinary(read, head, agreed)[:seen] & (margin >= AGREED)
             margin = np.where(surer, np.fmax(margin, more), margin)
-            taken = decided(margin)[1]
+            taken = said.given(margin)[1]
         taken &= clear[:seen]
         # Some drivers always write something behind the ring; of others it is where something came between.
         kept &= clear[:seen] | (clear[:seen].sum() < MOSTLY * seen)
@@ -519,27 +514,47 @@ def _ordinary(read: Doorbells, csr: Accesses, agreed: Booleans) -> Booleans:
     return np.asarray((size <= usual) & soon & (lead_us <= lead_us[agreed].max(initial=0.0) * TIMES_AS))
 
 
-def _decided(
-    rule: Integers, found: Integers, other: Booleans, margin: Floats, tells: bool, once: Booleans
-) -> tuple[Booleans, Booleans]:
-    """Return for which sends the rules' answer is given, and for which the reading's.
+@dataclass(frozen=True)
+class _Said:
+    """What rules and a reading say of the first access of each doorbell, or of the last.
 
-    Where the rules do not know nearly all sends, that both agree is not enough: a margin has to be there, too. On a
-    card that was rung for several frames at once the rules gave each of the last sends a doorbell of its own, and the
-    reading some of the same.
+    Attributes
+    ----------
+    rule, found : arrays of int
+        The access by the rules, and by the reading; -1 for none.
+    other : array of bool
+        Whether the reading contradicts the rules.
+    once : array of bool
+        Whether the send answered its doorbell at once.
+    tells : bool
+        Whether registers tell what rings.
     """
-    known, there = rule >= 0, found >= 0
-    same = known & (rule == found) & ~other
-    share = known.mean() if len(known) else 0.0
-    coherent = share >= WHOLE
-    # Where they know most, the others differ: something else came just as a doorbell does.
-    least = np.where(once & (share <= MOSTLY), ANSWERED, ALONE)
-    kept = (same & (margin >= AGREED)) | (known & ~other & coherent)
-    taken = ~kept & there & (margin >= np.where(known & (not tells), AGAINST, least))
-    # A reading that hardly knows anything has not learned this driver.
-    taken &= taken.sum() >= TOLD * np.count_nonzero(~kept)
-    enough = coherent or tells or np.count_nonzero(kept | taken) >= TOLD * len(known)
-    return kept & enough, taken & enough
+
+    rule: Integers
+    found: Integers
+    other: Booleans
+    once: Booleans
+    tells: bool
+
+    def given(self, margin: Floats) -> tuple[Booleans, Booleans]:
+        """Return for which sends the rules' answer is given, and for which the reading's.
+
+        Where the rules do not know nearly all sends, that both agree is not enough: a margin has to be there, too. On a
+        card that was rung for several frames at once the rules gave each of the last sends a doorbell of its own, and
+        the reading some of the same.
+        """
+        known, there = self.rule >= 0, self.found >= 0
+        same = known & (self.rule == self.found) & ~self.other
+        share = known.mean() if len(known) else 0.0
+        coherent = share >= WHOLE
+        # Where they know most, the others differ: something else came just as a doorbell does.
+        least = np.where(self.once & (share <= MOSTLY), ANSWERED, ALONE)
+        kept = (same & (margin >= AGREED)) | (known & ~self.other & coherent)
+        taken = ~kept & there & (margin >= np.where(known & (not self.tells), AGAINST, least))
+        # A reading that hardly knows anything has not learned this driver.
+        taken &= taken.sum() >= TOLD * np.count_nonzero(~kept)
+        enough = coherent or self.tells or np.count_nonzero(kept | taken) >= TOLD * len(known)
+        return kept & enough, taken & enough
 
 
 def _spread(read: Doorbells, count: int) -> Doorbells:

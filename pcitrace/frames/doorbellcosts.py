@@ -32,7 +32,7 @@ from pcitrace.profiles import Profile
 from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, shares, times
 from pcitrace.traffic.csr import Accesses, LookedAt
 
-__all__ = ["CHAIN_US", "IDLE_BELL", "LONGEST", "MOST", "Kinds", "Reader", "Usual", "heads", "waiting"]
+__all__ = ["CHAIN_US", "IDLE_BELL", "LONGEST", "MOST", "Kinds", "Known", "Reader", "Usual", "heads", "waiting"]
 
 NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
 """Roles of registers that start no send."""
@@ -155,16 +155,36 @@ def waiting(last: Integers, time_us: Floats, sends: Sends) -> float:
     return float(waits_us.sum() / max(sends.start_us[-1] - time_us[0], 1.0))
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known of the accesses of one host before they are read.
+
+    Attributes
+    ----------
+    csr : LookedAt
+        In order of time.
+    profile : Profile
+    received_us : array of float
+        Last data phase of each receive, ascending.
+    usual : Usual
+        How doorbells are, as far as that is known.
+    """
+
+    csr: LookedAt
+    profile: Profile
+    received_us: Floats
+    usual: Usual
+
+
 class Reader:
     """Reads the accesses of one host again and again.
 
     `bell` says which of them are doorbells for certain, `possible` which may have which place in one.
     """
 
-    def __init__(
-        self, csr: LookedAt, rows: Integers, profile: Profile, sends: Sends, received_us: Floats, usual: Usual
-    ) -> None:
-        self.sends, self.received_us, self.usual = sends, received_us, usual
+    def __init__(self, known: Known, rows: Integers, sends: Sends) -> None:
+        csr = known.csr
+        self.sends, self.received_us, self.usual = sends, known.received_us, known.usual
         self.time_us, self.end_us = csr.first_attempt_us[rows], csr.end_us[rows]
         ready_us = np.maximum(csr.ready_us[rows][1:], self.end_us[:-1])
         self.pause_us = np.append(np.inf, np.maximum(np.minimum(self.time_us[1:], ready_us) - self.end_us[:-1], 0.02))
@@ -177,7 +197,7 @@ class Reader:
         self.bell = np.asarray(csr.doorbell[rows])
         self.count = np.zeros(len(rows), np.uint32)
         if self.bell.any():
-            self.count[self.bell] = _scaled(_released(csr, np.flatnonzero(csr.doorbell), profile), len(sends))
+            self.count[self.bell] = _scaled(_released(csr, np.flatnonzero(csr.doorbell), known.profile), len(sends))
         elif self.named:
             often = np.bincount(self.kind, minlength=self.kinds) * AT_MOST >= len(sends)
             self.possible[~often[self.kind], 0] = False

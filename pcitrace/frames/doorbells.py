@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcitrace.columns import Floats, Integers
-from pcitrace.frames.doorbellcosts import Reader, Usual
+from pcitrace.frames.doorbellcosts import Known, Reader, Usual
 from pcitrace.frames.doorbellstarts import against, settle
 from pcitrace.frames.sends import Sends
-from pcitrace.profiles import Profile
-from pcitrace.traffic.csr import CONFIGURATION, NO_DATA, LookedAt
+from pcitrace.traffic.csr import CONFIGURATION, NO_DATA
 
 __all__ = ["Doorbells", "find"]
 
@@ -55,31 +54,18 @@ class Doorbells:
         return float(np.nanmedian(least)) if len(least) and not np.isnan(least).all() else 0.0
 
 
-def find(
-    csr: LookedAt,
-    profile: Profile,
-    ways: Sequence[Sends],
-    received_us: Floats,
-    first: Integers,
-    last: Integers,
-    usual: Usual,
-) -> Doorbells:
+def find(known: Known, ways: Sequence[Sends], first: Integers, last: Integers) -> Doorbells:
     """Find the CSR accesses that start each send.
 
     Parameters
     ----------
-    csr : LookedAt
-        In order of time.
-    profile : Profile
+    known : Known
     ways : sequence of Sends
         The same sends, as they may be read.
-    received_us : array of float
-        Last data phase of each receive, ascending.
     first, last : arrays of int
         The first and last access of each send by other rules, to begin with; -1 for none.
-    usual : Usual
-        How doorbells are, as far as that is known before.
     """
+    csr = known.csr
     rows = np.flatnonzero((csr.reason != CONFIGURATION) & (csr.reason != NO_DATA))
     none, unsure = np.full(len(ways[0]), -1), np.full((len(ways[0]), 2), np.nan)
     send, sure = np.full(len(csr), -1), np.full(len(csr), np.nan)
@@ -90,16 +76,16 @@ def find(
     place[rows] = np.arange(len(rows))
     ends = []
     for sends in ways:
-        reader = Reader(csr, rows, profile, sends, received_us, usual)
+        reader = Reader(known, rows, sends)
         end = settle(reader, place[first], place[last])
         ends.append((replace(end, cost=end.cost + reader.leading()), reader))
     (found, reader), *others = sorted(ends, key=lambda one: one[0].cost)
     for other, _ in others:
         found = against(found, other)
-    known = np.flatnonzero(found.last >= 0)
+    rung = np.flatnonzero(found.last >= 0)
     first, last = none.copy(), none.copy()
-    first[known], last[known] = rows[found.first[known]], rows[found.last[known]]
-    for send in known[::-1]:
+    first[rung], last[rung] = rows[found.first[rung]], rows[found.last[rung]]
+    for send in rung[::-1]:
         starts.send[rows[found.first[send] : found.last[send] + 1]] = send
     starts.sure[rows] = found.item
     margins = found.margins.astype(float)

@@ -290,8 +290,7 @@ class Agents:
         """Return what the NIC's transactions are."""
         if not self.addressed:
             return _by_lengths(self.nics, nic)
-        write = dma_module.directions(self.nics)
-        dma = dma_module.by_address(self.nics, self.phases, nic.profile, self.csr, nic.memory, write)
+        dma = dma_module.by_address(self.nics, self.phases, nic.profile, self.csr, nic.memory)
         return over_buffers(dma, nic.received, fcs_in_memory(nic.profile))
 
     def traffic(self, bus: str, dma: Dma) -> Traffic:

@@ -6,10 +6,9 @@ else what the data itself shows. Pieces whose addresses follow each other are th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -89,7 +88,6 @@ REASONS = (
 ) = range(len(REASONS))
 
 Ranges = Sequence[Sequence[int]]
-Settle = Callable[[Booleans, "Kind", int], None]
 
 
 @dataclass(frozen=True)
@@ -132,9 +130,7 @@ def directions(bus: BusTable) -> Integers:
     return np.where(np.isin(command, WRITES), 1, np.where(np.isin(command, READS), 0, -1)).astype(np.int8)
 
 
-def by_address(
-    bus: BusTable, phases: Phases | None, profile: Profile, csr: Accesses, memory: Memory, write: Integers
-) -> Dma:
+def by_address(bus: BusTable, phases: Phases | None, profile: Profile, csr: Accesses, memory: Memory) -> Dma:
     """Find kinds and bursts of NIC transactions whose addresses are known.
 
     Parameters
@@ -147,70 +143,49 @@ def by_address(
     csr : Accesses
         CSR accesses of the same bus: they teach rings and buffer addresses.
     memory : Memory
-    write : array of int
-        Direction, as :func:`directions` gives it.
 
     Returns
     -------
     Dma
     """
-    kind = np.zeros(len(bus), dtype=np.int8)
-    reason = np.zeros(len(bus), dtype=np.int8)
-
-    def settle(rows: Booleans, what: Kind, why: int) -> None:
-        rows = rows & (kind == Kind.UNKNOWN)
-        kind[rows] = what
-        reason[rows] = why
-
-    read, written = write == 0, write == 1
-    address, size = bus.address, bus.bytes
+    write = directions(bus)
+    kinds = _Kinds(bus, phases, profile)
+    read, written, address = write == 0, write == 1, bus.address
     rings = [*memory.send_descriptors, *memory.receive_descriptors, *_rings(profile, csr)]
     in_ring = _inside(address, rings)
-    settle(in_ring & read, Kind.DESCRIPTOR_FETCH, IN_RING)
-    settle(in_ring & written, Kind.STATUS_WRITE, IN_RING)
-    settle(_inside(address, memory.status) & written, Kind.STATUS_WRITE, IN_STATUS)
-    settle(_inside(address, memory.send_buffers) & read, Kind.SEND_DATA, IN_BUFFERS)
-    settle(_inside(address, memory.receive_buffers) & written, Kind.RECEIVE_DATA, IN_BUFFERS)
-    reason[write < 0] = NOT_MEMORY
+    kinds.settle(in_ring & read, Kind.DESCRIPTOR_FETCH, IN_RING)
+    kinds.settle(in_ring & written, Kind.STATUS_WRITE, IN_RING)
+    kinds.settle(_inside(address, memory.status) & written, Kind.STATUS_WRITE, IN_STATUS)
+    kinds.settle(_inside(address, memory.send_buffers) & read, Kind.SEND_DATA, IN_BUFFERS)
+    kinds.settle(_inside(address, memory.receive_buffers) & written, Kind.RECEIVE_DATA, IN_BUFFERS)
+    kinds.reason[write < 0] = NOT_MEMORY
 
     # What is left is told by its shape and its data: first as chains of addresses that follow each other.
-    starts = _pointers(bus, phases, profile, csr, kind)
-    for rows, is_write in ((np.flatnonzero(read & (kind == 0)), False), (np.flatnonzero(written & (kind == 0)), True)):
-        if not len(rows):
-            continue
-        left = bus.take(rows)
-        chain, heads = _chains(left, starts, np.zeros(len(rows), dtype=bool))
-        whole = np.bincount(chain, weights=size[rows])
-        # Neighbouring descriptors or status words form chains too, but of short pieces only, and one a frame.
-        frames = np.zeros(len(heads), dtype=bool)
-        frames[chain[size[rows] > LONGEST_STATUS]] = True
-        if is_write:
-            frames |= _too_fast(left, chain, heads)
-        whole = np.where(frames, whole, np.minimum(whole, SHORTEST_RECEIVED - 1))[chain]
-        head = rows[heads][chain]
-        if is_write:
-            _settle_writes(bus, kind, profile, settle, rows, whole, head, starts)
-        else:
-            _settle_reads(bus, phases, profile, kind, settle, rows, whole, head, starts)
-    reason[(kind == Kind.UNKNOWN) & (bus.data_phases == 0) & (reason == NOTHING)] = NO_DATA
+    starts = _pointers(bus, phases, profile, csr, kinds.kind)
+    kinds.settle_reads(_Chained.of(kinds, np.flatnonzero(read & (kinds.kind == 0)), starts, is_write=False))
+    kinds.settle_writes(_Chained.of(kinds, np.flatnonzero(written & (kinds.kind == 0)), starts, is_write=True))
+    kinds.reason[(kinds.kind == Kind.UNKNOWN) & (bus.data_phases == 0) & (kinds.reason == NOTHING)] = NO_DATA
+    return Dma(bus, write, kinds.kind, kinds.reason, _bursts(bus, kinds.kind, starts))
 
-    # Descriptors and status writes are joined only where one was cut short; frame data also over pauses.
+
+def _bursts(bus: BusTable, kind: Integers, starts: Mapping[bool, Integers]) -> Integers:
+    """Number the bursts in order of time.
+
+    Descriptors and status writes are joined only where one was cut short; frame data also over pauses.
+    """
     join_always = np.isin(kind, (Kind.SEND_DATA, Kind.RECEIVE_DATA))
     burst = np.empty(len(bus), dtype=np.int32)
-    first_us = []
+    first_us = [np.zeros(0)]
     total = 0
     for what in Kind:
         rows = np.flatnonzero(kind == what)
-        if len(rows):
-            chain, heads = _chains(bus.take(rows), starts, ~join_always[rows])
-            burst[rows] = chain + total
-            first_us.append(bus.take(rows[heads]).start_us)
-            total += len(heads)
-    if total:
-        rank = np.empty(total, dtype=np.int32)
-        rank[np.argsort(np.concatenate(first_us), kind="stable")] = np.arange(total)
-        burst = rank[burst]
-    return Dma(bus, write, kind, reason, burst)
+        chain, heads = _chains(bus.take(rows), starts, ~join_always[rows])
+        burst[rows] = chain + total
+        first_us.append(bus.take(rows[heads]).start_us)
+        total += len(heads)
+    rank = np.empty(total, dtype=np.int32)
+    rank[np.argsort(np.concatenate(first_us), kind="stable")] = np.arange(total)
+    return rank[burst]
 
 
 def _inside(address: Integers, ranges: Ranges) -> Booleans:
@@ -332,75 +307,123 @@ LONGEST_STATUS = 16
 PAGE = 4096
 
 
-def _marked(count: int, rows: Integers, which: Booleans) -> Booleans:
-    """A mask over all `count` transactions that is set for the chosen ones of `rows`."""
-    marked = np.zeros(count, dtype=bool)
-    marked[rows[which]] = True
-    return marked
+class _Kinds:
+    """What each transaction of a NIC carries, told step by step: what was told first stands.
 
+    Attributes
+    ----------
+    kind, reason : arrays of int
+        As in :class:`Dma`.
+    """
 
-def _settle_reads(
-    bus: BusTable,
-    phases: Phases | None,
-    profile: Profile,
-    kind: Integers,
-    settle: Settle,
-    rows: Integers,
-    size: Integers,
-    head: Integers,
-    starts: Mapping[bool, Integers],
-) -> None:
-    """Tell reads of descriptors from reads of frames, by what the chain they belong to shows."""
-    mark, address = partial(_marked, len(bus), rows), bus.address
-    settle(mark(np.isin(address[head], starts[False])), Kind.SEND_DATA, AT_POINTER)
-    if profile.descriptors in ("card", "none"):
-        settle(mark(size > 0), Kind.SEND_DATA, NO_DESCRIPTORS)
-        return
-    if phases is not None:
-        # A descriptor holds the address at which another burst begins. What frames carry may be such a number as well,
-        # but not in most of them: so most short reads of a page that holds descriptors have one.
+    def __init__(self, bus: BusTable, phases: Phases | None, profile: Profile) -> None:
+        self.bus, self.phases, self.profile = bus, phases, profile
+        self.kind = np.zeros(len(bus), dtype=np.int8)
+        self.reason = np.zeros(len(bus), dtype=np.int8)
+
+    def settle(self, rows: Booleans, what: Kind, why: int) -> None:
+        """Say what some transactions carry of which that is not known yet, and what it rests on."""
+        rows = rows & (self.kind == Kind.UNKNOWN)
+        self.kind[rows] = what
+        self.reason[rows] = why
+
+    def settle_reads(self, left: _Chained) -> None:
+        """Tell reads of descriptors from reads of frames, by what the chain they belong to shows."""
+        self.settle(left.among(np.isin(self.bus.address[left.head], left.starts)), Kind.SEND_DATA, AT_POINTER)
+        if self.profile.descriptors in ("card", "none"):
+            self.settle(left.among(left.size > 0), Kind.SEND_DATA, NO_DESCRIPTORS)
+            return
+        long = left.size >= SHORTEST_RECEIVED
+        if self.phases is not None:
+            self._settle_pointers(left.rows, self.phases)
+            sends = np.unique(left.head[long & (self.kind[left.rows] != Kind.DESCRIPTOR_FETCH)])
+            own = self.phases.usual_source_address(self.bus.transaction[sends])
+            if own is not None:
+                source = self.phases.source_address(self.bus.transaction[left.head])
+                self.settle(left.among(~long & (source == own)), Kind.SEND_DATA, OWN_ADDRESS)
+                # Several descriptors are as long as a short frame, but do not come from the card's own address.
+                long &= (source == own) | (source < 0) | (left.size > LONGEST_FETCH)
+        self.settle(left.among(long), Kind.SEND_DATA, LONG_READ)
+        self.settle(left.among(left.size > 0), Kind.UNKNOWN, SHORT_READ)
+
+    def _settle_pointers(self, rows: Integers, phases: Phases) -> None:
+        """Tell descriptors: one holds the address at which another burst begins.
+
+        What frames carry may be such a number as well, but not in most of them: so most short reads of a page that
+        holds descriptors have one.
+        """
+        bus = self.bus
         small = rows[bus.bytes[rows] <= LONGEST_FETCH]
         begin, length = phases.ranges(bus.transaction[small])
-        heads = np.setdiff1d(address[(bus.data_phases > 0) & (kind != Kind.DESCRIPTOR_FETCH)], [0])
+        heads = np.setdiff1d(bus.address[(bus.data_phases > 0) & (self.kind != Kind.DESCRIPTOR_FETCH)], [0])
         found = np.flatnonzero(pd.Index(phases.data[_expand(begin, length)]).isin(heads))
         holds = np.zeros(len(small), dtype=bool)
         holds[np.searchsorted(np.cumsum(length), found, side="right")] = True
-        _, page = np.unique(address[small] // PAGE, return_inverse=True)
+        _, page = np.unique(bus.address[small] // PAGE, return_inverse=True)
         most = 2 * np.bincount(page, weights=holds) >= np.bincount(page)
-        settle(_marked(len(bus), small, most[page]), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
-    long = size >= SHORTEST_RECEIVED
-    if phases is not None:
-        sends = np.unique(head[long & (kind[rows] != Kind.DESCRIPTOR_FETCH)])
-        own = phases.usual_source_address(bus.transaction[sends])
-        if own is not None:
-            source = phases.source_address(bus.transaction[head])
-            settle(mark(~long & (source == own)), Kind.SEND_DATA, OWN_ADDRESS)
-            # Several descriptors are as long as a short frame, but do not come from the card's own address.
-            long &= (source == own) | (source < 0) | (size > LONGEST_FETCH)
-    settle(mark(long), Kind.SEND_DATA, LONG_READ)
-    settle(mark(size > 0), Kind.UNKNOWN, SHORT_READ)
+        self.settle(_marked(len(bus), small[most[page]]), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
+
+    def settle_writes(self, left: _Chained) -> None:
+        """Tell status writes from frames, by what the chain they belong to shows."""
+        bus, profile = self.bus, self.profile
+        self.settle(left.among(np.isin(bus.address[left.head], left.starts)), Kind.RECEIVE_DATA, AT_POINTER)
+        fetched = np.flatnonzero(self.kind == Kind.DESCRIPTOR_FETCH)
+        words = _expand(bus.address[fetched] // 4, bus.data_phases[fetched])
+        in_descriptor = np.isin(bus.address[left.rows] // 4, np.unique(words))
+        self.settle(left.among(in_descriptor), Kind.STATUS_WRITE, INTO_DESCRIPTOR)
+        self.settle(left.among(left.size >= SHORTEST_RECEIVED), Kind.RECEIVE_DATA, LONG_WRITE)
+        if profile.descriptors == "card" and not profile.status_bytes:
+            self.settle(left.among(left.size > 0), Kind.RECEIVE_DATA, NO_DESCRIPTORS)
+        self.settle(left.among(left.size > 0), Kind.STATUS_WRITE, SHORT_WRITE)
 
 
-def _settle_writes(
-    bus: BusTable,
-    kind: Integers,
-    profile: Profile,
-    settle: Settle,
-    rows: Integers,
-    size: Integers,
-    head: Integers,
-    starts: Mapping[bool, Integers],
-) -> None:
-    """Tell status writes from frames, by what the chain they belong to shows."""
-    mark = partial(_marked, len(bus), rows)
-    settle(mark(np.isin(bus.address[head], starts[True])), Kind.RECEIVE_DATA, AT_POINTER)
-    fetched = np.flatnonzero(kind == Kind.DESCRIPTOR_FETCH)
-    words = _expand(bus.address[fetched] // 4, bus.data_phases[fetched])
-    settle(mark(np.isin(bus.address[rows] // 4, np.unique(words))), Kind.STATUS_WRITE, INTO_DESCRIPTOR)
-    settle(mark(size >= SHORTEST_RECEIVED), Kind.RECEIVE_DATA, LONG_WRITE)
-    if profile.descriptors == "card" and not profile.status_bytes:
-        settle(mark(size > 0), Kind.RECEIVE_DATA, NO_DESCRIPTORS)
-    settle(mark(size > 0), Kind.STATUS_WRITE, SHORT_WRITE)
+@dataclass(frozen=True)
+class _Chained:
+    """Transactions of one direction of which it is not known yet what they carry.
+
+    Attributes
+    ----------
+    count : int
+        How many transactions there are in all.
+    rows : array of int
+    size : array of int
+        Bytes of the chain that each belongs to, fewer than any frame's where that cannot be one.
+    head : array of int
+        The row with which that chain begins.
+    starts : array of int
+        Addresses at which buffers start.
+    """
+
+    count: int
+    rows: Integers
+    size: Integers
+    head: Integers
+    starts: Integers
+
+    @classmethod
+    def of(cls, kinds: _Kinds, rows: Integers, starts: Mapping[bool, Integers], is_write: bool) -> _Chained:
+        """Join them to chains."""
+        left, size = kinds.bus.take(rows), kinds.bus.bytes[rows]
+        chain, heads = _chains(left, starts, np.zeros(len(rows), dtype=bool))
+        # Neighbouring descriptors or status words form chains too, but of short pieces only, and one a frame.
+        frames = np.zeros(len(heads), dtype=bool)
+        frames[chain[size > LONGEST_STATUS]] = True
+        if is_write:
+            frames |= _too_fast(left, chain, heads)
+        whole = np.bincount(chain, weights=size, minlength=len(heads))
+        whole = np.where(frames, whole, np.minimum(whole, SHORTEST_RECEIVED - 1))[chain]
+        return cls(len(kinds.bus), rows, whole, rows[heads][chain], starts[is_write])
+
+    def among(self, which: Booleans) -> Booleans:
+        """Return a mask over all transactions that is set for some of these."""
+        return _marked(self.count, self.rows[which])
+
+
+def _marked(count: int, rows: Integers) -> Booleans:
+    """Return a mask over so many transactions that is set for some rows."""
+    marked = np.zeros(count, dtype=bool)
+    marked[rows] = True
+    return marked
 
 
 def _expand(begin: Integers, length: Integers) -> Integers:

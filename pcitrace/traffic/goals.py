@@ -20,11 +20,10 @@ __all__ = [
     "MISFIT",
     "RECEIVE",
     "SEND",
+    "Claimed",
     "Layout",
     "Target",
-    "fitting",
     "goals_of",
-    "layout_of",
     "layouts",
     "may_be_parted",
     "most_added",
@@ -191,43 +190,52 @@ def most_added(unit: int) -> int:
     return 3 * (unit - 1)
 
 
-def layout_of(
-    side: int, pieces: Pieces, reading: Reading, target: Target | None, unit: int, otherwise: Callable[[Layout], float]
-) -> Layout:
-    """Return the layout with which most of the segments agree that a reading has.
+@dataclass(frozen=True)
+class Claimed:
+    """The segments of one track of a reading, and what they may claim."""
 
-    `otherwise` says what it costs that the profile states another one.
-    """
-    if target is None or not len(target):
-        return Layout(0, 0, True)
-    mine = (reading.track == side) & (reading.target >= 0)
-    head, tail = np.flatnonzero(mine & reading.begins), np.flatnonzero(mine & reading.ends)
-    # Store and forward, or wire and DMA overlap: what most frames show.
-    if side == RECEIVE:
-        whole = _mostly(pieces.bus.first_data_us[head] >= target.end_us[reading.target[head]])
-    else:
-        whole = _mostly(pieces.bus.last_data_us[tail] <= target.start_us[reading.target[tail]])
-    some = layouts(side, whole, unit, may_be_parted(side, pieces, reading, unit))
-    misfits = np.count_nonzero(~fitting(side, pieces, reading, target, some, unit), axis=1)
-    nats = [MISFIT * int(count) + one.cost + otherwise(one) for count, one in zip(misfits, some, strict=True)]
-    return some[int(np.argmin(nats))]
+    side: int
+    pieces: Pieces
+    reading: Reading
+    target: Target
+    unit: int
 
+    def layout(self, otherwise: Callable[[Layout], float]) -> Layout:
+        """Return the layout with which most of the segments agree.
 
-def fitting(side: int, pieces: Pieces, reading: Reading, target: Target, some: Sequence[Layout], unit: int) -> Booleans:
-    """Return which segments of a track have the data phases of their targets, a row for each of some layouts."""
-    rows = np.flatnonzero((reading.track == side) & (reading.target >= 0))
-    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
-    units, cut, begins = pieces.bus.data_phases[rows], pieces.cut[rows], reading.begins[rows]
-    claimed = reading.target[rows[begins]]
-    least, most = target.least[claimed], target.most[claimed]
-    moved = {again: segment_units(units, cut, begins, again) for again in {one.again // unit for one in some}}
-    fits = [np.empty((0, len(claimed)), dtype=bool)]
-    step = max(COMPARED // max(len(claimed), 1), 1)
-    for few in (some[at : at + step] for at in range(0, len(some), step)):
-        low, high = _units(side, least, most, few, unit)
-        there = np.array([moved[one.again // unit] for one in few])
-        fits.append((there >= low) & (there <= high))
-    return np.concatenate(fits)
+        `otherwise` says what it costs that the profile states another one.
+        """
+        bus, side = self.pieces.bus, self.side
+        mine = (self.reading.track == side) & (self.reading.target >= 0)
+        # Store and forward, or wire and DMA overlap: what most frames show.
+        if side == RECEIVE:
+            head = np.flatnonzero(mine & self.reading.begins)
+            whole = _mostly(bus.first_data_us[head] >= self.target.end_us[self.reading.target[head]])
+        else:
+            tail = np.flatnonzero(mine & self.reading.ends)
+            whole = _mostly(bus.last_data_us[tail] <= self.target.start_us[self.reading.target[tail]])
+        parted = may_be_parted(side, self.pieces, self.reading, self.unit)
+        some = layouts(side, whole, self.unit, parted)
+        misfits = np.count_nonzero(~self.fitting(some), axis=1)
+        nats = [MISFIT * int(count) + one.cost + otherwise(one) for count, one in zip(misfits, some, strict=True)]
+        return some[int(np.argmin(nats))]
+
+    def fitting(self, some: Sequence[Layout]) -> Booleans:
+        """Return which segments have the data phases of their targets, a row for each of some layouts."""
+        rows = np.flatnonzero((self.reading.track == self.side) & (self.reading.target >= 0))
+        rows = rows[np.argsort(self.reading.segment[rows], kind="stable")]
+        units, cut = self.pieces.bus.data_phases[rows], self.pieces.cut[rows]
+        begins = self.reading.begins[rows]
+        claimed = self.reading.target[rows[begins]]
+        least, most = self.target.least[claimed], self.target.most[claimed]
+        moved = {again: segment_units(units, cut, begins, again) for again in {one.again // self.unit for one in some}}
+        fits = [np.empty((0, len(claimed)), dtype=bool)]
+        step = max(COMPARED // max(len(claimed), 1), 1)
+        for few in (some[at : at + step] for at in range(0, len(some), step)):
+            low, high = _units(self.side, least, most, few, self.unit)
+            there = np.array([moved[one.again // self.unit] for one in few])
+            fits.append((there >= low) & (there <= high))
+        return np.concatenate(fits)
 
 
 def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goals:

@@ -24,11 +24,10 @@ from pcitrace.traffic.goals import (
     PIECE,
     RECEIVE,
     SEND,
+    Claimed,
     Layout,
     Target,
-    fitting,
     goals_of,
-    layout_of,
     layouts,
     may_be_parted,
     unknown_layout,
@@ -130,7 +129,7 @@ class Reader:
         target = self.targets[side]
         if target is None or not len(target):
             return 1.0
-        fits = fitting(side, self.pieces, reading, target, [self.layout(side, reading)], self.unit)
+        fits = Claimed(side, self.pieces, reading, target, self.unit).fitting([self.layout(side, reading)])
         return float(fits.mean()) if fits.size else 1.0
 
     def best(self, first: Reading, certain: Booleans, starts: list[Reading]) -> tuple[Reading, Reading]:
@@ -385,7 +384,7 @@ class Reader:
         # Of those that ask for as many data phases of every frame one is enough.
         asking = {self._asking(side, one): one for one in [*layouts(side, now.whole, self.unit, parted)[::-1], now]}
         others = [one for one in reversed(asking.values()) if one != now]
-        fits = fitting(side, self.pieces, reading, target, others, self.unit).sum(axis=1)
+        fits = Claimed(side, self.pieces, reading, target, self.unit).fitting(others).sum(axis=1)
         return [others[at] for at in np.argsort(-fits, kind="stable")[:OTHERS]]
 
     def _asking(self, side: int, layout: Layout) -> tuple[bytes, bytes, int]:
@@ -465,8 +464,10 @@ class Reader:
 
     def layout(self, side: int, reading: Reading) -> Layout:
         """Return the layout in which most frames of a track agree with the wire."""
-        otherwise = partial(self.stated.otherwise, side)
-        return layout_of(side, self.pieces, reading, self.targets[side], self.unit, otherwise)
+        target = self.targets[side]
+        if target is None or not len(target):
+            return Layout(0, 0, True)
+        return Claimed(side, self.pieces, reading, target, self.unit).layout(partial(self.stated.otherwise, side))
 
 
 def _read_on(reading_with: Callable[[int], Reading], before: Reading, states: int) -> Reading:

@@ -114,7 +114,7 @@ def by_lengths(
         kind[left[small]] = aside
         reason[left[small]] = SHORT_NO_FRAME
         reason[left[~small]] = NO_ROOM
-    return _whole(bus, _owners(bus, moved, write, burst), direction, kind, reason, burst)
+    return _whole(bus, _owners(bus, moved, write, burst), Dma(pieces, direction, kind, reason, burst))
 
 
 def _fetches(reads: BusTable, asked_us: Floats, plan: Plan, profile: Profile, received: int) -> frozenset[int]:
@@ -209,11 +209,9 @@ def _owners(bus: BusTable, moved: Integers, write: Integers, burst: Integers) ->
     return out
 
 
-def _whole(
-    bus: BusTable, owner: Integers, direction: Integers, kind: Integers, reason: Integers, burst: Integers
-) -> Dma:
+def _whole(bus: BusTable, owner: Integers, moved: Dma) -> Dma:
     """Put attempts with what repeats them, number the bursts in order of time."""
-    n = len(bus)
+    n, burst = len(bus), moved.burst
     single = np.flatnonzero(burst < 0)
     burst[single] = (burst.max(initial=-1)) + 1 + np.arange(len(single))
     if not len(burst):
@@ -229,8 +227,8 @@ def _whole(
     rank[used[np.argsort(starts[used], kind="stable")]] = np.arange(len(used))
     return Dma(
         bus,
-        np.where(repeated, direction[owner], -1),
-        np.where(repeated, kind[owner], np.int8(Kind.UNKNOWN)),
-        np.where(repeated, reason[owner], np.int8(NO_DATA)),
+        np.where(repeated, moved.write[owner], -1),
+        np.where(repeated, moved.kind[owner], np.int8(Kind.UNKNOWN)),
+        np.where(repeated, moved.reason[owner], np.int8(NO_DATA)),
         rank[whole_burst],
     )

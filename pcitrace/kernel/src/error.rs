@@ -1,4 +1,4 @@
-//! Typed errors; `python.rs` maps them one to one to `pcitrace.errors`.
+//! Typed errors; `python` maps them one to one to `pcitrace.errors`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,11 @@
 //! Single lines over time: when each changes and to what, for a picture of the waveforms.
 
-#[cfg(target_arch = "x86_64")]
-use crate::bits::Avx2;
-use crate::bits::{Backend, Bit, Portable, has_fast_path};
 use crate::capture::{Capture, Data, Sampled};
 use crate::error::Result;
-use crate::layout::Source;
+#[cfg(target_arch = "x86_64")]
+use crate::samples::bits::Avx2;
+use crate::samples::bits::{Backend, Bit, Portable, has_fast_path};
+use crate::samples::places::Source;
 use crate::wire::{for_each_sample, levels};
 use arrow::array::{ArrayRef, RecordBatch, UInt8Array, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};

@@ -3,15 +3,15 @@
 //! Ref: IEEE Std 802.3, clause 22 (MII, nibbles, low one first) and clause 35 (GMII, bytes). Data are launched at the rising
 //! edge of the clock and read at the falling one.
 
-#[cfg(target_arch = "x86_64")]
-use crate::bits::Avx2;
-use crate::bits::{Backend, Bit, Portable, has_fast_path};
-use crate::block::below;
 use crate::capture::{Capture, Changes, Data, Sampled, Signal};
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::layout::Source;
-use crate::pipeline::TimeBase;
+#[cfg(target_arch = "x86_64")]
+use crate::samples::bits::Avx2;
+use crate::samples::bits::{Backend, Bit, Portable, has_fast_path};
+use crate::samples::block::below;
+use crate::samples::places::Source;
+use crate::time::TimeBase;
 use arrow::array::{ArrayRef, BinaryBuilder, Float64Builder, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;

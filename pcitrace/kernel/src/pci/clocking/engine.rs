@@ -1,0 +1,427 @@
+//! The loop over the samples of a decoder, compiled once for each kind of processor and size of a sample.
+
+use super::Decoder;
+use crate::pci::events::Events;
+use crate::pci::protocol::{Protocol, Whole};
+use crate::pci::rules::Rules;
+use crate::pci::word::Word;
+use crate::samples::BLOCK;
+#[cfg(target_arch = "x86_64")]
+use crate::samples::bits::Avx2;
+use crate::samples::bits::{Backend, Portable};
+use crate::samples::block::{Block, Span, below, range};
+use crate::samples::dense::{Dense, Pace};
+#[cfg(target_arch = "x86_64")]
+use crate::samples::lanes::{self, avx512::Eight};
+use crate::samples::look::{self, Look, Seen, Wanted};
+use crate::samples::steady::Steady;
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+pub(super) fn run_avx2<const UNIT: usize>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[u64]) {
+    if decoder.protocol.layout().has_data() {
+        run::<Avx2<UNIT, true>>(decoder, data, samples, stamps);
+    } else {
+        run::<Avx2<UNIT, false>>(decoder, data, samples, stamps);
+    }
+}
+
+#[inline(always)]
+pub(super) fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize, stamps: &[u64]) {
+    let unit = decoder.unit();
+    let clk = decoder.protocol.layout().clk;
+    let last_clock = decoder.last_clock.take();
+    let last_sample = decoder.last_sample.take();
+    // The stamp of a clock in timing mode is the first sample with CLK high, one after the sample that is read.
+    let first_stamp = decoder.next_sample + u64::from(clk.is_some());
+    let span =
+        Span::new(data, unit, clk).stamped(stamps, first_stamp).behind(last_clock.as_deref(), last_sample.as_deref());
+    if let Some(rules) = &mut decoder.rules {
+        rules.watch_clock::<B>(&span, samples);
+    }
+    // Samples before this one lie in the present window.
+    let mut whole = 0;
+    let mut next = 0;
+    // The last clock before a sample, and which: where CLK rests it is not looked for again and again.
+    let (mut looked, mut clock) = (0, None);
+    while next < samples {
+        if next >= whole {
+            whole = decoder.window_at(&span, next, samples);
+        }
+        let dense = (clk.is_some() || decoder.whole.is_some()) && decoder.pace.is_dense() && whole - next >= BLOCK;
+        if dense {
+            (looked, clock) = (next, span.clock_between::<B>(looked, next).or(clock));
+        }
+        if dense && let Some(before) = clock.map(|number| span.sample(number)).or(span.last_clock()) {
+            // Safety: where there is CLK, one sample follows those up to `whole`; and the backend fits the processor.
+            next = unsafe { B::stretch(decoder, &span, next, whole, before) };
+            continue;
+        }
+        let from = next;
+        // In state mode no sample need follow the last one.
+        if decoder.rules.is_none() {
+            next = skip_steady::<B>(decoder, &span, next, whole.min(samples - 1));
+        }
+        // The sample before shows what changed; the last block goes back further, over samples that were read before.
+        let start = next.saturating_sub(1).min(samples.saturating_sub(BLOCK));
+        let stop = whole.min(start + BLOCK);
+        // Safety: 64 samples follow the start of each block (asserted by the caller), and the backend fits the processor.
+        unsafe { block::<B>(decoder, &span, start, range((next - start) as u32, (stop - start) as u32)) };
+        next = stop;
+        decoder.pace.went(next - from);
+    }
+    let copy = |number: usize| Some(span.sample(number)[..unit].to_vec());
+    if let Some(last) = span.clock_before::<B>(samples) {
+        decoder.last_clock_stamp = Some(span.stamp(last));
+        decoder.last_clock = copy(last);
+    } else {
+        decoder.last_clock = last_clock.clone();
+    }
+    decoder.last_sample = copy(samples - 1);
+    decoder.next_sample += samples as u64;
+}
+
+/// Goes over the samples from `from` on in which nothing happens, short of `to`; the first one where something may.
+#[inline(always)]
+fn skip_steady<B: Backend>(decoder: &mut Decoder, span: &Span, from: usize, to: usize) -> usize {
+    let Decoder { protocol, control, events, .. } = decoder;
+    if events.as_ref().is_some_and(|events| events.differ(span.sample(from))) {
+        return from;
+    }
+    let quiet = protocol.is_quiet();
+    if !quiet {
+        // A change just before the first sample would make it suspect.
+        let changed = from == 0 || control.watch.differs(span.sample(from - 1), span.sample(from));
+        if changed || !protocol.is_bursting() {
+            return from;
+        }
+        if protocol.looks_at_phases() {
+            // No closures around what is compiled for the processor's vector instructions.
+            let Some(phases) = &control.phases else { return from };
+            // Safety: where there is CLK a sample follows those up to `to`, and the backend fits the processor.
+            return unsafe { skip_checked::<B>(protocol, &control.burst, phases, span, from, to) };
+        }
+    }
+    let state = if quiet { &control.idle } else { &control.burst };
+    // Safety: all samples up to `to` are in the data.
+    let steady = unsafe { state.run::<B>(span.data(), span.unit(), from, to) };
+    if quiet {
+        protocol.skip_idle(steady.clocks);
+    } else if steady.clocks > 0 {
+        let last = span.clock_before::<B>(steady.end).unwrap_or_default();
+        protocol.skip_burst(steady.clocks, span.stamp(last));
+    }
+    steady.end
+}
+
+/// Goes over the samples from `from` on in which the burst goes on, short of `to`; the first one that it did not go over.
+///
+/// # Safety
+/// As for [`Backend`], for all samples up to `to` and that one itself.
+#[inline(always)]
+unsafe fn skip_checked<B: Backend>(
+    protocol: &mut Protocol,
+    burst: &Steady,
+    phases: &(Look, Wanted),
+    span: &Span,
+    mut from: usize,
+    to: usize,
+) -> usize {
+    let mut seen = [Seen::default(); look::BLOCKS];
+    loop {
+        // Safety: as the caller says.
+        let count = unsafe { burst.look(phases, span, from, to, &mut seen) };
+        for seen in &seen[..count] {
+            // Safety: these 64 samples are there, and the backend fits the processor.
+            unsafe { protocol.skip_checked::<B>(span, from, seen) };
+            from += seen.still;
+        }
+        if count < look::BLOCKS || seen[count - 1].still < BLOCK {
+            return from;
+        }
+    }
+}
+
+/// Reads the block at sample `start` and passes on its clocks, of the samples `valid`.
+///
+/// # Safety
+/// As for [`Backend`].
+#[inline(always)]
+unsafe fn block<B: Engine>(decoder: &mut Decoder, span: &Span, start: usize, valid: u64) {
+    // Safety: as the caller says.
+    unsafe {
+        let (edges, word) = decoder.control.read::<B>(span, start, valid);
+        if edges != 0 {
+            B::pass_on(decoder, &Block::new(span, start, edges), &word);
+        }
+    }
+}
+
+#[inline(always)]
+fn pass_on<B: Engine>(decoder: &mut Decoder, block: &Block<B>, word: &Word) {
+    let Decoder { protocol, rules, events, first_clock, .. } = decoder;
+    if first_clock.is_none() {
+        *first_clock = Some(block.stamp(0));
+    }
+    protocol.push(block, word);
+    if let Some(events) = events {
+        // Safety: the backend fits the processor.
+        unsafe { B::note(events, block, protocol) };
+    }
+    if let Some(rules) = rules {
+        // Safety: the backend fits the processor.
+        unsafe { B::judge(rules, block, word) };
+    }
+}
+
+/// Blocks of samples in which no control line changes, after which the bus may rest for longer.
+const STILL: i32 = 3;
+/// After so many more this is asked again.
+const NOT_YET: i32 = 64;
+
+/// Decodes the samples from `next` on by taking their clocks out, up to where the bus rests or less than a block is left
+/// before `whole`; the first sample that was not decoded.
+///
+/// # Safety
+/// As for [`Backend`], for all samples up to `whole` and, where there is CLK, that one itself.
+#[inline(always)]
+unsafe fn stretch<B: Engine>(
+    decoder: &mut Decoder,
+    span: &Span,
+    mut next: usize,
+    whole: usize,
+    before: &[u8],
+) -> usize {
+    let mut dense = std::mem::take(&mut decoder.dense);
+    dense.begin::<B>(span.unit(), before);
+    let mut still = 0;
+    while next + BLOCK <= whole {
+        // Safety: as the caller says, here and below.
+        let changed = unsafe { dense.take::<B>(span, next, &decoder.control.watch) };
+        if dense.is_full() {
+            unsafe { B::give(decoder, &mut dense, false) };
+        }
+        next += BLOCK;
+        still = if changed == 0 { still + 1 } else { 0 };
+        if still == STILL && decoder.rules.is_none() {
+            unsafe { B::give(decoder, &mut dense, true) };
+            let checks = decoder.protocol.looks_at_phases();
+            let bursts = decoder.protocol.is_bursting() && (!checks || decoder.control.phases.is_some());
+            if decoder.protocol.is_quiet() || bursts {
+                decoder.pace = Pace::resting();
+                break;
+            }
+            still -= NOT_YET;
+        }
+    }
+    unsafe { B::give(decoder, &mut dense, true) };
+    decoder.dense = dense;
+    next
+}
+
+/// Decodes the clocks that were taken out: `all` of them, or those of which enough follow.
+///
+/// # Safety
+/// The backend fits the processor.
+#[inline(always)]
+unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
+    let (span, clocks) = dense.waiting();
+    let mut whole = decoder.whole.take();
+    if let Some(whole) = &mut whole {
+        whole.clear();
+        for start in (0..clocks).step_by(BLOCK) {
+            // Safety: there is room for a block behind the last clock, here and below.
+            unsafe {
+                let (edges, word) = decoder.control.read::<B>(&span, start, below((clocks - start).min(BLOCK) as u32));
+                let word = Word { suspect: dense.suspect(start), ..word };
+                whole.note(decoder.protocol.layout(), &Block::<B>::new(&span, start, edges), &word);
+            }
+        }
+        decoder.first_clock = decoder.first_clock.or((clocks > 1).then(|| span.stamp(1)));
+    }
+    // The first one was decoded.
+    let mut at = 1;
+    loop {
+        if let Some(whole) = &mut whole {
+            // Safety: the backend fits the processor.
+            at = unsafe { B::whole(&mut decoder.protocol, whole, &span, at) };
+        }
+        if at == clocks || !all && clocks - at < BLOCK {
+            break;
+        }
+        let to = whole.as_ref().map_or(at + BLOCK, |whole| whole.idle_from(at)).min(clocks);
+        unsafe {
+            let (edges, word) = decoder.control.read::<B>(&span, at, below((to - at) as u32));
+            let word = Word { suspect: dense.suspect(at) & below((to - at) as u32), ..word };
+            B::pass_on(decoder, &Block::new(&span, at, edges), &word);
+        }
+        at = to;
+    }
+    decoder.whole = whole;
+    dense.keep_from(at);
+}
+
+/// Parts of [`run`] that are behind a call: inlined, none would leave enough registers for the others.
+pub(super) trait Engine: Backend + Sized {
+    /// # Safety
+    /// The backend fits the processor.
+    unsafe fn pass_on(decoder: &mut Decoder, block: &Block<Self>, word: &Word);
+
+    /// # Safety
+    /// As for [`stretch`].
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize;
+
+    /// # Safety
+    /// As for [`give`].
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool);
+
+    /// [`Protocol::whole`], for as many transactions at a time as the processor can.
+    ///
+    /// # Safety
+    /// The backend fits the processor.
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize;
+
+    /// [`Rules::push`], behind a call for the same reason.
+    ///
+    /// # Safety
+    /// As for [`Backend`].
+    unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word);
+
+    /// [`Events::push`], likewise.
+    ///
+    /// # Safety
+    /// As for [`Backend`].
+    unsafe fn note(events: &mut Events, block: &Block<Self>, protocol: &mut Protocol);
+}
+
+impl Engine for Portable {
+    unsafe fn pass_on(decoder: &mut Decoder, block: &Block<Self>, word: &Word) {
+        pass_on(decoder, block, word);
+    }
+
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
+        unsafe { stretch::<Self>(decoder, span, next, whole, before) }
+    }
+
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
+        unsafe { give::<Self>(decoder, dense, all) }
+    }
+
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize {
+        unsafe { protocol.whole::<Self, u64>(whole, span, at) }
+    }
+
+    unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word) {
+        rules.push(block, word);
+    }
+
+    unsafe fn note(events: &mut Events, block: &Block<Self>, protocol: &mut Protocol) {
+        events.push(block, protocol);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
+    #[inline(always)]
+    unsafe fn pass_on(decoder: &mut Decoder, block: &Block<Self>, word: &Word) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(
+            decoder: &mut Decoder,
+            block: &Block<Avx2<UNIT, DATA>>,
+            word: &Word,
+        ) {
+            pass_on(decoder, block, word);
+        }
+        unsafe { called::<UNIT, DATA>(decoder, block, word) }
+    }
+
+    #[inline(always)]
+    unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(
+            decoder: &mut Decoder,
+            span: &Span,
+            next: usize,
+            whole: usize,
+            before: &[u8],
+        ) -> usize {
+            // Safety: this function has the features, and the caller of the outer one gives samples of the span.
+            unsafe { stretch::<Avx2<UNIT, DATA>>(decoder, span, next, whole, before) }
+        }
+        unsafe { called::<UNIT, DATA>(decoder, span, next, whole, before) }
+    }
+
+    #[inline(always)]
+    unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
+            // Safety: this function has the features.
+            unsafe { give::<Avx2<UNIT, DATA>>(decoder, dense, all) }
+        }
+        unsafe { called::<UNIT, DATA>(decoder, dense, all) }
+    }
+
+    #[inline(always)]
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        unsafe fn one_by_one<const UNIT: usize, const DATA: bool>(
+            protocol: &mut Protocol,
+            whole: &mut Whole,
+            span: &Span,
+            at: usize,
+        ) -> usize {
+            // Safety: this function has the features.
+            unsafe { protocol.whole::<Avx2<UNIT, DATA>, u64>(whole, span, at) }
+        }
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512cd,avx512vpopcntdq")]
+        #[inline(never)]
+        unsafe fn by_eight<const UNIT: usize, const DATA: bool>(
+            protocol: &mut Protocol,
+            whole: &mut Whole,
+            span: &Span,
+            at: usize,
+        ) -> usize {
+            // Safety: this function has the features.
+            unsafe { protocol.whole::<Avx2<UNIT, DATA>, Eight>(whole, span, at) }
+        }
+        unsafe {
+            if lanes::avx512::is_there() {
+                by_eight::<UNIT, DATA>(protocol, whole, span, at)
+            } else {
+                one_by_one::<UNIT, DATA>(protocol, whole, span, at)
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(
+            rules: &mut Rules,
+            block: &Block<Avx2<UNIT, DATA>>,
+            word: &Word,
+        ) {
+            rules.push(block, word);
+        }
+        unsafe { called::<UNIT, DATA>(rules, block, word) }
+    }
+
+    #[inline(always)]
+    unsafe fn note(events: &mut Events, block: &Block<Self>, protocol: &mut Protocol) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(
+            events: &mut Events,
+            block: &Block<Avx2<UNIT, DATA>>,
+            protocol: &mut Protocol,
+        ) {
+            events.push(block, protocol);
+        }
+        unsafe { called::<UNIT, DATA>(events, block, protocol) }
+    }
+}

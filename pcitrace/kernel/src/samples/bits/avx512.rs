@@ -1,0 +1,295 @@
+//! What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side, and one more looks at a
+//! line in all of them.
+
+use super::{Look, SampleMask, TakeClocks};
+use crate::samples::block::{below, rises};
+use std::arch::x86_64::*;
+use std::sync::LazyLock;
+
+/// The processor has what [`unchanged`] asks for.
+#[inline(always)]
+pub fn counts() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("bmi1")
+    });
+    *HAS
+}
+
+/// The processor has what [`plane`] asks for.
+#[inline(always)]
+pub fn picks() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi")
+    });
+    *HAS
+}
+
+/// One byte of each of 64 samples of three to eight bytes: each instruction picks out of 128 bytes.
+///
+/// # Safety
+/// As of [`super::Backend`], and the processor [`picks`].
+#[inline(always)]
+pub unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> [u8; 64] {
+    unsafe {
+        match unit {
+            3 => plane_of::<3>(data, byte),
+            4 => plane_of::<4>(data, byte),
+            5 => plane_of::<5>(data, byte),
+            6 => plane_of::<6>(data, byte),
+            7 => plane_of::<7>(data, byte),
+            _ => plane_of::<8>(data, byte),
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+unsafe fn plane_of<const UNIT: usize>(data: *const u8, byte: usize) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    // Safety: the samples fill so many vectors.
+    unsafe {
+        let picked = Pick::of::<UNIT>(byte).out_of(&load::<UNIT>(data));
+        _mm512_storeu_si512(bytes.as_mut_ptr().cast(), picked);
+    }
+    bytes
+}
+
+/// The vectors that 64 samples fill.
+///
+/// # Safety
+/// They are there.
+#[target_feature(enable = "avx512f")]
+#[inline]
+pub unsafe fn load<const UNIT: usize>(data: *const u8) -> [__m512i; UNIT] {
+    let mut vectors = [_mm512_setzero_si512(); UNIT];
+    for (nth, vector) in vectors.iter_mut().enumerate() {
+        // Safety: as the caller says.
+        *vector = unsafe { _mm512_loadu_si512(data.add(64 * nth).cast()) };
+    }
+    vectors
+}
+
+/// Picks one byte of each of 64 samples out of the vectors that they fill.
+#[derive(Clone, Copy)]
+pub struct Pick {
+    /// Where it is in the two vectors that it lies in: only the lowest seven bits count.
+    places: __m512i,
+    /// The samples whose byte lies in each two vectors.
+    here: [u64; 4],
+}
+
+impl Pick {
+    #[target_feature(enable = "avx512f,avx512bw")]
+    #[inline]
+    pub fn of<const UNIT: usize>(byte: usize) -> Self {
+        let from = |pair: usize| (128 * pair).saturating_sub(byte).div_ceil(UNIT) as u32;
+        let mut here = [0; 4];
+        for (pair, here) in here.iter_mut().enumerate() {
+            *here = below(from(pair + 1)) & !below(from(pair));
+        }
+        let lowest = const {
+            let mut places = [0; 64];
+            let mut at = 0;
+            while at < 64 {
+                places[at] = (at * UNIT % 128) as u8;
+                at += 1;
+            }
+            places
+        };
+        // Safety: so many bytes are there.
+        let lowest = unsafe { _mm512_loadu_si512(lowest.as_ptr().cast()) };
+        Pick { places: _mm512_add_epi8(lowest, _mm512_set1_epi8(byte as i8)), here }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    #[inline]
+    pub fn out_of<const UNIT: usize>(&self, vectors: &[__m512i; UNIT]) -> __m512i {
+        let mut picked = _mm512_setzero_si512();
+        for (pair, here) in self.here.iter().enumerate().take(UNIT.div_ceil(2)) {
+            let (low, high) = (vectors[2 * pair], vectors[(2 * pair + 1).min(UNIT - 1)]);
+            picked = _mm512_or_si512(picked, _mm512_maskz_permutex2var_epi8(*here, low, self.places, high));
+        }
+        picked
+    }
+}
+
+/// [`super::Backend::unchanged`] with a third of the instructions: a long idle stretch comes as fast as memory gives it.
+///
+/// # Safety
+/// As there.
+pub unsafe fn unchanged(
+    data: *const u8,
+    unit: usize,
+    blocks: usize,
+    watched: &SampleMask,
+    counted: &SampleMask,
+) -> (usize, u64) {
+    unsafe {
+        match unit {
+            1 => unchanged_of::<1>(data, blocks, watched, counted),
+            2 => unchanged_of::<2>(data, blocks, watched, counted),
+            3 => unchanged_of::<3>(data, blocks, watched, counted),
+            4 => unchanged_of::<4>(data, blocks, watched, counted),
+            5 => unchanged_of::<5>(data, blocks, watched, counted),
+            6 => unchanged_of::<6>(data, blocks, watched, counted),
+            7 => unchanged_of::<7>(data, blocks, watched, counted),
+            _ => unchanged_of::<8>(data, blocks, watched, counted),
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,popcnt,bmi1")]
+unsafe fn unchanged_of<const UNIT: usize>(
+    data: *const u8,
+    blocks: usize,
+    watched: &SampleMask,
+    counted: &SampleMask,
+) -> (usize, u64) {
+    // Safety: as the caller says; and each mask has eight words from any of the first eight on.
+    unsafe {
+        let zero = _mm512_setzero_si512();
+        let (mut watches, mut counts) = ([zero; UNIT], [zero; UNIT]);
+        for (nth, (watch, count)) in watches.iter_mut().zip(&mut counts).enumerate() {
+            *watch = _mm512_loadu_si512(watched.0.as_ptr().add(8 * nth % UNIT).cast());
+            *count = _mm512_loadu_si512(counted.0.as_ptr().add(8 * nth % UNIT).cast());
+        }
+        let mut count = 0;
+        for block in 0..blocks {
+            let start = data.add(64 * UNIT * block);
+            let (mut any, mut ticks) = (zero, 0);
+            for nth in 0..UNIT {
+                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD + 64 * nth).cast());
+                let changed = changed::<UNIT>(start.add(64 * nth));
+                any = _mm512_or_si512(any, _mm512_and_si512(changed, watches[nth]));
+                ticks += u64::from(_mm512_test_epi8_mask(changed, counts[nth]).count_ones());
+            }
+            if _mm512_test_epi8_mask(any, any) == 0 {
+                count += ticks;
+                continue;
+            }
+            // Within this block: first the change, then the ticks in the samples before it.
+            let mut end = 0;
+            for (nth, &watch) in watches.iter().enumerate() {
+                let changes = _mm512_test_epi8_mask(changed::<UNIT>(start.add(64 * nth)), watch);
+                if changes != 0 {
+                    end = (64 * nth + changes.trailing_zeros() as usize) / UNIT;
+                    break;
+                }
+            }
+            for (nth, &counted) in counts.iter().enumerate() {
+                let before = below((end * UNIT).saturating_sub(64 * nth).min(64) as u32);
+                let ticks = _mm512_test_epi8_mask(changed::<UNIT>(start.add(64 * nth)), counted);
+                count += u64::from((ticks & before).count_ones());
+            }
+            return (64 * block + end, count);
+        }
+        (64 * blocks, count)
+    }
+}
+
+/// The bits in which samples in 64 bytes differ from the next ones.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn changed<const UNIT: usize>(at: *const u8) -> __m512i {
+    // Safety: these bytes are there, and a sample more.
+    unsafe { _mm512_xor_si512(_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(UNIT).cast())) }
+}
+
+pub fn take_clocks(unit: usize) -> Option<TakeClocks> {
+    let has = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vbmi2")
+        && is_x86_feature_detected!("popcnt");
+    match unit {
+        1 => Some(take::<1> as TakeClocks),
+        2 => Some(take::<2> as TakeClocks),
+        4 => Some(take::<4> as TakeClocks),
+        8 => Some(take::<8> as TakeClocks),
+        _ => None,
+    }
+    .filter(|_| has)
+}
+
+/// In which samples of a vector a bit of the mask is set.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn any<const UNIT: usize>(samples: __m512i, mask: __m512i) -> u64 {
+    match UNIT {
+        1 => _mm512_test_epi8_mask(samples, mask),
+        2 => _mm512_test_epi16_mask(samples, mask).into(),
+        4 => _mm512_test_epi32_mask(samples, mask).into(),
+        _ => _mm512_test_epi64_mask(samples, mask).into(),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+unsafe fn take<const UNIT: usize>(
+    from: *const u8,
+    look: &Look,
+    mut to: *mut u8,
+    stamps: *mut u64,
+    stamp: u64,
+) -> (u64, u64) {
+    let lanes = 64 / UNIT;
+    let mask = |bits: u64| _mm512_set1_epi64(bits as i64);
+    let (clk, flip, watched) = (mask(look.clk), mask(look.flip), mask(look.watched));
+    let mut all = [_mm512_setzero_si512(); UNIT];
+    let (mut high, mut changed) = (0, 0);
+    // Safety: 64 samples are there with one before and one behind, and room for what is written.
+    unsafe {
+        for line in 0..UNIT {
+            _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
+        }
+        for (nth, samples) in all.iter_mut().enumerate() {
+            *samples = _mm512_loadu_si512(from.add(64 * nth).cast());
+            let before = _mm512_loadu_si512(from.add(64 * nth).sub(UNIT).cast());
+            high |= any::<UNIT>(_mm512_xor_si512(*samples, flip), clk) << (nth * lanes);
+            changed |= any::<UNIT>(_mm512_xor_si512(*samples, before), watched) << (nth * lanes);
+        }
+        let behind = from.add(64 * UNIT);
+        let behind = match UNIT {
+            1 => behind.read().into(),
+            2 => behind.cast::<u16>().read_unaligned().into(),
+            4 => behind.cast::<u32>().read_unaligned().into(),
+            _ => behind.cast::<u64>().read_unaligned(),
+        };
+        let clocks = rises(high, (behind ^ look.flip) & look.clk & (!0 >> (64 - 8 * UNIT)) != 0);
+        for (nth, &samples) in all.iter().enumerate() {
+            let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
+            // To registers: written to memory at once it takes ten times as long on some processors.
+            let packed = match UNIT {
+                1 => _mm512_maskz_compress_epi8(which, samples),
+                2 => _mm512_maskz_compress_epi16(which as u32, samples),
+                4 => _mm512_maskz_compress_epi32(which as u16, samples),
+                _ => _mm512_maskz_compress_epi64(which as u8, samples),
+            };
+            _mm512_storeu_si512(to.cast(), packed);
+            to = to.add(UNIT * which.count_ones() as usize);
+        }
+        let places = _mm512_maskz_compress_epi8(clocks, _mm512_loadu_si512(PLACES.as_ptr().cast()));
+        let mut each = [0u8; 64];
+        _mm512_storeu_si512(each.as_mut_ptr().cast(), places);
+        let first = _mm512_set1_epi64(stamp as i64);
+        for at in (0..clocks.count_ones() as usize).step_by(8) {
+            let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(each.as_ptr().add(at).cast()));
+            _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
+        }
+        (clocks, changed)
+    }
+}
+
+/// Bytes that are asked for ahead: a page, beyond whose end the processor does not look by itself.
+const AHEAD: usize = 4096;
+
+const PLACES: [u8; 64] = {
+    let mut places = [0; 64];
+    let mut at = 0;
+    while at < 64 {
+        places[at] = at as u8;
+        at += 1;
+    }
+    places
+};
