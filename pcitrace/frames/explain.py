@@ -19,7 +19,7 @@ from pcitrace.columns import Floats, Integers, floats, integers
 from pcitrace.errors import FrameMatchError
 from pcitrace.facts import FCS_BYTES
 from pcitrace.frames import Frames
-from pcitrace.frames.margins import AGREED, STATED, SURE, UNSEEN
+from pcitrace.frames.margins import AGREED, STATED, SURE
 from pcitrace.lattice import BINS, Costs, Learner, bins
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.costs import EXCESS_BELOW, SIZES, first
@@ -237,7 +237,7 @@ def _of_side(side: _Side, frame: pd.Series, row: int, name: str) -> list[str]:
     rows = side.inside(one)
     dma = side.dma
     reason, kind = (int(values[side.pieces.rows[one.head]]) for values in (dma.reason, dma.kind))
-    steps = (STATED, SURE, UNSEEN) if pd.isna(frame["wire_start_us"]) else (AGREED, SURE)
+    steps = (STATED, SURE) if pd.isna(frame["wire_start_us"]) else (AGREED, SURE)
     edges = " to ".join("unknown" if pd.isna(frame[key]) else f"{frame[key]:.3f}" for key in (start, end))
     lines = [
         f"{name}: {edges} us, burst {side.burst[row]}: {len(rows)} pieces, {side.units[rows].sum()} data phases",
