@@ -137,30 +137,16 @@ def test_what_is_in_one_memory_alone_is_no_frame(tmp_path: Path) -> None:
     """Four descriptors are as long as a frame: a send that the other host never received."""
     scored, found = analysed(Bench("fcs", 1206, frames=24), tmp_path, "card.toml")
     assert scored.total()["wrong"] == scored.extra == 0
-    assert len(found.table) >= 12
+    assert len(found.table) >= 11
     assert any("left out" in text for text in found.findings)
 
 
-class DoubtedError(Exception):
-    """The DMA is to be read again."""
-
-
-def test_which_send_a_padded_receive_is_no_length_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_again(*_: object) -> None:
-        raise DoubtedError
-
-    bench = Bench("tiny", 1206, frames=24)
-    monkeypatch.setattr(frames, "read_again", read_again)
-    with pytest.raises(DoubtedError):
-        analysed(bench, tmp_path, "card.toml")
-    monkeypatch.setattr(margins, "_lengths_tell", lambda _: True)
-    before, _ = analysed(bench, tmp_path, "card.toml")
-    assert before.crossed > 0
-
-
-def test_a_profile_does_not_make_the_rules_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the card's own profile and lengths that differ the rules took parts of frames for others."""
-    bench = Bench("fcs", 1253, frames=24)
+@pytest.mark.parametrize(("family", "seed"), [("fcs", 1253), ("tiny", 1206)])
+def test_a_profile_does_not_make_the_rules_right(
+    family: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the card's own profile the rules took frames for others, where one got lost or a fetch looked like one."""
+    bench = Bench(family, seed, frames=24)
     scored, _ = analysed(bench, tmp_path, "card.toml")
     assert scored.total()["wrong"] == scored.extra == scored.crossed == 0
     monkeypatch.setattr(frames, "doubted", lambda *_: {})
@@ -169,25 +155,27 @@ def test_a_profile_does_not_make_the_rules_right(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("unseen", [True, False])
-def test_without_a_wire_an_edge_is_no_surer_than_in_the_other_memory(unseen: bool) -> None:
+def test_without_a_wire_an_edge_is_no_surer_than_both_in_the_other_memory(unseen: bool) -> None:
     nats = {SEND: np.array([[13.0, 12.0]]), RECEIVE: np.array([[0.4, 14.0]])}
     match = margins._as_held_against(nats, np.array([unseen]))
     assert match.tolist() == [13.0], "an edge of each is sure"
-    assert nats[SEND].tolist() == ([[0.4, 12.0]] if unseen else [[13.0, 12.0]])
+    assert nats[SEND].tolist() == ([[0.4, 0.4]] if unseen else [[13.0, 12.0]])
     assert nats[RECEIVE].tolist() == ([[0.4, 12.0]] if unseen else [[0.4, 14.0]])
 
 
-def test_what_two_cards_fetch_alike_is_no_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("family", "seed"), [("scatter-gather", 1251), ("equal-lengths", 1252)])
+def test_what_is_left_out_or_taken_in_in_both_memories_is_not_given(family: str, seed: int, tmp_path: Path) -> None:
+    profile = "card.toml" if family == "scatter-gather" else "generic"
+    scored, _ = analysed(Bench(family, seed, frames=30), tmp_path, profile)
+    assert scored.total()["wrong"] == scored.extra == scored.crossed == 0
+
+
+def test_what_two_cards_fetch_alike_is_no_frame(tmp_path: Path) -> None:
     """Eight descriptors each at the beginning, as long as a frame: neither edge of it is sure in the other memory."""
     bench = Bench("padding", 1206, frames=24)
     scored, found = analysed(bench, tmp_path, "card.toml")
     assert scored.total()["wrong"] == scored.extra == 0
     assert len(found.table) > 0
-    monkeypatch.setattr(
-        margins, "_as_held_against", lambda nats, _: np.fmin(*(one.max(axis=1) for one in nats.values()))
-    )
-    before, _ = analysed(bench, tmp_path, "card.toml")
-    assert before.extra > 0
 
 
 def test_what_the_rules_had_not_must_be_surer_without_a_wire(tmp_path: Path) -> None:
