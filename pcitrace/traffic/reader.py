@@ -167,7 +167,7 @@ class Reader:
 
     @property
     def wide(self) -> int:
-        """States an item where little is known yet, and where margins count."""
+        """States an item where little is known yet."""
         return WIDE if self.small else 0
 
     def near(self, first: Reading) -> list[Reading]:
