@@ -18,6 +18,7 @@ from pcitrace.frames.margins import AGREED, FAR, STATED, SURE
 from pcitrace.frames.matching import match_hosts
 from pcitrace.frames.unseen import _one_by_one
 from pcitrace.simulate import PRESETS, simulate
+from pcitrace.traffic import reader
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
@@ -231,6 +232,15 @@ def test_where_another_way_to_explain_all_frames_is_near_two_memories_may_share_
     same = {SEND: np.ones((1, 2), dtype=bool), RECEIVE: np.full((1, 2), in_both)}
     margins._only_where_far(nats, np.array([unseen]), rivals, same)
     assert all((one == (15.0 if told else 0.0)).all() for one in nats.values())
+
+
+def test_margins_do_not_end_where_the_search_left_states_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench("batched-status", 1249, frames=30)
+    scored, _ = analysed(bench, tmp_path, "card.toml")
+    assert scored.total()["wrong"] == 0
+    monkeypatch.setattr(reader, "SURELY", reader.WIDE)
+    before, _ = analysed(bench, tmp_path, "card.toml")
+    assert before.total(*EDGES)["right"] < scored.total(*EDGES)["right"]
 
 
 def test_a_wire_takes_frames_one_by_one() -> None:
