@@ -21,7 +21,7 @@ __all__ = ["ALIKE_WAYS", "Able", "read_again", "shifts", "variants"]
 Able = tuple[Booleans, Booleans]
 """Whether each piece could be of the target before its own, and of the one behind it."""
 
-ALIKE_WAYS = 16
+ALIKE_WAYS = 18
 """Readings that :func:`variants` gives, always in the same order, before those of :func:`shifts`."""
 
 
@@ -29,7 +29,7 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats, able: 
     """Give the readings in which all segments of a track are longer or shorter, have no gaps, or are another frame.
 
     Longer by a piece, or by all that come as soon as pieces do inside them; without their second piece or their last
-    but one; longer at one end and shorter at the other, or without what was its edge; another frame: the one before or
+    but one, or with both and without the edge; longer at one end and shorter at the other, or without what was its edge; another frame: the one before or
     after.
 
     Parameters
@@ -51,7 +51,11 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats, able: 
         yield _longer(reading, side, at_end)
         yield _shorter(reading, side, at_end)
         yield _hollow(reading, side, at_end)
-    yield _filled(reading, side)
+    filled = _filled(reading, side)
+    yield filled
+    for at_end in (False, True):
+        # A descriptor that is taken for a segment's edge leaves over what is that edge.
+        yield _shorter(filled, side, at_end)
     later = _shorter(_stretched(reading, side, pause_us), side, at_end=False)
     yield later
     yield _shorter(later, side, at_end=True)
