@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers
-from pcitrace.lattice import STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
+from pcitrace.lattice import CLOSER, COST, STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
 from pcitrace.traffic import costs
 from pcitrace.traffic.alone import Alone
 from pcitrace.traffic.goals import (
@@ -81,6 +81,9 @@ NOTHING = 0.5
 BACK_BYTES = 64
 """A read that was disconnected may be begun again so much before: a cache line."""
 
+Fixed = tuple[Layout | None, Layout | None]
+"""The layouts of both tracks that are given; None for that which a reading shows."""
+
 Targets = tuple[Target | None, Target | None]
 """What sends come before and what receives come after; None where nothing tells."""
 
@@ -139,7 +142,11 @@ class Reader:
         """Return the cheapest of all readings that are tried, no surer than the others leave it; and than those alone
         that give each piece whose content is certain to the target that the first reading gives it to.
         """
-        tried = [self.settle(first), *(self.from_peaks() if self.small else [self.from_head(first)]), *starts]
+        tried = (
+            [self.settle(first), *self.from_peaks()]
+            if self.small
+            else [self.settle(first, rounds=FEW), self.from_head(first)]
+        ) + starts
         for _ in range(FEW if self.small else 1):
             best = min(tried, key=_cost)
             found = self.other_ways(best)
@@ -170,6 +177,11 @@ class Reader:
         """States an item where little is known yet."""
         return WIDE if self.small else 0
 
+    @property
+    def within(self) -> float:
+        """Nats by which what the search keeps may be dearer than the best."""
+        return COST if self.small else CLOSER
+
     def near(self, first: Reading) -> list[Reading]:
         """Return what a reading comes to, and those that differ from it alike in every frame.
 
@@ -177,9 +189,7 @@ class Reader:
         """
         found = list[Reading]()
         for side in (SEND, RECEIVE):
-            target = self.targets[side]
-            count = len(target) if target is not None else 0
-            found += [self.settle(one, rounds=1) for one in self.varied(first, side, count)]
+            found += [self.settle(one, rounds=1) for one in self.varied(first, side)]
         itself = self.settle(first, rounds=FEW)
         others = sorted((one for one in found if not one.same(itself)), key=_cost)
         cheapest = list({one.labels(): one for one in others}.values())[:SETTLED]
@@ -187,24 +197,45 @@ class Reader:
 
     def other_ways(self, best: Reading) -> list[Reading]:
         """Return the readings that settle where all frames of a track are read otherwise, each in the same way."""
+        if not self.small:
+            return self.as_in_the_head(best)
         found = []
         for side in (SEND, RECEIVE):
-            target = self.targets[side]
-            layouts_ = self.other_layouts(side, best) if self.small else ()
-            found += [self.settle(best, only(side, layout), OTHERWISE) for layout in layouts_]
-            count = len(target) if target is not None else 0
-            ways = self.varied if self.small else self.as_in_the_head
-            found += [self.settle(one, rounds=FEW) for one in ways(best, side, count)]
-        return found + self.cut_and_read_again(best)
+            found += [self.settle(best, only(side, layout), OTHERWISE) for layout in self.other_layouts(side, best)]
+            found += [self.settle(one, rounds=FEW) for one in self.varied(best, side)]
+        return found + [self.settle(joined, way, FEW) for joined, way in self.cut_and_read_again(best)]
 
-    def cut_and_read_again(self, best: Reading) -> list[Reading]:
-        """Return the readings that settle where what was cut and is left over is part of the send that follows it."""
+    def as_in_the_head(self, best: Reading) -> list[Reading]:
+        """Return of these readings only those that differ in the way that is cheapest of the first pieces.
+
+        And those in which frames are another frame: of lost ones the first pieces need not know. On a generated host
+        with 1,075 pieces (`cardbench`, cacheline 100, no profile) each receive had the status behind it; a reading
+        without was 176 nats cheaper, and not tried.
+        """
+        near, first = self.head(best)
+        now, found = near.settle(first, rounds=FEW).cost, list[Reading]()
+        for side in (SEND, RECEIVE):
+            nats = [near.settle(one, rounds=FEW).cost for one in islice(near.varied(first, side), ALIKE_WAYS)]
+            if min(nats, default=np.inf) < now - NOTHING:
+                at = int(np.argmin(nats))
+                found += [self.settle(one, rounds=FEW) for one in islice(self.varied(best, side), at, at + 1)]
+            others = shifts(best, side, self.count(side), self.able(best, side))
+            found += [self.settle(one, rounds=1) for one in others]
+        nats = [near.settle(joined, way, FEW).cost for joined, way in near.cut_and_read_again(first)]
+        if min(nats, default=np.inf) < now - NOTHING:
+            joined, way = self.cut_and_read_again(best)[int(np.argmin(nats))]
+            found.append(self.settle(joined, way, FEW))
+        return found
+
+    def cut_and_read_again(self, best: Reading) -> list[tuple[Reading, Fixed]]:
+        """Return the reading in which what was cut and is left over is part of the send that follows it; and in which
+        layouts a card does that.
+        """
         cut = self.pieces.cut
         if self.targets[SEND] is None or not (cut & (best.track < 0)).any():
             return []
         joined, lies = read_again(best, SEND, cut), self.layout(SEND, best)
-        ways = [only(SEND, replace(lies, again=line)) for line in (*LINES, PIECE)]
-        return [self.settle(joined, way, FEW) for way in ways]
+        return [(joined, only(SEND, replace(lies, again=line))) for line in (*LINES, PIECE)]
 
     def lengthened(self, first: Reading, side: int) -> dict[int, float]:
         """Return what it costs that all frames of a track have more data phases, by how many."""
@@ -213,7 +244,7 @@ class Reader:
             return out
         layout = self.layout(side, first)
         now = self.settle(first, only(side, layout), FEW)
-        for one in self.varied(first, side, len(target)):
+        for one in self.varied(first, side):
             more = self.more(side, first, one)
             if more:
                 there = replace(layout, added=layout.added + more * self.unit)
@@ -233,19 +264,23 @@ class Reader:
         both = (sizes[0][:count] > 0) & (sizes[1][:count] > 0)
         return round(float(np.median((sizes[1][:count] - sizes[0][:count])[both]))) if both.any() else 0
 
-    def varied(self, reading: Reading, side: int, count: int) -> Iterator[Reading]:
+    def varied(self, reading: Reading, side: int) -> Iterator[Reading]:
         """Give the readings that differ from one alike in all frames of a track."""
         bus = self.pieces.bus
         pause_us = np.append(np.inf, self.pieces.begin_us[1:] - bus.last_data_us[:-1])[: len(self.pieces)]
-        return variants(reading, side, count, pause_us, self.able(reading, side))
+        return variants(reading, side, self.count(side), pause_us, self.able(reading, side))
+
+    def count(self, side: int) -> int:
+        """Return how many targets a track has."""
+        target = self.targets[side]
+        return len(target) if target is not None else 0
 
     def able(self, reading: Reading, side: int) -> Able:
         """Return whether each piece's segment could be the target before its own in time, and the one behind it.
 
         In the other host's memory nothing is seen of that: two captures may lie otherwise on one axis.
         """
-        target, bus = self.targets[side], self.pieces.bus
-        count = len(target) if target is not None else 0
+        target, bus, count = self.targets[side], self.pieces.bus, self.count(side)
         mine = (reading.track == side) & (reading.target >= 0)
         out = np.ones((2, len(mine)), dtype=bool)
         if target is None or not target.seen or not mine.any():
@@ -263,20 +298,6 @@ class Reader:
                 soon = (last_us if whole else first_us)[at] > target.start_us[other]
             out[int(by > 0), mine] = ~soon
         return out[0], out[1]
-
-    def as_in_the_head(self, reading: Reading, side: int, count: int) -> Iterator[Reading]:
-        """Give the reading that differs alike in all frames of a track in the way that is cheapest of the first pieces.
-
-        Then those in which they are another frame. On a generated host with 1,075 pieces (`cardbench`, cacheline 100,
-        no profile) each receive had the status behind it; a reading without was 176 nats cheaper, and not tried.
-        """
-        near, first = self.head(reading)
-        now, there = near.settle(first, rounds=FEW), near.targets[side]
-        ways = near.varied(first, side, len(there) if there is not None else 0)
-        nats = [near.settle(one, rounds=FEW).cost for one in islice(ways, ALIKE_WAYS)]
-        if min(nats, default=np.inf) < now.cost - NOTHING:
-            yield from islice(self.varied(reading, side, count), int(np.argmin(nats)), int(np.argmin(nats)) + 1)
-        yield from shifts(reading, side, count, self.able(reading, side))
 
     def head(self, reading: Reading) -> tuple[Reader, Reading]:
         """Return what reads the first pieces, and what a reading says of them."""
@@ -306,7 +327,8 @@ class Reader:
         alone = self.alone.costs(_nothing(len(self.pieces)), (sends, receives), Learner())
         states = WIDEST if self.small else WIDE
         sequence = _sequence(self.pieces, alone, self.unit)
-        return self.settle(read(sequence, (sends, receives), table, states, margins=False), lie, FEW)
+        first = read(sequence, (sends, receives), table, states, margins=False, within=self.within)
+        return self.settle(first, lie, FEW)
 
     def from_peaks(self) -> list[Reading]:
         """Return the readings that settle from the likeliest lags of both tracks.
@@ -398,20 +420,20 @@ class Reader:
     def settle(
         self,
         now: Reading,
-        fixed: tuple[Layout | None, Layout | None] = (None, None),
+        fixed: Fixed = (None, None),
         rounds: int = ROUNDS,
         given: bool = False,
         margins: bool = False,
     ) -> Reading:
         """Return the last of some readings, each of which learns from the one before; its cost has what was learned."""
-        how = How(firm=rounds == ROUNDS, given=given, margins=margins)
+        how = How(firm=rounds == ROUNDS, given=given, margins=margins and self.small)
         for _ in range(rounds):
             before, now = now, self.after(now, fixed, how)
             if now.same(before):
                 break
-        return now
+        return self.after(now, fixed, how._replace(margins=True)) if margins > how.margins else now
 
-    def after(self, now: Reading, fixed: tuple[Layout | None, Layout | None], how: How) -> Reading:
+    def after(self, now: Reading, fixed: Fixed, how: How) -> Reading:
         """Return the reading that learns from another one; of few pieces from each once, as many starts come to one."""
         key = (now.labels(), fixed, how) if self.small else None
         if key in self.known:
@@ -422,9 +444,10 @@ class Reader:
         if how.given:
             found = _as_labelled(*taught, now)
         elif how.firm:
-            found = _read_on(partial(read, *taught, margins=how.margins), _as_labelled(*taught, now), states)
+            reading_with = partial(read, *taught, margins=how.margins, within=self.within)
+            found = _read_on(reading_with, _as_labelled(*taught, now), states)
         else:
-            found = read(*taught, states, how.margins)
+            found = read(*taught, states, how.margins, self.within)
         found.cost += learner.nats + sum(layout.cost for layout in lie)
         found.cost += sum(self.stated.otherwise(side, lie[side]) for side in (SEND, RECEIVE))
         found.cost += self.stated.missing(found, self.pieces.bus.data_phases, self.write, self.unit)
@@ -445,7 +468,7 @@ class Reader:
             found.append(self.settle(read(*taught, self.wide, margins=False), rounds=FEW))
         return found
 
-    def lying(self, now: Reading, fixed: tuple[Layout | None, Layout | None]) -> tuple[Layout, Layout]:
+    def lying(self, now: Reading, fixed: Fixed) -> tuple[Layout, Layout]:
         """Return how the frames of both tracks lie in memory."""
         return fixed[SEND] or self.layout(SEND, now), fixed[RECEIVE] or self.layout(RECEIVE, now)
 
@@ -496,7 +519,7 @@ def _as_labelled(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, r
     return read(replace(sequence, alone=labels), goals, table, FORCED, margins=False)
 
 
-def only(side: int, layout: Layout) -> tuple[Layout | None, Layout | None]:
+def only(side: int, layout: Layout) -> Fixed:
     """Fix the layout of one track."""
     return (layout, None) if side == SEND else (None, layout)
 
