@@ -142,11 +142,14 @@ def test_what_is_in_one_memory_alone_is_no_frame(tmp_path: Path) -> None:
     assert any("left out" in text for text in found.findings)
 
 
-@pytest.mark.parametrize(("family", "seed"), [("fcs", 1253), ("tiny", 1206)])
+@pytest.mark.parametrize(("family", "seed"), [("fcs", 1253), ("tiny", 1206), ("other-master", 1257)])
 def test_a_profile_does_not_make_the_rules_right(
     family: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the card's own profile the rules took frames for others, where one got lost or a fetch looked like one."""
+    """With the card's own profile the rules took frames for others, where one got lost or a fetch looked like one.
+
+    And left the last pieces of all frames over, in both memories, where these were as long as a descriptor.
+    """
     bench = Bench(family, seed, frames=24)
     scored, _ = analysed(bench, tmp_path, "card.toml")
     assert scored.total()["wrong"] == scored.extra == scored.crossed == 0

@@ -20,7 +20,7 @@ from pcitrace.lattice import Reading
 from pcitrace.sidebyside import each
 from pcitrace.traffic.content import HEADER, Keys, keys, own_keys
 from pcitrace.traffic.contest import alike, contested
-from pcitrace.traffic.dma import Dma
+from pcitrace.traffic.dma import Dma, Kind
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
@@ -88,8 +88,8 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
         return None
     described = {name: _described(ends[name].host) for name in names}
     # Addresses tell the rules more than these costs know. Without a wire a profile does, where no frame is missing in
-    # either memory.
-    told = in_turn(ends) and all(_arrived(columns, name, ends) for name in ends)
+    # either memory, and nothing is left over that frames do not have.
+    told = in_turn(ends) and all(_arrived(columns, name, ends) and _accounted(ends[name]) for name in ends)
     names = [name for name, one in problems.items() if not (one.dma.bus.has_address or (told and described[name]))]
     give_back()
     nats = each(lambda name: contested(problems[name], described[name]), names)
@@ -130,6 +130,27 @@ def _arrived(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> bo
     theirs = next(end for one, end in ends.items() if one != name)
     both = (columns["sender"] == name) & (columns["send_row"] >= 0) & (columns["receive_row"] >= 0)
     return bool(both.sum() == max(len(ends[name].sends), len(theirs.receives)))
+
+
+def _accounted(end: Ends) -> bool:
+    """Return whether no more descriptors were read, and no more statuses written, than a host has frames.
+
+    From its first frame to its last; but for those of one fetch, which may be of frames behind it. More of them are
+    parts of frames: of a card whose frames had 16 data phases and 4, as many as a descriptor and a status, the rules
+    left the second piece over in both memories (`cardbench`, control lines alone: other-master 1257).
+    """
+    joined, frames = end.host.traffic.joined, np.concatenate([end.sends, end.receives])
+    if not len(frames):
+        return True
+    first_us, last_us = joined.first_data_us[frames].min(), joined.last_data_us[frames].max()
+    there = (joined.first_data_us >= first_us) & (joined.last_data_us <= last_us)
+    profile = end.host.profile
+    known = [one for one in (profile.send_descriptor, profile.receive_descriptor) if one is not None]
+    least_bytes = min((one.size_bytes for one in known), default=np.inf)
+    read = joined.bytes[there & (joined.kind == Kind.DESCRIPTOR_FETCH)].sum() / least_bytes
+    written = np.count_nonzero(there & (joined.kind == Kind.STATUS_WRITE))
+    at_once = max((one.fetch_max for one in known), default=1)
+    return bool(read <= len(frames) + at_once and written <= len(frames) + 1)
 
 
 def _are_frames(end: Ends) -> bool:
