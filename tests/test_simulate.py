@@ -408,7 +408,10 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pcitrace", "simulate", "acenic-fig4.2a", "-o", str(tmp_path / "run")]
+    # Tests that a shell started in the background ignore Ctrl-C, and so does all that they start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     child = subprocess.Popen([*command, "--set", "test.count=1000000"], stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".run.*/bus.sr")) and time.monotonic() < deadline:
         time.sleep(0.05)
