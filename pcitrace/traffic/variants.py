@@ -29,8 +29,8 @@ def variants(reading: Reading, side: int, targets: int, pause_us: Floats, able: 
     """Give the readings in which all segments of a track are longer or shorter, have no gaps, or are another frame.
 
     Longer by a piece, or by all that come as soon as pieces do inside them; without their second piece or their last
-    but one, or with both and without the edge; longer at one end and shorter at the other, or without what was its edge; another frame: the one before or
-    after.
+    but one, or with what is left over inside and without the edge; longer at one end and shorter at the other, or
+    without what was its edge; another frame: the one before or after.
 
     Parameters
     ----------
