@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,9 @@ __all__ = [
     "ALONE",
     "BINS",
     "BROAD",
+    "CLOSER",
     "CONTEXTS",
+    "COST",
     "CUT",
     "KIND",
     "KIND_TIME",
@@ -31,6 +33,7 @@ __all__ = [
     "STRAY",
     "Goals",
     "Learner",
+    "Limits",
     "Reading",
     "Sequence",
     "Table",
@@ -83,6 +86,16 @@ STATES, COST, BLOCK = 96, 30.0, 4096
 CLOSER = 22.0
 """Nats beyond the best where items are many: no answer asks for a larger margin (`frames.margins.FAR`). Of 4,168 pieces
 of a host that was read right (`cardbench`, tiny 1257) each took 2.0 us instead of 13.5, and no label changed."""
+
+
+class Limits(NamedTuple):
+    """What the search keeps: states an item, none of them dearer than the best by more nats. No margin is larger."""
+
+    states: int = STATES
+    nats: float = COST
+
+
+USUAL = Limits()
 
 
 @dataclass
@@ -322,17 +335,13 @@ def read(
     sequence: Sequence,
     goals: tuple[Goals, Goals],
     table: Table,
-    states: int = 0,
+    limits: Limits = USUAL,
     margins: bool = True,
-    within: float = COST,
 ) -> Reading:
-    """Read a sequence at the least cost.
-
-    The search keeps so many states an item, by default `STATES`, none of which is dearer than the best by more than
-    `within` nats. Without margins the reading is the same, and found sooner.
-    """
+    """Read a sequence at the least cost; without margins the reading is the same, and found sooner."""
+    states, cost = limits
     label, target, nats, cost = _kernel.read_lattice(
-        sequence, goals, in_time(table, goals), states=states or STATES, cost=within, block=BLOCK, margins=margins
+        sequence, goals, in_time(table, goals), states=states, cost=cost, block=BLOCK, margins=margins
     )
     code = np.frombuffer(label, np.uint8).astype(np.int64)
     part = np.where(code > 0, (code - 1) % 4, -1)

@@ -17,6 +17,7 @@ from pcitrace.lattice import (
     CONTEXTS,
     Goals,
     Learner,
+    Limits,
     Sequence,
     Table,
     Track,
@@ -291,14 +292,12 @@ def differences(a: tuple[int, str, int], b: tuple[int, str, int]) -> list[bool]:
 
 
 @pytest.mark.parametrize("seed", range(7))
-def test_the_best_of_all_readings_and_its_margins(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # With nothing left out of the search both are exact.
-    monkeypatch.setattr(lattice, "STATES", 1 << 20)
-    monkeypatch.setattr(lattice, "COST", 1e6)
+def test_the_best_of_all_readings_and_its_margins(seed: int) -> None:
     one = problem(seed)
     costs = all_costs(one)
     best = min(costs, key=costs.__getitem__)
-    got = read(one.sequence, one.goals, one.table)
+    # With nothing left out of the search both are exact.
+    got = read(one.sequence, one.goals, one.table, Limits(1 << 20, 1e6))
     assert got.cost == pytest.approx(costs[best], abs=1e-3)
     names = {(True, True): "only", (True, False): "begins", (False, False): "goes on", (False, True): "ends"}
     labels = tuple(
@@ -315,10 +314,10 @@ def test_the_best_of_all_readings_and_its_margins(seed: int, monkeypatch: pytest
 @given(st.integers(0, 1 << 32), st.integers(1, 40), st.sampled_from([2, 8, 40]), st.sampled_from([4.0, 12.0, 30.0]))
 def test_without_margins_the_reading_is_the_same(seed: int, items: int, states: int, most: float) -> None:
     one = problem(seed, items, each=items // 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lattice, "COST", most)
-        sure = read(one.sequence, one.goals, one.table, states)
-        same = read(one.sequence, one.goals, one.table, states, margins=False)
+    limits = Limits(states, most)
+    sure = read(one.sequence, one.goals, one.table, limits)
+    same = read(one.sequence, one.goals, one.table, limits, margins=False)
+    assert sure.margins.max() <= np.float32(most)
     assert same.labels() == sure.labels()
     assert same.cost == sure.cost
     assert not same.margins.any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from pcitrace.frames import again, margins
 from pcitrace.frames.margins import AGREED, FAR, STATED, SURE
 from pcitrace.frames.matching import match_hosts
 from pcitrace.frames.unseen import _one_by_one
+from pcitrace.profiles import Descriptor, Profile
 from pcitrace.simulate import PRESETS, simulate
 from pcitrace.traffic import reader
+from pcitrace.traffic.dma import Kind
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
@@ -156,6 +159,36 @@ def test_a_profile_does_not_make_the_rules_right(
     monkeypatch.setattr(frames, "doubted", lambda *_: {})
     before, _ = analysed(bench, tmp_path, "card.toml")
     assert before.total()["wrong"] + before.crossed > 0
+
+
+@pytest.mark.parametrize(
+    ("reads", "statuses", "fetch_max", "accounted"),
+    [
+        ([16] * 4, 4, 1, True),
+        ([16] * 5, 4, 1, True),
+        ([16] * 6, 4, 1, False),
+        ([64] * 2, 4, 4, True),
+        ([64] * 3, 4, 4, False),
+        ([16] * 4, 5, 1, True),
+        ([16] * 4, 6, 1, False),
+    ],
+    ids=["one each", "one ahead", "more", "four at once", "more at once", "a status before", "more statuses"],
+)
+def test_what_is_left_over_is_no_more_than_frames_have(
+    reads: list[int], statuses: int, fetch_max: int, accounted: bool
+) -> None:
+    """Two sends and two receives from 0 to 100 us; what was before or behind these says nothing."""
+    outside = [(Kind.DESCRIPTOR_FETCH, 160, -5.0), (Kind.STATUS_WRITE, 4, 105.0), (Kind.STATUS_WRITE, 4, 106.0)]
+    between = [(Kind.DESCRIPTOR_FETCH, size, 10.0) for size in reads] + [(Kind.STATUS_WRITE, 4, 20.0)] * statuses
+    data = [(Kind.SEND_DATA, 64, 0.0), (Kind.SEND_DATA, 64, 50.0), (Kind.RECEIVE_DATA, 64, 60.0)]
+    kind, size, time_us = map(np.array, zip(*data, (Kind.RECEIVE_DATA, 64, 100.0), *between, *outside, strict=True))
+    joined = SimpleNamespace(kind=kind, bytes=size, first_data_us=time_us, last_data_us=time_us)
+    card = Profile("card", "", (), send_descriptor=Descriptor(16, fetch_max), receive_descriptor=Descriptor(32))
+    host = SimpleNamespace(traffic=SimpleNamespace(joined=joined), profile=card)
+    end = SimpleNamespace(host=host, sends=np.array([0, 1]), receives=np.array([2, 3]))
+    assert margins._accounted(end) == accounted  # type: ignore[arg-type]
+    end.sends = end.receives = np.zeros(0, np.int64)
+    assert margins._accounted(end)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("unseen", [True, False])

@@ -16,7 +16,7 @@ import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import again, margins
 from pcitrace.frames.margins import SURE
-from pcitrace.lattice import ALONE, STATES, Learner, Reading, Sequence, bins, read
+from pcitrace.lattice import ALONE, CLOSER, STATES, Learner, Limits, Reading, Sequence, bins, read
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import contest, costs, goals, reader, weigh
 from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
@@ -236,16 +236,30 @@ def test_a_descriptor_for_the_first_piece_of_all_frames_is_put_right(tmp_path: P
 
 def test_many_pieces_are_read_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first 800 are read from many beginnings; all of them only as often as that leaves ways to explain them."""
-    pieces, whole = [], []
+    pieces, whole = list[int](), list[Limits]()
 
-    def counted(sequence: Any, *args: Any, **kwargs: Any) -> Reading:
-        (whole if len(sequence) > reader.SMALL else pieces).append(len(sequence))
+    def counted(sequence: Sequence, *args: Any, **kwargs: Any) -> Reading:
+        limits = args[2]
+        if len(sequence) > reader.SMALL:
+            whole.append(limits)
+        else:
+            pieces.append(len(sequence))
+            assert limits.nats > CLOSER
         return read(sequence, *args, **kwargs)
 
     monkeypatch.setattr(reader, "read", counted)
-    analysed(Bench("tiny", 1257, 300), tmp_path)
+    bench = Bench("tiny", 1257, 300)
+    found = score(bench, analysed(bench, tmp_path).table, "control16").total(*EDGES)
+    assert found["wrong"] == 0
+    assert found["right"] >= 550
     assert pieces, "the first ones are read"
     assert 2 <= len(whole) <= 40, "of two hosts; before that they were read 53 times"
+    closer = [limits for limits in whole if limits.states != reader.FORCED]
+    assert {limits.nats for limits in closer} == {CLOSER}
+
+
+def test_no_answer_asks_for_a_larger_margin_than_is_looked_for() -> None:
+    assert max(margins.FAR, margins.SURE, margins.STATED) < CLOSER
 
 
 def test_layouts_have_one_buffer_or_two() -> None:
@@ -776,16 +790,18 @@ def test_a_search_that_lost_its_way_keeps_more_states_and_then_says_what_was_kno
     def costing(cost: float) -> Reading:
         return replace(before, cost=cost)
 
-    def dear(states: int) -> Reading:
-        asked.append(states)
+    def dear(limits: Limits) -> Reading:
+        assert limits.nats == CLOSER
+        asked.append(limits.states)
         return costing(before.cost + 2 * NOTHING)
 
-    assert _read_on(dear, before, 0) is before
+    few = Limits(STATES, CLOSER)
+    assert _read_on(dear, before, few) is before
     assert asked == [STATES, 4 * STATES, 16 * STATES]
     near = costing(before.cost + NOTHING)
-    assert _read_on(lambda _: near, before, 0) is near
+    assert _read_on(lambda _: near, before, few) is near
     # Where more states find it, that is the reading.
-    assert _read_on(lambda states: near if states > STATES else dear(states), before, 0) is near
+    assert _read_on(lambda limits: near if limits.states > STATES else dear(limits), before, few) is near
 
 
 def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers
-from pcitrace.lattice import CLOSER, COST, STATES, Costs, Goals, Learner, Reading, Sequence, Table, read
+from pcitrace.lattice import CLOSER, COST, STATES, Costs, Goals, Learner, Limits, Reading, Sequence, Table, read
 from pcitrace.traffic import costs
 from pcitrace.traffic.alone import Alone
 from pcitrace.traffic.goals import (
@@ -175,12 +175,11 @@ class Reader:
     @property
     def wide(self) -> int:
         """States an item where little is known yet."""
-        return WIDE if self.small else 0
+        return WIDE if self.small else STATES
 
-    @property
-    def within(self) -> float:
-        """Nats by which what the search keeps may be dearer than the best."""
-        return COST if self.small else CLOSER
+    def limits(self, states: int) -> Limits:
+        """Return what the search keeps: where pieces are many, nothing much dearer than the best."""
+        return Limits(states, COST if self.small else CLOSER)
 
     def near(self, first: Reading) -> list[Reading]:
         """Return what a reading comes to, and those that differ from it alike in every frame.
@@ -327,7 +326,7 @@ class Reader:
         alone = self.alone.costs(_nothing(len(self.pieces)), (sends, receives), Learner())
         states = WIDEST if self.small else WIDE
         sequence = _sequence(self.pieces, alone, self.unit)
-        first = read(sequence, (sends, receives), table, states, margins=False, within=self.within)
+        first = read(sequence, (sends, receives), table, self.limits(states), margins=False)
         return self.settle(first, lie, FEW)
 
     def from_peaks(self) -> list[Reading]:
@@ -395,9 +394,8 @@ class Reader:
             goals_of(side, self.targets[side], guesses[side].layout, self.unit) for side in (SEND, RECEIVE)
         )
         sequence = _sequence(self.pieces, self.alone.costs(nothing, (sends, receives), Learner()), self.unit)
-        return read(
-            sequence, (sends, receives), replace(table, tracks=(tracks[0], tracks[1])), self.wide, margins=False
-        )
+        table, limits = replace(table, tracks=(tracks[0], tracks[1])), self.limits(self.wide)
+        return read(sequence, (sends, receives), table, limits, margins=False)
 
     def other_layouts(self, side: int, reading: Reading) -> list[Layout]:
         """Return the layouts that a track could have instead."""
@@ -440,14 +438,13 @@ class Reader:
             return self.known[key]
         learner, lie = Learner(), self.lying(now, fixed)
         taught = self.taught(now, lie, learner)
-        states = SURELY if how.margins and self.small else 0
+        limits = self.limits(SURELY if how.margins and self.small else STATES)
         if how.given:
             found = _as_labelled(*taught, now)
         elif how.firm:
-            reading_with = partial(read, *taught, margins=how.margins, within=self.within)
-            found = _read_on(reading_with, _as_labelled(*taught, now), states)
+            found = _read_on(partial(read, *taught, margins=how.margins), _as_labelled(*taught, now), limits)
         else:
-            found = read(*taught, states, how.margins, self.within)
+            found = read(*taught, limits, how.margins)
         found.cost += learner.nats + sum(layout.cost for layout in lie)
         found.cost += sum(self.stated.otherwise(side, lie[side]) for side in (SEND, RECEIVE))
         found.cost += self.stated.missing(found, self.pieces.bus.data_phases, self.write, self.unit)
@@ -465,7 +462,7 @@ class Reader:
         for seed in range(first, first + HALVES):
             learner = Learner(forgets=np.random.default_rng(seed))
             taught = self.taught(best, self.lying(best, (None, None)), learner)
-            found.append(self.settle(read(*taught, self.wide, margins=False), rounds=FEW))
+            found.append(self.settle(read(*taught, self.limits(self.wide), margins=False), rounds=FEW))
         return found
 
     def lying(self, now: Reading, fixed: Fixed) -> tuple[Layout, Layout]:
@@ -496,19 +493,18 @@ class Reader:
         return Claimed(side, self.pieces, reading, target, self.unit).layout(partial(self.stated.otherwise, side))
 
 
-def _read_on(reading_with: Callable[[int], Reading], before: Reading, states: int) -> Reading:
-    """Read with so many states; what is found is no dearer than what was before, or that again, and nothing of it sure.
+def _read_on(reading_with: Callable[[Limits], Reading], before: Reading, limits: Limits) -> Reading:
+    """Read within such limits; what is found is no dearer than what was before, or that again, and nothing of it sure.
 
     Where it is dearer, the search has lost its way: it looks again and keeps more states.
     """
-    states = states or STATES
     while True:
-        found = reading_with(states)
+        found = reading_with(limits)
         if found.cost <= before.cost + NOTHING:
             return found
-        if states >= WIDEST:
+        if limits.states >= WIDEST:
             return before
-        states *= 4
+        limits = limits._replace(states=4 * limits.states)
 
 
 def _as_labelled(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, reading: Reading) -> Reading:
@@ -516,7 +512,7 @@ def _as_labelled(sequence: Sequence, goals: tuple[Goals, Goals], table: Table, r
     labels = sequence.alone.copy()
     for column, track in enumerate((-1, SEND, RECEIVE)):
         labels[reading.track != track, column] += NEVER
-    return read(replace(sequence, alone=labels), goals, table, FORCED, margins=False)
+    return read(replace(sequence, alone=labels), goals, table, Limits(FORCED), margins=False)
 
 
 def only(side: int, layout: Layout) -> Fixed:
