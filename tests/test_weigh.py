@@ -258,6 +258,50 @@ def test_many_pieces_are_read_few_times(tmp_path: Path, monkeypatch: pytest.Monk
     assert {limits.nats for limits in closer} == {CLOSER}
 
 
+@pytest.mark.parametrize(
+    ("cheaper", "tried"),
+    [
+        ((), ["earlier send", "earlier receive"]),
+        (("shorter send",), ["shorter send", "earlier send", "earlier receive"]),
+        (("longer receive",), ["earlier send", "longer receive", "earlier receive"]),
+        (("joined from 32",), ["earlier send", "earlier receive", "joined from 32"]),
+    ],
+    ids=["nothing", "sends", "receives", "read again"],
+)
+def test_all_pieces_are_read_as_is_cheapest_of_the_first(
+    cheaper: tuple[str, ...], tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And as other frames whatever these say. What is not cheaper by more than nothing is not tried."""
+    names = {SEND: "send", RECEIVE: "receive"}
+
+    class Ways:
+        """What there is to try, of the first pieces or of all; its readings are words."""
+
+        def varied(self, _: str, side: int) -> list[str]:
+            return [f"{one} {names[side]}" for one in ("longer", "shorter")]
+
+        def cut_and_read_again(self, _: str) -> list[tuple[str, str]]:
+            return [("joined", " from 16"), ("joined", " from 32")]
+
+        def settle(self, one: str, way: str = "", rounds: int = 0) -> SimpleNamespace:
+            assert rounds or way
+            cost = 0.0 if one == "first" else -2 * NOTHING if one + way in cheaper else -NOTHING
+            return SimpleNamespace(name=one + way, cost=cost)
+
+        def count(self, _: int) -> int:
+            return 0
+
+        def able(self, _: str, side: int) -> str:
+            return names[side]
+
+        def head(self, _: str) -> tuple[Ways, str]:
+            return Ways(), "first"
+
+    monkeypatch.setattr(reader, "shifts", lambda _best, _side, _count, able: [f"earlier {able}"])
+    found = Reader.as_in_the_head(Ways(), "best")  # type: ignore[arg-type]
+    assert [one.name for one in found] == tried
+
+
 def test_no_answer_asks_for_a_larger_margin_than_is_looked_for() -> None:
     assert max(margins.FAR, margins.SURE, margins.STATED) < CLOSER
 
