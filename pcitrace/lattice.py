@@ -252,12 +252,16 @@ class Reading:
     """Number of the segment; -1 for what is left over."""
     rivals: Costs = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     """Of the margins, those against other ways to explain everything: readings that differ in `SEVERAL` segments."""
+    bound: Costs = field(default_factory=lambda: np.zeros(0, np.float32))
+    """The largest margin of each item that the search could tell: one that is as large may be larger."""
     by_content: Reading | None = None
     """The same, as sure as it is against those readings alone that keep to what the contents of frames say."""
 
     def __post_init__(self) -> None:
         if len(self.rivals) != len(self.track):
             self.rivals = np.full((len(self.track), 4), np.inf, np.float32)
+        if len(self.bound) != len(self.track):
+            self.bound = np.full(len(self.track), np.inf, np.float32)
         if len(self.segment) == len(self.track):
             return
         self.segment = np.full(len(self.track), -1)
@@ -340,7 +344,7 @@ def read(
 ) -> Reading:
     """Read a sequence at the least cost; without margins the reading is the same, and found sooner."""
     states, cost = limits
-    label, target, nats, cost = _kernel.read_lattice(
+    label, target, nats, bound, cost = _kernel.read_lattice(
         sequence, goals, in_time(table, goals), states=states, cost=cost, block=BLOCK, margins=margins
     )
     code = np.frombuffer(label, np.uint8).astype(np.int64)
@@ -352,6 +356,7 @@ def read(
         target=np.frombuffer(target, np.int64),
         margins=np.frombuffer(nats, np.float32).reshape(-1, 4),
         cost=cost,
+        bound=np.frombuffer(bound, np.float32),
     )
 
 

@@ -18,6 +18,7 @@ from pcitrace.lattice import (
     Goals,
     Learner,
     Limits,
+    Reading,
     Sequence,
     Table,
     Track,
@@ -291,6 +292,14 @@ def differences(a: tuple[int, str, int], b: tuple[int, str, int]) -> list[bool]:
     return [track(a) != track(b), *edges]
 
 
+def labelled(got: Reading) -> tuple[tuple[int, str, int], ...]:
+    names = {(True, True): "only", (True, False): "begins", (False, False): "goes on", (False, True): "ends"}
+    return tuple(
+        OTHER if track < 0 else (int(track), names[bool(begins), bool(ends)], int(target))
+        for track, begins, ends, target in zip(got.track, got.begins, got.ends, got.target, strict=True)
+    )
+
+
 @pytest.mark.parametrize("seed", range(7))
 def test_the_best_of_all_readings_and_its_margins(seed: int) -> None:
     one = problem(seed)
@@ -299,11 +308,7 @@ def test_the_best_of_all_readings_and_its_margins(seed: int) -> None:
     # With nothing left out of the search both are exact.
     got = read(one.sequence, one.goals, one.table, Limits(1 << 20, 1e6))
     assert got.cost == pytest.approx(costs[best], abs=1e-3)
-    names = {(True, True): "only", (True, False): "begins", (False, False): "goes on", (False, True): "ends"}
-    labels = tuple(
-        OTHER if track < 0 else (int(track), names[bool(begins), bool(ends)], int(target))
-        for track, begins, ends, target in zip(got.track, got.begins, got.ends, got.target, strict=True)
-    )
+    labels = labelled(got)
     assert slow_cost(one, labels) == pytest.approx(costs[best], abs=1e-3)
     for item, which in itertools.product(range(ITEMS), range(4)):
         others = [cost for one_, cost in costs.items() if differences(one_[item], labels[item])[which]]
@@ -321,6 +326,25 @@ def test_without_margins_the_reading_is_the_same(seed: int, items: int, states: 
     assert same.labels() == sure.labels()
     assert same.cost == sure.cost
     assert not same.margins.any()
+
+
+@pytest.mark.parametrize("states", [10, 30])
+@pytest.mark.parametrize("seed", range(7))
+def test_a_margin_below_its_bound_is_that_of_a_reading(seed: int, states: int) -> None:
+    """Where the search leaves states out a margin may end there; below that bound a reading is as near as it says."""
+    one = problem(seed)
+    costs = all_costs(one)
+    got = read(one.sequence, one.goals, one.table, Limits(states, 8.0))
+    assert (got.margins <= got.bound[:, None]).all()
+    assert (got.bound <= np.float32(8.0)).all()
+    labels = labelled(got)
+    assert (got.margins < got.bound[:, None]).any()
+    for item, which in itertools.product(range(ITEMS), range(4)):
+        others = [cost for one_, cost in costs.items() if differences(one_[item], labels[item])[which]]
+        if got.margins[item, which] < got.bound[item]:
+            assert min(others) - got.cost <= got.margins[item, which] + 1e-3
+    exact = read(one.sequence, one.goals, one.table, Limits(1 << 20, 1e6))
+    assert (exact.bound == np.float32(1e6)).all(), "nothing was left out"
 
 
 def test_a_shorter_table_is_refused() -> None:

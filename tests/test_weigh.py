@@ -234,6 +234,38 @@ def test_a_descriptor_for_the_first_piece_of_all_frames_is_put_right(tmp_path: P
     assert starts["right"] >= 25
 
 
+def test_a_mistake_in_every_eighth_frame_is_found_out(tmp_path: Path) -> None:
+    """Descriptors read between the first pieces of a send were its beginning: 36 wrong, most surer than is asked."""
+    bench = Bench("equal-lengths", 1257, 300)
+    found = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
+    assert found.total(*EDGES)["wrong"] == 0
+    assert found.total("dma_start")["right"] >= 225
+    assert found.total(*EDGES)["right"] >= 1150
+
+
+def test_what_is_looked_at_has_frames_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written four words at a time, the first 300 pieces have few frames; of all a third were wrong: 44 values."""
+
+    def told(problem: Problem, described: bool) -> None:
+        raise RuntimeError(described, contest.contested(problem, described))
+
+    monkeypatch.setattr(margins, "contested", told)
+    with pytest.raises(RuntimeError) as stopped:
+        analysed(Bench("cut-through", 1259, 300), tmp_path, "card.toml")
+    assert stopped.value.args == (True, None)
+
+
+def test_what_leaves_most_frames_out_explains_nothing() -> None:
+    def reading(*sends: bool) -> Reading:
+        there = np.array(sends)
+        numbers = np.where(there, np.arange(len(sends)), -1)
+        return Reading(np.where(there, SEND, -1), there, there, numbers, np.zeros((len(sends), 4), np.float32), 0.0)
+
+    all_four = reading(True, True, True, True)
+    assert reader._keeps(all_four, reading(True, False, True, False))
+    assert not reader._keeps(all_four, reading(True, False, False, False))
+
+
 def test_many_pieces_are_read_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first 800 are read from many beginnings; all of them only as often as that leaves ways to explain them."""
     pieces, whole = list[int](), list[Limits]()
@@ -304,6 +336,8 @@ def test_all_pieces_are_read_as_is_cheapest_of_the_first(
 
 def test_no_answer_asks_for_a_larger_margin_than_is_looked_for() -> None:
     assert max(margins.FAR, margins.SURE, margins.STATED) < CLOSER
+    assert {nats for nats, _ in reader.DOUBTS} == {margins.AGREED, margins.SURE, margins.FAR}
+    assert contest.CONVINCING == margins.SURE
 
 
 def test_layouts_have_one_buffer_or_two() -> None:

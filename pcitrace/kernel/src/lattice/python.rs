@@ -11,8 +11,9 @@ use pyo3::types::{PyByteArray, PyBytes};
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 
-/// The label, target and margins of each item as bytes of u8, i64 and four f32, and the cost of the reading.
-type Columns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, f64);
+/// The label, target, margins of each item and what bounds these as bytes of u8, i64, four f32 and one, and the cost of
+/// the reading.
+type Columns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, f64);
 
 fn column<T: Element>(from: Any<'_, '_>, name: &str) -> PyResult<Vec<T>> {
     PyBuffer::<T>::get(&from.getattr(name)?)?.to_vec(from.py())
@@ -142,8 +143,10 @@ pub fn read_lattice<'py>(
     let limits = Limits { states: states.max(1), cost, items: block.max(1), margins };
     let reading = interruptible(py, || read(&sequence, &goals, &table, &limits))?;
     let target: Vec<u8> = reading.target.iter().flat_map(|target| target.to_ne_bytes()).collect();
-    let margins: Vec<u8> = reading.margins.iter().flatten().flat_map(|margin| margin.to_ne_bytes()).collect();
-    Ok((PyBytes::new(py, &reading.label), PyBytes::new(py, &target), PyBytes::new(py, &margins), reading.cost))
+    let floats = |all: &mut dyn Iterator<Item = &f32>| all.flat_map(|one| one.to_ne_bytes()).collect::<Vec<u8>>();
+    let margins = PyBytes::new(py, &floats(&mut reading.margins.iter().flatten()));
+    let bound = PyBytes::new(py, &floats(&mut reading.bound.iter()));
+    Ok((PyBytes::new(py, &reading.label), PyBytes::new(py, &target), margins, bound, reading.cost))
 }
 
 /// The bin of each time in a table of costs over times.
