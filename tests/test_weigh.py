@@ -243,6 +243,14 @@ def test_a_mistake_in_every_eighth_frame_is_found_out(tmp_path: Path) -> None:
     assert found.total(*EDGES)["right"] >= 1150
 
 
+def test_where_one_host_seems_to_receive_nothing_the_other_is_not_believed(tmp_path: Path) -> None:
+    """Frames of one length, sent both ways at once: pieces of sends and receives look alike and take turns."""
+    bench = Bench("overload", 1260, 40)
+    found = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
+    assert found.total(*EDGES)["wrong"] == 0, "18 receives began with a piece of a send"
+    assert found.total("length")["right"] >= 35, "the wire still tells"
+
+
 def test_what_is_looked_at_has_frames_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written four words at a time, the first 300 pieces have few frames; of all a third were wrong: 44 values."""
 

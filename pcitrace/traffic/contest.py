@@ -195,10 +195,14 @@ def _doubt(nats: Floats, burst: Integers, edges: Iterable[Edge]) -> None:
 
 
 def _elsewhere(edges: set[Edge], reading: Reading) -> list[Edge]:
-    """Return the edges at which nothing of that track begins or ends in a reading, whatever frame it is."""
-    there = {(item, track, begins) for item, track, _, begins in reading.edges()}
+    """Return the edges at which nothing of that track begins or ends in a reading, or a send that is another frame.
+
+    Of receives it is not asked which frame they are: of equal frames of which some got lost other things tell it.
+    """
+    there = reading.edges()
+    begun = {(item, track, begins) for item, track, _, begins in there}
     return [
-        (item, track, target, begins) for item, track, target, begins in edges if (item, track, begins) not in there
+        edge for edge in edges if (edge not in there if edge[1] == SEND else (edge[0], edge[1], edge[3]) not in begun)
     ]
 
 
