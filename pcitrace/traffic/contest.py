@@ -155,11 +155,10 @@ def _as_in_the_head(nats: Floats, problem: Problem, seen: Booleans, share: float
 
 
 def _as_read_on(nats: Floats, pieces: Pieces, problem: Problem) -> None:
-    """Doubt the edges at which nothing begins or ends in a clearly likelier reading of all pieces.
+    """Doubt the edges at which nothing begins or ends in a clearly likelier reading of all pieces; see `_elsewhere`.
 
     What holds where one looked need not hold behind it: once a single word of a receive was left over, and every frame
-    after it was given a word of the next. Which frame each is, is not asked: of equal frames of which some got lost
-    other things tell it.
+    after it was given a word of the next; once the last 20 sends of 300 were each another frame on the wire.
     """
     first, reader = started(pieces, problem)
     itself, now = reader.as_it_is(first), reader.settle(first, rounds=FEW)
