@@ -21,6 +21,7 @@ from pcitrace.columns import Booleans, Floats, Integers
 
 __all__ = [
     "ALONE",
+    "BEGINS",
     "BINS",
     "BROAD",
     "CLOSER",
@@ -31,6 +32,7 @@ __all__ = [
     "KIND_TIME",
     "STATES",
     "STRAY",
+    "WHOSE",
     "Goals",
     "Learner",
     "Limits",
@@ -57,9 +59,9 @@ CONTEXTS, CUT = 14, 13
 """What was before: left over for long; inside a segment of track 0, the end of one; the same of track 1; then the first
 and the second left-over item behind each of these; one left over that was cut."""
 
-ALONE, KIND, KIND_TIME = 11, slice(7, 9), slice(9, 11)
-"""Columns of what each item costs by itself (`Sequence.alone`); those of the two kinds of what is left over, and of the
-times of these."""
+ALONE, WHOSE, BEGINS, KIND, KIND_TIME = 11, 1, 3, slice(7, 9), slice(9, 11)
+"""Columns of what each item costs by itself (`Sequence.alone`); the first of those of being in a track, behind that of
+being left over, and of beginning in one; those of the two kinds of what is left over, and of the times of these."""
 
 STRAY = 1e-7
 """Share of segments that claim nothing, where all that there was to claim is known. A judgement."""
@@ -84,7 +86,7 @@ STATES, COST, BLOCK = 96, 30.0, 4096
 """Bounds of the search: states an item, nats beyond the best, items until a decision."""
 
 CLOSER = 22.0
-"""Nats beyond the best where items are many: no answer asks for a larger margin (`frames.margins.FAR`). Of 4,168 pieces
+"""Nats beyond the best where items are many: no answer asks for a larger margin (`traffic.asked.FAR`). Of 4,168 pieces
 of a host that was read right (`cardbench`, tiny 1257) each took 2.0 us instead of 13.5, and no label changed."""
 
 
@@ -253,7 +255,8 @@ class Reading:
     rivals: Costs = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     """Of the margins, those against other ways to explain everything: readings that differ in `SEVERAL` segments."""
     bound: Costs = field(default_factory=lambda: np.zeros(0, np.float32))
-    """The largest margin of each item that the search could tell: one that is as large may be larger."""
+    """The largest margin of each item that the search could tell, 0 where none was asked for. A smaller one is what a
+    reading costs more that was found; one that is as large may be larger."""
     by_content: Reading | None = None
     """The same, as sure as it is against those readings alone that keep to what the contents of frames say."""
 
@@ -261,7 +264,7 @@ class Reading:
         if len(self.rivals) != len(self.track):
             self.rivals = np.full((len(self.track), 4), np.inf, np.float32)
         if len(self.bound) != len(self.track):
-            self.bound = np.full(len(self.track), np.inf, np.float32)
+            self.bound = np.zeros(len(self.track), np.float32)
         if len(self.segment) == len(self.track):
             return
         self.segment = np.full(len(self.track), -1)

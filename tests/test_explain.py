@@ -11,8 +11,8 @@ from cardbench import Bench, write
 import pcitrace
 from pcitrace.cli import main
 from pcitrace.frames.explain import AGAINST, TERMS, _margin, explain
-from pcitrace.frames.margins import AGREED, SURE
 from pcitrace.simulate import simulate
+from pcitrace.traffic.asked import AGREED, SURE
 
 
 def analysed(family: str, seed: int, folder: Path, capture: str) -> Path:

@@ -20,11 +20,11 @@ from pcitrace import analysis
 from pcitrace.cli import main
 from pcitrace.errors import FrameMatchError
 from pcitrace.frames import Frames, build
-from pcitrace.frames.margins import SURE
 from pcitrace.schema import FRAMES
 from pcitrace.simulate import random_bench, simulate
 from pcitrace.simulate.config import Simulation
 from pcitrace.traffic import Nic, analyse
+from pcitrace.traffic.asked import SURE
 
 RINGS = {
     "host.nic.descriptor_bytes": 16,

@@ -326,6 +326,7 @@ def test_without_margins_the_reading_is_the_same(seed: int, items: int, states: 
     assert same.labels() == sure.labels()
     assert same.cost == sure.cost
     assert not same.margins.any()
+    assert not same.bound.any(), "nothing is below a bound that was not told"
 
 
 @pytest.mark.parametrize("states", [10, 30])

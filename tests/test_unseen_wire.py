@@ -15,12 +15,12 @@ from cardbench import Bench, Score, score, write
 import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import again, margins
-from pcitrace.frames.margins import AGREED, FAR, STATED, SURE
 from pcitrace.frames.matching import match_hosts
 from pcitrace.frames.unseen import _one_by_one
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.simulate import PRESETS, simulate
 from pcitrace.traffic import reader
+from pcitrace.traffic.asked import AGREED, FAR, STATED, SURE
 from pcitrace.traffic.dma import Kind
 from pcitrace.traffic.goals import RECEIVE, SEND
 

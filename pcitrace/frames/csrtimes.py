@@ -19,7 +19,6 @@ from pcitrace.frames import sendstart
 from pcitrace.frames.doorbellcosts import CHAIN_US, Kinds, Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import RULED_OUT, WHOLE
-from pcitrace.frames.margins import SURE as SURE_SEND
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sends import Sends, fetched, of_host, with_unread
 from pcitrace.frames.sendupdate import updates
@@ -27,6 +26,7 @@ from pcitrace.frames.starts import CardTimes, Starts
 from pcitrace.frames.turns import freed
 from pcitrace.freed import give_back
 from pcitrace.sidebyside import each
+from pcitrace.traffic.asked import SURE as SURE_SEND
 from pcitrace.traffic.csr import Accesses, LookedAt
 from pcitrace.traffic.dma import Kind
 

@@ -19,9 +19,9 @@ from pcitrace.columns import Floats, Integers, floats, integers
 from pcitrace.errors import FrameMatchError
 from pcitrace.facts import FCS_BYTES
 from pcitrace.frames import Frames
-from pcitrace.frames.margins import AGREED, STATED, SURE
 from pcitrace.lattice import BINS, Costs, Learner, bins
 from pcitrace.traffic import Traffic
+from pcitrace.traffic.asked import AGREED, STATED, SURE
 from pcitrace.traffic.costs import EXCESS_BELOW, SIZES, first
 from pcitrace.traffic.dma import BY_RULE, CHEAPEST, KINDS, LEFT_OVER, REASONS, WIRE_LENGTHS
 from pcitrace.traffic.pieces import Pieces

@@ -1,8 +1,8 @@
 """How sure each frame is: what was found is weighed against everything else that the pieces could be.
 
 Where the frames that were found first do not account for the frames on a wire, the pieces of both hosts are read again
-at the least cost (`pcitrace.traffic.weigh`). That reading has margins; an edge of a frame whose margin is below `SURE`
-is null: another reading is about as likely.
+at the least cost (`pcitrace.traffic.weigh`). That reading has margins; an edge of a frame whose margin is below
+`SURE` is null: another reading is about as likely.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pcitrace.frames.unseen import shown_by
 from pcitrace.freed import give_back
 from pcitrace.lattice import Reading
 from pcitrace.sidebyside import each
+from pcitrace.traffic.asked import AGREED, FAR, STATED, SURE
 from pcitrace.traffic.content import HEADER, Keys, keys, own_keys
 from pcitrace.traffic.contest import alike, contested
 from pcitrace.traffic.dma import Dma, Kind
@@ -30,27 +31,7 @@ from pcitrace.traffic.weigh import Found, Problem
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends, HostTraffic, Link
 
-__all__ = ["SURE", "burst_margins", "doubted", "in_turn", "judge", "moves_data", "problem", "wired"]
-
-SURE, AGREED = 12.0, 6.0
-"""Nats by which any other reading must be dearer, else an edge is null; and where the rules, which know nothing of
-these costs, had found the same edge. That they agree says of one frame whose it is, not which of two ways to explain
-everything is right: they follow one of them everywhere.
-
-Learned on generated cards (`tests/cardbench`, control lines, `generic`; all families but cut-through, seeds 402, 403):
-of 1,165 edges with margins of 12 and more 3 were wrong (two of frames of one byte, one beside another device's DMA); of
-346 from 6 to 12 that the rules had too 2 were wrong, of the 178 that they had not 11."""
-
-FAR, STATED = 20.0, 8.0
-"""Of a frame whose wire was not captured an edge is given if both edges are as sure in the other memory, and if another
-way to explain all frames is dearer by `FAR`, for two memories may share one mistake; or if the rules had found it in
-both: then it need only be as sure as `STATED` where profiles describe the cards.
-
-Learned on generated cards that were read again (`tests/cardbench` 1204 to 1206 and 1250 to 1253, `control14`, 256
-states), 118 hosts with their profiles and 158 with `generic`. With profiles 4 of 1,603 edges from 8 nats on were wrong
-where another way was dearer by 16, of one host, and none of 816 that the rules had; with `generic` 5 of 1,405, of two,
-and none of 580 from 12 on. Held against the same edge only 14 of 844 were. Of the ten cards of another maker, with
-their wires left out, 450 values were given, none of them wrong, all with their profiles."""
+__all__ = ["burst_margins", "doubted", "in_turn", "judge", "moves_data", "problem", "wired"]
 
 TOLD = 0.25
 """Where a smaller share of a host's frames of one direction are sure at both edges, none is: the table has not learned

@@ -9,7 +9,8 @@ import numpy as np
 
 from pcitrace.columns import Booleans
 from pcitrace.facts import LEAST_USER_BYTES
-from pcitrace.frames.margins import COLUMNS, EDGES, SURE, wired
+from pcitrace.frames.margins import COLUMNS, EDGES, wired
+from pcitrace.traffic.asked import SURE
 from pcitrace.traffic.content import HEADER, begins_inside
 from pcitrace.traffic.goals import RECEIVE, SEND
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import Reading
+from pcitrace.traffic.asked import AGREED, SURE
 from pcitrace.traffic.goals import RECEIVE, SEND, goals_of
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.reader import FEW, SMALL, TINY, Reader, until
+from pcitrace.traffic.reader import FEW, SMALL, TINY, Reader, cost_of, until
 from pcitrace.traffic.weigh import Problem, first_reading, started
 
 __all__ = ["alike", "contested"]
@@ -30,8 +31,8 @@ LOOKED_AT, CONFIRMED = 300, 0.98
 must be the same: on generated cards (`tests/cardbench`, seeds 402 and 403, control lines) that was so of all hosts
 whose reading was right but one, and of one of the nine that had wrong frames."""
 
-FRAMES = 25
-"""Frames among these pieces, if there are so many in 800: of fewer than 50 edges a share of 2 % is less than one."""
+FRAMES = round(0.5 / (1 - CONFIRMED))
+"""Frames among these pieces, if there are so many in 800: of fewer edges the share that may differ is less than one."""
 
 MOST = 0.5
 """Share of the frames that were looked at: with a profile those behind them are doubted only where most of these are.
@@ -51,15 +52,11 @@ right had 3 of 104, 4 of 135 and 3 of 59. Of the 23 such hosts of generated card
 frames, more than 400 pieces) 20 had none, one with right rules had 15 %, two with wrong ones 23 and 47; one more with
 wrong ones had 20 (cut-through 1217): anything between would do there."""
 
-DEARER = 6.0
+DEARER = AGREED
 """Nats by which any reading near must be dearer than what the rules found without a profile, as much as an edge's own
-margin must be (`frames.margins.AGREED`). With 3.5, of 33 hosts whose nearest other reading was dearer none had a wrong
+margin must be. With 3.5, of 33 hosts whose nearest other reading was dearer none had a wrong
 frame (`generic`, seeds 961 to 964), and of 4 where it was less 3 had; but later one had 12 at 3.9 (scatter-gather 1180,
 a status as the end of equal frames)."""
-
-CONVINCING = 12.0
-"""Nats by which any other must be dearer than a reading that shows mistakes of the rules, of an edge that it has where
-they have it: as much as of one that no rule found (`frames.margins.SURE`)."""
 
 READ_ON = 5_000
 """Pieces up to which all are read once more to be held against the rules' reading, 0.03 ms each on a simulated bench:
@@ -112,7 +109,7 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     moved = [(edges - one.edges(), one.edges() - first.edges()) for one in near]
     # The cheapest that puts no edge elsewhere: where no target shows a frame, what they found may be read otherwise.
     same = [one for one, (differs, more) in zip(near, moved, strict=True) if not differs and not more]
-    itself = min([reader.as_it_is(first), *same], key=_cost)
+    itself = min([reader.as_it_is(first), *same], key=cost_of)
     few = LEFT if described and len(pieces) > TINY else 1 - CONFIRMED
     for other, (differs, more) in zip(near, moved, strict=True):
         many = len(differs) > few * len(edges) or len(more) > MOST * len(edges)
@@ -130,7 +127,6 @@ def contested(problem: Problem, described: bool) -> Floats | None:
             at = burst[item], int(not begins)
             nats[at] = min(nats[at], now.margins[item, 1 + at[1]])
         _where_elsewhere(nats, burst, whole, now)
-        _where_doubted(nats, burst, first, min(itself, now, key=_cost), reader)
     else:
         seen = np.zeros(nats.shape, dtype=bool)
         for item, _, _, begins in edges:
@@ -164,7 +160,7 @@ def _as_read_on(nats: Floats, pieces: Pieces, problem: Problem) -> None:
     itself, now = reader.as_it_is(first), reader.settle(first, rounds=FEW)
     burst, gone = problem.dma.burst[pieces.rows], _elsewhere(first.edges(), now)
     if not gone:
-        _where_doubted(nats, burst, first, min(itself, now, key=_cost), reader)
+        _where_doubted(nats, burst, first, min(itself, now, key=cost_of), reader)
     elif now.against_by(itself) >= CLEARLY:
         _doubt(nats, burst, gone)
 
@@ -173,17 +169,18 @@ def _where_doubted(nats: Floats, burst: Integers, first: Reading, itself: Readin
     """Doubt what is elsewhere in a clearly likelier reading where all that is doubted is read otherwise, at once.
 
     And what that reading is not sure of: the rules made a mistake of a kind that is likely here. One that puts many
-    edges elsewhere has lost its way, and one that is unsure of many tells nothing of each.
+    edges elsewhere has lost its way, and one that is unsure of many tells nothing of each. It is asked where a reading
+    that settles from what was found has its edges; overloaded receivers show that one which has not leads astray.
     """
     edges = first.edges()
     others = [(one, _elsewhere(edges, one)) for one in reader.doubted_otherwise(itself)]
     others = [(one, gone) for one, gone in others if len(gone) <= LEFT * len(edges)]
-    itself = min([itself, *(one for one, gone in others if not gone)], key=_cost)
+    itself = min([itself, *(one for one, gone in others if not gone)], key=cost_of)
     likelier = [(one, gone) for one, gone in others if gone and one.against_by(itself) >= CLEARLY]
     if likelier:
         best, gone = min(likelier, key=lambda one: one[0].cost)
         now = reader.settle(best, rounds=1, margins=True)
-        least = np.minimum(now.bound, CONVINCING)
+        least = np.minimum(now.bound, SURE)
         unsure = [edge for edge in edges & now.edges() if now.margins[edge[0], 1 + int(not edge[3])] < least[edge[0]]]
         _doubt(nats, burst, gone + (unsure if len(unsure) <= LEFT * len(edges) else []))
 
@@ -239,21 +236,20 @@ def _as_long_as_others(nats: Floats, pieces: Pieces, problem: Problem) -> None:
 
 
 def _head(pieces: Pieces, problem: Problem) -> tuple[Pieces, Reading, Reader]:
-    """Return the pieces that are looked at, what was found of them so far, and what reads on from it.
+    """Return the pieces that are looked at, what was found of them so far, and what reads on from it."""
+    head = pieces.take(np.arange(_looked_at(pieces, problem)))
+    first = first_reading(head, problem)
+    return head, *started(head, replace(problem, targets=until(head, first, problem.targets)))
+
+
+def _looked_at(pieces: Pieces, problem: Problem) -> int:
+    """Return how many pieces are looked at: all of few, else so many that they have frames enough.
 
     Of a card that writes its frames four words at a time the first 300 pieces have 14 frames, too few to see that a
     third of all were wrong (`cardbench`, cut-through 1259, 300 frames).
     """
-    count, first = LOOKED_AT, first_reading(pieces, problem)
     if len(pieces) <= TINY:
-        count = len(pieces)
-    else:
-        known = np.flatnonzero(first.begins & (first.target >= 0))[:FRAMES]
-        count = min(max(LOOKED_AT, int(known.max(initial=0)) + 1), SMALL, len(pieces))
-    head = pieces.take(np.arange(count))
-    first = first.first(count)
-    return head, *started(head, replace(problem, targets=until(head, first, problem.targets)))
-
-
-def _cost(reading: Reading) -> float:
-    return reading.cost
+        return len(pieces)
+    first = first_reading(pieces, problem)
+    frames = np.flatnonzero(first.begins & (first.target >= 0))[:FRAMES]
+    return min(max(LOOKED_AT, int(frames.max(initial=0)) + 1), SMALL, len(pieces))

@@ -58,7 +58,7 @@ pub struct Reading {
     /// Margins: of the track, of where a segment of this target begins, of where one ends, of whose segment it is part;
     /// 0 if they were not asked for.
     pub margins: Vec<[f32; 4]>,
-    /// The largest margin that the search could tell: one that is as large may be larger.
+    /// The largest margin that the search could tell, 0 if none was asked for: one that is as large may be larger.
     pub bound: Vec<f32>,
     /// What the reading costs.
     pub cost: f64,
@@ -290,7 +290,7 @@ impl Search<'_> {
         reading.label.extend(way.iter().map(|label| label.code()));
         reading.target.extend(way.iter().map(|label| if label.target == NONE { -1 } else { i64::from(label.target) }));
         let before = reading.margins.len();
-        reading.bound.resize(before + way.len(), self.cap);
+        reading.bound.resize(before + way.len(), if self.limits.margins { self.cap } else { 0.0 });
         reading.margins.resize(before + way.len(), [0.0; 4]);
         if self.limits.margins {
             self.margins(&way, cost, behind, &mut reading.margins[before..])?;
