@@ -15,8 +15,11 @@ export CARGO_PROFILE_DEV_DEBUG ?= line-tables-only
 KERNEL := Cargo.toml Cargo.lock pcitrace/kernel/Cargo.toml $(shell find pcitrace/kernel/src -name '*.rs')
 CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(shell find capture/framegen/src -name '*.rs')
 
-# What `make test` goes through, in this order. Later parts of the project add theirs here.
-TESTS := lint types rust python capture docs package
+# What `make test` goes through. Of the first ones two run at a time, for each keeps one processor busy for most of its time;
+# the others want all processors. Later parts of the project add theirs here.
+BESIDE := lint types docs rust package
+ALONE := python capture
+TESTS := $(BESIDE) $(ALONE)
 
 # What `make wheel` builds for: x86_64-unknown-linux-gnu, or aarch64- after `rustup target add aarch64-unknown-linux-gnu`.
 WHEEL_FOR ?= x86_64-unknown-linux-gnu
@@ -45,8 +48,13 @@ help:
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1' 'maturin>=1.9,<2'
 	@touch $@
 
-# The library in editable form, its kernel compiled in place.
-.make/pcitrace: pyproject.toml $(KERNEL) | .make/venv
+# The kernel, compiled in place.
+.make/kernel: $(KERNEL) | .make/venv
+	$(BIN)/maturin develop --quiet --release --locked --skip-install
+	@touch $@
+
+# The library in editable form.
+.make/pcitrace: pyproject.toml .make/kernel
 	PIP_QUIET=1 $(BIN)/maturin develop --quiet --release --locked --extras plot,network
 	@touch $@
 
@@ -55,8 +63,14 @@ help:
 	$(BIN)/pip install -qq --editable capture
 	@touch $@
 
-.make/dev: pyproject.toml .make/pcitrace .make/pcicap | .make/prerequisites-test
-	$(BIN)/pip install --quiet --group dev
+# What tests and site are made with: fetched, with --jobs=2, while the kernel is compiled.
+.make/packages: pyproject.toml | .make/venv .make/prerequisites-test
+	$(BIN)/pip install --quiet --group dev --group docs
+	@touch $@
+
+# One pip at a time changes .venv.
+.make/dev: pyproject.toml $(CAPTURE) .make/kernel .make/packages
+	$(MAKE) .make/pcitrace .make/pcicap
 	@touch $@
 
 # ---- the main job on data of the repository -------------------------------------------------------------------------
@@ -108,7 +122,10 @@ demo-capture: .make/pcitrace .make/pcicap
 
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
-test: $(TESTS)
+test:
+	$(MAKE) --jobs=2 .make/dev
+	$(MAKE) --jobs=2 --output-sync=target $(BESIDE)
+	$(MAKE) $(ALONE)
 	@echo "all passed: $(TESTS)"
 
 lint: .make/dev
@@ -142,7 +159,6 @@ kills: .make/dev
 
 # The site and the manual page; tables and figures are made from the code, and a warning is an error.
 docs: .make/dev
-	$(BIN)/pip install --quiet --group docs
 	$(BIN)/sphinx-build -q -W docs docs/_build
 	$(BIN)/sphinx-build -q -W -b man docs/man docs/_build/man
 

@@ -100,7 +100,7 @@ def test_from_ad_no_value_is_wrong(family: str, seed: int, tmp_path: Path) -> No
 @pytest.mark.parametrize("family", ["cacheline", "scatter-gather", "mid-stream"])
 @pytest.mark.parametrize("capture", ["run-control16.toml", "run-control14.toml"])
 def test_from_control_lines_no_value_is_wrong(family: str, capture: str, tmp_path: Path) -> None:
-    bench = Bench(family, 1, frames=24)
+    bench = Bench(family, 1, frames=12)
     assert not wrong(learned(bench, tmp_path, capture), bench)
 
 
@@ -149,7 +149,7 @@ def test_the_file_is_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench = Bench("fcs", 1, frames=12)
-    write(bench, tmp_path, vcd=False)
+    write(bench, tmp_path)
     assert main(["learn", str(tmp_path), "--json"]) == 0
     hosts = json.loads(capsys.readouterr().out)["hosts"]
     assert set(hosts) == {"A", "B"}
