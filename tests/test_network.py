@@ -53,7 +53,9 @@ def test_one_size_is_no_line(tmp_path: Path) -> None:
     [result] = network.of_paths([netlogs.loops(tmp_path / "run", "ping-pong", [64], ATLAS)]).results
     assert result.parameters["intercept_us"].value is None
     assert "measure two or more" in result.parameters["intercept_us"].reason
-    assert abs(pull(result.parameters["fwhm_us"], 0.1 * 2.3548)) < 4
+    fwhm, sigma = result.parameters["fwhm_us"], result.parameters["sigma_us"]
+    assert abs(pull(fwhm, 0.1 * 2.3548)) < 4
+    assert fwhm.value / sigma.value == pytest.approx(2.3548, abs=1e-4), "of a normal peak"
 
 
 def test_cells_of_a_switch_are_seen_and_none_where_there_are_none(tmp_path: Path) -> None:

@@ -107,6 +107,18 @@ def test_a_frame_that_follows_directly_but_was_fast_may_have_come_at_that_moment
     assert unclear.tolist() == [False, False, True, False, False, True]
 
 
+def test_frames_a_sampling_step_further_apart_than_the_gap_follow_directly() -> None:
+    """Each step of 0.01 us, of two sampled edges one may be seen so much later: 0.106 us apart they may be 0.096."""
+    start = np.array([0.0, 100.0, 200.0, 201.106, 300.0, 301.116])
+    columns = {"wire_start_us": start, "wire_end_us": start + 1.0, "wire_us": np.ones(6)}
+    columns["dma_end_us"] = start - np.array([1.7, 1.8, 1.75, 3.0, 1.75, 3.0])
+    columns["dma_end_us"][[3, 5]] = start[[2, 4]] + 1.05  # not before the wire was free, so nothing else tells
+    waited, unclear = _on_the_wire(columns, np.arange(6), Link(1000.0), 0.01)
+    assert (waited | unclear).tolist() == [False, False, False, True, False, False]
+    waited, unclear = _on_the_wire(columns, np.arange(6), Link(1000.0), 0.001)
+    assert not (waited | unclear).any()
+
+
 def test_a_frame_that_may_have_waited_is_part_of_the_uncertainty(tmp_path: Path) -> None:
     # In 9197 one frame began on the wire half a nanosecond after the gap behind the one before.
     simulate(random_bench(9197, wires=SHOWN), tmp_path / "run", seed=9197)
