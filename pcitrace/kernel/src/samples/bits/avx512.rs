@@ -1,7 +1,7 @@
 //! What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side, and one more looks at a
 //! line in all of them.
 
-use super::{Look, SampleMask, TakeClocks};
+use super::{Avx2, Backend, Look, SampleMask, TakeClocks};
 use crate::samples::block::{below, rises};
 use std::arch::x86_64::*;
 use std::sync::LazyLock;
@@ -27,6 +27,107 @@ pub fn picks() -> bool {
             && is_x86_feature_detected!("avx512vbmi")
     });
     *HAS
+}
+
+/// [`Backend`] by longer vectors, where many samples are read that lie side by side. For samples of `UNIT` bytes; of any size
+/// for 0.
+#[derive(Clone, Copy)]
+pub struct Avx512<const UNIT: usize, const DATA: bool>;
+
+/// The processor has what [`Avx512`] uses.
+#[inline(always)]
+pub fn reads() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| {
+        super::has_fast_path() && counts() && picks() && is_x86_feature_detected!("avx512vbmi2")
+    });
+    *HAS
+}
+
+impl<const UNIT: usize, const DATA: bool> Backend for Avx512<UNIT, DATA> {
+    type Plane = __m512i;
+
+    const DATA: bool = DATA;
+
+    #[inline(always)]
+    fn unit(unit: usize) -> usize {
+        Avx2::<UNIT, DATA>::unit(unit)
+    }
+
+    #[inline(always)]
+    unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
+        unsafe {
+            match Self::unit(unit) {
+                1 => _mm512_loadu_si512(data.cast()),
+                2 => {
+                    let places = _mm512_loadu_si512(PLACES.as_ptr().cast());
+                    let places = _mm512_add_epi8(_mm512_add_epi8(places, places), _mm512_set1_epi8(byte as i8));
+                    let (low, high) = (_mm512_loadu_si512(data.cast()), _mm512_loadu_si512(data.add(64).cast()));
+                    _mm512_permutex2var_epi8(low, places, high)
+                }
+                unit @ 3..=8 => _mm512_loadu_si512(plane(data, unit, byte).as_ptr().cast()),
+                unit => {
+                    let bytes: [u8; 64] = std::array::from_fn(|i| *data.add(i * unit + byte));
+                    _mm512_loadu_si512(bytes.as_ptr().cast())
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn flipped(plane: Self::Plane, flip: u8) -> Self::Plane {
+        unsafe { _mm512_xor_si512(plane, _mm512_set1_epi8(flip as i8)) }
+    }
+
+    #[inline(always)]
+    unsafe fn top_bits(plane: Self::Plane, left: u32) -> u64 {
+        // Two bytes at a time: shifts below 8 move nothing of the lower one to the top of the upper one.
+        unsafe { _mm512_movepi8_mask(_mm512_sll_epi16(plane, _mm_cvtsi32_si128(left as i32))) }
+    }
+
+    #[inline(always)]
+    unsafe fn changes(plane: Self::Plane, before: u8, mask: u8) -> u64 {
+        unsafe {
+            // Each byte beside the one before it.
+            let last = _mm512_sub_epi8(_mm512_loadu_si512(PLACES.as_ptr().cast()), _mm512_set1_epi8(1));
+            let behind = _mm512_mask_set1_epi8(_mm512_permutexvar_epi8(last, plane), 1, before as i8);
+            _mm512_test_epi8_mask(_mm512_xor_si512(plane, behind), _mm512_set1_epi8(mask as i8))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn unchanged(
+        data: *const u8,
+        unit: usize,
+        blocks: usize,
+        watched: &SampleMask,
+        counted: &SampleMask,
+    ) -> (usize, u64) {
+        unsafe { unchanged(data, Self::unit(unit), blocks, watched, counted) }
+    }
+
+    #[inline(always)]
+    unsafe fn compress(x: u64, mask: u64) -> u64 {
+        unsafe { _pext_u64(x, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn expand(x: u64, mask: u64) -> u64 {
+        unsafe { _pdep_u64(x, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn places(map: u64, first: u16, to: *mut u16) {
+        unsafe {
+            let first = _mm512_set1_epi16(first as i16);
+            let places = _mm512_maskz_compress_epi8(map, _mm512_loadu_si512(PLACES.as_ptr().cast()));
+            let low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(places));
+            _mm512_storeu_si512(to.cast(), _mm512_add_epi16(low, first));
+            if map.count_ones() > 32 {
+                let high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(places, 1));
+                _mm512_storeu_si512(to.add(32).cast(), _mm512_add_epi16(high, first));
+            }
+        }
+    }
 }
 
 /// One byte of each of 64 samples of three to eight bytes: each instruction picks out of 128 bytes.

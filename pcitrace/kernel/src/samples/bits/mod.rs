@@ -11,6 +11,8 @@ pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
+#[cfg(target_arch = "x86_64")]
 use std::sync::LazyLock;
 
 /// One line in a sample: `byte & mask`, seen through `flip` so that 1 is the wanted sense.
@@ -151,6 +153,23 @@ pub trait Backend: Copy {
     /// # Safety
     /// As for the trait.
     unsafe fn expand(x: u64, mask: u64) -> u64;
+
+    /// Writes the places of the bits that are set, lowest first and counted from `first`; behind them it may write anything.
+    ///
+    /// # Safety
+    /// There is room for 64, and as for the trait.
+    #[inline(always)]
+    unsafe fn places(mut map: u64, first: u16, mut to: *mut u16) {
+        // Several at a time, whether they are there or not: how many there are cannot be foreseen, but that there are no more can.
+        while map != 0 {
+            for nth in 0..8 {
+                // Safety: as the caller says.
+                unsafe { to.add(nth).write(first + (map.trailing_zeros() % 64) as u16) };
+                map &= map.wrapping_sub(1);
+            }
+            to = unsafe { to.add(8) };
+        }
+    }
 }
 
 #[inline]
