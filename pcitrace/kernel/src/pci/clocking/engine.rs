@@ -174,11 +174,6 @@ fn pass_on<B: Engine>(decoder: &mut Decoder, block: &Block<B>, word: &Word) {
     }
 }
 
-/// Blocks of samples in which no control line changes, after which the bus may rest for longer.
-const STILL: i32 = 3;
-/// After so many more this is asked again.
-const NOT_YET: i32 = 64;
-
 /// Decodes the samples from `next` on by taking their clocks out, up to where the bus rests or less than a block is left
 /// before `whole`; the first sample that was not decoded.
 ///
@@ -194,16 +189,14 @@ unsafe fn stretch<B: Engine>(
 ) -> usize {
     let mut dense = std::mem::take(&mut decoder.dense);
     dense.begin::<B>(span.unit(), before);
-    let mut still = 0;
     while next + BLOCK <= whole {
         // Safety: as the caller says, here and below.
-        let changed = unsafe { dense.take::<B>(span, next, &decoder.control.watch) };
-        if dense.is_full() {
+        let blocks = unsafe { dense.take::<B>(span, next, (whole - next) / BLOCK, &decoder.control.watch) };
+        if dense.taken.is_full() {
             unsafe { B::give(decoder, &mut dense, false) };
         }
-        next += BLOCK;
-        still = if changed == 0 { still + 1 } else { 0 };
-        if still == STILL && decoder.rules.is_none() {
+        next += BLOCK * blocks;
+        if dense.taken.is_still() && decoder.rules.is_none() {
             unsafe { B::give(decoder, &mut dense, true) };
             let checks = decoder.protocol.looks_at_phases();
             let bursts = decoder.protocol.is_bursting() && (!checks || decoder.control.phases.is_some());
@@ -211,7 +204,7 @@ unsafe fn stretch<B: Engine>(
                 decoder.pace = Pace::resting();
                 break;
             }
-            still -= NOT_YET;
+            dense.taken.moves();
         }
     }
     unsafe { B::give(decoder, &mut dense, true) };
@@ -245,13 +238,13 @@ unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
         // Safety: there is room for a block behind the last clock.
         unsafe {
             let (edges, word) = decoder.control.read::<B>(&span, at, below((to - at) as u32));
-            let word = Word { suspect: dense.suspect(at) & below((to - at) as u32), ..word };
+            let word = Word { suspect: dense.taken.suspect(at) & below((to - at) as u32), ..word };
             B::pass_on(decoder, &Block::new(&span, at, edges), &word);
         }
         at = to;
     }
     decoder.whole = whole;
-    dense.keep_from(at);
+    dense.taken.keep_from(at);
 }
 
 /// Notes what the lines read at the clocks that were taken out.
@@ -266,7 +259,7 @@ unsafe fn note_all<B: Backend>(decoder: &Decoder, dense: &Dense, whole: &mut Who
         // Safety: there is room for a block behind the last clock; and as the caller says.
         unsafe {
             let (edges, word) = decoder.control.read::<B>(&span, start, below((clocks - start).min(BLOCK) as u32));
-            let word = Word { suspect: dense.suspect(start), ..word };
+            let word = Word { suspect: dense.taken.suspect(start), ..word };
             whole.note(decoder.protocol.layout(), &Block::<B>::new(&span, start, edges), &word);
         }
     }
@@ -421,7 +414,7 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
             // Safety: this function has the features.
             unsafe { protocol.whole::<Avx2<UNIT, DATA>, u64>(whole, span, at) }
         }
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512cd,avx512vpopcntdq")]
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512cd,avx512vbmi,avx512vpopcntdq")]
         #[inline(never)]
         unsafe fn by_eight<const UNIT: usize, const DATA: bool>(
             protocol: &mut Protocol,

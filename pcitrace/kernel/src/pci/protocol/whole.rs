@@ -11,8 +11,8 @@ use crate::pci::layout::Layout;
 use crate::pci::word::Word;
 use crate::samples::bits::Backend;
 use crate::samples::block::{Block, Span, below};
-use crate::samples::dense::MOST;
-use crate::samples::lanes::{EIGHT, Lanes};
+use crate::samples::lanes::{EIGHT, Lanes, Map};
+use crate::samples::taken::MOST;
 
 /// Clocks of an ordinary transaction, at most, so that its window has the two behind it, too.
 const LONGEST: usize = WINDOW - 2;
@@ -20,7 +20,9 @@ const LONGEST: usize = WINDOW - 2;
 const WINDOW: usize = 57;
 
 /// A line at many clocks.
-pub(super) struct Line([u8; MOST / 8 + 8]);
+pub(super) struct Line(Map);
+
+const _: () = assert!(MOST / 8 + 8 <= size_of::<Map>(), "a word can be read from each clock on");
 
 impl Default for Line {
     fn default() -> Self {
@@ -42,14 +44,14 @@ impl Line {
         u64::from_le_bytes(eight) >> (at % 8)
     }
 
-    /// The same of several clocks at once, which begin in these bytes.
+    /// The same of several clocks at once, which begin at these bits of the bytes at these [`Lanes::places`].
     ///
     /// # Safety
-    /// As for [`Lanes::read`].
+    /// As for [`Lanes::eight_of`].
     #[inline(always)]
-    pub unsafe fn at_each<L: Lanes>(&self, bytes: &[usize; EIGHT], within: L) -> L {
+    pub unsafe fn at_each<L: Lanes>(&self, places: L, within: L) -> L {
         // Safety: as the caller says.
-        unsafe { L::read(self.0.as_ptr(), bytes) }.down(within)
+        unsafe { L::eight_of(&self.0, places) }.down(within)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{Avx2, Backend, Look, SampleMask, TakeClocks};
 use crate::samples::block::{below, rises};
+use crate::samples::taken::Taken;
 use std::arch::x86_64::*;
 use std::sync::LazyLock;
 
@@ -37,9 +38,8 @@ pub struct Avx512<const UNIT: usize, const DATA: bool>;
 /// The processor has what [`Avx512`] uses.
 #[inline(always)]
 pub fn reads() -> bool {
-    static HAS: LazyLock<bool> = LazyLock::new(|| {
-        super::has_fast_path() && counts() && picks() && is_x86_feature_detected!("avx512vbmi2")
-    });
+    static HAS: LazyLock<bool> =
+        LazyLock::new(|| super::has_fast_path() && counts() && picks() && is_x86_feature_detected!("avx512vbmi2"));
     *HAS
 }
 
@@ -304,7 +304,8 @@ pub fn take_clocks(unit: usize) -> Option<TakeClocks> {
     let has = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vbmi2")
-        && is_x86_feature_detected!("popcnt");
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("bmi2");
     match unit {
         1 => Some(take::<1> as TakeClocks),
         2 => Some(take::<2> as TakeClocks),
@@ -326,60 +327,70 @@ fn any<const UNIT: usize>(samples: __m512i, mask: __m512i) -> u64 {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt,bmi2")]
 unsafe fn take<const UNIT: usize>(
-    from: *const u8,
+    mut from: *const u8,
+    mut stamp: u64,
+    blocks: usize,
     look: &Look,
-    mut to: *mut u8,
-    stamps: *mut u64,
-    stamp: u64,
-) -> (u64, u64) {
+    taken: &mut Taken,
+) -> usize {
     let lanes = 64 / UNIT;
     let mask = |bits: u64| _mm512_set1_epi64(bits as i64);
     let (clk, flip, watched) = (mask(look.clk), mask(look.flip), mask(look.watched));
-    let mut all = [_mm512_setzero_si512(); UNIT];
-    let (mut high, mut changed) = (0, 0);
-    // Safety: 64 samples are there with one before and one behind, and room for what is written.
-    unsafe {
-        for line in 0..UNIT {
-            _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
-        }
-        for (nth, samples) in all.iter_mut().enumerate() {
-            *samples = _mm512_loadu_si512(from.add(64 * nth).cast());
-            let before = _mm512_loadu_si512(from.add(64 * nth).sub(UNIT).cast());
-            high |= any::<UNIT>(_mm512_xor_si512(*samples, flip), clk) << (nth * lanes);
-            changed |= any::<UNIT>(_mm512_xor_si512(*samples, before), watched) << (nth * lanes);
-        }
-        let behind = from.add(64 * UNIT);
-        let behind = match UNIT {
-            1 => behind.read().into(),
-            2 => behind.cast::<u16>().read_unaligned().into(),
-            4 => behind.cast::<u32>().read_unaligned().into(),
-            _ => behind.cast::<u64>().read_unaligned(),
-        };
-        let clocks = rises(high, (behind ^ look.flip) & look.clk & (!0 >> (64 - 8 * UNIT)) != 0);
-        for (nth, &samples) in all.iter().enumerate() {
-            let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
-            // To registers: written to memory at once it takes ten times as long on some processors.
-            let packed = match UNIT {
-                1 => _mm512_maskz_compress_epi8(which, samples),
-                2 => _mm512_maskz_compress_epi16(which as u32, samples),
-                4 => _mm512_maskz_compress_epi32(which as u16, samples),
-                _ => _mm512_maskz_compress_epi64(which as u8, samples),
+    // Safety: the samples are there with one before and one behind, and room for what is written, here and below.
+    let place = unsafe { _mm512_loadu_si512(PLACES.as_ptr().cast()) };
+    for block in 1..=blocks {
+        let (samples, stamps) = taken.room(UNIT);
+        let (mut to, stamps) = (samples.as_mut_ptr(), stamps.as_mut_ptr());
+        let mut all = [_mm512_setzero_si512(); UNIT];
+        let (mut high, mut changed) = (0, 0);
+        unsafe {
+            for line in 0..UNIT {
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
+            }
+            for (nth, samples) in all.iter_mut().enumerate() {
+                *samples = _mm512_loadu_si512(from.add(64 * nth).cast());
+                let before = _mm512_loadu_si512(from.add(64 * nth).sub(UNIT).cast());
+                high |= any::<UNIT>(_mm512_xor_si512(*samples, flip), clk) << (nth * lanes);
+                changed |= any::<UNIT>(_mm512_xor_si512(*samples, before), watched) << (nth * lanes);
+            }
+            from = from.add(64 * UNIT);
+            let behind = match UNIT {
+                1 => from.read().into(),
+                2 => from.cast::<u16>().read_unaligned().into(),
+                4 => from.cast::<u32>().read_unaligned().into(),
+                _ => from.cast::<u64>().read_unaligned(),
             };
-            _mm512_storeu_si512(to.cast(), packed);
-            to = to.add(UNIT * which.count_ones() as usize);
+            let clocks = rises(high, (behind ^ look.flip) & look.clk & (!0 >> (64 - 8 * UNIT)) != 0);
+            for (nth, &samples) in all.iter().enumerate() {
+                let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
+                // To registers: written to memory at once it takes ten times as long on some processors.
+                let packed = match UNIT {
+                    1 => _mm512_maskz_compress_epi8(which, samples),
+                    2 => _mm512_maskz_compress_epi16(which as u32, samples),
+                    4 => _mm512_maskz_compress_epi32(which as u16, samples),
+                    _ => _mm512_maskz_compress_epi64(which as u8, samples),
+                };
+                _mm512_storeu_si512(to.cast(), packed);
+                to = to.add(UNIT * which.count_ones() as usize);
+            }
+            let mut each = [0u8; 64];
+            _mm512_storeu_si512(each.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(clocks, place));
+            let first = _mm512_set1_epi64(stamp as i64);
+            let count = clocks.count_ones();
+            for at in (0..count as usize).step_by(8) {
+                let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(each.as_ptr().add(at).cast()));
+                _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
+            }
+            taken.add(count, _pext_u64(changed, clocks), changed != 0);
         }
-        let places = _mm512_maskz_compress_epi8(clocks, _mm512_loadu_si512(PLACES.as_ptr().cast()));
-        let mut each = [0u8; 64];
-        _mm512_storeu_si512(each.as_mut_ptr().cast(), places);
-        let first = _mm512_set1_epi64(stamp as i64);
-        for at in (0..clocks.count_ones() as usize).step_by(8) {
-            let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(each.as_ptr().add(at).cast()));
-            _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
+        stamp += 64;
+        if taken.is_full() || taken.is_still() {
+            return block;
         }
-        (clocks, changed)
     }
+    blocks
 }
 
 /// Bytes that are asked for ahead: a page, beyond whose end the processor does not look by itself.
