@@ -3,7 +3,8 @@
 
 use crate::samples::BLOCK;
 use crate::samples::bits::{Backend, Bit, Look, SampleMask, TakeClocks};
-use crate::samples::block::{Span, below, rises};
+use crate::samples::block::{Span, rises};
+use crate::samples::taken::Taken;
 
 /// Whether the clocks are worth taking out: where few samples can be gone over at once, they are.
 pub struct Pace {
@@ -33,21 +34,10 @@ impl Pace {
     }
 }
 
-/// Clocks that are put side by side before they are decoded, about.
-pub const CLOCKS: usize = 1 << 10;
-/// They come a block of samples at a time, so there may be a block more.
-pub const MOST: usize = CLOCKS + BLOCK;
-
-/// Clocks that wait to be decoded, behind one that was.
+/// Takes clocks out of samples.
 #[derive(Default)]
 pub struct Dense {
-    unit: usize,
-    /// The sample of each, and its stamp.
-    samples: Vec<u8>,
-    stamps: Vec<u64>,
-    /// A control line changed just before them: a bit each.
-    suspect: Vec<u64>,
-    count: usize,
+    pub taken: Taken,
     /// Does all of that by few instructions, where the processor has them.
     take_clocks: Option<TakeClocks>,
 }
@@ -55,77 +45,41 @@ pub struct Dense {
 impl Dense {
     /// Begins behind a clock with this sample.
     pub fn begin<B: Backend>(&mut self, unit: usize, before: &[u8]) {
-        if self.samples.is_empty() || self.unit != unit {
-            // Behind the last clock there is room for what is copied or read with it.
-            self.samples = vec![0; (MOST + BLOCK) * unit];
-            self.stamps = vec![0; MOST + BLOCK];
-            self.suspect = vec![0; MOST / BLOCK + 2];
-            self.unit = unit;
+        if self.taken.unit() != unit {
             self.take_clocks = B::take_clocks(unit);
         }
-        self.samples[..unit].copy_from_slice(&before[..unit]);
-        self.suspect[0] = 0;
-        self.count = 1;
+        self.taken.begin(unit, before);
     }
 
-    pub fn is_full(&self) -> bool {
-        self.count >= CLOCKS
-    }
-
-    /// Takes the clocks out of the 64 samples from number `start` on, of some that are not full. Which samples differ from those
-    /// before them in what is watched.
+    /// Takes the clocks out of so many blocks of samples from number `start` on, or out of fewer of them if these are enough: how
+    /// many these were.
     ///
     /// # Safety
     /// As for [`Backend`], for these samples and, where there is CLK, one more.
     #[inline(always)]
-    pub unsafe fn take<B: Backend>(&mut self, span: &Span, start: usize, watch: &Watch) -> u64 {
-        let unit = B::unit(self.unit);
+    pub unsafe fn take<B: Backend>(&mut self, span: &Span, start: usize, blocks: usize, watch: &Watch) -> usize {
+        let unit = B::unit(self.taken.unit());
         let from = span.sample(start).as_ptr();
         let stamp = span.stamp(start);
-        // There is room for 64 more and what is copied with them.
-        let (samples, stamps) = (&mut self.samples[self.count * unit..], &mut self.stamps[self.count..][..2 * BLOCK]);
-        let (clocks, changed) = match self.take_clocks.filter(|_| start > 0 && watch.clk.is_some()) {
-            // Safety: as was just said, here and below; a sample is before these, and as the caller says.
-            Some(take) => unsafe { take(from, &watch.look, samples.as_mut_ptr(), stamps.as_mut_ptr(), stamp) },
-            None => unsafe {
-                let (clocks, changed) = watch.scan::<B>(span, start);
-                copy_all(from, unit, clocks, samples.as_mut_ptr(), stamps.as_mut_ptr(), stamp);
-                (clocks, changed)
-            },
-        };
-        // Safety: the backend fits the processor.
+        if let Some(take) = self.take_clocks.filter(|_| start > 0 && watch.clk.is_some()) {
+            // Safety: a sample is before these, and as the caller says.
+            return unsafe { take(from, stamp, blocks, &watch.look, &mut self.taken) };
+        }
+        // Safety: as the caller says, here and below.
+        let (clocks, changed) = unsafe { watch.scan::<B>(span, start) };
+        let (samples, stamps) = self.taken.room(unit);
+        // Safety: there is room for a block, and what is copied with it.
+        unsafe { copy_all(from, unit, clocks, samples.as_mut_ptr(), stamps.as_mut_ptr(), stamp) };
         let suspect = if watch.clk.is_some() { unsafe { B::compress(changed, clocks) } } else { 0 };
-        let (word, used) = (self.count / BLOCK, self.count % BLOCK);
-        self.suspect[word] |= suspect << used;
-        self.suspect[word + 1] = suspect >> 1 >> (BLOCK - 1 - used);
-        self.count += clocks.count_ones() as usize;
-        changed
+        self.taken.add(clocks.count_ones(), suspect, changed != 0);
+        1
     }
 
     /// The clocks as samples of their own, as in state mode, and how many they are: the first one was decoded.
     #[inline(always)]
     pub fn waiting(&self) -> (Span<'_>, usize) {
-        (Span::new(&self.samples, self.unit, None).stamped(&self.stamps, 0), self.count)
-    }
-
-    /// Which of the clocks from number `at` on are suspect.
-    #[inline(always)]
-    pub fn suspect(&self, at: usize) -> u64 {
-        let (word, used) = (at / BLOCK, at % BLOCK);
-        self.suspect[word] >> used | self.suspect[word + 1] << 1 << (BLOCK - 1 - used)
-    }
-
-    /// Those before number `at` were decoded.
-    pub fn keep_from(&mut self, at: usize) {
-        let first = at - 1;
-        self.samples.copy_within(first * self.unit..self.count * self.unit, 0);
-        self.stamps.copy_within(first..self.count, 0);
-        self.count -= first;
-        for word in 0..=self.count / BLOCK {
-            self.suspect[word] = self.suspect(first + BLOCK * word);
-        }
-        // Nobody has written what is behind the last clock.
-        self.suspect[self.count / BLOCK] &= below((self.count % BLOCK) as u32);
+        let taken = &self.taken;
+        (Span::new(taken.samples(), taken.unit(), None).stamped(taken.stamps(), 0), taken.count())
     }
 }
 
@@ -254,19 +208,19 @@ mod tests {
             for (block, &kept) in kept.iter().enumerate().take(64) {
                 let start = BLOCK * block;
                 // Safety: these samples are there, and one more.
-                unsafe { dense.take::<Portable>(&span, start, &watch) };
+                unsafe { dense.take::<Portable>(&span, start, 1, &watch) };
                 let is_clock = |at: &usize| data[*at] & 1 == 0 && data[at + 1] & 1 == 1;
                 let suspect = |at: usize| at > 0 && (data[at] ^ data[at - 1]) & 2 != 0;
                 expected.extend((start..start + BLOCK).filter(is_clock).map(|at| (data[at], at as u64, suspect(at))));
-                if kept % 8 == 0 || dense.is_full() {
+                if kept % 8 == 0 || dense.taken.is_full() {
                     let from = expected.len() - kept.min(expected.len() - 1);
-                    dense.keep_from(from);
+                    dense.taken.keep_from(from);
                     expected.drain(..from - 1);
                 }
                 let (waiting, count) = dense.waiting();
                 prop_assert_eq!(count, expected.len());
                 for (at, &(sample, stamp, suspect)) in expected.iter().enumerate().skip(1) {
-                    let found = (waiting.sample(at)[0], waiting.stamp(at), dense.suspect(at) & 1 != 0);
+                    let found = (waiting.sample(at)[0], waiting.stamp(at), dense.taken.suspect(at) & 1 != 0);
                     prop_assert_eq!(found, (sample, stamp, suspect));
                 }
             }

@@ -43,6 +43,15 @@ pub trait Lanes:
     /// They are there, and as for [`Lanes::of`].
     unsafe fn read(map: *const u8, bytes: &[usize; EIGHT]) -> Self;
 
+    /// Of numbers of bytes: where these and the seven behind each lie in a [`Map`].
+    fn places(self) -> Self;
+
+    /// The eight bytes at each of these places.
+    ///
+    /// # Safety
+    /// The map does not end before, and as for [`Lanes::of`].
+    unsafe fn eight_of(map: &Map, places: Self) -> Self;
+
     /// Bits towards the top, fewer than 64.
     fn up(self, by: Self) -> Self;
 
@@ -89,6 +98,9 @@ pub trait Lanes:
 /// No kind of lanes has more.
 pub const EIGHT: usize = 8;
 
+/// A bitmap as long as an instruction can take bytes of: eight times eight of them at once.
+pub type Map = [u8; 128];
+
 impl Lanes for u64 {
     const COUNT: usize = 1;
 
@@ -121,6 +133,17 @@ impl Lanes for u64 {
     unsafe fn read(map: *const u8, bytes: &[usize; EIGHT]) -> Self {
         // Safety: as the caller says.
         u64::from_le(unsafe { map.add(bytes[0]).cast::<u64>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    fn places(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn eight_of(map: &Map, places: Self) -> Self {
+        // Safety: as the caller says.
+        unsafe { Self::read(map.as_ptr(), &[places as usize; EIGHT]) }
     }
 
     #[inline(always)]
@@ -167,9 +190,23 @@ impl Lanes for u64 {
 /// Eight at a time, on processors that have the instructions.
 #[cfg(target_arch = "x86_64")]
 pub mod avx512 {
-    use super::{EIGHT, Lanes};
+    use super::{EIGHT, Lanes, Map};
     use std::arch::x86_64::*;
     use std::ops::{Add, BitAnd, BitOr, BitXor, Not, Sub};
+
+    /// For each byte of eight numbers the lowest of its number, and how far it is behind that.
+    const LOWEST: [u8; 64] = bytes(8, 0);
+    const BEHIND: [u8; 64] = bytes(0, 1);
+
+    const fn bytes(lane: u8, within: u8) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        let mut at = 0;
+        while at < 64 {
+            bytes[at] = at as u8 / 8 * lane + at as u8 % 8 * within;
+            at += 1;
+        }
+        bytes
+    }
 
     /// Only there where the processor has what [`is_there`] asks for.
     #[derive(Clone, Copy)]
@@ -178,6 +215,7 @@ pub mod avx512 {
     pub fn is_there() -> bool {
         is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512cd")
+            && is_x86_feature_detected!("avx512vbmi")
             && is_x86_feature_detected!("avx512vpopcntdq")
     }
 
@@ -258,6 +296,23 @@ pub mod avx512 {
         }
 
         #[inline(always)]
+        fn places(self) -> Self {
+            unsafe {
+                let lowest = _mm512_loadu_si512(LOWEST.as_ptr().cast());
+                let behind = _mm512_loadu_si512(BEHIND.as_ptr().cast());
+                Eight(_mm512_add_epi8(_mm512_permutexvar_epi8(lowest, self.0), behind))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn eight_of(map: &Map, places: Self) -> Self {
+            unsafe {
+                let (low, high) = (map.as_ptr().cast(), map.as_ptr().add(64).cast());
+                Eight(_mm512_permutex2var_epi8(_mm512_loadu_si512(low), places.0, _mm512_loadu_si512(high)))
+            }
+        }
+
+        #[inline(always)]
         fn up(self, by: Self) -> Self {
             Eight(unsafe { _mm512_sllv_epi64(self.0, by.0) })
         }
@@ -306,12 +361,12 @@ mod tests {
     use avx512::Eight;
     use proptest::prelude::*;
 
-    #[target_feature(enable = "avx512f,avx512cd,avx512vpopcntdq")]
+    #[target_feature(enable = "avx512f,avx512cd,avx512vbmi,avx512vpopcntdq")]
     fn all_of(
         a: &[u64; EIGHT],
         b: &[u64; EIGHT],
         by: &[u64; EIGHT],
-        map: &[u8; 64],
+        map: &Map,
         bytes: &[usize; EIGHT],
     ) -> Vec<[u64; EIGHT]> {
         let short = by.map(|by| by as u16);
@@ -319,6 +374,7 @@ mod tests {
         unsafe {
             let (a, b, by) = (Eight::of(a), Eight::of(b), Eight::of(by));
             let (read, short) = (Eight::read(map.as_ptr(), bytes), Eight::of_short(&short));
+            let places = Eight::of(&bytes.map(|byte| byte as u64)).places();
             [
                 a & b,
                 a | b,
@@ -334,7 +390,14 @@ mod tests {
                 a.below_first(),
             ]
             .into_iter()
-            .chain([a.first(), (a | Eight::all(1)).last(), a.or_else(b.some(), by), read, short])
+            .chain([
+                a.first(),
+                (a | Eight::all(1)).last(),
+                a.or_else(b.some(), by),
+                read,
+                short,
+                Eight::eight_of(map, places),
+            ])
             .chain([Eight::all(by.total()), Eight::all((a & b).is_any().into())])
             .map(Lanes::each)
             .collect()
@@ -350,13 +413,13 @@ mod tests {
             same in any::<u8>(),
             zero in any::<u8>(),
             by in proptest::array::uniform8(0..64u64),
-            map in proptest::collection::vec(any::<u8>(), 64),
-            bytes in proptest::array::uniform8(0..57usize),
+            map in proptest::collection::vec(any::<u8>(), size_of::<Map>()),
+            bytes in proptest::array::uniform8(0..size_of::<Map>() - 7),
         ) {
             let in_lane = |map: u8, lane: usize| map >> lane & 1 != 0;
             let a: [u64; EIGHT] = std::array::from_fn(|lane| if in_lane(zero, lane) { 0 } else { a[lane] >> 1 });
             let b: [u64; EIGHT] = std::array::from_fn(|lane| if in_lane(same, lane) { a[lane] } else { b[lane] });
-            let map: &[u8; 64] = map.first_chunk().expect("so many");
+            let map: &Map = map.first_chunk().expect("so many");
             if !avx512::is_there() {
                 return Ok(());
             }
@@ -368,7 +431,7 @@ mod tests {
                 let read = unsafe { u64::read(map.as_ptr(), &[bytes[lane]; EIGHT]) };
                 let expected = [
                     a & b, a | b, a ^ b, !a, a + by, a - (a & b), a.up(by), a.down(by), a.count(), a.equal(b), a.some(), a.below_first(),
-                    Lanes::first(a), (a | 1).last(), a.or_else(b.some(), by), read, by,
+                    Lanes::first(a), (a | 1).last(), a.or_else(b.some(), by), read, by, read,
                 ];
                 prop_assert_eq!(found.iter().take(expected.len()).map(|each| each[lane]).collect::<Vec<_>>(), expected);
             }

@@ -7,6 +7,7 @@ pub(crate) mod lanes;
 pub(crate) mod look;
 pub mod places;
 pub mod steady;
+pub mod taken;
 
 /// Samples that are read in one go: as many as a bitmap has bits.
 pub const BLOCK: usize = 64;

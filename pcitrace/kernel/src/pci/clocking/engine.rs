@@ -7,7 +7,7 @@ use crate::pci::rules::Rules;
 use crate::pci::word::Word;
 use crate::samples::BLOCK;
 #[cfg(target_arch = "x86_64")]
-use crate::samples::bits::Avx2;
+use crate::samples::bits::{self, Avx2, Avx512};
 use crate::samples::bits::{Backend, Portable};
 use crate::samples::block::{Block, Span, below, range};
 use crate::samples::dense::{Dense, Pace};
@@ -174,11 +174,6 @@ fn pass_on<B: Engine>(decoder: &mut Decoder, block: &Block<B>, word: &Word) {
     }
 }
 
-/// Blocks of samples in which no control line changes, after which the bus may rest for longer.
-const STILL: i32 = 3;
-/// After so many more this is asked again.
-const NOT_YET: i32 = 64;
-
 /// Decodes the samples from `next` on by taking their clocks out, up to where the bus rests or less than a block is left
 /// before `whole`; the first sample that was not decoded.
 ///
@@ -194,16 +189,14 @@ unsafe fn stretch<B: Engine>(
 ) -> usize {
     let mut dense = std::mem::take(&mut decoder.dense);
     dense.begin::<B>(span.unit(), before);
-    let mut still = 0;
     while next + BLOCK <= whole {
         // Safety: as the caller says, here and below.
-        let changed = unsafe { dense.take::<B>(span, next, &decoder.control.watch) };
-        if dense.is_full() {
+        let blocks = unsafe { dense.take::<B>(span, next, (whole - next) / BLOCK, &decoder.control.watch) };
+        if dense.taken.is_full() {
             unsafe { B::give(decoder, &mut dense, false) };
         }
-        next += BLOCK;
-        still = if changed == 0 { still + 1 } else { 0 };
-        if still == STILL && decoder.rules.is_none() {
+        next += BLOCK * blocks;
+        if dense.taken.is_still() && decoder.rules.is_none() {
             unsafe { B::give(decoder, &mut dense, true) };
             let checks = decoder.protocol.looks_at_phases();
             let bursts = decoder.protocol.is_bursting() && (!checks || decoder.control.phases.is_some());
@@ -211,7 +204,7 @@ unsafe fn stretch<B: Engine>(
                 decoder.pace = Pace::resting();
                 break;
             }
-            still -= NOT_YET;
+            dense.taken.moves();
         }
     }
     unsafe { B::give(decoder, &mut dense, true) };
@@ -228,37 +221,48 @@ unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
     let (span, clocks) = dense.waiting();
     let mut whole = decoder.whole.take();
     if let Some(whole) = &mut whole {
-        whole.clear();
-        for start in (0..clocks).step_by(BLOCK) {
-            // Safety: there is room for a block behind the last clock, here and below.
-            unsafe {
-                let (edges, word) = decoder.control.read::<B>(&span, start, below((clocks - start).min(BLOCK) as u32));
-                let word = Word { suspect: dense.suspect(start), ..word };
-                whole.note(decoder.protocol.layout(), &Block::<B>::new(&span, start, edges), &word);
-            }
-        }
+        // Safety: the backend fits the processor, here and below.
+        unsafe { B::note_all(decoder, dense, whole) };
         decoder.first_clock = decoder.first_clock.or((clocks > 1).then(|| span.stamp(1)));
     }
     // The first one was decoded.
     let mut at = 1;
     loop {
         if let Some(whole) = &mut whole {
-            // Safety: the backend fits the processor.
             at = unsafe { B::whole(&mut decoder.protocol, whole, &span, at) };
         }
         if at == clocks || !all && clocks - at < BLOCK {
             break;
         }
         let to = whole.as_ref().map_or(at + BLOCK, |whole| whole.idle_from(at)).min(clocks);
+        // Safety: there is room for a block behind the last clock.
         unsafe {
             let (edges, word) = decoder.control.read::<B>(&span, at, below((to - at) as u32));
-            let word = Word { suspect: dense.suspect(at) & below((to - at) as u32), ..word };
+            let word = Word { suspect: dense.taken.suspect(at) & below((to - at) as u32), ..word };
             B::pass_on(decoder, &Block::new(&span, at, edges), &word);
         }
         at = to;
     }
     decoder.whole = whole;
-    dense.keep_from(at);
+    dense.taken.keep_from(at);
+}
+
+/// Notes what the lines read at the clocks that were taken out.
+///
+/// # Safety
+/// The backend fits the processor.
+#[inline(always)]
+unsafe fn note_all<B: Backend>(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+    let (span, clocks) = dense.waiting();
+    whole.clear();
+    for start in (0..clocks).step_by(BLOCK) {
+        // Safety: there is room for a block behind the last clock; and as the caller says.
+        unsafe {
+            let (edges, word) = decoder.control.read::<B>(&span, start, below((clocks - start).min(BLOCK) as u32));
+            let word = Word { suspect: dense.taken.suspect(start), ..word };
+            whole.note(decoder.protocol.layout(), &Block::<B>::new(&span, start, edges), &word);
+        }
+    }
 }
 
 /// Parts of [`run`] that are behind a call: inlined, none would leave enough registers for the others.
@@ -274,6 +278,12 @@ pub(super) trait Engine: Backend + Sized {
     /// # Safety
     /// As for [`give`].
     unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool);
+
+    /// [`note_all`], by the longest vectors that the processor has.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole);
 
     /// [`Protocol::whole`], for as many transactions at a time as the processor can.
     ///
@@ -305,6 +315,10 @@ impl Engine for Portable {
 
     unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
         unsafe { give::<Self>(decoder, dense, all) }
+    }
+
+    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+        unsafe { note_all::<Self>(decoder, dense, whole) }
     }
 
     unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize {
@@ -365,6 +379,29 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
     }
 
     #[inline(always)]
+    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn by_avx2<const UNIT: usize, const DATA: bool>(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+            // Safety: this function has the features.
+            unsafe { note_all::<Avx2<UNIT, DATA>>(decoder, dense, whole) }
+        }
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512bw,avx512vbmi,avx512vbmi2")]
+        #[inline(never)]
+        fn by_avx512<const UNIT: usize, const DATA: bool>(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+            // Safety: this function has the features.
+            unsafe { note_all::<Avx512<UNIT, DATA>>(decoder, dense, whole) }
+        }
+        unsafe {
+            if bits::avx512::reads() {
+                by_avx512::<UNIT, DATA>(decoder, dense, whole)
+            } else {
+                by_avx2::<UNIT, DATA>(decoder, dense, whole)
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
@@ -377,7 +414,7 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
             // Safety: this function has the features.
             unsafe { protocol.whole::<Avx2<UNIT, DATA>, u64>(whole, span, at) }
         }
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512cd,avx512vpopcntdq")]
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512cd,avx512vbmi,avx512vpopcntdq")]
         #[inline(never)]
         unsafe fn by_eight<const UNIT: usize, const DATA: bool>(
             protocol: &mut Protocol,

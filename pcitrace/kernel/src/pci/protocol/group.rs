@@ -173,6 +173,11 @@ impl<L: Lanes> Sums<L> {
     }
 }
 
+/// In one line of the cache. Who has one on the stack keeps all vectors there so, which the compiler does not see to by itself:
+/// the group waited for what it had put across two lines.
+#[repr(align(64))]
+struct InLine([u64; EIGHT]);
+
 impl Protocol {
     /// Counts some transactions and writes their rows, up to the first with two address phases; how many these are. The clocks
     /// are those of `lines` and `span`, in which number `from` is the next one.
@@ -216,9 +221,8 @@ impl Protocol {
         let is_there = unsafe { L::of(THERE[EIGHT - count..].first_chunk().expect("twice as many")) };
         let clocks = (unsafe { L::of_short(of.ends) } - starts) & is_there;
 
-        let bytes = of.starts.map(|start| usize::from(start / 8));
-        let within = starts & all(7);
-        let window = |line: &Line| unsafe { line.at_each(&bytes, within) };
+        let (places, within) = (starts.down(all(3)).places(), starts & all(7));
+        let window = |line: &Line| unsafe { line.at_each(places, within) };
         let mask = (one.up(clocks) - one) & !one;
         let (irdy, trdy, stop) = (window(&lines.irdy) & mask, window(&lines.trdy) & mask, window(&lines.stop) & mask);
         let (devsel, last) = (window(&lines.devsel) & mask, mask & !mask.down(one));
@@ -328,7 +332,7 @@ impl Protocol {
         self.numbers += count as u64;
         self.after_transaction = Some(first_clk.wrapping_add(of.ends[count - 1].into()));
         if wrong.is_any() {
-            self.tell_wrong(count, &ended.gave_up.each());
+            self.tell_wrong(count, &InLine(ended.gave_up.each()));
         }
         count
     }
@@ -336,7 +340,7 @@ impl Protocol {
     /// What else is wrong with the last ones.
     #[cold]
     #[inline(never)]
-    fn tell_wrong(&mut self, count: usize, gave_up: &[u64; EIGHT]) {
+    fn tell_wrong(&mut self, count: usize, InLine(gave_up): &InLine) {
         for (nth, &gave_up) in gave_up.iter().enumerate().take(count) {
             let row = self.rows.transactions.get(self.rows.transactions.len() - count + nth);
             let last = (row.start_clk + row.clocks - 1, row.end);

@@ -11,8 +11,8 @@ use crate::pci::layout::Layout;
 use crate::pci::word::Word;
 use crate::samples::bits::Backend;
 use crate::samples::block::{Block, Span, below};
-use crate::samples::dense::MOST;
-use crate::samples::lanes::{EIGHT, Lanes};
+use crate::samples::lanes::{EIGHT, Lanes, Map};
+use crate::samples::taken::MOST;
 
 /// Clocks of an ordinary transaction, at most, so that its window has the two behind it, too.
 const LONGEST: usize = WINDOW - 2;
@@ -20,7 +20,9 @@ const LONGEST: usize = WINDOW - 2;
 const WINDOW: usize = 57;
 
 /// A line at many clocks.
-pub(super) struct Line([u8; MOST / 8 + 8]);
+pub(super) struct Line(Map);
+
+const _: () = assert!(MOST / 8 + 8 <= size_of::<Map>(), "a word can be read from each clock on");
 
 impl Default for Line {
     fn default() -> Self {
@@ -42,14 +44,14 @@ impl Line {
         u64::from_le_bytes(eight) >> (at % 8)
     }
 
-    /// The same of several clocks at once, which begin in these bytes.
+    /// The same of several clocks at once, which begin at these bits of the bytes at these [`Lanes::places`].
     ///
     /// # Safety
-    /// As for [`Lanes::read`].
+    /// As for [`Lanes::eight_of`].
     #[inline(always)]
-    pub unsafe fn at_each<L: Lanes>(&self, bytes: &[usize; EIGHT], within: L) -> L {
+    pub unsafe fn at_each<L: Lanes>(&self, places: L, within: L) -> L {
         // Safety: as the caller says.
-        unsafe { L::read(self.0.as_ptr(), bytes) }.down(within)
+        unsafe { L::eight_of(&self.0, places) }.down(within)
     }
 }
 
@@ -73,18 +75,13 @@ impl Places {
         self.gone = 0;
     }
 
-    /// Eight at a time, whether they are there or not: how many there are cannot be foreseen, but that there are no more can.
+    /// Those of the bits that are set in a word.
     #[inline(always)]
-    fn push(&mut self, nth: usize, mut word: u64) {
-        let mut at = self.count;
+    fn push<B: Backend>(&mut self, nth: usize, word: u64) {
+        let room: &mut [u16; 64] = self.all[self.count..].first_chunk_mut().expect("room behind the last one");
+        // Safety: there is room for as many as a word has bits, and the backend fits the processor.
+        unsafe { B::places(word, (64 * nth) as u16, room.as_mut_ptr()) };
         self.count += word.count_ones() as usize;
-        while word != 0 {
-            for place in &mut self.all[at..][..EIGHT] {
-                *place = (64 * nth) as u16 + (word.trailing_zeros() % 64) as u16;
-                word &= word.wrapping_sub(1);
-            }
-            at += EIGHT;
-        }
     }
 
     /// Those from clock `at` on are not gone.
@@ -150,7 +147,7 @@ impl Whole {
         at + (!busy).trailing_zeros() as usize + usize::from(busy != below(WINDOW as u32))
     }
 
-    /// Notes the clocks of a block behind those that are there, 64 of them or the last ones.
+    /// Notes the clocks of a block behind those that are there, 64 of them or the last ones. The backend fits the processor.
     #[inline(always)]
     pub fn note<B: Backend>(&mut self, layout: &Layout, block: &Block<B>, word: &Word) {
         let nth = self.clocks / 64;
@@ -176,13 +173,13 @@ impl Whole {
         let [frame_before, irdy_before, ended_before] =
             std::array::from_fn(|line| now[line] << 1 | self.last[line] >> 63);
         self.last = now;
-        self.starts.push(nth, frame & !frame_before);
-        self.ends.push(nth, irdy_before & !irdy & !frame_before & here);
+        self.starts.push::<B>(nth, frame & !frame_before);
+        self.ends.push::<B>(nth, irdy_before & !irdy & !frame_before & here);
         // FRAME# is released while IRDY# is asserted, and IRDY# with the last data phase; neither comes alone or too late.
         let released = frame_before & !frame & !irdy;
         let lone = irdy & !frame_before & (frame | !irdy_before);
         let held = irdy & ended_before;
-        self.odd.push(nth, (released | lone | held | word.unknown | word.reset) & here);
+        self.odd.push::<B>(nth, (released | lone | held | word.unknown | word.reset) & here);
     }
 }
 

@@ -69,8 +69,9 @@ impl Archive {
         // Behind it what it is inflated from: memory that is used again from member to member.
         let packed = if member.method == Method::Deflate { member.compressed_size as usize } else { 0 };
         if out.capacity() < size + packed {
-            // Fresh memory is zero as it comes: nobody has to go over it.
-            *out = fresh(size + packed);
+            // Fresh memory is zero as it comes: nobody has to go over it. But the system had to clear it, so the next member, which
+            // may not be packed as well as this one, has to fit, too. Nobody touches what is left over.
+            *out = fresh(size + packed + size / 4);
         }
         out.resize(size + packed, 0);
         let (whole, packed) = out.split_at_mut(size);

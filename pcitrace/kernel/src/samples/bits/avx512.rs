@@ -1,8 +1,9 @@
 //! What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side, and one more looks at a
 //! line in all of them.
 
-use super::{Look, SampleMask, TakeClocks};
+use super::{Avx2, Backend, Look, SampleMask, TakeClocks};
 use crate::samples::block::{below, rises};
+use crate::samples::taken::Taken;
 use std::arch::x86_64::*;
 use std::sync::LazyLock;
 
@@ -27,6 +28,106 @@ pub fn picks() -> bool {
             && is_x86_feature_detected!("avx512vbmi")
     });
     *HAS
+}
+
+/// [`Backend`] by longer vectors, where many samples are read that lie side by side. For samples of `UNIT` bytes; of any size
+/// for 0.
+#[derive(Clone, Copy)]
+pub struct Avx512<const UNIT: usize, const DATA: bool>;
+
+/// The processor has what [`Avx512`] uses.
+#[inline(always)]
+pub fn reads() -> bool {
+    static HAS: LazyLock<bool> =
+        LazyLock::new(|| super::has_fast_path() && counts() && picks() && is_x86_feature_detected!("avx512vbmi2"));
+    *HAS
+}
+
+impl<const UNIT: usize, const DATA: bool> Backend for Avx512<UNIT, DATA> {
+    type Plane = __m512i;
+
+    const DATA: bool = DATA;
+
+    #[inline(always)]
+    fn unit(unit: usize) -> usize {
+        Avx2::<UNIT, DATA>::unit(unit)
+    }
+
+    #[inline(always)]
+    unsafe fn plane(data: *const u8, unit: usize, byte: usize) -> Self::Plane {
+        unsafe {
+            match Self::unit(unit) {
+                1 => _mm512_loadu_si512(data.cast()),
+                2 => {
+                    let places = _mm512_loadu_si512(PLACES.as_ptr().cast());
+                    let places = _mm512_add_epi8(_mm512_add_epi8(places, places), _mm512_set1_epi8(byte as i8));
+                    let (low, high) = (_mm512_loadu_si512(data.cast()), _mm512_loadu_si512(data.add(64).cast()));
+                    _mm512_permutex2var_epi8(low, places, high)
+                }
+                unit @ 3..=8 => _mm512_loadu_si512(plane(data, unit, byte).as_ptr().cast()),
+                unit => {
+                    let bytes: [u8; 64] = std::array::from_fn(|i| *data.add(i * unit + byte));
+                    _mm512_loadu_si512(bytes.as_ptr().cast())
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn flipped(plane: Self::Plane, flip: u8) -> Self::Plane {
+        unsafe { _mm512_xor_si512(plane, _mm512_set1_epi8(flip as i8)) }
+    }
+
+    #[inline(always)]
+    unsafe fn top_bits(plane: Self::Plane, left: u32) -> u64 {
+        // Two bytes at a time: shifts below 8 move nothing of the lower one to the top of the upper one.
+        unsafe { _mm512_movepi8_mask(_mm512_sll_epi16(plane, _mm_cvtsi32_si128(left as i32))) }
+    }
+
+    #[inline(always)]
+    unsafe fn changes(plane: Self::Plane, before: u8, mask: u8) -> u64 {
+        unsafe {
+            // Each byte beside the one before it.
+            let last = _mm512_sub_epi8(_mm512_loadu_si512(PLACES.as_ptr().cast()), _mm512_set1_epi8(1));
+            let behind = _mm512_mask_set1_epi8(_mm512_permutexvar_epi8(last, plane), 1, before as i8);
+            _mm512_test_epi8_mask(_mm512_xor_si512(plane, behind), _mm512_set1_epi8(mask as i8))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn unchanged(
+        data: *const u8,
+        unit: usize,
+        blocks: usize,
+        watched: &SampleMask,
+        counted: &SampleMask,
+    ) -> (usize, u64) {
+        unsafe { unchanged(data, Self::unit(unit), blocks, watched, counted) }
+    }
+
+    #[inline(always)]
+    unsafe fn compress(x: u64, mask: u64) -> u64 {
+        unsafe { _pext_u64(x, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn expand(x: u64, mask: u64) -> u64 {
+        unsafe { _pdep_u64(x, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn places(map: u64, first: u16, to: *mut u16) {
+        unsafe {
+            let first = _mm512_set1_epi16(first as i16);
+            let places = _mm512_maskz_compress_epi8(map, _mm512_loadu_si512(PLACES.as_ptr().cast()));
+            let low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(places));
+            _mm512_storeu_si512(to.cast(), _mm512_add_epi16(low, first));
+            if map.count_ones() > 32 {
+                let high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(places, 1));
+                _mm512_storeu_si512(to.add(32).cast(), _mm512_add_epi16(high, first));
+            }
+        }
+    }
 }
 
 /// One byte of each of 64 samples of three to eight bytes: each instruction picks out of 128 bytes.
@@ -203,7 +304,8 @@ pub fn take_clocks(unit: usize) -> Option<TakeClocks> {
     let has = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vbmi2")
-        && is_x86_feature_detected!("popcnt");
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("bmi2");
     match unit {
         1 => Some(take::<1> as TakeClocks),
         2 => Some(take::<2> as TakeClocks),
@@ -225,60 +327,70 @@ fn any<const UNIT: usize>(samples: __m512i, mask: __m512i) -> u64 {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt,bmi2")]
 unsafe fn take<const UNIT: usize>(
-    from: *const u8,
+    mut from: *const u8,
+    mut stamp: u64,
+    blocks: usize,
     look: &Look,
-    mut to: *mut u8,
-    stamps: *mut u64,
-    stamp: u64,
-) -> (u64, u64) {
+    taken: &mut Taken,
+) -> usize {
     let lanes = 64 / UNIT;
     let mask = |bits: u64| _mm512_set1_epi64(bits as i64);
     let (clk, flip, watched) = (mask(look.clk), mask(look.flip), mask(look.watched));
-    let mut all = [_mm512_setzero_si512(); UNIT];
-    let (mut high, mut changed) = (0, 0);
-    // Safety: 64 samples are there with one before and one behind, and room for what is written.
-    unsafe {
-        for line in 0..UNIT {
-            _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
-        }
-        for (nth, samples) in all.iter_mut().enumerate() {
-            *samples = _mm512_loadu_si512(from.add(64 * nth).cast());
-            let before = _mm512_loadu_si512(from.add(64 * nth).sub(UNIT).cast());
-            high |= any::<UNIT>(_mm512_xor_si512(*samples, flip), clk) << (nth * lanes);
-            changed |= any::<UNIT>(_mm512_xor_si512(*samples, before), watched) << (nth * lanes);
-        }
-        let behind = from.add(64 * UNIT);
-        let behind = match UNIT {
-            1 => behind.read().into(),
-            2 => behind.cast::<u16>().read_unaligned().into(),
-            4 => behind.cast::<u32>().read_unaligned().into(),
-            _ => behind.cast::<u64>().read_unaligned(),
-        };
-        let clocks = rises(high, (behind ^ look.flip) & look.clk & (!0 >> (64 - 8 * UNIT)) != 0);
-        for (nth, &samples) in all.iter().enumerate() {
-            let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
-            // To registers: written to memory at once it takes ten times as long on some processors.
-            let packed = match UNIT {
-                1 => _mm512_maskz_compress_epi8(which, samples),
-                2 => _mm512_maskz_compress_epi16(which as u32, samples),
-                4 => _mm512_maskz_compress_epi32(which as u16, samples),
-                _ => _mm512_maskz_compress_epi64(which as u8, samples),
+    // Safety: the samples are there with one before and one behind, and room for what is written, here and below.
+    let place = unsafe { _mm512_loadu_si512(PLACES.as_ptr().cast()) };
+    for block in 1..=blocks {
+        let (samples, stamps) = taken.room(UNIT);
+        let (mut to, stamps) = (samples.as_mut_ptr(), stamps.as_mut_ptr());
+        let mut all = [_mm512_setzero_si512(); UNIT];
+        let (mut high, mut changed) = (0, 0);
+        unsafe {
+            for line in 0..UNIT {
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
+            }
+            for (nth, samples) in all.iter_mut().enumerate() {
+                *samples = _mm512_loadu_si512(from.add(64 * nth).cast());
+                let before = _mm512_loadu_si512(from.add(64 * nth).sub(UNIT).cast());
+                high |= any::<UNIT>(_mm512_xor_si512(*samples, flip), clk) << (nth * lanes);
+                changed |= any::<UNIT>(_mm512_xor_si512(*samples, before), watched) << (nth * lanes);
+            }
+            from = from.add(64 * UNIT);
+            let behind = match UNIT {
+                1 => from.read().into(),
+                2 => from.cast::<u16>().read_unaligned().into(),
+                4 => from.cast::<u32>().read_unaligned().into(),
+                _ => from.cast::<u64>().read_unaligned(),
             };
-            _mm512_storeu_si512(to.cast(), packed);
-            to = to.add(UNIT * which.count_ones() as usize);
+            let clocks = rises(high, (behind ^ look.flip) & look.clk & (!0 >> (64 - 8 * UNIT)) != 0);
+            for (nth, &samples) in all.iter().enumerate() {
+                let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
+                // To registers: written to memory at once it takes ten times as long on some processors.
+                let packed = match UNIT {
+                    1 => _mm512_maskz_compress_epi8(which, samples),
+                    2 => _mm512_maskz_compress_epi16(which as u32, samples),
+                    4 => _mm512_maskz_compress_epi32(which as u16, samples),
+                    _ => _mm512_maskz_compress_epi64(which as u8, samples),
+                };
+                _mm512_storeu_si512(to.cast(), packed);
+                to = to.add(UNIT * which.count_ones() as usize);
+            }
+            let mut each = [0u8; 64];
+            _mm512_storeu_si512(each.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(clocks, place));
+            let first = _mm512_set1_epi64(stamp as i64);
+            let count = clocks.count_ones();
+            for at in (0..count as usize).step_by(8) {
+                let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(each.as_ptr().add(at).cast()));
+                _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
+            }
+            taken.add(count, _pext_u64(changed, clocks), changed != 0);
         }
-        let places = _mm512_maskz_compress_epi8(clocks, _mm512_loadu_si512(PLACES.as_ptr().cast()));
-        let mut each = [0u8; 64];
-        _mm512_storeu_si512(each.as_mut_ptr().cast(), places);
-        let first = _mm512_set1_epi64(stamp as i64);
-        for at in (0..clocks.count_ones() as usize).step_by(8) {
-            let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(each.as_ptr().add(at).cast()));
-            _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
+        stamp += 64;
+        if taken.is_full() || taken.is_still() {
+            return block;
         }
-        (clocks, changed)
     }
+    blocks
 }
 
 /// Bytes that are asked for ahead: a page, beyond whose end the processor does not look by itself.

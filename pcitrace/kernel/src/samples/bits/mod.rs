@@ -8,8 +8,11 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 
+use crate::samples::taken::Taken;
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
 #[cfg(target_arch = "x86_64")]
 use std::sync::LazyLock;
 
@@ -58,13 +61,13 @@ impl SampleMask {
     }
 }
 
-/// Takes the clocks out of 64 samples: from, what is looked at, to, stamps, stamp of the first. Gives which samples are clocks,
-/// and before which of all samples something changed.
+/// Takes the clocks out of so many blocks of 64 samples, or out of fewer if these are enough: from, stamp of the first, blocks,
+/// what is looked at. How many blocks these were.
 ///
 /// # Safety
-/// A sample has to be before them and one behind; there has to be room for 64 of each, and the processor has what
+/// A sample has to be before them and one behind, of the size that was begun with, and the processor has what
 /// [`Backend::take_clocks`] asks for.
-pub type TakeClocks = unsafe fn(*const u8, &Look, *mut u8, *mut u64, u64) -> (u64, u64);
+pub type TakeClocks = unsafe fn(*const u8, u64, usize, &Look, &mut Taken) -> usize;
 
 /// Bits of samples whose size divides eight bytes, repeated: CLK, the same where CLK is low if it is set, and what is watched.
 #[derive(Debug, Clone, Copy, Default)]
@@ -151,6 +154,23 @@ pub trait Backend: Copy {
     /// # Safety
     /// As for the trait.
     unsafe fn expand(x: u64, mask: u64) -> u64;
+
+    /// Writes the places of the bits that are set, lowest first and counted from `first`; behind them it may write anything.
+    ///
+    /// # Safety
+    /// There is room for 64, and as for the trait.
+    #[inline(always)]
+    unsafe fn places(mut map: u64, first: u16, mut to: *mut u16) {
+        // Several at a time, whether they are there or not: how many there are cannot be foreseen, but that there are no more can.
+        while map != 0 {
+            for nth in 0..8 {
+                // Safety: as the caller says.
+                unsafe { to.add(nth).write(first + (map.trailing_zeros() % 64) as u16) };
+                map &= map.wrapping_sub(1);
+            }
+            to = unsafe { to.add(8) };
+        }
+    }
 }
 
 #[inline]
@@ -333,7 +353,8 @@ mod tests {
         /// A processor without these instructions has nothing to test here: others copy one sample after another.
         #[test]
         fn clocks_that_are_taken_out_are_those_of_the_bitmaps(
-            data in proptest::collection::vec(any::<u8>(), 8 * 66),
+            data in proptest::collection::vec(any::<u8>(), 8 * (2 + 64 * 3)),
+            blocks in 1usize..4,
             clk in 0usize..64,
             low in any::<bool>(),
             watched in any::<u64>(),
@@ -345,22 +366,42 @@ mod tests {
                 let clk = Bit::new(clk % (8 * unit), low);
                 let bit = u64::from(clk.mask) << (8 * clk.byte);
                 let look = Look { clk: repeated(bit), flip: repeated(bit & clk.flip), watched: repeated(watched) };
-                let (mut samples, mut stamps) = (vec![0; 64 * unit], vec![0; 64]);
-                // Safety: a sample is before these and one behind, there is room for all, and the processor has what it asks for.
-                let (clocks, changed) =
-                    unsafe { take(data[unit..].as_ptr(), &look, samples.as_mut_ptr(), stamps.as_mut_ptr(), stamp) };
+                let mut taken = Taken::default();
+                taken.begin(unit, &data);
+                // Safety: a sample is before these and one behind, and the processor has what it asks for.
+                let gone = unsafe { take(data[unit..].as_ptr(), stamp, blocks, &look, &mut taken) };
+                prop_assert!(gone == blocks || taken.is_still());
                 let sample = |at: usize| &data[(at + 1) * unit..][..unit];
-                let places: Vec<_> = (0..64).filter(|&at| !clk.get(sample(at)) && clk.get(sample(at + 1))).collect();
-                prop_assert_eq!(clocks, places.iter().fold(0, |map, at| map | 1 << at));
                 let differ = |at: usize| {
                     let mut each = data[at * unit..][..unit].iter().zip(sample(at)).zip(watched.to_le_bytes());
                     each.any(|((before, now), mask)| (before ^ now) & mask != 0)
                 };
-                prop_assert_eq!(changed, (0..64).fold(0, |map, at| map | u64::from(differ(at)) << at));
-                let expected: Vec<u8> = places.iter().flat_map(|&at| sample(at).to_vec()).collect();
-                prop_assert_eq!(&samples[..expected.len()], &expected[..]);
-                let expected: Vec<u64> = places.iter().map(|&at| stamp + at as u64).collect();
-                prop_assert_eq!(&stamps[..places.len()], &expected[..]);
+                let places: Vec<_> =
+                    (0..64 * gone).filter(|&at| !clk.get(sample(at)) && clk.get(sample(at + 1))).collect();
+                prop_assert_eq!(taken.count(), 1 + places.len());
+                for (nth, &at) in (1..).zip(&places) {
+                    prop_assert_eq!(&taken.samples()[nth * unit..][..unit], sample(at));
+                    prop_assert_eq!((taken.stamps()[nth], taken.suspect(nth) & 1 != 0), (stamp + at as u64, differ(at)));
+                }
+            }
+        }
+
+        #[test]
+        fn places_are_those_of_the_bits(map: u64, sparse: u64, first in 0u16..1000) {
+            fn check<B: Backend>(map: u64, first: u16) -> Result<(), TestCaseError> {
+                let mut places = [0; 64];
+                // Safety: there is room for 64.
+                unsafe { B::places(map, first, places.as_mut_ptr()) };
+                let expected: Vec<_> = (0..64).filter(|at| map >> at & 1 != 0).map(|at| first + at).collect();
+                prop_assert_eq!(&places[..expected.len()], &expected[..]);
+                Ok(())
+            }
+            for map in [map, map & sparse, map | sparse, 0, !0] {
+                check::<Portable>(map, first)?;
+                #[cfg(target_arch = "x86_64")]
+                if avx512::reads() {
+                    check::<Avx512<0, true>>(map, first)?;
+                }
             }
         }
     }
@@ -404,6 +445,15 @@ mod tests {
                     2 => check::<Avx2<2, true>>(data, unit)?,
                     4 => check::<Avx2<4, true>>(data, unit)?,
                     8 => check::<Avx2<8, true>>(data, unit)?,
+                    _ => {}
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            if avx512::reads() {
+                check::<Avx512<0, true>>(data, unit)?;
+                match unit {
+                    1 => check::<Avx512<1, true>>(data, unit)?,
+                    2 => check::<Avx512<2, true>>(data, unit)?,
                     _ => {}
                 }
             }
