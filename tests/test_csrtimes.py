@@ -13,7 +13,7 @@ import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
 from pcitrace.frames.csrtimes import _of_another, _Said
-from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, heads, waiting
+from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, _in_array, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _leading
 from pcitrace.frames.sends import Sends, with_unread
@@ -87,6 +87,51 @@ def test_a_send_that_answered_at_once_is_surer_where_the_rules_know_few() -> Non
     other = np.array([1, 9, -1, -1])
     assert not _Said(other, found, other == 9, once, False).given(margin)[1].any()
     assert _Said(other, found, other == 9, once, True).given(margin)[1].tolist() == [False, True, False, False]
+
+
+def test_an_answer_needs_less_where_values_count_the_sends() -> None:
+    rule, found, once = np.full(3, -1), np.array([1, 1, 2]), np.zeros(3, dtype=bool)
+    for counted in (False, True):
+        _, taken = _Said(rule, found, once, once, True, counted).given(np.full(3, 9.0))
+        assert taken.tolist() == [counted] * 3
+
+
+def test_what_is_written_more_often_than_the_others_is_no_entry_of_an_array() -> None:
+    """Entries are written in turn. What is written often is none, and says nothing of those that are not."""
+    entries = np.array([0x1000, 0x1010, 0x1020, 0x1000, 0x1010], np.int64)
+    bell, often = np.repeat(0x1030, 4), np.repeat(0x1040, 9)
+    assert _in_array(entries, 4.0).all()
+    both = np.concatenate([entries, bell, often])
+    assert _in_array(both, 4.0).tolist() == [True] * 5 + [False] * 13
+    assert not _in_array(both, 1.0)[:2].any(), "written twice"
+
+
+def frames_from_ad(bench: Bench, folder: Path) -> Any:
+    """The score of all frames of a card that nobody described."""
+    write(bench, folder)
+    found = analysis.frames(pcitrace.open(folder), profile="generic")
+    return score(bench, found.table, "vcd")
+
+
+def test_values_that_go_on_by_the_sends_tell_what_rings(tmp_path: Path) -> None:
+    """The ring's tail rings for several frames at once, all of which wait for the wire: nothing else tells."""
+    found = frames_from_ad(Bench("overload", 4, 24), tmp_path)
+    assert found.clean
+    assert found.total("csr_last") == {"right": 24}
+
+
+@pytest.mark.parametrize(
+    ("family", "seed", "right"),
+    [
+        ("groups", 2, 46),  # four doorbells, each for six: registers that are written once seemed to ring, too
+        ("padding", 7, 48),  # three registers that are written once seemed to ring for eight each
+        ("csr-descriptors", 2, 12),  # where buffers are goes on by as much a send, and is no place in a ring
+    ],
+)
+def test_what_sets_a_card_up_does_not_ring(family: str, seed: int, right: int, tmp_path: Path) -> None:
+    found = frames_from_ad(Bench(family, seed, 24), tmp_path)
+    assert found.clean, found.cases
+    assert found.total("csr_first", "csr_last")["right"] >= right
 
 
 def test_nothing_releases_what_came_before_it() -> None:

@@ -76,12 +76,18 @@ def wrong(found: Learned, bench: Bench) -> list[str]:
 
 
 FAMILIES = {
-    ("ring", 1): {"burst_limit_bytes", "receive_fetch_max", "send"},
-    ("wide66", 1): {"receive_fcs", "padding_bytes", "receive_frames_per_status", "send_frames_per_status"},
+    ("ring", 1): {"burst_limit_bytes", "receive_fetch_max", "send_fetch_max", "send", "frames_per_doorbell"},
+    ("wide66", 1): {
+        "receive_fcs",
+        "padding_bytes",
+        "receive_frames_per_status",
+        "send_frames_per_status",
+        "status_bytes",
+    },
     ("reread", 2): {"reread", "reread_line_bytes", "cut_bytes", "send_descriptor_bytes"},
     ("scatter-gather", 1): {"receive_buffers", "burst_limit_bytes", "receive"},
-    ("cut-through", 3): {"receive_fcs", "receive_buffers", "send_offset_bytes"},
-    ("groups", 1): set(),  # where some frames begin is not known, so neither is what was fetched for them
+    ("cut-through", 3): {"receive_fcs", "receive_buffers", "send_buffers", "send_offset_bytes", "receive_offset_bytes"},
+    ("groups", 1): {"send_shift_bytes", "receive_shift_bytes"},
     ("latency-timer", 1): {"timer_cuts", "receive_descriptor_bytes"},
     ("mid-stream", 2): set(),
 }

@@ -263,7 +263,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure = np.isnan(columns["dma_start_us"][rows]) & np.isnan(columns["dma_end_us"][rows])
     unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
-    if not csr.doorbell.any():
+    if not csr.doorbell.any() and not answer.read.in_step:
         unsure |= np.isnan(columns["dma_start_us"][rows]) & _rung_inside(asked, answer)[send]
         unsure |= _caused_otherwise(last, csr, asked) | _rung_before(answer.read, asked)[send]
     first = np.where(_of_another(answer.first, last), -1, answer.first)
@@ -335,8 +335,8 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     seen = seen if len(csr) <= CHECKED else max(seen - CUT, 0)
     once, shared = _answered(read, head, sends)
     _, too = _answered(again, head, again.sends)
-    # Where all waited for the send before, registers do not tell what rang for them either.
-    tells = registers and bool(_at_once(read, head, sends).any())
+    # Where all waited for the send before, registers do not tell what rang for them either; but for their values.
+    tells = registers and (read.in_step or bool(_at_once(read, head, sends).any()))
     clear = registers | _rings_last(read, head, sends)
     out, margins, by_itself = [], np.full(count, np.nan), np.ones(count, dtype=bool)
     for at, (rule, edge) in enumerate(zip(rules, ("first", "last"), strict=True)):
@@ -344,7 +344,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         margin, more = (np.minimum(*two)[:seen, at] for two in ((read.margins, shared), (again.margins, too)))
         other = (mine >= 0) & (mine != found) & (margin >= OPEN) & rung
         told = once & _apart(read, head) if at == 0 else once
-        said = _Said(mine, found, other, told[:seen], tells)
+        said = _Said(mine, found, other, told[:seen], tells, read.in_step and edge == "last")
         kept, taken = said.given(np.where(learned, margin, 0.0))
         by_itself[:seen] &= kept | taken
         if learned and TOLD * len(kept) <= kept.sum() and np.count_nonzero(mine >= 0) <= MOSTLY * len(kept):
@@ -528,6 +528,8 @@ class _Said:
         Whether the send answered its doorbell at once.
     tells : bool
         Whether registers tell what rings.
+    counted : bool
+        Whether the values of the doorbells tell how many sends each is for.
     """
 
     rule: Integers
@@ -535,6 +537,7 @@ class _Said:
     other: Booleans
     once: Booleans
     tells: bool
+    counted: bool = False
 
     def given(self, margin: Floats) -> tuple[Booleans, Booleans]:
         """Return for which sends the rules' answer is given, and for which the reading's.
@@ -548,7 +551,7 @@ class _Said:
         share = known.mean() if len(known) else 0.0
         coherent = share >= WHOLE
         # Where they know most, the others differ: something else came just as a doorbell does.
-        least = np.where(self.once & (share <= MOSTLY), ANSWERED, ALONE)
+        least = np.where(self.counted | (self.once & (share <= MOSTLY)), ANSWERED, ALONE)
         kept = (same & (margin >= AGREED)) | (known & ~self.other & coherent)
         taken = ~kept & there & (margin >= np.where(known & (not self.tells), AGAINST, least))
         # A reading that hardly knows anything has not learned this driver.

@@ -38,6 +38,8 @@ class Doorbells:
         What was read as released.
     usual : Usual
         What they teach of other doorbells.
+    in_step : bool
+        Whether their values go on by the sends that they release.
     """
 
     first: Integers
@@ -47,6 +49,7 @@ class Doorbells:
     sure: Floats
     sends: Sends
     usual: Usual
+    in_step: bool = False
 
     def sureness(self) -> float:
         """Return how sure it is of most sends, in nats."""
@@ -89,4 +92,5 @@ def find(known: Known, ways: Sequence[Sends], first: Integers, last: Integers) -
         starts.send[rows[found.first[send] : found.last[send] + 1]] = send
     starts.sure[rows] = found.item
     margins = found.margins.astype(float)
-    return Doorbells(first, last, margins, starts.send, starts.sure, reader.sends, reader.teaches(found))
+    taught = reader.teaches(found)
+    return Doorbells(first, last, margins, starts.send, starts.sure, reader.sends, taught, reader.in_step(found))
