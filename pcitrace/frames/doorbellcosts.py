@@ -149,9 +149,9 @@ def _in_array(address: Integers, most: float) -> Booleans:
     """Return which accesses are of registers that may be entries of an array, each of them written at most so often.
 
     These are known by where in an entry they are. Entries are written in turn, each as often as the others or once
-    more: what is written more often than the others is none. A doorbell that rang four times was taken for an entry, as two
-    registers that were written once (`cardbench`, groups 2, 24 frames, `generic`): these rang, too, and 30 of 46 times
-    were wrong.
+    more: what is written more often than the others is none. A doorbell that rang four times was taken for an entry, as
+    two registers that were written once (`cardbench`, groups 2, 24 frames, `generic`): these rang, too, and 30 of 46
+    times were wrong.
     """
     registers, at, count = np.unique(address, return_inverse=True, return_counts=True)
     entry, rare = _in_entry(registers), count <= most
