@@ -9,6 +9,7 @@ time since what is nearest          an access comes as usual after the access, r
 register, or how the access looks   so often such an access begins a doorbell; doorbells have such accesses
 accesses a doorbell, sends a ring   as usual
 address written                     the one from which the card reads (where AD was captured)
+values of the doorbells             they go on by the sends that they release, as a ring's tail does
 what learning all this cost         as for DMA (`lattice.Learner`)
 ==================================  ==================================================================
 
