@@ -94,6 +94,11 @@ FAMILIES = {
 """Families, and what of each is learned from AD with these seeds."""
 
 
+def test_every_value_is_learned_of_some_family() -> None:
+    """So that a value which is no longer learned makes the next test fail."""
+    assert set().union(*FAMILIES.values()) == set(truth(Bench("ring", 1, 4).drawn))
+
+
 @pytest.mark.parametrize(("family", "seed"), FAMILIES)
 def test_from_ad_no_value_is_wrong(family: str, seed: int, tmp_path: Path) -> None:
     bench = Bench(family, seed)

@@ -263,6 +263,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure = np.isnan(columns["dma_start_us"][rows]) & np.isnan(columns["dma_end_us"][rows])
     unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
+    # Values that count the sends tell what rings, as does a register that is known to.
     if not csr.doorbell.any() and not answer.read.in_step:
         unsure |= np.isnan(columns["dma_start_us"][rows]) & _rung_inside(asked, answer)[send]
         unsure |= _caused_otherwise(last, csr, asked) | _rung_before(answer.read, asked)[send]
