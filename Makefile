@@ -125,7 +125,7 @@ demo-capture: .make/pcitrace .make/pcicap
 test:
 	$(MAKE) --jobs=2 .make/dev
 	$(MAKE) --jobs=2 --output-sync=target $(BESIDE)
-	$(MAKE) $(ALONE)
+	$(MAKE) --jobs=1 $(ALONE)
 	@echo "all passed: $(TESTS)"
 
 lint: .make/dev
