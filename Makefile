@@ -5,6 +5,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# It would look for make's jobs, of which it is none.
+CARGO := env -u MAKEFLAGS cargo
 
 # Tests and benchmarks start many processes: what was compiled once is kept for them, as it is where pcitrace is installed.
 export PYTHONDONTWRITEBYTECODE :=
@@ -131,8 +133,8 @@ test:
 lint: .make/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 
 types: .make/dev
 	$(BIN)/mypy
@@ -140,7 +142,7 @@ types: .make/dev
 	$(BIN)/python -m mypy.stubtest pcitrace._kernel
 
 rust: .make/dev
-	cargo test --quiet --locked --workspace
+	$(CARGO) test --quiet --locked --workspace
 
 python: .make/dev
 	$(BIN)/pytest -n auto --ignore tests/capture
