@@ -30,8 +30,8 @@ pub fn picks() -> bool {
     *HAS
 }
 
-/// [`Backend`] by longer vectors, where many samples are read that lie side by side. For samples of `UNIT` bytes; of any size
-/// for 0.
+/// [`Backend`] by longer vectors, where many samples are read that lie side by side; what these do not make quicker is that of
+/// [`Avx2`]. For samples of `UNIT` bytes; of any size for 0.
 #[derive(Clone, Copy)]
 pub struct Avx512<const UNIT: usize, const DATA: bool>;
 
@@ -102,17 +102,17 @@ impl<const UNIT: usize, const DATA: bool> Backend for Avx512<UNIT, DATA> {
         watched: &SampleMask,
         counted: &SampleMask,
     ) -> (usize, u64) {
-        unsafe { unchanged(data, Self::unit(unit), blocks, watched, counted) }
+        unsafe { Avx2::<UNIT, DATA>::unchanged(data, unit, blocks, watched, counted) }
     }
 
     #[inline(always)]
     unsafe fn compress(x: u64, mask: u64) -> u64 {
-        unsafe { _pext_u64(x, mask) }
+        unsafe { Avx2::<UNIT, DATA>::compress(x, mask) }
     }
 
     #[inline(always)]
     unsafe fn expand(x: u64, mask: u64) -> u64 {
-        unsafe { _pdep_u64(x, mask) }
+        unsafe { Avx2::<UNIT, DATA>::expand(x, mask) }
     }
 
     #[inline(always)]
