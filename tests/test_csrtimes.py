@@ -12,8 +12,9 @@ from cardbench import Bench, score, write
 import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
+from pcitrace.frames.accesskinds import in_array
 from pcitrace.frames.csrtimes import _of_another, _Said
-from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, _in_array, heads, waiting
+from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _leading
 from pcitrace.frames.sends import Sends, with_unread
@@ -100,10 +101,10 @@ def test_what_is_written_more_often_than_the_others_is_no_entry_of_an_array() ->
     """Entries are written in turn. What is written often is none, and says nothing of those that are not."""
     entries = np.array([0x1000, 0x1010, 0x1020, 0x1000, 0x1010], np.int64)
     bell, often = np.repeat(0x1030, 4), np.repeat(0x1040, 9)
-    assert _in_array(entries, 4.0).all()
+    assert in_array(entries, 4.0).all()
     both = np.concatenate([entries, bell, often])
-    assert _in_array(both, 4.0).tolist() == [True] * 5 + [False] * 13
-    assert not _in_array(both, 1.0)[:2].any(), "written twice"
+    assert in_array(both, 4.0).tolist() == [True] * 5 + [False] * 13
+    assert not in_array(both, 1.0)[:2].any(), "written twice"
 
 
 def frames_from_ad(bench: Bench, folder: Path) -> Any:
@@ -113,11 +114,38 @@ def frames_from_ad(bench: Bench, folder: Path) -> Any:
     return score(bench, found.table, "vcd")
 
 
-def test_values_that_go_on_by_the_sends_tell_what_rings(tmp_path: Path) -> None:
-    """The ring's tail rings for several frames at once, all of which wait for the wire: nothing else tells."""
-    found = frames_from_ad(Bench("overload", 4, 24), tmp_path)
-    assert found.clean
-    assert found.total("csr_last") == {"right": 24}
+@pytest.mark.parametrize(
+    ("family", "seed", "right"),
+    [
+        ("overload", 4, 48),  # one ring for several frames, all of which wait for the wire: nothing else tells
+        ("overload", 2, 23),  # surer than 11 nats, not 12
+        ("groups", 4, 12),  # sends come more regularly after the one before than after their doorbells
+    ],
+)
+def test_values_that_go_on_by_the_sends_tell_what_rings(family: str, seed: int, right: int, tmp_path: Path) -> None:
+    found = frames_from_ad(Bench(family, seed, 24), tmp_path)
+    assert found.clean, found.cases
+    assert found.total("csr_first", "csr_last")["right"] >= right
+
+
+@pytest.mark.parametrize(
+    ("values", "many", "told"),
+    [
+        ((4, 8, 12), (4, 4, 4), True),
+        ((16, 32, 80, 0, 48), (1, 1, 3, 5, 3), True),  # it begins again
+        ((4, 8, 11), (4, 4, 4), False),
+        ((4, 8, 12), (4, 4, 2), False),
+        ((7, 7, 7), (1, 1, 1), False),
+        ((4, 8), (4, 4), False),  # one step agrees with itself
+        ((0x20000, 0x20800, 0x21000), (1, 1, 1), False),  # where buffers are
+    ],
+)
+def test_values_that_count_the_sends(values: tuple[int, ...], many: tuple[int, ...], told: bool) -> None:
+    reader: Any = SimpleNamespace(named=True, kind=np.zeros(len(values), int), value=np.array(values))
+    found: Any = SimpleNamespace(last=np.repeat(np.arange(len(values)), many))
+    assert Reader.in_step(reader, found) is told
+    reader.kind[-1] = 1
+    assert not Reader.in_step(reader, found), "of several registers"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
 from pcitrace.frames import sendstart
-from pcitrace.frames.doorbellcosts import CHAIN_US, Kinds, Known, Usual, heads, waiting
+from pcitrace.frames.accesskinds import Kinds
+from pcitrace.frames.doorbellcosts import CHAIN_US, Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import RULED_OUT, WHOLE
 from pcitrace.frames.margins import TOLD
@@ -336,8 +337,8 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     seen = seen if len(csr) <= CHECKED else max(seen - CUT, 0)
     once, shared = _answered(read, head, sends)
     _, too = _answered(again, head, again.sends)
-    # Where all waited for the send before, registers do not tell what rang for them either; but for their values.
-    tells = registers and (read.in_step or bool(_at_once(read, head, sends).any()))
+    # Where all waited for the send before, registers do not tell what rang for them either.
+    tells = registers and bool(_at_once(read, head, sends).any())
     clear = registers | _rings_last(read, head, sends)
     out, margins, by_itself = [], np.full(count, np.nan), np.ones(count, dtype=bool)
     for at, (rule, edge) in enumerate(zip(rules, ("first", "last"), strict=True)):

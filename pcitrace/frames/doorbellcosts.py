@@ -22,10 +22,10 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
+from pcitrace.frames.accesskinds import Kinds
 from pcitrace.frames.sends import Sends
 from pcitrace.frames.sendstart import NOT_STARTING
 from pcitrace.lattice import Learner, bins, cheapest_within
@@ -33,7 +33,7 @@ from pcitrace.profiles import Profile
 from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, shares, times
 from pcitrace.traffic.csr import Accesses, LookedAt
 
-__all__ = ["CHAIN_US", "IDLE_BELL", "LONGEST", "MOST", "Kinds", "Known", "Reader", "Usual", "heads", "waiting"]
+__all__ = ["CHAIN_US", "IDLE_BELL", "LONGEST", "MOST", "Known", "Reader", "Usual", "heads", "waiting"]
 
 NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
 """Roles of registers that start no send."""
@@ -56,8 +56,9 @@ AT_MOST = 4
 IN_STEP, STEPS, RING = 12.0, 2, 1 << 16
 """Nats by which a reading is likelier where the values of its doorbells go on by the sends that they release, as those
 of a ring's tail do; steps from which on that is seen; and the bytes of a ring, at most. Other registers do so only
-where they count the same, as receives that are as many, or tell where buffers are, which is no place in a ring. A
-judgement: as much as an answer needs that nothing else gives (`csrtimes.ALONE`)."""
+where they count the same, as receives that are as many, or tell where buffers are: these lie above 64 KiB, for what is
+below belongs to a PC's BIOS (Linux, X86_RESERVE_LOW). A judgement: as much as an answer needs that nothing else gives
+(`csrtimes.ALONE`); and two steps are the fewest that can agree."""
 
 RARE = 2.5
 """What was seen so often only is no rule of the driver."""
@@ -108,60 +109,6 @@ class Usual:
     def anything(cls) -> Usual:
         """Return what is said where nothing was seen yet."""
         return cls(broad(0.05, 1e3), ANY_TIME, ((ANY_TIME,) * 3,) * 3, _first_shape())
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """Accesses that look alike have one number: the register where it is known, else what the bus shows.
-
-    `entry` says of which accesses the register may be an entry of an array: all of these with their place in it are of
-    one kind.
-    """
-
-    number: Integers
-    count: int
-    entry: Booleans
-
-    @classmethod
-    def of(cls, csr: LookedAt, count: int) -> Kinds:
-        """Number the accesses by kind, where `count` frames were sent."""
-        known, entry = csr.address >= 0, np.zeros(len(csr), dtype=bool)
-        if known.any():
-            role = np.asarray(csr.role, np.int64)
-            address = csr.address.astype(np.int64)
-            entry = _in_array(address, count / 10 + 2)
-            place = np.where(entry, _in_entry(address), address)
-            place = np.where(role >= 0, -2 - role, place)
-            key = place * 32 + np.maximum(csr.command, 0)
-        else:
-            looks = [np.clip(csr.devsel_clks, 0, 7), np.clip(csr.latency_clks, 0, 31), np.clip(csr.data_phases, 0, 3)]
-            key = (looks[0].astype(np.int64) * 32 + looks[1]) * 4 + looks[2]
-            key = key * 2 + (csr.attempts > 1)
-        number, unique = pd.factorize(key)
-        return cls(number, len(unique), entry)
-
-
-def _in_entry(address: Integers) -> Integers:
-    """Return where in an entry of an array of registers each address is, as a number that is no address."""
-    return (address >> 8) * 8 + (address & 7) + (1 << 40)
-
-
-def _in_array(address: Integers, most: float) -> Booleans:
-    """Return which accesses are of registers that may be entries of an array, each of them written at most so often.
-
-    These are known by where in an entry they are. Entries are written in turn, each as often as the others or once
-    more: what is written more often than the others is none. A doorbell that rang four times was taken for an entry, as
-    two registers that were written once (`cardbench`, groups 2, 24 frames, `generic`): these rang, too, and 30 of 46
-    times were wrong.
-    """
-    registers, at, count = np.unique(address, return_inverse=True, return_counts=True)
-    entry, rare = _in_entry(registers), count <= most
-    for one in np.unique(entry[rare]):
-        mine = np.flatnonzero(rare & (entry == one))
-        mine = mine[np.argsort(-count[mine], kind="stable")]
-        fewer = np.append(count[mine][1:], count[mine][-1:])
-        rare[mine] = ~np.logical_and.accumulate(count[mine] > fewer + 1)
-    return np.asarray(rare[at])
 
 
 @dataclass(frozen=True)
@@ -293,7 +240,7 @@ class Reader:
         """Return whether the values of the doorbells go on by as much a send."""
         sent = found.last[found.last >= 0]
         rings, many = np.unique(sent, return_counts=True)
-        if not self.named or len(rings) <= STEPS or len(np.unique(self.kind[rings])) > 1:
+        if not self.named or len(np.unique(self.kind[rings])) > 1:
             return False
         step = np.diff(self.value[rings])
         # Where the value begins again it says nothing.
