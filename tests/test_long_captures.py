@@ -128,9 +128,10 @@ def test_memory_of_the_analysis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return sum(len(run.table(name)) for name in run.buses), kept, peak
 
     measure(100)  # what is imported and cached only once
-    less, more = (np.array(measure(count)) for count in (1000, 3000))
+    # Of fewer frames, what does not grow is the most of the peak, and that depends on when Python looks for cycles.
+    less, more = (np.array(measure(count)) for count in (3000, 9000))
     transactions, kept, peak = more - less
-    assert transactions == 2000 * 14
+    assert transactions == 6000 * 14
     assert kept / transactions < 65
     assert peak / transactions < 85
 
