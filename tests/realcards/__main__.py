@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, help="keep the runs here")
     parser.add_argument("--kinds", default="vcd,control16", help=f"of {','.join(CAPTURES)}")
     parser.add_argument("--frames", type=int, help="so many, instead of the number drawn")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="instead of what is drawn")
     parser.add_argument("--no-check", action="store_true", help="do not compare each transaction")
     parser.add_argument("--cases", type=int, default=4, help="cases told of each capture")
     given = parser.parse_args()
@@ -60,7 +62,8 @@ class Total:
 
 def one(design: str, seed: int, given: argparse.Namespace, totals: dict[tuple[str, str], Total]) -> None:
     try:
-        bench = RealBench(DESIGNS[design], seed, given.frames)
+        over = {key: json.loads(value) for key, _, value in (text.partition("=") for text in given.set)}
+        bench = RealBench(DESIGNS[design], seed, given.frames, **over)
     except RuntimeError as error:
         print(f"{design} {seed}: no run ({error})", flush=True)
         return

@@ -14,10 +14,15 @@ from .nic import Nic, WireFrame
 
 
 class RealBench(Bench):
-    """As cardbench's, with a card that exists. A draw in which a card underruns is no run: RuntimeError."""
+    """As cardbench's, with a card that exists. A draw in which a card underruns is no run: RuntimeError.
+
+    `over`: keys of what is drawn, and ``boundary``, where both bridges cut bursts.
+    """
 
     def __init__(self, design: type[Nic], seed: int, frames: int | None = None, **over: Any) -> None:
         self.drawn = drawn = draw(design, seed) | over
+        for memory in drawn["memory"].values():
+            memory["boundary"] = over.get("boundary", memory["boundary"])
         drawn["frames"] = frames or drawn["frames"]
         self.rng = random.Random(f"{drawn['design']} {seed} traffic")
         self.world = World()

@@ -61,6 +61,7 @@ def draw(design: type[Nic], seed: int) -> dict[str, Any]:
         "retry_gap": rng.choice((2, 3, 5)),
         "piece_gap": rng.choice(((1, 1), (2, 3), (4, 6), (8, 9))),
         "rx_first": rng.random() < 0.7,
+        "rewait": False,  # whether a burst that was cut waits for its FIFO again before it goes on
         "mwi": False,
         "mrl": False,
         "mrm": False,

@@ -35,7 +35,6 @@ class E1000(Nic):
             "refill": rng.choice((1, 4, 16)),
             "tx_every": rng.choice((1, 1, 4)),
             "irq_gap": rng.choice((0.0, 0.0, 125000.0)),  # ITR: 8000 interrupts a second
-            "tx_delay": rng.choice((0.0, 0.0, 8192.0)),  # TIDV
         }
 
     def set_up(self) -> Process:

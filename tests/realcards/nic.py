@@ -202,14 +202,15 @@ class Nic:
             want = min(len(data), self.limit(at, False))
             while self.room() < min(want, self.drawn["tx_fifo"]):
                 yield 4 * self.byte + 100
-            txn, count = yield from self.move(at, data, False, "tx_data")
-            self.carry(frame, "sent", txn, span)
-            before, frame.loaded = frame.loaded, frame.loaded + count
-            goal = min(threshold, total)
-            if before < goal <= frame.loaded:
-                index = min(txn.moved - 1, (goal - before - 1 + at % 4) // (8 if txn.wide else 4))
-                self.on_wire(frame, self.bus.time(txn.clock + int(txn.data_clocks[index])))
-            at, data = at + count, data[count:]
+            while want:  # a burst that the target cuts goes on
+                txn, count = yield from self.move(at, data, False, "tx_data", want)
+                self.carry(frame, "sent", txn, span)
+                before, frame.loaded = frame.loaded, frame.loaded + count
+                goal = min(threshold, total)
+                if before < goal <= frame.loaded:
+                    index = min(txn.moved - 1, (goal - before - 1 + at % 4) // (8 if txn.wide else 4))
+                    self.on_wire(frame, self.bus.time(txn.clock + int(txn.data_clocks[index])))
+                at, data, want = at + count, data[count:], 0 if self.drawn["rewait"] else want - count
         need = self.bus.time(txn.clock + int(txn.data_clocks[-1]))
         if frame.wire_start is not None and need > frame.wire_start + (8 + frame.loaded) * self.byte:
             raise RuntimeError("underrun")
@@ -299,10 +300,12 @@ class Nic:
                 if got < len(frame.on_wire):
                     end = at + min(total, got)
                     most = min(most, max(4, end - end % 4 - at - done))
-            txn, count = yield from self.move(at + done, data[done:], True, "rx_data", most)
-            self.carry(frame, "received", txn, span)
-            done += count
-            frame.stored = min(done, len(frame.on_wire))
+            most = min(most, total - done)
+            while most:
+                txn, count = yield from self.move(at + done, data[done:], True, "rx_data", most)
+                self.carry(frame, "received", txn, span)
+                done, most = done + count, 0 if self.drawn["rewait"] else most - count
+                frame.stored = min(done, len(frame.on_wire))
 
     def receiver(self) -> Process:
         raise NotImplementedError
