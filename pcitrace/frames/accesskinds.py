@@ -1,4 +1,9 @@
-"""Of which kind an access is: by its register, or by what the bus shows."""
+"""Of which kind an access is: by its register and what is written, or by what the bus shows.
+
+A register is most often of one use. Two are not: registers that are written in turn are entries of one, as the four of a
+Realtek RTL8139 that each release a frame; and a command register does what its value says, as the one of a 3Com 3C905
+that stalls a queue, lets it go on and acknowledges interrupts.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,33 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pcitrace.columns import Booleans, Integers
+from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.facts import WRITES
 from pcitrace.traffic.csr import LookedAt
 
-__all__ = ["Kinds", "in_array"]
+__all__ = ["CHAIN_US", "SOME", "Kinds", "as_often", "in_array"]
+
+CHAIN_US = 1.0
+"""The driver goes on with a doorbell within this time."""
+
+SOME, MORE = 1.1, 8
+"""Times as often as sends a doorbell may be written, and a few times more."""
+
+SPACINGS = (4, 8, 16, 32)
+"""Bytes from a register to the next one of the same use."""
+
+SEEN = 4
+"""Times that a value was written on average, if values are commands. A judgement: of rarer ones nothing is learned."""
+
+
+def as_often(sends: int) -> float:
+    """Return how often a doorbell is written at most."""
+    return SOME * sends + MORE
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """Accesses that look alike have one number: the register where it is known, else what the bus shows.
+    """Accesses that look alike have one number: by the register where it is known, else by what the bus shows.
 
     `entry` says of which accesses the register may be an entry of an array: all of these with their place in it are of
     one kind.
@@ -31,17 +54,69 @@ class Kinds:
         known, entry = csr.address >= 0, np.zeros(len(csr), dtype=bool)
         if known.any():
             role = np.asarray(csr.role, np.int64)
-            address = csr.address.astype(np.int64)
+            address = _of_lanes(csr)
+            written, time_us = np.isin(csr.command, WRITES), csr.first_attempt_us
+            address[written] = in_turn(address[written], time_us[written], as_often(count))
             entry = in_array(address, count / 10 + 2)
             place = np.where(entry, _in_entry(address), address)
             place = np.where(role >= 0, -2 - role, place)
-            key = place * 32 + np.maximum(csr.command, 0)
+            key = pd.factorize(place * 32 + np.maximum(csr.command, 0))[0]
+            key[written] = _commands(key[written], csr.value[written].astype(np.int64), as_often(count))
         else:
             looks = [np.clip(csr.devsel_clks, 0, 7), np.clip(csr.latency_clks, 0, 31), np.clip(csr.data_phases, 0, 3)]
             key = (looks[0].astype(np.int64) * 32 + looks[1]) * 4 + looks[2]
             key = key * 2 + (csr.attempts > 1)
         number, unique = pd.factorize(key)
         return cls(number, len(unique), entry)
+
+
+def _of_lanes(csr: LookedAt) -> Integers:
+    """Return the address of the first byte that each access is of: registers may be bytes of one double word."""
+    lanes = csr.byte_enables.astype(np.int64) & 15
+    first = np.array([next((lane for lane in range(4) if not enables >> lane & 1), 0) for enables in range(16)])
+    moved = (csr.byte_enables >= 0) & (csr.address & 3 == 0) & (csr.address >= 0)
+    return csr.address.astype(np.int64) + np.where(moved, first[lanes], 0)
+
+
+def in_turn(address: Integers, time_us: Floats, most: float) -> Integers:
+    """Return the address of the first register of those that are written in turn, for the writes of these.
+
+    They are one behind the other at the same distance, are written one behind the other, each in a doorbell of its own,
+    and all together no more often than `most`: an acknowledgement and a doorbell come in turn, too, but are more.
+    """
+    registers, at, count = np.unique(address, return_inverse=True, return_counts=True)
+    first, place = registers.copy(), {int(one): row for row, one in enumerate(registers)}
+    free = np.ones(len(registers), dtype=bool)
+    for spacing in SPACINGS:
+        for row, register in enumerate(registers.tolist()):
+            bank = [row] if free[row] else []
+            while bank and (following := place.get(register + spacing * len(bank))) is not None and free[following]:
+                if count[[*bank, following]].sum() > most or not _cycles(at, [*bank, following], time_us):
+                    break
+                bank.append(following)
+            if len(bank) > 1:
+                first[bank], free[bank] = register, False
+    return np.asarray(first[at])
+
+
+def _cycles(at: Integers, bank: list[int], time_us: Floats) -> bool:
+    """Return whether the registers of a bank are written one after the other again and again, not two at once."""
+    rows = np.flatnonzero(np.isin(at, bank))
+    steps = np.diff(np.searchsorted(bank, at[rows]))
+    return bool(len(steps) > len(bank) and (steps % len(bank) == 1).all() and (np.diff(time_us[rows]) > CHAIN_US).all())
+
+
+def _commands(register: Integers, value: Integers, most: float) -> Integers:
+    """Return the number of each write: one for each value of a register that is written few of them, and more often
+    than a doorbell.
+
+    Which of them release a frame, their values say: of a 3Com 3C905 the register was none because of what else it does,
+    and one that is written just before it was taken for the doorbell.
+    """
+    writes = np.bincount(register)[register]
+    values = pd.DataFrame({"register": register, "value": value}).groupby("register")["value"].transform("nunique")
+    split = (writes > most) & (writes >= SEEN * values.to_numpy())
+    return register + np.where(split, (pd.factorize(value)[0] + 1) << 32, 0)
 
 
 def _in_entry(address: Integers) -> Integers:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
+from pcitrace.facts import WRITES
 from pcitrace.frames import sendstart
-from pcitrace.frames.accesskinds import Kinds
-from pcitrace.frames.doorbellcosts import CHAIN_US, Known, Usual, heads, waiting
+from pcitrace.frames.accesskinds import CHAIN_US, Kinds
+from pcitrace.frames.doorbellcosts import Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import RULED_OUT, WHOLE
 from pcitrace.frames.margins import TOLD
@@ -339,7 +340,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     _, too = _answered(again, head, again.sends)
     # Where all waited for the send before, registers do not tell what rang for them either.
     tells = registers and bool(_at_once(read, head, sends).any())
-    clear = registers | _rings_last(read, head, sends)
+    clear = csr.doorbell.any() | _rings_last(read, head, sends)
     out, margins, by_itself = [], np.full(count, np.nan), np.ones(count, dtype=bool)
     for at, (rule, edge) in enumerate(zip(rules, ("first", "last"), strict=True)):
         mine, found, as_other = rule[:seen], getattr(read, edge)[:seen], getattr(again, edge)[:seen]
@@ -490,11 +491,15 @@ def _rings_last(read: Doorbells, csr: Accesses, sends: Sends) -> Booleans:
     """Return of which sends nothing follows the ring at once before they begin.
 
     Else any of what follows may ring: a card starts as regularly after each of some accesses that come one after the
-    other. Of a driver that writes three words a send the first was taken for the ring, the others for something else.
+    other. Of a driver that writes three words a send the first was taken for the ring, the others for something else;
+    of one that stalls a queue (3Com 3C905), adds to it and lets it go on, the stall. What is known to be a read rings
+    for nothing.
     """
-    next_us = np.append(csr.first_attempt_us, np.inf)[read.last + 1]
-    pause_us = next_us - pick_us(csr.end_us, read.last)
-    return ~((pause_us <= CHAIN_US) & (next_us < sends.start_us[: len(read.last)]))
+    time_us, may = csr.first_attempt_us, np.flatnonzero((csr.command < 0) | np.isin(csr.command, WRITES))
+    group = np.append(np.cumsum(np.append(np.inf, time_us[1:] - csr.end_us[:-1])[: len(csr)] > CHAIN_US), -1)
+    follows = np.append(may, len(csr))[np.searchsorted(may, read.last, side="right")]
+    follows_us = np.append(time_us, np.inf)[follows]
+    return ~((group[follows] == group[read.last]) & (follows_us < sends.start_us[: len(read.last)]))
 
 
 def _ordinary(read: Doorbells, csr: Accesses, agreed: Booleans) -> Booleans:

@@ -25,7 +25,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
-from pcitrace.frames.accesskinds import Kinds
+from pcitrace.frames.accesskinds import CHAIN_US, Kinds
 from pcitrace.frames.sends import Sends
 from pcitrace.frames.sendstart import NOT_STARTING
 from pcitrace.lattice import Learner, bins, cheapest_within
@@ -33,16 +33,13 @@ from pcitrace.profiles import Profile
 from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, shares, times
 from pcitrace.traffic.csr import Accesses, LookedAt
 
-__all__ = ["CHAIN_US", "IDLE_BELL", "LONGEST", "MOST", "Known", "Reader", "Usual", "heads", "waiting"]
+__all__ = ["IDLE_BELL", "LONGEST", "MOST", "Known", "Reader", "Usual", "heads", "waiting"]
 
 NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
 """Roles of registers that start no send."""
 
 LONGEST, MOST = 16, 8
 """Accesses of a doorbell, and sends that one rings for unless its value says more."""
-
-CHAIN_US = 1.0
-"""The driver goes on with a doorbell within this time."""
 
 AMONG, PRIOR = 0.03, 200.0
 """Share of the doorbells that begin, or end, among accesses that follow each other at once; what this guess weighs."""

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from pcitrace.columns import Floats, Integers
+from pcitrace.frames.accesskinds import SOME, as_often
 from pcitrace.frames.doorbellcosts import IDLE_BELL, LONGEST, MOST, Reader
 from pcitrace.releases import Released
 
@@ -28,10 +29,6 @@ of a card of another maker (card_scatter-gather) 18 of 19, of which two were wro
 
 TRIED, NEAREST = 4, 3
 """Registers that are tried as doorbells; and how many accesses the doorbell may have that is nearest to its send."""
-
-SOME = 1.1
-"""Sends a doorbell from which on it may be several each; and times as often as sends a doorbell may be written, and a
-few times more."""
 
 ALIKE = 8.0
 """Segments that differ in the same way count as so many: they are not independent evidence."""
@@ -99,7 +96,7 @@ def _candidates(reader: Reader) -> Integers:
     """Return the kinds of accesses that may be doorbells, by how many there are."""
     count = np.bincount(reader.kind[reader.write], minlength=reader.kinds)
     sends = len(reader.sends)
-    fit = np.flatnonzero((count >= sends / MOST) & (count <= SOME * sends + MOST))
+    fit = np.flatnonzero((count >= sends / MOST) & (count <= as_often(sends)))
     return fit[np.argsort(np.abs(count[fit] - sends), kind="stable")][:TRIED]
 
 
