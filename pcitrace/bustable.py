@@ -258,7 +258,7 @@ class BusTable:
         unit = np.where(self.bytes > BYTES_PER_PHASE * phases, 2 * BYTES_PER_PHASE, BYTES_PER_PHASE)
         return np.where(address >= 0, (address & -unit) + unit * phases, -1)
 
-    def moved_twice(self, before: Integers, now: Integers) -> Integers:
+    def moved_twice(self, before: Integers | slice, now: Integers | slice) -> Integers:
         """Return how many bytes of transactions that the target stopped others move again that begin inside them.
 
         It does not matter whether the initiator would have gone on: a card that loses the bus as the target disconnects
@@ -272,9 +272,9 @@ class BusTable:
     @property
     def moved_again(self) -> Booleans:
         """Which begin inside the one before that was stopped, before that can be another frame's buffer."""
-        out, now = np.zeros(len(self), dtype=bool), np.arange(1, len(self))
-        pause_us = self.start_us[1:] - self.last_data_us[:-1]
-        out[1:] = (self.moved_twice(now - 1, now) > 0) & (pause_us < FRAME_US)
+        out, before, now = np.zeros(len(self), dtype=bool), slice(None, -1), slice(1, None)
+        pause_us = self.start_us[now] - self.last_data_us[before]
+        out[now] = (self.moved_twice(before, now) > 0) & (pause_us < FRAME_US)
         return out
 
     def _ended(self, *how: Termination) -> Booleans:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -294,11 +295,12 @@ class Reading:
 
     def edges(self) -> set[tuple[int, int, int, bool]]:
         """Return all beginnings and ends of segments that claim a target: item, track, target, whether it begins."""
-        return {
-            (int(item), int(self.track[item]), int(self.target[item]), begins)
-            for begins, there in ((True, self.begins), (False, self.ends))
-            for item in np.flatnonzero(there & (self.target >= 0))
-        }
+        found = set[tuple[int, int, int, bool]]()
+        for begins, there in ((True, self.begins), (False, self.ends)):
+            item = np.flatnonzero(there & (self.target >= 0))
+            columns = (one.tolist() for one in (item, self.track[item], self.target[item]))
+            found.update(zip(*columns, repeat(begins)))
+        return found
 
     def first(self, count: int) -> Reading:
         """Return what it says of the first items; not what that costs."""

@@ -7,6 +7,7 @@ probabilities, those of times of densities (1/us), so that what explains a time 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -124,7 +125,8 @@ class Table:
 
 @dataclass
 class Released:
-    """First and last item of the segment that releases each target, -1 if none does, and their margins in nats.
+    """First and last item of the segment that releases each target, -1 if none does, and their margins in nats, which
+    are 0 if they were not asked for.
 
     Attributes
     ----------
@@ -135,6 +137,8 @@ class Released:
     cost : float
     learned : float
         How much of that learning the table was.
+    surely : callable or None
+        Reads it again, with margins; None if they are there, or if it was not read.
     """
 
     first: Integers
@@ -143,28 +147,29 @@ class Released:
     item: Costs
     cost: float
     learned: float = 0.0
+    surely: Callable[[], Released] | None = None
 
 
-def read(items: Items, targets: Targets, table: Table) -> Released:
-    """Read a sequence at the least cost."""
-    first, last, margins, item, cost = _kernel.read_releases(items, targets, table, nodes=NODES, cost=LIMIT)
-    begins, ends = (np.frombuffer(one, np.int32).astype(np.int64) for one in (first, last))
-    return Released(
-        begins, ends, np.frombuffer(margins, np.float32).reshape(-1, 2), np.frombuffer(item, np.float32), cost
+def read(items: Items, targets: Targets, table: Table, margins: bool = True) -> Released:
+    """Read a sequence at the least cost; without margins the reading is the same, and found sooner."""
+    first, last, nats, item, cost = _kernel.read_releases(
+        items, targets, table, nodes=NODES, cost=LIMIT, margins=margins
     )
+    begins, ends = (np.frombuffer(one, np.int32).astype(np.int64) for one in (first, last))
+    return Released(begins, ends, np.frombuffer(nats, np.float32).reshape(-1, 2), np.frombuffer(item, np.float32), cost)
 
 
 @cache
-def _widths_us() -> Floats:
-    """How long each bin of positive times is; the shortest are a few ns."""
+def _widths() -> Floats:
+    """The logarithm of how long each bin of positive times is, in us; the shortest are a few ns."""
     steps = np.abs(np.arange(BINS) - BINS // 2)
     widths = centres_us()[BINS // 2 + steps] * (2 ** (1 / 16) - 2 ** (-1 / 16))
-    return np.asarray(np.maximum(widths, 0.004))
+    return np.asarray(np.log(np.maximum(widths, 0.004)))
 
 
 def times(values_us: Floats, prior: Floats, learner: Learner) -> Costs:
     """Return the costs of times as a density (1/us), learned from some; the prior is worth `KNOWN` of them."""
-    return np.asarray(learner.density(bins(values_us), prior, weight=KNOWN) + np.log(_widths_us()), np.float32)
+    return np.asarray(learner.density(bins(values_us), prior, weight=KNOWN) + _widths(), np.float32)
 
 
 def shares(values_us: Floats, prior: Floats) -> Floats:

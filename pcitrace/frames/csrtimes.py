@@ -146,15 +146,17 @@ def _one_by_one(ends: Mapping[str, Ends], columns: dict[str, Any]) -> tuple[dict
 def _surer_together(asked: Mapping[str, _Asked], alone: Mapping[str, Doorbells], answers: dict[str, _Answer]) -> None:
     """Let each of two hosts make surer what the other one shows: both mostly have cards and drivers of the same kind.
 
-    Who is surer how it was rung for teaches the other first, and is taught then. What is known already is not asked.
+    Who is surer how it was rung for teaches the other first, and is taught then. What is known already is not asked,
+    nor what the other one could not make surer.
     """
     if all(answer.by_itself.all() for answer in answers.values()):
         return
     surer, other = sorted(asked, key=lambda name: -alone[name].sureness())
     usual = alone[surer].usual
     for name in (other, surer):
-        again = _read(asked[name], usual)
-        answers[name], usual = _answered_by(asked[name], alone[name], again), again.usual
+        if answers[name].taught or answers[surer].taught:
+            again = _read(asked[name], usual)
+            answers[name], usual = _answered_by(asked[name], alone[name], again), again.usual
 
 
 def _as_the_other(asked: Mapping[str, _Asked], answers: Mapping[str, _Answer], columns: dict[str, Any]) -> None:
@@ -248,6 +250,8 @@ class _Answer:
         Whether that is so without the other host.
     read : Doorbells
         The reading of all accesses.
+    taught : bool
+        Whether the other host can make any of it surer.
     """
 
     first: Integers
@@ -255,6 +259,7 @@ class _Answer:
     margins: Floats
     by_itself: Booleans
     read: Doorbells
+    taught: bool
 
 
 def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) -> Labels:
@@ -340,8 +345,8 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     _, too = _answered(again, head, again.sends)
     # Where all waited for the send before, registers do not tell what rang for them either.
     tells = registers and bool(_at_once(read, head, sends).any())
-    clear = csr.doorbell.any() | _rings_last(read, head, sends)
-    out, margins, by_itself = [], np.full(count, np.nan), np.ones(count, dtype=bool)
+clear = csr.doorbell.any() | _rings_last(read, head, sends)
+    out, margins, by_itself, taught = [], np.full(count, np.nan), np.ones(count, dtype=bool), False
     for at, (rule, edge) in enumerate(zip(rules, ("first", "last"), strict=True)):
         mine, found, as_other = rule[:seen], getattr(read, edge)[:seen], getattr(again, edge)[:seen]
         margin, more = (np.minimum(*two)[:seen, at] for two in ((read.margins, shared), (again.margins, too)))
@@ -351,6 +356,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         kept, taken = said.given(np.where(learned, margin, 0.0))
         by_itself[:seen] &= kept | taken
         if learned and TOLD * len(kept) <= kept.sum() and np.count_nonzero(mine >= 0) <= MOSTLY * len(kept):
+            taught = True
             agreed = np.append(kept, np.zeros(len(read.last) - seen, dtype=bool))
             surer = (found == as_other) & _ordinary(read, head, agreed)[:seen] & (margin >= AGREED)
             margin = np.where(surer, np.fmax(margin, more), margin)
@@ -364,7 +370,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         out.append(np.append(whole, rule[seen:] if stands else np.full(count - seen, -1)))
         margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
-    return _Answer(out[0][place], out[1][place], margins[place], by_itself[place], _spread(read, len(csr)))
+    return _Answer(out[0][place], out[1][place], margins[place], by_itself[place], _spread(read, len(csr)), taught)
 
 
 def _of_another(first: Integers, last: Integers) -> Booleans:

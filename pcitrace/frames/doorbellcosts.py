@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -73,7 +74,7 @@ ANY_TIME = broad(LEAST_US, MOST_US)
 """A first guess at when something comes."""
 
 OF_ACCESSES = (
-    *("time_us", "end_us", "pause_us", "since_us", "near", "kind", "value"),
+    *("time_us", "end_us", "pause_us", "since_us", "since", "near", "kind", "value"),
     *("possible", "write", "bell", "count", "key"),
 )
 OF_SENDS = ("target_key", "gap_us", "free_us")
@@ -167,6 +168,7 @@ class Reader:
         ready_us = np.maximum(csr.ready_us[rows][1:], self.end_us[:-1])
         self.pause_us = np.append(np.inf, np.maximum(np.minimum(self.time_us[1:], ready_us) - self.end_us[:-1], 0.02))
         self.since_us, self.near = self._since()
+        self.since = bins(self.since_us)
         kinds = Kinds.of(csr, len(sends))
         self.kind, self.kinds = kinds.number[rows], kinds.count
         self.named = bool((csr.address >= 0).any())
@@ -225,13 +227,18 @@ class Reader:
         begins = b"" if found is None else found.first.tobytes() + found.last.tobytes()
         key = begins, np.asarray(shape).tobytes()
         if key not in self.taught:
-            learner = Learner()
-            table = self.table(found, learner)
-            table.shape -= np.log(shape, dtype=np.float32)
-            read_now = read(self.items(found, learner), self.targets(found, learner), table)
-            cost = read_now.cost + learner.nats - IN_STEP * self.in_step(read_now)
-            self.taught[key] = replace(read_now, cost=cost, learned=learner.nats)
+            self.taught[key] = self._read(found, shape, margins=False)
         return self.taught[key]
+
+    def _read(self, found: Released | None, shape: Floats | float, margins: bool) -> Released:
+        """Read with what a reading teaches; margins only of what is an answer, for they take as long as the reading."""
+        learner = Learner()
+        table = self.table(found, learner)
+        table.shape -= np.log(shape, dtype=np.float32)
+        read_now = read(self.items(found, learner), self.targets(found, learner), table, margins)
+        cost = read_now.cost + learner.nats - IN_STEP * self.in_step(read_now)
+        surely = None if margins else partial(self._read, found, shape, margins=True)
+        return replace(read_now, cost=cost, learned=learner.nats, surely=surely)
 
     def in_step(self, found: Released) -> bool:
         """Return whether the values of the doorbells go on by as much a send."""
@@ -248,9 +255,12 @@ class Reader:
     def inside(self, found: Released | None) -> Integers:
         """Return the place of each access in its doorbell, from its end; -1 for others."""
         place = np.full(len(self.time_us), -1)
-        if found is not None:
-            for first, last in {*zip(found.first.tolist(), found.last.tolist(), strict=True)} - {(-1, -1)}:
-                place[first : last + 1] = np.minimum(np.arange(last - first, -1, -1), PLACES - 1)
+        bells = set() if found is None else {*zip(found.first.tolist(), found.last.tolist(), strict=True)} - {(-1, -1)}
+        if bells:
+            first, last = np.array([*bells]).T
+            size = last - first + 1
+            before_last = np.repeat(np.cumsum(size), size) - 1 - np.arange(size.sum())
+            place[np.repeat(last, size) - before_last] = np.minimum(before_last, PLACES - 1)
         return place
 
     def items(self, found: Released | None, learner: Learner) -> Items:
@@ -304,7 +314,7 @@ class Reader:
             cost = np.zeros(len(self.time_us))
             for near in range(3):
                 rows = self.near == near
-                cost[rows] = times(seen[near], usual[near], learner)[bins(self.since_us[rows])]
+                cost[rows] = times(seen[near], usual[near], learner)[self.since[rows]]
             out.append(cost)
         return out[0], out[1], out[2]
 
@@ -415,8 +425,8 @@ class Reader:
     def _shapes(self, found: Released) -> tuple[Integers, Integers]:
         """Return how many sends each doorbell is for, and how many accesses it has beside its last."""
         rows = np.flatnonzero(heads(found.last))
-        many = np.minimum([int((found.last == found.last[h]).sum()) for h in rows], MOST).astype(np.int64)
-        return many, np.minimum(found.last[rows] - found.first[rows], LONGEST - 1)
+        many = np.bincount(found.last[found.last >= 0], minlength=1)[found.last[rows]]
+        return np.minimum(many, MOST), np.minimum(found.last[rows] - found.first[rows], LONGEST - 1)
 
     def _shaped(self, many: Integers, size: Integers) -> Floats:
         """Return the shares of shapes, of which some were seen."""

@@ -68,6 +68,7 @@ def settle(reader: Reader, first: Integers, last: Integers) -> Released:
             begins, rings = (np.where(last[:FIRST] < count, one[:FIRST], -1) for one in (first, last))
             only = _leading(_ends(part, begins, rings))
     best, *others = sorted(_ends(reader, first, last, only).values(), key=lambda end: end.cost)
+    best = best if best.surely is None else best.surely()
     for other in others:
         best = against(best, other)
     return best

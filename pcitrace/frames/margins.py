@@ -169,7 +169,9 @@ def problem(name: str, ends: Mapping[str, Ends], columns: dict[str, Any], link: 
     other = next((one for one in ends if one != name), None)
     for side in (SEND, RECEIVE):
         rows = _rows(columns, name, side)
-        certain = _by_content(columns, ends)[rows] if side == RECEIVE else np.zeros(len(rows), dtype=bool)
+        certain = np.zeros(len(rows), dtype=bool)
+        if side == RECEIVE and other is not None:
+            certain = _sent_by_content(columns, ends, other)[rows]
         found.append(Found(columns[COLUMNS[side][1]][rows], _target(ends, columns, side)[rows], certain))
         sender = name if side == SEND else other
         wire = ends[sender].wire if sender is not None else None
@@ -202,17 +204,24 @@ def _by_content(columns: dict[str, Any], ends: Mapping[str, Ends]) -> Booleans:
     That says which send a receive is; which frame on a wire it is, if it is sure which one that send is.
     """
     out = np.zeros(len(columns["sender"]), dtype=bool)
-    for name, end in ends.items():
-        other = next((ends[one] for one in ends if one != name), None)
-        head = other.receive_head if other is not None else None
-        if end.send_head is None or head is None:
-            continue
-        sent = own_keys(end.send_head, keys(head), len(end.sends))
-        received = own_keys(head, sent, len(head))
-        rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0) & (columns["receive_row"] >= 0))
-        mine, theirs = sent[columns["send_row"][rows]], received[columns["receive_row"][rows]]
-        alone = np.isin(mine, _once(sent)) & np.isin(theirs, _once(received))
-        out[rows] = (mine == theirs) & (mine != 0) & alone
+    for name in ends:
+        out |= _sent_by_content(columns, ends, name)
+    return out
+
+
+def _sent_by_content(columns: dict[str, Any], ends: Mapping[str, Ends], name: str) -> Booleans:
+    """Return which frames these are of those that one host sent."""
+    out, end = np.zeros(len(columns["sender"]), dtype=bool), ends[name]
+    other = next((ends[one] for one in ends if one != name), None)
+    head = other.receive_head if other is not None else None
+    if end.send_head is None or head is None:
+        return out
+    sent = own_keys(end.send_head, keys(head), len(end.sends))
+    received = own_keys(head, sent, len(head))
+    rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0) & (columns["receive_row"] >= 0))
+    mine, theirs = sent[columns["send_row"][rows]], received[columns["receive_row"][rows]]
+    alone = np.isin(mine, _once(sent)) & np.isin(theirs, _once(received))
+    out[rows] = (mine == theirs) & (mine != 0) & alone
     return out
 
 

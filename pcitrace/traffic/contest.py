@@ -101,12 +101,13 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     burst = problem.dma.burst[head.rows]
     # What may be cut off at the end tells nothing.
     last = [np.flatnonzero(first.begins & (first.track == side)).max(initial=0) for side in (SEND, RECEIVE)]
-    whole = {edge for edge in first.edges() if edge[0] < last[edge[1]]}
-    edges = whole if len(head) < len(pieces) else first.edges()
+    everything = first.edges()
+    whole = {edge for edge in everything if edge[0] < last[edge[1]]}
+    edges = whole if len(head) < len(pieces) else everything
     near = reader.near(first)
     if len(pieces) <= TINY:
         near += reader.by_halves(near[0], 0)
-    moved = [(edges - one.edges(), one.edges() - first.edges()) for one in near]
+    moved = [(edges - there, there - everything) for there in (one.edges() for one in near)]
     # The cheapest that puts no edge elsewhere: where no target shows a frame, what they found may be read otherwise.
     same = [one for one, (differs, more) in zip(near, moved, strict=True) if not differs and not more]
     itself = min([reader.as_it_is(first), *same], key=cost_of)

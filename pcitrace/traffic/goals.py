@@ -229,13 +229,25 @@ class Claimed:
         claimed = self.reading.target[rows[begins]]
         least, most = self.target.least[claimed], self.target.most[claimed]
         moved = {again: segment_units(units, cut, begins, again) for again in {one.again // self.unit for one in some}}
-        fits = [np.empty((0, len(claimed)), dtype=bool)]
-        step = max(COMPARED // max(len(claimed), 1), 1)
+        # Many are alike: one of each is compared.
+        one_of, which = _unlike(least, most, *moved.values())
+        least, most, moved = least[one_of], most[one_of], {again: size[one_of] for again, size in moved.items()}
+        fits = [np.empty((0, len(one_of)), dtype=bool)]
+        step = max(COMPARED // max(len(one_of), 1), 1)
         for few in (some[at : at + step] for at in range(0, len(some), step)):
             low, high = _units(self.side, least, most, few, self.unit)
             there = np.array([moved[one.again // self.unit] for one in few])
             fits.append((there >= low) & (there <= high))
-        return np.concatenate(fits)
+        return np.concatenate(fits)[:, which]
+
+
+def _unlike(*columns: Integers) -> tuple[Integers, Integers]:
+    """Return of rows that are alike in some columns one each, and for every row which of these it is like."""
+    one_of = which = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        code = which * (int(column.max(initial=0)) + 1) + column
+        _, one_of, which = np.unique(code, return_index=True, return_inverse=True)
+    return one_of, which
 
 
 def goals_of(side: int, target: Target | None, layout: Layout, unit: int) -> Goals:

@@ -186,7 +186,8 @@ type Released<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyByt
 
 /// Read which items release which targets; see `pcitrace.releases`.
 #[pyfunction]
-#[pyo3(signature = (sequence, goals, table, *, nodes, cost))]
+#[pyo3(signature = (sequence, goals, table, *, nodes, cost, margins))]
+#[allow(clippy::too_many_arguments)] // Python's keywords
 pub fn read_releases<'py>(
     py: Python<'py>,
     sequence: Any<'_, 'py>,
@@ -194,6 +195,7 @@ pub fn read_releases<'py>(
     table: Any<'_, 'py>,
     nodes: usize,
     cost: f64,
+    margins: bool,
 ) -> PyResult<Released<'py>> {
     let place: Vec<f32> = column(sequence, "place")?;
     let items = releases::Items {
@@ -235,7 +237,7 @@ pub fn read_releases<'py>(
         miscount: table.getattr("miscount")?.extract()?,
         before: table.getattr("before")?.extract()?,
     };
-    let limits = releases::Limits { nodes: nodes.max(1), cost };
+    let limits = releases::Limits { nodes: nodes.max(1), cost, margins };
     let found = interruptible(py, || releases::read(&items, &targets, &costs, &limits))?;
     let numbers = |all: &[u32]| all.iter().flat_map(|one| (*one as i32).to_ne_bytes()).collect::<Vec<u8>>();
     let floats = |all: &mut dyn Iterator<Item = f32>| all.flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();

@@ -16,7 +16,7 @@ pub(super) struct Margins {
 impl Margins {
     pub(super) fn new(search: &Search, cost: f64) -> Self {
         let (items, targets) = (search.items.time_us.len(), search.targets.time_us.len());
-        let cap = search.limits.cost as f32;
+        let cap = if search.limits.margins { search.limits.cost as f32 } else { 0.0 };
         let out = Released {
             first: vec![NONE; targets],
             last: vec![NONE; targets],

@@ -11,12 +11,16 @@ use crate::error::Result;
 use crate::interrupt;
 use layers::{Behind, Node, Open, Ring, Step};
 use margins::Margins;
+use std::ops::Range;
 
 /// Places of an item in its segment that costs tell apart, counted from the last.
 pub const PLACES: usize = 4;
 
 /// Most items of a segment, and targets that it releases: a step has two bytes for each.
 pub const LONGEST: usize = u16::MAX as usize;
+
+/// Costs that differ by less may be the same, added in another order.
+const ROUNDING: f64 = 1e-6;
 
 /// The sequence.
 #[derive(Default)]
@@ -70,9 +74,12 @@ pub struct Costs {
 pub struct Limits {
     pub nodes: usize,
     pub cost: f64,
+    /// Whether margins are asked for. Without them the reading is the same, and found in half of the time.
+    pub margins: bool,
 }
 
-/// First and last item of the segment that releases each target, NONE if none does, and how sure either is.
+/// First and last item of the segment that releases each target, NONE if none does, and how sure either is; margins are 0
+/// if they were not asked for.
 #[derive(Default)]
 pub struct Released {
     pub first: Vec<u32>,
@@ -87,8 +94,11 @@ pub struct Released {
 struct Begun {
     /// Their items, by how many.
     items: Vec<f64>,
-    /// The targets behind the first that a node releases, by how many.
+    /// The same items at the most, if they are left over.
+    left: Vec<f64>,
+    /// The targets behind the first that a node releases, by how many; and how much more than at the least.
     follow: Vec<f64>,
+    dearer: Vec<f64>,
     /// All of a segment, by how many targets it releases.
     whole: Vec<f64>,
     /// Lags that were looked up, with their last items: those of many segments end at the same one.
@@ -158,13 +168,23 @@ impl<'a> Search<'a> {
             interrupt::check()?;
             let nodes = open.at(at).close(&self.ahead, self.limits);
             self.begin(at, &mut begun);
+            let least = nodes.first().map_or(f64::INFINITY, |best| best.cost + self.ahead[best.dealt as usize]);
+            // What is dearer by too much than the best way on which all its items are left over is left out there.
+            let most = |length: usize| begun.left[length - 1] + ROUNDING + self.limits.cost;
+            let cheapest = |length: usize| begun.items[length - 1] + self.shapes[length - 1].1;
+            let affordable: Vec<usize> =
+                (1..=begun.items.len()).filter(|length| cheapest(*length) <= most(*length)).collect();
             for (number, node) in nodes.iter().enumerate() {
                 let (other, step) = (self.left_over(at, node), Step::new(number, 1, 0));
                 self.arrive(open.at(at + 1), at + 1, node.dealt as usize, &[other], node.cost, step);
-                self.follow(node, &mut begun);
-                for length in 1..=self.longest(at, node, &begun) {
+                let longest = self.longest(at, node, &begun);
+                if !affordable.is_empty() {
+                    self.follow(node, &mut begun);
+                }
+                for length in affordable.iter().copied().take_while(|length| *length <= longest) {
                     let next = open.at(at + length);
-                    if !self.segment(at, length, node, next.least, &mut begun) {
+                    let best = next.least.min(least + begun.left[length - 1] + ROUNDING);
+                    if !self.segment(at, length, node, best, &mut begun) {
                         continue;
                     }
                     let step = Step::new(number, length, 1);
@@ -196,14 +216,15 @@ impl<'a> Search<'a> {
 
     fn begun(&self) -> Begun {
         let lags = Ring::new(self.shapes.len(), || vec![(NONE, 0.0); self.targets.time_us.len()]);
-        Begun { items: Vec::new(), follow: Vec::new(), whole: Vec::new(), lags }
+        Begun { items: Vec::new(), left: Vec::new(), follow: Vec::new(), dearer: Vec::new(), whole: Vec::new(), lags }
     }
 
     /// What the items of the segments that begin with an item cost.
     fn begin(&self, at: usize, begun: &mut Begun) {
         begun.items.clear();
+        begun.left.clear();
         let most = self.shapes.len().min(self.items.time_us.len() - at);
-        let mut joined = 0.0;
+        let (mut joined, mut left) = (0.0, 0.0);
         for last in at..at + most {
             joined += if last > at { f64::from(self.items.joins[last]) } else { 0.0 };
             if joined > self.limits.cost {
@@ -212,7 +233,16 @@ impl<'a> Search<'a> {
             let places: f64 =
                 (at..=last).map(|item| f64::from(self.items.place[item][(last - item).min(PLACES - 1)])).sum();
             begun.items.push(joined + places);
+            left += f64::from(self.items.other[last].max(self.items.beyond[last]));
+            left += self.skipping(self.passed[last]..self.passed[last + 1]);
+            begun.left.push(left);
         }
+    }
+
+    /// How much more it costs at the most that targets are skipped.
+    fn skipping(&self, targets: Range<usize>) -> f64 {
+        let more = |target: usize| f64::from(self.targets.skip[target]) + self.ahead[target + 1] - self.ahead[target];
+        targets.map(|target| more(target).max(0.0)).sum()
     }
 
     /// How many items the segments from a node on may have: each ends before its first target.
@@ -226,14 +256,17 @@ impl<'a> Search<'a> {
         let behind = node.dealt as usize + 1;
         let widest = self.shapes.first().map_or(1, |shape| shape.0.len());
         begun.follow.clear();
+        begun.dearer.clear();
         begun.follow.push(0.0);
+        begun.dearer.push(0.0);
         let mut followed = 0.0;
-        for waited in self.targets.waited.iter().skip(behind).take(widest - 1) {
+        for (target, waited) in self.targets.waited.iter().enumerate().skip(behind).take(widest - 1) {
             followed += f64::from(*waited);
             if followed > 2.0 * self.limits.cost {
                 break;
             }
             begun.follow.push(followed);
+            begun.dearer.push(followed + self.ahead[target + 1] - self.ahead[behind]);
         }
     }
 
@@ -255,7 +288,8 @@ impl<'a> Search<'a> {
             return false;
         }
         let stated = self.items.count[last] as usize;
-        let counts = self.costs.shape.len().max(stated);
+        let affordable = begun.dearer.partition_point(|more| base + more <= most + ROUNDING);
+        let counts = self.costs.shape.len().max(stated).min(affordable);
         begun.whole.extend(begun.follow.iter().zip(shape).take(counts).map(|(follow, shape)| base + follow + shape));
         if stated > 0 {
             let other = (1..).zip(&mut begun.whole).filter(|(count, _)| *count != stated);
@@ -297,6 +331,9 @@ impl<'a> Search<'a> {
         let Some(best) = best else { return Ok(Margins::new(self, f64::INFINITY).out) };
         let mut margins = Margins::new(self, best.cost + rest(best));
         margins.best(self, best);
+        if !self.limits.margins {
+            return Ok(margins.out);
+        }
         let mut behind = Ring::new(self.shapes.len(), || Behind::new(targets));
         for node in end {
             behind.at(count).put(node, rest(node), &self.ahead);
