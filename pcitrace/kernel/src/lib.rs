@@ -3,6 +3,7 @@
 //! `read` gives the samples of a file, `samples` makes bitmaps of clocks of them, `pci` makes rows of these, `pipeline` does
 //! all that for a capture, `columns` and `write` make tables of rows. What knows PCI is in `pci`, and in what drives it.
 
+pub mod bus;
 pub mod capture;
 pub mod columns;
 pub mod error;

@@ -1,14 +1,16 @@
 //! Tables in memory: built on the threads that decode, chunk by chunk.
 
+use crate::bus::{self, Origin};
 use crate::columns::{Columns, Context, Few, Part, Row, Sheet, Told};
 use crate::error::Result;
 use crate::lane::{LARGE_PAGE, Page};
 use crate::pci::events::Event;
+use crate::pci::layout::BusTables;
 use crate::pci::phases::InPhases;
-use crate::pci::rows::{DataPhase, Origin, TakeRows, Transaction};
+use crate::pci::rows::{DataPhase, TakeRows, Transaction};
 use crate::pci::tables::{self, Wanted};
 use crate::pci::tiles::InTile;
-use crate::pipeline::{BusTables, Gather, Sink};
+use crate::pipeline::{Gather, Sink};
 use crate::wire::WireScan;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -74,7 +76,7 @@ struct Pages<R: Row> {
 const FEW: usize = 512;
 
 impl<R: Row> Pages<R> {
-    fn new(columns: &Arc<Columns<R>>, buses: &[BusTables]) -> Self {
+    fn new(columns: &Arc<Columns<R>>, buses: &[bus::BusTables<R::Layout>]) -> Self {
         let mut sheet = Sheet::new(columns, buses);
         let page = sheet.fitting(LARGE_PAGE);
         Pages { full: Vec::new(), sheet, before: 0, expected: 0, page }

@@ -6,17 +6,18 @@ mod recover;
 pub mod stream;
 pub mod stretch;
 
+use crate::bus::Origin;
 use crate::capture::{Capture, Chunk, Data, Sampled};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use crate::lane::Page;
 use crate::pci::clocking::Decoder;
-use crate::pci::layout::{BusSpec, Layout};
+use crate::pci::layout::{BusSpec, BusTables, Layout};
 use crate::pci::listing::clocks::{ClockLines, Wanted};
 use crate::pci::problems::{Concerns, Problem, Problems, What};
 use crate::pci::protocol::PciX;
 use crate::pci::records;
-use crate::pci::rows::{Origin, Rows, TakeRows, WindowCounts, append_windows};
+use crate::pci::rows::{Rows, TakeRows, WindowCounts, append_windows};
 use crate::pci::rules::{ClockLimits, Findings, Parameters, Requests, RuleSet, Rules, Violation};
 use crate::pci::windows::Windows;
 use crate::pipeline::cut::{Cut, Rest, decode_chunk};
@@ -143,16 +144,6 @@ impl Gather for Rows {
     fn is_empty(&self) -> bool {
         self.counts() == (0, 0) && self.events.is_empty()
     }
-}
-
-/// What the tables of one bus need to know of it.
-#[derive(Debug, Clone)]
-pub struct BusTables {
-    pub name: String,
-    /// Its place among the buses.
-    pub index: usize,
-    pub layout: Layout,
-    pub time: TimeBase,
 }
 
 /// What is left of a bus when its rows are gone.

@@ -3,17 +3,18 @@
 //! The decoder runs on a thread of its own and waits where nobody takes its parts, so memory does not grow with the
 //! capture; it ends when nobody wants more.
 
+use crate::bus::Origin;
 use crate::capture::Capture;
 use crate::columns::{self, Columns, Many, Row, batch, parts_of};
 use crate::error::{Error, Result};
-use crate::pci::layout::BusSpec;
+use crate::pci::layout::{BusSpec, BusTables, Layout};
 use crate::pci::phases::Phases;
 use crate::pci::problems::{Concerns, Problem, Problems, What};
-use crate::pci::rows::{DataPhase, Origin, Rows, Transaction};
+use crate::pci::rows::{DataPhase, Rows, Transaction};
 use crate::pci::rules::{Rule, Violation};
 use crate::pci::tables::{self, Wanted};
 use crate::pci::tiles::Transactions;
-use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
+use crate::pipeline::{self, Decoded, Options, Sink};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use std::collections::VecDeque;
@@ -386,7 +387,11 @@ impl PartSink {
     }
 
     /// The runs of the next part with their rows.
-    fn parts<'a, R: Row>(&'a self, rows: &'a R::Many, length: impl Fn(&Run) -> usize) -> Vec<columns::Part<'a, R>> {
+    fn parts<'a, R: Row<Layout = Layout>>(
+        &'a self,
+        rows: &'a R::Many,
+        length: impl Fn(&Run) -> usize,
+    ) -> Vec<columns::Part<'a, R>> {
         let mut to = 0;
         let parts = self.runs.iter().flat_map(|run| {
             let from = to;

@@ -5,14 +5,16 @@ mod file;
 mod problems;
 mod rowgroups;
 
+use crate::bus::{BusTables, Counted, Origin};
 use crate::columns::{Columns, Many, Part, Row, batch_from, parts_of};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::pci::events::Event;
+use crate::pci::layout::Layout;
 use crate::pci::problems::Problems;
-use crate::pci::rows::{Counted, DataPhase, Origin, Rows, Transaction};
+use crate::pci::rows::{DataPhase, Rows, Transaction};
 use crate::pci::tables::{self, Wanted};
-use crate::pipeline::{BusTables, Sink};
+use crate::pipeline::Sink;
 use arrow::array::RecordBatch;
 pub use file::TableFile;
 pub use problems::Counted as CountedProblems;
@@ -165,7 +167,7 @@ impl<R: Row> Merged<R> {
 /// What rows of one kind become.
 struct Table<R: Row> {
     columns: Arc<Columns<R>>,
-    buses: Arc<[BusTables]>,
+    buses: Arc<[BusTables<R::Layout>]>,
 }
 
 impl<R: Row> Clone for Table<R> {
@@ -186,7 +188,7 @@ impl<R: Counted + Row> Output<R> {
         path: &Path,
         columns: Columns<R>,
         stamp: fn(&R) -> u64,
-        buses: &Arc<[BusTables]>,
+        buses: &Arc<[BusTables<R::Layout>]>,
         threads: usize,
     ) -> Result<Self> {
         let table = Table { columns: Arc::new(columns), buses: buses.clone() };
@@ -290,7 +292,7 @@ impl Sink for FileSink {
     type Gathered = Rows;
     const TAKES_PROBLEMS: bool = true;
 
-    fn begin(&mut self, buses: &[BusTables]) -> Result<Vec<Rows>> {
+    fn begin(&mut self, buses: &[BusTables<Layout>]) -> Result<Vec<Rows>> {
         let (all, threads) = (Arc::from(buses), self.threads);
         let transactions = tables::transactions(&Wanted::default())?;
         self.transactions = Some(Output::create(&self.transactions_path, transactions, |t| t.start, &all, threads)?);

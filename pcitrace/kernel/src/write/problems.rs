@@ -2,9 +2,9 @@
 
 use super::{BATCH, MOST_WAITING};
 use crate::error::Result;
+use crate::pci::layout::BusTables;
 use crate::pci::problems::{Problem, Problems};
 use crate::pci::tables;
-use crate::pipeline::BusTables;
 use crate::write::TableFile;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
