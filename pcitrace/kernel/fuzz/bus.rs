@@ -2,14 +2,15 @@
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+use pcitrace_kernel::bus::Origin;
 use pcitrace_kernel::capture::{Capture, Changes, Channel, Chunk, Data, Limb, Sampled, Signal};
-use pcitrace_kernel::columns::keep::MemorySink;
 use pcitrace_kernel::error::Result;
-use pcitrace_kernel::pci::layout::BusSpec;
-use pcitrace_kernel::pci::rows::{Origin, Rows};
+use pcitrace_kernel::pci::decoding::memory::MemorySink;
+use pcitrace_kernel::pci::layout::{BusSpec, BusTables};
+use pcitrace_kernel::pci::rows::Rows;
 use pcitrace_kernel::pci::tables::Wanted;
 use pcitrace_kernel::pipeline::stream::{Found, Stream};
-use pcitrace_kernel::pipeline::{BusTables, Decoded, Options, Sink, decode};
+use pcitrace_kernel::pipeline::{Decoded, Options, Sink, decode};
 use pcitrace_kernel::samples::places::Source;
 
 /// One channel each, in this order.

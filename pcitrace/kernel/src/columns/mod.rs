@@ -1,7 +1,8 @@
 //! Rows to Arrow columns, as they come: a decoder's rows are few enough to lie in the core's cache when they are taken.
 
+pub mod batches;
 pub mod cell;
-pub mod keep;
+pub mod pages;
 
 use crate::bus::{BusTables, Origin};
 use crate::columns::cell::{Cells, Names, primitive, text_in_all};

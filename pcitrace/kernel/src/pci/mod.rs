@@ -1,6 +1,7 @@
 //! The PCI bus: which lines there are, what goes on on them, which rules hold, and the rows that come of it.
 
 pub mod clocking;
+pub mod decoding;
 pub mod events;
 pub mod layout;
 pub mod listing;

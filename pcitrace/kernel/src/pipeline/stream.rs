@@ -1,9 +1,9 @@
 //! Samples that come while the bus runs: fed piece by piece, tables given out as soon as their rows are complete.
 
 use crate::capture::MAX_UNIT;
-use crate::columns::keep::{MemorySink, Sheets};
 use crate::error::{Error, Result};
 use crate::pci::clocking::Decoder;
+use crate::pci::decoding::memory::{MemorySink, Sheets};
 use crate::pci::layout::{BusSpec, BusTables, Layout};
 use crate::pci::problems::Problem;
 use crate::pci::rows::WindowCounts;

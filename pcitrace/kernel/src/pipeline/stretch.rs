@@ -2,10 +2,10 @@
 //! chunks to the first in the next. Put together they are the whole.
 
 use crate::capture::{Capture, Data, Sampled};
-use crate::columns::keep::MemorySink;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::pci::clocking::Decoder;
+use crate::pci::decoding::memory::MemorySink;
 use crate::pci::layout::BusSpec;
 use crate::pci::tables::Wanted;
 use crate::pci::windows::Windows;

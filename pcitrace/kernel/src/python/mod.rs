@@ -5,8 +5,9 @@ mod parts;
 mod stretch;
 
 use crate::capture::{Capture as Opened, Data};
-use crate::columns::keep::{BusRows, MemorySink};
 use crate::error::{Error, Result};
+use crate::pci::decoding::files::FileSink;
+use crate::pci::decoding::memory::{BusRows, MemorySink};
 use crate::pci::layout::{BusSpec, BusTables};
 use crate::pci::problems::Problem;
 use crate::pci::rows::append_windows;
@@ -18,7 +19,6 @@ use crate::pipeline::{self, Decoded as Decoding, Options};
 use crate::samples::places::Source;
 use crate::waves::waves as of_lines;
 use crate::wire::{WireScan, WireSpec, clock_mhz as measured_mhz, frames};
-use crate::write::FileSink;
 use crate::{interrupt, memory, read};
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::datatypes::{Schema, SchemaRef};

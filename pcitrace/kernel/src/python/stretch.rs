@@ -1,7 +1,7 @@
 //! Stretches of a capture, for Python: see [`crate::pipeline::stretch`].
 
-use crate::columns::keep::MemorySink;
 use crate::error::{Error, Result};
+use crate::pci::decoding::memory::MemorySink;
 use crate::pci::tables::Wanted;
 use crate::pipeline::stretch::{self, Span};
 use crate::pipeline::{Left, Options};
