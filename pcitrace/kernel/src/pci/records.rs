@@ -7,6 +7,7 @@ use crate::capture::{Changes, Limb, Signal};
 use crate::error::Result;
 use crate::pci::clocking::Decoder;
 use crate::pci::layout::{BusSpec, EVENT_LINES, Layout};
+use crate::pipeline::Decoder as _;
 use crate::samples::bits::Bit;
 use crate::samples::places::Source;
 use crate::wire::levels;
@@ -298,17 +299,16 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Decodes one bus of a capture of changes, up to a time or all of it. `make` builds its decoder; `batch` is called after each batch of records with the
-/// share that is done.
+/// Decodes one bus of a capture of changes, up to a time or all of it, with a decoder of the layout of its [`Packing`]. `batch` is
+/// called after each batch of records with the share that is done.
 pub fn decode(
     changes: &dyn Changes,
     spec: &BusSpec,
     until: Option<u64>,
-    make: impl FnOnce(Layout) -> Decoder,
+    mut decoder: Decoder,
     mut batch: impl FnMut(&mut Decoder, f64) -> Result<()>,
 ) -> Result<Decoder> {
     let packing = Packing::new(spec)?;
-    let mut decoder = make(packing.layout.clone());
     let (clk, gaps) = (packing.clk, changes.gaps());
     let limbs = packing.limbs();
     let mut wanted = limbs.clone();

@@ -5,6 +5,7 @@ use crate::columns::{
     told_by, transaction,
 };
 use crate::error::Result;
+use crate::pci::decoding::Decoded;
 use crate::pci::events::Event;
 use crate::pci::layout::{BusTables, EVENT_LINES, Layout};
 use crate::pci::phases::{InPhases, Phases};
@@ -12,7 +13,6 @@ use crate::pci::problems::Problem;
 use crate::pci::rows::{COMMAND_NAMES, Counts, DataPhase, Flag, Termination, Transaction, WindowCounts};
 use crate::pci::rules::{Findings, Rule, Violation};
 use crate::pci::tiles::{Has, InTile, Transactions};
-use crate::pipeline::Decoded;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::slice;

@@ -2,13 +2,13 @@
 
 use crate::bus::Origin;
 use crate::error::Result;
+use crate::pci::decoding::Sink;
 use crate::pci::decoding::file_problems::{Counted, ProblemOutput};
 use crate::pci::events::Event;
 use crate::pci::layout::BusTables;
 use crate::pci::problems::Problems;
 use crate::pci::rows::{DataPhase, Rows, Transaction};
 use crate::pci::tables::{self, Wanted};
-use crate::pipeline::Sink;
 use crate::write::{Format, Output, TableFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

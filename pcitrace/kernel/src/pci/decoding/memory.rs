@@ -6,14 +6,15 @@ use crate::columns::pages::Pages;
 use crate::columns::{Columns, Context, Told};
 use crate::error::Result;
 use crate::lane::Page;
+use crate::pci::clocking::Decoder;
+use crate::pci::decoding::Sink;
 use crate::pci::events::Event;
 use crate::pci::layout::BusTables;
 use crate::pci::phases::InPhases;
 use crate::pci::rows::{DataPhase, TakeRows, Transaction};
 use crate::pci::tables::{self, Wanted};
 use crate::pci::tiles::InTile;
-use crate::pipeline::{Gather, Sink};
-use crate::wire::WireScan;
+use crate::pipeline::Gather;
 use std::sync::Arc;
 
 /// Keeps the tables of each bus.
@@ -22,8 +23,6 @@ pub struct MemorySink {
     data_phases: Arc<Columns<DataPhase>>,
     events: Arc<Columns<Event>>,
     pub buses: Vec<BusRows>,
-    /// What is read of the same samples besides.
-    pub wires: Vec<WireScan>,
 }
 
 /// The tables of one bus.
@@ -76,18 +75,24 @@ impl TakeRows for Sheets {
     }
 }
 
-impl Gather for Sheets {
-    fn reserve(&mut self, transactions: usize, data_phases: usize) {
-        self.transactions.expect(transactions);
-        self.data_phases.expect(data_phases);
+impl Gather<Decoder> for Sheets {
+    fn decode(&mut self, decoder: &mut Decoder, bytes: &[u8]) {
+        decoder.push_all(bytes, self);
     }
 
-    fn counts(&self) -> (usize, usize) {
-        (self.transactions.rows(), self.data_phases.rows())
+    fn take(&mut self, decoder: &mut Decoder) {
+        decoder.protocol.drain(self);
     }
 
-    fn is_empty(&self) -> bool {
-        self.rows() == 0
+    fn reserve(&mut self, counts: &[usize]) {
+        if let &[transactions, data_phases, _] = counts {
+            self.transactions.expect(transactions);
+            self.data_phases.expect(data_phases);
+        }
+    }
+
+    fn counts(&self) -> Vec<usize> {
+        vec![self.transactions.rows(), self.data_phases.rows(), self.events.rows()]
     }
 
     fn lend(&mut self, page: Page) {
@@ -113,7 +118,6 @@ impl MemorySink {
             data_phases: Arc::new(tables::data_phases()),
             events: Arc::new(tables::events()),
             buses: Vec::new(),
-            wires: Vec::new(),
         })
     }
 }
@@ -137,10 +141,6 @@ impl Sink for MemorySink {
             page: Page::default(),
         };
         Ok(buses.iter().map(empty).collect())
-    }
-
-    fn wires(&mut self) -> &mut [WireScan] {
-        &mut self.wires
     }
 
     fn rows(&mut self, bus: usize, origin: Origin, sheets: Sheets) -> Result<()> {

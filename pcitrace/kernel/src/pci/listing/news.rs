@@ -1,7 +1,7 @@
 //! The configuration accesses that may change what anything is called. They are few of all that there are, and who gives
 //! names looks at no other.
 
-use crate::pipeline::parts::Part;
+use crate::pci::decoding::parts::Part;
 use arrow::array::{Array, AsArray, PrimitiveArray, RecordBatch};
 use arrow::datatypes::{ArrowPrimitiveType, Float64Type, UInt8Type, UInt64Type};
 use std::collections::{HashMap, HashSet};

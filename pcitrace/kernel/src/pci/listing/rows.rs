@@ -1,8 +1,8 @@
 //! The rows of a part, as a listing reads them.
 
 use super::line::Phase;
+use crate::pci::decoding::parts::Part;
 use crate::pci::problems::What;
-use crate::pipeline::parts::Part;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, StringArray, UInt8Array, UInt64Array,
 };

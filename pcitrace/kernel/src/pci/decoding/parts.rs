@@ -7,6 +7,7 @@ use crate::bus::Origin;
 use crate::capture::Capture;
 use crate::columns::{self, Columns, Many, Row, batch, parts_of};
 use crate::error::{Error, Result};
+use crate::pci::decoding::{self, Decoded, Options, Sink};
 use crate::pci::layout::{BusSpec, BusTables, Layout};
 use crate::pci::phases::Phases;
 use crate::pci::problems::{Concerns, Problem, Problems, What};
@@ -14,7 +15,6 @@ use crate::pci::rows::{DataPhase, Rows, Transaction};
 use crate::pci::rules::{Rule, Violation};
 use crate::pci::tables::{self, Wanted};
 use crate::pci::tiles::Transactions;
-use crate::pipeline::{self, Decoded, Options, Sink};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use std::collections::VecDeque;
@@ -109,7 +109,7 @@ impl Parts {
         let (sender, messages) = sync_channel(WAITING);
         let mut sink = PartSink::new(wanted, &options, sender.clone())?;
         let work = move || {
-            let decoded = pipeline::decode(&capture, &buses, &options, &mut sink, &mut |_| true);
+            let decoded = decoding::decode(&capture, &buses, &options, &mut [], &mut sink, &mut |_| true);
             let decoded = decoded.and_then(|decoded| sink.send(true).map(|()| decoded));
             // Who does not listen any more does not want to know.
             let _ = sender.send(Message::Done(decoded));
