@@ -7,6 +7,8 @@
 pub mod cut;
 mod recover;
 pub mod stretch;
+#[cfg(test)]
+mod strobe;
 
 use crate::capture::{Chunk, Sampled};
 use crate::error::{Error, Result};
