@@ -5,18 +5,20 @@
 //! [`Take`] takes them in order.
 
 pub mod cut;
+pub mod records;
 mod recover;
 pub mod stretch;
 #[cfg(test)]
 mod strobe;
 
-use crate::capture::{Chunk, Sampled};
+use crate::capture::{Chunk, Sampled, Signal};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use crate::lane::Page;
 use crate::pipeline::cut::{Cut, Rest, SyncPoints};
 use crate::pipeline::recover::Recovery;
 use crate::samples::bits::Bit;
+use crate::samples::places::Source;
 use crate::wire::{WireCut, WireScan};
 use std::collections::BTreeMap;
 
@@ -46,6 +48,8 @@ pub trait Decoder: Send {
     fn end_at_sync_point(&mut self, next: &[u8]);
     /// The capture is over.
     fn finish(&mut self);
+    /// The next changes of CLK, of a capture of changes: before the samples of these clocks.
+    fn watch_clock(&mut self, _changes: &Signal, _clk: Source, _gaps: &[(u64, u64)]) {}
 }
 
 /// Gathers the rows of a decoder.

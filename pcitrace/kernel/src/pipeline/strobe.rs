@@ -1,14 +1,16 @@
 //! A second protocol beside PCI, as small as one can be: when a strobe was high, and in how many clocks. Cuts, threads,
-//! stretches, recovered clocks and tables are there for it as they are.
+//! stretches, captures of changes and tables are there for it as they are.
 
 use crate::bus::{BusTables, Counted, Origin};
-use crate::capture::{Chunk, Sampled};
+use crate::capture::{Changes, Chunk, Limb, Sampled, Signal};
 use crate::columns::{Column, Columns, Context, Fill, Row, batch, cells, clock, column, fill};
 use crate::error::Result;
 use crate::pipeline::cut::SyncPoints;
+use crate::pipeline::records::{self, Group, Packing};
 use crate::pipeline::stretch::{self, Span};
 use crate::pipeline::{self, Bus, Decoder, Gather, How, Take};
 use crate::samples::bits::Bit;
+use crate::samples::places::Source;
 use crate::time::TimeBase;
 use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
@@ -83,7 +85,8 @@ impl Decoder for Counter {
     }
 
     fn push_stamped(&mut self, bytes: &[u8], stamps: &[u64]) {
-        bytes.iter().zip(stamps).for_each(|(&sample, &stamp)| self.clock(sample, stamp));
+        let unit = bytes.len() / stamps.len().max(1);
+        stamps.iter().enumerate().for_each(|(nth, &stamp)| self.clock(bytes[nth * unit], stamp));
     }
 
     fn gap(&mut self) {
@@ -180,6 +183,47 @@ impl Sampled for Samples {
     }
 }
 
+/// The same as changes of two channels, which anybody would drive.
+struct Changed(Vec<Signal>, u64);
+
+impl Changed {
+    fn of(samples: &[u8]) -> Self {
+        let mut signals = vec![Signal::default(); 2];
+        for (time, sample) in (0..).zip(samples) {
+            (0..).zip(&mut signals).for_each(|(bit, signal)| signal.push(time, u64::from(sample >> bit & 1), 0, 0));
+        }
+        Changed(signals, samples.len() as u64)
+    }
+}
+
+impl Changes for Changed {
+    fn tick(&self) -> (u64, u64) {
+        (1, 100_000_000)
+    }
+
+    fn end(&self) -> u64 {
+        self.1
+    }
+
+    fn gaps(&self) -> &[(u64, u64)] {
+        &[]
+    }
+
+    fn signals(&self, limbs: &[Limb]) -> Result<Vec<Signal>> {
+        Ok(limbs.iter().map(|limb| self.0[limb.channel].clone()).collect())
+    }
+}
+
+impl Group for () {
+    fn is_pulled_up(self) -> bool {
+        false
+    }
+
+    fn is_noted(self) -> bool {
+        false
+    }
+}
+
 fn strobe() -> Strobe {
     let layout = Lines { clk: Bit::new(0, false), strobe: Bit::new(1, false) };
     let sync_points = SyncPoints { unit: 1, clk: Some(layout.clk), idle: vec![(layout.strobe, false)] };
@@ -206,6 +250,21 @@ fn in_stretches(bus: &Strobe, samples: &Samples, from: usize) -> Vec<Pulse> {
     taken.pulses
 }
 
+/// Of the changes of its lines.
+fn of_changes(changed: &Changed) -> Vec<Pulse> {
+    let line = |channel| Source { channel, bit: 0, active_low: false };
+    let packing = Packing::new(line(0), vec![(line(1), ())]);
+    let mut bus = strobe();
+    bus.tables.layout.strobe = Bit::new(packing.place(line(1)), false);
+    let (mut pulses, decoder) = (bus.rows(), bus.decoder(0, None));
+    let batch = |decoder: &mut Counter, _| {
+        pulses.take(decoder);
+        Ok(())
+    };
+    records::decode(changed, packing, None, decoder, batch).expect("changes that can be decoded");
+    pulses
+}
+
 proptest! {
     /// The rows are the same however the samples are cut.
     #[test]
@@ -221,6 +280,7 @@ proptest! {
         prop_assert_eq!(&decoded(&bus, &cut, 1), &pulses);
         prop_assert_eq!(&decoded(&bus, &cut, 2), &pulses);
         prop_assert_eq!(&in_stretches(&bus, &cut, from), &pulses);
+        prop_assert_eq!(&of_changes(&Changed::of(&whole.0)), &pulses);
         let part = (Context { bus: &bus.tables, number: 0 }, pulses.as_slice());
         let table = batch(&Arc::new(Columns::all(PULSES)), from_ref(&bus.tables), &[part]);
         let clks: Vec<_> = pulses.iter().map(|pulse| pulse.clk).collect();

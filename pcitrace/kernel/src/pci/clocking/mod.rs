@@ -5,6 +5,7 @@
 mod control;
 mod engine;
 
+use crate::capture::Signal;
 use crate::pci::events::Events;
 use crate::pci::layout::Layout;
 use crate::pci::protocol::{Protocol, Whole};
@@ -16,6 +17,7 @@ use crate::samples::BLOCK;
 use crate::samples::bits::{Bit, Portable, has_fast_path};
 use crate::samples::block::Span;
 use crate::samples::dense::{Dense, Pace};
+use crate::samples::places::Source;
 use control::Control;
 use engine::run;
 #[cfg(target_arch = "x86_64")]
@@ -301,5 +303,11 @@ impl pipeline::Decoder for Decoder {
     fn finish(&mut self) {
         self.flush();
         self.protocol.break_off();
+    }
+
+    fn watch_clock(&mut self, changes: &Signal, clk: Source, gaps: &[(u64, u64)]) {
+        if let Some(rules) = &mut self.rules {
+            rules.watch_changes(changes, clk, gaps);
+        }
     }
 }

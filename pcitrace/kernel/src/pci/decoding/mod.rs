@@ -15,9 +15,9 @@ use crate::capture::{Capture, Changes, Data, Sampled};
 use crate::error::{Error, Result};
 use crate::pci::layout::{BusSpec, BusTables, Layout};
 use crate::pci::listing::clocks::{ClockLines, Wanted};
-use crate::pci::records;
+use crate::pci::packing::packed;
 use crate::pci::rules::{ClockLimits, Parameters, Requests, RuleSet, Rules};
-use crate::pipeline::{self, Bus, Decoder, How};
+use crate::pipeline::{self, Bus, Decoder, How, records};
 use crate::samples::bits::Bit;
 use crate::time::TimeBase;
 use crate::wire::WireScan;
@@ -146,17 +146,19 @@ fn decode_changes<S: Sink>(
         )));
     }
     let time = TimeBase::ticks(changes.tick());
-    let table = |(index, spec): (usize, &BusSpec)| {
-        let layout = records::Packing::new(spec)?.layout;
-        Ok(BusTables { name: spec.name.clone(), index, layout, time })
-    };
-    let tables = specs.iter().enumerate().map(table).collect::<Result<Vec<_>>>()?;
+    let mut packings = Vec::new();
+    let mut tables = Vec::new();
+    for (index, spec) in specs.iter().enumerate() {
+        let (packing, layout) = packed(spec)?;
+        packings.push(packing);
+        tables.push(BusTables { name: spec.name.clone(), index, layout, time });
+    }
     let buses = buses(tables, options, sink)?;
     let mut results = Vec::new();
-    for (index, (spec, bus)) in specs.iter().zip(&buses).enumerate() {
+    for (index, (packing, bus)) in packings.into_iter().zip(&buses).enumerate() {
         let mut track = bus.track();
         let decoder = bus.decoder(0, None);
-        let mut decoder = records::decode(changes, spec, options.until, decoder, |decoder, done| {
+        let mut decoder = records::decode(changes, packing, options.until, decoder, |decoder, done| {
             let share = (index as f64 + done) / specs.len() as f64;
             if !progress(share) {
                 return Err(Error::Interrupted);
