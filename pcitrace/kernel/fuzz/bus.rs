@@ -1,7 +1,7 @@
 //! Any bits as a bus, decoded in every way: the rows must be the same.
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
 use pcitrace_kernel::bus::Origin;
 use pcitrace_kernel::capture::{Capture, Changes, Channel, Chunk, Data, Limb, Sampled, Signal};
 use pcitrace_kernel::error::Result;

@@ -1,9 +1,9 @@
 //! A table in batches that are neither many nor long.
 
 use crate::columns::{Columns, Row};
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
 use std::sync::Arc;
 
 /// A table in batches, of which small ones are put together.

@@ -3,9 +3,9 @@
 use crate::columns::{Context, Told};
 use crate::lane::{Lane, Rooms};
 use crate::samples::bits::{Bit, has_fast_path, line_of_block};
-use arrow::array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
-use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::UInt8Type;
+use arrow_array::types::UInt8Type;
+use arrow_array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use std::iter::repeat_n;
 use std::ptr::copy_nonoverlapping;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use crate::bus::{BusTables, Origin};
 use crate::columns::{Columns, Few, Part, Row, Sheet, Told};
 use crate::lane::{LARGE_PAGE, Page};
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use std::sync::Arc;
 
 /// A table in sheets, none of them longer than a large page: what the system has just cleared is still in the cache then
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::columns::{Column, Context, Fill, batch, cells, clock, column, fill, nullable, told_by};
     use crate::time::TimeBase;
-    use arrow::compute::concat_batches;
+    use arrow_select::concat::concat_batches;
     use proptest::prelude::*;
 
     /// Whether the bus has a line of which something can be told.

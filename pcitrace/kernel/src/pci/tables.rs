@@ -13,8 +13,8 @@ use crate::pci::problems::Problem;
 use crate::pci::rows::{COMMAND_NAMES, Counts, DataPhase, Flag, Termination, Transaction, WindowCounts};
 use crate::pci::rules::{Findings, Rule, Violation};
 use crate::pci::tiles::{Has, InTile, Transactions};
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use std::slice;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Tables to files as they come.
 
-mod csv;
 mod file;
 mod output;
 mod rowgroups;
+mod text;
 
 use crate::error::{Error, Result};
 pub use file::TableFile;

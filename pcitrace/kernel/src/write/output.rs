@@ -5,7 +5,7 @@ use crate::columns::{Columns, Many, Part, Row, batch_from, parts_of};
 use crate::error::Result;
 use crate::interrupt;
 use crate::write::{BATCH, MOST_WAITING, TableFile};
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;

@@ -15,8 +15,8 @@ use crate::pci::rows::{DataPhase, Rows, Transaction};
 use crate::pci::rules::{Rule, Violation};
 use crate::pci::tables::{self, Wanted};
 use crate::pci::tiles::Transactions;
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -57,7 +57,7 @@ impl Part {
     }
 
     /// The transactions that are wanted, with their data phases; all problems stay.
-    pub fn choose(&self, wanted: &[bool]) -> std::result::Result<Part, arrow::error::ArrowError> {
+    pub fn choose(&self, wanted: &[bool]) -> std::result::Result<Part, arrow_schema::ArrowError> {
         let mut phases = vec![false; self.data_phases.num_rows()];
         let mut phase_ends = Vec::new();
         let mut count = 0;
@@ -77,7 +77,7 @@ impl Part {
     }
 
     /// Its transactions, and only those of its problems that are to be told.
-    pub fn tell(&self, told: &[bool]) -> std::result::Result<Part, arrow::error::ArrowError> {
+    pub fn tell(&self, told: &[bool]) -> std::result::Result<Part, arrow_schema::ArrowError> {
         let problems = filter_record_batch(&self.problems, &BooleanArray::from(told.to_vec()))?;
         Ok(Part { problems, ..self.clone() })
     }

@@ -14,9 +14,9 @@ use crate::pci::rules::Findings;
 use crate::pci::tables::{self, Wanted};
 use crate::pipeline::{Bus, Decoder as _};
 use crate::time::TimeBase;
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
 use std::path::Path;
 
 /// The decoders of some buses in samples of `unit` bytes.

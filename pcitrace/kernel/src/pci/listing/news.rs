@@ -2,8 +2,9 @@
 //! names looks at no other.
 
 use crate::pci::decoding::parts::Part;
-use arrow::array::{Array, AsArray, PrimitiveArray, RecordBatch};
-use arrow::datatypes::{ArrowPrimitiveType, Float64Type, UInt8Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, UInt8Type, UInt64Type};
+use arrow_array::{Array, PrimitiveArray, RecordBatch};
 use std::collections::{HashMap, HashSet};
 
 const CONFIG_READ: u8 = 0xA;

@@ -3,10 +3,9 @@
 use super::line::Phase;
 use crate::pci::decoding::parts::Part;
 use crate::pci::problems::What;
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, StringArray, UInt8Array, UInt64Array,
-};
-use arrow::datatypes::{Float64Type, UInt8Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt8Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt8Array, UInt64Array};
 use std::collections::HashMap;
 use std::ops::Range;
 
