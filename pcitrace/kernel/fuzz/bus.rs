@@ -1,15 +1,16 @@
 //! Any bits as a bus, decoded in every way: the rows must be the same.
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
+use pcitrace_kernel::bus::Origin;
 use pcitrace_kernel::capture::{Capture, Changes, Channel, Chunk, Data, Limb, Sampled, Signal};
-use pcitrace_kernel::columns::keep::MemorySink;
 use pcitrace_kernel::error::Result;
-use pcitrace_kernel::pci::layout::BusSpec;
-use pcitrace_kernel::pci::rows::{Origin, Rows};
+use pcitrace_kernel::pci::decoding::memory::MemorySink;
+use pcitrace_kernel::pci::decoding::stream::{Found, Stream};
+use pcitrace_kernel::pci::decoding::{Decoded, Options, Sink, decode};
+use pcitrace_kernel::pci::layout::{BusSpec, BusTables};
+use pcitrace_kernel::pci::rows::Rows;
 use pcitrace_kernel::pci::tables::Wanted;
-use pcitrace_kernel::pipeline::stream::{Found, Stream};
-use pcitrace_kernel::pipeline::{BusTables, Decoded, Options, Sink, decode};
 use pcitrace_kernel::samples::places::Source;
 
 /// One channel each, in this order.
@@ -58,7 +59,7 @@ impl Sink for Collected {
 /// Rows, problems and counts in words; `None` where there is nothing to decode.
 fn decoded(capture: &Capture, spec: &BusSpec, options: &Options) -> Option<String> {
     let mut rows = Collected::default();
-    let buses = decode(capture, std::slice::from_ref(spec), options, &mut rows, &mut |_| true).ok()?;
+    let buses = decode(capture, std::slice::from_ref(spec), options, &mut [], &mut rows, &mut |_| true).ok()?;
     let Decoded { transactions, problems, windows, .. } = &buses[0];
     let problems = problems.clone().in_order();
     Some(format!("{}{}{transactions}\n{problems:?}\n{windows:?}", rows.0, rows.1))
@@ -142,7 +143,7 @@ pub fn check_stream(input: &[u8]) {
     let samples = Samples { bytes: bytes.clone(), chunk_bytes: bytes.len().max(1), bits: (0..16).collect() };
     let capture = capture_of(Data::Sampled(Box::new(samples)));
     let mut sink = MemorySink::new(&Wanted::default()).expect("all columns are there");
-    let whole = decode(&capture, std::slice::from_ref(&spec), &options, &mut sink, &mut |_| true);
+    let whole = decode(&capture, std::slice::from_ref(&spec), &options, &mut [], &mut sink, &mut |_| true);
 
     let mut live = Stream::new(2, std::slice::from_ref(&spec), options, &Wanted::default()).expect("there is a rate");
     let mut found = Vec::new();

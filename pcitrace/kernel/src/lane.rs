@@ -1,7 +1,7 @@
 //! Columns side by side in one piece of memory, which is asked for at once: in large pages, where the system has them. To
 //! touch small pages for the first time takes longer than to fill them.
 
-use arrow::buffer::Buffer;
+use arrow_buffer::Buffer;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt::{self, Debug, Formatter};
 use std::mem::MaybeUninit;

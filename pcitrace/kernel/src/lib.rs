@@ -1,8 +1,9 @@
 //! The decode kernel of pcitrace: capture files in, PCI transactions out. See `docs/design.md`.
 //!
-//! `read` gives the samples of a file, `samples` makes bitmaps of clocks of them, `pci` makes rows of these, `pipeline` does
-//! all that for a capture, `columns` and `write` make tables of rows. What knows PCI is in `pci`, and in what drives it.
+//! `read` gives the samples of a file, `samples` makes bitmaps of clocks of them, `pci` makes rows of these, `columns` and
+//! `write` make tables of rows; `pipeline` drives decoders through a capture. What knows PCI is in `pci`.
 
+pub mod bus;
 pub mod capture;
 pub mod columns;
 pub mod error;

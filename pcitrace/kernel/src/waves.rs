@@ -7,8 +7,8 @@ use crate::samples::bits::Avx2;
 use crate::samples::bits::{Backend, Bit, Portable, has_fast_path};
 use crate::samples::places::Source;
 use crate::wire::{for_each_sample, levels};
-use arrow::array::{ArrayRef, RecordBatch, UInt8Array, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_array::{ArrayRef, RecordBatch, UInt8Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// What a line is at as the pin shows it.

@@ -12,8 +12,9 @@ use crate::samples::bits::{Backend, Bit, Portable, has_fast_path};
 use crate::samples::block::below;
 use crate::samples::places::Source;
 use crate::time::TimeBase;
-use arrow::array::{ArrayRef, BinaryBuilder, Float64Builder, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_array::builder::{BinaryBuilder, Float64Builder};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// The lines of one direction of the wire.

@@ -3,9 +3,9 @@
 use crate::columns::{Context, Told};
 use crate::lane::{Lane, Rooms};
 use crate::samples::bits::{Bit, has_fast_path, line_of_block};
-use arrow::array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
-use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::UInt8Type;
+use arrow_array::types::UInt8Type;
+use arrow_array::{ArrayRef, ArrowPrimitiveType, DictionaryArray, PrimitiveArray, StringArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use std::iter::repeat_n;
 use std::ptr::copy_nonoverlapping;
 use std::sync::Arc;
@@ -86,7 +86,11 @@ impl Cells {
         rooms.make(&mut self.offsets, rows + 1);
     }
 
-    pub fn texts<F: Told>(&mut self, part: &Part<F>, cell: impl for<'a> Fn(&Context<'a>, &F::Row) -> Option<&'a str>) {
+    pub fn texts<F: Told, L>(
+        &mut self,
+        part: &Part<F, L>,
+        cell: impl for<'a> Fn(&Context<'a, L>, &F::Row) -> Option<&'a str>,
+    ) {
         for text in told(part, &cell) {
             self.texts.extend_from_slice(text.unwrap_or_default().as_bytes());
             self.offsets.push(self.texts.len() as i32);
@@ -95,7 +99,7 @@ impl Cells {
     }
 
     #[inline(always)]
-    pub fn names<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<u8>) {
+    pub fn names<F: Told, L>(&mut self, part: &Part<F, L>, cell: impl Fn(&Context<L>, &F::Row) -> Option<u8>) {
         if self.coded {
             self.bytes.extend(told(part, &cell).map(Option::unwrap_or_default));
         } else {
@@ -108,31 +112,31 @@ impl Cells {
     }
 
     #[inline(always)]
-    pub fn floats<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<f64>) {
+    pub fn floats<F: Told, L>(&mut self, part: &Part<F, L>, cell: impl Fn(&Context<L>, &F::Row) -> Option<f64>) {
         fill(&mut self.floats, part, |context, row| cell(context, row).unwrap_or_default());
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    pub fn integers<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<u64>) {
+    pub fn integers<F: Told, L>(&mut self, part: &Part<F, L>, cell: impl Fn(&Context<L>, &F::Row) -> Option<u64>) {
         fill(&mut self.integers, part, |context, row| cell(context, row).unwrap_or_default());
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    pub fn bytes<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<u8>) {
+    pub fn bytes<F: Told, L>(&mut self, part: &Part<F, L>, cell: impl Fn(&Context<L>, &F::Row) -> Option<u8>) {
         fill(&mut self.bytes, part, |context, row| cell(context, row).unwrap_or_default());
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    pub fn flags<F: Told>(&mut self, part: &Part<F>, cell: impl Fn(&Context, &F::Row) -> Option<bool>) {
+    pub fn flags<F: Told, L>(&mut self, part: &Part<F, L>, cell: impl Fn(&Context<L>, &F::Row) -> Option<bool>) {
         self.flags.extend(part, |context, row| cell(context, row) == Some(true));
         self.validity(part, |context, row| cell(context, row).is_some());
     }
 
     #[inline(always)]
-    fn validity<F: Told>(&mut self, part: &Part<F>, known: impl Fn(&Context, &F::Row) -> bool) {
+    fn validity<F: Told, L>(&mut self, part: &Part<F, L>, known: impl Fn(&Context<L>, &F::Row) -> bool) {
         if self.nullable {
             self.valid.extend(part, known);
         }
@@ -166,13 +170,13 @@ impl Cells {
 }
 
 /// Some rows, with what the first of them needs besides itself.
-type Part<'a, F> = (Context<'a>, F);
+type Part<'a, F, L> = (Context<'a, L>, F);
 
 /// What is told of each row of a part, in its own context.
 #[inline(always)]
-fn told<'a, F: Told, T>(
-    &(context, few): &Part<'a, F>,
-    tell: impl Fn(&Context<'a>, &F::Row) -> T,
+fn told<'a, F: Told, L, T>(
+    &(context, few): &Part<'a, F, L>,
+    tell: impl Fn(&Context<'a, L>, &F::Row) -> T,
 ) -> impl ExactSizeIterator<Item = T> {
     (0..few.count())
         .map(move |nth| few.told(nth, |row| tell(&Context { number: context.number + nth as u64, ..context }, row)))
@@ -180,11 +184,15 @@ fn told<'a, F: Told, T>(
 
 /// Appends what is told of each row, by the processor's vector instructions where it has them.
 #[inline(always)]
-fn fill<F: Told, T: Copy>(lane: &mut Lane<T>, part: &Part<F>, tell: impl Fn(&Context, &F::Row) -> T) {
+fn fill<F: Told, L, T: Copy>(lane: &mut Lane<T>, part: &Part<F, L>, tell: impl Fn(&Context<L>, &F::Row) -> T) {
     #[cfg(target_arch = "x86_64")]
     if has_fast_path() {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-        fn by_vectors<F: Told, T: Copy>(lane: &mut Lane<T>, part: &Part<F>, tell: impl Fn(&Context, &F::Row) -> T) {
+        fn by_vectors<F: Told, L, T: Copy>(
+            lane: &mut Lane<T>,
+            part: &Part<F, L>,
+            tell: impl Fn(&Context<L>, &F::Row) -> T,
+        ) {
             lane.extend(told(part, tell));
         }
         // Safety: the processor has these features.
@@ -313,7 +321,7 @@ pub struct Bits {
 impl Bits {
     /// Of a group of rows, or fewer.
     #[inline(always)]
-    fn extend<F: Told>(&mut self, part: &Part<F>, bit: impl Fn(&Context, &F::Row) -> bool) {
+    fn extend<F: Told, L>(&mut self, part: &Part<F, L>, bit: impl Fn(&Context<L>, &F::Row) -> bool) {
         self.push(word_of(told(part, bit)), part.1.count());
     }
 

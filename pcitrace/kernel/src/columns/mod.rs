@@ -1,16 +1,16 @@
 //! Rows to Arrow columns, as they come: a decoder's rows are few enough to lie in the core's cache when they are taken.
 
+pub mod batches;
 pub mod cell;
-pub mod keep;
+pub mod pages;
 
+use crate::bus::{BusTables, Origin};
 use crate::columns::cell::{Cells, Names, primitive, text_in_all};
 use crate::error::{Error, Result};
 use crate::lane::{Page, Rooms};
-use crate::pci::layout::Layout;
-use crate::pci::rows::Origin;
-use crate::pipeline::BusTables;
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type};
+use arrow_array::types::{Float64Type, UInt8Type, UInt64Type};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ pub struct Column<R: Row> {
     /// The mark of rows in which it is not null, where there is one.
     known: Option<Mark>,
     /// Whether a bus of these lines may have anything in it but null.
-    told: fn(&Layout) -> bool,
+    told: fn(&R::Layout) -> bool,
 }
 
 impl<R: Row> Column<R> {
@@ -50,6 +50,8 @@ pub type Marks = [[u64; 8]; 3];
 
 /// A kind of rows, of which columns are made.
 pub trait Row: Sized + Send + Sync + 'static {
+    /// Where the lines of their bus are: what it has no lines for cannot be told.
+    type Layout: Clone + Send + Sync;
     /// Some that follow each other, where they are.
     type Few<'a>: Few<Row = Self>;
     /// Those that wait for something.
@@ -148,9 +150,9 @@ impl<R: for<'a> Row<Few<'a> = &'a [R]>> Many<R> for Vec<R> {
 pub enum Fill<R: Row> {
     Text(fn(&Part<R>, &mut Cells)),
     /// The same text in all rows of a bus.
-    Same(fn(&BusTables) -> &str),
+    Same(fn(&BusTables<R::Layout>) -> &str),
     /// A name out of a list: its place there, and the list of a bus.
-    Name(fn(&Part<R>, &mut Cells), fn(&BusTables) -> Vec<&str>),
+    Name(fn(&Part<R>, &mut Cells), fn(&BusTables<R::Layout>) -> Vec<&str>),
     Float(fn(&Part<R>, &mut Cells)),
     Integer(fn(&Part<R>, &mut Cells)),
     Byte(fn(&Part<R>, &mut Cells)),
@@ -204,7 +206,7 @@ pub const fn nullable<R: Row>(name: &'static str, fill: Fill<R>) -> Column<R> {
 }
 
 /// Null in all rows of a bus that has no such lines. Nobody writes to its memory then, so that no page has to be cleared.
-pub const fn told_by<R: Row>(told: fn(&Layout) -> bool, name: &'static str, fill: Fill<R>) -> Column<R> {
+pub const fn told_by<R: Row>(told: fn(&R::Layout) -> bool, name: &'static str, fill: Fill<R>) -> Column<R> {
     Column { name, nullable: true, fill, counted: Counted::Start, known: None, told }
 }
 
@@ -230,11 +232,11 @@ pub const fn nullable_transaction<R: Row>(name: &'static str, fill: Fill<R>) -> 
 }
 
 /// Rows of one bus that follow each other, with what the first of them needs besides itself.
-pub type Part<'a, R> = (Context<'a>, <R as Row>::Few<'a>);
+pub type Part<'a, R> = (Context<'a, <R as Row>::Layout>, <R as Row>::Few<'a>);
 
 /// Some of the rows of a bus, of which the first has this number.
 pub fn parts_of<'a, R: Row>(
-    bus: &'a BusTables,
+    bus: &'a BusTables<R::Layout>,
     mut number: u64,
     rows: impl Iterator<Item = R::Few<'a>>,
 ) -> impl Iterator<Item = Part<'a, R>> {
@@ -246,15 +248,22 @@ pub fn parts_of<'a, R: Row>(
 }
 
 /// What a row needs besides itself.
-#[derive(Clone, Copy)]
-pub struct Context<'a> {
-    pub bus: &'a BusTables,
+pub struct Context<'a, L> {
+    pub bus: &'a BusTables<L>,
     /// Number of the row within its bus.
     pub number: u64,
 }
 
-impl<'a> Context<'a> {
-    pub fn layout(&self) -> &'a Layout {
+impl<L> Clone for Context<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for Context<'_, L> {}
+
+impl<'a, L> Context<'a, L> {
+    pub fn layout(&self) -> &'a L {
         &self.bus.layout
     }
 
@@ -352,7 +361,7 @@ impl<R: Row> Clone for Sheet<R> {
 
 impl<R: Row> Sheet<R> {
     /// Without rows, for rows of `buses`.
-    pub fn new(columns: &Arc<Columns<R>>, buses: &[BusTables]) -> Self {
+    pub fn new(columns: &Arc<Columns<R>>, buses: &[BusTables<R::Layout>]) -> Self {
         let cells = |column: &&Column<R>| {
             let lists = match column.fill {
                 Fill::Name(_, names) => buses.iter().map(|bus| Names::new(&names(bus))).collect(),
@@ -519,14 +528,14 @@ impl<R: Row> Sheet<R> {
 }
 
 /// A table of all rows of some parts.
-pub fn batch<R: Row>(columns: &Arc<Columns<R>>, buses: &[BusTables], parts: &[Part<R>]) -> RecordBatch {
+pub fn batch<R: Row>(columns: &Arc<Columns<R>>, buses: &[BusTables<R::Layout>], parts: &[Part<R>]) -> RecordBatch {
     batch_from(columns, buses, parts, Origin::default())
 }
 
 /// The same of rows whose numbers count from `origin`.
 pub fn batch_from<R: Row>(
     columns: &Arc<Columns<R>>,
-    buses: &[BusTables],
+    buses: &[BusTables<R::Layout>],
     parts: &[Part<R>],
     origin: Origin,
 ) -> RecordBatch {

@@ -1,5 +1,6 @@
 //! Where the lines of one bus are in a sample, as the decoder needs them.
 
+use crate::bus;
 use crate::error::{Error, Result};
 use crate::samples::bits::Bit;
 use crate::samples::places::{Gather, Parity, Source};
@@ -45,6 +46,9 @@ impl BusSpec {
         range.map(|i| self.lines.get(&format!("{stem}{i}{suffix}")).copied()).collect()
     }
 }
+
+/// What the tables of a PCI bus need to know of it.
+pub type BusTables = bus::BusTables<Layout>;
 
 /// Lines of one bus in a sample. Bitmap lines read 1 when asserted; `cbe` bits read as they are on the bus.
 #[derive(Debug, Clone)]

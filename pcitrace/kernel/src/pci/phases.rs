@@ -295,7 +295,24 @@ impl<'a> Few for InPhases<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::{Context, batch};
+    use crate::pci::layout::{BusSpec, BusTables, Layout};
+    use crate::pci::tables;
+    use crate::samples::places::Source;
+    use crate::time::TimeBase;
     use proptest::prelude::*;
+    use std::sync::Arc;
+
+    /// A bus of whose data phases everything can be told.
+    fn bus() -> BusTables {
+        let control = ["CLK", "FRAME#", "IRDY#", "TRDY#", "CBE0#", "CBE1#", "CBE2#", "CBE3#", "PAR"];
+        let ad = (0..32).map(|nth| format!("AD{nth}"));
+        let names = control.map(String::from).into_iter().chain(ad).enumerate();
+        let lines = names.map(|(channel, name)| (name, Source { channel, bit: 0, active_low: false })).collect();
+        let spec = BusSpec { name: "PCI".into(), width: None, lines };
+        let layout = Layout::new(&spec, 8, false, |source| source.channel).expect("a bus");
+        BusTables { name: spec.name, index: 0, layout, time: TimeBase::per_second(1e8).expect("a rate") }
+    }
 
     fn row(nth: u64) -> DataPhase {
         let some = |every: u64| (!nth.is_multiple_of(every)).then_some(nth % 16);
@@ -349,6 +366,26 @@ mod tests {
                 prop_assert_eq!(all.len(), expected.len());
                 prop_assert!(all.iter().eq(expected.iter().copied()));
             }
+        }
+    }
+
+    proptest! {
+        /// Columns of whole tiles, of what is left where they are split, and of each row by itself.
+        #[test]
+        fn columns_are_the_same_however_rows_are_split(count in 0usize..400, cuts in proptest::collection::vec(0usize..64, 1..9)) {
+            let (bus, rows) = (bus(), (0..count as u64).map(row).collect::<Phases>());
+            let context = Context { bus: &bus, number: 0 };
+            let (mut pieces, mut at) = (Vec::new(), cuts.iter().cycle());
+            for few in rows.some(0..count) {
+                let (first, rest) = few.split_at(few.count().min(*at.next().expect("a cycle")));
+                pieces.extend([(context, first), (context, rest)]);
+            }
+            let whole: Vec<_> = rows.some(0..count).map(|few| (context, few)).collect();
+            let each: Vec<_> = (0..count).flat_map(|row| rows.some(row..row + 1)).map(|few| (context, few)).collect();
+            let (columns, buses) = (Arc::new(tables::data_phases()), [bus.clone()]);
+            let table = batch(&columns, &buses, &each);
+            prop_assert_eq!(&batch(&columns, &buses, &pieces), &table);
+            prop_assert_eq!(&batch(&columns, &buses, &whole), &table);
         }
     }
 }

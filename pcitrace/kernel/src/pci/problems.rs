@@ -4,9 +4,9 @@
 //! how often, from which clock to which. A row ends where a transaction begins or the capture has a gap, so the rows
 //! are bounded by those, and they are the same however the capture is cut.
 
+use crate::bus::Origin;
 use crate::lane::Lane;
 use crate::pci::layout::EVENT_LINES;
-use crate::pci::rows::Origin;
 use crate::pci::rules::{RULES, Rule};
 use crate::pci::suspects::{Suspect, Suspects};
 use serde::{Deserialize, Serialize};

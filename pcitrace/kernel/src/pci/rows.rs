@@ -1,5 +1,6 @@
 //! The rows a decoder produces, before they become tables.
 
+use crate::bus::{Counted, Origin};
 use crate::pci::events::Event;
 use crate::pci::phases::{InPhases, Phases};
 use crate::pci::problems::Problems;
@@ -236,13 +237,6 @@ impl Counts {
     }
 }
 
-/// What transaction numbers and clocks in rows count from, in a capture that several decoders make up.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Origin {
-    pub clocks: u64,
-    pub transactions: u64,
-}
-
 /// What one decoder found. Numbers count from the decoder's own start.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Rows {
@@ -276,12 +270,6 @@ impl TakeRows for Rows {
         data_phases.for_each(|some| self.data_phases.extend(some));
         self.events.extend_from_slice(events);
     }
-}
-
-/// A row with numbers that count from its decoder's own start.
-pub trait Counted {
-    /// They count from the start of the capture, after this.
-    fn counted_from(self, origin: Origin) -> Self;
 }
 
 impl Counted for Transaction {

@@ -1,8 +1,8 @@
 //! Transactions near one of whose clocks a control line changed: on a jittery bus that is most of them, so that they are kept
 //! as small as they can be.
 
+use crate::bus::Origin;
 use crate::lane::Lane;
-use crate::pci::rows::Origin;
 
 /// One of them, once and for all: what [`crate::pci::problems::What::Suspect`] is said of.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -5,21 +5,24 @@ use crate::columns::{
     told_by, transaction,
 };
 use crate::error::Result;
+use crate::pci::decoding::Decoded;
 use crate::pci::events::Event;
-use crate::pci::layout::{EVENT_LINES, Layout};
+use crate::pci::layout::{BusTables, EVENT_LINES, Layout};
 use crate::pci::phases::{InPhases, Phases};
 use crate::pci::problems::Problem;
 use crate::pci::rows::{COMMAND_NAMES, Counts, DataPhase, Flag, Termination, Transaction, WindowCounts};
 use crate::pci::rules::{Findings, Rule, Violation};
 use crate::pci::tiles::{Has, InTile, Transactions};
-use crate::pipeline::{BusTables, Decoded};
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use std::slice;
 use std::sync::Arc;
 
 // For `cells!`.
 use crate::columns::{Fill, fill};
+
+/// Where a row is, in columns that look at the lines of its bus.
+type At<'a> = Context<'a, Layout>;
 
 fn bus_name(bus: &BusTables) -> &str {
     &bus.name
@@ -54,6 +57,7 @@ const fn has(what: Has) -> Mark {
 }
 
 impl Row for Transaction {
+    type Layout = Layout;
     type Few<'a> = InTile<'a>;
     type Many = Transactions;
 
@@ -69,6 +73,7 @@ const DATA: Mark = Mark(2);
 const BYTE_ENABLES: Mark = Mark(3);
 
 impl Row for DataPhase {
+    type Layout = Layout;
     type Few<'a> = InPhases<'a>;
     type Many = Phases;
 
@@ -81,6 +86,7 @@ impl Row for DataPhase {
 macro_rules! plain {
     ($($row:ty),*) => {
         $(impl Row for $row {
+            type Layout = Layout;
             type Few<'a> = &'a [$row];
             type Many = Vec<$row>;
         })*
@@ -108,7 +114,7 @@ const TRANSACTIONS: &[Column<Transaction>] = &[
     column("bytes", cells!(Integer, |_, t| Some(t.bytes))),
     column("bytes_exact", is(Flag::BytesExact)),
     column("wait_clks", cells!(Integer, |_, t| Some(t.clocks - u64::from(t.address_phases) - t.data_phases))),
-    nullable("target_wait_clks", cells!(Integer, |c, t| c.layout().stop.map(|_| t.target_wait_clks))),
+    nullable("target_wait_clks", cells!(Integer, |c: &At, t| c.layout().stop.map(|_| t.target_wait_clks))),
     column("initiator_wait_clks", cells!(Integer, |_, t| Some(t.initiator_wait_clks))),
     known_by(has(Has::Claim), nullable("devsel_clks", cells!(Integer, |_, t| t.devsel_clks.map(u64::from)))),
     column(
@@ -213,13 +219,13 @@ const CLOCKS: &[Column<Window>] = &[
     column("idle", cells!(Integer, |_, w| Some(w.counts.idle))),
     column("address", cells!(Integer, |_, w| Some(w.counts.address))),
     column("data", cells!(Integer, |_, w| Some(w.counts.data))),
-    nullable("stop", cells!(Integer, |c, w| c.layout().stop.map(|_| w.counts.stop))),
+    nullable("stop", cells!(Integer, |c: &At, w| c.layout().stop.map(|_| w.counts.stop))),
     column("abort", cells!(Integer, |_, w| Some(w.counts.abort))),
     column("wait", cells!(Integer, |_, w| Some(w.counts.wait()))),
-    nullable("turnaround", cells!(Integer, |c, w| c.layout().cbe_word.as_ref().map(|_| w.counts.turnaround))),
-    nullable("decode", cells!(Integer, |c, w| c.layout().devsel.map(|_| w.counts.decode))),
-    nullable("both", cells!(Integer, |c, w| c.layout().devsel.map(|_| w.counts.both))),
-    nullable("target", cells!(Integer, |c, w| c.layout().devsel.and(c.layout().stop).map(|_| w.counts.target))),
+    nullable("turnaround", cells!(Integer, |c: &At, w| c.layout().cbe_word.as_ref().map(|_| w.counts.turnaround))),
+    nullable("decode", cells!(Integer, |c: &At, w| c.layout().devsel.map(|_| w.counts.decode))),
+    nullable("both", cells!(Integer, |c: &At, w| c.layout().devsel.map(|_| w.counts.both))),
+    nullable("target", cells!(Integer, |c: &At, w| c.layout().devsel.and(c.layout().stop).map(|_| w.counts.target))),
     column("initiator", cells!(Integer, |_, w| Some(w.counts.initiator))),
     column("busy", cells!(Integer, |_, w| Some(w.counts.busy()))),
     nullable("occupancy", cells!(Float, |_, w| w.occupancy())),

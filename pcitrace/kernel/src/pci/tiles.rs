@@ -1,8 +1,9 @@
 //! Transactions in tiles of a lane a field: what is told of several side by side is written side by side, and a column is made
 //! of one lane.
 
+use crate::bus::Origin;
 use crate::columns::{Few, GROUP, Many, Told};
-use crate::pci::rows::{Flags, Origin, Termination, Transaction};
+use crate::pci::rows::{Flags, Termination, Transaction};
 use crate::samples::bits::bits_of_block;
 use crate::samples::block::below;
 use crate::samples::lanes::EIGHT;

@@ -1,44 +1,49 @@
 //! Chunks decoded on their own: where the bus carries no memory, a decoder may start knowing nothing.
 
-use crate::pci::clocking::Decoder;
-use crate::pci::layout::Layout;
-use crate::pci::protocol::Protocol;
-use crate::pci::rows::TakeRows;
+use crate::pipeline::Bus;
+use crate::samples::bits::Bit;
 use crate::wire::before_sample;
 
+/// What tells the clocks of a bus after which nothing is open on it: its sync points.
+#[derive(Debug, Clone)]
+pub struct SyncPoints {
+    /// Bytes of a sample.
+    pub unit: usize,
+    /// None where every sample is a clock.
+    pub clk: Option<Bit>,
+    /// What its lines read then.
+    pub idle: Vec<(Bit, bool)>,
+}
+
 /// How a chunk in the middle of a capture is decoded without knowing what came before it.
-pub struct Cut<T> {
+pub struct Cut<B: Bus> {
     /// Bytes that the decoder of the chunk before has to be given; it ends in step.
     pub head: Vec<u8>,
     /// None where the chunk has no sync point.
-    pub rest: Option<Rest<T>>,
+    pub rest: Option<Rest<B>>,
 }
 
 /// What follows a sync point.
-pub struct Rest<T> {
+pub struct Rest<B: Bus> {
     /// The sample of the clock after it, in which the decoder of the chunk before may still see an error of its last
     /// transaction.
     pub next: Vec<u8>,
-    pub decoder: Decoder,
+    pub decoder: B::Decoder,
     /// The rows that are complete.
-    pub rows: T,
+    pub rows: B::Rows,
 }
 
-/// Decodes `bytes`, which begin at byte `offset` of the capture, from their first sync point on. `make` builds a decoder that
-/// starts at a sample, of a clock in which the bus was idle; `rows` takes the rows.
-pub fn decode_chunk<T: TakeRows>(
-    layout: &Layout,
-    offset: u64,
-    bytes: &[u8],
-    make: impl FnOnce(u64, &[u8]) -> Decoder,
-    mut rows: T,
-) -> Cut<T> {
-    let Some(split) = Split::of(layout, offset, bytes) else {
-        return Cut { head: bytes.to_vec(), rest: None };
-    };
-    let mut decoder = make(split.first, split.clock);
-    decoder.push_all(split.behind, &mut rows);
-    Cut { head: split.head.to_vec(), rest: Some(Rest { next: split.next.to_vec(), decoder, rows }) }
+impl<B: Bus> Cut<B> {
+    /// Decodes `bytes`, which begin at byte `offset` of the capture, from their first sync point on; `gather` gathers the rows
+    /// of the bytes that it gives to a decoder.
+    pub fn of(bus: &B, offset: u64, bytes: &[u8], gather: impl FnOnce(&mut B::Decoder, &[u8]) -> B::Rows) -> Self {
+        let Some(split) = Split::of(bus.sync_points(), offset, bytes) else {
+            return Cut { head: bytes.to_vec(), rest: None };
+        };
+        let mut decoder = bus.decoder(split.first, Some(split.clock));
+        let rows = gather(&mut decoder, split.behind);
+        Cut { head: split.head.to_vec(), rest: Some(Rest { next: split.next.to_vec(), decoder, rows }) }
+    }
 }
 
 /// Where the first sync point divides the bytes of a chunk.
@@ -56,14 +61,14 @@ pub struct Split<'a> {
 
 impl<'a> Split<'a> {
     /// None where the chunk, which begins at byte `offset` of the capture, has no sync point.
-    pub fn of(layout: &Layout, offset: u64, bytes: &'a [u8]) -> Option<Self> {
-        let unit = layout.unit;
+    pub fn of(points: &SyncPoints, offset: u64, bytes: &'a [u8]) -> Option<Self> {
+        let unit = points.unit;
         let skip = before_sample(offset, unit);
         let samples = bytes.get(skip..).unwrap_or_default();
-        let (sync, next) = sync_point(layout, samples)?;
+        let (sync, next) = points.first_in(samples)?;
         let sample = |number: usize| &samples[number * unit..(number + 1) * unit];
         // The sample after the sync point shows the edge to the decoder before.
-        let head = skip + (sync + 1 + usize::from(layout.clk.is_some())) * unit;
+        let head = skip + (sync + 1 + usize::from(points.clk.is_some())) * unit;
         Some(Split {
             head: &bytes[..head],
             next: sample(next),
@@ -74,25 +79,25 @@ impl<'a> Split<'a> {
     }
 }
 
-/// An idle clock and the one after it, as sample numbers in `samples`.
-fn sync_point(layout: &Layout, samples: &[u8]) -> Option<(usize, usize)> {
-    let unit = layout.unit;
-    let idle_levels = Protocol::idle_levels(layout);
-    let is_idle = |sample: &[u8]| idle_levels.iter().all(|(line, asserted)| line.get(sample) == *asserted);
-    let mut idle = None;
-    let mut all = samples.chunks_exact(unit).enumerate().peekable();
-    while let Some((index, sample)) = all.next() {
-        let is_clock = match (layout.clk, all.peek()) {
-            (Some(clk), Some((_, after))) => !clk.get(sample) && clk.get(after),
-            (Some(_), None) => false,
-            (None, _) => true,
-        };
-        if is_clock {
-            if let Some(idle) = idle {
-                return Some((idle, index));
+impl SyncPoints {
+    /// An idle clock and the one after it, as sample numbers in `samples`.
+    fn first_in(&self, samples: &[u8]) -> Option<(usize, usize)> {
+        let is_idle = |sample: &[u8]| self.idle.iter().all(|(line, asserted)| line.get(sample) == *asserted);
+        let mut idle = None;
+        let mut all = samples.chunks_exact(self.unit).enumerate().peekable();
+        while let Some((index, sample)) = all.next() {
+            let is_clock = match (self.clk, all.peek()) {
+                (Some(clk), Some((_, after))) => !clk.get(sample) && clk.get(after),
+                (Some(_), None) => false,
+                (None, _) => true,
+            };
+            if is_clock {
+                if let Some(idle) = idle {
+                    return Some((idle, index));
+                }
+                idle = is_idle(sample).then_some(index);
             }
-            idle = is_idle(sample).then_some(index);
         }
+        None
     }
-    None
 }

@@ -3,7 +3,7 @@
 //!
 //! What it is good for, and what not, was measured: `docs/decoding.md`, "Which sample is read".
 
-use crate::pci::clocking::Decoder;
+use crate::pipeline::Decoder;
 use crate::samples::BLOCK;
 use crate::samples::bits::{Bit, line_of_block};
 use crate::samples::block::{below, ones};
@@ -47,7 +47,7 @@ struct Clocks {
 }
 
 impl Clocks {
-    fn push_to(&mut self, decoder: &mut Decoder) {
+    fn push_to(&mut self, decoder: &mut impl Decoder) {
         decoder.push_stamped(&self.samples, &self.stamps);
         self.samples.clear();
         self.stamps.clear();
@@ -84,7 +84,7 @@ impl Recovery {
         }
     }
 
-    pub fn push(&mut self, bytes: &[u8], decoder: &mut Decoder) {
+    pub fn push(&mut self, bytes: &[u8], decoder: &mut impl Decoder) {
         self.buffer.extend_from_slice(bytes);
         self.find_rises();
         self.follow(decoder, false);
@@ -92,7 +92,7 @@ impl Recovery {
     }
 
     /// The capture is over; what is wrong if no clock could be followed.
-    pub fn finish(&mut self, decoder: &mut Decoder) -> Result<(), String> {
+    pub fn finish(&mut self, decoder: &mut impl Decoder) -> Result<(), String> {
         self.follow(decoder, true);
         if self.trained {
             return Ok(());
@@ -124,7 +124,7 @@ impl Recovery {
         }
     }
 
-    fn follow(&mut self, decoder: &mut Decoder, to_the_end: bool) {
+    fn follow(&mut self, decoder: &mut impl Decoder, to_the_end: bool) {
         let mut used = 0;
         while let Some(state) = self.state.take().or_else(|| self.train(&mut used)) {
             self.state = self.follow_loop(state, &mut used, decoder, to_the_end);
@@ -165,7 +165,7 @@ impl Recovery {
         &mut self,
         mut state: Loop,
         used: &mut usize,
-        decoder: &mut Decoder,
+        decoder: &mut impl Decoder,
         to_the_end: bool,
     ) -> Option<Loop> {
         let known = self.at as f64;

@@ -2,15 +2,10 @@
 //! chunks to the first in the next. Put together they are the whole.
 
 use crate::capture::{Capture, Data, Sampled};
-use crate::columns::keep::MemorySink;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::interrupt;
-use crate::pci::clocking::Decoder;
-use crate::pci::layout::BusSpec;
-use crate::pci::tables::Wanted;
-use crate::pci::windows::Windows;
 use crate::pipeline::cut::Split;
-use crate::pipeline::{Decoded, Gather, Left, Options, Sink, Track, layouts, windows_of};
+use crate::pipeline::{Bus, Decoder, Gather, Take};
 use crate::wire::{WireScan, before_sample};
 
 /// The chunks that begin at these bytes of a capture, from one to before another.
@@ -34,93 +29,79 @@ pub fn edges(capture: &Capture, count: u64) -> Vec<u64> {
     sampled.starts().into_iter().filter(far).collect()
 }
 
-enum State {
+enum State<D> {
     /// For the first sync point.
     Waits,
-    Decodes(Box<Decoder>),
+    Decodes(Box<D>),
     Ended,
 }
 
 /// One bus in one stretch.
-struct Part<G> {
-    track: Track<G>,
-    state: State,
-    windows: Windows,
+struct Part<'a, B: Bus> {
+    number: usize,
+    bus: &'a B,
+    state: State<B::Decoder>,
 }
 
-impl<G: Gather> Part<G> {
-    fn decoder(&self, options: &Options, first: u64, clock: Option<&[u8]>) -> Decoder {
-        let (layout, windows) = (self.track.bus.layout.clone(), self.windows);
-        match clock {
-            Some(clock) => Decoder::in_step(layout, options.data_phases, windows, first, options.portable, clock),
-            None => Decoder::new(layout, options.data_phases, windows, first, options.portable),
-        }
+impl<B: Bus> Part<'_, B> {
+    fn begin(&mut self, first: u64, clock: Option<&[u8]>) {
+        self.state = State::Decodes(Box::new(self.bus.decoder(first, clock)));
     }
 
     /// The next chunk of the stretch.
-    fn push(&mut self, options: &Options, offset: u64, bytes: &[u8], sink: &mut impl Sink<Gathered = G>) -> Result<()> {
+    fn push(&mut self, offset: u64, bytes: &[u8], taker: &mut impl Take<B>) -> Result<()> {
         let mut bytes = bytes;
         if let State::Waits = self.state {
-            let Some(split) = Split::of(&self.track.bus.layout, offset, bytes) else { return Ok(()) };
-            self.state = State::Decodes(Box::new(self.decoder(options, split.first, Some(split.clock))));
+            let Some(split) = Split::of(self.bus.sync_points(), offset, bytes) else { return Ok(()) };
+            self.begin(split.first, Some(split.clock));
             bytes = split.behind;
         }
         let State::Decodes(decoder) = &mut self.state else { return Ok(()) };
-        let mut rows = self.track.empty();
-        decoder.push_all(bytes, &mut rows);
-        self.track.pass_on(decoder, rows, sink)
+        let mut rows = self.bus.rows();
+        rows.decode(decoder, bytes);
+        taker.rows(self.number, decoder, rows)
     }
 
     /// A chunk of the stretch behind.
-    fn push_to_sync(&mut self, offset: u64, bytes: &[u8], sink: &mut impl Sink<Gathered = G>) -> Result<()> {
+    fn push_to_sync(&mut self, offset: u64, bytes: &[u8], taker: &mut impl Take<B>) -> Result<()> {
         let State::Decodes(decoder) = &mut self.state else { return Ok(()) };
-        let split = Split::of(&self.track.bus.layout, offset, bytes);
+        let split = Split::of(self.bus.sync_points(), offset, bytes);
         decoder.push(split.as_ref().map_or(bytes, |split| split.head));
         if let Some(split) = split {
             decoder.end_at_sync_point(split.next);
-            return self.end(sink);
+            return self.end(taker);
         }
-        self.track.drain(decoder, sink)
+        taker.ready(self.number, self.bus, decoder)
     }
 
-    fn end(&mut self, sink: &mut impl Sink<Gathered = G>) -> Result<()> {
+    fn end(&mut self, taker: &mut impl Take<B>) -> Result<()> {
         if let State::Decodes(mut decoder) = std::mem::replace(&mut self.state, State::Ended) {
-            self.track.drain(&mut decoder, sink)?;
-            self.track.absorb(*decoder);
+            taker.ready(self.number, self.bus, &mut decoder)?;
+            taker.over(self.number, *decoder);
         }
         Ok(())
     }
 
     /// The capture is over.
-    fn finish(mut self, sink: &mut impl Sink<Gathered = G>) -> Result<Left> {
+    fn finish(mut self, taker: &mut impl Take<B>) -> Result<()> {
         if let State::Decodes(decoder) = &mut self.state {
             decoder.finish();
-            self.end(sink)?;
         }
-        sink.reached(self.track.bus.index, u64::MAX)?;
-        Ok(self.track.left())
+        self.end(taker)
     }
 }
 
 /// Decodes the buses of a stretch, and reads the frames on `wires`. What is under way where it begins is left to the stretch
 /// before, and what is where it ends is gone on with.
-pub fn decode<S: Sink>(
-    capture: &Capture,
-    buses: &[BusSpec],
-    options: &Options,
+pub fn decode<B: Bus>(
+    sampled: &dyn Sampled,
+    buses: &[B],
     span: Span,
-    sink: &mut S,
     wires: &mut [WireScan],
-) -> Result<Vec<Left>> {
-    let sampled = sampled(capture)?;
-    let (time, tables) = layouts(capture, sampled, buses, options)?;
-    let windows = windows_of(options, time)?;
-    let empty = sink.begin(&tables)?;
-    let mut parts: Vec<_> = tables
-        .into_iter()
-        .zip(empty)
-        .map(|(bus, empty)| Part { track: Track::new(bus, empty, options), state: State::Waits, windows })
-        .collect();
+    taker: &mut impl Take<B>,
+) -> Result<()> {
+    let part = |(number, bus)| Part { number, bus, state: State::Waits };
+    let mut parts: Vec<_> = buses.iter().enumerate().map(part).collect();
     let unit = sampled.unit_size();
     let mut under_way: Vec<_> = wires.iter_mut().collect();
     let mut buffer = Vec::new();
@@ -140,7 +121,7 @@ pub fn decode<S: Sink>(
         }
         let bytes = chunk.bytes(&mut buffer)?;
         if offset >= span.to {
-            parts.iter_mut().try_for_each(|part| part.push_to_sync(offset, &bytes, sink))?;
+            parts.iter_mut().try_for_each(|part| part.push_to_sync(offset, &bytes, taker))?;
             let mut left = Vec::new();
             for wire in under_way {
                 if !wire.push_to_rest(offset, &bytes)? {
@@ -153,51 +134,14 @@ pub fn decode<S: Sink>(
         let mut inside = bytes.as_ref();
         if offset == span.from {
             if offset == 0 {
-                parts.iter_mut().for_each(|part| part.state = State::Decodes(Box::new(part.decoder(options, 0, None))));
+                parts.iter_mut().for_each(|part| part.begin(0, None));
             }
             let skip = before_sample(offset, unit);
             under_way.iter_mut().for_each(|wire| wire.begin_at((offset + skip as u64) / unit as u64));
             inside = inside.get(skip..).unwrap_or_default();
         }
-        parts.iter_mut().try_for_each(|part| part.push(options, offset, &bytes, sink))?;
+        parts.iter_mut().try_for_each(|part| part.push(offset, &bytes, taker))?;
         under_way.iter_mut().try_for_each(|wire| wire.push(inside))?;
     }
-    parts.into_iter().map(|part| part.finish(sink)).collect()
-}
-
-/// What is left of each bus when its stretches, in order, are put together.
-pub fn join(
-    capture: &Capture,
-    buses: &[BusSpec],
-    options: &Options,
-    stretches: Vec<Vec<Left>>,
-) -> Result<Vec<Decoded>> {
-    let sampled = sampled(capture)?;
-    let (time, tables) = layouts(capture, sampled, buses, options)?;
-    let mut sink = MemorySink::new(&Wanted { columns: Some(Vec::new()), coded: true })?;
-    let empty = sink.begin(&tables)?;
-    let mut tracks: Vec<_> =
-        tables.into_iter().zip(empty).map(|(bus, empty)| Track::new(bus, empty, options)).collect();
-    for stretch in stretches {
-        tracks.iter_mut().zip(stretch).for_each(|(track, left)| track.go_on(left));
-    }
-    let (bytes, unit) = (sampled.total_bytes().unwrap_or(0), sampled.unit_size() as u64);
-    tracks
-        .into_iter()
-        .map(|mut track| {
-            if bytes % unit != 0 {
-                track.ends_within_a_sample(bytes / unit, &mut sink)?;
-            }
-            track.result(&mut sink, options, time.us(bytes / unit), &capture.path)
-        })
-        .collect()
-}
-
-fn sampled(capture: &Capture) -> Result<&dyn Sampled> {
-    match &capture.data {
-        Data::Sampled(sampled) => Ok(sampled.as_ref()),
-        Data::Changes(_) => {
-            Err(Error::Decode(format!("{}: a file of changes has no stretches", capture.path.display())))
-        }
-    }
+    parts.into_iter().try_for_each(|part| part.finish(taker))
 }

@@ -5,24 +5,24 @@ mod parts;
 mod stretch;
 
 use crate::capture::{Capture as Opened, Data};
-use crate::columns::keep::{BusRows, MemorySink};
 use crate::error::{Error, Result};
-use crate::pci::layout::BusSpec;
+use crate::pci::decoding::files::FileSink;
+use crate::pci::decoding::memory::{BusRows, MemorySink};
+use crate::pci::decoding::stream;
+use crate::pci::decoding::{self, Decoded as Decoding, Options};
+use crate::pci::layout::{BusSpec, BusTables};
 use crate::pci::problems::Problem;
 use crate::pci::rows::append_windows;
 use crate::pci::rules::{Findings, Histogram, Parameters, RULES, RuleSet};
 use crate::pci::tables;
 use crate::pci::tables::Wanted;
-use crate::pipeline::stream;
-use crate::pipeline::{self, BusTables, Decoded as Decoding, Options};
 use crate::samples::places::Source;
 use crate::waves::waves as of_lines;
 use crate::wire::{WireScan, WireSpec, clock_mhz as measured_mhz, frames};
-use crate::write::FileSink;
 use crate::{interrupt, memory, read};
-use arrow::array::{RecordBatch, RecordBatchIterator};
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_schema::{Schema, SchemaRef};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -542,20 +542,21 @@ fn decode(
     };
     let mut watch = Watch { hook: progress, raised: None };
     let mut sink = MemorySink::new(&Wanted { columns, coded }).map_err(|error| to_python(py, error))?;
+    let mut scans = Vec::new();
     let wanted: Vec<WireSpec> = wires.iter().map(|wire| wire.get().spec.clone()).collect();
     let decoded = interruptible(py, || {
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
         if let Data::Sampled(sampled) = &capture.opened.data {
             let scan = |spec: &WireSpec| WireScan::new(&capture.opened, sampled.as_ref(), spec, rate_hz);
-            sink.wires = wanted.iter().map(scan).collect::<Result<_>>()?;
+            scans = wanted.iter().map(scan).collect::<Result<_>>()?;
         }
-        pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))
+        decoding::decode(&capture.opened, &specs, &options, &mut scans, &mut sink, &mut |share| watch.step(share))
     });
     let decoded = match decoded {
         Ok(decoded) => decoded,
         Err(error) => return Err(watch.raised.unwrap_or(error)),
     };
-    for (wire, scan) in wires.iter().zip(std::mem::take(&mut sink.wires)) {
+    for (wire, scan) in wires.iter().zip(scans) {
         let frames = Py::new(py, Table::of_batches(scan.finish()))?;
         *wire.get().frames.lock().unwrap_or_else(PoisonError::into_inner) = Some(frames);
     }
@@ -665,7 +666,8 @@ fn decode_to_files<'py>(
         let specs = buses.into_iter().map(|spec| spec.check(&capture.opened)).collect::<Result<Vec<_>>>()?;
         let [data_phases, events, problems] = [&data_phases, &events, &problems].map(|path| path.as_deref());
         let mut sink = FileSink::new(&transactions, data_phases, events, problems, threads)?;
-        let decoded = pipeline::decode(&capture.opened, &specs, &options, &mut sink, &mut |share| watch.step(share))?;
+        let decoded =
+            decoding::decode(&capture.opened, &specs, &options, &mut [], &mut sink, &mut |share| watch.step(share))?;
         let problems = sink.finish()?;
         Ok((decoded, problems))
     });

@@ -1,15 +1,15 @@
 //! Of `pcitrace._kernel`: a capture in parts, and as a listing.
 
+use crate::pci::decoding::Options;
+use crate::pci::decoding::parts::{self, Next};
 use crate::pci::listing::names::{Field, Register, Window};
 use crate::pci::listing::{self, Layer, Zero, news};
 use crate::pci::tables::{self, Wanted};
-use crate::pipeline::Options;
-use crate::pipeline::parts::{self, Next};
 use crate::python::{self, Capture, Decoded, PySpec, Table, rule_set, to_python};
 use crate::write::TableFile;
-use arrow::array::RecordBatch;
-use arrow::error::ArrowError;
-use arrow::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::RecordBatch;
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};

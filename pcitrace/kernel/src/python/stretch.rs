@@ -1,10 +1,10 @@
 //! Stretches of a capture, for Python: see [`crate::pipeline::stretch`].
 
-use crate::columns::keep::MemorySink;
 use crate::error::{Error, Result};
+use crate::pci::decoding::memory::MemorySink;
+use crate::pci::decoding::{Left, Options, stretch};
 use crate::pci::tables::Wanted;
-use crate::pipeline::stretch::{self, Span};
-use crate::pipeline::{Left, Options};
+use crate::pipeline::stretch::{Span, edges};
 use crate::python::{Capture, Decoded, PySpec, Table, Wire, interruptible, to_python};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -24,7 +24,7 @@ struct StretchRows {
 /// Bytes of a capture at which stretches may begin, without the first.
 #[pyfunction]
 fn stretch_edges(capture: &Capture, count: u64) -> Vec<u64> {
-    stretch::edges(&capture.opened, count)
+    edges(&capture.opened, count)
 }
 
 /// The rows of a stretch, numbered from its start, and the frames of its wires.

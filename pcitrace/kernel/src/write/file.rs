@@ -1,15 +1,12 @@
 //! A table being written: encoded on threads of its own, so that whoever decodes does not wait for that.
 
-use super::{Format, csv, rowgroups};
+use super::{Format, rowgroups, text};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use crate::interrupt;
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
-use arrow::json::writer::LineDelimited;
-use arrow::json::{Writer as JsonWriter, WriterBuilder as JsonBuilder};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::panic::resume_unwind;
@@ -170,11 +167,10 @@ impl Job {
             rowgroups::write(&mut out, &schema, pieces.into_iter(), threads, go_on, failed)?;
         } else {
             // The header, also of a table without rows.
-            let header = text(format, &RecordBatch::new_empty(schema), true);
-            out.write_all(&header.map_err(std::io::Error::other).map_err(failed)?).map_err(failed)?;
+            out.write_all(&text::header(format, &schema)).map_err(failed)?;
             let encode = |piece: Piece, _: &mut ()| {
                 go_on()?;
-                text(format, &(piece.make)(), false).map_err(|error| failed(std::io::Error::other(error)))
+                text::rows(format, &(piece.make)()).map_err(|error| failed(std::io::Error::other(error)))
             };
             in_order(pieces.into_iter().map(Ok), threads, encode, |bytes: Vec<u8>| {
                 go_on()?;
@@ -183,16 +179,4 @@ impl Job {
         }
         out.flush().map_err(failed)
     }
-}
-
-/// Rows as lines.
-fn text(format: Format, batch: &RecordBatch, header: bool) -> std::result::Result<Vec<u8>, ArrowError> {
-    if format == Format::Csv {
-        return csv::lines(batch, header);
-    }
-    let builder = JsonBuilder::new().with_explicit_nulls(true);
-    let mut writer: JsonWriter<Vec<u8>, LineDelimited> = builder.build(Vec::new());
-    writer.write(batch)?;
-    writer.finish()?;
-    Ok(writer.into_inner())
 }

@@ -2,7 +2,7 @@
 
 use super::file::Piece;
 use crate::in_order::in_order_of;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow_schema::{DataType, SchemaRef};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};

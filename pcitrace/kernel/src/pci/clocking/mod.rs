@@ -5,16 +5,19 @@
 mod control;
 mod engine;
 
+use crate::capture::Signal;
 use crate::pci::events::Events;
 use crate::pci::layout::Layout;
 use crate::pci::protocol::{Protocol, Whole};
 use crate::pci::rows::TakeRows;
 use crate::pci::rules::Rules;
 use crate::pci::windows::Windows;
+use crate::pipeline;
 use crate::samples::BLOCK;
 use crate::samples::bits::{Bit, Portable, has_fast_path};
 use crate::samples::block::Span;
 use crate::samples::dense::{Dense, Pace};
+use crate::samples::places::Source;
 use control::Control;
 use engine::run;
 #[cfg(target_arch = "x86_64")]
@@ -136,15 +139,6 @@ impl Decoder {
         self.protocol.layout().clk.is_some()
     }
 
-    /// The next bytes of the capture.
-    pub fn push(&mut self, bytes: &[u8]) {
-        let unit = self.unit();
-        let Some(bytes) = self.bridge(bytes) else { return };
-        let samples = ready(bytes.len() / unit);
-        self.run(bytes, samples, &[]);
-        self.carry.extend_from_slice(&bytes[samples * unit..]);
-    }
-
     /// Decodes what waited for these bytes; the bytes that are left then, if they are not waiting themselves.
     fn bridge<'a>(&mut self, mut bytes: &'a [u8]) -> Option<&'a [u8]> {
         let unit = self.unit();
@@ -170,43 +164,9 @@ impl Decoder {
         Some(bytes)
     }
 
-    /// Whole samples with a stamp each (state mode: each is a clock).
-    pub fn push_stamped(&mut self, bytes: &[u8], stamps: &[u64]) {
-        let unit = self.unit();
-        self.carry.extend_from_slice(bytes);
-        self.carry_stamps.extend_from_slice(stamps);
-        let samples = ready(self.carry_stamps.len());
-        let (data, stamps) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.carry_stamps));
-        self.run(&data, samples, &stamps);
-        self.carry.extend_from_slice(&data[samples * unit..]);
-        self.carry_stamps.extend_from_slice(&stamps[samples..]);
-    }
-
-    /// Nothing is known between the samples so far and the next ones.
-    pub fn gap(&mut self) {
-        self.flush();
-        let stamp = self.carry_stamps.last().copied().unwrap_or(self.next_sample);
-        self.protocol.gap(stamp);
-        if let Some(rules) = &mut self.rules {
-            rules.gap();
-        }
-        if let Some(events) = &mut self.events {
-            events.gap();
-        }
-        self.carry_stamps.clear();
-        self.last_clock = None;
-        self.last_sample = None;
-    }
-
     /// So many samples are missing before the next one.
     pub fn skip(&mut self, samples: u64) {
         self.next_sample += samples;
-    }
-
-    /// The capture is over.
-    pub fn finish(&mut self) {
-        self.flush();
-        self.protocol.break_off();
     }
 
     /// Decodes what waits for more samples. In timing mode the last sample cannot be before an edge.
@@ -299,11 +259,55 @@ fn ready(samples: usize) -> usize {
     if samples > BLOCK { samples - 1 } else { 0 }
 }
 
-impl Decoder {
-    /// Ends a decoder at a sync point: it was given the head of the next chunk. `next` is the sample of the clock after it.
-    pub fn end_at_sync_point(&mut self, next: &[u8]) {
+impl pipeline::Decoder for Decoder {
+    fn push(&mut self, bytes: &[u8]) {
+        let unit = self.unit();
+        let Some(bytes) = self.bridge(bytes) else { return };
+        let samples = ready(bytes.len() / unit);
+        self.run(bytes, samples, &[]);
+        self.carry.extend_from_slice(&bytes[samples * unit..]);
+    }
+
+    fn push_stamped(&mut self, bytes: &[u8], stamps: &[u64]) {
+        let unit = self.unit();
+        self.carry.extend_from_slice(bytes);
+        self.carry_stamps.extend_from_slice(stamps);
+        let samples = ready(self.carry_stamps.len());
+        let (data, stamps) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.carry_stamps));
+        self.run(&data, samples, &stamps);
+        self.carry.extend_from_slice(&data[samples * unit..]);
+        self.carry_stamps.extend_from_slice(&stamps[samples..]);
+    }
+
+    fn gap(&mut self) {
+        self.flush();
+        let stamp = self.carry_stamps.last().copied().unwrap_or(self.next_sample);
+        self.protocol.gap(stamp);
+        if let Some(rules) = &mut self.rules {
+            rules.gap();
+        }
+        if let Some(events) = &mut self.events {
+            events.gap();
+        }
+        self.carry_stamps.clear();
+        self.last_clock = None;
+        self.last_sample = None;
+    }
+
+    fn end_at_sync_point(&mut self, next: &[u8]) {
         self.flush();
         self.protocol.last_of_tail(next);
         assert!(self.protocol.is_quiet(), "a sync point leaves nothing open");
+    }
+
+    fn finish(&mut self) {
+        self.flush();
+        self.protocol.break_off();
+    }
+
+    fn watch_clock(&mut self, changes: &Signal, clk: Source, gaps: &[(u64, u64)]) {
+        if let Some(rules) = &mut self.rules {
+            rules.watch_changes(changes, clk, gaps);
+        }
     }
 }

@@ -14,8 +14,8 @@ mod rows;
 mod writer;
 
 use crate::error::{Error, Result};
+use crate::pci::decoding::parts::Part;
 use crate::pci::problems::What;
-use crate::pipeline::parts::Part;
 use joined::Joined;
 use line::{Ending, Line};
 use names::{Names, Window};

@@ -1,9 +1,10 @@
 //! The configuration accesses that may change what anything is called. They are few of all that there are, and who gives
 //! names looks at no other.
 
-use crate::pipeline::parts::Part;
-use arrow::array::{Array, AsArray, PrimitiveArray, RecordBatch};
-use arrow::datatypes::{ArrowPrimitiveType, Float64Type, UInt8Type, UInt64Type};
+use crate::pci::decoding::parts::Part;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, UInt8Type, UInt64Type};
+use arrow_array::{Array, PrimitiveArray, RecordBatch};
 use std::collections::{HashMap, HashSet};
 
 const CONFIG_READ: u8 = 0xA;

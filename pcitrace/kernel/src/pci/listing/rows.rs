@@ -1,12 +1,11 @@
 //! The rows of a part, as a listing reads them.
 
 use super::line::Phase;
+use crate::pci::decoding::parts::Part;
 use crate::pci::problems::What;
-use crate::pipeline::parts::Part;
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, StringArray, UInt8Array, UInt64Array,
-};
-use arrow::datatypes::{Float64Type, UInt8Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt8Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt8Array, UInt64Array};
 use std::collections::HashMap;
 use std::ops::Range;
 

@@ -1,12 +1,11 @@
-//! Captures of changes as one packed record a clock: state-mode samples for the decoder.
+//! Captures of changes as one packed record a clock: samples for a decoder, each of which is a clock.
 //!
 //! A record holds the values in force just before CLK rises. Beside each group of lines it has a bit that says that one
-//! of them has no known value; control lines that are `z` read 1, as they are pulled up (`pci-reference`, "Sampling").
+//! of them has no known value; lines that are pulled up read 1 where they are `z` (`pci-reference`, "Sampling").
 
 use crate::capture::{Changes, Limb, Signal};
 use crate::error::Result;
-use crate::pci::clocking::Decoder;
-use crate::pci::layout::{BusSpec, EVENT_LINES, Layout};
+use crate::pipeline::Decoder;
 use crate::samples::bits::Bit;
 use crate::samples::places::Source;
 use crate::wire::levels;
@@ -15,95 +14,48 @@ use std::iter::Peekable;
 use std::slice::Iter;
 
 /// Lines whose unknown values are noted together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
-    /// FRAME#, IRDY#, TRDY#, STOP#: without one of them the clock means nothing.
-    Control,
-    Devsel,
-    Grants,
-    Idsels,
-    /// One of the lines whose changes are rows.
-    Event(usize),
-    Perr,
-    Serr,
-    AdLow,
-    AdHigh,
-    ByteEnables,
-    ByteEnablesHigh,
-    Parity,
-    ParityHigh,
-    /// RST# and the others: unknown reads released.
-    Other,
-}
-
-impl Group {
-    fn of(line: &str) -> Group {
-        if let Some(number) = EVENT_LINES.iter().position(|&name| name == line) {
-            return Group::Event(number);
-        }
-        match line {
-            "FRAME#" | "IRDY#" | "TRDY#" | "STOP#" => Group::Control,
-            "DEVSEL#" => Group::Devsel,
-            "PERR#" => Group::Perr,
-            "SERR#" => Group::Serr,
-            "PAR" => Group::Parity,
-            "PAR64" => Group::ParityHigh,
-            _ if line.starts_with("GNT") => Group::Grants,
-            _ if line.starts_with("IDSEL") => Group::Idsels,
-            "CBE4#" | "CBE5#" | "CBE6#" | "CBE7#" => Group::ByteEnablesHigh,
-            _ if line.starts_with("CBE") => Group::ByteEnables,
-            _ => match line.strip_prefix("AD").and_then(|digits| digits.parse::<u32>().ok()) {
-                Some(0..32) => Group::AdLow,
-                Some(_) => Group::AdHigh,
-                None => Group::Other,
-            },
-        }
-    }
-
+pub trait Group: Copy + Ord {
     /// Pulled-up lines read 1 when nobody drives them.
-    fn is_pulled_up(self) -> bool {
-        use Group::{AdHigh, AdLow, ByteEnables, ByteEnablesHigh, Idsels, Parity, ParityHigh};
-        !matches!(self, AdLow | AdHigh | Idsels | ByteEnables | ByteEnablesHigh | Parity | ParityHigh)
-    }
+    fn is_pulled_up(self) -> bool;
+    /// Whether they are noted at all; else what is not known reads as it may.
+    fn is_noted(self) -> bool;
 }
 
 /// Neighbouring bits of one limb that are neighbours in the record too, within one 64-bit word of it.
 #[derive(Debug, Clone)]
-struct Part {
+struct Part<G> {
     limb: Limb,
     shift: u32,
     /// Ones as wide as the part, at the low end.
     mask: u64,
     word: usize,
     to: u32,
-    group: Group,
+    group: G,
     /// What unknown bits of pulled-up lines read.
     released: u64,
     has_unknown: bool,
 }
 
 /// How a bus is packed into records.
-pub struct Packing {
-    pub layout: Layout,
-    parts: Vec<Part>,
-    /// Position of each group's "unknown" bit.
-    flags: BTreeMap<Group, usize>,
+pub struct Packing<G> {
+    parts: Vec<Part<G>>,
+    /// Position of each line in the record, and of each group's "unknown" bit.
+    places: BTreeMap<Source, usize>,
+    flags: BTreeMap<G, usize>,
     words: usize,
     clk: Source,
 }
 
-impl Packing {
-    pub fn new(spec: &BusSpec) -> Result<Self> {
-        let clk = spec.line("CLK")?;
-        let mut lines: Vec<(&String, &Source)> = spec.lines.iter().filter(|(name, _)| *name != "CLK").collect();
-        lines.sort_by_key(|(_, source)| **source);
-        let mut parts: Vec<Part> = Vec::new();
+impl<G: Group> Packing<G> {
+    /// Of these lines besides `clk`, each with its group.
+    pub fn new(clk: Source, mut lines: Vec<(Source, G)>) -> Self {
+        lines.sort_by_key(|(source, _)| *source);
+        let mut parts: Vec<Part<G>> = Vec::new();
         let mut places: BTreeMap<Source, usize> = BTreeMap::new();
         let mut next = 0;
-        for (name, source) in lines {
-            let group = Group::of(name);
+        for (source, group) in lines {
             let released = u64::from(source.active_low);
-            places.insert(*source, next);
+            places.insert(source, next);
             match parts.last_mut() {
                 Some(part)
                     if part.limb == source.limb()
@@ -128,31 +80,28 @@ impl Packing {
             next += 1;
         }
         let mut flags = BTreeMap::new();
-        for part in parts.iter().filter(|part| part.group != Group::Other) {
+        for part in parts.iter().filter(|part| part.group.is_noted()) {
             flags.entry(part.group).or_insert_with(|| {
                 next += 1;
                 next - 1
             });
         }
-        let words = next.div_ceil(64);
-        let mut layout = Layout::new(spec, words * 8, true, |source| places[&source])?;
-        let flag = |group| flags.get(&group).map(|&position| Bit::new(position, false));
-        layout.unknown = flag(Group::Control);
-        layout.devsel_unknown = flag(Group::Devsel);
-        layout.grants_unknown = flag(Group::Grants);
-        layout.idsels_unknown = flag(Group::Idsels);
-        for (number, line) in layout.events.iter_mut().enumerate() {
-            *line = line.map(|(bit, _)| (bit, flag(Group::Event(number))));
-        }
-        layout.perr_unknown = flag(Group::Perr);
-        layout.serr_unknown = flag(Group::Serr);
-        layout.ad_unknown = flag(Group::AdLow);
-        layout.ad_high_unknown = flag(Group::AdHigh);
-        layout.cbe_unknown = flag(Group::ByteEnables);
-        layout.cbe_high_unknown = flag(Group::ByteEnablesHigh);
-        layout.par_unknown = flag(Group::Parity);
-        layout.par64_unknown = flag(Group::ParityHigh);
-        Ok(Packing { layout, parts, flags, words, clk })
+        Packing { parts, places, flags, words: next.div_ceil(64), clk }
+    }
+
+    /// Bytes of a record.
+    pub fn unit(&self) -> usize {
+        self.words * 8
+    }
+
+    /// Which bit of the record a line is.
+    pub fn place(&self, line: Source) -> usize {
+        self.places[&line]
+    }
+
+    /// Set where a line of the group has no known value.
+    pub fn unknown(&self, group: G) -> Option<Bit> {
+        self.flags.get(&group).map(|&position| Bit::new(position, false))
     }
 
     fn limbs(&self) -> Vec<Limb> {
@@ -241,8 +190,8 @@ impl Rises<'_> {
 const BATCH: usize = 4096;
 
 /// Makes records of changes.
-struct Recorder<'a> {
-    packing: Packing,
+struct Recorder<'a, G> {
+    packing: Packing<G>,
     cursors: Vec<Cursor>,
     /// As it stands.
     record: Vec<u64>,
@@ -250,8 +199,8 @@ struct Recorder<'a> {
     bytes: Vec<u8>,
 }
 
-impl<'a> Recorder<'a> {
-    fn new(mut packing: Packing, limbs: &[Limb], gaps: &'a [(u64, u64)]) -> Self {
+impl<'a, G: Group> Recorder<'a, G> {
+    fn new(mut packing: Packing<G>, limbs: &[Limb], gaps: &'a [(u64, u64)]) -> Self {
         // Before its first change every line is unknown.
         let mut record = vec![0u64; packing.words];
         for &flag in packing.flags.values() {
@@ -274,7 +223,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// The clocks at these times.
-    fn push(&mut self, signals: &[Signal], times: &[u64], decoder: &mut Decoder) {
+    fn push(&mut self, signals: &[Signal], times: &[u64], decoder: &mut impl Decoder) {
         let mut from = 0;
         for (index, &time) in times.iter().enumerate() {
             if self.gaps.next_if(|&&(_, end)| end < time).is_some() {
@@ -298,17 +247,15 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Decodes one bus of a capture of changes, up to a time or all of it. `make` builds its decoder; `batch` is called after each batch of records with the
-/// share that is done.
-pub fn decode(
+/// Decodes one bus of a capture of changes, up to a time or all of it, with a decoder of its records. `batch` is called after
+/// each batch of these with the share that is done.
+pub fn decode<D: Decoder>(
     changes: &dyn Changes,
-    spec: &BusSpec,
+    packing: Packing<impl Group>,
     until: Option<u64>,
-    make: impl FnOnce(Layout) -> Decoder,
-    mut batch: impl FnMut(&mut Decoder, f64) -> Result<()>,
-) -> Result<Decoder> {
-    let packing = Packing::new(spec)?;
-    let mut decoder = make(packing.layout.clone());
+    mut decoder: D,
+    mut batch: impl FnMut(&mut D, f64) -> Result<()>,
+) -> Result<D> {
     let (clk, gaps) = (packing.clk, changes.gaps());
     let limbs = packing.limbs();
     let mut wanted = limbs.clone();
@@ -317,9 +264,7 @@ pub fn decode(
     let mut recorder = Recorder::new(packing, &limbs, gaps);
     changes.parts(&wanted, &mut |signals| {
         let [signals @ .., clk_signal] = signals else { return Ok(false) };
-        if let Some(rules) = &mut decoder.rules {
-            rules.watch_changes(clk_signal, clk, gaps);
-        }
+        decoder.watch_clock(clk_signal, clk, gaps);
         let mut times = rises.of(clk_signal);
         let all = times.len();
         times.truncate(until.map_or(all, |until| times.partition_point(|&time| time <= until)));

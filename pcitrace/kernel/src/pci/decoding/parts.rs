@@ -3,19 +3,20 @@
 //! The decoder runs on a thread of its own and waits where nobody takes its parts, so memory does not grow with the
 //! capture; it ends when nobody wants more.
 
+use crate::bus::Origin;
 use crate::capture::Capture;
 use crate::columns::{self, Columns, Many, Row, batch, parts_of};
 use crate::error::{Error, Result};
-use crate::pci::layout::BusSpec;
+use crate::pci::decoding::{self, Decoded, Options, Sink};
+use crate::pci::layout::{BusSpec, BusTables, Layout};
 use crate::pci::phases::Phases;
 use crate::pci::problems::{Concerns, Problem, Problems, What};
-use crate::pci::rows::{DataPhase, Origin, Rows, Transaction};
+use crate::pci::rows::{DataPhase, Rows, Transaction};
 use crate::pci::rules::{Rule, Violation};
 use crate::pci::tables::{self, Wanted};
 use crate::pci::tiles::Transactions;
-use crate::pipeline::{self, BusTables, Decoded, Options, Sink};
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -56,7 +57,7 @@ impl Part {
     }
 
     /// The transactions that are wanted, with their data phases; all problems stay.
-    pub fn choose(&self, wanted: &[bool]) -> std::result::Result<Part, arrow::error::ArrowError> {
+    pub fn choose(&self, wanted: &[bool]) -> std::result::Result<Part, arrow_schema::ArrowError> {
         let mut phases = vec![false; self.data_phases.num_rows()];
         let mut phase_ends = Vec::new();
         let mut count = 0;
@@ -76,7 +77,7 @@ impl Part {
     }
 
     /// Its transactions, and only those of its problems that are to be told.
-    pub fn tell(&self, told: &[bool]) -> std::result::Result<Part, arrow::error::ArrowError> {
+    pub fn tell(&self, told: &[bool]) -> std::result::Result<Part, arrow_schema::ArrowError> {
         let problems = filter_record_batch(&self.problems, &BooleanArray::from(told.to_vec()))?;
         Ok(Part { problems, ..self.clone() })
     }
@@ -108,7 +109,7 @@ impl Parts {
         let (sender, messages) = sync_channel(WAITING);
         let mut sink = PartSink::new(wanted, &options, sender.clone())?;
         let work = move || {
-            let decoded = pipeline::decode(&capture, &buses, &options, &mut sink, &mut |_| true);
+            let decoded = decoding::decode(&capture, &buses, &options, &mut [], &mut sink, &mut |_| true);
             let decoded = decoded.and_then(|decoded| sink.send(true).map(|()| decoded));
             // Who does not listen any more does not want to know.
             let _ = sender.send(Message::Done(decoded));
@@ -386,7 +387,11 @@ impl PartSink {
     }
 
     /// The runs of the next part with their rows.
-    fn parts<'a, R: Row>(&'a self, rows: &'a R::Many, length: impl Fn(&Run) -> usize) -> Vec<columns::Part<'a, R>> {
+    fn parts<'a, R: Row<Layout = Layout>>(
+        &'a self,
+        rows: &'a R::Many,
+        length: impl Fn(&Run) -> usize,
+    ) -> Vec<columns::Part<'a, R>> {
         let mut to = 0;
         let parts = self.runs.iter().flat_map(|run| {
             let from = to;

@@ -1,19 +1,22 @@
 //! Samples that come while the bus runs: fed piece by piece, tables given out as soon as their rows are complete.
 
 use crate::capture::MAX_UNIT;
-use crate::columns::keep::{MemorySink, Sheets};
 use crate::error::{Error, Result};
 use crate::pci::clocking::Decoder;
-use crate::pci::layout::{BusSpec, Layout};
+use crate::pci::decoding::bus::buses;
+use crate::pci::decoding::memory::{MemorySink, Sheets};
+use crate::pci::decoding::track::Track;
+use crate::pci::decoding::{Options, Sink};
+use crate::pci::layout::{BusSpec, BusTables, Layout};
 use crate::pci::problems::Problem;
 use crate::pci::rows::WindowCounts;
 use crate::pci::rules::Findings;
 use crate::pci::tables::{self, Wanted};
-use crate::pipeline::{BusTables, Options, Sink, Track, windows_of};
+use crate::pipeline::{Bus, Decoder as _};
 use crate::time::TimeBase;
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
 use std::path::Path;
 
 /// The decoders of some buses in samples of `unit` bytes.
@@ -40,7 +43,7 @@ pub struct Found {
 
 impl Stream {
     /// Channel `k` is bit `k` of a sample. Of the options a rate, or the frequency of the clock, has to be there.
-    pub fn new(unit: usize, buses: &[BusSpec], options: Options, wanted: &Wanted) -> Result<Self> {
+    pub fn new(unit: usize, specs: &[BusSpec], options: Options, wanted: &Wanted) -> Result<Self> {
         let rate = options.clock_mhz.map(|mhz| mhz * 1e6).or(options.rate_hz);
         let rate = rate.ok_or_else(|| {
             Error::Decode(
@@ -48,32 +51,27 @@ impl Stream {
             )
         })?;
         let time = TimeBase::per_second(rate)?;
-        let windows = windows_of(&options, time)?;
-        if !(1..=MAX_UNIT).contains(&unit) || buses.is_empty() {
+        if !(1..=MAX_UNIT).contains(&unit) || specs.is_empty() {
             return Err(Error::Decode(format!("a stream needs a bus, in samples of 1 to {MAX_UNIT} bytes")));
         }
         let inside = |spec: &BusSpec| spec.lines.values().all(|source| source.channel < 8 * unit);
-        if let Some(spec) = buses.iter().find(|spec| !inside(spec)) {
+        if let Some(spec) = specs.iter().find(|spec| !inside(spec)) {
             return Err(Error::Decode(format!("bus {}: a line is beyond samples of {unit} bytes", spec.name)));
         }
         let tables = |(index, spec): (usize, &BusSpec)| {
             let layout = Layout::new(spec, unit, options.clock_mhz.is_some(), |source| source.channel)?;
             Ok(BusTables { name: spec.name.clone(), index, layout, time })
         };
-        let buses = buses.iter().enumerate().map(tables).collect::<Result<Vec<_>>>()?;
+        let tables = specs.iter().enumerate().map(tables).collect::<Result<Vec<_>>>()?;
         let mut sink = MemorySink::new(wanted)?;
-        let empty = sink.begin(&buses)?;
-        let decoder = |bus: &BusTables| {
-            Decoder::new(bus.layout.clone(), options.data_phases, windows, 0, options.portable)
-                .noting_events(true)
-                .judged_by(options.judge(bus.index, &bus.layout, bus.time))
-        };
+        let options = Options { events: true, ..options };
+        let buses = buses(tables.clone(), &options, &mut sink)?;
         Ok(Stream {
             unit,
-            tracks: buses.iter().zip(empty).map(|(bus, empty)| Track::new(bus.clone(), empty, &options)).collect(),
+            tracks: buses.iter().map(|bus| bus.track()).collect(),
             sink,
-            decoders: buses.iter().map(decoder).collect(),
-            buses,
+            decoders: buses.iter().map(|bus| bus.decoder(0, None)).collect(),
+            buses: tables,
             options,
             skipped: 0,
             fed: 0,

@@ -1,11 +1,10 @@
 //! What was wrong, written while it is found: rows that cannot go on any more, in order of time.
 
-use super::{BATCH, MOST_WAITING};
 use crate::error::Result;
+use crate::pci::layout::BusTables;
 use crate::pci::problems::{Problem, Problems};
 use crate::pci::tables;
-use crate::pipeline::BusTables;
-use crate::write::TableFile;
+use crate::write::{BATCH, MOST_WAITING, TableFile};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
