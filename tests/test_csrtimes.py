@@ -12,7 +12,7 @@ from cardbench import Bench, score, write
 import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
-from pcitrace.frames.accesskinds import in_array
+from pcitrace.frames.accesskinds import as_often, commands, in_array, in_turn
 from pcitrace.frames.csrtimes import _of_another, _Said
 from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
@@ -105,6 +105,34 @@ def test_what_is_written_more_often_than_the_others_is_no_entry_of_an_array() ->
     both = np.concatenate([entries, bell, often])
     assert in_array(both, 4.0).tolist() == [True] * 5 + [False] * 13
     assert not in_array(both, 1.0)[:2].any(), "written twice"
+
+
+def test_registers_that_are_written_in_turn_are_one() -> None:
+    """Four of an RTL8139 hold an address each, the four behind them release what lies there."""
+    place = np.arange(24) % 4
+    address = np.column_stack([0x20 + 4 * place, 0x10 + 4 * place]).ravel()
+    time_us = np.column_stack([100.0 * np.arange(24), 100.0 * np.arange(24) + 0.3]).ravel()
+    assert in_turn(address, time_us, as_often(24)).tolist() == [0x20, 0x10] * 24
+    assert (in_turn(address, time_us, 20.0) == address).all(), "more often than doorbells"
+    # Two at once are words of one doorbell; and what is not written in turn is no bank.
+    both = np.column_stack([0x20 + 0 * place, 0x24 + 0 * place]).ravel()
+    assert (in_turn(both, time_us, as_often(48)) == both).all()
+    mixed = np.random.default_rng(1).permutation(address)
+    assert (in_turn(mixed, time_us, as_often(24)) == mixed).all()
+    # What acknowledges each receive comes in turn with what releases each answer, but both are twice as many.
+    answered_us = np.column_stack([100.0 * np.arange(24), 100.0 * np.arange(24) + 5.0]).ravel()
+    assert (in_turn(both, answered_us, as_often(24)) == both).all()
+
+
+def test_a_command_is_known_by_its_value() -> None:
+    register = np.tile([7, 7, 9], 24)
+    value = np.tile([0x3002, 0x3003, 5], 24)
+    kinds = commands(register, value, as_often(24))
+    assert len(set(kinds[0::3])) == len(set(kinds[1::3])) == len(set(kinds[2::3])) == 1
+    assert len(set(kinds)) == 3
+    assert (commands(register, value, 48.0) == register).all(), "no more often than a doorbell"
+    values = np.arange(72)
+    assert (commands(register, values, as_often(24)) == register).all(), "each value once"
 
 
 def frames_from_ad(bench: Bench, folder: Path) -> Any:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import pcitrace
-from pcitrace import DecodeError, _kernel, report, results
+from pcitrace import DecodeError, _kernel, freed, report, results
 from pcitrace.bustable import BusTable, wanted
 from pcitrace.columns import packed_if_equal, strings
 from pcitrace.frames import align
@@ -134,6 +134,17 @@ def test_memory_of_the_analysis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert transactions == 6000 * 14
     assert kept / transactions < 65
     assert peak / transactions < 85
+
+
+def test_memory_is_given_back_where_there_is_much_more_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed, there = [], [0]
+    monkeypatch.setattr(freed, "_in_memory_bytes", lambda: there[0])
+    trim = freed._Trim(trimmed.append)
+    # From much to much more, less, and a little more than that.
+    for megabytes in (100, 160, 190, 20, 80, 120):
+        there[0] = megabytes << 20
+        trim()
+    assert len(trimmed) == 3
 
 
 def test_rows_that_become_tables_as_they_come_are_small(run_folder: Path) -> None:

@@ -124,3 +124,14 @@ def test_the_best_of_all_readings_and_its_margins(seed: int) -> None:
     assert np.stack([found.first, found.last], axis=1).tolist() == edges.tolist()
     assert found.margins == pytest.approx(margins, abs=1e-4)
     assert found.item == pytest.approx(item, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_without_margins_the_reading_is_the_same(seed: int) -> None:
+    surely, soon = (read(*problem(seed), margins=margins) for margins in (True, False))
+    assert (soon.first.tolist(), soon.last.tolist(), soon.cost) == (
+        surely.first.tolist(),
+        surely.last.tolist(),
+        surely.cost,
+    )
+    assert not soon.margins.any()

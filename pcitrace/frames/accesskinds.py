@@ -1,8 +1,8 @@
 """Of which kind an access is: by its register and what is written, or by what the bus shows.
 
-A register is most often of one use. Two are not: registers that are written in turn are entries of one, as the four of a
-Realtek RTL8139 that each release a frame; and a command register does what its value says, as the one of a 3Com 3C905
-that stalls a queue, lets it go on and acknowledges interrupts.
+Most registers have one use. Registers that are written in turn have one together, as the four of a Realtek RTL8139
+that release a frame each; and a command register has one for each value, as the one of a 3Com 3C905 that stalls a
+queue, lets it go on and acknowledges interrupts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
 from pcitrace.traffic.csr import LookedAt
 
-__all__ = ["CHAIN_US", "SOME", "Kinds", "as_often", "in_array"]
+__all__ = ["CHAIN_US", "SOME", "Kinds", "as_often", "commands", "in_array", "in_turn"]
 
 CHAIN_US = 1.0
 """The driver goes on with a doorbell within this time."""
@@ -61,7 +61,7 @@ class Kinds:
             place = np.where(entry, _in_entry(address), address)
             place = np.where(role >= 0, -2 - role, place)
             key = pd.factorize(place * 32 + np.maximum(csr.command, 0))[0]
-            key[written] = _commands(key[written], csr.value[written].astype(np.int64), as_often(count))
+            key[written] = commands(key[written], csr.value[written].astype(np.int64), as_often(count))
         else:
             looks = [np.clip(csr.devsel_clks, 0, 7), np.clip(csr.latency_clks, 0, 31), np.clip(csr.data_phases, 0, 3)]
             key = (looks[0].astype(np.int64) * 32 + looks[1]) * 4 + looks[2]
@@ -81,32 +81,37 @@ def _of_lanes(csr: LookedAt) -> Integers:
 def in_turn(address: Integers, time_us: Floats, most: float) -> Integers:
     """Return the address of the first register of those that are written in turn, for the writes of these.
 
-    They are one behind the other at the same distance, are written one behind the other, each in a doorbell of its own,
-    and all together no more often than `most`: an acknowledgement and a doorbell come in turn, too, but are more.
+    They lie at the same distance and are written one after the other, never two at once; and all together no more often
+    than `most`: an acknowledgement and a doorbell come in turn, too, but are more.
     """
     registers, at, count = np.unique(address, return_inverse=True, return_counts=True)
-    first, place = registers.copy(), {int(one): row for row, one in enumerate(registers)}
-    free = np.ones(len(registers), dtype=bool)
+    place = {int(one): row for row, one in enumerate(registers)}
+    banks = []
     for spacing in SPACINGS:
         for row, register in enumerate(registers.tolist()):
-            bank = [row] if free[row] else []
-            while bank and (following := place.get(register + spacing * len(bank))) is not None and free[following]:
-                if count[[*bank, following]].sum() > most or not _cycles(at, [*bank, following], time_us):
+            bank = [row]
+            while (following := place.get(register + spacing * len(bank))) is not None:
+                if not _cycles(at, [*bank, following], time_us):
                     break
                 bank.append(following)
-            if len(bank) > 1:
-                first[bank], free[bank] = register, False
+            banks.append(bank)
+    first, free = registers.copy(), np.ones(len(registers), dtype=bool)
+    # Two words of neighbours come in turn, too; the same words of all come in longer banks.
+    for bank in sorted(banks, key=len, reverse=True):
+        if free[bank].all():
+            first[bank], free[bank] = registers[bank[0]] if count[bank].sum() <= most else registers[bank], False
     return np.asarray(first[at])
 
 
 def _cycles(at: Integers, bank: list[int], time_us: Floats) -> bool:
-    """Return whether the registers of a bank are written one after the other again and again, not two at once."""
+    """Return whether the registers of a bank are written in turn again and again, no two of them as one doorbell."""
     rows = np.flatnonzero(np.isin(at, bank))
     steps = np.diff(np.searchsorted(bank, at[rows]))
-    return bool(len(steps) > len(bank) and (steps % len(bank) == 1).all() and (np.diff(time_us[rows]) > CHAIN_US).all())
+    together = (np.diff(rows) == 1) & (np.diff(time_us[rows]) <= CHAIN_US)
+    return bool(len(steps) > len(bank) and (steps % len(bank) == 1).all() and not together.any())
 
 
-def _commands(register: Integers, value: Integers, most: float) -> Integers:
+def commands(register: Integers, value: Integers, most: float) -> Integers:
     """Return the number of each write: one for each value of a register that is written few of them, and more often
     than a doorbell.
 

@@ -345,7 +345,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     _, too = _answered(again, head, again.sends)
     # Where all waited for the send before, registers do not tell what rang for them either.
     tells = registers and bool(_at_once(read, head, sends).any())
-clear = csr.doorbell.any() | _rings_last(read, head, sends)
+    clear = csr.doorbell.any() | _rings_last(read, head, sends)
     out, margins, by_itself, taught = [], np.full(count, np.nan), np.ones(count, dtype=bool), False
     for at, (rule, edge) in enumerate(zip(rules, ("first", "last"), strict=True)):
         mine, found, as_other = rule[:seen], getattr(read, edge)[:seen], getattr(again, edge)[:seen]
@@ -493,19 +493,25 @@ def _apart(read: Doorbells, csr: Accesses) -> Booleans:
     return np.asarray((read.first == read.last) | (pause_us > CHAIN_US))
 
 
-def _rings_last(read: Doorbells, csr: Accesses, sends: Sends) -> Booleans:
-    """Return of which sends nothing follows the ring at once before they begin.
+def _rings_last(read: Doorbells, csr: LookedAt, sends: Sends) -> Booleans:
+    """Return of which sends nothing that may ring follows the ring at once before they begin.
 
     Else any of what follows may ring: a card starts as regularly after each of some accesses that come one after the
     other. Of a driver that writes three words a send the first was taken for the ring, the others for something else;
-    of one that stalls a queue (3Com 3C905), adds to it and lets it go on, the stall. What is known to be a read rings
-    for nothing.
+    of one that stalls a queue (3Com 3C905), adds to it and lets it go on, the stall. Where registers are seen, reads
+    ring for nothing, nor does what is of another doorbell, or comes there only now and then.
     """
-    time_us, may = csr.first_attempt_us, np.flatnonzero((csr.command < 0) | np.isin(csr.command, WRITES))
-    group = np.append(np.cumsum(np.append(np.inf, time_us[1:] - csr.end_us[:-1])[: len(csr)] > CHAIN_US), -1)
-    follows = np.append(may, len(csr))[np.searchsorted(may, read.last, side="right")]
-    follows_us = np.append(time_us, np.inf)[follows]
-    return ~((group[follows] == group[read.last]) & (follows_us < sends.start_us[: len(read.last)]))
+    named, rung, time_us = (csr.address >= 0).any(), read.last >= 0, np.append(csr.first_attempt_us, np.inf)
+    may = (np.isin(csr.command, WRITES) & (read.send[: len(csr)] < 0)) | ~named
+    group = np.cumsum(np.append(np.inf, time_us[1:-1] - csr.end_us[:-1])[: len(csr)] > CHAIN_US)
+    rows = np.flatnonzero(may)
+    follows = np.append(rows, len(csr))[np.searchsorted(rows, read.last, side="right")]
+    at_once = rung & (np.append(group, -1)[follows] == group[read.last])
+    at_once &= time_us[follows] < sends.start_us[: len(read.last)]
+    if named and at_once.any():
+        kind = np.append(Kinds.of(csr, len(sends)).number, -1)[follows]
+        at_once &= np.bincount(kind[at_once], minlength=kind.max() + 1)[kind] >= MOSTLY * rung.sum()
+    return np.asarray(~at_once)
 
 
 def _ordinary(read: Doorbells, csr: Accesses, agreed: Booleans) -> Booleans:
