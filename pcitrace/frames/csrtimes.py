@@ -504,7 +504,8 @@ def _rings_last(read: Doorbells, csr: LookedAt, sends: Sends) -> Booleans:
     ring for nothing, nor does what is of another doorbell, or comes there only now and then.
     """
     named, rung, time_us = (csr.address >= 0).any(), read.last >= 0, np.append(csr.first_attempt_us, np.inf)
-    may = (np.isin(csr.command, WRITES) & (read.send[: len(csr)] < 0)) | ~named
+    of_none = np.append(read.send < 0, np.ones(len(csr) - len(read.send), dtype=bool))
+    may = (np.isin(csr.command, WRITES) & of_none) | ~named
     group = np.cumsum(np.append(np.inf, time_us[1:-1] - csr.end_us[:-1])[: len(csr)] > CHAIN_US)
     rows = np.flatnonzero(may)
     follows = np.append(rows, len(csr))[np.searchsorted(rows, read.last, side="right")]
