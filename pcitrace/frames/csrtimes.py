@@ -522,14 +522,15 @@ def _reads_back(read: Doorbells, csr: LookedAt) -> Booleans:
 
     Drivers read a register behind a posted write for that (PCI 2.2, 3.2.5). Without C/BE# it shows in nothing but its
     time: a read has a clock more for the turn of the bus (3.3.1), and the card has to fetch the value. Where most last
-    accesses took longer than the one just before, all may be reads. Of a VIA Rhine and a BCM570x so driven, 16
-    channels, each time of the last access was that of the read.
+    accesses took longer than the one just before, all may be reads; one that is retried takes longer than one that is
+    not. Of a VIA Rhine and a BCM570x so driven, 16 channels, each time of the last access was that of the read.
     """
     rows = read.last
     behind = (rows > 0) & (csr.first_attempt_us[rows] - csr.end_us[rows - 1] <= CHAIN_US)
     if not behind.any() or (csr.address >= 0).any():
         return np.zeros(len(rows), dtype=bool)
     slower = behind & (csr.latency_clks[rows] > csr.latency_clks[rows - 1])
+    slower &= csr.attempts[rows] >= csr.attempts[rows - 1]
     return np.asarray(behind if slower.sum() >= MOSTLY * behind.sum() else slower)
 
 
