@@ -100,6 +100,35 @@ def test_every_csr_access_from_the_vcd(tmp_path: Path, name: str, nic: str | Non
         assert found["attempts"].tolist() == [row["retries"] + 1 for row in wanted]
 
 
+def rung(frames: Frames, trace: Path, within_us: float) -> tuple[int, int]:
+    """How many sends have the doorbell of the truth, and how many another one."""
+    right = wrong = 0
+    for sender in "AB":
+        rows = frames.table[frames.table["sender"] == sender]["csr_last_us"].to_numpy(dtype=float, na_value=np.nan)
+        sent = [row for row in truth(trace, "truth", "frame") if row["dir"].startswith(sender)]
+        for found, true in zip(rows, sorted(sent, key=lambda one: one["tx_dma_first_ns"]), strict=True):
+            equal = close(found, true["doorbell_first_attempt_ns"], within_us)
+            right, wrong = right + equal, wrong + (not equal and not np.isnan(found))
+    return right, wrong
+
+
+@pytest.mark.parametrize(("name", "nic"), CASES)
+def test_what_rings_is_never_another_access(tmp_path: Path, name: str, nic: str | None) -> None:
+    """A card that nobody described shows it, too; of a stream, where sends wait for each other, not of each."""
+    _, frames, trace = opened(tmp_path, name, "bus.vcd.gz", nic)
+    right, wrong = rung(frames, trace, CLOCK_US)
+    assert wrong == 0
+    assert right >= len(frames) * (0.8 if (name, nic) == ("nic_g_d", "generic") else 1)
+
+
+@pytest.mark.parametrize("name", ["nic_g_a", "nic_ocg_a_sf"])
+def test_what_rings_is_never_another_access_without_addresses(tmp_path: Path, name: str) -> None:
+    _, frames, trace = opened(tmp_path, name, "control16.sr", "generic")
+    right, wrong = rung(frames, trace, 2 * CLOCK_US)
+    assert wrong == 0
+    assert right >= len(frames) / 2
+
+
 @pytest.mark.parametrize(("name", "nic"), CASES)
 def test_every_dma_transaction_from_the_vcd(tmp_path: Path, name: str, nic: str | None) -> None:
     _, frames, trace = opened(tmp_path, name, "bus.vcd.gz", nic)
