@@ -506,10 +506,10 @@ def _rings_last(read: Doorbells, csr: LookedAt, sends: Sends) -> Booleans:
     named, rung, time_us = (csr.address >= 0).any(), read.last >= 0, np.append(csr.first_attempt_us, np.inf)
     of_none = np.append(read.send < 0, np.ones(len(csr) - len(read.send), dtype=bool))
     may = (np.isin(csr.command, WRITES) & of_none) | ~named
-    group = np.cumsum(np.append(np.inf, time_us[1:-1] - csr.end_us[:-1])[: len(csr)] > CHAIN_US)
+    group = np.append(np.cumsum(np.append(np.inf, time_us[1:-1] - csr.end_us[:-1])[: len(csr)] > CHAIN_US), -1)
     rows = np.flatnonzero(may)
     follows = np.append(rows, len(csr))[np.searchsorted(rows, read.last, side="right")]
-    at_once = rung & (np.append(group, -1)[follows] == group[read.last])
+    at_once = rung & (group[follows] == group[read.last])
     at_once &= time_us[follows] < sends.start_us[: len(read.last)]
     if named and at_once.any():
         kind = np.append(Kinds.of(csr, len(sends)).number, -1)[follows]
@@ -525,13 +525,16 @@ def _reads_back(read: Doorbells, csr: LookedAt) -> Booleans:
     accesses took longer than the one just before, all may be reads; one that is retried takes longer than one that is
     not. Of a VIA Rhine and a BCM570x so driven, 16 channels, each time of the last access was that of the read.
     """
-    rows = read.last
-    behind = (rows > 0) & (csr.first_attempt_us[rows] - csr.end_us[rows - 1] <= CHAIN_US)
-    if not behind.any() or (csr.address >= 0).any():
-        return np.zeros(len(rows), dtype=bool)
-    slower = behind & (csr.latency_clks[rows] > csr.latency_clks[rows - 1])
-    slower &= csr.attempts[rows] >= csr.attempts[rows - 1]
-    return np.asarray(behind if slower.sum() >= MOSTLY * behind.sum() else slower)
+    behind, slower = (np.zeros(len(read.last), dtype=bool) for _ in range(2))
+    if (csr.address >= 0).any():
+        return behind
+    sends = np.flatnonzero(read.last > 0)
+    last, before = read.last[sends], read.last[sends] - 1
+    behind[sends] = csr.first_attempt_us[last] - csr.end_us[before] <= CHAIN_US
+    slower[sends] = csr.latency_clks[last] > csr.latency_clks[before]
+    slower[sends] &= csr.attempts[last] >= csr.attempts[before]
+    slower &= behind
+    return behind if slower.sum() >= MOSTLY * behind.sum() else slower
 
 
 def _ordinary(read: Doorbells, csr: Accesses, agreed: Booleans) -> Booleans:
