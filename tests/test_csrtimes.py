@@ -12,7 +12,7 @@ from cardbench import Bench, score, write
 import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
-from pcitrace.frames.accesskinds import as_often, commands, in_array, in_turn
+from pcitrace.frames.accesskinds import as_often, commands, in_array, in_turn, of_lanes
 from pcitrace.frames.csrtimes import _of_another, _Said
 from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
@@ -122,6 +122,13 @@ def test_registers_that_are_written_in_turn_are_one() -> None:
     # What acknowledges each receive comes in turn with what releases each answer, but both are twice as many.
     answered_us = np.column_stack([100.0 * np.arange(24), 100.0 * np.arange(24) + 5.0]).ravel()
     assert (in_turn(both, answered_us, as_often(24)) == both).all()
+
+
+def test_bytes_of_a_double_word_are_registers_of_their_own() -> None:
+    """Of a PCnet whose registers are words in memory 234 times were wrong: two of them share a double word."""
+    memory = of_lanes(np.full(5, 0x1010), np.array([0b0000, 0b1100, 0b0011, 0b0111, -1]))
+    assert memory.tolist() == [0x1010, 0x1010, 0x1012, 0x1013, 0x1010]
+    assert of_lanes(np.array([0x12, -1]), np.array([0b0011, 0b0011])).tolist() == [0x12, -1]
 
 
 def test_a_command_is_known_by_its_value() -> None:

@@ -16,16 +16,18 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
 from pcitrace.traffic.csr import LookedAt
 
-__all__ = ["CHAIN_US", "SOME", "Kinds", "as_often", "commands", "in_array", "in_turn"]
+__all__ = ["CHAIN_US", "SOME", "Kinds", "as_often", "commands", "in_array", "in_turn", "of_lanes"]
 
 CHAIN_US = 1.0
-"""The driver goes on with a doorbell within this time."""
+"""The driver goes on with a doorbell within this time. A judgement: some ten accesses of a PCI bus of 33 MHz."""
 
 SOME, MORE = 1.1, 8
-"""Times as often as sends a doorbell may be written, and a few times more."""
+"""Times as often as sends a doorbell may be written, and a few times more: some sends may not be found, and the last
+doorbells may ring for some that the capture has no more. Judgements."""
 
 SPACINGS = (4, 8, 16, 32)
-"""Bytes from a register to the next one of the same use."""
+"""Bytes from a register to the next one of the same use: from a double word, as on the RTL8139, to the eight of the
+longest descriptors in use, as the SK-98xx has. A judgement: cards with such descriptors of their own were not seen."""
 
 SEEN = 4
 """Times that a value was written on average, if values are commands. A judgement: of rarer ones nothing is learned."""
@@ -54,7 +56,7 @@ class Kinds:
         known, entry = csr.address >= 0, np.zeros(len(csr), dtype=bool)
         if known.any():
             role = np.asarray(csr.role, np.int64)
-            address = _of_lanes(csr)
+            address = of_lanes(csr.address.astype(np.int64), csr.byte_enables)
             written, time_us = np.isin(csr.command, WRITES), csr.first_attempt_us
             address[written] = in_turn(address[written], time_us[written], as_often(count))
             entry = in_array(address, count / 10 + 2)
@@ -70,12 +72,14 @@ class Kinds:
         return cls(number, len(unique), entry)
 
 
-def _of_lanes(csr: LookedAt) -> Integers:
-    """Return the address of the first byte that each access is of: registers may be bytes of one double word."""
-    lanes = csr.byte_enables.astype(np.int64) & 15
+def of_lanes(address: Integers, byte_enables: Integers) -> Integers:
+    """Return the address of the first byte that each access is of: registers may be bytes of one double word.
+
+    In I/O space the address says that (PCI 2.2, 3.2.2.1), in memory space the byte enables do; they are active low.
+    """
     first = np.array([next((lane for lane in range(4) if not enables >> lane & 1), 0) for enables in range(16)])
-    moved = (csr.byte_enables >= 0) & (csr.address & 3 == 0) & (csr.address >= 0)
-    return csr.address.astype(np.int64) + np.where(moved, first[lanes], 0)
+    told = (byte_enables >= 0) & (address >= 0) & (address & 3 == 0)
+    return address + np.where(told, first[byte_enables.astype(np.int64) & 15], 0)
 
 
 def in_turn(address: Integers, time_us: Floats, most: float) -> Integers:

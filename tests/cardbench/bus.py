@@ -269,3 +269,17 @@ class Registers:
         target = np.zeros(len(txn.words), np.int64)
         target[0] = wait
         return Plan(devsel, np.zeros(len(target), np.int64), target, drawn["act"] if len(target) == 1 else None)
+
+
+def access_row(pc: str, bus: Bus, txn: Transaction, attempts: list[float]) -> dict[str, Any]:
+    """What truth says of one access of a register, by its last attempt; which register it was is added."""
+    return {
+        "type": "csr",
+        "pc": pc,
+        "first_attempt_ns": attempts[0],
+        "last_attempt_ns": attempts[-1],
+        "data_phase_ns": bus.time(txn.clock + int(txn.data_clocks[0])),
+        "cmd": txn.command,
+        "rw": txn.command[-1],
+        "retries": len(attempts) - 1,
+    }

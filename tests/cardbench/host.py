@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .bus import Bus, Registers, Transaction
+from .bus import Bus, Registers, Transaction, access_row
 from .card import Card
 from .events import Process, Signal, World
 from .frame import Frame
@@ -80,21 +80,8 @@ class Host(Card):
             if not txn.retried:
                 break
             yield self.bus.clocks(self.drawn["cpu_gap"])
-        self.csr_log.append(
-            {
-                "type": "csr",
-                "pc": self.name,
-                "first_attempt_ns": attempts[0],
-                "last_attempt_ns": attempts[-1],
-                "data_phase_ns": self.bus.time(txn.clock + int(txn.data_clocks[0])),
-                "cmd": command,
-                "rw": "W" if write else "R",
-                "addr": f"0x{target:08x}",
-                "value": f"0x{value & 0xFFFFFFFF:08x}",
-                "retries": len(attempts) - 1,
-                "register": register,
-            }
-        )
+        row = {"addr": f"0x{target:08x}", "value": f"0x{value & 0xFFFFFFFF:08x}", "register": register}
+        self.csr_log.append(access_row(self.name, self.bus, txn, attempts) | row)
         return attempts
 
     def configure(self) -> Process:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import random
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, ClassVar
 
 import numpy as np
-from cardbench.bus import Bus, Memory, Registers, Transaction
+from cardbench.bus import Bus, Memory, Registers, Transaction, access_row
 from cardbench.events import Process, Signal, World
 from cardbench.frame import Frame
 
@@ -31,7 +32,7 @@ class WireFrame(Frame):
         self.sending = self.memory
 
 
-class Nic:
+class Nic(ABC):
     """One host: processor, driver, card. `arrived` and `concluded` are the bench's."""
 
     arrived: Any
@@ -55,9 +56,9 @@ class Nic:
     RX_FIFO: ClassVar[int] = 2048
 
     @staticmethod
+    @abstractmethod
     def draw(rng: random.Random) -> dict[str, Any]:
         """Settings of card and driver that differ from machine to machine; `burst` and `cut` are bytes."""
-        raise NotImplementedError
 
     def __init__(self, name: str, world: World, drawn: dict[str, Any], bus: Bus) -> None:
         self.name, self.world, self.drawn, self.bus = name, world, drawn, bus
@@ -257,8 +258,9 @@ class Nic:
             yield self.tx_work
         return self.released.popleft()
 
+    @abstractmethod
     def transmitter(self) -> Process:
-        raise NotImplementedError
+        """The engine that sends."""
 
     # Receiving
 
@@ -307,8 +309,9 @@ class Nic:
                 done, most = done + count, 0 if self.drawn["rewait"] else most - count
                 frame.stored = min(done, len(frame.on_wire))
 
+    @abstractmethod
     def receiver(self) -> Process:
-        raise NotImplementedError
+        """The engine that receives."""
 
     def next_incoming(self) -> Process:
         """The frame that comes next; it stays in the FIFO until `taken`."""
@@ -361,9 +364,9 @@ class Nic:
         self.pending = False
         yield from self.service()
 
+    @abstractmethod
     def service(self) -> Process:
         """The interrupt handler; it clears `raised` where the card lets INTA# go."""
-        raise NotImplementedError
 
     def io(
         self, register: str, write: bool, value: int = 0, size: int = 4, index: int = 0, then: Any = None
@@ -386,21 +389,8 @@ class Nic:
             if not txn.retried:
                 break
             yield self.bus.clocks(self.drawn["cpu_gap"])
-        self.csr_log.append(
-            {
-                "type": "csr",
-                "pc": self.name,
-                "first_attempt_ns": attempts[0],
-                "last_attempt_ns": attempts[-1],
-                "data_phase_ns": self.bus.time(txn.clock + int(txn.data_clocks[0])),
-                "cmd": command,
-                "rw": "W" if write else "R",
-                "addr": f"0x{at:08x}",
-                "value": f"0x{int(word[0]):08x}",
-                "retries": len(attempts) - 1,
-                "register": register,
-            }
-        )
+        row = {"addr": f"0x{at:08x}", "value": f"0x{int(word[0]):08x}", "register": register}
+        self.csr_log.append(access_row(self.name, self.bus, txn, attempts) | row)
         if then is not None:
             then()
         yield self.drawn["cpu_access"]
@@ -445,9 +435,9 @@ class Nic:
         self.kicked = True
         self.tx_work.fire()
 
+    @abstractmethod
     def ring(self, frame: WireFrame, slot: int) -> Process:
         """What the driver writes to send one frame; gives the attempts of each access, the doorbell last."""
-        raise NotImplementedError
 
     def reclaim(self) -> int:
         """Free the slots of sent frames; gives how many."""
