@@ -107,10 +107,13 @@ class _Changes:
         texts = np.array([text for part in self.texts for text in part], object)
         order = np.argsort(ticks, kind="stable")
         order = order[ticks[order] < end]
-        ticks, texts = ticks[order], texts[order]
-        starts = np.flatnonzero(np.concatenate([[True], ticks[1:] != ticks[:-1]]))
-        for at in starts.tolist():
-            texts[at] = f"#{ticks[at]}\n{texts[at]}"
+        ticks = ticks[order]
+        first = np.concatenate([[True], ticks[1:] != ticks[:-1]])
+        # Lists: element by element they are several times faster than arrays.
+        lines = [
+            f"#{tick}\n{text}" if new else text
+            for tick, text, new in zip(ticks.tolist(), texts[order].tolist(), first.tolist(), strict=True)
+        ]
         head = [
             f"$timescale {unit} $end",
             "$scope module bus $end",
@@ -119,7 +122,7 @@ class _Changes:
             "$enddefinitions $end",
         ]
         with gzip.open(path, "wt", compresslevel=1) as file:
-            file.write("\n".join([*head, *texts.tolist(), f"#{end}\n"]))
+            file.write("\n".join([*head, *lines, f"#{end}\n"]))
 
 
 def _after(axis: Axis, bus: Bus, clocks: Ints) -> Ints:
