@@ -18,8 +18,9 @@ KERNEL := Cargo.toml Cargo.lock pcitrace/kernel/Cargo.toml $(shell find pcitrace
 CAPTURE := $(addprefix capture/,pyproject.toml setup.py framegen/Cargo.toml) $(shell find capture/framegen/src -name '*.rs')
 
 # What `make test` goes through. Of the first ones two run at a time, for each keeps one processor busy for most of its time;
-# the others want all processors. Later parts of the project add theirs here.
-BESIDE := lint types docs rust package
+# `lint` and `rust` need no kernel and begin while it is compiled, then the longest comes first. The others want all
+# processors. Later parts of the project add theirs here.
+BESIDE := lint rust package types docs
 ALONE := python capture
 TESTS := $(BESIDE) $(ALONE)
 
@@ -65,7 +66,7 @@ help:
 	$(BIN)/pip install -qq --editable capture
 	@touch $@
 
-# What tests and site are made with: fetched, with --jobs=2, while the kernel is compiled.
+# What tests and site are made with: fetched, in `make test`, while the kernel is compiled.
 .make/packages: pyproject.toml | .make/venv .make/prerequisites-test
 	$(BIN)/pip install --quiet --group dev --group docs
 	@touch $@
@@ -125,12 +126,11 @@ demo-capture: .make/pcitrace .make/pcicap
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 test:
-	$(MAKE) --jobs=2 .make/dev
 	$(MAKE) --jobs=2 --output-sync=target $(BESIDE)
 	$(MAKE) --jobs=1 $(ALONE)
 	@echo "all passed: $(TESTS)"
 
-lint: .make/dev
+lint: .make/packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(CARGO) fmt --all --check
@@ -141,15 +141,15 @@ types: .make/dev
 	tsc --noEmit --allowJs --checkJs --strict --target es2022 --lib es2022,dom,dom.iterable pcitrace/view/assets/*.js
 	$(BIN)/python -m mypy.stubtest pcitrace._kernel
 
-rust: .make/dev
+rust: .make/packages
 	$(CARGO) test --quiet --locked --workspace
 
 python: .make/dev
-	$(BIN)/pytest -n auto --ignore tests/capture
+	$(BIN)/pytest -n auto --dist worksteal --ignore tests/capture
 
 # By themselves, two at a time: they time frames and stop processes, which a full machine would disturb.
 capture: .make/dev
-	$(BIN)/pytest -n 2 --dist loadfile tests/capture
+	$(BIN)/pytest -n 2 --dist worksteal tests/capture
 
 # An hour of hostile frames at both ends of a test with a key; `make capture` has a minute of it.
 soak: .make/dev
