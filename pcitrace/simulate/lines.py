@@ -64,7 +64,7 @@ def phase_data(transaction: Transaction) -> list[tuple[int, int, int]]:
     rows = []
     for phase, clk in enumerate(transaction.shape.phase_ends):
         begin = phase * size
-        enabled = sum(1 << lane for lane in range(size) if first <= begin + lane < end)
+        enabled = (1 << min(end - begin, size)) - (1 << max(first - begin, 0))
         data = int.from_bytes(content[begin : begin + size], "little")
         rows.append((transaction.start_clk + clk, data, ~enabled & ((1 << size) - 1)))
     return rows
@@ -78,7 +78,7 @@ def _contents(transaction: Transaction) -> dict[str, Changes]:
     rows = phase_data(transaction)
     first = request.address % size
     lanes = (1 << size) - 1
-    unmoved = ~sum(1 << lane for lane in range(first, min(size, first + request.size_bytes))) & lanes
+    unmoved = ~((1 << min(size, first + request.size_bytes)) - (1 << first)) & lanes
     if not rows:  # nothing moves, but a write shows its data and byte enables all the same
         data = int.from_bytes((bytes(first) + (request.data or b""))[:size], "little")
         rows = [(start + plan.clocks - 1, data, unmoved)]
