@@ -61,10 +61,8 @@ def bus_clocks(levels: dict[str, np.ndarray], bus: str) -> tuple[list[oracle.Clo
             captured.add(name)
     fields = {key: at[name] for key, name in {**CONTROL, **OTHER}.items() if name in at}
     fields |= {key: values for key, values in bundles.items() if values is not None}
-    grants = at["GNT_NIC#"]
-    clocks = [
-        oracle.Clock(gnt=(grants[n],), **{key: values[n] for key, values in fields.items()}) for n in range(len(rises))
-    ]
+    fields["gnt"] = [(grant,) for grant in at["GNT_NIC#"]]
+    clocks = [oracle.Clock(**dict(zip(fields, values, strict=True))) for values in zip(*fields.values(), strict=True)]
     return clocks, rises, frozenset(captured)
 
 
@@ -94,16 +92,17 @@ def broken_rules(clocks: list[oracle.Clock]) -> list[str]:
     start: int | None = None  # the clock of the address phase
     claimed = answered = stopped = irdy_seen = read = False
     last_phase = 0  # the clock in which the last data phase ended
-    before = oracle.Clock()
+    f = i = t = s = d = False  # what is asserted
     for number, clock in enumerate(clocks):
+        was_f, was_i, was_t, was_s, was_d = f, i, t, s, d
+        f, i, t, s, d = clock.frame == 0, clock.irdy == 0, clock.trdy == 0, clock.stop == 0, clock.devsel == 0
+        if start is None and not (f or i or t or s or d):
+            continue
 
         def rule(good: bool, name: str, number: int = number) -> None:
             if not good:
                 broken.append(f"{number}: {name}")
 
-        f, i, t, s, d = (getattr(clock, name) == 0 for name in CONTROL)
-        was_f, was_i, was_t, was_s, was_d = (getattr(before, name) == 0 for name in CONTROL)
-        before = clock
         ended_before = was_i and (was_t or was_s)
         if start is None:
             if f:

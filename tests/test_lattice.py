@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 
@@ -10,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcitrace import lattice
 from pcitrace.lattice import (
     BINS,
     BROAD,
@@ -148,10 +148,9 @@ def slow_apart(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
     return total
 
 
-def slow_cost(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
-    """What a whole reading costs, worked out label by label; inf if it is none."""
+def slow_cost(one: Problem, table: Table, labels: tuple[tuple[int, str, int], ...]) -> float:
+    """What a whole reading costs by the table with densities in time, label by label; inf if it is none."""
     s, total, context = one.sequence, slow_apart(one, labels), 0
-    table = lattice.in_time(one.table, one.goals)
     open_ = [None, None]  # items, units, whether cut before, target
     last: list[int | None] = [None, None]
     after_target = [0, 0]
@@ -255,13 +254,15 @@ def every_reading() -> list[tuple[tuple[int, str, int], ...]]:
     return labels
 
 
-def all_costs(one: Problem) -> dict[tuple[tuple[int, str, int], ...], float]:
-    """Every reading that is one, with its cost; prefixes that cannot go on are not followed."""
-    labels, found = every_reading(), {}
+@functools.cache
+def all_costs(seed: int) -> dict[tuple[tuple[int, str, int], ...], float]:
+    """Every reading of a problem that is one, with its cost; prefixes that cannot go on are not followed."""
+    one = problem(seed)
+    table, labels, found = in_time(one.table, one.goals), every_reading(), {}
 
     def follow(prefix: tuple[tuple[int, str, int], ...], open_: tuple[int | None, int | None]) -> None:
         if len(prefix) == ITEMS:
-            cost = slow_cost(one, prefix)
+            cost = slow_cost(one, table, prefix)
             if np.isfinite(cost):
                 found[prefix] = cost
             return
@@ -303,13 +304,13 @@ def labelled(got: Reading) -> tuple[tuple[int, str, int], ...]:
 @pytest.mark.parametrize("seed", range(7))
 def test_the_best_of_all_readings_and_its_margins(seed: int) -> None:
     one = problem(seed)
-    costs = all_costs(one)
+    costs = all_costs(seed)
     best = min(costs, key=costs.__getitem__)
     # With nothing left out of the search both are exact.
     got = read(one.sequence, one.goals, one.table, Limits(1 << 20, 1e6))
     assert got.cost == pytest.approx(costs[best], abs=1e-3)
     labels = labelled(got)
-    assert slow_cost(one, labels) == pytest.approx(costs[best], abs=1e-3)
+    assert slow_cost(one, in_time(one.table, one.goals), labels) == pytest.approx(costs[best], abs=1e-3)
     for item, which in itertools.product(range(ITEMS), range(4)):
         others = [cost for one_, cost in costs.items() if differences(one_[item], labels[item])[which]]
         margin = min(others, default=np.inf) - costs[best]
@@ -333,7 +334,7 @@ def test_without_margins_the_reading_is_the_same(seed: int, items: int, states: 
 def test_a_margin_below_its_bound_is_that_of_a_reading(seed: int) -> None:
     """Where the search leaves states out a margin may end there; below that bound a reading is as near as it says."""
     one = problem(seed)
-    costs = all_costs(one)
+    costs = all_costs(seed)
     for states in (10, 30):
         got = read(one.sequence, one.goals, one.table, Limits(states, 8.0))
         assert (got.margins <= got.bound[:, None]).all()
