@@ -147,9 +147,9 @@ rust: .make/packages
 python: .make/dev
 	$(BIN)/pytest -n auto --dist worksteal --ignore tests/capture
 
-# By themselves, two at a time: they time frames and stop processes, which a full machine would disturb.
+# By themselves, three at a time: they time frames and stop processes, which a full machine would disturb, and mostly wait.
 capture: .make/dev
-	$(BIN)/pytest -n 2 --dist worksteal tests/capture
+	$(BIN)/pytest -n 3 --dist worksteal tests/capture
 
 # An hour of hostile frames at both ends of a test with a key; `make capture` has a minute of it.
 soak: .make/dev
