@@ -7,7 +7,7 @@ use super::shared::{Known, Shared};
 use super::states::{Index, State, Track};
 use crate::error::Result;
 use crate::interrupt;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// What an item is in its track.
@@ -409,18 +409,17 @@ impl Column {
             .filter(|&at| rank[at] <= best + limits.cost)
             .map(|at| u64::from(ordered(rank[at])) << 32 | at as u64)
             .collect();
-        order.sort_unstable();
         let place_of = |one: u64| one as u32 as usize;
         let mut lost = limits.cost;
         if order.len() > limits.states {
-            // The best that has come as far, with the same open, stays: what was put off is paid by all some time.
+            order.select_nth_unstable(limits.states);
             let rest = order.split_off(limits.states);
-            let mut seen: FxHashSet<_> = order.iter().map(|&one| self.states[place_of(one)].reached()).collect();
-            let (kept, left): (Vec<_>, Vec<_>) = rest
-                .into_iter()
-                .partition(|&one| seen.len() < 2 * limits.states && seen.insert(self.states[place_of(one)].reached()));
+            order.sort_unstable();
+            let (kept, left) = self.farthest(&order, rest, limits.states);
             order.extend(kept);
-            lost = left.first().map_or(lost, |&one| rank[place_of(one)] - best);
+            lost = left.map_or(lost, |one| rank[place_of(one)] - best);
+        } else {
+            order.sort_unstable();
         }
         let mut place = vec![NONE; self.states.len()];
         for (to, &one) in order.iter().enumerate() {
@@ -433,6 +432,30 @@ impl Column {
             label: kept().map(|at| self.label[at]).collect(),
         };
         (column, place, lost)
+    }
+
+    /// Of the rest that is dearer than the best so many: the best that has come as far, with the same open, as none of
+    /// these, for what was put off is paid by all some time; no more of them than of these. And the best of the others.
+    fn farthest(&self, best: &[u64], rest: Vec<u64>, most: usize) -> (Vec<u64>, Option<u64>) {
+        let reached = |one: u64| self.states[one as u32 as usize].reached();
+        let seen: FxHashSet<_> = best.iter().map(|&one| reached(one)).collect();
+        let mut first = FxHashMap::default();
+        for &one in &rest {
+            let far = reached(one);
+            if !seen.contains(&far) {
+                first.entry(far).and_modify(|least: &mut u64| *least = one.min(*least)).or_insert(one);
+            }
+        }
+        let mut kept: Vec<u64> = first.into_values().collect();
+        kept.sort_unstable();
+        kept.truncate((2 * most).saturating_sub(seen.len()));
+        let mut left = u64::MAX;
+        for one in rest {
+            if one < left && kept.binary_search(&one).is_err() {
+                left = one;
+            }
+        }
+        (kept, (left < u64::MAX).then_some(left))
     }
 }
 
