@@ -26,3 +26,14 @@ pub mod write;
 
 #[cfg(feature = "python")]
 mod python;
+
+// Tests of the whole, which know it by its name. They are part of the one test program: by themselves they would need all of
+// the kernel compiled once more.
+#[cfg(test)]
+extern crate self as pcitrace_kernel;
+#[cfg(test)]
+#[path = "../tests/fuzz_smoke.rs"]
+mod fuzz_smoke;
+#[cfg(test)]
+#[path = "../tests/readers_agree.rs"]
+mod readers_agree;
