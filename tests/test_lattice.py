@@ -339,6 +339,7 @@ def test_a_margin_below_its_bound_is_that_of_a_reading(seed: int) -> None:
         got = read(one.sequence, one.goals, one.table, Limits(states, 8.0))
         assert (got.margins <= got.bound[:, None]).all()
         assert (got.bound <= np.float32(8.0)).all()
+        assert states == 30 or (got.bound < np.float32(8.0)).all(), "what was left out of so few was nearer"
         labels = labelled(got)
         assert (got.margins < got.bound[:, None]).any()
         for item, which in itertools.product(range(ITEMS), range(4)):
