@@ -257,7 +257,7 @@ class Reading:
     """Of the margins, those against other ways to explain everything: readings that differ in `SEVERAL` segments."""
     bound: Costs = field(default_factory=lambda: np.zeros(0, np.float32))
     """The largest margin of each item that the search could tell, 0 where none was asked for. A smaller one is what a
-    reading costs more that was found; one that is as large may be larger."""
+    reading costs more that was found; one that is as large may be larger or, where few states are kept, smaller."""
     by_content: Reading | None = None
     """The same, as sure as it is against those readings alone that keep to what the contents of frames say."""
 
