@@ -94,6 +94,7 @@ LEARNED = {
 }
 """What is learned of some cards from AD, by family and seed."""
 
+
 def test_every_value_is_told_from_another() -> None:
     """So that a value which is no longer learned, or always the same, makes the next test fail."""
     seen: dict[str, set[str]] = {}
