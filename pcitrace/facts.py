@@ -6,7 +6,7 @@ Ref: IEEE Std 802.3-2018; PCI Local Bus Specification, Revision 2.2.
 from __future__ import annotations
 
 __all__ = [
-    "BYTES_PER_PHASE", "FCS_BYTES", "FRAME_US", "GAP_BYTES", "HEADER_BYTES", "LARGEST_LENGTH_FIELD",
+    "ADDRESS_BYTES", "BYTES_PER_PHASE", "FCS_BYTES", "FRAME_US", "GAP_BYTES", "HEADER_BYTES", "LARGEST_LENGTH_FIELD",
     "LEAST_FRAME_BYTES", "LEAST_USER_BYTES", "PREAMBLE_BYTES", "READS", "WRITES",
 ]  # fmt: skip
 
@@ -14,6 +14,9 @@ __all__ = [
 
 PREAMBLE_BYTES = 8
 """Preamble and start frame delimiter: 7 + 1 bytes. 3.2.1, 3.2.2."""
+
+ADDRESS_BYTES = 12
+"""Destination and source. 3.2.3."""
 
 HEADER_BYTES = 14
 """Destination, source (6 bytes each) and length/type (2 bytes). 3.2.3, 3.2.6."""

@@ -19,7 +19,7 @@ from pcitrace.lattice import ALONE, CLOSER, STATES, Learner, Limits, Reading, Se
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import contest, costs, goals, reader, weigh
 from pcitrace.traffic.asked import AGREED, FAR, STATED, SURE
-from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside
+from pcitrace.traffic.content import FCS, HEAD, Heads, addressed, begins_inside, unlike
 from pcitrace.traffic.goals import (
     BUFFERS,
     MISFIT,
@@ -1040,3 +1040,41 @@ def test_sends_and_receives_that_overlap_with_the_wire_are_tried_together(monkey
     assert (guesses[2], guesses[2]) in tried
     assert (guesses[1], guesses[1]) not in tried
     assert len(tried) == len(set(tried))
+
+
+def with_addresses(addresses: list[bytes], before: int = 0) -> Heads:
+    """First bytes of frames: addresses, behind so many others, and what differs from frame to frame."""
+    rng = np.random.default_rng(7)
+    data = rng.integers(0, 256, (len(addresses), HEAD), np.uint8)
+    for row, one in zip(data, addresses, strict=True):
+        row[before : before + len(one)] = np.frombuffer(one, np.uint8)
+    return Heads(data, np.full(len(addresses), HEAD))
+
+
+def test_first_bytes_with_other_addresses_are_of_another_frame() -> None:
+    mine, theirs = bytes(range(12)), bytes(range(12, 24))
+    some = with_addresses([mine, theirs, mine])
+    assert unlike(some, with_addresses([mine, mine, mine])).tolist() == [False, True, False]
+    # Where a buffer begins inside a word, or what is seen is too short, nothing speaks against it.
+    assert not unlike(with_addresses([mine] * 3, before=3), with_addresses([mine] * 3, before=1)).any()
+    assert not unlike(Heads(some.data, np.full(3, 12)), with_addresses([mine] * 3)).any()
+
+
+def test_frames_of_a_host_have_an_address_in_common() -> None:
+    mine, theirs = bytes(range(6)), bytes(range(6, 12))
+    sent = [bytes([number]) * 6 + mine for number in range(8)]
+    assert addressed(with_addresses(sent, before=2), sent=True) == 1
+    assert addressed(with_addresses([theirs + one[:6] for one in sent]), sent=False) == 1
+    assert addressed(with_addresses(sent), sent=False) < 0.5
+    assert addressed(with_addresses([b""] * 8), sent=True) == 0
+    assert addressed(with_addresses([b""] * 3), sent=True) == 1
+
+
+@pytest.mark.parametrize(("seed", "frames"), [(10, 24), (24, 40)])
+def test_what_is_behind_a_header_is_no_frame_of_another_length(seed: int, frames: int, tmp_path: Path) -> None:
+    """The first 72 bytes of each receive, or the headers of all sends, were left over: 28 and 121 values were wrong."""
+    bench = Bench("scatter-gather", seed, frames)
+    write(bench, tmp_path)
+    scored = score(bench, analysis.frames(pcitrace.open(tmp_path), profile="generic").table, "vcd")
+    assert scored.total(*EDGES, "length", "csr_first", "csr_last")["wrong"] == 0
+    assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)

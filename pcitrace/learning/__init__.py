@@ -43,11 +43,12 @@ def _of_host(frames: Frames, name: str, steps_us: Mapping[str, float]) -> dict[s
     sender = next((one for one in frames.hosts if one != name), name)
     sent, received = sides(frames, name, (steps_us[name], steps_us[sender]))
     through = cut_through(received)
-    # What is written as it comes ends where no more has come.
-    whole = (sent,) if through.value == "cut_through" else (sent, received)
+    # What is written as it comes ends where no more has come, and what is read for its wire where that may begin.
+    ways = (sent, cut_through(sent)), (received, through)
+    whole = tuple(side for side, way in ways if way.value != "cut_through")
     limits, one_buffer = cuts(whole), (buffers(sent), buffers(received))
     return {
-        "send": cut_through(sent),
+        "send": ways[0][1],
         "receive": through,
         **limits,
         "timer_cuts": timer_cuts(whole, limits),

@@ -119,9 +119,11 @@ def buffers(side: Side) -> Value:
     address = side.bus.address
     if not len(side) or not (address >= 0).all():
         return unseen("without addresses it cannot be told where frames lie", len(side))
-    jumps = np.bincount(
-        side.frame[side.jump & (side.unit * side.bus.data_phases >= HEADER_BYTES - 2)], minlength=len(side)
-    )
+    # What is in one buffer: all since the frame began, or since it went on elsewhere.
+    begins = np.append(True, (side.frame[1:] != side.frame[:-1]) | side.jump[:-1])
+    buffer = np.cumsum(begins) - 1
+    size = np.bincount(buffer, weights=side.unit * side.bus.data_phases)[buffer]
+    jumps = np.bincount(side.frame[side.jump & (size >= HEADER_BYTES - 2)], minlength=len(side))
     long = side.phases * side.unit >= LONG
     if not long.any():
         return unseen("no frame is longer than a header", len(side))

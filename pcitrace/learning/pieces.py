@@ -37,6 +37,7 @@ class _Ends:
     size: Integers
     place: Integers
     by_card: Booleans
+    clks: Integers
     known: bool
     unit: int
 
@@ -48,15 +49,16 @@ class _Ends:
         # What follows a cut may be the rest of the burst that was cut: where the card ends it says nothing.
         goes_on = np.append(False, (side.cut & ~side.last)[:-1])[: len(size)]
         by_card = ~side.ending & ~side.cut & ~side.jump & ~goes_on
+        clks = np.rint((side.bus.last_data_us - side.bus.start_us) / side.bus.clock_us).astype(np.int64)
         if known:
-            return cls(size, address & -side.unit, by_card, True, side.unit)
+            return cls(size, address & -side.unit, by_card, clks, True, side.unit)
         # Where a frame goes on after a cut is not known without addresses: what follows is left out.
         ended: Integers = np.asarray(np.cumsum(side.cut) - side.cut.astype(np.int64), np.int64)
         before: Integers = ended - ended[side.head][side.frame] if len(size) else ended
         start = np.cumsum(size) - size
         place = side.unit * (start - start[side.head][side.frame]) if len(size) else start
         keep = np.asarray(before == 0)
-        return cls(size[keep], place[keep], by_card[keep], False, side.unit)
+        return cls(size[keep], place[keep], by_card[keep], clks[keep], False, side.unit)
 
     def misses(self, limit: int, line: int) -> int:
         """Pieces that a limit (data phases) and a line (bytes; 0 for none) do not explain, at the best offset."""
@@ -105,6 +107,9 @@ def cuts(both: Iterable[Side]) -> dict[str, Value]:
     if limit.value is None and not limit.reason:
         limit = unseen(f"no limit was reached: cuts end transactions before it, the longest has {longest * unit}", told)
     line = chosen(by_line, told)
+    full = np.concatenate([one.clks[one.by_card & (one.size == longest)] for one in ends])
+    if limit.value is not None and len(full) and (full == full[0]).all():
+        limit = unseen(f"each burst of {longest * unit} bytes took as long: a limit, or the latency timer", told)
     if not all(one.known for one in ends) and (longest * unit in LINES or line.value != 0 or told < MANY):
         why = f"transactions of up to {longest * unit} bytes: a limit or a line, which addresses tell"
         alike = unseen(why if longest * unit in LINES else line.reason or f"{told} are too few without addresses", told)

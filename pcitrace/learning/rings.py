@@ -26,6 +26,9 @@ GROUPS = tuple(range(1, 65))
 RARE = 0.05
 """Share of a ring's status writes that may have another size than the rest."""
 
+FULL = 0.8
+"""Share of the reads with more behind them that must be as long as the longest; and of all that must lie apart."""
+
 HEAD_US = 1.0
 """What is written so soon before a frame may be its header."""
 
@@ -54,12 +57,24 @@ class _Moved:
         return cls(joined.first_data_us[rows], address, joined.bytes[rows].astype(np.int64), ring)
 
 
+UNTOLD = "where many frames lie in memory is not known"
+
+
 def _frame_times(frames: Frames, host: str) -> tuple[Floats, Floats]:
-    """Return when the frames that a host sends and receives begin in its memory, as far as that is known."""
-    table = frames.table
-    sent = floats(table[table["sender"] == host], "dma_start_us")
-    received = floats(table[table["receiver"] == host], "rx_dma_start_us")
-    return np.sort(sent[~np.isnan(sent)]), np.sort(received[~np.isnan(received)])
+    """Return when the frames that a host sends and receives begin in its memory, of those known at both edges."""
+
+    def whole(way: str, first: str, last: str) -> Floats:
+        mine = frames.table[frames.table[way] == host]
+        begin, end = floats(mine, first), floats(mine, last)
+        return np.sort(begin[~np.isnan(begin + end)])
+
+    return whole("sender", "dma_start_us", "dma_end_us"), whole("receiver", "rx_dma_start_us", "rx_dma_end_us")
+
+
+def _told(frames: Frames, host: str, times: tuple[Floats, Floats]) -> bool:
+    """Return whether so many frames of a host are known that most neighbours are."""
+    count = int(((frames.table["sender"] == host) | (frames.table["receiver"] == host)).sum())
+    return 2 * sum(map(len, times)) ** 2 >= count**2
 
 
 def descriptors(frames: Frames, host: str, one_buffer: tuple[Value, Value]) -> dict[str, Value]:
@@ -73,10 +88,10 @@ def descriptors(frames: Frames, host: str, one_buffer: tuple[Value, Value]) -> d
         return dict.fromkeys(names, unseen("no descriptor reads whose addresses are known", len(fetched.time_us)))
     out = dict.fromkeys(names, unseen("no ring is read as often as frames go this way", len(fetched.time_us)))
     times = _frame_times(frames, host)
-    count = int(((frames.table["sender"] == host) | (frames.table["receiver"] == host)).sum())
-    if 2 * sum(map(len, times)) ** 2 < count**2:
-        # Where half of the neighbours miss one another, what is between two reads is mostly more than one descriptor.
-        return dict.fromkeys(names, unseen("when many frames begin in memory is not known", len(fetched.time_us)))
+    if not _told(frames, host, times):
+        # What is between two reads is mostly more than one descriptor.
+        return dict.fromkeys(names, unseen(UNTOLD, len(fetched.time_us)))
+    accesses_us = frames.hosts[host].csr.first_attempt_us
     for ring in np.unique(fetched.ring):
         rows = np.flatnonzero(fetched.ring == ring)
         found = [_stride(fetched.address[rows], fetched.time_us[rows], mine) for mine in times]
@@ -89,7 +104,7 @@ def descriptors(frames: Frames, host: str, one_buffer: tuple[Value, Value]) -> d
             out[name] = unseen("frames may lie in several buffers, and take as many descriptors", found[side].n)
         elif out[name].value is None or out[name].n < found[side].n:
             out[name] = found[side]
-            out[names[2 + side]] = _most(fetched.bytes[rows], found[side])
+            out[names[2 + side]] = _most(fetched, rows, found[side], accesses_us, times[side])
     return out
 
 
@@ -121,15 +136,22 @@ def _stride(address: Integers, fetch_us: Floats, frame_us: Floats) -> Value:
     return chosen({size: int((on[use] != size * served[use]).sum()) for size in SIZES}, n)
 
 
-def _most(size: Integers, descriptor: Value) -> Value:
-    """Return the most descriptors in one read, where the card reads as many whenever the ring lets it."""
+def _most(moved: _Moved, rows: Integers, descriptor: Value, accesses_us: Floats, frame_us: Floats) -> Value:
+    """Return the most descriptors in one read: where the driver did nothing until the next, more were waiting.
+
+    What was read before and after an access says nothing: a driver that hands over two at a time makes every card read
+    two. Nor do reads with no frame between them: a card that ends its bursts at lines of 64 bytes reads four in two.
+    """
     assert isinstance(descriptor.value, int)
-    many = size // descriptor.value
-    most = int(many.max())
-    full = int((many == most).sum())
-    if most > 1 and full >= LEAST and full > 0.8 * len(many):
-        return Value(most, len(many), MISS * (2 * full - len(many)))
-    return unseen(f"up to {most} in one read, but nothing shows that more were waiting", len(many))
+    many, time_us = moved.bytes[rows] // descriptor.value, moved.time_us[rows]
+    undone, apart = (np.diff(np.searchsorted(one, time_us)) for one in (accesses_us, frame_us))
+    most, longest = int(many.max()), many[:-1] == many.max()
+    full, more = int(longest[undone == 0].sum()), int((undone == 0).sum())
+    if full < LEAST or full <= FULL * more:
+        return unseen(f"up to {most} in one read, but nothing shows that more were waiting", len(many))
+    if (apart[longest] > 0).mean() <= FULL:
+        return unseen(f"up to {most} in one burst, but several follow each other: they may be one read", len(many))
+    return Value(most, more, MISS * (2 * full - more))
 
 
 def statuses(frames: Frames, host: str) -> dict[str, Value]:
@@ -139,23 +161,31 @@ def statuses(frames: Frames, host: str) -> dict[str, Value]:
     capture cut, and what another device writes, do not.
     """
     names = ("send_frames_per_status", "receive_frames_per_status")
-    written = _Moved.of(frames.hosts[host], Kind.STATUS_WRITE)
+    written, times = _Moved.of(frames.hosts[host], Kind.STATUS_WRITE), _frame_times(frames, host)
     n = len(written.time_us)
+    if not _told(frames, host, times):
+        # What is left over of each frame is written as often, too.
+        return dict.fromkeys(("status_bytes", *names), unseen(UNTOLD, n))
     out = dict.fromkeys(names, unseen("no status writes that count as the frames do", n))
+    begins_us = frames.hosts[host].joined.begins_us(Kind.RECEIVE_DATA)
+    rings = [np.flatnonzero(written.ring == ring) for ring in np.unique(written.ring)]
+    rings = [rows for rows in rings if not _heads(written.time_us[rows], begins_us)]
+    batches = [[_batch(written.time_us[rows], one) for one in times] for rows in rings]
     found: dict[int, int] = {}
-    joined = frames.hosts[host].joined
-    begins_us = joined.begins_us(Kind.RECEIVE_DATA)
-    for name, frame_us in zip(names, _frame_times(frames, host), strict=True):
-        for ring in np.unique(written.ring):
-            rows = np.flatnonzero(written.ring == ring)
-            batch = _batch(written.time_us[rows], frame_us)
-            if batch.value is None or _heads(written.time_us[rows], begins_us):
-                continue
+    for side, name in enumerate(names):
+        counting = [at for at, both in enumerate(batches) if both[side].value is not None]
+        for rows in (rings[at] for at in counting):
             size, count = _usual(written.bytes[rows])
             if count >= (1 - RARE) * len(rows):
                 found[size] = max(found.get(size, 0), count)
-            if batch.n > out[name].n or out[name].value is None:
-                out[name] = batch if _counts(batch, written.time_us[rows], frame_us) else unseen(TIMED, batch.n)
+        # Where sends and receives take turns what counts one counts the other.
+        mine = [at for at in counting if batches[at][1 - side].value is None] or counting
+        if len({batches[at][side].value for at in mine}) > 1:
+            out[name] = unseen("rings that count sends and receives alike are written a different number of times", n)
+        elif mine:
+            at = max(mine, key=lambda one: batches[one][side].n)
+            batch = batches[at][side]
+            out[name] = batch if _counts(batch, written.time_us[rings[at]], times[side]) else unseen(TIMED, batch.n)
     if not found:
         status = unseen("no status writes of one size that count as the frames do", n)
     elif not frames.hosts[host].dma.bus.bytes_exact:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pcitrace.columns import Booleans, Floats, Integers, floats
+from pcitrace.facts import ADDRESS_BYTES
 from pcitrace.facts import FCS_BYTES as FCS
 from pcitrace.facts import HEADER_BYTES as HEADER
 from pcitrace.profiles import Profile
 from pcitrace.traffic.dma import Dma, moved_twice
 from pcitrace.traffic.phases import Phases
 
-__all__ = ["FCS", "HEADER", "Heads", "WireFrames", "begins_inside", "heads", "keys", "own_keys", "wire_frames"]
+__all__ = [
+    "FCS", "HEADER", "Heads", "WireFrames",
+    "addressed", "begins_inside", "heads", "keys", "own_keys", "unlike", "wire_frames",
+]  # fmt: skip
 
 KEY_BYTES = 60
 """Bytes that make up a key: what every frame has on the wire, check sequence apart."""
@@ -87,6 +92,9 @@ def own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
     return chosen
 
 
+FEW = 4
+"""Frames of which it says nothing that no two have the same address."""
+
 ENOUGH = 24
 """Bytes that are not equal by chance: an Ethernet header and ten more. A judgement: it need only be far more than
 one data phase."""
@@ -114,6 +122,38 @@ def begins_inside(one: Heads, other: Heads) -> Booleans:
     for offset in range(UNALIGNED + 1, HEAD - ENOUGH + 1):
         out[unlike] |= same(unlike, offset)
     return out
+
+
+def unlike(one: Heads, other: Heads) -> Booleans:
+    """Return which first bytes cannot be those of the other: their addresses differ, wherever a frame may begin in its
+    first data phase. Behind these a card may add a tag, or fill in a sum.
+
+    Parameters
+    ----------
+    one, other : Heads
+        What is taken for the same frames, a row each.
+    """
+    strange = np.flatnonzero(np.minimum(one.length, other.length) >= ADDRESS_BYTES + UNALIGNED)
+    for here, there in product(range(UNALIGNED + 1), repeat=2):
+        first = one.data[strange, here : here + ADDRESS_BYTES]
+        strange = strange[(first != other.data[strange, there : there + ADDRESS_BYTES]).any(axis=1)]
+    return np.isin(np.arange(len(one)), strange)
+
+
+def addressed(head: Heads, sent: bool) -> float:
+    """Return the share of first bytes with an address that others have, too: a host's own, as the source of what it
+    sends and the destination of what it receives; 1 of fewer than `FEW`.
+
+    What is inside a frame differs from one to the next, or says nothing.
+    """
+    data = head.data[head.length >= ADDRESS_BYTES + UNALIGNED]
+    shared, half = np.zeros(len(data), dtype=bool), ADDRESS_BYTES // 2
+    if len(data) < FEW:
+        return 1.0
+    for at in np.arange(UNALIGNED + 1) + (half if sent else 0):
+        _, which, counts = np.unique(data[:, at : at + half], axis=0, return_inverse=True, return_counts=True)
+        shared |= counts[which] > 1
+    return float(shared.mean())
 
 
 def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -105,10 +105,13 @@ def place(profile: Profile, bus: BusTable, data: Integers) -> Windows:
     Returns
     -------
     Windows
-        With what was found to disagree. A base written in the trace is taken before one that the profile states.
+        With what was found to disagree. A base written in the trace is taken before one that the profile states. Of a
+        profile of another card nothing is taken: its doorbell may be where this one acknowledges interrupts.
     """
     findings: list[str] = []
     device = _device(profile, bus, data, findings)
+    if findings and device is not None:
+        profile = replace(profile, windows=(), registers=())
     bars = _bars(bus, data, device)
     placed = []
     for window in profile.windows:
