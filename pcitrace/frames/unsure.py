@@ -62,7 +62,7 @@ def _unless_addressed(name: str, end: Ends, columns: dict[str, Any]) -> None:
     for side, head in ((SEND, end.send_head), (RECEIVE, end.receive_head)):
         row = columns[("send_row", "receive_row")[side]]
         rows = np.flatnonzero((columns[COLUMNS[side][0]] == name) & (row >= 0))
-        if head is not None and addressed(head.take(row[rows[:LOOKED_AT]]), side == SEND) < ADDRESSED:
+        if head is not None and addressed(head.take(row[rows[:LOOKED_AT]])) < ADDRESSED:
             _untold(side, rows, columns)
 
 

@@ -42,14 +42,13 @@ def learn(frames: Frames, steps_us: Mapping[str, float]) -> Learned:
 def _of_host(frames: Frames, name: str, steps_us: Mapping[str, float]) -> dict[str, Value]:
     sender = next((one for one in frames.hosts if one != name), name)
     sent, received = sides(frames, name, (steps_us[name], steps_us[sender]))
-    through = cut_through(received)
+    send, receive = cut_through(sent), cut_through(received)
     # What is written as it comes ends where no more has come, and what is read for its wire where that may begin.
-    ways = (sent, cut_through(sent)), (received, through)
-    whole = tuple(side for side, way in ways if way.value != "cut_through")
+    whole = [side for side, way in ((sent, send), (received, receive)) if way.value != "cut_through"]
     limits, one_buffer = cuts(whole), (buffers(sent), buffers(received))
     return {
-        "send": ways[0][1],
-        "receive": through,
+        "send": send,
+        "receive": receive,
         **limits,
         "timer_cuts": timer_cuts(whole, limits),
         **rereads(sent),

@@ -46,8 +46,8 @@ _POWERS = np.cumprod(np.full(KEY_BYTES, 0x9E3779B97F4A7C15, dtype=np.uint64), dt
 Bytes = npt.NDArray[np.uint8]
 Keys = npt.NDArray[np.uint64]
 
-UNALIGNED = 3
-"""Bytes before a frame whose buffer is not aligned, where whole dwords are read."""
+UNALIGNED, WIDELY = 3, 7
+"""Bytes before a frame whose buffer is not aligned, where whole dwords are read; and where pairs of them may be."""
 
 
 def fcs_in_memory(profile: Profile) -> tuple[int, int]:
@@ -133,24 +133,24 @@ def unlike(one: Heads, other: Heads) -> Booleans:
     one, other : Heads
         What is taken for the same frames, a row each.
     """
-    strange = np.flatnonzero(np.minimum(one.length, other.length) >= ADDRESS_BYTES + UNALIGNED)
-    for here, there in product(range(UNALIGNED + 1), repeat=2):
+    strange = np.flatnonzero(np.minimum(one.length, other.length) >= ADDRESS_BYTES + WIDELY)
+    for here, there in product(range(WIDELY + 1), repeat=2):
         first = one.data[strange, here : here + ADDRESS_BYTES]
         strange = strange[(first != other.data[strange, there : there + ADDRESS_BYTES]).any(axis=1)]
     return np.isin(np.arange(len(one)), strange)
 
 
-def addressed(head: Heads, sent: bool) -> float:
-    """Return the share of first bytes with an address that others have, too: a host's own, as the source of what it
-    sends and the destination of what it receives; 1 of fewer than `FEW`.
+def addressed(head: Heads) -> float:
+    """Return the share of first bytes with an address that others have, too; 1 of fewer than `FEW`.
 
-    What is inside a frame differs from one to the next, or says nothing.
+    A host's own is in all that it sends and receives. What is inside a frame differs from one to the next, or says
+    nothing.
     """
-    data = head.data[head.length >= ADDRESS_BYTES + UNALIGNED]
+    data = head.data[head.length >= ADDRESS_BYTES + WIDELY]
     shared, half = np.zeros(len(data), dtype=bool), ADDRESS_BYTES // 2
     if len(data) < FEW:
         return 1.0
-    for at in np.arange(UNALIGNED + 1) + (half if sent else 0):
+    for at in range(half + WIDELY + 1):
         _, which, counts = np.unique(data[:, at : at + half], axis=0, return_inverse=True, return_counts=True)
         shared |= counts[which] > 1
     return float(shared.mean())

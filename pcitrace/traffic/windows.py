@@ -110,7 +110,7 @@ def place(profile: Profile, bus: BusTable, data: Integers) -> Windows:
     """
     findings: list[str] = []
     device = _device(profile, bus, data, findings)
-    if findings and device is not None:
+    if findings and device is not None:  # the one device there is, and it is another card
         profile = replace(profile, windows=(), registers=())
     bars = _bars(bus, data, device)
     placed = []
