@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Integers
+from pcitrace.columns import Booleans
 from pcitrace.facts import LEAST_USER_BYTES
 from pcitrace.frames.margins import COLUMNS, EDGES, wired
 from pcitrace.traffic.asked import SURE
-from pcitrace.traffic.content import HEADER, addressed, begins_inside, unlike
+from pcitrace.traffic.content import HEADER, begins_inside, unlike
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
 
 __all__ = ["beginnings", "lengths"]
-
-LOOKED_AT, ADDRESSED = 1000, 0.5
-"""Frames of a host of which it is asked whether they begin with an address that others have, and the share that must.
-All do, or hardly any: a judgement."""
 
 
 def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
@@ -40,38 +36,20 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     for name, end in ends.items():
         other = next((one for one in ends if one != name), None)
         received = ends[other].receive_head if other is not None else None
-        _unless_addressed(name, end, columns)
         if end.send_head is None or received is None:
             continue
         both = (columns["sender"] == name) & (columns["send_row"] >= 0) & (columns["receive_row"] >= 0)
         rows = np.flatnonzero(both)
         sent = end.send_head.take(columns["send_row"][rows])
         received = received.take(columns["receive_row"][rows])
+        strange = unlike(received, sent)
         for side, inside in ((SEND, begins_inside(sent, received)), (RECEIVE, begins_inside(received, sent))):
             columns[EDGES[side][0]][rows[inside]] = np.nan
             columns[COLUMNS[side][2]][rows[inside]] = 0.0
-        _untold(RECEIVE, rows[unlike(received, sent)], columns)
-
-
-def _unless_addressed(name: str, end: Ends, columns: dict[str, Any]) -> None:
-    """Make null where all frames of a host lie whose first data have no address in common: these are inside of frames.
-
-    A card read headers of 14 bytes in pieces as long as its descriptors (`cardbench`, scatter-gather 24, 40 frames).
-    What was behind them was as long as another frame on the wire, and 60 of 62 sends were given that.
-    """
-    for side, head in ((SEND, end.send_head), (RECEIVE, end.receive_head)):
-        row = columns[("send_row", "receive_row")[side]]
-        rows = np.flatnonzero((columns[COLUMNS[side][0]] == name) & (row >= 0))
-        if head is not None and addressed(head.take(row[rows[:LOOKED_AT]])) < ADDRESSED:
-            _untold(side, rows, columns)
-
-
-def _untold(side: int, rows: Integers, columns: dict[str, Any]) -> None:
-    for column in EDGES[side]:
-        columns[column][rows] = np.nan
-    columns[COLUMNS[side][2]][rows] = 0.0
-    if side == SEND:
-        columns["margin_place"][rows] = 0.0
+            strange &= ~inside
+        for column in EDGES[RECEIVE]:
+            columns[column][rows[strange]] = np.nan
+        columns[COLUMNS[RECEIVE][2]][rows[strange]] = 0.0
 
 
 def lengths(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from pcitrace.traffic.phases import Phases
 
 __all__ = [
     "FCS", "HEADER", "Heads", "WireFrames",
-    "addressed", "begins_inside", "heads", "keys", "own_keys", "unlike", "wire_frames",
+    "begins_inside", "heads", "keys", "own_keys", "unlike", "wire_frames",
 ]  # fmt: skip
 
 KEY_BYTES = 60
@@ -92,9 +92,6 @@ def own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
     return chosen
 
 
-FEW = 4
-"""Frames of which it says nothing that no two have the same address."""
-
 ENOUGH = 24
 """Bytes that are not equal by chance: an Ethernet header and ten more. A judgement: it need only be far more than
 one data phase."""
@@ -138,22 +135,6 @@ def unlike(one: Heads, other: Heads) -> Booleans:
         first = one.data[strange, here : here + ADDRESS_BYTES]
         strange = strange[(first != other.data[strange, there : there + ADDRESS_BYTES]).any(axis=1)]
     return np.isin(np.arange(len(one)), strange)
-
-
-def addressed(head: Heads) -> float:
-    """Return the share of first bytes with an address that others have, too; 1 of fewer than `FEW`.
-
-    A host's own is in all that it sends and receives. What is inside a frame differs from one to the next, or says
-    nothing.
-    """
-    data = head.data[head.length >= ADDRESS_BYTES + WIDELY]
-    shared, half = np.zeros(len(data), dtype=bool), ADDRESS_BYTES // 2
-    if len(data) < FEW:
-        return 1.0
-    for at in range(half + WIDELY + 1):
-        _, which, counts = np.unique(data[:, at : at + half], axis=0, return_inverse=True, return_counts=True)
-        shared |= counts[which] > 1
-    return float(shared.mean())
 
 
 def heads(dma: Dma, phases: Phases, bursts: Integers) -> Heads:
