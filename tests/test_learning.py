@@ -75,6 +75,13 @@ def wrong(found: Learned, bench: Bench) -> list[str]:
     return out
 
 
+def right(bench: Bench, folder: Path, capture: str) -> set[str]:
+    """What is learned of either host, none of it wrong."""
+    found = learned(bench, folder, capture)
+    assert not wrong(found, bench)
+    return {key for values in found.hosts.values() for key, one in values.items() if one.value is not None}
+
+
 LEARNED = {
     ("ring", 1): {"burst_limit_bytes", "cut_bytes", "send_fetch_max", "padding_bytes", "send_offset_bytes", "send"},
     ("ring", 3): {"burst_limit_bytes", "padding_bytes", "receive_fetch_max", "send_frames_per_status", "status_bytes"},
@@ -109,11 +116,7 @@ def test_every_value_is_told_from_another() -> None:
 
 @pytest.mark.parametrize(("family", "seed"), LEARNED)
 def test_from_ad_no_value_is_wrong(family: str, seed: int, tmp_path: Path) -> None:
-    bench = Bench(family, seed)
-    found = learned(bench, tmp_path, "run.toml")
-    assert not wrong(found, bench)
-    known = {key for values in found.hosts.values() for key, one in values.items() if one.value is not None}
-    assert known >= LEARNED[family, seed]
+    assert right(Bench(family, seed), tmp_path, "run.toml") >= LEARNED[family, seed]
 
 
 @pytest.mark.parametrize(
@@ -131,8 +134,7 @@ def test_from_ad_no_value_is_wrong(family: str, seed: int, tmp_path: Path) -> No
 )
 def test_what_looks_like_another_value_is_not_given(family: str, seed: int, tmp_path: Path) -> None:
     """Of each one value was wrong: a threshold or a timer was a limit, two reads of four descriptors were of two."""
-    bench = Bench(family, seed)
-    assert not wrong(learned(bench, tmp_path, "run.toml"), bench)
+    right(Bench(family, seed), tmp_path, "run.toml")
 
 
 FROM_CONTROL_LINES = {
@@ -146,11 +148,7 @@ FROM_CONTROL_LINES = {
 
 @pytest.mark.parametrize(("family", "seed"), FROM_CONTROL_LINES)
 def test_from_control_lines_no_value_is_wrong(family: str, seed: int, tmp_path: Path) -> None:
-    bench = Bench(family, seed)
-    found = learned(bench, tmp_path, "run-control16.toml")
-    assert not wrong(found, bench)
-    known = {key for values in found.hosts.values() for key, one in values.items() if one.value is not None}
-    assert known >= FROM_CONTROL_LINES[family, seed]
+    assert right(Bench(family, seed), tmp_path, "run-control16.toml") >= FROM_CONTROL_LINES[family, seed]
 
 
 def test_shared_cards(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ RARE = 0.05
 """Share of a ring's status writes that may have another size than the rest."""
 
 FULL = 0.8
-"""Share of the reads with more behind them that must be as long as the longest; and of all that must lie apart."""
+"""Share of the reads with more behind them that must be as long as the longest; and of all that must lie apart.
+A judgement: most, but for what the end of a ring or of a capture cuts."""
 
 HEAD_US = 1.0
 """What is written so soon before a frame may be its header."""

@@ -47,7 +47,8 @@ Bytes = npt.NDArray[np.uint8]
 Keys = npt.NDArray[np.uint64]
 
 UNALIGNED, WIDELY = 3, 7
-"""Bytes before a frame whose buffer is not aligned, where whole dwords are read; and where pairs of them may be."""
+"""Bytes before a frame whose buffer is not aligned, where whole dwords are read; and where a data phase may
+be of 64 bits (PCI 2.2, 3.8)."""
 
 
 def fcs_in_memory(profile: Profile) -> tuple[int, int]:
