@@ -24,6 +24,7 @@ __all__ = [
     "join_stretches",
     "lattice_bins",
     "learn_costs",
+    "likeliest_kinds",
     "line_levels",
     "measure_clock",
     "open",
@@ -31,6 +32,7 @@ __all__ = [
     "parts",
     "read_lattice",
     "read_releases",
+    "segment_units",
     "stretch_edges",
     "waves",
     "write_fst",
@@ -302,8 +304,10 @@ def read_releases(
     sequence: Any, goals: Any, table: Any, *, nodes: int, cost: float, margins: bool
 ) -> tuple[bytes, bytes, bytes, bytes, float]: ...
 def lattice_bins(times_us: Any) -> bytes: ...
+def likeliest_kinds(costs: Any, group: Any) -> bytes: ...
+def segment_units(units: Any, cut: Any, begins: Any, again: int) -> bytes: ...
 def learn_costs(
-    values: Any, group: Any, prior: Any, *, columns: int, weight: float, times: bool, kept: Any = None
+    values: Any, group: Any, prior: Any, *, rows: int, columns: int, weight: float, times: bool, kept: Any = None
 ) -> tuple[bytearray, float]: ...
 
 LATTICE_BINS: int

@@ -43,7 +43,10 @@ __all__ = [
     "Track",
     "bins",
     "cheapest_within",
+    "even",
+    "in_nats",
     "in_time",
+    "likeliest",
     "read",
     "segment_units",
     "widths",
@@ -316,6 +319,12 @@ class Reading:
         said = (self.track, self.begins, self.ends, self.target, self.segment)
         return b"".join(column.astype(np.int64).tobytes() for column in said)
 
+    def labels_of(self, track: int) -> bytes:
+        """Return all that it says of the items of one track, to know it again."""
+        rows = np.flatnonzero(self.track == track)
+        said = (self.begins, self.ends, self.target, self.segment)
+        return b"".join(column.astype(np.int64).tobytes() for column in (rows, *(one[rows] for one in said)))
+
     def same(self, other: Reading) -> bool:
         """Return whether both say the same of every item."""
         return all(
@@ -406,19 +415,23 @@ def segment_units(units: Integers, cut: Booleans, begins: Booleans, again: int) 
     again : int
         As `Goals.again`.
     """
-    head = np.flatnonzero(begins)
-    count = np.diff(np.append(head, len(units)))
-    if not again or not cut.any():
-        return np.add.reduceat(units.astype(np.int64), head) if len(head) else count
-    reached = np.zeros(len(head), np.int64)
-    for at in range(int(count.max(initial=0))):
-        some = np.flatnonzero(count > at)
-        item = head[some] + at
-        if at:
-            moved = np.minimum(reached[some] % again, units[item - 1])
-            reached[some] -= np.where(cut[item - 1], moved, 0)
-        reached[some] += units[item]
-    return reached
+    columns = np.ascontiguousarray(units, np.uint32), *(np.ascontiguousarray(one, np.uint8) for one in (cut, begins))
+    return np.frombuffer(_kernel.segment_units(*columns, again), np.int64)
+
+
+def likeliest(nats: Costs, group: Integers) -> Integers:
+    """Return which of two kinds each item is: by what either costs, and by which kind those of its group mostly are.
+
+    Parameters
+    ----------
+    nats : array, shape (items, 2)
+    group : array of int
+        Items of one group look alike.
+    """
+    costs = np.ascontiguousarray(nats, np.float32)
+    return np.frombuffer(_kernel.likeliest_kinds(costs, np.ascontiguousarray(group, np.int64)), np.uint8).astype(
+        np.int64
+    )
 
 
 def bins(times_us: Floats) -> Integers:
@@ -471,27 +484,46 @@ class Learner:
     nats: float = 0.0
     forgets: np.random.Generator | None = None
 
-    def density(self, values: Integers, prior: Floats, smooth: bool = True, weight: float = BROAD) -> Costs:
-        """Return costs of a histogram, of which the prior is worth so many observations."""
-        found: Costs = self.densities(values, np.zeros(len(values), np.int64), prior[None], smooth, weight)[0]
+    def density(self, values: Integers, prior: Costs, smooth: bool = True, weight: float = BROAD) -> Costs:
+        """Return costs of a histogram, of which the prior costs are worth so many observations."""
+        found: Costs = self.densities(values, np.zeros(len(values), np.int64), 1, prior, smooth, weight)[0]
         return found
 
     def densities(
-        self, values: Integers, group: Integers, prior: Floats, smooth: bool = True, weight: float = BROAD
+        self,
+        values: Integers,
+        group: Integers,
+        groups: int,
+        prior: Costs,
+        smooth: bool = True,
+        weight: float = BROAD,
     ) -> Costs:
-        """Return costs of a histogram a group of values, with a row of the prior for each group."""
-        kept = None if self.forgets is None else (self.forgets.random(prior.shape) < HALF).view(np.uint8)
+        """Return costs of a histogram a group of values; the prior has a row for each group, or is one row for all."""
+        shape = groups, prior.shape[-1]
+        kept = None if self.forgets is None else (self.forgets.random(shape) < HALF).view(np.uint8)
         costs, nats = _kernel.learn_costs(
             np.ascontiguousarray(values, np.int64),
             np.ascontiguousarray(group, np.int64),
-            np.ascontiguousarray(prior),
-            columns=prior.shape[1],
+            np.ascontiguousarray(prior, np.float32),
+            rows=groups,
+            columns=prior.shape[-1],
             weight=weight,
             times=smooth,
             kept=kept,
         )
         self.nats += nats
-        return np.frombuffer(costs, np.float32).reshape(prior.shape)
+        return np.frombuffer(costs, np.float32).reshape(shape)
+
+
+def in_nats(share: Floats) -> Costs:
+    """Return what is as likely as this costs, in nats; infinite where it cannot be."""
+    with np.errstate(divide="ignore"):
+        return -np.log(share).astype(np.float32)
+
+
+def even(count: int) -> Costs:
+    """Return the costs of as many entries, of which one is as likely as the other."""
+    return np.full(count, np.log(count), np.float32)
 
 
 @cache

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pcitrace import _kernel
 from pcitrace.columns import Floats, Integers
-from pcitrace.lattice import BINS, Costs, Learner, bins, centres_us
+from pcitrace.lattice import BINS, Costs, Learner, bins, centres_us, in_nats
 
 __all__ = ["PLACES", "Items", "Released", "Table", "Targets", "broad", "read", "shares", "times"]
 
@@ -169,12 +169,12 @@ def _widths() -> Floats:
 
 def times(values_us: Floats, prior: Floats, learner: Learner) -> Costs:
     """Return the costs of times as a density (1/us), learned from some; the prior is worth `KNOWN` of them."""
-    return np.asarray(learner.density(bins(values_us), prior, weight=KNOWN) + _widths(), np.float32)
+    return np.asarray(learner.density(bins(values_us), in_nats(prior), weight=KNOWN) + _widths(), np.float32)
 
 
 def shares(values_us: Floats, prior: Floats) -> Floats:
     """Return the shares of bins of times that are learned from some, to be a prior for others."""
-    share = np.exp(-Learner().density(bins(values_us), prior, weight=KNOWN).astype(float))
+    share = np.exp(-Learner().density(bins(values_us), in_nats(prior), weight=KNOWN).astype(float))
     return np.asarray(share / share.sum())
 
 

@@ -24,6 +24,7 @@ from pcitrace.lattice import (
     Track,
     bins,
     cheapest_within,
+    in_nats,
     in_time,
     read,
     segment_units,
@@ -371,14 +372,14 @@ def test_contexts_are_those_of_the_search(items: list[tuple[int, bool]]) -> None
 def test_learning_costs_what_was_dearer_before_the_table_was_known(values: list[int]) -> None:
     prior = np.array([0.5, 0.3, 0.19, 0.01, 1e-7])
     learner, counts, one_by_one = Learner(), np.zeros(5), 0.0
-    table = learner.density(np.array(values, np.int64), prior, smooth=False)
+    table = learner.density(np.array(values, np.int64), in_nats(prior), smooth=False)
     for value in values:
         one_by_one -= np.log((counts[value] + BROAD * prior[value]) / (counts.sum() + BROAD * prior.sum()))
         counts[value] += 1
     assert learner.nats == pytest.approx(one_by_one - float(table[values].sum()), abs=1e-3)
     # A second table is paid for too.
     before = learner.nats
-    learner.density(np.array(values, np.int64), prior, smooth=False)
+    learner.density(np.array(values, np.int64), in_nats(prior), smooth=False)
     assert learner.nats == pytest.approx(2 * before)
 
 
@@ -425,8 +426,8 @@ def test_a_time_is_dearer_where_a_bin_is_wider() -> None:
 def test_what_was_thought_impossible_is_dear_once() -> None:
     prior = np.array([1 - 1e-6, 1e-6])
     usual, strange = Learner(), Learner()
-    usual.density(np.zeros(20, np.int64), prior, smooth=False)
-    table = strange.density(np.ones(20, np.int64), prior, smooth=False)
+    usual.density(np.zeros(20, np.int64), in_nats(prior), smooth=False)
+    table = strange.density(np.ones(20, np.int64), in_nats(prior), smooth=False)
     assert table[1] < 0.2
     assert usual.nats < 0.01
     assert 12 < strange.nats < 20

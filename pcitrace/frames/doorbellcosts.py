@@ -29,7 +29,7 @@ from pcitrace.facts import WRITES
 from pcitrace.frames.accesskinds import CHAIN_US, Kinds
 from pcitrace.frames.sends import Sends
 from pcitrace.frames.sendstart import NOT_STARTING
-from pcitrace.lattice import Learner, bins, cheapest_within
+from pcitrace.lattice import Learner, bins, cheapest_within, in_nats
 from pcitrace.profiles import Profile
 from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, shares, times
 from pcitrace.traffic.csr import Accesses, LookedAt
@@ -406,7 +406,7 @@ class Reader:
         shape, keys = self.usual.shape, (0.0, 0.0)
         if found is not None:
             many, size = self._shapes(found)
-            learner.density((many - 1) * LONGEST + size, shape.ravel(), smooth=False)
+            learner.density((many - 1) * LONGEST + size, in_nats(shape.ravel()), smooth=False)
             shape = self._shaped(many, size)
         if self.key.any():
             keys = (0.1, 8.0)

@@ -19,7 +19,7 @@ from pcitrace.columns import Floats, Integers, floats, integers
 from pcitrace.errors import FrameMatchError
 from pcitrace.facts import FCS_BYTES
 from pcitrace.frames import Frames
-from pcitrace.lattice import BINS, Costs, Learner, bins
+from pcitrace.lattice import BINS, Costs, Learner, bins, even, in_nats
 from pcitrace.traffic import Traffic
 from pcitrace.traffic.asked import AGREED, STATED, SURE
 from pcitrace.traffic.costs import EXCESS_BELOW, SIZES, first
@@ -147,10 +147,10 @@ class _Side:
         seen.append([None] * 5 + [_clipped(self.units[~np.isin(self.of, self.burst)], SIZES)])
         small = (1 + np.arange(SIZES) / 8) ** -2.0
         priors = (
-            (np.exp(-self.excess_cost.astype(float)), False),
-            *[(np.full(BINS, 1 / BINS), True)] * 3,
-            (np.full(SIZES, 1 / SIZES), False),
-            (small / small.sum(), False),
+            (self.excess_cost, False),
+            *[(even(BINS), True)] * 3,
+            (even(SIZES), False),
+            (in_nats(small / small.sum()), False),
         )
         return [
             Learner().density(np.concatenate([NONE, *(rows for rows in term if rows is not None)]), prior, smooth)

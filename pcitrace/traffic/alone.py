@@ -19,22 +19,22 @@ from pcitrace.lattice import (
     Reading,
     bins,
     cheapest_within,
+    even,
+    in_nats,
+    likeliest,
     widths,
 )
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
 from pcitrace.traffic.named import Naming, goes_on
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Alone", "likeliest"]
+__all__ = ["Alone"]
 
 OUTSIDE = 0.05
 """Share of segments that claim no target, of those before the first or after the last."""
 
 SLOWEST_CLKS = 40
 """Clocks to the first data that are told apart."""
-
-ROUNDS = 4
-"""Rounds in which it is learned which way pieces go that look alike."""
 
 BY_CHANCE, ELSEWHERE = 0.001, 0.02
 """Share of the pieces of frames that name an address of the card by chance; and, where nothing named its address, of
@@ -102,13 +102,13 @@ class Alone:
         Of one that begins where another ended the page is told by that. A segment goes on in place or not, which the
         table of costs knows; here is whether what is left over does.
         """
-        pages, elsewhere = np.full(self.pages, 1 / self.pages), ~self.in_place
+        pages, elsewhere = even(self.pages), ~self.in_place
         for column, track in enumerate((-1, SEND, RECEIVE)):
             mine = (reading.track == track) & known & elsewhere
             out[elsewhere, column] += learner.density(self.page[mine], pages, smooth=False)[self.page[elsewhere]]
         if self.in_place.any():
             on = self.in_place.astype(np.int64)
-            out[:, 0] += learner.density(on[(reading.track < 0) & known], np.full(2, 0.5), smooth=False)[on]
+            out[:, 0] += learner.density(on[(reading.track < 0) & known], even(2), smooth=False)[on]
 
     def _told(self, naming: Naming, reading: Reading, known: bool, learner: Learner) -> Costs:
         """Return what it costs that the address of each piece was named or was not, and that it names another's."""
@@ -117,13 +117,13 @@ class Alone:
         # All four together: most descriptors name a buffer, and those of some cards are named themselves.
         both = named + 2 * naming.names
         left = known & (reading.track < 0)
-        out[:, 0] = learner.density(both[left], np.full(4, 0.25), smooth=False)[both]
+        out[:, 0] = learner.density(both[left], even(4), smooth=False)[both]
         names = -np.log(np.where(naming.names, BY_CHANCE, 1 - BY_CHANCE))
         apart, on = (-np.log(np.where(odd, ELSEWHERE, 1 - ELSEWHERE)) for odd in (naming.apart, naming.on))
         for side in (SEND, RECEIVE):
             first = known & (reading.track == side) & reading.begins
             out[:, 1 + side] = names + apart
-            begins = learner.density(named[first], np.array([1 - NAMED, NAMED]), smooth=False, weight=FIRM)
+            begins = learner.density(named[first], in_nats(np.array([1 - NAMED, NAMED])), smooth=False, weight=FIRM)
             out[:, 3 + side] = begins[named] + on - apart
         return out
 
@@ -139,19 +139,7 @@ class Alone:
         return ways
 
     def _first_data(self, rows: Booleans, learner: Learner) -> Costs:
-        return learner.density(self.clocks[rows], np.full(SLOWEST_CLKS, 1 / SLOWEST_CLKS), smooth=False)
-
-
-def likeliest(nats: Costs, group: Integers) -> Integers:
-    """Return which of two ways each piece goes: by what either costs, and by which way those of its group mostly go."""
-    _, at = np.unique(group, return_inverse=True)
-    share = np.full((int(at.max(initial=-1)) + 1, 2), 0.5)
-    for _ in range(ROUNDS):
-        weight = np.exp(nats.min(axis=1, keepdims=True) - nats) * share[at]
-        weight /= weight.sum(axis=1, keepdims=True)
-        share = 0.5 + np.stack([np.bincount(at, weights=one, minlength=len(share)) for one in weight.T], axis=1)
-        share /= share.sum(axis=1, keepdims=True)
-    return np.asarray(np.argmin(nats - np.log(share[at]), axis=1), np.int64)
+        return learner.density(self.clocks[rows], even(SLOWEST_CLKS), smooth=False)
 
 
 @dataclass(frozen=True)
@@ -177,8 +165,8 @@ class _Since:
 
     def costs(self, size: Integers, left_over: Booleans, learner: Learner) -> Floats:
         """Learn them for what is left over, by its size; infinite for sizes that the pause before tells better."""
-        wide = np.full(BINS, 1 / BINS)
-        usual = np.exp(-Learner().density(self.pause[left_over], wide).astype(float))
+        wide = even(BINS)
+        usual = Learner().density(self.pause[left_over], wide)
         out = np.full(len(size), np.inf)
         rows = left_over & self.nearest
         for one in np.unique(size[rows]):

@@ -27,9 +27,10 @@ from pcitrace.lattice import (
     Track,
     bins,
     centres_us,
+    in_nats,
+    likeliest,
     segment_units,
 )
-from pcitrace.traffic.alone import likeliest
 from pcitrace.traffic.goals import MISFIT, SEND
 
 __all__ = ["SIZES", "first", "learned", "parted", "pausing"]
@@ -81,19 +82,19 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
     size = 0.5 * seen + 0.5 / SIZES
     pause = _shares((1 + np.abs(centres_us()) / PAUSE_US) ** -2.0)
     wide = _shares(np.ones(BINS))
-    middle = np.stack([_cost(_full()), _cost(size)])
+    middle = np.stack([in_nats(_full()), in_nats(size)])
     tracks = tuple(
         Track(
             goes_on=_rows(pause, 2),
             resumes=_rows(pause, 2),
-            after_others=_cost(pause),
+            after_others=in_nats(pause),
             begins=_rows(wide, CONTEXTS),
             lag=_rows(wide, 2),
-            excess=np.stack([_cost(_excess(cut)) for cut in (False, True)]),
+            excess=np.stack([in_nats(_excess(cut)) for cut in (False, True)]),
             excess_zero=EXCESS_BELOW,
             middle=middle,
-            unclaimed=_cost(size),
-            places=_cost(IN_PLACE),
+            unclaimed=in_nats(size),
+            places=in_nats(IN_PLACE),
         )
         for side in TWO
     )
@@ -102,7 +103,7 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
         (tracks[0], tracks[1]),
         _rows(wide, 2 * CONTEXTS),
         _rows(np.repeat(small / small.sum() / 2, 2), CONTEXTS),
-        _cost(_follows()),
+        in_nats(_follows()),
         back,
         unit,
     )
@@ -148,16 +149,8 @@ def _shares(weight: Floats) -> Floats:
     return np.asarray(share / share.sum())
 
 
-def _cost(share: Floats) -> Costs:
-    return -np.log(share).astype(np.float32)
-
-
 def _rows(share: Floats, count: int) -> Costs:
-    return np.repeat(_cost(share)[None], count, axis=0)
-
-
-def _prior(cost: Costs) -> Floats:
-    return np.asarray(np.exp(-cost.astype(float)))
+    return np.repeat(in_nats(share)[None], count, axis=0)
 
 
 @dataclass(frozen=True)
@@ -186,9 +179,9 @@ class _Seen:
         way = likeliest(sequence.alone[:, KIND], (2 * context + inside) * SIZES + np.minimum(sequence.units, SIZES - 1))
         return cls(sequence, reading, context, way, following, bins(pause), learner)
 
-    def by_context(self, rows: Booleans, usual: Floats) -> Costs:
+    def by_context(self, rows: Booleans, usual: Costs) -> Costs:
         """Learn the pauses before some items, by what is before them."""
-        return self.learner.densities(self.pause[rows], self.context[rows], np.tile(usual, (CONTEXTS, 1)))
+        return self.learner.densities(self.pause[rows], self.context[rows], CONTEXTS, usual)
 
 
 def _contexts(is_now: Integers, cut: Booleans) -> Integers:
@@ -218,9 +211,9 @@ def learned(sequence: Sequence, goals: tuple[Goals, Goals], reading: Reading, st
     seen = _Seen.of(sequence, reading, learner)
     inside = reading.track >= 0
     step = np.where(inside, 1 + reading.track + 2 * ~reading.begins, 0)
-    follows = learner.densities(step, seen.following, _prior(start.follows), smooth=False)
+    follows = learner.densities(step, seen.following, len(start.follows), start.follows, smooth=False)
     # What is rarely in a place comes as it does elsewhere.
-    usual = _prior(learner.density(seen.pause[~inside | reading.begins], _prior(start.other[0])))
+    usual = learner.density(seen.pause[~inside | reading.begins], start.other[0])
     tracks = tuple(_track(number, seen, goals[number], start, usual) for number in TWO)
     tracks = tuple(pausing(track, goal.longest_us) for track, goal in zip(tracks, goals, strict=True))
     return Table(
@@ -242,14 +235,14 @@ def pausing(track: Track, longest_us: float) -> Track:
 
 def parted(track: Track) -> Track:
     """Return the costs of a track of which it is not known yet whether its frames lie in several buffers."""
-    return replace(track, places=_cost(PARTED))
+    return replace(track, places=in_nats(PARTED))
 
 
-def _left_over_pauses(seen: _Seen, rows: Booleans, usual: Floats) -> Costs:
+def _left_over_pauses(seen: _Seen, rows: Booleans, usual: Costs) -> Costs:
     """Learn the pauses before what is left over, where nothing else tells when it comes, by what is before it."""
     untold = rows & ~np.isfinite(np.take_along_axis(seen.sequence.alone[:, KIND_TIME], seen.way[:, None], axis=1)[:, 0])
     group = 2 * seen.context[untold] + seen.way[untold]
-    return seen.learner.densities(seen.pause[untold], group, np.tile(usual, (2 * CONTEXTS, 1)))
+    return seen.learner.densities(seen.pause[untold], group, 2 * CONTEXTS, usual)
 
 
 def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
@@ -260,14 +253,13 @@ def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
     a card moves much that is part of no frame is not learned.
     """
     size = 2 * np.minimum(seen.sequence.units[rows], SIZES - 1).astype(np.int64) + seen.way[rows]
-    everywhere = _prior(seen.learner.density(size, _prior(start.other_units[0]), smooth=False))
-    prior = np.tile(everywhere, (CONTEXTS, 1))
-    found = seen.learner.densities(size, seen.context[rows], prior, smooth=False)
+    everywhere = seen.learner.density(size, start.other_units[0], smooth=False)
+    found = seen.learner.densities(size, seen.context[rows], CONTEXTS, everywhere, smooth=False)
     found[:, 2 * DESCRIPTORS :] = np.maximum(found[:, 2 * DESCRIPTORS :], start.other_units[:, 2 * DESCRIPTORS :])
     return found
 
 
-def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) -> Track:
+def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -> Track:
     sequence, reading, prior = seen.sequence, seen.reading, start.tracks[number]
     density, densities = seen.learner.density, seen.learner.densities
     mine = reading.track == number
@@ -283,7 +275,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     some = np.flatnonzero(target >= 0)
     off = _excess_of(whole.units[some], goals, target[some])
     lag, held = _lags(sequence, goals, whole, some, target[some])
-    excess = densities(off, whole.was_cut[some].astype(np.int64), _prior(prior.excess), smooth=False)
+    excess = densities(off, whole.was_cut[some].astype(np.int64), 2, prior.excess, smooth=False)
     # That a frame is shorter in memory than on the wire is not learned: it cannot be.
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
@@ -291,17 +283,17 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Floats) 
     single = _one_by_one(size, cut, begins, ends, prior.middle) if number == SEND else None
     told = (size if single is None else single).astype(np.int64)
     return Track(
-        goes_on=densities(gap[~between], after_cut[~between], _prior(prior.goes_on)),
-        resumes=_relative(densities(gap[between], after_cut[between], _prior(prior.resumes))),
-        after_others=density(seen.pause[rows[later[between]]], _prior(prior.after_others)),
+        goes_on=densities(gap[~between], after_cut[~between], 2, prior.goes_on),
+        resumes=_relative(densities(gap[between], after_cut[between], 2, prior.resumes)),
+        after_others=density(seen.pause[rows[later[between]]], prior.after_others),
         begins=seen.by_context(mine & reading.begins & ~_by_target(sequence, goals, reading), usual),
-        lag=densities(lag, held, _prior(prior.lag)),
+        lag=densities(lag, held, 2, prior.lag),
         excess=excess,
         excess_zero=EXCESS_BELOW,
-        middle=densities(told[~ends], cut[~ends].astype(np.int64), _prior(prior.middle), smooth=False),
+        middle=densities(told[~ends], cut[~ends].astype(np.int64), 2, prior.middle, smooth=False),
         singles=single is not None,
-        unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), _prior(prior.unclaimed), smooth=False),
-        places=density(_places(sequence, rows[later - 1], rows[later], start), _prior(prior.places), smooth=False),
+        unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), prior.unclaimed, smooth=False),
+        places=density(_places(sequence, rows[later - 1], rows[later], start), prior.places, smooth=False),
     )
 
 
@@ -329,7 +321,7 @@ def _one_by_one(size: Integers, cut: Booleans, begins: Booleans, ends: Booleans,
 def _nats(size: Integers, cut: Booleans, prior: Costs) -> float:
     """Return what the sizes of pieces that are not the last cost, and learning them."""
     learner, size, row = Learner(), size.astype(np.int64), cut.astype(np.int64)
-    cost = learner.densities(size, row, _prior(prior), smooth=False)
+    cost = learner.densities(size, row, 2, prior, smooth=False)
     return learner.nats + float(cost[row, size].sum())
 
 

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.lattice import STRAY, Goals, Learner, Reading, segment_units
+from pcitrace.lattice import STRAY, Goals, Learner, Reading, in_nats, segment_units
 from pcitrace.traffic.content import FCS, HEADER, WireFrames
 from pcitrace.traffic.dma import SHORTEST_RECEIVED
 from pcitrace.traffic.pieces import Pieces
@@ -324,5 +324,5 @@ def with_skips(side: int, goals: Goals, reading: Reading, learner: Learner) -> G
         return goals
     claimed = len(np.unique(reading.target[(reading.track == side) & (reading.target >= 0)]))
     gone = (np.arange(len(goals)) >= claimed).astype(np.int64)
-    there, lost = learner.density(gone, np.array([1 - LOST, LOST]), smooth=False, weight=FIRM)
+    there, lost = learner.density(gone, in_nats(np.array([1 - LOST, LOST])), smooth=False, weight=FIRM)
     return replace(goals, skip=np.full(len(goals), max(lost - there, LEAST_SKIP), np.float32))

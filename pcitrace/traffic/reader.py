@@ -129,7 +129,8 @@ class How(NamedTuple):
 class Reader:
     """Reads the pieces of one host again and again, each time by what the reading before taught.
 
-    What came after a reading is `known`, by its labels, the layouts that were fixed and how it was read.
+    What came after a reading is `known`, by its labels, the layouts that were fixed and how it was read; what is
+    `claimable` by the layout; how frames lie by what a reading says of their track.
     """
 
     pieces: Pieces
@@ -139,6 +140,8 @@ class Reader:
     stated: Stated
     words: Words | None
     known: dict[object, Reading] = field(default_factory=dict)
+    claimable: dict[tuple[int, Layout], Goals] = field(default_factory=dict)
+    lies: dict[tuple[int, bytes], Layout] = field(default_factory=dict)
 
     @cached_property
     def alone(self) -> Alone:
@@ -380,7 +383,7 @@ class Reader:
         """
         lie = other.lying(taught, (None, None))
         table = other.taught(taught, lie, Learner())[2]
-        sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
+        sends, receives = (self.goals(side, lie[side]) for side in (SEND, RECEIVE))
         alone = self.alone.costs(_nothing(len(self.pieces)), (sends, receives), Learner())
         states = WIDEST if self.small else WIDE
         sequence = _sequence(self.pieces, alone, self.unit)
@@ -448,9 +451,7 @@ class Reader:
             for track, guess in zip(map(costs.parted, table.tracks), guesses, strict=True)
         )
         nothing = _nothing(len(self.pieces))
-        sends, receives = (
-            goals_of(side, self.targets[side], guesses[side].layout, self.unit) for side in (SEND, RECEIVE)
-        )
+        sends, receives = (self.goals(side, guesses[side].layout) for side in (SEND, RECEIVE))
         sequence = _sequence(self.pieces, self.alone.costs(nothing, (sends, receives), Learner()), self.unit)
         table, limits = replace(table, tracks=(tracks[0], tracks[1])), self.limits(self.wide)
         return read(sequence, (sends, receives), table, limits, margins=False)
@@ -470,7 +471,7 @@ class Reader:
 
     def _asking(self, side: int, layout: Layout) -> tuple[bytes, bytes, int]:
         """Return what a layout says of how much each frame of a track has, to be compared."""
-        goals = goals_of(side, self.targets[side], layout, self.unit)
+        goals = self.goals(side, layout)
         return goals.least.tobytes(), goals.most.tobytes(), goals.again if self.pieces.cut.any() else 0
 
     def settle(
@@ -527,11 +528,17 @@ class Reader:
         """Return how the frames of both tracks lie in memory."""
         return fixed[SEND] or self.layout(SEND, now), fixed[RECEIVE] or self.layout(RECEIVE, now)
 
+    def goals(self, side: int, layout: Layout) -> Goals:
+        """Return what the segments of a track may claim, if frames lie in memory like this."""
+        if (side, layout) not in self.claimable:
+            self.claimable[side, layout] = goals_of(side, self.targets[side], layout, self.unit)
+        return self.claimable[side, layout]
+
     def taught(
         self, now: Reading, lie: tuple[Layout, Layout], learner: Learner
     ) -> tuple[Sequence, tuple[Goals, Goals], Table]:
         """Return the pieces, what they may claim, and the costs that a reading teaches."""
-        sends, receives = (goals_of(side, self.targets[side], lie[side], self.unit) for side in (SEND, RECEIVE))
+        sends, receives = (self.goals(side, lie[side]) for side in (SEND, RECEIVE))
         target = self.targets[SEND]
         if target is not None and not target.seen:
             sends = with_skips(SEND, sends, now, learner)
@@ -548,7 +555,14 @@ class Reader:
         target = self.targets[side]
         if target is None or not len(target):
             return Layout(0, 0, True)
-        return Claimed(side, self.pieces, reading, target, self.unit).layout(partial(self.stated.otherwise, side))
+        key = (side, reading.labels_of(side)) if self.small else None
+        if key is None or key not in self.lies:
+            claimed = Claimed(side, self.pieces, reading, target, self.unit)
+            lies = claimed.layout(partial(self.stated.otherwise, side))
+            if key is None:
+                return lies
+            self.lies[key] = lies
+        return self.lies[key]
 
 
 def _keeps(now: Reading, other: Reading) -> bool:

@@ -96,6 +96,27 @@ pub struct Targets {
     pub again: u32,
 }
 
+/// How many of the units that a segment has are moved again by what goes on behind a cut: back to the last multiple of
+/// `again`, but not before the item that was cut, which has so many units.
+pub fn moved_again(reached: u32, item: u32, again: u32) -> u32 {
+    if again > 0 { (reached % again).min(item) } else { 0 }
+}
+
+/// The units of segments whose items lie one behind the other, without what was moved again after cuts.
+pub fn segment_units(units: &[u32], cut: &[bool], begins: &[bool], again: u32) -> Vec<u32> {
+    let mut out: Vec<u32> = Vec::new();
+    for (item, units_here) in units.iter().enumerate() {
+        match out.last_mut() {
+            Some(reached) if !begins[item] => {
+                let moved = if cut[item - 1] { moved_again(*reached, units[item - 1], again) } else { 0 };
+                *reached = (*reached - moved).saturating_add(*units_here);
+            }
+            _ => out.push(*units_here),
+        }
+    }
+    out
+}
+
 /// What was before an item: left over for long; inside a segment, the end of one, of either track; the first and the
 /// second item left over behind each of these; one left over that was cut.
 pub const CONTEXTS: usize = 14;

@@ -1,6 +1,6 @@
 //! `pcitrace._kernel.read_lattice`: tables and columns come as buffers, attribute by attribute.
 
-use super::learned::{Prior, Seen, learn};
+use super::learned::{Prior, Seen, learn, likeliest};
 use super::model::{CONTEXTS, Costs, Items, Limits, Targets, TrackCosts};
 use super::{BINS, read, releases};
 use crate::python::interruptible;
@@ -40,6 +40,17 @@ fn times(from: Any<'_, '_>, name: &str) -> PyResult<Vec<f32>> {
 
 fn fixed<const N: usize>(all: &[f32]) -> [f32; N] {
     std::array::from_fn(|at| all[at])
+}
+
+/// Numbers as bytes, for numpy.
+fn bytes<const N: usize>(all: impl ExactSizeIterator<Item = [u8; N]>) -> Vec<u8> {
+    let mut out = vec![0; N * all.len()];
+    out.chunks_exact_mut(N).zip(all).for_each(|(to, from)| to.copy_from_slice(&from));
+    out
+}
+
+fn floats(all: &[f32]) -> Vec<u8> {
+    bytes(all.iter().map(|one| one.to_ne_bytes()))
 }
 
 fn items(from: Any<'_, '_>) -> PyResult<Items> {
@@ -142,43 +153,74 @@ pub fn read_lattice<'py>(
     let table = costs(table)?;
     let limits = Limits { states: states.max(1), cost, items: block.max(1), margins };
     let reading = interruptible(py, || read(&sequence, &goals, &table, &limits))?;
-    let target: Vec<u8> = reading.target.iter().flat_map(|target| target.to_ne_bytes()).collect();
-    let floats = |all: &mut dyn Iterator<Item = &f32>| all.flat_map(|one| one.to_ne_bytes()).collect::<Vec<u8>>();
-    let margins = PyBytes::new(py, &floats(&mut reading.margins.iter().flatten()));
-    let bound = PyBytes::new(py, &floats(&mut reading.bound.iter()));
+    let target = bytes(reading.target.iter().map(|target| target.to_ne_bytes()));
+    let margins = PyBytes::new(py, &floats(reading.margins.as_flattened()));
+    let bound = PyBytes::new(py, &floats(&reading.bound));
     Ok((PyBytes::new(py, &reading.label), PyBytes::new(py, &target), margins, bound, reading.cost))
+}
+
+/// The units of segments, without what was moved again after cuts; see `pcitrace.lattice`.
+#[pyfunction]
+pub fn segment_units<'py>(
+    py: Python<'py>,
+    units: PyBuffer<u32>,
+    cut: PyBuffer<u8>,
+    begins: PyBuffer<u8>,
+    again: u32,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let set = |flags: PyBuffer<u8>| flags.to_vec(py).map(|all| all.iter().map(|flag| *flag != 0).collect::<Vec<_>>());
+    let (units, cut, begins) = (units.to_vec(py)?, set(cut)?, set(begins)?);
+    if [cut.len(), begins.len()] != [units.len(); 2] {
+        return Err(PyValueError::new_err("columns of items differ in length"));
+    }
+    let found = super::model::segment_units(&units, &cut, &begins, again);
+    Ok(PyBytes::new(py, &bytes(found.into_iter().map(|one| i64::from(one).to_ne_bytes()))))
+}
+
+/// Which of two kinds each item is; see `pcitrace.lattice`.
+#[pyfunction]
+pub fn likeliest_kinds<'py>(
+    py: Python<'py>,
+    costs: PyBuffer<f32>,
+    group: PyBuffer<i64>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (costs, group) = (costs.to_vec(py)?, group.to_vec(py)?);
+    let costs: Vec<[f32; 2]> = costs.chunks_exact(2).map(fixed).collect();
+    if costs.len() != group.len() {
+        return Err(PyValueError::new_err("each item has two costs and a group"));
+    }
+    Ok(PyBytes::new(py, &likeliest(&costs, &group)))
 }
 
 /// The bin of each time in a table of costs over times.
 #[pyfunction]
 pub fn lattice_bins<'py>(py: Python<'py>, times_us: PyBuffer<f64>) -> PyResult<Bound<'py, PyBytes>> {
-    let bins =
-        times_us.to_vec(py)?.into_iter().flat_map(|us| (super::bin(us) as u16).to_ne_bytes()).collect::<Vec<u8>>();
+    let bins = bytes(times_us.to_vec(py)?.into_iter().map(|us| (super::bin(us) as u16).to_ne_bytes()));
     Ok(PyBytes::new(py, &bins))
 }
 
 /// Learn a table of costs, a row a group, from the entries that were seen; and what learning it cost. See
 /// `pcitrace.lattice.Learner`.
 #[pyfunction]
-#[pyo3(signature = (values, group, prior, *, columns, weight, times, kept = None))]
+#[pyo3(signature = (values, group, prior, *, rows, columns, weight, times, kept = None))]
 #[allow(clippy::too_many_arguments)] // Python's keywords
 pub fn learn_costs<'py>(
     py: Python<'py>,
     values: PyBuffer<i64>,
     group: PyBuffer<i64>,
-    prior: PyBuffer<f64>,
+    prior: PyBuffer<f32>,
+    rows: usize,
     columns: usize,
     weight: f64,
     times: bool,
     kept: Option<PyBuffer<u8>>,
 ) -> PyResult<(Bound<'py, PyByteArray>, f64)> {
-    let (entry, row, shares) = (values.to_vec(py)?, group.to_vec(py)?, prior.to_vec(py)?);
+    let (entry, row, first) = (values.to_vec(py)?, group.to_vec(py)?, prior.to_vec(py)?);
     let kept = kept.map(|kept| kept.to_vec(py)).transpose()?;
-    let (seen, prior) = (Seen { entry: &entry, row: &row }, Prior { shares: &shares, columns, weight, times });
+    let (seen, prior) = (Seen { entry: &entry, row: &row, rows }, Prior { costs: &first, columns, weight, times });
     let (costs, nats) = learn(&seen, &prior, kept.as_deref())
         .ok_or_else(|| PyValueError::new_err("something was seen of no entry, or columns differ in length"))?;
-    let costs: Vec<u8> = costs.into_iter().flat_map(f32::to_ne_bytes).collect();
-    Ok((PyByteArray::new(py, &costs), nats))
+    Ok((PyByteArray::new(py, &floats(&costs)), nats))
 }
 
 /// The first and last item that release each target, two margins each, the margin of each item, the cost.
@@ -239,13 +281,12 @@ pub fn read_releases<'py>(
     };
     let limits = releases::Limits { nodes: nodes.max(1), cost, margins };
     let found = interruptible(py, || releases::read(&items, &targets, &costs, &limits))?;
-    let numbers = |all: &[u32]| all.iter().flat_map(|one| (*one as i32).to_ne_bytes()).collect::<Vec<u8>>();
-    let floats = |all: &mut dyn Iterator<Item = f32>| all.flat_map(f32::to_ne_bytes).collect::<Vec<u8>>();
+    let numbers = |all: &[u32]| bytes(all.iter().map(|one| (*one as i32).to_ne_bytes()));
     Ok((
         PyBytes::new(py, &numbers(&found.first)),
         PyBytes::new(py, &numbers(&found.last)),
-        PyBytes::new(py, &floats(&mut found.margins.iter().flatten().copied())),
-        PyBytes::new(py, &floats(&mut found.item.iter().copied())),
+        PyBytes::new(py, &floats(found.margins.as_flattened())),
+        PyBytes::new(py, &floats(&found.item)),
         found.cost,
     ))
 }

@@ -1,7 +1,8 @@
 //! The search, forwards and backwards.
 
 use super::model::{
-    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_left_over, left_over, within,
+    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_left_over, left_over, moved_again,
+    within,
 };
 use super::shared::{Known, Shared};
 use super::states::{Index, State, Track};
@@ -600,7 +601,7 @@ fn going_on(items: &Items, costs: &Costs, t: usize, again: u32, track: &Track, i
     let units = i64::from(items.units[item]);
     let (expected, place) = (items.next_place[last], items.place[item]);
     if expected < 0 || place < 0 {
-        let moved = if again > 0 && items.cut[last] { (track.units % again).min(items.units[last]) } else { 0 };
+        let moved = if items.cut[last] { moved_again(track.units, items.units[last], again) } else { 0 };
         return (0.0, units - i64::from(moved));
     }
     let places = &costs.tracks[t].places;

@@ -791,6 +791,8 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_lattice, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::lattice_bins, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::learn_costs, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::lattice::python::likeliest_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::lattice::python::segment_units, module)?)?;
     module.add_function(wrap_pyfunction!(crate::lattice::python::read_releases, module)?)?;
     module.add("LATTICE_BINS", crate::lattice::BINS)?;
     Ok(())
