@@ -415,8 +415,9 @@ def segment_units(units: Integers, cut: Booleans, begins: Booleans, again: int) 
     again : int
         As `Goals.again`.
     """
-    columns = np.ascontiguousarray(units, np.uint32), *(np.ascontiguousarray(one, np.uint8) for one in (cut, begins))
-    return np.frombuffer(_kernel.segment_units(*columns, again), np.int64)
+    count = np.ascontiguousarray(units, np.uint32)
+    is_cut, is_first = (np.ascontiguousarray(one, np.uint8) for one in (cut, begins))
+    return np.frombuffer(_kernel.segment_units(count, is_cut, is_first, again), np.int64)
 
 
 def likeliest(nats: Costs, group: Integers) -> Integers:

@@ -13,6 +13,7 @@ from pcitrace.frames.align import match
 from pcitrace.frames.droplog import Received, dropped
 from pcitrace.frames.ends import Ends, HostTraffic, Link
 from pcitrace.frames.identity import SequenceField, other_lengths, sequence_numbers, user_lengths
+from pcitrace.frames.inorder import Followed
 from pcitrace.frames.sides import Matches, Side
 from pcitrace.frames.strays import Loose, certain
 from pcitrace.frames.turns import receives_first
@@ -61,7 +62,7 @@ def match_hosts(hosts: Mapping[str, HostTraffic], link: Link | None, sequence: S
 
 
 @dataclass(frozen=True)
-class _Followed:
+class _Rows:
     """The frames of one sender: every send, then every frame on its wire whose send was not seen.
 
     Which send, which frame on the wire and which receive each is, -1 for none; the frames on the wire and receives that
@@ -74,6 +75,13 @@ class _Followed:
     doubtful_wire: Integers = field(default_factory=lambda: NONE)
     doubtful: Integers = field(default_factory=lambda: NONE)
     loose: Loose | None = None
+
+    @classmethod
+    def of(cls, wire_of_send: Integers, receive_of_wire: Integers) -> _Rows:
+        """Put together which frame on the wire each send is, and which receive each of these is; -1 for none."""
+        wire = np.r_[wire_of_send, np.setdiff1d(np.arange(len(receive_of_wire)), wire_of_send)]
+        send = np.arange(len(wire))
+        return cls(np.where(send < len(wire_of_send), send, -1), wire, pick(receive_of_wire, wire))
 
 
 def _one_direction(
@@ -105,14 +113,14 @@ def _one_direction(
     return rows, dropped(sender, receiver, rows, wire, received)
 
 
-def _followed(mine: Ends, theirs: Ends | None) -> _Followed:
+def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
     """Follow what one host sends over its wire to the other host."""
     count = len(mine.sends)
     key = own_keys(mine.send_head, _reference_keys(mine.wire, theirs), count)
     send, sends = _memory_side(mine.host.traffic.joined, mine.sends, (0, 0), key), np.arange(count)
     if mine.wire is None:
         receive = _received_of_send(mine, theirs, send) if theirs is not None else np.full(count, -1)
-        return _Followed(sends, np.full(count, -1), receive)
+        return _Rows(sends, np.full(count, -1), receive)
     on_wire = _wire_side(mine.wire, mine.wire_busy_us)
     if mine.host.traffic.claims.sent is not None:
         i, j = _claimed(mine.host.traffic.claims.sent, mine.sends)
@@ -120,26 +128,25 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Followed:
         i, j = _match(send, on_wire, mine.host.profile.send == "store_and_forward", lossless=True)
     wire_of_send, send_of_wire = np.full(count, -1), np.full(len(on_wire), -1)
     wire_of_send[i], send_of_wire[j] = j, i
-    only_wire = np.flatnonzero(send_of_wire < 0)
-    found = _Followed(np.r_[sends, np.full(len(only_wire), -1)], np.r_[wire_of_send, only_wire], NONE)
+    receive_of_wire = np.full(len(on_wire), -1)
     if theirs is None:
-        return replace(found, receive=np.full(len(found.wire), -1))
+        return _Rows.of(wire_of_send, receive_of_wire)
     # A wire whose bytes were not captured has the content of what was read for it.
     key, known = on_wire.key.copy(), (on_wire.key == 0) & (send_of_wire >= 0)
     key[known] = send.key[send_of_wire[known]]
     on_wire = replace(on_wire, key=key)
     if theirs.host.traffic.claims.received is not None:
         j, i = _claimed(theirs.host.traffic.claims.received, theirs.receives)
-    else:
-        received = _receive_side(theirs, np.union1d(send.key, on_wire.key))
-        i, j = _arrived(on_wire, received, theirs)
-        loose = Loose.of(theirs.host.traffic.joined)
-        sure = certain(Matches.of(on_wire, received, i, j), loose)
-        found = replace(found, doubtful_wire=i[~sure], doubtful=j[~sure], loose=loose)
-        i, j = i[sure], j[sure]
-    receive_of_wire = np.full(len(on_wire), -1)
-    receive_of_wire[i] = j
-    return replace(found, receive=pick(receive_of_wire, found.wire))
+        receive_of_wire[i] = j
+        return _Rows.of(wire_of_send, receive_of_wire)
+    received = _receive_side(theirs, np.union1d(send.key, on_wire.key))
+    i, j = _arrived(on_wire, received, theirs)
+    loose = Loose.of(theirs.host.traffic.joined)
+    sure = certain(Matches.of(on_wire, received, i, j), loose)
+    receive_of_wire[i[sure]] = j[sure]
+    found = Followed(send, on_wire, received, wire_of_send, receive_of_wire).in_order()
+    rows = _Rows.of(found.wire_of_send, found.receive_of_wire)
+    return replace(rows, doubtful_wire=i[~sure], doubtful=j[~sure], loose=loose)
 
 
 def _received_of_send(mine: Ends, theirs: Ends, send: Side) -> Integers:
@@ -268,7 +275,7 @@ def _reference_keys(wire: WireFrames | None, theirs: Ends | None) -> Keys:
     return np.concatenate(parts)
 
 
-def _sent(mine: Ends, found: _Followed) -> dict[str, Any]:
+def _sent(mine: Ends, found: _Rows) -> dict[str, Any]:
     """Return the columns of the sender and its wire."""
     joined, wire, send = mine.host.traffic.joined, mine.wire, found.send
     store_and_forward = mine.host.profile.send == "store_and_forward"
@@ -304,7 +311,7 @@ def _sent(mine: Ends, found: _Followed) -> dict[str, Any]:
     }
 
 
-def _received(theirs: Ends | None, found: _Followed) -> dict[str, Any]:
+def _received(theirs: Ends | None, found: _Rows) -> dict[str, Any]:
     """Return the columns of the receiver."""
     if theirs is None:
         count = len(found.send)
