@@ -239,7 +239,7 @@ def _analysed(named: tuple[str, Source]) -> HostTraffic:
     """Tell what the transactions of a host are."""
     name, one = named
     found = analyse(one.transactions, one.data_phases, bus=name, nic=one.beside_wires)
-    return HostTraffic(found, one.nic.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
+    return HostTraffic(found, found.windows.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
 
 
 @dataclass(frozen=True)

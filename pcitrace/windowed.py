@@ -82,7 +82,9 @@ class Window:
             one = side.source
             dma[name] = side.agents.dma(one.beside_wires)
             traffic = replace(side.agents, csr=side.accesses).traffic(name, dma[name])
-            hosts[name] = HostTraffic(traffic, one.nic.profile, side.agents.phases, one.sent, one.step_us, one.begin_us)
+            hosts[name] = HostTraffic(
+                traffic, traffic.windows.profile, side.agents.phases, one.sent, one.step_us, one.begin_us
+            )
         ends, columns, drops = match_hosts(hosts, self.link, self.sequence)
         counts = {
             name: (
@@ -285,7 +287,7 @@ def _host(name: str, one: Source, agents: Agents, parts: Sequence[Found]) -> Hos
     burst = np.concatenate([part.dma[name][3] + base for part, base in zip(parts, before, strict=True)])
     dma = Dma(agents.nics, write, kind, reason, burst.astype(np.int32))
     traffic = agents.traffic(name, dma)
-    return HostTraffic(traffic, one.nic.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
+    return HostTraffic(traffic, traffic.windows.profile, one.data_phases, one.sent, one.step_us, one.begin_us)
 
 
 def _before(name: str, which: int, parts: Sequence[Found]) -> list[int]:

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import tomli_w
+from cardbench import Bench, score, write
+from cardbench.files import profile as card_profile
 from conftest import shared_dir
 
 import pcitrace
@@ -503,3 +506,17 @@ def test_a_card_that_only_receives_sends_nothing() -> None:
     left = found.drop_log.query("host == 'B'")
     assert len(left) > 0
     assert left["frame"].isna().all()
+
+
+def test_a_profile_of_another_card_changes_nothing(tmp_path: Path) -> None:
+    """It said that check sequences are in memory: 4 received frames were others, and 18 none."""
+    bench = Bench("tiny", 8)
+    write(bench, tmp_path)
+    other = tmp_path / "other.toml"
+    other.write_text(tomli_w.dumps(card_profile(Bench("ring", 1008, frames=2))))
+    run = pcitrace.open(tmp_path)
+    found, without = (analysis.frames(run, profile=name) for name in (str(other), "generic"))
+    pd.testing.assert_frame_equal(found.table, without.table)
+    scored = score(bench, found.table, "vcd")
+    assert scored.total()["wrong"] == scored.total()["null"] == scored.extra == scored.crossed == 0
+    assert found.findings[0].startswith("A: profile card-1008 is of another card")

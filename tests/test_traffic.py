@@ -184,6 +184,7 @@ def test_nothing_is_named_by_a_profile_of_another_card(rings: Profile) -> None:
     bus.add(HOST, CONFIG_WRITE, 0x100010, [0xD000_0000])
     bus.add(HOST, WRITE, 0xD000_002C, [1])
     traffic = bus.analyse(rings)
+    assert traffic.windows.profile == profiles.load("generic")
     assert traffic.csr_accesses["register"].dropna().tolist() == ["BAR0+0x2c"]
     assert len(traffic.csr_accesses) == 3
     assert not traffic.csr.doorbell.any()

@@ -290,8 +290,9 @@ class Agents:
         """Return what the NIC's transactions are."""
         if not self.addressed:
             return _by_lengths(self.nics, nic)
-        dma = dma_module.by_address(self.nics, self.phases, nic.profile, self.csr, nic.memory)
-        return over_buffers(dma, nic.received, fcs_in_memory(nic.profile))
+        profile = self.windows.profile
+        dma = dma_module.by_address(self.nics, self.phases, profile, self.csr, nic.memory)
+        return over_buffers(dma, nic.received, fcs_in_memory(profile))
 
     def traffic(self, bus: str, dma: Dma) -> Traffic:
         """Return it all together."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Integers
-from pcitrace.profiles import Profile, Register
+from pcitrace.profiles import Profile, Register, load
 
 __all__ = ["Placed", "Windows", "place"]
 
@@ -39,6 +39,8 @@ class Windows:
 
     Attributes
     ----------
+    profile : Profile
+        The one that is used.
     placed : tuple of Placed
     findings : tuple of str
         What does not agree, in words.
@@ -105,13 +107,14 @@ def place(profile: Profile, bus: BusTable, data: Integers) -> Windows:
     Returns
     -------
     Windows
-        With what was found to disagree. A base written in the trace is taken before one that the profile states. Of a
-        profile of another card nothing is taken: its doorbell may be where this one acknowledges interrupts.
+        With what was found to disagree. A base written in the trace is taken before one that the profile states. A
+        profile of another card is not used at all, but as if none were known: its doorbell may be where this one
+        acknowledges interrupts, and a check sequence in its memory made frames here those before them.
     """
     findings: list[str] = []
     device = _device(profile, bus, data, findings)
     if findings and device is not None:  # the one device there is, and it is another card
-        profile = replace(profile, windows=(), registers=())
+        profile = load("generic")
     bars = _bars(bus, data, device)
     placed = []
     for window in profile.windows:
