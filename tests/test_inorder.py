@@ -46,12 +46,24 @@ def numbers(found: Followed) -> tuple[list[int], list[int]]:
         ([0, 1, 2, 4], [0, 2, 3, 4], [0, -1, 1, 2, 4]),
         ([0, 2, 3, 4], [0, 1, 2, 3], [0, 2, 3, 4, -1]),
     ],
-    ids=["one is the frame before", "two are", "two are the frame behind", "all up to the last are the frame before"],
+    ids=[
+        "one is the frame before",
+        "two are",
+        "two are the frame behind",
+        "all up to the last are the frame before",
+    ],
 )
 def test_sends_near_one_that_is_missing_are_the_frames_of_their_receives(
     found: list[int], wires: list[int], receives: list[int]
 ) -> None:
     assert numbers(followed(found, wires, receives).in_order()) == (found, [0, 1, 2, 3, 4])
+
+
+def test_of_two_that_are_missing_one_after_the_other_the_next_send_has_neither_frame() -> None:
+    crossed = followed([0, 3, 4], [0, 1, 4], [0, 3, -1, -1, 4])
+    early_us = np.array([0.0, 1.0, 2.0])
+    early = replace(crossed, send=replace(crossed.send, start_us=early_us, end_us=early_us + 1.0))
+    assert numbers(early.in_order()) == ([0, 3, 4], [0, 1, 2, 3, 4])
 
 
 CROSSED = followed([0, 2, 3, 4], [0, 1, 3, 4], [0, 2, -1, 3, 4])

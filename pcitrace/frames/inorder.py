@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from pcitrace.columns import Integers
-from pcitrace.frames.sides import Side
+from pcitrace.columns import Booleans, Integers
+from pcitrace.frames.sides import UNDER_WAY, Side
 
 __all__ = ["Followed"]
 
@@ -35,47 +35,57 @@ class Followed:
 
         A receive that no frame fits was on the wire between the frames that came before and behind it. Where these are
         next to each other there, one of the two is its own; and the sends from there to a frame on the wire that no
-        send fits are each the next one. That is so only where it fits all of them, one way and not the other.
+        send fits are each the next one. That is so only where it fits all of them, one way and not the other, and of no
+        more than may be under way at once.
 
         Example: a send is not found in memory. Its frame on the wire is as long as the next, and is given to the next
         send, whose receive has its content. The frame behind it on the wire seems not to have arrived, and what the
         first one was received as seems to be no frame (`cardbench`, reread 3).
         """
-        now = self
-        if (np.isin(np.arange(len(self.on_wire)), self.wire_of_send)).all():
-            return now
-        for one in np.flatnonzero(~np.isin(np.arange(len(self.receive)), self.receive_of_wire)).tolist():
-            arrived = np.flatnonzero(now.receive_of_wire >= 0)
-            behind = int(np.searchsorted(now.receive_of_wire[arrived], one))
-            if 0 < behind < len(arrived) and arrived[behind] == arrived[behind - 1] + 1:
-                around = (int(arrived[behind]), 1), (int(arrived[behind - 1]), -1)
-                ways = [way for at, by in around for way in now._moved(one, at, by)]
-                now = ways[0] if len(ways) == 1 else now
+        now, loose = self, np.flatnonzero(~np.isin(np.arange(len(self.receive)), self.receive_of_wire))
+        for one in loose[self._crowded(loose)]:
+            if now._crowded(one[None]).all():
+                [(before, behind)] = now._around(one[None]).tolist()
+                ways = now._moved(int(one), behind, 1), now._moved(int(one), before, -1)
+                found = [way for way in ways if way is not None]
+                now = found[0] if len(found) == 1 else now
         return now
 
-    def _moved(self, one: int, at: int, by: int) -> Iterator[Followed]:
-        """Give what the sends are from a frame on the wire on if that is some receive, where they can be that."""
-        sent = np.full(len(self.on_wire), -1)
-        sends = np.flatnonzero(self.wire_of_send >= 0)
-        sent[self.wire_of_send[sends]] = sends
+    def _crowded(self, receives: Integers) -> Booleans:
+        """Return whether the frames that came before and behind some receives are next to each other on the wire."""
+        before, behind = self._around(receives).T
+        return np.asarray((before >= 0) & (behind == before + 1))
+
+    def _around(self, receives: Integers) -> Integers:
+        """Return the frame on the wire that came before each of some receives, and the one behind it; -1 for none."""
+        arrived = np.append(np.flatnonzero(self.receive_of_wire >= 0), -1)
+        behind = np.searchsorted(self.receive_of_wire[arrived[:-1]], receives)
+        return np.stack([arrived[behind - 1], arrived[behind]], axis=1)
+
+    def _moved(self, one: int, at: int, by: int) -> Followed | None:
+        """Return what the sends are from a frame on the wire on if that is a receive's; None if they cannot be that."""
         end = at
-        while 0 <= end < len(sent) and sent[end] >= 0:
+        while 0 <= end < len(self.on_wire) and self._sent[end] >= 0 and abs(end - at) < UNDER_WAY:
             end += by
-        if end == at or not 0 <= end < len(sent) or self.receive_of_wire[end] >= 0:
-            return
+        if end == at or not 0 <= end < len(self.on_wire) or self._sent[end] >= 0 or self.receive_of_wire[end] >= 0:
+            return None
         row = np.arange(at, end, by)
-        wires, receives = self.wire_of_send.copy(), self.receive_of_wire.copy()
-        wires[sent[row]] = row + by
+        sends, wires, receives = self._sent[row], self.wire_of_send.copy(), self.receive_of_wire.copy()
+        wires[sends] = row + by
         receives[row + by], receives[at] = self.receive_of_wire[row], one
-        content = int(self.send.key[sent[at]])
+        content = int(self.send.key[sends[0]])
         told = content == self.receive.key[self.receive_of_wire[at]] and content not in (0, self.receive.key[one])
-        got = np.flatnonzero(receives >= 0)
-        if (
-            told
-            and _fit(self.send, sent[row], self.on_wire, row + by)
-            and _fit(self.on_wire, got, self.receive, receives[got])
-        ):
-            yield replace(self, wire_of_send=wires, receive_of_wire=receives)
+        got = np.append(row, end)
+        got = got[receives[got] >= 0]
+        fits = _fit(self.send, sends, self.on_wire, row + by) and _fit(self.on_wire, got, self.receive, receives[got])
+        return replace(self, wire_of_send=wires, receive_of_wire=receives) if told and fits else None
+
+    @cached_property
+    def _sent(self) -> Integers:
+        """Which send each frame on the wire is, -1 for none."""
+        sent, sends = np.full(len(self.on_wire), -1), np.flatnonzero(self.wire_of_send >= 0)
+        sent[self.wire_of_send[sends]] = sends
+        return sent
 
 
 def _fit(earlier: Side, i: Integers, later: Side, j: Integers) -> bool:
