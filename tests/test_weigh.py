@@ -721,7 +721,9 @@ def test_what_is_as_long_as_others_must_be(
     first = Reading(np.full(count, side), order >= 0, order >= 0, order, np.zeros((count, 4)), 0.0, order)
     time_us = 1e3 * order + (100.0 if side == RECEIVE else -100.0)
     bus = SimpleNamespace(data_phases=np.array(units), first_data_us=time_us, last_data_us=time_us, has_address=False)
-    pieces: Any = SimpleNamespace(bus=bus, rows=order, cut=np.zeros(count, bool))
+    no = np.zeros(count, dtype=bool)
+    bus.cut = bus.moved_again = no
+    pieces = Pieces(order, bus, time_us, time_us)  # type: ignore[arg-type]
     on_wire = Target(1e3 * order, 1e3 * order + 1, np.full(count, 64), np.full(count, 64))
     targets = (on_wire, None) if side == SEND else (None, on_wire)
     real = Reader(pieces, none, targets, 4, Stated(), None)
