@@ -11,7 +11,7 @@ from cardbench import Bench, score, write
 
 import pcitrace
 from pcitrace.frames.inorder import Followed
-from pcitrace.frames.sides import Side
+from pcitrace.frames.sides import UNDER_WAY, Side
 
 
 def side(start_us: list[float], length: list[int], key: list[int]) -> Side:
@@ -85,6 +85,32 @@ SOON_US = np.array([8.0, 14.0, 28.0, 38.0, 48.0])
 )
 def test_nothing_moves_without_a_reason(found: Followed) -> None:
     assert numbers(found.in_order()) == numbers(found)
+
+
+def in_step(wires: list[int], receives: list[int], keys: list[int]) -> Followed:
+    """As many frames on the wire as receives seem to be, and sends long before them."""
+    count = len(receives)
+    return Followed(
+        side([-500.0 + one for one in range(len(wires))], [64] * len(wires), keys),
+        side([10.0 * one for one in range(count)], [64] * count, [0] * count),
+        side([500.0 + 10.0 * one for one in range(count + 1)], [64] * (count + 1), list(range(1, count + 2))),
+        np.array(wires),
+        np.array(receives),
+    )
+
+
+def test_a_frame_that_arrived_is_not_left_to_a_send() -> None:
+    found = in_step([0, 1, 3], [0, 2, 3, 4], [1, 3, 5])
+    assert numbers(found.in_order()) == numbers(found)
+
+
+@pytest.mark.parametrize(("count", "moves"), [(UNDER_WAY, True), (UNDER_WAY + 1, False)])
+def test_no_more_sends_move_than_may_be_under_way(count: int, moves: bool) -> None:
+    """Behind the first frame so many have the one before their own, and the last but one seems not to have arrived."""
+    wires = [*range(count + 1), count + 2]
+    found = in_step(wires, [0, *range(2, count + 2), -1, count + 2], [1, *range(3, count + 4)])
+    right = [0, *range(2, count + 3)], list(range(count + 3))
+    assert numbers(found.in_order()) == (right if moves else numbers(found))
 
 
 def test_where_two_ways_would_do_nothing_moves() -> None:
