@@ -487,33 +487,29 @@ class Learner:
 
     def density(self, values: Integers, prior: Costs, smooth: bool = True, weight: float = BROAD) -> Costs:
         """Return costs of a histogram, of which the prior costs are worth so many observations."""
-        found: Costs = self.densities(values, np.zeros(len(values), np.int64), 1, prior, smooth, weight)[0]
+        found: Costs = self.densities(values, np.zeros(len(values), np.int64), prior[None], smooth, weight)[0]
         return found
 
     def densities(
-        self,
-        values: Integers,
-        group: Integers,
-        groups: int,
-        prior: Costs,
-        smooth: bool = True,
-        weight: float = BROAD,
+        self, values: Integers, group: Integers, prior: Costs, smooth: bool = True, weight: float = BROAD
     ) -> Costs:
-        """Return costs of a histogram a group of values; the prior has a row for each group, or is one row for all."""
-        shape = groups, prior.shape[-1]
-        kept = None if self.forgets is None else (self.forgets.random(shape) < HALF).view(np.uint8)
+        """Return costs of a histogram a group of values, with a row of the prior for each group.
+
+        Where all groups have one row it may be broadcast: then it is looked at once.
+        """
+        kept = None if self.forgets is None else (self.forgets.random(prior.shape) < HALF).view(np.uint8)
         costs, nats = _kernel.learn_costs(
             np.ascontiguousarray(values, np.int64),
             np.ascontiguousarray(group, np.int64),
-            np.ascontiguousarray(prior, np.float32),
-            rows=groups,
-            columns=prior.shape[-1],
+            np.ascontiguousarray(prior[:1] if prior.strides[0] == 0 else prior, np.float32),
+            rows=len(prior),
+            columns=prior.shape[1],
             weight=weight,
             times=smooth,
             kept=kept,
         )
         self.nats += nats
-        return np.frombuffer(costs, np.float32).reshape(shape)
+        return np.frombuffer(costs, np.float32).reshape(prior.shape)
 
 
 def in_nats(share: Floats) -> Costs:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers
-from pcitrace.frames.sides import UNDER_WAY, Side
+from pcitrace.frames.sides import UNDER_WAY, Pair, Side
 
 __all__ = ["Followed"]
 
@@ -77,7 +77,8 @@ class Followed:
         told = content == self.receive.key[self.receive_of_wire[at]] and content not in (0, self.receive.key[one])
         got = np.append(row, end)
         got = got[receives[got] >= 0]
-        fits = _fit(self.send, sends, self.on_wire, row + by) and _fit(self.on_wire, got, self.receive, receives[got])
+        left, came = (Pair.of(*sides, False) for sides in ((self.send, self.on_wire), (self.on_wire, self.receive)))
+        fits = left.fitting(sends, row + by).all() and came.fitting(got, receives[got]).all()
         return replace(self, wire_of_send=wires, receive_of_wire=receives) if told and fits else None
 
     @cached_property
@@ -86,9 +87,3 @@ class Followed:
         sent, sends = np.full(len(self.on_wire), -1), np.flatnonzero(self.wire_of_send >= 0)
         sent[self.wire_of_send[sends]] = sends
         return sent
-
-
-def _fit(earlier: Side, i: Integers, later: Side, j: Integers) -> bool:
-    """Return whether each frame on one side can be one on a later side, by its length and its times."""
-    long = (earlier.shortest[i] <= later.longest[j]) & (later.shortest[j] <= earlier.longest[i])
-    return bool((long & (earlier.start_us[i] <= later.start_us[j]) & (earlier.end_us[i] <= later.end_us[j])).all())

@@ -102,10 +102,7 @@ class Pair:
 
     def possible(self, i: Integers, j: Integers) -> Booleans:
         """Return which of the pairs can be one frame: by time, by length, by content."""
-        earlier, later = self.earlier, self.later
-        time = (later.start_us[j] >= self.begins_us[i]) & (later.end_us[j] >= earlier.end_us[i])
-        time &= later.start_us[j] - earlier.end_us[i] <= LONGEST_LAG_US
-        length = (earlier.shortest[i] <= later.longest[j]) & (later.shortest[j] <= earlier.longest[i])
+        earlier, later, time, length = self.earlier, self.later, self._in_time(i, j), self._as_long(i, j)
         if not (earlier.key.any() and later.key.any()):
             return np.asarray(time & length)
         a, b = earlier.key[i], later.key[j]
@@ -113,6 +110,19 @@ class Pair:
         # A damaged frame may have been cut short as well.
         length |= damaged & (a == b) & (a != 0)
         return np.asarray(time & length & ((a == b) | (a == 0) | (b == 0) | damaged))
+
+    def fitting(self, i: Integers, j: Integers) -> Booleans:
+        """Return which of the pairs can be one frame by time and by length, whatever their content."""
+        return self._in_time(i, j) & self._as_long(i, j)
+
+    def _in_time(self, i: Integers, j: Integers) -> Booleans:
+        earlier, later = self.earlier, self.later
+        time = (later.start_us[j] >= self.begins_us[i]) & (later.end_us[j] >= earlier.end_us[i])
+        return np.asarray(time & (later.start_us[j] - earlier.end_us[i] <= LONGEST_LAG_US))
+
+    def _as_long(self, i: Integers, j: Integers) -> Booleans:
+        earlier, later = self.earlier, self.later
+        return np.asarray((earlier.shortest[i] <= later.longest[j]) & (later.shortest[j] <= earlier.longest[i]))
 
 
 @dataclass(frozen=True)

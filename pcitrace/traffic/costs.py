@@ -153,6 +153,11 @@ def _rows(share: Floats, count: int) -> Costs:
     return np.repeat(in_nats(share)[None], count, axis=0)
 
 
+def _each(row: Costs, count: int) -> Costs:
+    """Return one row for each of so many groups."""
+    return np.broadcast_to(row, (count, len(row)))
+
+
 @dataclass(frozen=True)
 class _Seen:
     """Items with what a reading says of them, and the context of each: what the item before is.
@@ -181,7 +186,7 @@ class _Seen:
 
     def by_context(self, rows: Booleans, usual: Costs) -> Costs:
         """Learn the pauses before some items, by what is before them."""
-        return self.learner.densities(self.pause[rows], self.context[rows], CONTEXTS, usual)
+        return self.learner.densities(self.pause[rows], self.context[rows], _each(usual, CONTEXTS))
 
 
 def _contexts(is_now: Integers, cut: Booleans) -> Integers:
@@ -211,7 +216,7 @@ def learned(sequence: Sequence, goals: tuple[Goals, Goals], reading: Reading, st
     seen = _Seen.of(sequence, reading, learner)
     inside = reading.track >= 0
     step = np.where(inside, 1 + reading.track + 2 * ~reading.begins, 0)
-    follows = learner.densities(step, seen.following, len(start.follows), start.follows, smooth=False)
+    follows = learner.densities(step, seen.following, start.follows, smooth=False)
     # What is rarely in a place comes as it does elsewhere.
     usual = learner.density(seen.pause[~inside | reading.begins], start.other[0])
     tracks = tuple(_track(number, seen, goals[number], start, usual) for number in TWO)
@@ -242,7 +247,7 @@ def _left_over_pauses(seen: _Seen, rows: Booleans, usual: Costs) -> Costs:
     """Learn the pauses before what is left over, where nothing else tells when it comes, by what is before it."""
     untold = rows & ~np.isfinite(np.take_along_axis(seen.sequence.alone[:, KIND_TIME], seen.way[:, None], axis=1)[:, 0])
     group = 2 * seen.context[untold] + seen.way[untold]
-    return seen.learner.densities(seen.pause[untold], group, 2 * CONTEXTS, usual)
+    return seen.learner.densities(seen.pause[untold], group, _each(usual, 2 * CONTEXTS))
 
 
 def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
@@ -254,7 +259,7 @@ def _left_over(seen: _Seen, rows: Booleans, start: Table) -> Costs:
     """
     size = 2 * np.minimum(seen.sequence.units[rows], SIZES - 1).astype(np.int64) + seen.way[rows]
     everywhere = seen.learner.density(size, start.other_units[0], smooth=False)
-    found = seen.learner.densities(size, seen.context[rows], CONTEXTS, everywhere, smooth=False)
+    found = seen.learner.densities(size, seen.context[rows], _each(everywhere, CONTEXTS), smooth=False)
     found[:, 2 * DESCRIPTORS :] = np.maximum(found[:, 2 * DESCRIPTORS :], start.other_units[:, 2 * DESCRIPTORS :])
     return found
 
@@ -275,7 +280,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
     some = np.flatnonzero(target >= 0)
     off = _excess_of(whole.units[some], goals, target[some])
     lag, held = _lags(sequence, goals, whole, some, target[some])
-    excess = densities(off, whole.was_cut[some].astype(np.int64), 2, prior.excess, smooth=False)
+    excess = densities(off, whole.was_cut[some].astype(np.int64), prior.excess, smooth=False)
     # That a frame is shorter in memory than on the wire is not learned: it cannot be.
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
@@ -283,14 +288,14 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
     single = _one_by_one(size, cut, begins, ends, prior.middle) if number == SEND else None
     told = (size if single is None else single).astype(np.int64)
     return Track(
-        goes_on=densities(gap[~between], after_cut[~between], 2, prior.goes_on),
-        resumes=_relative(densities(gap[between], after_cut[between], 2, prior.resumes)),
+        goes_on=densities(gap[~between], after_cut[~between], prior.goes_on),
+        resumes=_relative(densities(gap[between], after_cut[between], prior.resumes)),
         after_others=density(seen.pause[rows[later[between]]], prior.after_others),
         begins=seen.by_context(mine & reading.begins & ~_by_target(sequence, goals, reading), usual),
-        lag=densities(lag, held, 2, prior.lag),
+        lag=densities(lag, held, prior.lag),
         excess=excess,
         excess_zero=EXCESS_BELOW,
-        middle=densities(told[~ends], cut[~ends].astype(np.int64), 2, prior.middle, smooth=False),
+        middle=densities(told[~ends], cut[~ends].astype(np.int64), prior.middle, smooth=False),
         singles=single is not None,
         unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), prior.unclaimed, smooth=False),
         places=density(_places(sequence, rows[later - 1], rows[later], start), prior.places, smooth=False),
@@ -321,7 +326,7 @@ def _one_by_one(size: Integers, cut: Booleans, begins: Booleans, ends: Booleans,
 def _nats(size: Integers, cut: Booleans, prior: Costs) -> float:
     """Return what the sizes of pieces that are not the last cost, and learning them."""
     learner, size, row = Learner(), size.astype(np.int64), cut.astype(np.int64)
-    cost = learner.densities(size, row, 2, prior, smooth=False)
+    cost = learner.densities(size, row, prior, smooth=False)
     return learner.nats + float(cost[row, size].sum())
 
 
