@@ -423,6 +423,21 @@ def test_a_time_is_dearer_where_a_bin_is_wider() -> None:
     assert np.array_equal(table.tracks[0].claims, plain.tracks[0].lag), "which target it is, is no time"
 
 
+def test_each_group_learns_from_its_own_row_of_the_prior() -> None:
+    values, group = np.array([0, 1, 1], np.int64), np.array([0, 0, 1], np.int64)
+    rows = in_nats(np.array([[0.9, 0.1], [0.2, 0.8]]))
+    together, alone = Learner(), [Learner(), Learner()]
+    found = together.densities(values, group, rows, smooth=False)
+    each = [one.density(values[group == at], rows[at], smooth=False) for at, one in enumerate(alone)]
+    assert np.array_equal(found, each)
+    assert together.nats == pytest.approx(alone[0].nats + alone[1].nats)
+    # One row for all is the same row twice.
+    broadcast, repeated = Learner(), Learner()
+    one_row = broadcast.densities(values, group, np.broadcast_to(rows[0], (2, 2)), smooth=False)
+    assert np.array_equal(one_row, repeated.densities(values, group, rows[[0, 0]], smooth=False))
+    assert broadcast.nats == repeated.nats
+
+
 def test_what_was_thought_impossible_is_dear_once() -> None:
     prior = np.array([1 - 1e-6, 1e-6])
     usual, strange = Learner(), Learner()
