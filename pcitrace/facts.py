@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "ADDRESS_BYTES", "BYTES_PER_PHASE", "FCS_BYTES", "FRAME_US", "GAP_BYTES", "HEADER_BYTES", "LARGEST_LENGTH_FIELD",
-    "LEAST_FRAME_BYTES", "LEAST_USER_BYTES", "PREAMBLE_BYTES", "READS", "WRITES",
+    "LEAST_FRAME_BYTES", "LEAST_USER_BYTES", "PAGE_BYTES", "PREAMBLE_BYTES", "READS", "WRITES",
 ]  # fmt: skip
 
 # --- IEEE 802.3-2018
@@ -43,6 +43,9 @@ FRAME_US = (PREAMBLE_BYTES + LEAST_FRAME_BYTES + FCS_BYTES + GAP_BYTES) * 8 / 10
 
 BYTES_PER_PHASE = 4
 """Bytes of a data phase on a 32-bit bus; 8 on a 64-bit bus. 3.1, 3.8."""
+
+PAGE_BYTES = 4096
+"""The least window of memory that a device should ask for; windows lie at multiples of their size. 6.2.5.1."""
 
 READS = (0x0, 0x2, 0x6, 0xA, 0xC, 0xE)
 """Commands that read, so that the target drives the data: interrupt acknowledge, I/O, memory, configuration, memory

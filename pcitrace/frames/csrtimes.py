@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
-from pcitrace.facts import WRITES
+from pcitrace.facts import PAGE_BYTES, WRITES
 from pcitrace.frames import sendstart
 from pcitrace.frames.accesskinds import CHAIN_US, Kinds
 from pcitrace.frames.doorbellcosts import Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
-from pcitrace.frames.doorbellstarts import RULED_OUT, WHOLE
+from pcitrace.frames.doorbellstarts import NEARLY_ALL, RULED_OUT, WHOLE
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.sends import Sends, fetched, of_host, with_unread
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes, Starts
 from pcitrace.frames.turns import freed
 from pcitrace.freed import give_back
+from pcitrace.profiles import Profile
 from pcitrace.sidebyside import each
 from pcitrace.traffic.asked import SURE as SURE_SEND
 from pcitrace.traffic.csr import Accesses, LookedAt
@@ -35,7 +36,7 @@ from pcitrace.traffic.dma import Kind
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
 
-__all__ = ["Labels", "add"]
+__all__ = ["Labels", "add", "never_rings"]
 
 AGREED, ANSWERED, ALONE, AGAINST = 4.0, 8.0, 12.0, RULED_OUT
 """Nats from which on an answer is given: where rules and reading agree; where the rules have none for this and most
@@ -78,6 +79,8 @@ TIMES_AS = 2.0
 
 A_CLOCK_US = 0.03
 """A clock of 33 MHz: what differs by less is as regular."""
+
+NONE: Integers = np.zeros(0, dtype=np.int64)
 
 TIMES = ("csr_first_us", "csr_last_us")
 
@@ -160,35 +163,88 @@ def _surer_together(asked: Mapping[str, _Asked], alone: Mapping[str, Doorbells],
 
 
 def _as_the_other(asked: Mapping[str, _Asked], answers: Mapping[str, _Answer], columns: dict[str, Any]) -> None:
-    """Make null when doorbells began that have more accesses than those of the other host, if that sends too.
+    """Make null when doorbells began that have more than the other host shows to be part of one.
 
     Where no register is known to be the doorbell, what a handler did just before it answered looks like a part of it.
     The driver of the host that asks rings alone. Where that is the one with more, they are no handler's: any may ring.
+    Registers that a host uses which sends nothing have another use.
     """
     ends = {name: one.end for name, one in asked.items()}
     first, last = (columns[name] for name in TIMES)
     rows, before, shown = dict[str, Integers](), dict[str, Integers](), dict[str, Integers]()
-    asked_us = dict[str, float]()
+    parts, asked_us = dict[str, _Parts](), dict[str, float]()
     for name, end in ends.items():
         rows[name] = np.flatnonzero((columns["sender"] == name) & ~np.isnan(first) & ~np.isnan(last))
         at, until = (np.searchsorted(end.host.traffic.csr.first_attempt_us, one[rows[name]]) for one in (first, last))
         before[name] = until - at
         # What is sure by the other host alone is no news to it.
-        shown[name] = before[name][answers[name].by_itself[columns["send_row"][rows[name]]]]
+        known = answers[name].by_itself[columns["send_row"][rows[name]]]
+        shown[name] = before[name][known]
+        parts[name] = _Parts.of(end.host.traffic.csr, at, until, known)
         # By its sends, for of some of these it is not known what rang.
         asked_us[name] = float(asked[name].sends.start_us.min(initial=np.inf))
     for name, other in ((one, two) for one in ends for two in ends if one != two):
         csr = ends[name].host.traffic.csr
         # Where no wire shows what it sends, its frames may have been left out.
         sends = (columns["sender"] == other).any() or (ends[other].wire is None and len(ends[other].sends) > 0)
-        if sends and not csr.doorbell.any():
-            usual = np.median(shown[other]) if len(shown[other]) else 0.0
-            more = rows[name][before[name] > usual]
+        if not csr.doorbell.any():
+            usual = (np.median(shown[other]) if len(shown[other]) else 0.0) if sends else np.inf
+            more = rows[name][(before[name] > usual) | parts[name].other_than(parts[other], sends)]
             asks = asked_us[name] < asked_us[other]
             first[more] = np.nan
             # A register tells what a handler does; without any the other host must show how its driver rings.
             if asks and (len(shown[other]) or not (csr.address >= 0).any()):
                 last[more] = np.nan
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Which registers come before the last access of each doorbell.
+
+    Attributes
+    ----------
+    bell, register : arrays of int
+        A row for each such access: which doorbell, and which register (`_register`).
+    known : array of bool
+        Of each doorbell, whether the other host tells nothing of it.
+    used : array of int
+        All registers that the host uses.
+    """
+
+    bell: Integers
+    register: Integers
+    known: Booleans
+    used: Integers
+
+    @classmethod
+    def of(cls, csr: Accesses, at: Integers, until: Integers, known: Booleans) -> _Parts:
+        """Collect them: the accesses from `at` to `until` of each doorbell."""
+        if not (csr.address >= 0).any():
+            return cls(NONE, NONE, known, NONE)
+        register, size = _register(csr), until - at
+        bell = np.repeat(np.arange(len(at)), size)
+        access = np.arange(size.sum()) + np.repeat(at - (np.cumsum(size) - size), size)
+        return cls(bell, register[access], known, np.unique(register[register >= 0]))
+
+    def other_than(self, other: _Parts, sends: bool) -> Booleans:
+        """Return in which doorbells a register is that the other host has not in its own, or uses without sending."""
+        if sends:
+            each = np.unique(np.stack([other.register, other.bell])[:, other.known[other.bell]], axis=1)[0]
+            register, count = np.unique(each, return_counts=True)
+            strange = ~np.isin(self.register, register[count >= NEARLY_ALL * other.known.sum()])
+        else:
+            strange = np.isin(self.register, other.used)
+        out = np.zeros(len(self.known), dtype=bool)
+        out[self.bell[strange & (self.register >= 0)]] = True
+        return out
+
+
+def _register(csr: Accesses) -> Integers:
+    """Return a number for the register of each access, the same on every host, and another one for reads of it; -1 if
+    no address is known: it is told by where in a page it lies.
+    """
+    offset = csr.address.astype(np.int64) & PAGE_BYTES - 1
+    return np.where(csr.address >= 0, 2 * offset + np.isin(csr.command, WRITES), -1)
 
 
 @dataclass(frozen=True)
@@ -208,6 +264,7 @@ class _Asked:
     @classmethod
     def of(cls, name: str, end: Ends, columns: Mapping[str, Any]) -> _Asked:
         """Collect it."""
+        end = _without_names(end)
         received_us = np.sort(end.host.traffic.joined.last_data_us[end.receives])
         return cls(end, *with_unread(of_host(end), name, columns), received_us, *_by_rules(end, received_us))
 
@@ -288,6 +345,27 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     frame = pick(frame_of_send, rules.send)
     frame[rules.undecided] = -1
     return Labels(frame, answer.read.sure)
+
+
+def _without_names(end: Ends) -> Ends:
+    """Return the ends without the roles of registers if the profile names a doorbell that never rings: it is of another
+    card.
+
+    The doorbell there is had a role of that one which starts no send, so that another register seemed to ring
+    (`cardbench`, groups 46: 40 of 46 times were wrong).
+    """
+    csr = end.host.traffic.csr
+    if not never_rings(csr, end.host.profile, len(end.sends)):
+        return end
+    nameless = replace(csr, role=np.broadcast_to(np.int32(-1), len(csr)))
+    return replace(end, host=replace(end.host, traffic=replace(end.host.traffic, csr=nameless)))
+
+
+def never_rings(csr: Accesses, profile: Profile, sends: int) -> bool:
+    """Return whether so many frames were sent without a doorbell that the profile names, where registers are seen."""
+    named = any(one.role == "send_doorbell" for one in profile.registers)
+    seen = bool((csr.role >= 0).any()) and not csr.plays("send_doorbell").any()
+    return named and seen and sends >= BELLS
 
 
 def _rung_inside(asked: _Asked, answer: _Answer) -> Booleans:

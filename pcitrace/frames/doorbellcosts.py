@@ -475,6 +475,9 @@ def _released(csr: Accesses, bells: Integers, profile: Profile) -> Integers:
     unit = next((one.unit_bytes for one in profile.registers if one.role == "send_ring_size"), 1)
     entries = int(csr.value[sizes[-1]]) * unit // profile.send_descriptor.size_bytes if len(sizes) else 0
     ahead = np.diff(csr.value[bells].astype(np.int64), prepend=csr.value[bells][:1])
+    if not entries and (ahead[1:][ahead[1:] >= 0] == 1).all():
+        # Where all else goes on one by one, the ring begins again behind the largest value.
+        entries = int(csr.value[bells].max(initial=0)) + 1
     ahead = np.mod(ahead, entries) if entries else np.maximum(ahead, 0)
     # The first value seen says how far it went only from a known start: a ring just set up begins at 0.
     ahead[0] = csr.value[bells[0]] if len(sizes) > 0 and sizes[0] < bells[0] else 0

@@ -16,7 +16,7 @@ from pcitrace.frames.accesskinds import SOME, as_often
 from pcitrace.frames.doorbellcosts import IDLE_BELL, LONGEST, MOST, Reader
 from pcitrace.releases import Released
 
-__all__ = ["RULED_OUT", "WHOLE", "against", "settle"]
+__all__ = ["NEARLY_ALL", "RULED_OUT", "WHOLE", "against", "settle"]
 
 ROUNDS, SETTLED = 6, 3
 """Readings; each learns from the one before. In so many a first guess holds."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pcitrace.columns import integers, strings
+from pcitrace.facts import PAGE_BYTES
 from pcitrace.instrument.names import Names
 from pcitrace.stats import why_no_retries
 
@@ -24,7 +25,6 @@ VIEWS = ("initiators", "targets", "commands", "places", "terminations")
 ORDERS = ("clocks", "transactions", "bytes", "wait_clks", "retries")
 """What the rows of a view may be ordered by."""
 
-_PAGE = 4096
 _INTERRUPT_ACKNOWLEDGE, _SPECIAL_CYCLE, _CONFIG = 0x0, 0x1, (0xA, 0xB)
 
 
@@ -60,7 +60,7 @@ def _places(names: Names, table: pa.Table, target: pa.Array) -> pa.Array:
     address, command = integers(table, "address"), integers(table, "command")
     # What AD carries in their address phase means nothing (PCI 2.3, section 3.2.2).
     nowhere = np.isin(command, (_INTERRUPT_ACKNOWLEDGE, _SPECIAL_CYCLE))
-    page = np.where((address >= 0) & ~nowhere, address & ~(_PAGE - 1), -1)
+    page = np.where((address >= 0) & ~nowhere, address & ~(PAGE_BYTES - 1), -1)
     unique, number = np.unique(page, return_inverse=True)
     pages = [None if one < 0 else f"{int(one):08x}" for one in unique]
     windows = [f"{one.device} {one.name}" for one in names.windows]

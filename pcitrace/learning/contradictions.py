@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pcitrace.frames import Frames
+from pcitrace.frames.csrtimes import never_rings
 from pcitrace.learning.evidence import LEAST, Value
 from pcitrace.learning.memory import cut_through, in_memory
 from pcitrace.learning.observed import sides
@@ -27,6 +28,10 @@ def contradictions(frames: Frames, said: Mapping[str, Profile], steps_us: Mappin
     """
     found = []
     for name, profile in said.items():
+        csr, sends = frames.hosts[name].csr, int((frames.table["sender"] == name).sum())
+        if never_rings(csr, profile, sends):
+            bell = next(one.name for one in profile.registers if one.role == "send_doorbell")
+            found.append(f"{name}: {bell} was not accessed; profile {profile.name} says it is the doorbell")
         if profile == profile.registers_only():
             continue
         sender = next((one for one in frames.hosts if one != name), name)

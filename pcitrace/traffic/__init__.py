@@ -327,6 +327,7 @@ class _Begun:
         config = whole.take(np.isin(whole.command, csr_module.CONFIG_COMMANDS))
         first = phases.first(config.transaction) if phases is not None else np.full(len(config), -1)
         windows = place(nic.profile, config, first)
+        windows = windows if phases is None else windows.tried(whole, phases)
         grants = [line for line in nic.lines if line.startswith("GNT")]
         grant = initiators.nic_grant_line(nic.lines, nic.grant)
         who, why = initiators.decide(whole, grant, len(grants) == 1, windows.contain(whole))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.facts import PAGE_BYTES
 from pcitrace.lattice import (
     ALONE,
     BINS,
@@ -45,9 +46,6 @@ NAMED, FIRM = 0.9, 20.0
 """Share of frames that are expected to begin where something named them, and how many observations that is worth: what
 a card was told before the capture is not known, but what it is told of is mostly frames. Judgements."""
 
-PAGE_BITS = 12
-"""Pages of 4 KiB: rings, status blocks and buffers lie in pages of their own."""
-
 
 class Alone:
     """What each piece costs by itself.
@@ -68,7 +66,8 @@ class Alone:
         self.clocks = np.clip(pieces.bus.latency_clks, 0, SLOWEST_CLKS - 1)
         self.size = pieces.bus.data_phases
         self.write, self.begin_us = write, pieces.begin_us
-        page = np.where(pieces.bus.address >= 0, pieces.bus.address >> PAGE_BITS, -1)
+        # Rings, status blocks and buffers lie in pages of their own.
+        page = np.where(pieces.bus.address >= 0, pieces.bus.address // PAGE_BYTES, -1)
         _, self.page = np.unique(page, return_inverse=True)
         self.pages = int(self.page.max(initial=0)) + 1
         self.in_place = goes_on(pieces, write)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Integers
-from pcitrace.facts import FRAME_US, READS, WRITES
+from pcitrace.facts import FRAME_US, PAGE_BYTES, READS, WRITES
 from pcitrace.facts import LEAST_FRAME_BYTES as SHORTEST_RECEIVED
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic.csr import Accesses
@@ -304,8 +304,6 @@ LONGEST_FETCH = 256
 LONGEST_STATUS = 16
 """Bytes; a chain of pieces no longer than this is not taken for a frame."""
 
-PAGE = 4096
-
 
 class _Kinds:
     """What each transaction of a NIC carries, told step by step: what was told first stands.
@@ -359,7 +357,7 @@ class _Kinds:
         found = np.flatnonzero(pd.Index(phases.data[_expand(begin, length)]).isin(heads))
         holds = np.zeros(len(small), dtype=bool)
         holds[np.searchsorted(np.cumsum(length), found, side="right")] = True
-        _, page = np.unique(bus.address[small] // PAGE, return_inverse=True)
+        _, page = np.unique(bus.address[small] // PAGE_BYTES, return_inverse=True)
         most = 2 * np.bincount(page, weights=holds) >= np.bincount(page)
         self.settle(_marked(len(bus), small[most[page]]), Kind.DESCRIPTOR_FETCH, HOLDS_POINTER)
 

@@ -8,7 +8,9 @@ import numpy as np
 
 from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Integers
+from pcitrace.facts import WRITES
 from pcitrace.profiles import Profile, Register, load
+from pcitrace.traffic.phases import Phases
 
 __all__ = ["Placed", "Windows", "place"]
 
@@ -20,6 +22,9 @@ BAR_0, BAR_5 = 0x10, 0x24
 
 LARGEST_UNNAMED = 1 << 20
 """Bytes; size taken for a window that the profile does not name, if its base allows it."""
+
+STAYS = 3
+"""Writes of the same value, and of no other, that no tail of a ring gets: each that releases frames moves it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,22 @@ class Windows:
                 for index in range(register.count):
                     offset = register.offset + index * register.stride
                     self._registers[bases[register.window] + offset] = (register, index)
+
+    def tried(self, bus: BusTable, phases: Phases) -> Windows:
+        """Return these, or none where the traffic of the bus shows that the profile is of another card.
+
+        Its doorbell would be written the tail of a ring, and what is written there never moves. It was an argument of
+        the one there is (`cardbench`, other-master 35): all accesses that rang were those just before.
+        """
+        for address, (register, _) in self._registers.items():
+            if register.role == "send_doorbell" and register.value == "tail":
+                rows = np.flatnonzero((bus.address == address) & np.isin(bus.command, WRITES) & (bus.data_phases > 0))
+                value = phases.first(bus.transaction[rows])
+                if len(rows) >= STAYS and value[0] >= 0 and (value == value[0]).all():
+                    told = f"0x{value[0]:x} is written to the tail {register.name}, {len(rows)} times"
+                    finding = f"profile {self.profile.name} is of another card: {told}"
+                    return Windows(load("generic"), (), (*self.findings, finding))
+        return self
 
     def contain(self, bus: BusTable) -> Booleans | None:
         """Return which transactions address one of the windows; None if none has a known place."""
