@@ -125,6 +125,7 @@ def build(
     judge(ends, columns, readings, by_rule, contests or {})
     del by_rule, contests  # a long capture's are a tenth of its memory
     unsure.beginnings(ends, columns)
+    unsure.parts(ends, columns)
     if readings:
         unsure.lengths(ends, columns)
     columns = _only(~_never_sent(ends, columns), columns, drops)

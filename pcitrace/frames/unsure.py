@@ -1,4 +1,4 @@
-"""What is not told of frames whose edges are not sure: lengths that nothing measures, beginnings that contents deny."""
+"""What is not told of frames that are not sure: lengths that nothing measures, edges that contents or bytes deny."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans
-from pcitrace.facts import LEAST_USER_BYTES
+from pcitrace.facts import LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames.margins import COLUMNS, EDGES, wired
 from pcitrace.traffic.asked import SURE
 from pcitrace.traffic.content import HEADER, begins_inside, unlike
@@ -17,7 +17,7 @@ from pcitrace.traffic.goals import RECEIVE, SEND
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
 
-__all__ = ["beginnings", "lengths"]
+__all__ = ["beginnings", "lengths", "parts"]
 
 
 def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
@@ -50,6 +50,37 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         for column in EDGES[RECEIVE]:
             columns[column][rows[strange]] = np.nan
         columns[COLUMNS[RECEIVE][2]][rows[strange]] = 0.0
+
+
+def parts(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
+    """Make both edges null of frames of which a memory shows fewer bytes than the wire: a piece is missing at either.
+
+    Data phases do not tell where buffers begin and end inside words. 62 of 64 bytes were read after a header of 14,
+    then the last two, a word more; all frames were as long, and each had the data phases of a whole one without it
+    (`cardbench`, scatter-gather 50). Where a frame begins at the address at which such a one ended, or one on no wire,
+    it may be the piece: of 1040 bytes the first 512 were taken for one and the rest for another (mid-stream 45).
+
+    Parameters
+    ----------
+    ends : mapping of str to Ends
+    columns : dict of str to arrays
+        The frames of all hosts, judged.
+    """
+    for name in wired(ends):
+        wire, other = ends[name].wire, next((one for one in ends if one != name), None)
+        for side, host, size in ((SEND, name, "send_bytes"), (RECEIVE, other, "receive_bytes")):
+            if wire is None or host is None or not ends[host].host.traffic.dma.bus.bytes_exact:
+                continue
+            rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0) & (columns[size] > 0))
+            least = wire.least[columns["wire_row"][rows]]
+            short = (least > LEAST_FRAME_BYTES) & (columns[size][rows] < least)
+            joined, bursts = ends[host].host.traffic.joined, columns[COLUMNS[side][1]][rows]
+            left = np.setdiff1d(ends[host].sends if side == SEND else ends[host].receives, bursts[~short])
+            left = left[joined.address[left] >= 0]
+            rows = rows[short | np.isin(joined.address[bursts], joined.address[left] + joined.bytes[left])]
+            for column in EDGES[side]:
+                columns[column][rows] = np.nan
+            columns[COLUMNS[side][2]][rows] = 0.0
 
 
 def lengths(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
