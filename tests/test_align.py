@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pcitrace.frames import matching
 from pcitrace.frames.align import match
-from pcitrace.frames.sides import Matches, Side
+from pcitrace.frames.sides import Matches, Side, whenever
 from pcitrace.frames.strays import Loose, _cut_off, _due, _undisturbed
 from pcitrace.frames.turns import receives_first
 
@@ -27,6 +27,7 @@ def side(times: list[float], lengths: list[int], keys: list[int] | None = None, 
         key=np.array(keys if keys is not None else [0] * len(times), dtype=np.uint64),
         damaged=np.zeros(len(times), dtype=bool),
         busy_us=start,
+        ended_us=whenever(len(times)),
     )
 
 

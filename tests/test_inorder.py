@@ -11,7 +11,7 @@ from cardbench import Bench, score, write
 
 import pcitrace
 from pcitrace.frames.inorder import Followed
-from pcitrace.frames.sides import UNDER_WAY, Side
+from pcitrace.frames.sides import UNDER_WAY, Side, whenever
 
 
 def side(start_us: list[float], length: list[int], key: list[int]) -> Side:
@@ -20,7 +20,8 @@ def side(start_us: list[float], length: list[int], key: list[int]) -> Side:
     bytes_ = np.array(length, np.int64)
     no = np.zeros(count, dtype=bool)
     start = np.array(start_us, float)
-    return Side(start, start + 2.0, bytes_, bytes_, np.array(key, np.uint64), no, np.full(count, np.nan))
+    content, free_us = np.array(key, np.uint64), np.full(count, np.nan)
+    return Side(start, start + 2.0, bytes_, bytes_, content, no, free_us, whenever(count))
 
 
 def followed(found: list[int], wires: list[int], receives: list[int]) -> Followed:

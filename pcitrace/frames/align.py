@@ -13,7 +13,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Integers, spread_us
 from pcitrace.frames.leastcost import BLOCK, SKIP, cheapest, waiting
 from pcitrace.frames.sides import ALIKE_US, UNDER_WAY, WIDEST, Pair, Side, densest, longest_lag
-from pcitrace.traffic.content import Keys
+from pcitrace.traffic.content import once
 
 __all__ = ["match"]
 
@@ -56,7 +56,7 @@ def match(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Intege
 
 def _anchors(pair: Pair) -> tuple[Integers, Integers]:
     """Return pairs whose content occurs once on each side, in the same order on both."""
-    (keys, i), (other_keys, j) = _once(pair.earlier.key), _once(pair.later.key)
+    (keys, i), (other_keys, j) = once(pair.earlier.key), once(pair.later.key)
     _, rows, other_rows = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
     i, j = i[rows], j[other_rows]
     order = np.argsort(i)
@@ -65,13 +65,6 @@ def _anchors(pair: Pair) -> tuple[Integers, Integers]:
     i, j = i[able], j[able]
     keep = _rising(j)
     return i[keep], j[keep]
-
-
-def _once(key: Keys) -> tuple[Keys, Integers]:
-    """Return the keys that occur once, and where."""
-    known = np.flatnonzero(key)
-    keys, first, count = np.unique(key[known], return_index=True, return_counts=True)
-    return keys[count == 1], known[first[count == 1]]
 
 
 def _rising(values: Integers) -> Integers:

@@ -1,4 +1,4 @@
-"""Frames arrive in the order in which they were on the wire: what that says where a send was not found."""
+"""What receives say of which send a frame on the wire is: by their content, and by the order in which they come."""
 
 from __future__ import annotations
 
@@ -29,6 +29,29 @@ class Followed:
     receive: Side
     wire_of_send: Integers
     receive_of_wire: Integers
+
+    def as_received(self) -> Followed:
+        """Return the same where a send is the frame that was received with its content.
+
+        That is so where the receive of its frame has another content, and one frame on the wire that no other send is
+        was received with this one, and was there in time. A frame that was damaged may differ from its own send.
+
+        Example: the first frames on the wire were read before the capture began. By lengths alone the first send that
+        is seen was one of them, with a part of it read twice (`cardbench`, mid-stream 3).
+        """
+        wires, damaged = self.wire_of_send.copy(), np.append(self.on_wire.damaged, False)
+        receive = np.append(self.receive_of_wire, -1)[wires]
+        mine, theirs = self.send.key, np.append(self.receive.key, np.uint64(0))[receive]
+        differs = (mine != theirs) & (mine != 0) & (theirs != 0) & ~damaged[wires]
+        arrived = np.flatnonzero(self.receive_of_wire >= 0)
+        content = self.receive.key[self.receive_of_wire[arrived]]
+        rows = np.flatnonzero(differs)
+        # A send that has the frame behind its own is free to move when that one has moved; or the one before it.
+        for send in (*rows[::-1], *rows):
+            own = arrived[content == mine[send]]
+            if len(own) == 1 and own[0] not in wires and self.on_wire.end_us[own[0]] >= self.send.end_us[send]:
+                wires[send] = own[0]
+        return replace(self, wire_of_send=wires)
 
     def in_order(self) -> Followed:
         """Return the same where frames arrive in the order in which they were on the wire.

@@ -9,20 +9,22 @@ from typing import Any
 import numpy as np
 
 from pcitrace.columns import Floats, Integers, alike, next_us, pick, pick_us
+from pcitrace.facts import LEAST_FRAME_BYTES
 from pcitrace.frames.align import match
 from pcitrace.frames.droplog import Received, dropped
 from pcitrace.frames.ends import Ends, HostTraffic, Link
 from pcitrace.frames.identity import SequenceField, other_lengths, sequence_numbers, user_lengths
 from pcitrace.frames.inorder import Followed
-from pcitrace.frames.sides import Matches, Side
+from pcitrace.frames.sides import ALIKE_US, Matches, Side, whenever
 from pcitrace.frames.strays import Loose, certain
 from pcitrace.frames.turns import receives_first
 from pcitrace.freed import give_back
 from pcitrace.sidebyside import each
 from pcitrace.traffic import Bursts
-from pcitrace.traffic.content import FCS, Keys, WireFrames, fcs_in_memory, keys, own_keys
+from pcitrace.traffic.content import FCS, Keys, WireFrames, briefly, fcs_in_memory, keys, once, own_keys
 from pcitrace.traffic.csr import CONFIGURATION
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Kind
+from pcitrace.traffic.goals import BLOCK
 
 __all__ = ["Matched", "match_hosts"]
 
@@ -114,22 +116,33 @@ def _one_direction(
 
 
 def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
-    """Follow what one host sends over its wire to the other host."""
+    """Follow what one host sends over its wire to the other host.
+
+    A reading of data phases may take a send for a shorter frame, of which some was read twice. Where addresses show
+    that nothing was, it is not that frame: one of 1411 bytes was one of 974 (`cardbench`, mid-stream 59).
+    """
     count = len(mine.sends)
     key = own_keys(mine.send_head, _reference_keys(mine.wire, theirs), count)
+    key = briefly(key, mine.send_head, theirs.receive_head if theirs is not None else None)
     send, sends = _memory_side(mine.host.traffic.joined, mine.sends, (0, 0), key), np.arange(count)
     if mine.wire is None:
         receive = _received_of_send(mine, theirs, send) if theirs is not None else np.full(count, -1)
         return _Rows(sends, np.full(count, -1), receive)
     on_wire = _wire_side(mine.wire, mine.wire_busy_us)
+    received = None if theirs is None else _receive_side(theirs, np.union1d(send.key, on_wire.key))
+    if theirs is not None and received is not None and count != len(on_wire):
+        send = replace(send, ended_us=_ended_us(send, on_wire, received, theirs))
     if mine.host.traffic.claims.sent is not None:
         i, j = _claimed(mine.host.traffic.claims.sent, mine.sends)
+        if mine.host.traffic.dma.bus.bytes_exact:
+            holds = send.shortest[i] <= on_wire.longest[j] + 2 * BLOCK[-1]
+            i, j = i[holds], j[holds]
     else:
         i, j = _match(send, on_wire, mine.host.profile.send == "store_and_forward", lossless=True)
     wire_of_send, send_of_wire = np.full(count, -1), np.full(len(on_wire), -1)
     wire_of_send[i], send_of_wire[j] = j, i
     receive_of_wire = np.full(len(on_wire), -1)
-    if theirs is None:
+    if theirs is None or received is None:
         return _Rows.of(wire_of_send, receive_of_wire)
     # A wire whose bytes were not captured has the content of what was read for it.
     key, known = on_wire.key.copy(), (on_wire.key == 0) & (send_of_wire >= 0)
@@ -138,8 +151,8 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
     if theirs.host.traffic.claims.received is not None:
         j, i = _claimed(theirs.host.traffic.claims.received, theirs.receives)
         receive_of_wire[i] = j
-        return _Rows.of(wire_of_send, receive_of_wire)
-    received = _receive_side(theirs, np.union1d(send.key, on_wire.key))
+        found = Followed(send, on_wire, received, wire_of_send, receive_of_wire).as_received()
+        return _Rows.of(found.wire_of_send, receive_of_wire)
     i, j = _arrived(on_wire, received, theirs)
     loose = Loose.of(theirs.host.traffic.joined)
     sure = certain(Matches.of(on_wire, received, i, j), loose)
@@ -147,6 +160,29 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
     found = Followed(send, on_wire, received, wire_of_send, receive_of_wire).in_order()
     rows = _Rows.of(found.wire_of_send, found.receive_of_wire)
     return replace(rows, doubtful_wire=i[~sure], doubtful=j[~sure], loose=loose)
+
+
+def _ended_us(send: Side, on_wire: Side, receive: Side, theirs: Ends) -> Floats:
+    """Return since when and until when each send ended on the wire, as its receive shows if that has its content.
+
+    It was in the other memory after that, but for its last word and the check sequence; and was not left lying, where
+    some frame on the wire was not either (`Pair.idle_us`).
+    """
+    ended_us, (mine, i), (others, j) = whenever(len(send)).copy(), once(send.key), once(receive.key)
+    _, rows, other_rows = np.intersect1d(mine, others, assume_unique=True, return_indices=True)
+    i, j = i[rows], j[other_rows]
+    lasted_us = on_wire.end_us - on_wire.start_us
+    word_us = 2 * FCS / LEAST_FRAME_BYTES * np.max(lasted_us[np.isfinite(lasted_us)], initial=0.0)
+    ended_us[1, i] = receive.end_us[j] + word_us
+    found = Matches.of(on_wire, receive, *_arrived(on_wire, receive, theirs))
+    lags_us = found.lag_us[np.isfinite(found.lag_us)]
+    if len(lags_us):
+        lag_us = float(np.median(lags_us))
+        busy_us = theirs.busy_us[0]
+        pair = replace(found.pair, later=replace(receive, busy_us=busy_us))
+        prompt = np.isin(j, found.j[pair.idle_us(found.i, found.j, lag_us) == 0])
+        ended_us[0, i[prompt]] = busy_us[j[prompt]] - lag_us - ALIKE_US
+    return ended_us
 
 
 def _received_of_send(mine: Ends, theirs: Ends, send: Side) -> Integers:
@@ -235,6 +271,7 @@ def _memory_side(joined: Bursts, bursts: Integers, fcs_bytes: tuple[int, int], k
         key=key,
         damaged=np.zeros(len(bursts), dtype=bool),
         busy_us=np.full(len(bursts), np.nan),
+        ended_us=whenever(len(bursts)),
     )
 
 
@@ -254,6 +291,7 @@ def _wire_side(wire: WireFrames, busy_us: Floats) -> Side:
         key=keys(wire.head) if wire.head is not None else np.zeros(len(wire), dtype=np.uint64),
         damaged=wire.fcs_ok == 0,
         busy_us=busy_us,
+        ended_us=whenever(len(wire)),
     )
 
 

@@ -9,7 +9,18 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.traffic.content import Keys
 
-__all__ = ["ALIKE_US", "LONGEST_LAG_US", "UNDER_WAY", "WIDEST", "Matches", "Pair", "Side", "densest", "longest_lag"]
+__all__ = [
+    "ALIKE_US",
+    "LONGEST_LAG_US",
+    "UNDER_WAY",
+    "WIDEST",
+    "Matches",
+    "Pair",
+    "Side",
+    "densest",
+    "longest_lag",
+    "whenever",
+]
 
 LONGEST_LAG_US = 50_000.0
 """A frame that comes later than this after it was sent is another one."""
@@ -41,6 +52,8 @@ class Side:
     busy_us : array of float
         Since when there was something else in the way of each frame, without a long pause, as it began here: its own
         beginning where there was nothing; NaN where that is not known.
+    ended_us : array of float, shape (2, frames)
+        Since when and until when each ended on the later side, as something else shows; infinite where nothing does.
     """
 
     start_us: Floats
@@ -50,13 +63,14 @@ class Side:
     key: Keys
     damaged: Booleans
     busy_us: Floats
+    ended_us: Floats
 
     def __len__(self) -> int:
         return len(self.start_us)
 
     def part(self, rows: slice) -> Side:
         """Return some of the frames."""
-        return Side(*(values[rows] for values in vars(self).values()))
+        return Side(*(values[..., rows] for values in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -118,6 +132,8 @@ class Pair:
     def _in_time(self, i: Integers, j: Integers) -> Booleans:
         earlier, later = self.earlier, self.later
         time = (later.start_us[j] >= self.begins_us[i]) & (later.end_us[j] >= earlier.end_us[i])
+        since_us, until_us = earlier.ended_us
+        time &= (later.end_us[j] >= since_us[i]) & (later.end_us[j] <= until_us[i])
         return np.asarray(time & (later.start_us[j] - earlier.end_us[i] <= LONGEST_LAG_US))
 
     def _as_long(self, i: Integers, j: Integers) -> Booleans:
@@ -158,6 +174,11 @@ def densest(lags: Floats) -> float:
     count = np.searchsorted(lags, lags + ALIKE_US, side="right") - np.arange(len(lags))
     best = int(count.argmax())
     return float(np.median(lags[best : best + count[best]]))
+
+
+def whenever(count: int) -> Floats:
+    """Return the `ended_us` of frames of which nothing shows it."""
+    return np.broadcast_to([[-np.inf], [np.inf]], (2, count))
 
 
 def longest_lag(lag: float, lags: Floats) -> float:
