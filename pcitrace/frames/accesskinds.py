@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.facts import WRITES
-from pcitrace.traffic.csr import LookedAt
+from pcitrace.facts import PAGE_BYTES, WRITES
+from pcitrace.traffic.csr import Accesses, LookedAt
 
-__all__ = ["CHAIN_US", "SOME", "Kinds", "as_often", "commands", "in_array", "in_turn", "of_lanes"]
+__all__ = ["CHAIN_US", "SOME", "Kinds", "as_often", "commands", "in_array", "in_turn", "of_lanes", "on_any_host"]
 
 CHAIN_US = 1.0
 """The driver goes on with a doorbell within this time. A judgement: some ten accesses of a PCI bus of 33 MHz."""
@@ -55,11 +55,8 @@ class Kinds:
         """Number the accesses by kind, where `count` frames were sent."""
         known, entry = csr.address >= 0, np.zeros(len(csr), dtype=bool)
         if known.any():
-            role = np.asarray(csr.role, np.int64)
-            address = of_lanes(csr.address.astype(np.int64), csr.byte_enables)
-            written, time_us = np.isin(csr.command, WRITES), csr.first_attempt_us
-            address[written] = in_turn(address[written], time_us[written], as_often(count))
-            entry = in_array(address, count / 10 + 2)
+            role, written = np.asarray(csr.role, np.int64), np.isin(csr.command, WRITES)
+            address, entry = _registers(csr, count)
             place = np.where(entry, _in_entry(address), address)
             place = np.where(role >= 0, -2 - role, place)
             key = pd.factorize(place * 32 + np.maximum(csr.command, 0))[0]
@@ -70,6 +67,26 @@ class Kinds:
             key = key * 2 + (csr.attempts > 1)
         number, unique = pd.factorize(key)
         return cls(number, len(unique), entry)
+
+
+def _registers(csr: Accesses, count: int) -> tuple[Integers, Booleans]:
+    """Return the address of the register of each access, the first of those that are written in turn; and which of them
+    may be entries of an array.
+    """
+    address = of_lanes(csr.address.astype(np.int64), csr.byte_enables)
+    written, time_us = np.isin(csr.command, WRITES), csr.first_attempt_us
+    address[written] = in_turn(address[written], time_us[written], as_often(count))
+    return address, in_array(address, count / 10 + 2)
+
+
+def on_any_host(csr: Accesses, count: int) -> Integers:
+    """Return a number for the register of each access, the same on every host, and another one for reads of it; -1 if
+    no address is known: it is told by where in a page it lies.
+    """
+    address, entry = _registers(csr, count)
+    offset = address & PAGE_BYTES - 1
+    place = np.where(entry, _in_entry(offset), offset)
+    return np.where(csr.address >= 0, 2 * place + np.isin(csr.command, WRITES), -1)
 
 
 def of_lanes(address: Integers, byte_enables: Integers) -> Integers:

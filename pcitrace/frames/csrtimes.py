@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
-from pcitrace.facts import PAGE_BYTES, WRITES
+from pcitrace.facts import WRITES
 from pcitrace.frames import sendstart
-from pcitrace.frames.accesskinds import CHAIN_US, Kinds
+from pcitrace.frames.accesskinds import CHAIN_US, Kinds, on_any_host
 from pcitrace.frames.doorbellcosts import Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import NEARLY_ALL, RULED_OUT, WHOLE
@@ -180,7 +180,7 @@ def _as_the_other(asked: Mapping[str, _Asked], answers: Mapping[str, _Answer], c
         # What is sure by the other host alone is no news to it.
         known = answers[name].by_itself[columns["send_row"][rows[name]]]
         shown[name] = before[name][known]
-        parts[name] = _Parts.of(end.host.traffic.csr, at, until, known)
+        parts[name] = _Parts.of(asked[name], at, until, known)
         # By its sends, for of some of these it is not known what rang.
         asked_us[name] = float(asked[name].sends.start_us.min(initial=np.inf))
     for name, other in ((one, two) for one in ends for two in ends if one != two):
@@ -204,7 +204,7 @@ class _Parts:
     Attributes
     ----------
     bell, register : arrays of int
-        A row for each such access: which doorbell, and which register (`_register`).
+        A row for each such access: which doorbell, and which register (`accesskinds.on_any_host`).
     known : array of bool
         Of each doorbell, whether the other host tells nothing of it.
     used : array of int
@@ -217,11 +217,12 @@ class _Parts:
     used: Integers
 
     @classmethod
-    def of(cls, csr: Accesses, at: Integers, until: Integers, known: Booleans) -> _Parts:
+    def of(cls, asked: _Asked, at: Integers, until: Integers, known: Booleans) -> _Parts:
         """Collect them: the accesses from `at` to `until` of each doorbell."""
+        csr = asked.end.host.traffic.csr
         if not (csr.address >= 0).any():
             return cls(NONE, NONE, known, NONE)
-        register, size = _register(csr), until - at
+        register, size = on_any_host(csr, len(asked.sends)), until - at
         bell = np.repeat(np.arange(len(at)), size)
         access = np.arange(size.sum()) + np.repeat(at - (np.cumsum(size) - size), size)
         return cls(bell, register[access], known, np.unique(register[register >= 0]))
@@ -237,14 +238,6 @@ class _Parts:
         out = np.zeros(len(self.known), dtype=bool)
         out[self.bell[strange & (self.register >= 0)]] = True
         return out
-
-
-def _register(csr: Accesses) -> Integers:
-    """Return a number for the register of each access, the same on every host, and another one for reads of it; -1 if
-    no address is known: it is told by where in a page it lies.
-    """
-    offset = csr.address.astype(np.int64) & PAGE_BYTES - 1
-    return np.where(csr.address >= 0, 2 * offset + np.isin(csr.command, WRITES), -1)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
     if mine.host.traffic.claims.sent is not None:
         i, j = _claimed(mine.host.traffic.claims.sent, mine.sends)
         if mine.host.traffic.dma.bus.bytes_exact:
-            holds = send.shortest[i] <= on_wire.longest[j] + 2 * BLOCK[-1]
+            holds = send.shortest[i] - 2 * BLOCK[-1] <= on_wire.longest[j]
             i, j = i[holds], j[holds]
     else:
         i, j = _match(send, on_wire, mine.host.profile.send == "store_and_forward", lossless=True)
@@ -165,8 +165,9 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
 def _ended_us(send: Side, on_wire: Side, receive: Side, theirs: Ends) -> Floats:
     """Return since when and until when each send ended on the wire, as its receive shows if that has its content.
 
-    It was in the other memory after that, but for its last word and the check sequence; and was not left lying, where
-    some frame on the wire was not either (`Pair.idle_us`).
+    It was in the other memory after that, but for its last word and the check sequence. And where a send was not found,
+    it was not left lying if some frame on the wire was not either (`Pair.idle_us`): where none is missing their order
+    tells more, for cards do leave some (`cardbench`, batched-status 1).
     """
     ended_us, (mine, i), (others, j) = whenever(len(send)).copy(), once(send.key), once(receive.key)
     _, rows, other_rows = np.intersect1d(mine, others, assume_unique=True, return_indices=True)
@@ -174,6 +175,8 @@ def _ended_us(send: Side, on_wire: Side, receive: Side, theirs: Ends) -> Floats:
     lasted_us = on_wire.end_us - on_wire.start_us
     word_us = 2 * FCS / LEAST_FRAME_BYTES * np.max(lasted_us[np.isfinite(lasted_us)], initial=0.0)
     ended_us[1, i] = receive.end_us[j] + word_us
+    if len(send) > len(on_wire):
+        return ended_us
     found = Matches.of(on_wire, receive, *_arrived(on_wire, receive, theirs))
     lags_us = found.lag_us[np.isfinite(found.lag_us)]
     if len(lags_us):

@@ -98,29 +98,30 @@ def own_keys(head: Heads | None, references: Keys, count: int) -> Keys:
 
 
 def briefly(key: Keys, sent: Heads | None, received: Heads | None) -> Keys:
-    """Return keys of sends, of which some were no receive's: where fewer bytes are data, the rest of them is padding;
-    and in two buffers there are bytes between that are of no frame.
+    """Return keys of sends, of which some had none: where fewer bytes are data, the rest of them is padding.
 
-    It is the key of the receive that begins with the same `BRIEF_BYTES`, if no other does, and no other send either.
-    Two sends of 34 and 42 bytes were not found in a memory, and 25 frames before them, whose data no key told apart,
-    had the wires of others (`cardbench`, tiny 48).
+    It is the key of the receive that begins with the same `BRIEF_BYTES`, if no other does, and no other send either;
+    and whose other bytes are the same, as far as there are any but those that fill up the last word. Two sends of 34
+    and 42 bytes were not found in a memory, and 25 frames before them, whose data no key told apart, had the wires of
+    others (`cardbench`, tiny 48).
     """
-    if sent is None or received is None:
+    short = np.flatnonzero(key == 0)
+    if sent is None or received is None or not len(short):
         return key
-    short = np.flatnonzero((key == 0) | ~np.isin(key, keys(received)))
-    if not len(short):
-        return key
-    theirs = keys(received, size=BRIEF_BYTES)
+    theirs, offset = keys(received, size=BRIEF_BYTES), np.zeros(len(key), dtype=np.int64)
     mine, out = keys(sent, size=BRIEF_BYTES), key.copy()
-    for offset in range(1, UNALIGNED + 1):
+    for more in range(1, UNALIGNED + 1):
         strange = short[~np.isin(mine[short], theirs)]
-        moved = keys(sent.take(strange), offset, BRIEF_BYTES)
-        mine[strange] = np.where(np.isin(moved, theirs), moved, mine[strange])
+        moved = keys(sent.take(strange), more, BRIEF_BYTES)
+        known = np.isin(moved, theirs)
+        mine[strange[known]], offset[strange[known]] = moved[known], more
     (ours, i), (others, j) = once(mine), once(theirs)
     _, rows, other_rows = np.intersect1d(ours, others, assume_unique=True, return_indices=True)
-    i, j = i[rows], j[other_rows]
-    some = np.isin(i, short)
-    out[i[some]] = keys(received.take(j[some]))
+    for one, other in zip(i[rows], j[other_rows], strict=True):
+        begin, end = offset[one], sent.length[one] - UNALIGNED
+        there = sent.data[one, begin:end] == received.data[other, : max(end - begin, 0)]
+        if key[one] == 0 and there.all():
+            out[one] = keys(received.take(np.array([other])))[0]
     return out
 
 
