@@ -269,7 +269,7 @@ def _heard_of(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> b
     begun_us = end.host.traffic.joined.first_data_us[end.receives]
     meanwhile = np.flatnonzero((begun_us > first_us) & (begun_us < last_us))
     left, lost = np.count_nonzero(~np.isin(meanwhile, rows)), np.count_nonzero(rows < 0)
-    return left <= max(FEW, (1 - COMPLETE) * len(meanwhile)) or lost <= max(FEW, (1 - COMPLETE) * len(rows))
+    return bool(left <= max(FEW, (1 - COMPLETE) * len(meanwhile)) or lost <= max(FEW, (1 - COMPLETE) * len(rows)))
 
 
 def judge(
