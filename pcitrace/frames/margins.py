@@ -265,9 +265,9 @@ def _heard_of(columns: dict[str, Any], name: str, ends: Mapping[str, Ends]) -> b
         return True
     frames = columns["receiver"] == name
     rows = columns["receive_row"][frames]
-    first_us, last_us = np.nanmin(other.wire.end_us, initial=np.inf), np.nanmax(other.wire.end_us, initial=-np.inf)
+    ended_us = other.wire.end_us[np.isfinite(other.wire.end_us)]
     begun_us = end.host.traffic.joined.first_data_us[end.receives]
-    meanwhile = np.flatnonzero((begun_us > first_us) & (begun_us < last_us))
+    meanwhile = np.flatnonzero((begun_us > ended_us.min(initial=np.inf)) & (begun_us < ended_us.max(initial=-np.inf)))
     left, lost = np.count_nonzero(~np.isin(meanwhile, rows)), np.count_nonzero(rows < 0)
     return bool(left <= max(FEW, (1 - COMPLETE) * len(meanwhile)) or lost <= max(FEW, (1 - COMPLETE) * len(rows)))
 

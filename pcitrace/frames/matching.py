@@ -135,6 +135,7 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
     if mine.host.traffic.claims.sent is not None:
         i, j = _claimed(mine.host.traffic.claims.sent, mine.sends)
         if mine.host.traffic.dma.bus.bytes_exact:
+            # Cards may read blocks of memory whole, at either end.
             holds = send.shortest[i] - 2 * BLOCK[-1] <= on_wire.longest[j]
             i, j = i[holds], j[holds]
     else:
@@ -172,6 +173,8 @@ def _ended_us(send: Side, on_wire: Side, receive: Side, theirs: Ends) -> Floats:
     ended_us, (mine, i), (others, j) = whenever(len(send)).copy(), once(send.key), once(receive.key)
     _, rows, other_rows = np.intersect1d(mine, others, assume_unique=True, return_indices=True)
     i, j = i[rows], j[other_rows]
+    if not len(i):
+        return ended_us
     lasted_us = on_wire.end_us - on_wire.start_us
     word_us = 2 * FCS / LEAST_FRAME_BYTES * np.max(lasted_us[np.isfinite(lasted_us)], initial=0.0)
     ended_us[1, i] = receive.end_us[j] + word_us

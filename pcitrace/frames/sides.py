@@ -10,17 +10,9 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.traffic.content import Keys
 
 __all__ = [
-    "ALIKE_US",
-    "LONGEST_LAG_US",
-    "UNDER_WAY",
-    "WIDEST",
-    "Matches",
-    "Pair",
-    "Side",
-    "densest",
-    "longest_lag",
-    "whenever",
-]
+    "ALIKE_US", "LONGEST_LAG_US", "UNDER_WAY", "WIDEST",
+    "Matches", "Pair", "Side", "densest", "longest_lag", "whenever",
+]  # fmt: skip
 
 LONGEST_LAG_US = 50_000.0
 """A frame that comes later than this after it was sent is another one."""
