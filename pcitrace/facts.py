@@ -45,7 +45,8 @@ BYTES_PER_PHASE = 4
 """Bytes of a data phase on a 32-bit bus; 8 on a 64-bit bus. 3.1, 3.8."""
 
 PAGE_BYTES = 4096
-"""The least window of memory that a device should ask for; windows lie at multiples of their size. 6.2.5.1."""
+"""The least window of memory that a device should take, whatever it needs; windows lie at multiples of their size.
+6.2.5.1."""
 
 READS = (0x0, 0x2, 0x6, 0xA, 0xC, 0xE)
 """Commands that read, so that the target drives the data: interrupt acknowledge, I/O, memory, configuration, memory

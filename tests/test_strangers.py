@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ import pcitrace
 from pcitrace import analysis
 from pcitrace.frames.inorder import Followed
 from pcitrace.frames.sides import whenever
+from pcitrace.profiles import Register, load
 from pcitrace.traffic.content import BRIEF_BYTES, HEAD, Heads, briefly, keys
+from pcitrace.traffic.windows import Placed, Windows
 
 ANOTHER = "another"
 OWN = "card.toml"
@@ -119,7 +122,47 @@ def test_a_short_send_has_the_key_of_the_receive_that_begins_alike() -> None:
     assert briefly(keys(sent), sent, twice).tolist() == [keys(sent)[0], 0, 0, 0, 0]
     two = heads([frame(2, 30), frame(2, 30)])
     assert not briefly(keys(two), two, received).any()
-    assert briefly(keys(two), None, received) is not None
+    assert not briefly(keys(two), None, received).any()
+    later = heads([frame(2, 24) + b"\x09" + frame(2, 60)[25:]])
+    assert not briefly(keys(sent), sent, later)[1:].any()
+
+
+class Bus(SimpleNamespace):
+    """Writes to one register."""
+
+
+class Data(SimpleNamespace):
+    """What was written."""
+
+    def first(self, rows: np.ndarray) -> np.ndarray:
+        return np.array(self.values)[rows]
+
+
+@pytest.mark.parametrize(
+    ("values", "command", "own"),
+    [
+        ([0, 0, 0], 7, False),
+        ([0, 0], 7, True),
+        ([0, 0, 1], 7, True),
+        ([-1, -1, -1], 7, True),
+        ([0, 0, 0], 6, True),
+    ],
+    ids=["it never moves", "two writes", "it moves", "no values were captured", "it was read"],
+)
+def test_a_tail_that_never_moves_is_of_another_card(values: list[int], command: int, own: bool) -> None:
+    register = Register("TAIL", "csr", 4, role="send_doorbell", value="tail")
+    profile = replace(load("generic"), name="card", registers=(register,))
+    windows = Windows(profile, (Placed("csr", 0x1000, 4096, "memory", ""),))
+    count = len(values)
+    bus = Bus(
+        address=np.full(count, 0x1004),
+        command=np.full(count, command),
+        data_phases=np.ones(count),
+        transaction=np.arange(count),
+    )
+    found = windows.tried(bus, Data(values=values))
+    assert (found is windows) == own
+    assert len(found.findings) == (0 if own else 1)
 
 
 def test_nothing_bounds_when_a_frame_ended() -> None:

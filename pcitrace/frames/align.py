@@ -13,7 +13,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Integers, spread_us
 from pcitrace.frames.leastcost import BLOCK, SKIP, cheapest, waiting
 from pcitrace.frames.sides import ALIKE_US, UNDER_WAY, WIDEST, Pair, Side, densest, longest_lag
-from pcitrace.traffic.content import once
+from pcitrace.traffic.content import in_common
 
 __all__ = ["match"]
 
@@ -56,9 +56,7 @@ def match(earlier: Side, later: Side, after_end: bool) -> tuple[Integers, Intege
 
 def _anchors(pair: Pair) -> tuple[Integers, Integers]:
     """Return pairs whose content occurs once on each side, in the same order on both."""
-    (keys, i), (other_keys, j) = once(pair.earlier.key), once(pair.later.key)
-    _, rows, other_rows = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
-    i, j = i[rows], j[other_rows]
+    i, j = in_common(pair.earlier.key, pair.later.key)
     order = np.argsort(i)
     i, j = i[order], j[order]
     able = pair.possible(i, j)

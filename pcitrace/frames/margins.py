@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.frames.proved import PROVED, proved
+from pcitrace.frames.proved import proved
 from pcitrace.frames.unseen import shown_by
 from pcitrace.freed import give_back
-from pcitrace.lattice import Reading
+from pcitrace.lattice import COST, Reading
 from pcitrace.sidebyside import each
 from pcitrace.traffic.asked import AGREED, FAR, STATED, SURE
 from pcitrace.traffic.content import HEADER, briefly, keys, once, own_keys
@@ -322,7 +322,8 @@ def judge(
                 margins[side][rows[burst >= 0]] = 0.0
     for side, sure in proved(ends, columns, told).items() if readings else ():
         for one in (margins[side], rivals[side], place[side]):
-            one[sure] = PROVED
+            # As sure as a search says of anything at most.
+            one[sure] = COST
     unseen = ~np.isin(columns["sender"], wired(ends))
     for side in EDGES if in_turn(ends) else ():
         # What is in one memory alone got lost, or is no frame: some descriptors are as long as a piece of one.

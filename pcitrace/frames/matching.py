@@ -21,7 +21,7 @@ from pcitrace.frames.turns import receives_first
 from pcitrace.freed import give_back
 from pcitrace.sidebyside import each
 from pcitrace.traffic import Bursts
-from pcitrace.traffic.content import FCS, Keys, WireFrames, briefly, fcs_in_memory, keys, once, own_keys
+from pcitrace.traffic.content import FCS, Keys, WireFrames, briefly, fcs_in_memory, in_common, keys, own_keys
 from pcitrace.traffic.csr import CONFIGURATION
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Kind
 from pcitrace.traffic.goals import BLOCK
@@ -170,9 +170,7 @@ def _ended_us(send: Side, on_wire: Side, receive: Side, theirs: Ends) -> Floats:
     it was not left lying if some frame on the wire was not either (`Pair.idle_us`): where none is missing their order
     tells more, for cards do leave some (`cardbench`, batched-status 1).
     """
-    ended_us, (mine, i), (others, j) = whenever(len(send)).copy(), once(send.key), once(receive.key)
-    _, rows, other_rows = np.intersect1d(mine, others, assume_unique=True, return_indices=True)
-    i, j = i[rows], j[other_rows]
+    ended_us, (i, j) = whenever(len(send)).copy(), in_common(send.key, receive.key)
     if not len(i):
         return ended_us
     lasted_us = on_wire.end_us - on_wire.start_us

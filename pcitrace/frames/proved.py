@@ -17,10 +17,7 @@ from pcitrace.traffic.goals import RECEIVE, SEND
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
 
-__all__ = ["PROVED", "proved"]
-
-PROVED = 30.0
-"""Nats of what is proved: as much as any margin is at most."""
+__all__ = ["proved"]
 
 
 def proved(ends: Mapping[str, Ends], columns: Mapping[str, Any], told: Booleans) -> dict[int, Booleans]:

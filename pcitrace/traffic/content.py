@@ -26,7 +26,7 @@ from pcitrace.traffic.phases import Phases
 
 __all__ = [
     "FCS", "HEADER", "Heads", "WireFrames",
-    "begins_inside", "briefly", "heads", "keys", "once", "own_keys", "unlike", "wire_frames",
+    "begins_inside", "briefly", "heads", "in_common", "keys", "once", "own_keys", "unlike", "wire_frames",
 ]  # fmt: skip
 
 KEY_BYTES = 60
@@ -115,9 +115,7 @@ def briefly(key: Keys, sent: Heads | None, received: Heads | None) -> Keys:
         moved = keys(sent.take(strange), more, BRIEF_BYTES)
         known = np.isin(moved, theirs)
         mine[strange[known]], offset[strange[known]] = moved[known], more
-    (ours, i), (others, j) = once(mine), once(theirs)
-    _, rows, other_rows = np.intersect1d(ours, others, assume_unique=True, return_indices=True)
-    for one, other in zip(i[rows], j[other_rows], strict=True):
+    for one, other in zip(*in_common(mine, theirs), strict=True):
         begin, end = offset[one], sent.length[one] - UNALIGNED
         there = sent.data[one, begin:end] == received.data[other, : max(end - begin, 0)]
         if key[one] == 0 and there.all():
@@ -130,6 +128,13 @@ def once(key: Keys) -> tuple[Keys, Integers]:
     known = np.flatnonzero(key)
     values, first, count = np.unique(key[known], return_index=True, return_counts=True)
     return values[count == 1], known[first[count == 1]]
+
+
+def in_common(one: Keys, other: Keys) -> tuple[Integers, Integers]:
+    """Return where the keys are on two sides that occur once on either."""
+    (mine, i), (theirs, j) = once(one), once(other)
+    _, rows, other_rows = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
+    return i[rows], j[other_rows]
 
 
 ENOUGH = 24

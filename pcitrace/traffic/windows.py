@@ -24,7 +24,8 @@ LARGEST_UNNAMED = 1 << 20
 """Bytes; size taken for a window that the profile does not name, if its base allows it."""
 
 STAYS = 3
-"""Writes of the same value, and of no other, that no tail of a ring gets: each that releases frames moves it."""
+"""Writes of the same value, and of no other, that no tail of a ring gets: each that releases frames moves it. A
+judgement: two may be a driver that rings again."""
 
 
 @dataclass(frozen=True)
