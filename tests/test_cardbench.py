@@ -214,6 +214,19 @@ def test_what_lies_on_no_captured_bus_is_not_null():
     assert score(bench, seen, "vcd").total()["null"] == sent.sum()
 
 
+def test_a_driver_has_room_for_what_it_rings_once_for() -> None:
+    """Three cards of a hundred never sent a frame: their drivers waited for room before they rang."""
+    drawn = [draw(family, seed) for family in ("mixed", "groups", "overload") for seed in range(100)]
+    assert all(one["together"] <= one["slots"] for one in drawn)
+    assert len(Bench("mixed", 61).truth()) == 62
+
+
+def test_a_capture_of_two_hosts_has_transactions_of_both() -> None:
+    bench = Bench("mid-stream", 62)
+    ends = [max(host.bus.time(txn.last_clock) for txn in host.bus.done) for host in bench.hosts.values()]
+    assert 0.0 < bench.begin < min(ends)
+
+
 def test_drawn_parameters_are_wide():
     """No parameter that a family draws is the same in 40 cards, but those that it fixes."""
     drawn = [draw("mixed", seed) for seed in range(40)]

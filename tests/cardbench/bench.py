@@ -193,8 +193,9 @@ class Bench:
     # Truth
 
     def _window(self) -> None:
-        """Begin and end of the capture: both buses are idle where it begins."""
-        last = max(host.bus.time(txn.last_clock) for host in self.hosts.values() for txn in host.bus.done)
+        """Begin and end of the capture: both buses are idle where it begins, and neither is for good."""
+        ends = [max(host.bus.time(txn.last_clock) for txn in host.bus.done) for host in self.hosts.values()]
+        last = max(ends)
         self.end = max(self.world.end, last + 500)
         self.begin = 0.0
         if self.drawn["begin"]:
@@ -208,7 +209,8 @@ class Bench:
                 if start > busy:
                     gaps.append(min(max(wanted, busy), start))
                 busy = max(busy, stop)
-            self.begin = min(gaps, key=lambda time: abs(time - wanted))
+            gaps = [time for time in gaps if time < min(ends)]
+            self.begin = min(gaps, key=lambda time: abs(time - wanted), default=0.0)
 
     def pieces(self, host: Host, txns: list[Transaction]) -> list[list[Any]]:
         ends = {None: 0, "TS": 2, "S": 3}

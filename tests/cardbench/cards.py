@@ -164,6 +164,8 @@ def draw(family: str, seed: int) -> Drawn:
     FAMILIES[family](drawn, rng)
     if drawn["tx_threshold"] or (drawn["kind"] == "stream" and drawn["sizes"] == [1500] and drawn["rate"] == 100):
         drawn["frames"] = min(drawn["frames"], 40)
+    # A driver that rings once for several frames has room for all of them.
+    drawn["together"] = min(drawn["together"], drawn["slots"])
     return drawn
 
 
