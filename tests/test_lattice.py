@@ -103,6 +103,8 @@ def problem(seed: int, items: int = ITEMS, each: int = 2) -> Problem:
         unit=4,
         apart=float(rng.uniform(1, 6)),
     )
+    for track in tracks:
+        track.middle = np.concatenate([track.middle, cost(1, 8)])
     if seed >= 4:
         sequence.place[:] = sequence.next_place[:] = -1
         goals[0].again = (2, 3, 1 << 20)[seed % 3]
@@ -123,15 +125,15 @@ def behind_left_over(context: int, cut: bool) -> int:
     return context + 1 if context in (5, 7, 9, 11) else 0
 
 
-def slow_size(costs: Track, apart: float, cut: bool, before: int, units: int) -> float:
-    """What it costs how large an item was that is not its segment's last, where another one goes on."""
+def slow_size(costs: Track, apart: float, cut: bool, before: int, so_far: int, units: int) -> float:
+    """What it costs how large an item was that is not its segment's last, of so many units, where another goes on."""
     size = min(before, 7)
     if costs.singles and not cut:
         if before > 1 and units <= 1:
-            size = 1
-        elif before <= 1 and units > 1:
+            return float(costs.middle[0][1])
+        if before <= 1 and units > 1:
             return float(costs.middle[0][size]) + apart
-    return float(costs.middle[int(cut)][size])
+    return float(costs.middle[1 if cut else 2 if so_far == before else 0][size])
 
 
 def slow_apart(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
@@ -207,7 +209,7 @@ def slow_cost(one: Problem, table: Table, labels: tuple[tuple[int, str, int], ..
             else:
                 total += within(costs.resumes[cut], max(ready, own) - own, begin - own)
                 total += within(costs.after_others, ready - since, begin - since)
-            total += slow_size(costs, one.table.apart, bool(cut), int(s.units[before]), int(s.units[item]))
+            total += slow_size(costs, one.table.apart, bool(cut), int(s.units[before]), units, int(s.units[item]))
             back = int(s.next_place[before] - s.place[item])
             gone = back // 4 if 0 < back <= 8 else 0
             if s.place[item] >= 0:

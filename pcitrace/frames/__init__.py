@@ -16,7 +16,7 @@ from pcitrace.frames import csrtimes, unsure
 from pcitrace.frames.again import Readings, read_again
 from pcitrace.frames.ends import Ends, HostTraffic, Link
 from pcitrace.frames.identity import SequenceField
-from pcitrace.frames.margins import FEW, doubted, judge
+from pcitrace.frames.margins import doubted, judge, silent
 from pcitrace.frames.matching import Matched, match_hosts
 from pcitrace.frames.queueing import queued
 from pcitrace.freed import give_back
@@ -126,6 +126,7 @@ def build(
     del by_rule, contests  # a long capture's are a tenth of its memory
     unsure.beginnings(ends, columns)
     unsure.parts(ends, columns)
+    unsure.padding(ends, columns)
     if readings:
         unsure.lengths(ends, columns)
     columns = _only(~_never_sent(ends, columns), columns, drops)
@@ -184,15 +185,13 @@ def _disproved(hosts: Mapping[str, HostTraffic], link: Link) -> tuple[str, ...]:
 
 
 def _never_sent(ends: Mapping[str, Ends], columns: dict[str, Any]) -> Booleans:
-    """Return the row that a captured wire disproves: what seemed to be sent, while nothing was on it all the time.
+    """Return the rows that a captured wire disproves: what seemed to be sent, while nothing was on it all the time.
 
     A card that only receives reads descriptors, one after the other, as if they were one frame. It stays in the drop
     log. Where more seem to be sent, it is the wire that is doubtful, and a finding says so.
     """
-    silent = [
-        name for name, end in ends.items() if end.wire is not None and not len(end.wire) and len(end.sends) <= FEW
-    ]
-    return np.asarray(np.isin(columns["sender"], silent) & (columns["receive_row"] < 0))
+    names = [name for name, end in ends.items() if silent(end)]
+    return np.asarray(np.isin(columns["sender"], names) & (columns["receive_row"] < 0))
 
 
 def _supported(columns: dict[str, Any]) -> Booleans:

@@ -322,7 +322,11 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
     # Values that count the sends tell what rings, as does a register that is known to.
     if not csr.doorbell.any() and not answer.read.in_step:
-        unsure |= np.isnan(columns["dma_start_us"][rows]) & _rung_inside(asked, answer)[send]
+        start_us, end_us = (columns[name][rows] for name in ("dma_start_us", "dma_end_us"))
+        # Where hardly an edge is sure, all sends may be elsewhere: what rang may be a handler's before them.
+        told = np.count_nonzero(~np.isnan(start_us) | ~np.isnan(end_us)) >= TOLD * len(rows)
+        unsure |= (answer.margins[send] < ALONE) & (not told)
+        unsure |= np.isnan(start_us) & _rung_inside(asked, answer)[send]
         unsure |= _caused_otherwise(last, csr, asked) | _rung_before(answer.read, asked)[send]
     first = np.where(_of_another(answer.first, last), -1, answer.first)
     for column, row in zip(TIMES, (first, last), strict=True):

@@ -51,6 +51,7 @@ from pcitrace.traffic.goals import (
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.spare import not_needed
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
@@ -192,7 +193,13 @@ class Reader:
             claims = certain & (other.track == first.track) & (other.target >= 0)
             if not (claims & (other.target != first.target)).any():
                 by_content = by_content.against(other)
-        return best, by_content
+        return self.needed(best), self.needed(by_content)
+
+    def needed(self, reading: Reading) -> Reading:
+        """Return a reading with no edge that is sure where frames have a piece that none of them needs."""
+        for side in (SEND, RECEIVE):
+            reading = not_needed(self.pieces, reading, side, self.goals(side, self.layout(side, reading)))
+        return reading
 
     @property
     def small(self) -> bool:

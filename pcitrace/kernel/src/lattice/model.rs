@@ -158,8 +158,9 @@ pub struct TrackCosts {
     /// Units beyond the target's bounds, from `-excess_zero` on; of segments that were never cut, and others.
     pub excess: [Vec<f32>; 2],
     pub excess_zero: i64,
-    /// Units of an item that is not its segment's last, by whether it was cut; the last entry is for all larger.
-    pub middle: [Vec<f32>; 2],
+    /// Units of an item that is not its segment's last: of one that was not cut, of one that was, and of one that was not
+    /// and has all units so far; the last entry is for all larger.
+    pub middle: [Vec<f32>; 3],
     /// Whether the last units of segments come one by one: then what is before them has the size that is left.
     pub singles: bool,
     /// Units of a segment that claims nothing; the last entry is for all larger.

@@ -111,7 +111,7 @@ fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
         claims: rows(from, "claims", BINS)?,
         excess: rows(from, "excess", excess.len() / 2)?,
         excess_zero: from.getattr("excess_zero")?.extract()?,
-        middle: rows(from, "middle", middle.len() / 2)?,
+        middle: rows(from, "middle", middle.len() / 3)?,
         singles: from.getattr("singles")?.extract()?,
         unclaimed,
         places: fixed(&places),

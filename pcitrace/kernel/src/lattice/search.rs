@@ -535,7 +535,7 @@ fn expand(
                 + alone[1 + t]
                 + follows[3 + t]
                 + told
-                + sized(items, mine, costs.apart, last, item)
+                + sized(items, mine, costs.apart, track, item)
                 + place;
             let units = (i64::from(track.units) + added).max(1) as u32;
             let was_cut = track.was_cut || items.cut[last];
@@ -584,14 +584,15 @@ fn joins(items: &Items, before: usize, item: usize) -> bool {
 
 /// What the size of the item before costs one that goes on with its segment.
 ///
-/// The last one's size is what is left of the segment. Where the last units come one by one, that is the size of the
+/// The last one's size is what is left of the segment. The first one may be what is left of a line. Where the last units come one by one, that is the size of the
 /// one before these: the first of them costs what a single one does instead. Nothing larger comes behind these.
-fn sized(items: &Items, mine: &TrackCosts, apart: f32, before: usize, item: usize) -> f32 {
-    let (cut, units) = (items.cut[before], items.units[before]);
+fn sized(items: &Items, mine: &TrackCosts, apart: f32, track: Track, item: usize) -> f32 {
+    let (cut, units) = (items.cut[track.last as usize], items.units[track.last as usize]);
     match (mine.singles && !cut, units > 1, items.units[item] > 1) {
         (true, true, false) => entry(&mine.middle[0], 1),
         (true, false, true) => entry(&mine.middle[0], units) + apart,
-        _ => entry(&mine.middle[usize::from(cut)], units),
+        _ if cut => entry(&mine.middle[1], units),
+        _ => entry(&mine.middle[if track.units == units { 2 } else { 0 }], units),
     }
 }
 

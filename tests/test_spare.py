@@ -1,0 +1,78 @@
+"""Pieces at an edge that a frame does not need, and first pieces that are what is left of a line."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pcitrace.lattice import Goals, Learner, Reading
+from pcitrace.traffic.costs import FIRST, _before_last, first
+from pcitrace.traffic.goals import RECEIVE, SEND
+from pcitrace.traffic.spare import not_needed
+
+BEGIN, END = 1, 2
+
+
+def _reading(frames: list[list[int]], track: int) -> tuple[Any, Reading]:
+    """Pieces and a reading of frames, each of which has pieces of so many data phases; all edges are sure."""
+    sizes = np.concatenate([np.array(frame, np.int64) for frame in frames])
+    segment = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
+    begins = np.diff(segment, prepend=-1) > 0
+    ends = np.append(begins[1:], True)
+    bus = SimpleNamespace(data_phases=sizes, has_address=False)
+    pieces = SimpleNamespace(bus=bus, cut=np.zeros(len(sizes), dtype=bool))
+    margins = np.full((len(sizes), 4), 20.0, np.float32)
+    return pieces, Reading(np.full(len(sizes), track), begins, ends, segment, margins, 0.0, segment)
+
+
+@pytest.mark.parametrize(
+    ("frames", "column", "doubted"),
+    [
+        ([[20], [20, 1], [20], [20, 1]], END, [2, 5]),
+        ([[20], [20, 1], [18, 2]], END, [2]),
+        ([[20], [20, 1], [19, 1]], END, []),
+        ([[1, 20], [1, 20]], BEGIN, [0, 2]),
+        ([[21], [20]], END, []),
+    ],
+    ids=["a status", "others end otherwise", "another frame needs one", "before all frames", "whole frames"],
+)
+@pytest.mark.parametrize("track", [SEND, RECEIVE])
+def test_an_edge_that_no_frame_needs_is_not_sure(
+    frames: list[list[int]], column: int, doubted: list[int], track: int
+) -> None:
+    pieces, reading = _reading(frames, track)
+    goals: Any = SimpleNamespace(least=np.full(len(frames), 20), again=0)
+    found = not_needed(pieces, reading, track, goals)
+    assert np.flatnonzero(found.margins[:, column] == 0).tolist() == doubted
+    assert not_needed(pieces, reading, 1 - track, goals) is reading
+
+
+def test_addresses_tell_what_is_part_of_a_frame() -> None:
+    pieces, reading = _reading([[20], [20, 1]], SEND)
+    pieces.bus.has_address = True
+    goals: Any = Goals.none(after=False, stray=0.1)
+    assert not_needed(pieces, reading, SEND, goals) is reading
+
+
+@pytest.mark.parametrize(
+    ("frames", "apart"),
+    [
+        ([[1, 4, 4, 4, 2]] * 20, True),
+        ([[4, 4, 4, 4, 2]] * 20, False),
+        ([[4, 16, 1]] * 20, False),
+        ([[1, 5, 5, 5, 2]] * 20, False),
+    ],
+    ids=["what is left of a line", "whole lines", "one piece between two others", "no power of two"],
+)
+def test_first_pieces_tell_by_themselves_where_a_card_cuts_at_lines(frames: list[list[int]], apart: bool) -> None:
+    pieces, reading = _reading(frames, SEND)
+    before_last = ~reading.ends
+    prior = first(pieces.bus.data_phases, 0, 4).tracks[SEND].middle
+    sizes, cut = pieces.bus.data_phases[before_last], pieces.cut[before_last]
+    middle = _before_last(sizes, cut, reading.begins[before_last], prior, Learner())
+    assert (middle[FIRST] != middle[0]).any() == apart
+    if apart:
+        assert middle[FIRST, 1] < 0.2 < middle[0, 1]
