@@ -357,6 +357,20 @@ def test_words_that_come_faster_than_frames_are_one() -> None:
     assert found["pieces"].tolist() == [20] * 3
 
 
+@pytest.mark.parametrize("between", [None, "read", "write"])
+def test_pieces_with_nothing_between_that_they_are_the_status_of_are_a_frame(between: str | None) -> None:
+    """A card writes 16 bytes whenever it has received as many: later than whole frames could follow each other."""
+    bus = Bus()
+    for piece in range(20):
+        bus.add(NIC, WRITE, 0x20000 + 16 * piece, [piece] * 4)
+        bus.clock += 100
+        if between or not piece:
+            bus.add(NIC, WRITE if between == "write" else READ, 0x80000 + 2048 * piece, [piece] * 100)
+    found = bus.analyse(GENERIC).bursts
+    kinds = found["kind"][found["address"] < 0x80000].tolist()
+    assert kinds == (["status_write"] * 20 if between else ["receive_data"])
+
+
 def test_descriptors_that_no_frame_ever_used_are_not_sent() -> None:
     """A host that only sends hands its card receive descriptors too: a read as long as a short frame."""
     bus = Bus()

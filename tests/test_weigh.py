@@ -15,11 +15,12 @@ from cardbench import Bench, score, write
 import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import again, margins
+from pcitrace.frames.margins import _by_rules as margins_of
 from pcitrace.lattice import ALONE, CLOSER, STATES, Learner, Limits, Reading, Sequence, bins, read
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import contest, costs, goals, reader, weigh
 from pcitrace.traffic.asked import AGREED, FAR, STATED, SURE
-from pcitrace.traffic.content import FCS, HEAD, Heads, begins_inside, unlike
+from pcitrace.traffic.content import FCS, HEAD, Heads, begins_alike, begins_inside, unlike
 from pcitrace.traffic.goals import (
     BUFFERS,
     MISFIT,
@@ -126,6 +127,8 @@ def test_cards_on_which_nothing_was_tuned(family: str, seed: int, profile: str, 
         ("overload", 1217, "vcd", "generic", 105),
         ("mixed", 1230, "vcd", "card.toml", 60),
         ("mixed", 1241, "control16", "card.toml", 118),
+        ("cacheline", 71, "control16", "card.toml", 135),
+        ("batched-status", 70, "control16", "card.toml", 115),
     ],
     ids=[
         "a header of its own, read again",
@@ -145,10 +148,12 @@ def test_cards_on_which_nothing_was_tuned(family: str, seed: int, profile: str, 
         "as regular as the frame before",
         "nothing seems to be received",
         "one frame seems to be received",
+        "what is left of a line",
+        "a status that no frame needs",
     ],
 )
 def test_cards_drawn_later(family: str, seed: int, kind: str, profile: str, least: int, tmp_path: Path) -> None:
-    """39, 23, 32, 36, 1, 1, 14, 24, 44, 45, 43, 0, 12, 26, 28, 23, 2 of their values were wrong (0: 59 null)."""
+    """39, 23, 32, 36, 1, 1, 14, 24, 44, 45, 43, 0, 12, 26, 28, 23, 2, 23, 3 of their values were wrong (0: 59 null)."""
     bench = Bench(family, seed, frames=24)
     if kind == "vcd":
         write(bench, tmp_path)
@@ -162,6 +167,33 @@ def test_cards_drawn_later(family: str, seed: int, kind: str, profile: str, leas
     assert values["wrong"] == 0
     assert values["right"] >= least
     assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("heard", "nats", "margins"),
+    [
+        (1.0, [20.0, 3.0, 20.0], [np.nan, 3.0, np.nan]),
+        (0.4, [20.0, 3.0, 20.0], [0.0, 0.0, 0.0]),
+        (0.4, [20.0, 9.0, 20.0], [np.nan, np.nan, np.nan]),
+        (0.2, [20.0], [0.0]),
+        (0.4, [20.0], [np.nan]),
+    ],
+    ids=["all found", "few", "none doubted", "a single one of many", "one of two"],
+)
+def test_what_rules_found_is_as_sure_as_they_found_frames(
+    heard: float, nats: list[float], margins: list[float]
+) -> None:
+    edges = np.array(nats)[:, None].repeat(2, axis=1)
+    found = margins_of(edges, np.append(np.arange(len(nats)), -1), heard)
+    np.testing.assert_array_equal(found[:, 1], [*margins, np.nan])
+
+
+def test_where_rules_found_few_and_one_is_doubted_none_is_sure(tmp_path: Path) -> None:
+    """A card that writes what it receives word by word: 10 of 30 receives were found, and 4 edges were wrong."""
+    bench = Bench("cut-through", 71, frames=30)
+    scored = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
+    assert scored.total(*EDGES)["wrong"] == 0
+    assert scored.total("dma_start", "dma_end")["right"] == 60
 
 
 def test_the_rules_are_held_against_readings_that_forget_half_of_what_is_alike(tmp_path: Path) -> None:
@@ -901,6 +933,7 @@ def test_first_bytes_are_found_inside_others_beyond_the_first_data_phase() -> No
     some = Heads(data, np.array([len(one) for one in rows]))
     first = Heads(np.tile(whole, (len(rows), 1)), np.full(len(rows), HEAD))
     assert begins_inside(some, first).tolist() == [False, True, False, False, False, False]
+    assert begins_alike(some, first).tolist() == [True, False, True, False, False, False]
     assert not begins_inside(first, some).any()
     # What was read again after eight bytes begins as it is.
     again = Heads(np.concatenate([whole[:8], whole[: HEAD - 8]])[None], np.array([HEAD]))

@@ -139,7 +139,7 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
             holds = send.shortest[i] - 2 * BLOCK[-1] <= on_wire.longest[j]
             i, j = i[holds], j[holds]
     else:
-        i, j = _match(send, on_wire, mine.host.profile.send == "store_and_forward", lossless=True)
+        send, i, j = _left(send, on_wire, mine.host.profile.send == "store_and_forward")
     wire_of_send, send_of_wire = np.full(count, -1), np.full(len(on_wire), -1)
     wire_of_send[i], send_of_wire[j] = j, i
     receive_of_wire = np.full(len(on_wire), -1)
@@ -161,6 +161,24 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
     found = Followed(send, on_wire, received, wire_of_send, receive_of_wire).in_order()
     rows = _Rows.of(found.wire_of_send, found.receive_of_wire)
     return replace(rows, doubtful_wire=i[~sure], doubtful=j[~sure], loose=loose)
+
+
+def _left(send: Side, on_wire: Side, after_end: bool) -> tuple[Side, Integers, Integers]:
+    """Match sends with the frames on their wire; return the sends with the lengths that they have then.
+
+    A card may read on to the end of a block of memory, if all its sends are on the wire then and were not before. One
+    that does so by 8 bytes had read 72 for a frame of 65, and the send behind it was received as that (`cardbench`,
+    tiny 63).
+    """
+    i, j = _match(send, on_wire, after_end, lossless=True)
+    for block in BLOCK:
+        if len(i) == len(send) or len(send) > len(on_wire):
+            break
+        longer = replace(send, shortest=np.maximum(send.shortest - 2 * block, SHORTEST_RECEIVED))
+        all_i, all_j = _match(longer, on_wire, after_end, lossless=True)
+        if len(all_i) == len(send):
+            send, i, j = longer, all_i, all_j
+    return send, i, j
 
 
 def _ended_us(send: Side, on_wire: Side, receive: Side, theirs: Ends) -> Floats:

@@ -11,13 +11,13 @@ from pcitrace.columns import Booleans
 from pcitrace.facts import LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames.margins import COLUMNS, EDGES, wired
 from pcitrace.traffic.asked import SURE
-from pcitrace.traffic.content import HEADER, begins_inside, unlike
+from pcitrace.traffic.content import HEAD, HEADER, UNALIGNED, begins_alike, begins_inside, unlike
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
 
-__all__ = ["beginnings", "lengths", "parts"]
+__all__ = ["beginnings", "lengths", "padding", "parts"]
 
 
 def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
@@ -81,6 +81,41 @@ def parts(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
             for column in EDGES[side]:
                 columns[column][rows] = np.nan
             columns[COLUMNS[side][2]][rows] = 0.0
+
+
+def padding(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
+    """Make null where short sends end that were received with more than zeros behind their data: a piece is missing.
+
+    What a card adds to a short frame is zeros. Of 60 bytes 42 were read, then the others in a second buffer; the first
+    44 were taken for a frame that the card had filled up (`cardbench`, scatter-gather 66). How much of such a frame is
+    data is not told either. Where one lacks a piece, those may that were not received. A frame that was received with
+    other first bytes does not even begin there (mixed 69).
+
+    Parameters
+    ----------
+    ends : mapping of str to Ends
+    columns : dict of str to arrays
+        The frames of all hosts, judged.
+    """
+    for name, end in ends.items():
+        other = next((one for one in ends if one != name), None)
+        received = ends[other].receive_head if other is not None else None
+        if end.send_head is None or received is None or not len(received):
+            continue
+        rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0))
+        sent = end.send_head.take(columns["send_row"][rows])
+        at = columns["receive_row"][rows]
+        theirs = received.take(np.maximum(at, 0))
+        begin, until = sent.length + UNALIGNED, np.minimum(theirs.length, LEAST_FRAME_BYTES)
+        added = (np.arange(HEAD) >= begin[:, None]) & (np.arange(HEAD) < until[:, None])
+        short = sent.length < LEAST_FRAME_BYTES
+        missing = (at >= 0) & short & (added & (theirs.data != 0)).any(axis=1)
+        strange = missing & ~begins_alike(sent, theirs)
+        columns[EDGES[SEND][0]][rows[strange]] = np.nan
+        rows = rows[missing | (missing.any() & short & (at < 0))]
+        columns[EDGES[SEND][1]][rows] = np.nan
+        columns[COLUMNS[SEND][2]][rows] = 0.0
+        columns["length_bytes"][rows], columns["length_exact"][rows] = LEAST_USER_BYTES, False
 
 
 def lengths(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from pcitrace.traffic.dma import Dma, moved_twice
 from pcitrace.traffic.phases import Phases
 
 __all__ = [
-    "FCS", "HEADER", "Heads", "WireFrames",
+    "FCS", "HEADER", "UNALIGNED", "Heads", "WireFrames", "begins_alike",
     "begins_inside", "briefly", "heads", "in_common", "keys", "once", "own_keys", "unlike", "wire_frames",
 ]  # fmt: skip
 
@@ -163,6 +163,22 @@ def begins_inside(one: Heads, other: Heads) -> Booleans:
         unlike = unlike[~same(unlike, offset)]
     for offset in range(UNALIGNED + 1, HEAD - ENOUGH + 1):
         out[unlike] |= same(unlike, offset)
+    return out
+
+
+def begins_alike(one: Heads, other: Heads) -> Booleans:
+    """Return which first bytes are those of the other, `ENOUGH` of them, wherever in its first data phase each begins.
+
+    Parameters
+    ----------
+    one, other : Heads
+        What is taken for the same frames, a row each. The last word of `one` may hold more than the frame.
+    """
+    size, out = HEAD - UNALIGNED, np.zeros(len(one), dtype=bool)
+    for here, there in product(range(UNALIGNED + 1), repeat=2):
+        many = np.minimum(one.length - here - UNALIGNED, other.length - there)
+        differs = one.data[:, here : here + size] != other.data[:, there : there + size]
+        out |= (many >= ENOUGH) & ~(differs & (np.arange(size) < many[:, None])).any(axis=1)
     return out
 
 
