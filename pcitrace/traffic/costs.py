@@ -340,7 +340,7 @@ def _before_last(sizes: Integers, cut: Booleans, first: Booleans, prior: Costs, 
         apart = np.where(first & ~cut, FIRST, row)
         if _nats(size, apart, prior) < _nats(size, row, prior):
             return learner.densities(size, apart, prior, smooth=False)
-    alike = learner.densities(size, row, prior, smooth=False)
+    alike = learner.densities(size, row, prior[:FIRST], smooth=False)
     return np.stack([alike[0], alike[1], alike[0]])
 
 
