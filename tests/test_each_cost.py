@@ -171,7 +171,7 @@ ELSEWHERE = {
     "lattice.Goals.bound_us",  # with `beyond`
     "lattice.Goals.stray",  # in what each piece costs by itself
     "lattice.Goals.longest_us",  # bounds what `goes_on` and `resumes` learn
-    "lattice.Table.back", "lattice.Track.unclaimed",  # `test_lattice` compares with all readings; no kept capture has it
+    "lattice.Table.back", "lattice.Track.unclaimed",  # `test_lattice` compares with all readings; no capture has it
     "releases.Table.before", "releases.Table.miscount",  # so does `test_releases`
 }  # fmt: skip
 """Costs that have no line of their own."""
