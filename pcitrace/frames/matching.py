@@ -139,7 +139,7 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
             holds = send.shortest[i] - 2 * BLOCK[-1] <= on_wire.longest[j]
             i, j = i[holds], j[holds]
     else:
-        send, i, j = _left(send, on_wire, mine.host.profile.send == "store_and_forward")
+        send, i, j = _went_out(send, on_wire, mine.host.profile.send == "store_and_forward")
     wire_of_send, send_of_wire = np.full(count, -1), np.full(len(on_wire), -1)
     wire_of_send[i], send_of_wire[j] = j, i
     receive_of_wire = np.full(len(on_wire), -1)
@@ -163,7 +163,7 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
     return replace(rows, doubtful_wire=i[~sure], doubtful=j[~sure], loose=loose)
 
 
-def _left(send: Side, on_wire: Side, after_end: bool) -> tuple[Side, Integers, Integers]:
+def _went_out(send: Side, on_wire: Side, after_end: bool) -> tuple[Side, Integers, Integers]:
     """Match sends with the frames on their wire; return the sends with the lengths that they have then.
 
     A card may read on to the end of a block of memory, if all its sends are on the wire then and were not before. One

@@ -584,8 +584,9 @@ fn joins(items: &Items, before: usize, item: usize) -> bool {
 
 /// What the size of the item before costs one that goes on with its segment.
 ///
-/// The last one's size is what is left of the segment. The first one may be what is left of a line. Where the last units come one by one, that is the size of the
-/// one before these: the first of them costs what a single one does instead. Nothing larger comes behind these.
+/// The last one's size is what is left of the segment, and the first one's may be what is left of a line. Where the last
+/// units come one by one, it is the one before these that has what is left: the first of them costs what a single one does
+/// instead. Nothing larger comes behind these.
 fn sized(items: &Items, mine: &TrackCosts, apart: f32, track: Track, item: usize) -> f32 {
     let (cut, units) = (items.cut[track.last as usize], items.units[track.last as usize]);
     match (mine.singles && !cut, units > 1, items.units[item] > 1) {
