@@ -64,7 +64,7 @@ def lattice():
         least, most, held = np.full(count, 1, np.uint32), np.full(count, 4, np.uint32), np.zeros(count, np.uint8)
         goals.append(l.Goals(times, least, most, held, cost(count), after, after, times, beyond=3.0))
     track = lambda: l.Track(cost(2, l.BINS), cost(2, l.BINS), cost(l.BINS), cost(l.CONTEXTS, l.BINS), cost(2, l.BINS),
-                            cost(2, 8), 3, cost(2, 8), cost(8), cost(3))
+                            cost(2, 8), 3, cost(3, 8), cost(8), cost(3))
     table = l.Table((track(), track()), cost(2 * l.CONTEXTS, l.BINS), cost(l.CONTEXTS, 16), cost(4 * l.CONTEXTS, 5),
                     back=8, unit=4, apart=2.0)
     l.read(sequence, tuple(goals), table)

@@ -44,10 +44,16 @@ def test_an_edge_that_no_frame_needs_is_not_sure(
     frames: list[list[int]], column: int, doubted: list[int], track: int
 ) -> None:
     pieces, reading = _reading(frames, track)
-    goals: Any = SimpleNamespace(least=np.full(len(frames), 20), again=0)
+    goals: Any = SimpleNamespace(least=np.full(len(frames), 20), most=np.full(len(frames), 21), again=0)
     found = not_needed(pieces, reading, track, goals)
     assert np.flatnonzero(found.margins[:, column] == 0).tolist() == doubted
     assert not_needed(pieces, reading, 1 - track, goals) is reading
+
+
+def test_where_no_length_is_known_none_tells_what_is_needed() -> None:
+    pieces, reading = _reading([[20], [20, 1]], SEND)
+    goals: Any = SimpleNamespace(least=np.full(2, 4), most=np.full(2, 1 << 14), again=0)
+    assert not_needed(pieces, reading, SEND, goals).margins.min() == 20.0
 
 
 def test_addresses_tell_what_is_part_of_a_frame() -> None:

@@ -39,9 +39,9 @@ TOLD = 0.25
 this card. On the tiny frames among those ten cards, 2 of the 49 edges that stood out were wrong."""
 
 MOST = 0.5
-"""Where the rules found a smaller share of the frames on a wire in a host's memory, and an edge of any is doubted, none
-is sure. On two generated hosts that write what they receive word by word (`cardbench`, cut-through 71) they found 10 of
-32 receives each; 4 of these 40 edges were wrong, others doubted."""
+"""Where the rules found a smaller share of the frames on a wire in a host's memory, what they left over is this share
+of the others at least, and an edge of any is doubted, none is sure. On two generated hosts that write what they receive
+word by word (`cardbench`, cut-through 71) they found 10 of 32 receives each; 4 of these 40 edges were wrong."""
 
 COMPLETE, FEW = 0.95, 1
 """Where a smaller share of the frames on the wire and of the sends are each other's, the first reading is doubted; one
@@ -328,7 +328,9 @@ def judge(
         for name, nats in contests.items():
             rows = _rows(columns, name, side)
             burst = columns[COLUMNS[side][1]][rows]
-            margins[side][rows] = _by_rules(nats, burst, _share_heard(columns, name, side))
+            lost = _share_heard(columns, name, side) < MOST and _left_over(columns, ends, name, side)
+            single = np.count_nonzero(burst >= 0) == 1 and not _heard(columns, name, side)
+            margins[side][rows] = _by_rules(nats, burst, single, lost)
     for side, sure in proved(ends, columns, told).items() if readings else ():
         for one in (margins[side], rivals[side], place[side]):
             # As sure as a search says of anything at most.
@@ -362,19 +364,27 @@ def judge(
     columns["margin_match"], columns["margin_place"] = match, place[SEND]
 
 
-def _by_rules(nats: Floats, burst: Integers, heard: float) -> Floats:
-    """Return the margins of both edges of frames that rules found, which are the share `heard` of those on the wire.
+def _by_rules(nats: Floats, burst: Integers, single: bool, lost: bool) -> Floats:
+    """Return the margins of both edges of frames that rules found; NaN where none is doubted.
 
-    NaN where none is doubted.
+    An overloaded card drops most; but a single frame of many on the wire is like no other that was found. And where any
+    is doubted and most may be there, not found, none is sure.
     """
     some = burst >= 0
     dearer = np.where(some[:, None], nats[burst], np.inf)
     out = np.where(dearer < AGREED, dearer, np.nan)
-    # An overloaded card drops most; but a single frame of many on the wire is like no other that was found. And where
-    # any of few is doubted, most may be there that the rules did not find.
-    if (some.sum() == 1 and heard < TOLD) or (heard < MOST and (dearer[some] < AGREED).any()):
+    if single or (lost and (dearer[some] < AGREED).any()):
         out[some] = 0.0
     return out
+
+
+def _left_over(columns: dict[str, Any], ends: Mapping[str, Ends], name: str, side: int) -> bool:
+    """Return whether what is part of no frame in a host's memory may be most of the frames that lack there."""
+    host, burst, _ = COLUMNS[side]
+    lacking = (columns[host] == name) & (columns["wire_row"] >= 0) & (columns[burst] < 0)
+    dma = ends[name].host.traffic.dma
+    left = dma.bus.bytes[~np.isin(dma.kind, (Kind.SEND_DATA, Kind.RECEIVE_DATA))].sum()
+    return bool(left >= MOST * np.maximum(columns["length_bytes"][lacking], 0).sum())
 
 
 def _thresholds(

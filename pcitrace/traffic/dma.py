@@ -298,8 +298,8 @@ def _too_fast(bus: BusTable, chain: Integers, heads: Integers) -> Booleans:
     return np.asarray((words == pieces) & (last_us - start_us[heads] < FRAME_US * (pieces - 1)))
 
 
-def _by_themselves(bus: BusTable, rows: Integers, chain: Integers) -> Booleans:
-    """Return which chains of some writes have nothing between their pieces that these could be the status of.
+def _by_themselves(bus: BusTable, rows: Integers, chain: Integers, count: int) -> Booleans:
+    """Return which of so many chains of writes have nothing between their pieces that these could be the status of.
 
     A status is written for each frame that was sent or received: it was read before, or written. So a chain of them has
     other writes between, or as many reads. A card that writes what it receives 16 bytes at a time, whenever it has as
@@ -307,7 +307,6 @@ def _by_themselves(bus: BusTable, rows: Integers, chain: Integers) -> Booleans:
     """
     moved = np.flatnonzero(bus.data_phases[rows] > 0)
     chain, start_us = chain[moved], bus.start_us[rows[moved]]
-    count = int(chain.max(initial=-1)) + 1
     pieces = np.bincount(chain, minlength=count)
     side_by_side = np.bincount(chain[1:][chain[1:] == chain[:-1]], minlength=count)
     first_us, last_us = np.full(count, np.inf), np.full(count, -np.inf)
@@ -429,7 +428,7 @@ class _Chained:
         frames = np.zeros(len(heads), dtype=bool)
         frames[chain[size > LONGEST_STATUS]] = True
         if is_write:
-            frames |= _too_fast(left, chain, heads) | _by_themselves(kinds.bus, rows, chain)
+            frames |= _too_fast(left, chain, heads) | _by_themselves(kinds.bus, rows, chain, len(heads))
         whole = np.bincount(chain, weights=size, minlength=len(heads))
         whole = np.where(frames, whole, np.minimum(whole, SHORTEST_RECEIVED - 1))[chain]
         return cls(len(kinds.bus), rows, whole, rows[heads][chain], starts[is_write])

@@ -196,8 +196,11 @@ class Reader:
         return self.needed(best), self.needed(by_content)
 
     def needed(self, reading: Reading) -> Reading:
-        """Return a reading with no edge that is sure where frames have a piece that none of them needs."""
+        """Return a reading with no edge that is sure where frames have a piece that none of them needs on its wire."""
         for side in (SEND, RECEIVE):
+            target = self.targets[side]
+            if target is None or not target.seen:
+                continue
             reading = not_needed(self.pieces, reading, side, self.goals(side, self.layout(side, reading)))
         return reading
 

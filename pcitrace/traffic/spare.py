@@ -15,6 +15,9 @@ __all__ = ["not_needed"]
 EDGES = (1, 2)
 """Columns of a reading's margins: beginnings, ends."""
 
+LONGEST = 1 << 12
+"""Data phases that no frame has: one that may be as long is of a wire whose rate is not known, and no length tells."""
+
 
 def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals) -> Reading:
     """Return the reading with no edge that is sure where a track's frames have a piece that none of them needs.
@@ -33,10 +36,12 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals) -> Re
     begins, size = reading.begins[rows], pieces.bus.data_phases[rows].astype(np.int64)
     head = np.flatnonzero(begins)
     tail = np.append(head[1:], len(rows)) - 1
-    spare = segment_units(size, pieces.cut[rows], begins, goals.again) - goals.least[reading.target[rows[head]]]
+    target = reading.target[rows[head]]
+    spare = segment_units(size, pieces.cut[rows], begins, goals.again) - goals.least[target].astype(np.int64)
+    several = (tail > head) & (goals.most[target] < LONGEST)
     margins = reading.margins.copy()
     for column, at in zip(EDGES, (head, tail), strict=True):
-        margins[rows[at[_none_needs(size[at], spare, tail > head)]], column] = 0.0
+        margins[rows[at[_none_needs(size[at], spare, several)]], column] = 0.0
     return replace(reading, margins=margins)
 
 
