@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from pcitrace.columns import Booleans
 from pcitrace.facts import LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames.margins import COLUMNS, EDGES, wired
 from pcitrace.traffic.asked import SURE
-from pcitrace.traffic.content import HEAD, HEADER, UNALIGNED, begins_alike, begins_inside, unlike
+from pcitrace.traffic.content import HEAD, HEADER, UNALIGNED, Heads, begins_alike, begins_inside, unlike
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 if TYPE_CHECKING:
@@ -33,15 +33,10 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     columns : dict of str to arrays
         The frames of all hosts, judged.
     """
-    for name, end in ends.items():
-        other = next((one for one in ends if one != name), None)
-        received = ends[other].receive_head if other is not None else None
-        if end.send_head is None or received is None:
-            continue
+    for name, sent, received in _first_bytes(ends):
         both = (columns["sender"] == name) & (columns["send_row"] >= 0) & (columns["receive_row"] >= 0)
         rows = np.flatnonzero(both)
-        sent = end.send_head.take(columns["send_row"][rows])
-        received = received.take(columns["receive_row"][rows])
+        sent, received = sent.take(columns["send_row"][rows]), received.take(columns["receive_row"][rows])
         strange = unlike(received, sent)
         for side, inside in ((SEND, begins_inside(sent, received)), (RECEIVE, begins_inside(received, sent))):
             columns[EDGES[side][0]][rows[inside]] = np.nan
@@ -50,6 +45,15 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         for column in EDGES[RECEIVE]:
             columns[column][rows[strange]] = np.nan
         columns[COLUMNS[RECEIVE][2]][rows[strange]] = 0.0
+
+
+def _first_bytes(ends: Mapping[str, Ends]) -> Iterator[tuple[str, Heads, Heads]]:
+    """Give each host of whose frames both memories show the first bytes: what it sends, and what the other receives."""
+    for name, end in ends.items():
+        other = next((one for one in ends if one != name), None)
+        received = ends[other].receive_head if other is not None else None
+        if end.send_head is not None and received is not None and len(received):
+            yield name, end.send_head, received
 
 
 def parts(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
@@ -97,15 +101,10 @@ def padding(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     columns : dict of str to arrays
         The frames of all hosts, judged.
     """
-    for name, end in ends.items():
-        other = next((one for one in ends if one != name), None)
-        received = ends[other].receive_head if other is not None else None
-        if end.send_head is None or received is None or not len(received):
-            continue
+    for name, sent, received in _first_bytes(ends):
         rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0))
-        sent = end.send_head.take(columns["send_row"][rows])
         at = columns["receive_row"][rows]
-        theirs = received.take(np.maximum(at, 0))
+        sent, theirs = sent.take(columns["send_row"][rows]), received.take(np.maximum(at, 0))
         begin, until = sent.length + UNALIGNED, np.minimum(theirs.length, LEAST_FRAME_BYTES)
         added = (np.arange(HEAD) >= begin[:, None]) & (np.arange(HEAD) < until[:, None])
         short = sent.length < LEAST_FRAME_BYTES

@@ -12,7 +12,7 @@ from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["not_needed"]
 
-EDGES = (1, 2)
+BEGIN_AND_END = (1, 2)
 """Columns of a reading's margins: beginnings, ends."""
 
 LONGEST = 1 << 12
@@ -40,7 +40,7 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals) -> Re
     spare = segment_units(size, pieces.cut[rows], begins, goals.again) - goals.least[target].astype(np.int64)
     several = (tail > head) & (goals.most[target] < LONGEST)
     margins = reading.margins.copy()
-    for column, at in zip(EDGES, (head, tail), strict=True):
+    for column, at in zip(BEGIN_AND_END, (head, tail), strict=True):
         margins[rows[at[_none_needs(size[at], spare, several)]], column] = 0.0
     return replace(reading, margins=margins)
 
