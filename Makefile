@@ -66,9 +66,10 @@ help:
 	$(BIN)/pip install -qq --editable capture
 	@touch $@
 
-# What tests and site are made with: fetched, in `make test`, while the kernel is compiled.
+# What tests and site are made with: fetched, in `make test`, while the kernel is compiled. Compiling all of its Python takes
+# twice as long as all else, and most is never imported.
 .make/packages: pyproject.toml | .make/venv .make/prerequisites-test
-	$(BIN)/pip install --quiet --group dev --group docs
+	$(BIN)/pip install --quiet --no-compile --group dev --group docs
 	@touch $@
 
 # One pip at a time changes .venv.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -33,6 +34,12 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --update-golden: write the goldens instead of comparing with them."""
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of the garbage collection: it stays, and searching it takes time."""
+    gc.collect()
+    gc.freeze()
 
 
 def shared_dir() -> Path:

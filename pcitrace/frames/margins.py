@@ -15,6 +15,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.proved import proved
+from pcitrace.frames.rung import rung_for
 from pcitrace.frames.unseen import shown_by
 from pcitrace.freed import give_back
 from pcitrace.lattice import COST, Reading
@@ -65,7 +66,7 @@ def doubted(ends: Mapping[str, Ends], columns: dict[str, Any], link: Link | None
     if moving and all(_untold(end) for end in moving):
         # Two memories may confirm each other's mistake.
         return None
-    if not all(map(_are_frames, moving)):
+    if not all(map(_are_frames, moving)) or any(map(_answered, moving)):
         return None
     names = [name for name in ends if moves_data(ends[name])]
     problems = dict(zip(names, each(lambda name: problem(name, ends, columns, link), names), strict=True))
@@ -350,7 +351,7 @@ def judge(
         one[unseen] = np.minimum(one[unseen], held[unseen])
     deaf = any(_share_heard(columns, name, side) < 1 - COMPLETE for name in readings for side in EDGES)
     for name in readings:
-        heard = not deaf and all(_heard(columns, name, side) for side in EDGES)
+        heard = not deaf and all(_heard(columns, name, side) for side in EDGES) and not _answered(ends[name])
         for side in EDGES:
             rows = _rows(columns, name, side)
             _only_where_told(margins[side], least[side], place[side], rows)
@@ -450,6 +451,20 @@ def _heard(columns: dict[str, Any], name: str, side: int) -> bool:
     that was received, and the other began 18 of 20 receives with a piece of a send; of 150 frames one had one.
     """
     return _share_heard(columns, name, side) >= TOLD
+
+
+def _answered(end: Ends) -> bool:
+    """Return whether what a host seems to send is what it received: it rang before most that it seems to receive, and
+    before hardly any that it seems to send.
+
+    Where nothing shows which way data go, a host that answers each frame with one of its length may be read like that:
+    what it received seems to be sent, and its answer received. On such a host (`cardbench`, padding 74, control lines
+    alone, its own profile) that was 155 nats cheaper than the truth.
+    """
+    if not _unseen(end):
+        return False
+    sends, receives = rung_for(end)
+    return sends < 1 - COMPLETE and receives >= MOST
 
 
 def _share_heard(columns: dict[str, Any], name: str, side: int) -> float:
