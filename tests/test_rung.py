@@ -11,7 +11,7 @@ import pytest
 from cardbench import Bench, score, write
 
 import pcitrace
-from pcitrace import analysis
+from pcitrace import analysis, frames
 from pcitrace.frames import margins
 from pcitrace.frames.rung import rung_for
 from pcitrace.traffic.csr import CONFIGURATION
@@ -80,3 +80,16 @@ def test_the_answers_of_a_host_are_not_what_it_received(tmp_path: Path) -> None:
     found = analysis.frames(pcitrace.open(tmp_path), profile=str(tmp_path / "card.toml"))
     scored = score(bench, found.table, "control14")
     assert scored.total()["wrong"] == scored.extra == scored.crossed == 0
+
+
+@pytest.mark.parametrize(
+    ("wires", "why"),
+    [((object(), object()), "they are on no wire"), ((None, object()), "the wires were not captured")],
+    ids=["both wires", "one wire"],
+)
+def test_what_is_left_out_is_said_with_its_reason(wires: tuple[object, object], why: str) -> None:
+    hosts: Any = {name: SimpleNamespace(wire=wire) for name, wire in zip("AB", wires, strict=True)}
+    [text] = frames._untold(hosts, 9)
+    assert why in text
+    assert "9 possible frames are left out" in text
+    assert frames._untold(hosts, 0) == ()

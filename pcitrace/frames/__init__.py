@@ -216,8 +216,10 @@ def _untold(hosts: Mapping[str, HostTraffic], left_out: int) -> tuple[str, ...]:
     """Say that frames were left out, and what would tell them."""
     if not left_out:
         return ()
-    wanted = "TX_EN of both hosts or AD would tell"
     names = ", ".join(hosts)
+    if all(host.wire is not None for host in hosts.values()):
+        return (f"{names}: {left_out} possible frames are left out: they are on no wire, and no edge of them is sure",)
+    wanted = "TX_EN of both hosts or AD would tell"
     if len(hosts) == 1:
         why = "no wire and no other host was captured, and nothing else tells frames from descriptors and status"
     else:
