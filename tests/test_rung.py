@@ -14,6 +14,7 @@ import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import margins
 from pcitrace.frames.rung import rung_for
+from pcitrace.simulate import simulate
 from pcitrace.traffic.csr import CONFIGURATION
 
 
@@ -33,8 +34,8 @@ def answering(access_us: list[float], sends: list[int], addressed: bool = False,
     [
         ([18.0, 38.0, 58.0], [1, 3, 5], (1.0, 0.0)),
         ([18.0, 38.0, 58.0], [0, 2, 4], (0.0, 1.0)),
-        # What comes while a frame is moved rings for a later one at best, and a frame may come first.
-        ([5.0, 21.0, 22.9, 44.0], [1, 3, 5], (0.0, 2 / 3)),
+        # What comes while a frame is moved rings for a later one.
+        ([5.0, 21.0, 22.9, 44.0], [1, 3, 5], (0.0, 1.0)),
         ([], [0, 2, 4], (0.0, 0.0)),
     ],
     ids=["before each send", "before each receive", "meanwhile", "none"],
@@ -43,6 +44,12 @@ def test_what_was_accessed_before_each_frame_is_counted(
     access_us: list[float], sends: list[int], shares: tuple[float, float]
 ) -> None:
     assert rung_for(answering(access_us[::-1], sends)) == pytest.approx(shares)
+
+
+def test_a_burst_that_was_joined_over_others_hides_no_access() -> None:
+    end = answering([18.0, 38.0, 58.0], [1, 3, 5])
+    end.host.traffic.joined.last_data_us[0] = 70.0
+    assert rung_for(end) == (1.0, 0.0)
 
 
 def test_what_sets_a_card_up_rings_for_nothing() -> None:
@@ -80,6 +87,24 @@ def test_the_answers_of_a_host_are_not_what_it_received(tmp_path: Path) -> None:
     found = analysis.frames(pcitrace.open(tmp_path), profile=str(tmp_path / "card.toml"))
     scored = score(bench, found.table, "control14")
     assert scored.total()["wrong"] == scored.extra == scored.crossed == 0
+
+
+def test_frames_of_a_host_that_answers_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the rules' frames would be judged by themselves, and a host's that answers are swapped."""
+    simulate("acenic-fig3.1", tmp_path / "run", values={"analyser.wires": "control14", "test.count": 12})
+    again: list[bool] = []
+
+    def doubted(*given: Any) -> Any:
+        found = margins.doubted(*given)
+        again.append(found is None)
+        return found
+
+    monkeypatch.setattr(frames, "doubted", doubted)
+    analysis.frames(pcitrace.open(tmp_path / "run"))
+    monkeypatch.setattr(margins, "rung_for", lambda _: (0.0, 1.0))
+    analysis.frames(pcitrace.open(tmp_path / "run"))
+    assert not any(again[: len(again) // 2])
+    assert all(again[len(again) // 2 :])
 
 
 @pytest.mark.parametrize(

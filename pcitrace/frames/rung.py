@@ -13,19 +13,19 @@ __all__ = ["rung_for"]
 
 def rung_for(end: Ends) -> tuple[float, float]:
     """Return the shares of a host's sends and of its receives before which it had accessed the card since the frame
-    before; NaN where there are none.
+    before began; NaN where there are none.
 
     Of a host that answers each frame with another (`cardbench`, padding 74) all 29 sends have such accesses, and none
-    of its 29 receives.
+    of its 29 receives. Not since that frame ended: what is joined to it by mistake may last until the frames behind.
     """
     joined, csr = end.host.traffic.joined, end.host.traffic.csr
     bursts = np.concatenate([end.sends, end.receives])
     order = np.argsort(joined.first_data_us[bursts], kind="stable")
     begin_us = joined.first_data_us[bursts]
-    free_us = np.empty(len(bursts))
-    free_us[order] = np.append(-np.inf, np.maximum.accumulate(joined.last_data_us[bursts[order]]))[: len(bursts)]
+    before_us = np.empty(len(bursts))
+    before_us[order] = np.append(-np.inf, begin_us[order])[: len(bursts)]
     access_us = np.sort(csr.first_attempt_us[csr.reason != CONFIGURATION])
-    rung = np.searchsorted(access_us, begin_us) > np.searchsorted(access_us, free_us)
+    rung = np.searchsorted(access_us, begin_us) > np.searchsorted(access_us, before_us)
     sends, receives = np.split(rung, [len(end.sends)])
     return _share(sends), _share(receives)
 
