@@ -39,7 +39,10 @@ def test_what_rings_beside_other_uses_of_its_register(design: str, seed: int, tm
     assert of_design(design, seed, tmp_path)[1] == 0
 
 
-@pytest.mark.parametrize(("design", "seed"), [("rtl8139", 4), ("tg3", 1), ("rhine", 2)])
+@pytest.mark.parametrize(("design", "seed"), [("rtl8139", 4), ("rtl8139", 26), ("tg3", 1), ("rhine", 2), ("rhine", 21)])
 def test_what_is_read_behind_a_ring_to_flush_it_rings_for_nothing(design: str, seed: int, tmp_path: Path) -> None:
-    """Without AD the read was given as the last access, once for each frame of these."""
+    """Without AD the read was given as the last access, once for each frame of these.
+
+    Of the RTL8139 26 reads are as fast as writes; of the Rhine 21 there are 2,000 accesses of others before its 15th send.
+    """
     assert of_design(design, seed, tmp_path, "control16")[2] == 0

@@ -420,7 +420,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
     _, too = _answered(again, head, again.sends)
     # Where all waited for the send before, registers do not tell what rang for them either.
     tells = registers and bool(_at_once(read, head, sends).any())
-    clear, back = csr.doorbell.any() | _rings_last(read, head, sends), _reads_back(read, head)
+    clear = csr.doorbell.any() | _rings_last(read, head, sends)
     out, margins, by_itself, taught = [], np.full(count, np.nan), np.ones(count, dtype=bool), False
     for at, (rule, edge) in enumerate(zip(rules, ("first", "last"), strict=True)):
         mine, found, as_other = rule[:seen], getattr(read, edge)[:seen], getattr(again, edge)[:seen]
@@ -440,10 +440,10 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         # Some drivers always write something behind the ring; of others it is where something came between.
         kept &= clear[:seen] | (clear[:seen].sum() < MOSTLY * seen)
         if edge == "last":
-            kept, taken = kept & ~back[:seen], taken & ~back[:seen]
+            kept, taken = kept & ~_reads_back(mine, head), taken & ~_reads_back(found, head)
         whole = np.where(kept, mine, np.where(taken, found, -1))
-        # Beyond what was read the rules stand if they did before.
-        stands = np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
+        # Beyond what was read the rules stand if they did before, for enough sends.
+        stands = seen >= BELLS and np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
         out.append(np.append(whole, rule[seen:] if stands else np.full(count - seen, -1)))
         margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
@@ -592,24 +592,34 @@ def _rings_last(read: Doorbells, csr: LookedAt, sends: Sends) -> Booleans:
     return np.asarray(~at_once)
 
 
-def _reads_back(read: Doorbells, csr: LookedAt) -> Booleans:
+def _reads_back(rings: Integers, csr: LookedAt) -> Booleans:
     """Return of which sends the last access may be a read, which only sees to it that the ring before it arrives.
 
+    `rings`: the last access of each send; -1 for none, and of those beyond what was read nothing is said.
+
     Drivers read a register behind a posted write for that (PCI 2.2, 3.2.5). Without C/BE# it shows in nothing but its
-    time: a read has a clock more for the turn of the bus (3.3.1), and the card has to fetch the value. Where most last
-    accesses took longer than the one just before, all may be reads; one that is retried takes longer than one that is
-    not. Of a VIA Rhine and a BCM570x so driven, 16 channels, each time of the last access was that of the read.
+    time: a read has a clock more for the turn of the bus (3.3.1), and the card has to fetch the value; one that is
+    retried takes longer than one that is not. Where most last accesses took longer than the one just before, or they
+    take now so long and now so while those do not, all may be reads. Of a VIA Rhine and a BCM570x so driven, 16
+    channels, each time of the last access was that of the read; and of an RTL8139, whose writes took 3 clocks, its
+    reads 2 or 3.
     """
-    behind, slower = (np.zeros(len(read.last), dtype=bool) for _ in range(2))
+    behind, slower = (np.zeros(len(rings), dtype=bool) for _ in range(2))
     if (csr.address >= 0).any():
         return behind
-    sends = np.flatnonzero(read.last > 0)
-    last, before = read.last[sends], read.last[sends] - 1
-    behind[sends] = csr.first_attempt_us[last] - csr.end_us[before] <= CHAIN_US
+    sends = np.flatnonzero((rings > 0) & (rings < len(csr)))
+    sends = sends[csr.first_attempt_us[rings[sends]] - csr.end_us[rings[sends] - 1] <= CHAIN_US]
+    last, before = rings[sends], rings[sends] - 1
+    behind[sends] = True
     slower[sends] = csr.latency_clks[last] > csr.latency_clks[before]
     slower[sends] &= csr.attempts[last] >= csr.attempts[before]
-    slower &= behind
-    return behind if slower.sum() >= MOSTLY * behind.sum() else slower
+    varies = _varying(csr.latency_clks[last]) - _varying(csr.latency_clks[before])
+    return behind if slower.sum() >= MOSTLY * behind.sum() or varies >= TOLD else slower
+
+
+def _varying(clks: Integers) -> float:
+    """Return the share of some times that are not the one that most are."""
+    return 1 - np.bincount(clks).max() / len(clks) if len(clks) else 0.0
 
 
 def _ordinary(read: Doorbells, csr: Accesses, agreed: Booleans) -> Booleans:
