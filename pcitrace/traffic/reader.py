@@ -201,7 +201,9 @@ class Reader:
             target = self.targets[side]
             if target is None or not target.seen:
                 continue
-            reading = not_needed(self.pieces, reading, side, self.goals(side, self.layout(side, reading)))
+            lies = self.layout(side, reading)
+            bare = self.goals(side, replace(lies, added=0, spare=0, again=0))
+            reading = not_needed(self.pieces, reading, side, self.goals(side, lies), bare)
         return reading
 
     @property

@@ -15,12 +15,18 @@ __all__ = ["not_needed"]
 BEGIN_AND_END = (1, 2)
 """Columns of a reading's margins: beginnings, ends."""
 
+MOSTLY = 0.5
+"""Share of a track's frames that have a piece at an edge which the bytes on the wire leave over, if most have one."""
+
 LONGEST = 1 << 12
 """Data phases that no frame has: one that may be as long is of a wire whose rate is not known, and no length tells."""
 
 
-def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals) -> Reading:
+def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare: Goals) -> Reading:
     """Return the reading with no edge that is sure where a track's frames have a piece that none of them needs.
+
+    `goals` and `bare` are what they may claim: as the reading says that they lie in memory, and with nothing around
+    their bytes.
 
     Lengths on a sampled wire are known to a byte or two, and a buffer may begin at any byte of a word, so a frame may
     have a data phase more or not. That one alone, in a transaction of its own, may as well be a status or a descriptor.
@@ -37,11 +43,17 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals) -> Re
     head = np.flatnonzero(begins)
     tail = np.append(head[1:], len(rows)) - 1
     target = reading.target[rows[head]]
-    spare = segment_units(size, pieces.cut[rows], begins, goals.again) - goals.least[target].astype(np.int64)
+    spare, beyond = (
+        segment_units(size, pieces.cut[rows], begins, one.again) - one.least[target].astype(np.int64)
+        for one in (goals, bare)
+    )
     several = (tail > head) & (goals.most[target] < LONGEST)
     margins = reading.margins.copy()
     for column, at in zip(BEGIN_AND_END, (head, tail), strict=True):
-        margins[rows[at[_none_needs(size[at], spare, several)]], column] = 0.0
+        doubted, around = (_none_needs(size[at], one, several) for one in (spare, beyond))
+        if around.sum() > MOSTLY * several.sum():
+            doubted |= around
+        margins[rows[at[doubted]], column] = 0.0
     return replace(reading, margins=margins)
 
 
