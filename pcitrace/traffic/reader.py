@@ -51,7 +51,7 @@ from pcitrace.traffic.goals import (
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.spare import not_needed
+from pcitrace.traffic.spare import not_needed, too_long
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
@@ -196,14 +196,15 @@ class Reader:
         return self.needed(best), self.needed(by_content)
 
     def needed(self, reading: Reading) -> Reading:
-        """Return a reading with no edge that is sure where frames have a piece that none of them needs on its wire."""
+        """Return a reading with no edge that is sure where the length of frames on their wire speaks against it."""
         for side in (SEND, RECEIVE):
             target = self.targets[side]
             if target is None or not target.seen:
                 continue
             lies = self.layout(side, reading)
             bare = self.goals(side, replace(lies, added=0, spare=0, again=0))
-            reading = not_needed(self.pieces, reading, side, self.goals(side, lies), bare)
+            goals = self.goals(side, lies)
+            reading = too_long(self.pieces, not_needed(self.pieces, reading, side, goals, bare), side, goals)
         return reading
 
     @property

@@ -1,4 +1,6 @@
-"""Pieces at an edge that no frame needs: with each of them a frame has the length of the wire, and without it too."""
+"""Frames whose length says that an edge is not sure: without a piece there they are as long as on the wire, or they are
+longer than others.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Integers
 from pcitrace.lattice import Goals, Reading, segment_units
+from pcitrace.traffic.goals import SEND
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["not_needed"]
+__all__ = ["not_needed", "too_long"]
 
 BEGIN_AND_END = (1, 2)
 """Columns of a reading's margins: beginnings, ends."""
@@ -35,13 +38,10 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare:
     that was 70 nats cheaper than the truth: that such a status comes at all costs more than that frames have a rest.
     Addresses tell what is part of a frame.
     """
-    rows = np.flatnonzero((reading.track == track) & (reading.target >= 0))
+    rows, head, tail = _segments(reading, track)
     if not len(rows) or pieces.bus.has_address:
         return reading
-    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
     begins, size = reading.begins[rows], pieces.bus.data_phases[rows].astype(np.int64)
-    head = np.flatnonzero(begins)
-    tail = np.append(head[1:], len(rows)) - 1
     target = reading.target[rows[head]]
     spare, beyond = (
         segment_units(size, pieces.cut[rows], begins, one.again) - one.least[target].astype(np.int64)
@@ -55,6 +55,36 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare:
             doubted |= around
         margins[rows[at[doubted]], column] = 0.0
     return replace(reading, margins=margins)
+
+
+def too_long(pieces: Pieces, reading: Reading, track: int, goals: Goals) -> Reading:
+    """Return the reading with no edge that is sure of the frames that have more data phases than they may claim, and one
+    more a piece, if these are few.
+
+    What was written is not written again, nor is read again what was not cut. Two RTL8139 gave frames of up to 256 bytes
+    to memory when they were whole, longer ones as they came: these were one frame sooner on the wire, 128 us and not 0.6
+    before their receives, and 24 bytes longer than that one.
+    """
+    rows, head, tail = _segments(reading, track)
+    if not len(rows):
+        return reading
+    units = segment_units(pieces.bus.data_phases[rows], pieces.cut[rows], reading.begins[rows], goals.again)
+    more = units > goals.most[reading.target[rows[head]]].astype(np.int64) + (tail - head + 1)
+    if track == SEND:
+        more &= ~np.logical_or.reduceat(pieces.cut[rows], head)
+    margins = reading.margins.copy()
+    if more.sum() <= MOSTLY * len(head):
+        for column, at in zip(BEGIN_AND_END, (head, tail), strict=True):
+            margins[rows[at[more]], column] = 0.0
+    return replace(reading, margins=margins)
+
+
+def _segments(reading: Reading, track: int) -> tuple[Integers, Integers, Integers]:
+    """Return the pieces of a track's frames, one frame behind the other, and where in these each begins and ends."""
+    rows = np.flatnonzero((reading.track == track) & (reading.target >= 0))
+    rows = rows[np.argsort(reading.segment[rows], kind="stable")]
+    head = np.flatnonzero(reading.begins[rows])
+    return rows, head, np.append(head[1:], len(rows)) - 1
 
 
 def _none_needs(size: Integers, spare: Integers, several: Booleans) -> Booleans:
