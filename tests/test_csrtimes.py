@@ -13,10 +13,11 @@ import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
 from pcitrace.frames.accesskinds import as_often, commands, in_array, in_turn, of_lanes
-from pcitrace.frames.csrtimes import _of_another, _Said
+from pcitrace.frames.csrtimes import _of_a_rare_kind, _of_another, _Said
 from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _leading
+from pcitrace.frames.reads import reads_back, slow
 from pcitrace.frames.sends import Sends, with_unread
 from pcitrace.lattice import BINS, bins
 from pcitrace.releases import Items, Released, Table, Targets, read
@@ -654,3 +655,53 @@ def test_a_reading_is_taken_once_for_each_way_to_begin() -> None:
     assert reader.after(None, pairs) is two
     assert free.cost != two.cost
     assert reader.after(free) is reader.after(dataclasses.replace(free, cost=0.0))
+
+
+def rings(clks: list[tuple[int, int]], address: int = -1, pause_us: float = 0.1) -> tuple[Any, np.ndarray]:
+    """Doorbells of two accesses each, which take so many clocks; and the last access of each."""
+    first_us = np.arange(len(clks)) * 10.0
+    begin_us = np.column_stack([first_us, first_us + 0.1 + pause_us]).ravel()
+    count = 2 * len(clks)
+    seen = SimpleNamespace(
+        address=np.full(count, address), first_attempt_us=begin_us, end_us=begin_us + 0.1,
+        latency_clks=np.array(clks).ravel(), attempts=np.ones(count, np.int64),
+    )  # fmt: skip
+    seen_ = type("Seen", (SimpleNamespace,), {"__len__": lambda self: count})(**vars(seen))
+    return seen_, np.arange(1, count, 2)
+
+
+@pytest.mark.parametrize(
+    ("clks", "may"),
+    [
+        ([(3, 8)] * 6, [True] * 6),
+        ([(3, 3)] * 6, [False] * 6),
+        ([(3, 3)] * 5 + [(3, 8)], [False] * 5 + [True]),
+        ([(3, 3)] * 4 + [(3, 2)] * 2, [True] * 6),
+        ([(7, 3), (8, 3), (5, 3), (6, 3)], [False] * 4),
+    ],
+    ids=["longer", "as long", "one", "now so and now so", "the one before is read"],
+)
+def test_a_last_access_that_takes_its_time_may_be_a_read(clks: list[tuple[int, int]], may: list[bool]) -> None:
+    seen, last = rings(clks)
+    assert reads_back(last, seen).tolist() == may
+    assert not reads_back(last, rings(clks, address=64)[0]).any()
+    assert not reads_back(last, rings(clks, pause_us=5.0)[0]).any()
+    beyond = np.append(last, [-1, len(seen), len(seen) + 5])
+    assert reads_back(beyond, seen).tolist() == [*may, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("clks", "may"),
+    [([1] * 8 + [5], [False] * 8 + [True]), ([1, 2, 1, 2, 1], [False] * 5), ([2] * 8 + [1], [False] * 9)],
+    ids=["one is slow", "any may be", "one is fast"],
+)
+def test_what_takes_longer_than_other_rings_may_be_a_read(clks: list[int], may: list[bool]) -> None:
+    seen: Any = type("Seen", (SimpleNamespace,), {"__len__": lambda self: len(clks)})(latency_clks=np.array(clks))
+    assert slow(np.append(np.arange(len(clks)), [-1, len(clks)]), seen).tolist() == [*may, False, False]
+
+
+def test_rings_of_a_kind_that_few_are_of_are_none() -> None:
+    kind = np.array([0, 0, 0, 1, 2, 0, 1])
+    assert _of_a_rare_kind(np.array([0, 1, 2, 3, -1, 99]), kind).tolist() == [False] * 3 + [True] + [False] * 2
+    assert _of_a_rare_kind(np.array([0, 3]), kind).tolist() == [False] * 2
+    assert _of_a_rare_kind(np.array([-1, -1]), kind).tolist() == [False] * 2

@@ -11,7 +11,7 @@ import pytest
 from pcitrace.lattice import Goals, Learner, Reading
 from pcitrace.traffic.costs import FIRST, _before_last, first
 from pcitrace.traffic.goals import RECEIVE, SEND
-from pcitrace.traffic.spare import not_needed
+from pcitrace.traffic.spare import not_needed, too_long
 
 BEGIN, END = 1, 2
 
@@ -45,22 +45,68 @@ def test_an_edge_that_no_frame_needs_is_not_sure(
 ) -> None:
     pieces, reading = _reading(frames, track)
     goals: Any = SimpleNamespace(least=np.full(len(frames), 20), most=np.full(len(frames), 21), again=0)
-    found = not_needed(pieces, reading, track, goals)
+    found = not_needed(pieces, reading, track, goals, goals)
     assert np.flatnonzero(found.margins[:, column] == 0).tolist() == doubted
-    assert not_needed(pieces, reading, 1 - track, goals) is reading
+    assert not_needed(pieces, reading, 1 - track, goals, goals) is reading
+
+
+@pytest.mark.parametrize(
+    ("frames", "again", "doubted"),
+    [
+        ([[1, 20], [1, 20], [1, 20]], 0, [0, 2, 4]),
+        ([[1, 20], [10, 11], [10, 11]], 0, []),
+        ([[1, 20], [1, 20], [2, 19]], 0, [0, 2]),
+        ([[1, 20], [1, 20], [1, 19]], 0, []),
+        ([[4, 16, 4], [4, 16, 4], [4, 16, 4]], 8, [0, 3, 6]),
+    ],
+    ids=["of most", "of one", "others begin otherwise", "a frame needs one", "what makes it seem to be read again"],
+)
+def test_what_only_a_layout_needs_is_not_sure(frames: list[list[int]], again: int, doubted: list[int]) -> None:
+    """The reading says that all frames have a data phase more than their bytes, or that what was cut is read again."""
+    pieces, reading = _reading(frames, RECEIVE)
+    pieces.cut[np.append(reading.begins[1:], True)] = False
+    pieces.cut[1::3] = again > 0
+    least = 21 - (again > 0)
+    goals: Any = SimpleNamespace(least=np.full(len(frames), least), most=np.full(len(frames), least), again=again)
+    bare: Any = SimpleNamespace(least=np.full(len(frames), 20), most=np.full(len(frames), 20), again=0)
+    found = not_needed(pieces, reading, RECEIVE, goals, bare)
+    assert np.flatnonzero(found.margins[:, BEGIN] == 0).tolist() == doubted
+
+
+@pytest.mark.parametrize(
+    ("frames", "cut", "track", "doubted"),
+    [
+        ([[20], [20], [26]], [], RECEIVE, [2]),
+        ([[20], [20], [22]], [], RECEIVE, []),
+        ([[20], [26], [26]], [], RECEIVE, []),
+        ([[20], [20], [13, 14]], [], SEND, [2, 3]),
+        ([[20], [20], [13, 14]], [2], SEND, []),
+        ([[20], [20], [13, 14]], [2], RECEIVE, [2, 3]),
+    ],
+    ids=["longer", "a data phase or two", "most", "a send", "it was cut", "what is written is not written again"],
+)
+def test_what_is_longer_than_it_may_be_is_not_sure(
+    frames: list[list[int]], cut: list[int], track: int, doubted: list[int]
+) -> None:
+    pieces, reading = _reading(frames, track)
+    pieces.cut[cut] = True
+    goals: Any = SimpleNamespace(most=np.full(len(frames), 21), again=0)
+    found = too_long(pieces, reading, track, goals)
+    assert np.flatnonzero((found.margins[:, [BEGIN, END]] == 0).any(axis=1)).tolist() == doubted
+    assert too_long(pieces, reading, 1 - track, goals) is reading
 
 
 def test_where_no_length_is_known_none_tells_what_is_needed() -> None:
     pieces, reading = _reading([[20], [20, 1]], SEND)
     goals: Any = SimpleNamespace(least=np.full(2, 4), most=np.full(2, 1 << 14), again=0)
-    assert not_needed(pieces, reading, SEND, goals).margins.min() == 20.0
+    assert not_needed(pieces, reading, SEND, goals, goals).margins.min() == 20.0
 
 
 def test_addresses_tell_what_is_part_of_a_frame() -> None:
     pieces, reading = _reading([[20], [20, 1]], SEND)
     pieces.bus.has_address = True
     goals: Any = Goals.none(after=False, stray=0.1)
-    assert not_needed(pieces, reading, SEND, goals) is reading
+    assert not_needed(pieces, reading, SEND, goals, goals) is reading
 
 
 @pytest.mark.parametrize(

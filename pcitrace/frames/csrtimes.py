@@ -22,6 +22,7 @@ from pcitrace.frames.doorbellcosts import Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import NEARLY_ALL, RULED_OUT, WHOLE
 from pcitrace.frames.margins import TOLD
+from pcitrace.frames.reads import reads_back, slow
 from pcitrace.frames.sends import Sends, fetched, of_host, with_unread
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes, Starts
@@ -440,14 +441,14 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         # Some drivers always write something behind the ring; of others it is where something came between.
         kept &= clear[:seen] | (clear[:seen].sum() < MOSTLY * seen)
         if edge == "last":
-            kept, taken = kept & ~_reads_back(mine, head), taken & ~_reads_back(found, head)
+            kept, taken = kept & ~reads_back(mine, head), taken & ~reads_back(found, head)
         whole = np.where(kept, mine, np.where(taken, found, -1))
         # Beyond what was read the rules stand if they did before, for enough sends.
         stands = seen >= BELLS and np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
         out.append(np.append(whole, rule[seen:] if stands else np.full(count - seen, -1)))
         margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
     if not csr.doorbell.any():
-        odd = _of_a_rare_kind(out[1], Kinds.of(head, count).number) if registers else _slow(out[1], head)
+        odd = _of_a_rare_kind(out[1], Kinds.of(head, count).number) if registers else slow(out[1], head)
         out, margins[odd] = [np.where(odd, -1, one) for one in out], 0.0
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
     return _Answer(out[0][place], out[1][place], margins[place], by_itself[place], _spread(read, len(csr)), taught)
@@ -464,19 +465,6 @@ def _of_a_rare_kind(rings: Integers, kind: Integers) -> Booleans:
     rare = np.zeros(len(rings), dtype=bool)
     rare[known] = count[kind[rings[known]]] < MOSTLY * known.sum()
     return rare
-
-
-def _slow(rings: Integers, csr: LookedAt) -> Booleans:
-    """Return for which sends what rings takes longer than most rings do: it may be a read. See `_reads_back`.
-
-    Of a host (`realcards`, sk98 27, 16 channels) whose doorbells took a clock a read of 5 clocks seemed to ring once.
-    """
-    known = (rings >= 0) & (rings < len(csr))
-    slow = np.zeros(len(rings), dtype=bool)
-    if known.any():
-        clks = csr.latency_clks[rings[known]]
-        slow[known] = (clks > np.bincount(clks).argmax()) & (_varying(clks) < TOLD)
-    return slow
 
 
 def _of_another(first: Integers, last: Integers) -> Booleans:
@@ -619,36 +607,6 @@ def _rings_last(read: Doorbells, csr: LookedAt, sends: Sends) -> Booleans:
         kind = np.append(Kinds.of(csr, len(sends)).number, -1)[follows]
         at_once &= np.bincount(kind[at_once], minlength=kind.max() + 1)[kind] >= MOSTLY * rung.sum()
     return np.asarray(~at_once)
-
-
-def _reads_back(rings: Integers, csr: LookedAt) -> Booleans:
-    """Return of which sends the last access may be a read, which only sees to it that the ring before it arrives.
-
-    `rings`: the last access of each send; -1 for none, and of those beyond what was read nothing is said.
-
-    Drivers read a register behind a posted write for that (PCI 2.2, 3.2.5). Without C/BE# it shows in nothing but its
-    time: a read has a clock more for the turn of the bus (3.3.1), and the card has to fetch the value; one that is
-    retried takes longer than one that is not. Where most last accesses took longer than the one just before, or they
-    take now so long and now so while those do not, all may be reads. Of a VIA Rhine and a BCM570x so driven, 16
-    channels, each time of the last access was that of the read; and of an RTL8139, whose writes took 3 clocks, its
-    reads 2 or 3.
-    """
-    behind, slower = (np.zeros(len(rings), dtype=bool) for _ in range(2))
-    if (csr.address >= 0).any():
-        return behind
-    sends = np.flatnonzero((rings > 0) & (rings < len(csr)))
-    sends = sends[csr.first_attempt_us[rings[sends]] - csr.end_us[rings[sends] - 1] <= CHAIN_US]
-    last, before = rings[sends], rings[sends] - 1
-    behind[sends] = True
-    slower[sends] = csr.latency_clks[last] > csr.latency_clks[before]
-    slower[sends] &= csr.attempts[last] >= csr.attempts[before]
-    varies = _varying(csr.latency_clks[last]) - _varying(csr.latency_clks[before])
-    return behind if slower.sum() >= MOSTLY * behind.sum() or varies >= TOLD else slower
-
-
-def _varying(clks: Integers) -> float:
-    """Return the share of some times that are not the one that most are."""
-    return 1 - np.bincount(clks).max() / len(clks) if len(clks) else 0.0
 
 
 def _ordinary(read: Doorbells, csr: Accesses, agreed: Booleans) -> Booleans:

@@ -58,12 +58,12 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare:
 
 
 def too_long(pieces: Pieces, reading: Reading, track: int, goals: Goals) -> Reading:
-    """Return the reading with no edge that is sure of the frames that have more data phases than they may claim, and one
-    more a piece, if these are few.
+    """Return the reading with no edge that is sure of the frames that have more data phases than they may claim, and
+    one more a piece, if these are few.
 
-    What was written is not written again, nor is read again what was not cut. Two RTL8139 gave frames of up to 256 bytes
-    to memory when they were whole, longer ones as they came: these were one frame sooner on the wire, 128 us and not 0.6
-    before their receives, and 24 bytes longer than that one.
+    What was written is not written again, nor is read again what was not cut. Two RTL8139 gave frames of up to 256
+    bytes to memory when they were whole, longer ones as they came: these were one frame sooner on the wire, 128 us and
+    not 0.6 before their receives, and 24 bytes longer than that one.
     """
     rows, head, tail = _segments(reading, track)
     if not len(rows):
