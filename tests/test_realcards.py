@@ -56,8 +56,8 @@ def test_what_is_read_behind_a_ring_to_flush_it_rings_for_nothing(design: str, s
 def test_what_seemed_likelier_than_the_truth_is_null(
     design: str, seed: int, kind: str, right: int, tmp_path: Path
 ) -> None:
-    """Of the RTL8169 the acknowledgements of interrupts seemed to ring; each send of the BCM570x seemed to begin with its
-    descriptor.
+    """Of the RTL8169 the acknowledgements of interrupts seemed to ring; each send of the BCM570x seemed to begin with
+    its descriptor.
     """
     found = of_design(design, seed, tmp_path, kind)
     assert found[1] == 0
